@@ -35,7 +35,8 @@ pub enum AggregationError {
         /// Bits of the plan's modulus.
         plan_bits: u8,
     },
-    /// The slice lies outside the plan's vector, or does not start at a multiple of [`SLICE_START`].
+    /// The slice lies outside the plan's vector, or does not start at a multiple of
+    /// [`SLICE_START`](crate::Shape::SLICE_START).
     #[error(
         "{len} words from word {offset} on are no slice of the plan's {words} words that starts at a multiple of {start}",
         start = SLICE_START

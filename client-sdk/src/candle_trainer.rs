@@ -1,9 +1,9 @@
-//! The ready trainer: follows the task's architecture and training plan with [`crate::train`] on the app's own examples.
+//! The built-in trainer: follows the task's architecture and training plan with [`crate::train`] on the app's examples.
 //!
 //! Reports `loss` and `accuracy` of the received model on the held-out examples, `train_loss`, and `train_reach`.
 //!
-//! Where the task or the app gives a budget, it stops when that is used up and yields what it has: the work of a slow device
-//! counts for what it is. Time is told by a [`Clock`], the system's unless another is given.
+//! If the task or the app sets a budget, training stops when it is used up and returns the work done so far. Time comes
+//! from a [`Clock`], by default the system's.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::models::Architecture;
 use crate::train::{self, Constraints, Examples, SgdConfig, TrainError};
 use crate::trainer::{REACH, Trained, Trainer, TrainerError, TrainingJob};
 
-/// Examples that the trainer owns.
+/// Examples owned by the trainer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Dataset {
     /// Rows of numbers, each with a class.
@@ -27,22 +27,22 @@ pub enum Dataset {
         features: Vec<f32>,
         /// Class of each row.
         labels: Vec<u32>,
-        /// Numbers in a row.
+        /// Length of a row.
         width: usize,
     },
-    /// Sequences of characters, each position with the character that comes next.
+    /// Sequences of characters, with the next character at each position.
     Text {
-        /// Sequences one after another.
+        /// Concatenated sequences.
         inputs: Vec<u32>,
-        /// What follows each character of `inputs`.
+        /// The character after each of `inputs`.
         targets: Vec<u32>,
-        /// Characters in a sequence.
+        /// Length of a sequence, in characters.
         length: usize,
     },
 }
 
 impl Dataset {
-    /// The examples, to train or evaluate with.
+    /// Borrows the examples for training or evaluation.
     #[must_use]
     pub fn examples(&self) -> Examples<'_> {
         match self {
@@ -63,32 +63,32 @@ pub struct CandleTrainer {
 }
 
 impl CandleTrainer {
-    /// `held_out` must not overlap `training`; it may be empty, then nothing is measured before training.
+    /// `held_out` must not overlap `training`; if it is empty, the received model is not evaluated.
     #[must_use]
     pub fn new(training: impl Into<Arc<Dataset>>, held_out: impl Into<Arc<Dataset>>, device: Device) -> Self {
         let (budget, clock) = (Budget::default(), Arc::new(SystemClock::new()));
         Self { training: training.into(), held_out: held_out.into(), device, budget, clock, base: None }
     }
 
-    /// Stops after so many steps or so much time in a round, besides what a task says: for a device that knows itself slow.
+    /// Stops after this many steps or this much time per round, in addition to the task's budget: for slow devices.
     #[must_use]
     pub fn with_budget(self, budget: Budget) -> Self {
         Self { budget, ..self }
     }
 
-    /// Tells the time of budgets, instead of the system's clock.
+    /// Uses this clock for budgets instead of the system's.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
     }
 
-    /// With the model that tasks with shared adapters name by its digest.
+    /// Provides the base model that tasks with shared adapters name by digest.
     #[must_use]
     pub fn with_base(self, base: impl Into<Arc<Parameters>>) -> Self {
         Self { base: Some(base.into()), ..self }
     }
 
-    /// Whether so many steps are not yet all that this round's budget allows.
+    /// Whether the round's budget allows more than this many steps.
     fn may_go_on(&self, job: &TrainingJob) -> impl FnMut(u64) -> bool {
         let Budget { steps, time_ms } = job.plan.budget.unwrap_or_default().tighter(self.budget);
         let most_steps = steps.map_or(u64::MAX, u64::from);
@@ -163,7 +163,7 @@ impl Trainer for CandleTrainer {
         Ok(vec![metric("loss", evaluation.loss), metric("accuracy", evaluation.accuracy)])
     }
 
-    /// The training examples, each with its class as the target.
+    /// The training examples as a table with classes as targets.
     fn table(&mut self, job: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
         let Dataset::Labelled { features, labels, width } = &*self.training else {
             let problem = format!("task {:?} is an analysis of rows, and this participant has text", job.task);
@@ -180,7 +180,7 @@ impl Trainer for CandleTrainer {
     }
 }
 
-/// From a delta to parameters, with what training measured; nothing if nobody waits for it any more.
+/// The trained parameters with their metrics; `None` if the job was cancelled.
 fn moved(start: &Parameters, trained: &train::Trained, job: &TrainingJob) -> Result<Trained, TrainerError> {
     if job.cancel.is_cancelled() {
         return Err(TrainerError::failed("nobody waits for the result any more"));
@@ -201,7 +201,7 @@ fn architecture(job: &TrainingJob) -> Result<Architecture, TrainerError> {
     serde_json::from_value(architecture).map_err(TrainerError::refused)
 }
 
-/// Another model or impossible numbers are the task's fault, the rest is ours.
+/// Another model or invalid settings are the task's fault; everything else is ours.
 fn judge(error: TrainError) -> TrainerError {
     match error {
         TrainError::Architecture(_) | TrainError::Config(_) | TrainError::OtherModel { .. } => {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     fn trainer() -> CandleTrainer {
-        // Two classes, told apart by the first feature's sign.
+        // Two classes, separated by the sign of the first feature.
         let rows = |range: std::ops::Range<i16>| Dataset::Labelled {
             features: range.clone().flat_map(|i| [f32::from(i - 8) / 4.0 + 0.01, 1.0]).collect(),
             labels: range.map(|i| u32::from(i >= 8)).collect(),
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!((after.value, after.count), (1.0, 8));
     }
 
-    /// Goes on by a second each time it is asked.
+    /// Advances by a second each time it is read.
     struct Ticking(std::sync::atomic::AtomicU64);
 
     impl Clock for Ticking {

@@ -1,34 +1,33 @@
-//! What time it is, as a value: states never read a clock, and only [`SystemClock`] asks the system.
+//! Time as a value: states never read a clock, and only [`SystemClock`] asks the system.
 
 use std::time::Duration;
 
 use wire::Timestamp;
 
-/// The time, on the two clocks a participant needs.
+/// The time on the two clocks that a participant needs.
 ///
-/// Waiting is measured by `elapsed`, which never jumps; only a certificate's dates are compared with `wall`, which may.
+/// Waiting uses `elapsed`, which never jumps; only a certificate's dates are compared with `wall`, which may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// Since some fixed moment of this process; never goes back.
+    /// Since some fixed moment of this process; monotonic.
     pub elapsed: Duration,
-    /// By the calendar.
+    /// Wall-clock time.
     pub wall: Timestamp,
 }
 
-/// Where the time comes from.
+/// A source of time.
 pub trait Clock: Send + Sync {
-    /// The time now.
     fn now(&self) -> Now;
 }
 
-/// The system's clocks; `elapsed` is tokio's, so that a test may pause it.
+/// The system's clocks; `elapsed` is tokio's, so that a test can pause it.
 #[derive(Debug)]
 pub struct SystemClock {
     start: tokio::time::Instant,
 }
 
 impl SystemClock {
-    /// Counts from here.
+    /// Starts `elapsed` at zero.
     #[must_use]
     pub fn new() -> Self {
         Self { start: tokio::time::Instant::now() }
@@ -42,7 +41,7 @@ impl Default for SystemClock {
 }
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the one place where the SDK reads the calendar")]
+    #[expect(clippy::disallowed_methods, reason = "the only place where the SDK reads the wall clock")]
     fn now(&self) -> Now {
         let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Now { elapsed: self.start.elapsed(), wall: Timestamp(0).plus(since_1970) }

@@ -1,6 +1,6 @@
-//! May we work now? Only the app knows whether the device charges, idles and is on a network that costs nothing.
+//! Conditions for work: only the app knows whether the device is charging, idle and on an unmetered network.
 //!
-//! The SDK asks before it checks in and between the steps of a round, never in the middle of one.
+//! The SDK asks before it checks in and between the steps of a round, never during a step.
 
 use std::time::Duration;
 
@@ -9,17 +9,16 @@ use std::time::Duration;
 pub enum Readiness {
     /// Work may be done.
     Ready,
-    /// Not now. A round that has begun is given up, unless its update is made already: sending it, and helping to open the
-    /// sum it is in, waits.
+    /// Not now. The participant gives up its current round, unless its update is already made: then sending it and
+    /// helping to open its sum wait.
     NotReady {
         /// When to ask again.
         ask_again: Duration,
     },
 }
 
-/// Asked by the SDK, answered by the app; must answer at once.
+/// Implemented by the app; must answer at once.
 pub trait Conditions: Send + Sync {
-    /// Whether work may be done now.
     fn ready(&self) -> Readiness;
 }
 

@@ -1,18 +1,17 @@
-//! Randomness for keys, shares, masks and noise: the system's, never a seed's.
+//! Randomness for keys, shares, masks and noise: from the system, never from a seed.
 //!
-//! A seed repeats what a participant trains, and rounds where nothing private rests on it ([`crate::seed`]); what hides it must
-//! not be repeatable. The machine
-//! takes the two apart, so that no setting can mix them.
+//! A seed makes training repeatable, and rounding in tasks without privacy ([`crate::seed`]); secrets must not be
+//! repeatable. The state machine keeps the two sources apart, so that no setting can mix them.
 
 use std::convert::Infallible;
 
 use rand::{TryCryptoRng, TryRng};
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// Where secrets are drawn from.
+/// The source of secrets.
 pub type Secrets = Box<dyn secure_agg::CryptoRng + Send>;
 
-/// The system's randomness, asked for every draw: no state in this process that could be read, copied or repeated.
+/// The system's randomness, queried for every draw: no state in this process could be read, copied or repeated.
 pub(crate) struct SystemSecrets(SystemRandom);
 
 impl SystemSecrets {
@@ -26,7 +25,7 @@ impl SystemSecrets {
         bytes
     }
 
-    /// There is no going on with a key that is not random, and no caller that could mend it.
+    /// Continuing with a key that is not random is not an option, and no caller could handle the failure.
     fn fill(&self, bytes: &mut [u8]) {
         self.0.fill(bytes).expect("the system gave randomness when the participant was built");
     }

@@ -1,12 +1,11 @@
-//! Deliberate faults, for audits that must catch them. Test-only: not there unless the feature `deliberate-faults` is on,
-//! which nothing but tests turns on.
+//! Deliberate faults, which audits must detect. Only with the feature `deliberate-faults`, which only tests enable.
 
 mod words;
 
-/// What a participant does wrong in rounds with a privacy mechanism.
+/// A participant's fault in rounds with a privacy mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Sends its update however long it is.
+    /// Sends its update unclipped.
     NoClipping,
     /// Adds no share of noise.
     NoNoise,

@@ -1,6 +1,6 @@
-//! Who a participant is: an Ed25519 key that never leaves the device, and the certificate it bought.
+//! A participant's identity: an Ed25519 key that never leaves the device, and its certificate.
 //!
-//! The key is kept as PKCS #8 and erased when dropped; it goes to the journal and to the TLS stack, nowhere else.
+//! The key is kept as PKCS #8 and erased when dropped; only the journal and the TLS stack receive it.
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
 use secure_agg::{MemorySigner, Signer as _};
@@ -10,7 +10,7 @@ use wire::participant::EnrollReply;
 use wire::{ParticipantId, Timestamp};
 use zeroize::Zeroizing;
 
-/// Why there is no usable key.
+/// The participant's key is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the participant's key cannot be made or used: {0}")]
 pub struct IdentityError(String);
@@ -23,12 +23,12 @@ impl From<rcgen::Error> for IdentityError {
 
 type MakeEvidence = dyn Fn(&str) -> String + Send + Sync;
 
-/// Makes what a signing request is sent with, for an authority of members that decides by it. Nothing by default.
+/// Creates evidence for signing requests, for an external authority. None by default.
 #[derive(Clone, Default)]
 pub struct Evidence(Option<std::sync::Arc<MakeEvidence>>);
 
 impl Evidence {
-    /// Called with each signing request in PEM.
+    /// `make` is called with each signing request in PEM.
     #[must_use]
     pub fn new(make: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self(Some(std::sync::Arc::new(make)))
@@ -45,49 +45,44 @@ impl std::fmt::Debug for Evidence {
     }
 }
 
-/// Why a certificate is not taken as this participant's, whoever gave it.
+/// Reasons a certificate is not accepted as this participant's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// It cannot be read.
+    /// It cannot be parsed.
     #[error(transparent)]
     Chain(#[from] BadChain),
-    /// Somebody else signed it, or it is no participant's.
+    /// Another authority signed it, or it is not a participant's.
     #[error(
         "it is not signed by an authority that may certify members: the one in `members_ca_pem`, or without that the one in \
          `ca_pem`, by which the coordinator itself is known"
     )]
     Issuer,
-    /// It is of another kind than participants' certificates are.
+    /// It lacks a property of participants' certificates.
     #[error(transparent)]
     Unfit(Unfit),
     /// It is for another key.
     #[error("it is for another key than this participant's own")]
     Key,
-    /// It is for the key of the one that it would replace.
+    /// It is for the same key as the certificate that it would replace.
     #[error(
         "it is for the same key as the present one, so whoever has stolen that key would stay this participant: give one for a new key"
     )]
     SameKey,
-    /// Its private key cannot be read.
+    /// Its private key cannot be parsed.
     #[error(
         "its private key is not Ed25519 in PEM (PKCS #8, `-----BEGIN PRIVATE KEY-----`), with which alone participants sign"
     )]
     NoKey,
-    /// It cannot be had.
+    /// It cannot be read.
     #[error("it cannot be read: {0}")]
     Unavailable(String),
-    /// Its time is over.
+    /// It has expired.
     #[error("it ended at {0}: give one that holds, of the same participant and with its key")]
     Ended(Timestamp),
-    /// It is somebody else's.
+    /// It names another participant.
     #[error("it names participant {named}, not {expected}")]
-    Participant {
-        /// Whom it names.
-        named: ParticipantId,
-        /// Whom it should name.
-        expected: ParticipantId,
-    },
-    /// The own key cannot be used.
+    Participant { named: ParticipantId, expected: ParticipantId },
+    /// The participant's own key is unusable.
     #[error(transparent)]
     Identity(#[from] IdentityError),
 }
@@ -98,19 +93,17 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// A fresh key from the system's randomness.
+    /// Generates a key from the system's randomness.
     ///
     /// # Errors
-    /// [`IdentityError`] if the system has none.
+    /// [`IdentityError`] if the system provides none.
     pub fn generate() -> Result<Self, IdentityError> {
         let pair = KeyPair::generate_for(&PKCS_ED25519)?;
         Ok(Self { pkcs8: Zeroizing::new(pair.serialize_der()) })
     }
 
-    /// Reads a key.
-    ///
     /// # Errors
-    /// [`IdentityError`] if it is not Ed25519 in PKCS #8.
+    /// [`IdentityError`] unless it is Ed25519 in PKCS #8.
     pub fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, IdentityError> {
         let key = Self { pkcs8: Zeroizing::new(pkcs8.to_vec()) };
         key.pair()?;
@@ -123,7 +116,7 @@ impl SigningKey {
         &self.pkcs8
     }
 
-    /// A signing request in PEM. Its subject is empty: the coordinator decides what a participant is called.
+    /// A signing request in PEM. Its subject is empty: the coordinator assigns the participant's name.
     ///
     /// # Errors
     /// [`IdentityError`].
@@ -133,7 +126,7 @@ impl SigningKey {
         Ok(params.serialize_request(&self.pair()?)?.pem()?)
     }
 
-    /// Signs this participant's messages of secure aggregation.
+    /// A signer for this participant's secure aggregation messages.
     ///
     /// # Errors
     /// [`IdentityError`] if the key cannot be used.
@@ -154,15 +147,11 @@ fn rcgen_key(pkcs8: &[u8]) -> rustls_pki_types::PrivatePkcs8KeyDer<'_> {
 /// What an authority certified; in the journal as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certified {
-    /// Who the participant is.
     pub participant: ParticipantId,
-    /// What it is called.
     pub name: String,
-    /// Its certificate, then the issuing one, in PEM.
+    /// Its certificate, then the issuer's, in PEM.
     pub certificate_pem: String,
-    /// When the certificate ends.
     pub expires_at: Timestamp,
-    /// When to renew it.
     pub renew_at: Timestamp,
 }
 
@@ -174,7 +163,7 @@ impl From<EnrollReply> for Certified {
 }
 
 impl Certified {
-    /// Takes what the coordinator answered, if one of `members` signed the certificate, for this very key, and for the
+    /// Accepts the coordinator's answer if one of `members` signed the certificate, for this key, and for the
     /// participant that the answer names.
     ///
     /// # Errors
@@ -191,9 +180,9 @@ impl Certified {
     }
 }
 
-/// What the first certificate of a chain in PEM says, if one of `members` signed it, and that certificate (DER).
+/// The contents of the first certificate of a PEM chain, if one of `members` signed it, and that certificate (DER).
 pub(crate) fn holder(chain_pem: &str, members: &Issuers) -> Result<(Holder, Vec<u8>), CertificateError> {
-    // A chain that can be read is not empty.
+    // A parsed chain is not empty.
     let own = chain_der(chain_pem)?.into_iter().next().ok_or(CertificateError::Issuer)?;
     let holder = members.read(&own).map_err(|unfit| match unfit {
         Unfit::Issuer => CertificateError::Issuer,
@@ -204,11 +193,9 @@ pub(crate) fn holder(chain_pem: &str, members: &Issuers) -> Result<(Holder, Vec<
     Ok((holder, own))
 }
 
-/// A key with the certificate for it.
+/// A key and its certificate.
 pub struct Identity {
-    /// The key.
     pub key: std::sync::Arc<SigningKey>,
-    /// The certificate.
     pub certified: Certified,
 }
 

@@ -1,7 +1,7 @@
-//! The participant: training loop, transport, journal.
+//! The participant side: training loop, transport, journal.
 //!
-//! An app implements [`Trainer`] for its own model and data, and lets a [`Participant`] do the rest: enrol, check in, fetch
-//! the model, train, clip, quantize, mask and send, across networks that fail and processes that are killed.
+//! An app implements [`Trainer`] for its model and data, and a [`Participant`] does the rest: it enrols, checks in,
+//! fetches the model, trains, clips, quantizes, masks and sends, despite network failures and killed processes.
 //!
 //! ```
 //! use client_sdk::journal::MemoryJournal;
@@ -51,23 +51,23 @@
 //! # }
 //! ```
 //!
-//! Everything that decides is without I/O ([`participant::machine`]); everything that touches the world is a trait that an
-//! app may replace: [`Transport`](transport::Transport), [`Journal`](journal::Journal), [`Trainer`],
-//! [`Conditions`](conditions::Conditions). What leaves the device passes through [`pipeline`], once, in one order.
+//! All decisions are made without I/O ([`participant::machine`]); all I/O is behind traits that an app may implement:
+//! [`Transport`](transport::Transport), [`Journal`](journal::Journal), [`Trainer`],
+//! [`Conditions`](conditions::Conditions). Everything that leaves the device passes through [`pipeline`].
 //!
-//! Where a task has secure aggregation, nothing more is asked of an app: the participant makes keys when it is invited,
-//! deals shares of its masks to the others before it trains, masks its update, and helps to open the sum of all who sent
-//! one, and nothing else. It checks everything the coordinator says on the way; an app may demand more of it, and that no
-//! update goes out uncovered, by [`SecurityPolicy`].
+//! Secure aggregation needs nothing more from an app: the participant generates keys when invited, deals shares of its
+//! masks before it trains, masks its update, and helps to open the sum of all updates sent, and nothing else. It
+//! verifies everything the coordinator sends; with [`SecurityPolicy`] an app may set stricter requirements, and forbid
+//! updates without masks.
 //!
-//! Who the others are is certified by an authority that the app names ([`Builder::members_ca_pem`]). If the coordinator holds
-//! that authority's key, it can invent them.
+//! An authority that the app chooses certifies the other participants ([`Builder::members_ca_pem`]). If the coordinator
+//! holds that authority's key, it can invent participants.
 //!
-//! Where a task has a privacy mechanism, updates are clipped to its norm, neither their weight nor any metric travels, and
-//! the participant adds its own share of the noise if participants do. It charges every update to a ledger in its journal
-//! before it is sent, holds the task to what it promised first, and stops when that is used up; it also stops when all tasks
-//! together have cost what a device may spend in its life ([`Lifetime`]). An app may set limits of its own by [`PrivacyPolicy`], and
-//! read the ledger by [`Participant::privacy_spent`] and [`Participant::privacy_lifetime`].
+//! With a privacy mechanism, updates are clipped to its norm, neither their weight nor any metric is sent, and the
+//! participant adds its share of the noise if the mechanism is distributed. It charges every update to a ledger in its
+//! journal before sending it, holds the task to its first guarantee, and stops when the budget is used up, or when all
+//! tasks together have used up the device's lifetime budget ([`Lifetime`]). An app may set its own limits with
+//! [`PrivacyPolicy`], and read the ledger with [`Participant::privacy_spent`] and [`Participant::privacy_lifetime`].
 
 pub mod candle_trainer;
 pub mod clock;

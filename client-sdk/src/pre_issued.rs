@@ -1,4 +1,4 @@
-//! Certificates that this device has from elsewhere, for example from its company's device management, each with its private key.
+//! Externally issued certificates with private keys, for example from a company's device management.
 
 use std::sync::Arc;
 
@@ -9,25 +9,26 @@ use zeroize::Zeroizing;
 
 use crate::identity::{CertificateError, Certified, Identity, SigningKey, holder};
 
-/// A certificate that somebody else issued to this device, with its private key. Neither printable nor copyable; the key is
-/// erased when it is dropped.
+/// A certificate issued to this device by an external authority, with its private key. Neither printable nor copyable;
+/// the key is erased when dropped.
 pub struct PreIssued {
     chain_pem: String,
     key: SigningKey,
 }
 
 impl PreIssued {
-    /// From a chain of certificates in PEM, the device's own first, and its Ed25519 private key in PEM (PKCS #8, `PRIVATE KEY`).
+    /// From a chain of certificates in PEM, the device's own first, and its Ed25519 private key in PEM (PKCS #8,
+    /// `PRIVATE KEY`).
     ///
     /// # Errors
-    /// [`CertificateError::NoKey`]. Whether the certificate is one that can be used is looked at when it is.
+    /// [`CertificateError::NoKey`]. The certificate is checked when it is used.
     pub fn from_pem(chain_pem: impl Into<String>, key_pem: &str) -> Result<Self, CertificateError> {
         let pkcs8 = pkcs8(key_pem).ok_or(CertificateError::NoKey)?;
         let key = SigningKey::from_pkcs8(&pkcs8).map_err(|_| CertificateError::NoKey)?;
         Ok(Self { chain_pem: chain_pem.into(), key })
     }
 
-    /// Who that is, if one of `members` signed the certificate, for this very key.
+    /// The identity, if one of `members` signed the certificate for this key.
     fn identity(self, members: &Issuers) -> Result<Given, CertificateError> {
         let (holder, own) = holder(&self.chain_pem, members)?;
         if holder.key != self.key.signer()?.identity() {
@@ -35,7 +36,7 @@ impl PreIssued {
         }
         let certified = Certified {
             participant: holder.participant,
-            // The coordinator says.
+            // The coordinator assigns it.
             name: String::new(),
             certificate_pem: self.chain_pem,
             expires_at: holder.expires_at,
@@ -46,7 +47,7 @@ impl PreIssued {
     }
 }
 
-/// The first private key of a PEM file. Read here, since readers of PEM leave copies of what they read behind.
+/// The first private key of a PEM file. Parsed here because PEM libraries leave copies in memory.
 fn pkcs8(key_pem: &str) -> Option<Zeroizing<Vec<u8>>> {
     let (_, rest) = key_pem.split_once("-----BEGIN PRIVATE KEY-----")?;
     let (body, _) = rest.split_once("-----END PRIVATE KEY-----")?;
@@ -57,11 +58,11 @@ fn pkcs8(key_pem: &str) -> Option<Zeroizing<Vec<u8>>> {
 
 type Read = dyn Fn() -> Result<PreIssued, CertificateError> + Send + Sync;
 
-/// Where a participant's certificates come from, if the coordinator is not to have them made. None by default.
+/// Source of externally issued certificates. None by default.
 #[derive(Clone, Default)]
 pub struct Certificates(Option<Arc<Read>>);
 
-/// A certificate from elsewhere that was read and can be this participant's.
+/// An externally issued certificate that was read and is usable for this participant.
 pub(crate) struct Given {
     pub(crate) identity: Arc<Identity>,
     own: Vec<u8>,
@@ -69,7 +70,8 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// Until then it takes no other's place: members whose clock is behind may refuse it.
+    /// Start of validity, before which it replaces no other certificate: participants whose clock is behind may reject
+    /// it.
     pub(crate) fn begins_at(&self) -> Timestamp {
         self.holder.begins_at
     }
@@ -80,7 +82,7 @@ impl Given {
 }
 
 impl Certificates {
-    /// Read when the participant begins, and again from two thirds of the present one's time on.
+    /// `read` is called when the participant starts, and from two thirds of the current certificate's lifetime on.
     #[must_use]
     pub fn new(read: impl Fn() -> Result<PreIssued, CertificateError> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(read)))
@@ -90,11 +92,11 @@ impl Certificates {
         self.0.is_some()
     }
 
-    /// The one that there is, unless it is `present` or began before it: a file that was left behind replaces nothing. It must
-    /// be for another key than `present`: whoever has stolen that one is to be rid of with it.
+    /// The current certificate from the source, unless it is `present` or began before it: a stale file replaces
+    /// nothing. It must be for another key than `present`, so that a thief of that key is locked out.
     ///
     /// # Errors
-    /// [`CertificateError`]: it cannot be had, or cannot be this participant's.
+    /// [`CertificateError`]: it cannot be read, or is not usable for this participant.
     pub(crate) fn other_than(
         &self,
         present: Option<&Identity>,

@@ -1,14 +1,14 @@
-//! Randomness of a round: from the system, or repeatable from a seed.
+//! A round's randomness: from the system, or repeatable from a seed.
 //!
-//! With a seed, everything a participant draws is a function of (seed, round, name), whatever process it runs in and
-//! however often it was restarted: so a demo and separate processes publish the same model. A seed makes rounding
-//! predictable and is for experiments; masks, noise and the rounding of private updates never come from here.
+//! With a seed, all draws of a participant are a function of (seed, round, name), whatever the process and however
+//! often it was restarted, so a demo and separate processes publish the same model. A seed makes rounding predictable
+//! and is for experiments; masks, noise and the rounding of private updates never use it.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use ring::digest;
 
-/// What a drawn key is for; two purposes never share a stream.
+/// The purpose of a derived key; two purposes never share a stream.
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
     Training,
@@ -19,7 +19,6 @@ enum Purpose {
 pub(crate) struct RoundSeeds {
     /// For the trainer: shuffling and dropout.
     pub(crate) training: u64,
-    /// For stochastic rounding.
     pub(crate) rounding: ChaCha20Rng,
 }
 

@@ -1,4 +1,4 @@
-//! The ready trainer for analyses: an app that has rows, and nothing to train.
+//! The built-in trainer for analytics tasks: for an app that has rows and nothing to train.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use learning::{MetricValue, Parameters, Table};
 
 use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
 
-/// Lends its rows to every analysis, whatever columns it names: use it for tasks that you know.
+/// Provides its rows to every analysis, whatever columns it names: use it for known tasks.
 ///
 /// An app that should ask first, or that has several tables, implements [`Trainer::table`] itself.
 #[derive(Clone, Debug)]
@@ -15,7 +15,6 @@ pub struct TableTrainer {
 }
 
 impl TableTrainer {
-    /// With these rows.
     #[must_use]
     pub fn new(table: Table) -> Self {
         Self { table }

@@ -1,7 +1,7 @@
-//! What an app implements: train a model on its own data, and say how good a model is on its own held-out data.
+//! The app's interface: training a model on local data, and evaluating a model on local held-out data.
 //!
-//! A trainer sees parameters and nothing of rounds, networks or peers. It returns the trained parameters; the SDK takes
-//! the difference, keeps the personal part at home and never sends what it was given.
+//! A trainer handles parameters and knows nothing of rounds, networks or peers. It returns the trained parameters; the
+//! SDK computes the difference, keeps the personal part local and never sends the trainer's input.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use task_spec::{Analytics, TrainingPlan};
 
 use crate::train::Constraints;
 
-/// Trains and evaluates; implemented by the app or taken ready-made from [`crate::train`].
+/// Trains and evaluates; implemented by the app, or built in from [`crate::train`].
 ///
-/// Both methods may take as long as they need: they run on a thread of their own.
+/// All methods may take as long as they need: they run on their own thread.
 pub trait Trainer: Send {
-    /// Trains, starting from `model`, and returns the result in the same layout.
+    /// Trains from `model` and returns the result in the same layout.
     ///
     /// # Errors
     /// [`TrainerError`]: the participant gives up its place in this round; nothing is sent.
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError>;
 
-    /// Trains like [`Self::train`] within constraints, as some methods of personalization and the solver SCAFFOLD need it. The SDK's own trainer
-    /// does; one that does not say how refuses such tasks, and takes part in all others.
+    /// Trains like [`Self::train`] under constraints, which some personalization methods and SCAFFOLD need. The SDK's
+    /// own trainer does; by default a trainer refuses such tasks and takes part in all others.
     ///
     /// # Errors
     /// [`TrainerError`], as for [`Self::train`].
@@ -42,8 +42,8 @@ pub trait Trainer: Send {
         ))
     }
 
-    /// Trains adapters of `base`, which stays as it is, beginning with `start`, and returns them in its layout. The SDK's own
-    /// trainer does; one that does not say how refuses tasks with adapters, and takes part in all others.
+    /// Trains adapters of the frozen model `base`, starting from `start`, and returns them in its layout. The SDK's own
+    /// trainer does; by default a trainer refuses tasks with adapters and takes part in all others.
     ///
     /// # Errors
     /// [`TrainerError`], as for [`Self::train`].
@@ -60,10 +60,10 @@ pub trait Trainer: Send {
         ))
     }
 
-    /// The model that shared adapters stand beside, where the task names the digest of one that apps bring.
+    /// The base model of shared adapters, if the task names the digest of one that apps provide.
     ///
     /// # Errors
-    /// [`TrainerError`], as for [`Self::train`]. Unless an app has one and says so, it refuses.
+    /// [`TrainerError`], as for [`Self::train`]. Refuses by default.
     fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
         Err(TrainerError::refused(format!(
             "task {:?} trains adapters of a model that apps bring, and this app has none: implement `Trainer::base_model`, \
@@ -72,59 +72,58 @@ pub trait Trainer: Send {
         )))
     }
 
-    /// Measures `model` on held-out data. What is left out counts as not measured.
+    /// Evaluates `model` on held-out data. Omitted metrics count as not measured.
     ///
     /// # Errors
     /// [`TrainerError`], as for [`Self::train`].
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError>;
 
-    /// The rows that an analysis (statistics, clusters, trees) adds up on this device, in the order of the columns that
-    /// `job.analytics` names. They never leave it.
+    /// The rows for an analysis (statistics, clusters, trees), with the columns that `job.analytics` names, in that
+    /// order. They never leave the device.
     ///
     /// # Errors
-    /// [`TrainerError`], as for [`Self::train`]. Unless an app has rows and says so, it refuses.
+    /// [`TrainerError`], as for [`Self::train`]. Refuses by default.
     fn table(&mut self, job: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
         Err(TrainerError::refused(format!("task {:?} is an analysis, and this app has no rows for one", job.task)))
     }
 
-    /// Training examples, or rows, there are now; told to the coordinator at each check-in.
+    /// Current number of training examples or rows; reported to the coordinator at each check-in.
     fn examples(&self) -> u64;
 }
 
-/// The task's wishes for one round.
+/// The work of one round.
 #[derive(Clone, Debug)]
 pub struct TrainingJob {
-    /// The task's name.
     pub task: String,
-    /// The round's number, from 1.
+    /// From 1.
     pub round: u32,
-    /// How to train in this round: what changes from round to round has been worked into its numbers.
+    /// The training plan of this round, with factors that depend on the round applied.
     pub plan: TrainingPlan,
-    /// The task's description of its model, for trainers that bring several.
+    /// The task's description of its model, for trainers that support several.
     pub architecture: Option<serde_json::Value>,
-    /// What to compute, where the task is an analysis: then [`Trainer::table`] is asked, and nothing is trained.
+    /// The analysis, if the task is one: then [`Trainer::table`] is called, and nothing is trained.
     pub analytics: Option<Analytics>,
-    /// The metrics the task names; others are dropped. With a privacy mechanism all of them stay on the device.
+    /// The task's metrics; others are dropped. With a privacy mechanism all of them stay on the device.
     pub metrics: Vec<String>,
-    /// For shuffling and the like: repeatable if the participant has a seed, else drawn afresh.
+    /// Seed for shuffling and the like: repeatable if the participant has a seed, otherwise random.
     pub seed: u64,
-    /// Set when nobody waits for the result any more.
+    /// Set when the result is no longer needed.
     pub cancel: Cancel,
 }
 
-/// What training yields.
+/// The result of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trained {
-    /// In the layout of the model that was given.
+    /// In the layout of the received model.
     pub parameters: Parameters,
-    /// Examples that were trained on, at least 1; the task caps what they weigh.
+    /// Number of training examples, at least 1; the task caps it as the weight.
     pub examples: u64,
     /// Metrics of the training itself, for example `train_loss`.
     pub metrics: Vec<(String, MetricValue)>,
 }
 
 impl Trained {
-    /// How far the steps went, if the trainer says so by [`REACH`]; above 0 and finite.
+    /// The distance its steps covered, if the trainer reports it with [`REACH`]; above 0 and finite.
     #[must_use]
     pub fn reach(&self) -> Option<f64> {
         let (_, reach) = self.metrics.iter().find(|(name, _)| name == REACH)?;
@@ -132,17 +131,17 @@ impl Trained {
     }
 }
 
-/// The metric by which a trainer says how far its steps go along a constant gradient of 1, in units of a parameter: the sum of
-/// the learning rates for plain gradient descent ([`learning::contribution::fed_nova::Reach`]). Its count is the number of
-/// steps really taken. Tasks whose solver is FedNova or SCAFFOLD need it; it leaves the device only as they say.
+/// The metric for the distance that a trainer's steps cover along a constant gradient of 1, in units of a parameter:
+/// for plain gradient descent, the sum of the learning rates ([`learning::contribution::fed_nova::Reach`]). Its count
+/// is the number of steps taken. Tasks with FedNova or SCAFFOLD need it; it leaves the device only as these prescribe.
 pub const REACH: &str = "train_reach";
 
-/// Tells a trainer that it may stop: look at it between batches.
+/// Tells a trainer to stop: check it between batches.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// Nobody waits any more.
+    /// The result is no longer needed.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -154,25 +153,25 @@ impl Cancel {
     }
 }
 
-/// Why there is nothing to contribute. A local matter: the coordinator learns no more than which of the two it was.
+/// Reasons there is no result. The coordinator only learns which of the two it is.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainerError {
-    /// Training or evaluation went wrong.
+    /// Training or evaluation failed.
     #[error("training failed: {0}")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The job asks for a model or a way of training that this trainer does not know.
+    /// The trainer does not support the job's model or training method.
     #[error("the trainer cannot do this job: {0}")]
     Refused(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl TrainerError {
-    /// Training or evaluation went wrong.
+    /// Training or evaluation failed.
     pub fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Failed(error.into())
     }
 
-    /// The job cannot be done here.
+    /// The trainer does not support the job.
     pub fn refused(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Refused(error.into())
     }

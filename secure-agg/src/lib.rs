@@ -64,8 +64,7 @@
 //! let (mut waiting, mut admitted, mut sum) = (Vec::new(), Vec::new(), vec![0; 2]);
 //! for ((number, client), signer) in (1u16..).zip(dealing).zip(&signers) {
 //!     let sealed = |dealer: u16| dealt[usize::from(dealer) - 1].message().body.sealed_for(number).copied();
-//!     let Received::Ready(client) = client.receive(&server.delivery(number, sealed).unwrap())? else { unreachable!()
-//! };
+//!     let Received::Ready(client) = client.receive(&server.delivery(number, sealed).unwrap())? else { unreachable!() };
 //!     let step = client.mask(vec![u32::from(number), 100], Vec::new(), signer)?;
 //!     modular::add_assign(&mut sum, &packing::unpack(&step.send.body, 2, model.modulus()?)?);
 //!     admitted.push(server.admit(step.send.message)?);

@@ -144,7 +144,6 @@ impl MaskPlan {
         self.modulus
     }
 
-    /// Number of masks.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.seeds.len()

@@ -57,7 +57,6 @@ impl IndexSet {
         true
     }
 
-    /// Removes a position.
     pub fn remove(&mut self, index: Index) {
         if self.contains(index) {
             self.bits[usize::from(index - 1) / 8] &= !(1 << ((index - 1) % 8));
@@ -69,7 +68,6 @@ impl IndexSet {
         index != 0 && self.bits.get(usize::from(index - 1) / 8).is_some_and(|byte| byte >> ((index - 1) % 8) & 1 == 1)
     }
 
-    /// Number of members.
     #[must_use]
     pub fn len(&self) -> u16 {
         // At most 1024 bits.

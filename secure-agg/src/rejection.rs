@@ -132,7 +132,6 @@ pub enum Refusal {
         limit: &'static str,
         /// The session's value; fractions in millionths.
         offered: u32,
-        /// The participant's minimum.
         floor: u32,
     },
     /// The coordinator announced another configuration, round or model than this participant accepted.
@@ -268,9 +267,7 @@ pub enum Abort {
     /// A complaint was upheld or refuted before any input was unmasked; the next attempt has fresh keys.
     #[error("participant {reporter} and dealer {accused} disagree about a sealed share")]
     Complaint {
-        /// Who complained.
         reporter: Index,
-        /// Who was accused.
         accused: Index,
         /// The party at fault, as far as the coordinator can tell.
         blamed: Index,

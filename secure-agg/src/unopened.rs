@@ -124,11 +124,7 @@ pub enum Unproven {
     },
     /// Too few members have left.
     #[error("{got} members have left without an answer; only with {needed} can nobody open the sum")]
-    TooFew {
-        needed: u16,
-        /// Number of statements.
-        got: u16,
-    },
+    TooFew { needed: u16, got: u16 },
 }
 
 /// A session that ended without a sum, identified by its roster.

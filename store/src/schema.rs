@@ -8,7 +8,6 @@ pub(crate) struct Migration {
     pub(crate) version: u32,
     /// File name without number and extension.
     pub(crate) name: &'static str,
-    /// Takes the step.
     pub(crate) up: &'static str,
     #[cfg_attr(not(feature = "conformance"), expect(dead_code, reason = "only tests go down by themselves"))]
     pub(crate) down: &'static str,

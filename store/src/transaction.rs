@@ -67,7 +67,6 @@ pub(crate) enum Mode {
     Write,
 }
 
-/// A database backend.
 #[async_trait]
 pub(crate) trait Backend: Send + Sync {
     /// Waits for a connection and begins.

@@ -30,7 +30,6 @@ pub enum WakeEvent {
 #[derive(Clone, Debug)]
 pub struct Wake(broadcast::Sender<WakeEvent>);
 
-/// A subscriber.
 #[derive(Debug)]
 pub struct WakeSubscription(broadcast::Receiver<WakeEvent>);
 

@@ -17,7 +17,6 @@ pub struct SelectionSpec {
     pub over_selection: f64,
     /// How participants are chosen among those eligible.
     pub strategy: Strategy,
-    /// Requirements for eligibility.
     pub require: Requirements,
     /// Criteria that a device checks itself: it answers yes or no, without a reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -95,7 +94,7 @@ impl Strategy {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Cohort {
-    /// So many.
+    /// This number of participants.
     Count(u32),
     /// Share of the eligible participants that are checked in, in (0, 1].
     Fraction(f64),

@@ -18,7 +18,7 @@ pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 pub const MEDIA_MASKED_INPUT: &str = "application/vnd.tributary.masked-input";
 /// A secure aggregation message in its own encoding.
 pub const MEDIA_SECURE_AGG: &str = "application/vnd.tributary.secure-agg";
-/// A model version.
+/// Media type of a model version.
 pub const MEDIA_SAFETENSORS: &str = "application/vnd.safetensors";
-/// Errors, RFC 9457.
+/// Media type of problem details (RFC 9457).
 pub const MEDIA_PROBLEM: &str = "application/problem+json";

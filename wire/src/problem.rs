@@ -114,14 +114,12 @@ impl ProblemType {
     }
 }
 
-/// A problem body.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
-    /// [`ProblemType::uri`].
+    /// Its URI, see [`ProblemType::uri`].
     #[serde(rename = "type")]
     pub kind: String,
-    /// [`ProblemType::title`].
     pub title: String,
     pub status: u16,
     /// What was wrong in this case and what would be right.
@@ -139,7 +137,7 @@ pub struct Problem {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FieldError {
-    /// Dotted path.
+    /// Dotted path of the field in the body.
     pub field: String,
     /// What is wrong and what would be right.
     pub detail: String,

@@ -53,7 +53,7 @@ impl Drop for Seeds {
 }
 
 /// A kernel's parameters, in its order.
-type Told = [u32; 8];
+type KernelParams = [u32; 8];
 
 /// Parameters of the summing kernels.
 #[derive(Default)]
@@ -68,7 +68,7 @@ struct Params {
 }
 
 impl Params {
-    fn told(self) -> Told {
+    fn told(self) -> KernelParams {
         let Self { len, at, bits, first_seed, n_seeds, first_block, nonce: [nonce0, nonce1] } = self;
         [len, at, bits, first_seed, n_seeds, first_block, nonce0, nonce1]
     }
@@ -113,7 +113,7 @@ impl WgpuGpu {
     fn run(
         &self,
         pipeline: &ComputePipeline,
-        told: Told,
+        told: KernelParams,
         input: &Buffer,
         memory: &mut Memory,
         threads: usize,

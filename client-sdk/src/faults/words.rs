@@ -1,4 +1,4 @@
-//! What is sent by a participant that does wrong.
+//! The words that a faulty participant sends.
 
 use learning::privacy::{NoiseLaw, NoiseSampler, PrivateEncodeError, Sigma, Variance};
 use learning::{Update, clip};
@@ -8,7 +8,7 @@ use super::Fault;
 use crate::privacy::PrivateRound;
 
 impl Fault {
-    /// What is sent instead of `pipeline`'s words.
+    /// The words to send instead of `pipeline`'s.
     pub(crate) fn words(
         self,
         update: &Update,
@@ -32,7 +32,7 @@ impl Fault {
     }
 }
 
-/// A part of the update that is short enough, so many times.
+/// A fraction of the update that is short enough, multiplied back after rounding.
 fn unclipped(update: &Update, round: &PrivateRound, rng: &mut ChaCha20Rng) -> Result<Vec<u32>, PrivateEncodeError> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a norm over the clip; saturating")]
     let times = (clip::norm(&update.delta) / round.clip).ceil().max(1.0) as u32;

@@ -1,4 +1,4 @@
-//! Files and folders for their owner's eyes alone, which survive a power cut once they are written.
+//! Owner-only files and folders that survive a power cut once written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -23,7 +23,7 @@ pub(super) fn private_file() -> OpenOptions {
 pub(super) fn make_private_folder(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    // Also when it was there before: it is about to hold a private key.
+    // Even if it existed before: it is about to hold a private key.
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
 }
 
@@ -32,12 +32,12 @@ pub(super) fn make_private_folder(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
 }
 
-/// The folder that a file lies in.
+/// The folder that contains a file.
 pub(super) fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Writes a file as a whole or not at all: first beside its place, in `draft`.
+/// Writes a file atomically, via `draft`.
 pub(super) fn replace(path: &Path, draft: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let written = private_file().create(true).truncate(true).open(draft).and_then(|mut file| {
         write(&mut file)?;
@@ -45,13 +45,13 @@ pub(super) fn replace(path: &Path, draft: &Path, write: impl FnOnce(&mut File) -
     });
     let written = written.and_then(|()| fs::rename(draft, path));
     if written.is_err() {
-        // Half a draft is worth nothing and may be what filled the disk.
+        // A partial draft is useless and may be what filled the disk.
         let _ = fs::remove_file(draft);
     }
     written
 }
 
-/// A rename survives a power cut only once its folder is on disk.
+/// A rename survives a power cut only once its folder is flushed.
 #[cfg(unix)]
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()

@@ -1,4 +1,4 @@
-//! A journal in a folder: one sealed file for each record, and the folder's generation elsewhere.
+//! A journal in a folder: one sealed file per record, and the folder's generation elsewhere.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _};
@@ -14,8 +14,8 @@ use super::sealed::{self, Contents, Found, Head, Writing};
 use super::{Journal, JournalError, MAX_RECORD_BYTES, disk};
 use crate::pipeline::sha256;
 
-/// A folder that only its owner may enter, one sealed file per record, held by one process at a time. It opens only as its
-/// participant left it last: see [`Generation`].
+/// An owner-only folder with one sealed file per record, used by one process at a time. It opens only in the last state
+/// that its participant wrote: see [`Generation`].
 pub struct FileJournal {
     folder: PathBuf,
     key: JournalKey,
@@ -24,30 +24,31 @@ pub struct FileJournal {
 }
 
 struct State {
-    /// Locked as long as the journal is open.
+    /// Locked while the journal is open.
     _lock: File,
     generation: Generation,
     contents: Contents,
-    /// A record was written and its generation perhaps not: which of them the journal has is found out when it is opened again.
+    /// A record was written but perhaps not its generation; opening the journal again resolves which.
     is_in_doubt: bool,
 }
 
-/// What lies in the folder.
+/// The content of the folder.
 struct Scan {
     newest: Option<Head>,
-    /// Every record, as it is found.
+    /// Every record found.
     records: Contents,
 }
 
 impl FileJournal {
-    /// Opens or makes the folder, whose records are sealed with `key`. Where `generation` is lies outside the folder, so that nobody sets back
-    /// both with one copy. [`super::JournalFiles`] does all this with files, for apps without a key store.
+    /// Opens or creates the folder, whose records are sealed with `key`. `generation` is stored outside the folder, so
+    /// that one copy cannot roll back both. [`super::JournalFiles`] uses files for all of this, for apps without a key
+    /// store.
     ///
-    /// A folder from before there were seals, with a `generation` that never had any, is taken as it is and sealed at once.
+    /// An unsealed folder of an older version, with an empty `generation`, is accepted and sealed at once.
     ///
     /// # Errors
-    /// [`JournalError::Restored`] if the folder is not as its participant left it last, [`JournalError::Sealed`] if the key
-    /// is another, [`JournalError::InUse`] if another process holds it, others if it cannot be made or read.
+    /// [`JournalError::Restored`] if the folder is not in its last state, [`JournalError::Sealed`] if the key is wrong,
+    /// [`JournalError::InUse`] if another process holds it, others if it cannot be created or read.
     pub fn open(
         folder: impl Into<PathBuf>,
         key: JournalKey,
@@ -74,7 +75,7 @@ impl FileJournal {
         self.folder.join(format!("{name}.record"))
     }
 
-    /// Writes the records from before there were seals as they are, sealed. Can be done in several goes.
+    /// Seals the unsealed records of an older version. Can be interrupted and resumed.
     fn seal_what_is_clear(&self) -> Result<(), JournalError> {
         let contents = self.state.lock().unwrap_or_else(PoisonError::into_inner).contents.clone();
         for (name, _) in contents.iter().filter(|(_, writing)| matches!(writing, Writing::Clear(_))) {
@@ -133,7 +134,7 @@ impl Journal for FileJournal {
         let draft = self.folder.join(format!("{name}.draft"));
         let write = |file: &mut File| sealed::write(file, &self.key, name, &head, parts);
         disk::replace(&path, &draft, write).map_err(failed)?;
-        // The record first, the generation second: what depends on the record leaves after both.
+        // The record first, then the generation; anything that depends on the record is sent after both.
         state.is_in_doubt = true;
         disk::sync_folder(&self.folder).map_err(failed)?;
         self.generation.save(&next)?;
@@ -157,7 +158,7 @@ fn another_writing(name: &str) -> String {
     format!("its record {name:?} is not the one that was written last")
 }
 
-/// Looks at every record, and removes what a write that was cut off left.
+/// Reads the head of every record, and removes leftovers of interrupted writes.
 fn scan(folder: &Path, key: &JournalKey) -> Result<Scan, JournalError> {
     let failed = |error| JournalError::io(format!("read {}", folder.display()), error);
     let mut scan = Scan { newest: None, records: Contents::new() };
@@ -187,7 +188,7 @@ fn scan(folder: &Path, key: &JournalKey) -> Result<Scan, JournalError> {
     Ok(scan)
 }
 
-/// Which generation the folder has, if it is the latest; brings up the store where it is one behind.
+/// The folder's generation, if it is the latest; updates a store that is one behind.
 fn settle(
     folder: &Path,
     store: &impl GenerationStore,

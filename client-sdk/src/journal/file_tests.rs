@@ -1,10 +1,10 @@
-//! A journal in a folder under everything that may happen to its files.
+//! Tests of a journal in a folder whose files are changed, copied or lost.
 
 use std::sync::Arc;
 
 use super::*;
 
-/// The place outside the folder, as an app's key store keeps it.
+/// The place outside the folder, like an app's key store.
 #[derive(Clone, Default)]
 struct Outside(Arc<Mutex<(Option<Generation>, bool)>>);
 
@@ -17,7 +17,7 @@ impl Outside {
         self.0.lock().unwrap().0 = generation;
     }
 
-    /// Whether the process dies before the place is written.
+    /// Whether the process dies before the generation is saved.
     fn dies(&self, dies: bool) {
         self.0.lock().unwrap().1 = dies;
     }
@@ -59,7 +59,7 @@ impl Scene {
         FileJournal::open(&self.folder, JournalKey::new(Zeroizing::new([7; 32])), self.outside.clone())
     }
 
-    /// Every file, as a backup takes them.
+    /// Every file, as in a backup.
     fn copy(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let files = fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path());
         files.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
@@ -113,7 +113,7 @@ fn every_earlier_copy_of_the_folder_is_refused() {
         scene.restore(earlier);
         scene.is_refused("the key store is at 4");
     }
-    // One old record among the others, a record that is missing, one that was removed, and nothing at all.
+    // One old record among the others, a missing record, a removed one, and nothing at all.
     let round =
         |files: &[(PathBuf, Vec<u8>)]| files.iter().find(|(path, _)| path.ends_with("round.record")).unwrap().clone();
     let mut mixed = latest.clone();
@@ -127,7 +127,7 @@ fn every_earlier_copy_of_the_folder_is_refused() {
     scene.is_refused("no sealed record");
     scene.restore(&latest);
     assert!(scene.open().is_ok());
-    // And a place outside that knows of nothing, or of something else.
+    // And an outside store that is empty, or holds something else.
     scene.outside.set(None);
     scene.is_refused("knows of none");
     scene.outside.set(Some(Generation { number: 4, id: [0; 32] }));
@@ -136,7 +136,8 @@ fn every_earlier_copy_of_the_folder_is_refused() {
     scene.is_refused("at generation 4");
 }
 
-/// A process dies between a record and its generation. What it wrote was never sent. Afterwards one state goes on, and only one.
+/// A process dies between a record and its generation, so nothing it wrote was sent. Then exactly one state can
+/// continue.
 #[test]
 fn of_two_states_that_follow_one_only_the_first_to_be_opened_goes_on() {
     let scene = Scene::new();
@@ -155,10 +156,10 @@ fn of_two_states_that_follow_one_only_the_first_to_be_opened_goes_on() {
         scene.outside.dies(false);
         branches.push(scene.copy());
     }
-    // Nothing of either was sent: either may go on.
+    // Neither has sent anything, so either may continue.
     scene.restore(&branches[0]);
     holds(&scene.open().unwrap(), "round", b"input a");
-    // From here on neither the other nor the state before.
+    // From here on, neither the other branch nor the earlier state opens.
     for other in [&branches[1], &before] {
         scene.restore(other);
         scene.is_refused("generation");
@@ -216,7 +217,7 @@ fn sealing_goes_on_where_it_was_cut_off() {
     assert!(scene.open().is_err());
     scene.outside.dies(false);
     let half = scene.copy();
-    // The record that is still clear must be the one that was there.
+    // The record that is still unsealed must be the original one.
     let clear = half.iter().find(|(_, bytes)| bytes.as_slice() == b"tributary record").unwrap();
     fs::write(&clear.0, b"tributary record of another state").unwrap();
     scene.is_refused("is not the one");
@@ -231,7 +232,7 @@ fn a_save_that_fails_leaves_the_old_record() {
     let scene = Scene::new();
     let journal = scene.open().unwrap();
     journal.save("round", b"old").unwrap();
-    // A folder where the draft should go: the write fails, as on a full disk.
+    // A folder at the draft's path: the write fails, as on a full disk.
     fs::create_dir(scene.folder.join("round.draft")).unwrap();
     let error = journal.save("round", b"new").unwrap_err();
     assert!(error.to_string().contains("could not write"), "{error}");

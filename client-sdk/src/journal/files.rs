@@ -1,4 +1,4 @@
-//! A journal whose key and generation lie in files: for apps without a key store.
+//! A journal with its key and generation in files: for apps without a key store.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -9,27 +9,27 @@ use super::key::JournalKey;
 use super::sealed;
 use super::{FileJournal, JournalError, disk};
 
-/// Where the three parts of a journal lie.
+/// The locations of a journal's three parts.
 ///
-/// Whoever copies the folder alone can neither read it nor go on from it. Whoever takes all three can do both, and nothing notices:
-/// an app that has a key store should keep the key and the generation there ([`FileJournal::open`]).
+/// A copy of the folder alone can be neither read nor continued. A copy of all three can be, unnoticed: an app with a
+/// key store should keep the key and the generation there ([`FileJournal::open`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalFiles {
-    /// The folder of the records.
+    /// Folder of the records.
     pub folder: PathBuf,
-    /// The file of the key that seals them: 32 random bytes.
+    /// File of the key: 32 random bytes.
     pub key: PathBuf,
-    /// The file of their generation.
+    /// File of the generation.
     pub generation: PathBuf,
 }
 
 impl JournalFiles {
-    /// Key and generation beside the folder: `FOLDER.key` and `FOLDER.generation`.
+    /// Key and generation next to the folder: `FOLDER.key` and `FOLDER.generation`.
     #[must_use]
     pub fn beside(folder: impl Into<PathBuf>) -> Self {
         let folder = folder.into();
         let beside = |ending: &str| {
-            // Without a slash at the end, which would put them into the folder.
+            // Without a trailing slash, which would put them into the folder.
             let mut path = folder.components().as_path().as_os_str().to_owned();
             path.push(ending);
             PathBuf::from(path)
@@ -37,11 +37,11 @@ impl JournalFiles {
         Self { key: beside(".key"), generation: beside(".generation"), folder }
     }
 
-    /// Opens the journal, or makes what is not there yet.
+    /// Opens the journal, and creates missing parts.
     ///
     /// # Errors
-    /// [`JournalError::Misplaced`] if a file lies in the folder, [`JournalError::Sealed`] if the key is gone and records are there; as
-    /// [`FileJournal::open`].
+    /// [`JournalError::Misplaced`] if a file lies in the folder, [`JournalError::Sealed`] if the key is missing but
+    /// records exist; as for [`FileJournal::open`].
     pub fn open(&self) -> Result<FileJournal, JournalError> {
         let failed = |error| JournalError::io(format!("open {}", self.folder.display()), error);
         disk::make_private_folder(&self.folder).map_err(failed)?;
@@ -58,7 +58,7 @@ impl JournalFiles {
         FileJournal::open(&self.folder, key?, GenerationFile::open(&self.generation)?)
     }
 
-    /// Only where nothing was sealed with another.
+    /// Only if nothing is sealed with another key.
     fn make_key(&self) -> Result<JournalKey, JournalError> {
         let failed = |error| JournalError::io(format!("read {}", self.folder.display()), error);
         for entry in fs::read_dir(&self.folder).map_err(failed)? {
@@ -73,7 +73,7 @@ impl JournalFiles {
     }
 }
 
-/// Made if it is not there; left as it is if it is.
+/// Creates the folder if missing; leaves it unchanged otherwise.
 fn disk_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() { Ok(()) } else { disk::make_private_folder(folder) }
 }

@@ -1,12 +1,13 @@
-//! Which state of a journal is the latest, kept where a copy of the journal's folder does not take it along.
+//! Identifies the latest state of a journal, and is kept outside the journal's folder.
 //!
-//! Every record that is written makes a new [`Generation`]: a number, and an id that is drawn at random, so that two
-//! states with one number are told apart. The record names the generation it makes and the one it follows. Writing goes in this order:
-//! the record, then the generation in its [`GenerationStore`], and only then may anything leave that depends on the record.
+//! Every written record creates a new [`Generation`]: a number, and a random id that distinguishes states with the same
+//! number. The record names its own generation and the preceding one. The order of writing is: the record, then the
+//! generation in its [`GenerationStore`], and only then anything that depends on the record may be sent.
 //!
-//! A folder opens if its newest record is the store's generation, or follows it immediately: the process died between the two,
-//! and the store is brought up first. So what was sent was always sent from the state that the store named at that moment, and the states
-//! that it names form one chain: from an earlier state, or from another branch of the same length, no folder opens.
+//! A folder opens if its newest record has the store's generation, or follows it immediately: then the process died
+//! between the two writes, and the store is updated first. So everything was sent from the state that the store named
+//! at that moment, and these states form one chain: a folder in an earlier state, or on another branch of the same
+//! length, does not open.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -17,12 +18,12 @@ use ring::digest;
 
 use super::{JournalError, disk};
 
-/// One state of a journal.
+/// A state of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation {
-    /// How many records were written before; 0 for a journal that was just made.
+    /// Number of records written before; 0 for a new journal.
     pub number: u64,
-    /// Random: no two states have the same.
+    /// Random: unique to each state.
     pub id: [u8; 32],
 }
 
@@ -39,7 +40,7 @@ impl Generation {
         bytes
     }
 
-    /// What [`Self::to_bytes`] gave.
+    /// Inverse of [`Self::to_bytes`].
     #[must_use]
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
         let ([a, b, c, d, e, f, g, h], mut id) = (*bytes.first_chunk().unwrap_or(&[0; 8]), [0; 32]);
@@ -48,42 +49,42 @@ impl Generation {
     }
 }
 
-/// Keeps one journal's latest generation: in the device's key store, in hardware that only counts up, or in a file elsewhere.
-/// Whoever can set back the journal must not be able to set back this as well.
+/// Stores a journal's latest generation: in the device's key store, in a hardware counter, or in a file elsewhere. A
+/// party that can roll back the journal must not be able to roll back this too.
 pub trait GenerationStore: Send + Sync {
-    /// The generation that was saved last; none if none ever was.
+    /// The generation that was last saved; `None` if none ever was.
     ///
     /// # Errors
-    /// [`JournalError`] if it cannot be read. A store that was emptied or lost must not say that none ever was.
+    /// [`JournalError`] if it cannot be read. A store that was emptied or lost must not report `None`.
     fn load(&self) -> Result<Option<Generation>, JournalError>;
 
-    /// Keeps this one instead. Once this returns, it survives a crash.
+    /// Replaces the stored generation. Once this returns, it survives a crash.
     ///
     /// # Errors
-    /// [`JournalError`]; the journal takes nothing more until it is opened again.
+    /// [`JournalError`]; the journal rejects writes until it is opened again.
     fn save(&self, generation: &Generation) -> Result<(), JournalError>;
 
-    /// What it is and where, for messages: "the file /…".
+    /// Kind and location, for messages: "the file /…".
     fn place(&self) -> String;
 }
 
-/// A generation in a file, held by one process at a time. It protects against a journal's folder that is restored by itself: a copy that
-/// takes folder and file together is not noticed.
+/// A generation in a file, used by one process at a time. Detects a journal's folder that is restored alone, but not a
+/// copy that includes this file.
 pub struct GenerationFile {
     path: PathBuf,
-    /// Locked as long as it is open.
+    /// Locked while it is open.
     file: Mutex<File>,
 }
 
-/// Two places, written in turn, so that one is whole whenever the power goes. Each on a page of its own.
+/// Two slots, written alternately, so that one is intact after a power cut. Each has its own page.
 const SLOT_BYTES: u64 = 4096;
 const SUM_BYTES: usize = 32;
 
 impl GenerationFile {
-    /// Opens the file or makes it.
+    /// Opens or creates the file.
     ///
     /// # Errors
-    /// [`JournalError::InUse`] if another process holds it, [`JournalError::Io`] if it cannot be made.
+    /// [`JournalError::InUse`] if another process uses it, [`JournalError::Io`] if it cannot be created.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let path = path.into();
         let failed = |error| JournalError::io(format!("open its generation {}", path.display()), error);
@@ -96,7 +97,6 @@ impl GenerationFile {
         }
     }
 
-    /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -135,7 +135,7 @@ impl GenerationStore for GenerationFile {
     }
 }
 
-/// What is in a slot, if all of it was written.
+/// The content of a slot, if it was written completely.
 fn read_slot(file: &mut File, at: u64) -> io::Result<Option<Generation>> {
     let mut slot = Vec::with_capacity(Generation::BYTES + SUM_BYTES);
     file.seek(SeekFrom::Start(at))?;

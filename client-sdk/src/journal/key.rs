@@ -1,4 +1,4 @@
-//! The key that seals a journal: the app's, from the device's key store, or from a file outside the journal's folder.
+//! The key that seals a journal: from the device's key store, or from a file outside the journal's folder.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -16,16 +16,16 @@ impl JournalKey {
     /// Length of a key in bytes.
     pub const BYTES: usize = 32;
 
-    /// A key that the app keeps, for example in the device's key store. It must be random, and of one journal alone.
+    /// A key kept by the app, for example in the device's key store. It must be random, and used for one journal only.
     #[must_use]
     pub fn new(bytes: Zeroizing<[u8; Self::BYTES]>) -> Self {
         Self(bytes)
     }
 
-    /// The key in a file.
+    /// Reads a key from a file.
     ///
     /// # Errors
-    /// [`JournalError::Io`] if it cannot be read, is not there or does not hold 32 bytes.
+    /// [`JournalError::Io`] if the file cannot be read, is missing or does not hold 32 bytes.
     pub fn read(path: &Path) -> Result<Self, JournalError> {
         let failed = |error| JournalError::io(format!("read its key {}", path.display()), error);
         let bytes = Zeroizing::new(std::fs::read(path).map_err(failed)?);
@@ -37,7 +37,7 @@ impl JournalKey {
         key.map(|key| Self(Zeroizing::new(key))).map_err(|_| wrong())
     }
 
-    /// Makes a key and keeps it in a file for its owner's eyes alone. What is there is overwritten.
+    /// Creates a key in an owner-only file, overwriting it.
     ///
     /// # Errors
     /// [`JournalError::Io`].
@@ -52,7 +52,7 @@ impl JournalKey {
         Ok(Self(key))
     }
 
-    /// A key of its own for one writing of one record: HKDF-SHA-256, where `id` is drawn anew for each.
+    /// Derives a unique key for one write of one record: HKDF-SHA-256, where `id` is random for each.
     pub(super) fn derive(&self, name: &str, id: &[u8; 32]) -> Zeroizing<[u8; Self::BYTES]> {
         let mut key = Zeroizing::new([0; Self::BYTES]);
         let root = Salt::new(HKDF_SHA256, b"tributary/journal/1").extract(&*self.0);
@@ -64,7 +64,7 @@ impl JournalKey {
     }
 }
 
-/// What a system that gives no randomness is reported as.
+/// The error for a system without randomness.
 pub(super) fn no_randomness() -> io::Error {
     io::Error::other("the system gives no randomness")
 }

@@ -1,12 +1,11 @@
-//! What survives a killed app: a few named records, each replaced as a whole or not at all.
+//! The journal: a few named records that survive a killed app, each replaced atomically.
 //!
-//! The SDK keeps five kinds: who it is (`identity`, with its private key), where it is in its round (`round`: the keys of a
-//! session of secure aggregation, the update that may be on its way), what stays at home (`personal-…`, and the device's own
-//! model for the app: `own-…`), what was spent on privacy (`privacy`) and from which models an update was given (`given`). It must
-//! not be rolled back: a participant that
-//! forgets what it sent can be made to send another input under the same masks, one that forgets what it signed, to sign
-//! again, and one that forgets what it spent, to spend it again. A journal stores bytes and does not look into them; an app may
-//! bring its own, which then must keep that promise as [`FileJournal`] does.
+//! The SDK keeps five kinds: its identity (`identity`, with the private key), its state in a round (`round`: the keys
+//! of a secure aggregation session, the update that may be in transit), local tensors (`personal-…`, and the
+//! personalized model for the app: `own-…`), privacy spending (`privacy`), and the models from which updates were given
+//! (`given`). A journal must not be rolled back: a participant that forgets what it sent, signed or spent can be made
+//! to send another input under the same masks, sign again or spend again. A journal stores bytes without interpreting
+//! them; an app may implement its own, which must then prevent rollbacks as [`FileJournal`] does.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,70 +25,60 @@ pub use files::JournalFiles;
 pub use generation::{Generation, GenerationFile, GenerationStore};
 pub use key::JournalKey;
 
-/// Largest record that is read back: a model and an update of the largest size, with room to spare.
+/// Largest record that is read back: a model and an update of the maximum size, with a margin.
 pub const MAX_RECORD_BYTES: u64 = 3 << 30;
 
-/// Why a record could not be kept or read.
+/// Reasons a record could not be stored or read.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
     /// The storage failed, for example because it is full.
     #[error("the journal could not {what}: {error}")]
     Io {
-        /// What was tried, with the path.
+        /// The operation, with the path.
         what: String,
-        /// Why it failed.
         #[source]
         error: Arc<io::Error>,
     },
-    /// Bytes that no version of the SDK wrote, or that were damaged since.
+    /// No version of the SDK wrote these bytes, or they were damaged.
     #[error(
         "the journal's record {name:?} cannot be used: {detail}; the journal it is in is lost: enrol anew with an empty journal \
          and a new token, never with a copy of an earlier one"
     )]
-    Corrupt {
-        /// The record.
-        name: String,
-        /// What is wrong.
-        detail: String,
-    },
-    /// A record written by a newer SDK.
+    Corrupt { name: String, detail: String },
+    /// A newer SDK wrote the record.
     #[error("the journal's record {name:?} has version {version}, this SDK reads up to {newest}; update the app")]
     TooNew {
-        /// The record.
         name: String,
-        /// Its version.
         version: u16,
-        /// The newest that can be read.
+        /// The newest version that can be read.
         newest: u16,
     },
-    /// Releases that the journal knows were charged are not in its ledger.
+    /// The ledger lacks releases that the journal knows were charged.
     #[error(
         "the journal's record {name:?} holds {held} releases where {charged} were charged: it was removed or rolled back, and \
          nobody knows what this participant has spent; enrol anew with an empty journal and a new token"
     )]
     RolledBack {
-        /// The record.
         name: String,
-        /// How many are in it.
+        /// Number of releases in it.
         held: u64,
-        /// How many there must be.
+        /// Required number.
         charged: u64,
     },
-    /// Inputs that the journal knows were given are not in the record of what they were given from.
+    /// The record of given inputs lacks some that the journal knows of.
     #[error(
         "the journal's record {name:?} knows of {held} inputs where {given} were given: it was removed or rolled back, and nobody \
          knows which models this participant has answered from; enrol anew with an empty journal and a new token"
     )]
     Forgotten {
-        /// The record.
         name: String,
-        /// Of how many it knows.
+        /// Number of inputs in it.
         held: u64,
-        /// How many there must be.
+        /// Required number.
         given: u64,
     },
-    /// The folder is not as this participant left it last: what it held once may have been sent already.
+    /// The folder is not in its last state: its content may already have been sent.
     #[error(
         "the journal {folder} is not as this participant left it last: {detail}. It was restored from a copy, or changed, and \
          whoever goes on from it may send a second input under the same masks. Nothing was sent; enrol anew: remove {folder} \
@@ -98,23 +87,18 @@ pub enum JournalError {
     Restored {
         /// The journal.
         folder: String,
-        /// Where its generation is kept.
+        /// Location of its generation.
         generation: String,
-        /// What is not as it was.
+        /// What differs.
         detail: String,
     },
-    /// The key that was given is not the one that the records were sealed with, or there is none.
+    /// The key is missing, or is not the one that sealed the records.
     #[error(
         "the journal's record {name:?} does not open: {detail}; give the key that the journal was made with, or enrol anew \
          with an empty journal and a new token"
     )]
-    Sealed {
-        /// The record.
-        name: String,
-        /// Why.
-        detail: String,
-    },
-    /// A file that must not lie in the journal's folder, where one copy would take both.
+    Sealed { name: String, detail: String },
+    /// A file must not lie in the journal's folder, where one copy would include both.
     #[error("{file} lies in the journal's folder {folder}, so a copy of one is a copy of the other; put it elsewhere")]
     Misplaced {
         /// The file of the key or of the generation.
@@ -122,13 +106,13 @@ pub enum JournalError {
         /// The journal.
         folder: String,
     },
-    /// Another process holds the folder, or the file of its generation.
+    /// Another process uses the folder, or the file of its generation.
     #[error("the journal {0} is in use by another process; give each participant a folder of its own")]
     InUse(String),
 }
 
 impl JournalError {
-    /// A failure of the storage; for journals of one's own.
+    /// A storage failure; for apps' own journals.
     #[must_use]
     pub fn io(what: impl Into<String>, error: io::Error) -> Self {
         Self::Io { what: what.into(), error: Arc::new(error) }
@@ -139,24 +123,25 @@ impl JournalError {
     }
 }
 
-/// Keeps named records. Names are 1 to 64 of `a-z`, `0-9` and `-`. Records hold secrets: nobody else may read them.
+/// Stores named records. Names are 1 to 64 of `a-z`, `0-9` and `-`. Records hold secrets: only their owner may read
+/// them.
 pub trait Journal: Send + Sync {
-    /// The record as it was last saved.
+    /// The record as last saved.
     ///
     /// # Errors
-    /// [`JournalError`] if there is one and it cannot be read.
+    /// [`JournalError`] if it exists but cannot be read.
     fn load(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, JournalError>;
 
     /// Replaces the record; once this returns, it survives a crash. Until then the old one does.
     ///
     /// # Errors
-    /// [`JournalError`]; the old record is still there, or the journal takes nothing more until it is opened again.
+    /// [`JournalError`]; the old record is intact, or the journal rejects writes until it is opened again.
     fn save(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError>;
 
-    /// The same for a record in two parts, which spares a journal that can write one behind the other a copy of an update.
+    /// The same for a record in two parts, which saves a copy of an update in journals that can write them in sequence.
     ///
     /// # Errors
-    /// As [`Journal::save`].
+    /// As for [`Journal::save`].
     fn save_parts(&self, name: &str, parts: [&[u8]; 2]) -> Result<(), JournalError> {
         match parts {
             [bytes, []] => self.save(name, bytes),
@@ -179,12 +164,11 @@ impl<J: Journal + ?Sized> Journal for Arc<J> {
     }
 }
 
-/// Forgets everything with the process: for tests, simulations and throw-away participants.
+/// Lost with the process: for tests, simulations and temporary participants.
 #[derive(Default)]
 pub struct MemoryJournal(Mutex<HashMap<String, Zeroizing<Vec<u8>>>>);
 
 impl MemoryJournal {
-    /// Empty.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

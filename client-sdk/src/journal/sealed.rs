@@ -1,10 +1,11 @@
-//! The form of a record in a [`super::FileJournal`]: sealed with ChaCha20-Poly1305 (RFC 8439), a megabyte at a time, so that
-//! an update needs no second copy in memory.
+//! The form of a record in a [`super::FileJournal`]: sealed with ChaCha20-Poly1305 (RFC 8439) in pieces of a megabyte,
+//! so that an update needs no second copy in memory.
 //!
-//! `magic (16) || version (u16) || number (u64) || id (32) || id of the generation before (32) || length of the contents (u32) ||
-//! sealed contents || sealed pieces`, numbers little-endian. The contents say which records the journal has, and which writing
-//! of each: so the newest record vouches for all others. The key is of this writing alone; the clear part and the record's name
-//! are associated data of every seal. Nonces count pieces and mark the last, so none can be left out, moved or cut off.
+//! `magic (16) || version (u16) || number (u64) || id (32) || id of the generation before (32) || length of the
+//! contents (u32) || sealed contents || sealed pieces`, numbers little-endian. The contents list the journal's records
+//! and the write of each, so the newest record vouches for all others. The key is unique to this write; the clear part
+//! and the record's name are associated data of every piece. Nonces count pieces and mark the last, so none can be
+//! omitted, moved or cut off.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -17,7 +18,7 @@ use super::key::JournalKey;
 use super::{JournalError, MAX_RECORD_BYTES};
 
 pub(super) const MAGIC: &[u8; 16] = b"tributary sealed";
-/// What the records of `participant::snapshot` begin with, where nothing seals them.
+/// Prefix of unsealed records of `participant::snapshot`.
 const CLEAR_MAGIC: &[u8; 16] = b"tributary record";
 const VERSION: u16 = 1;
 const PREFIX_BYTES: usize = 16 + 2 + 8 + 32 + 32 + 4;
@@ -27,31 +28,31 @@ const PIECE_BYTES: usize = 1 << 20;
 const MAX_CONTENTS_BYTES: usize = 16 << 20;
 const MAX_NAME_BYTES: usize = 64;
 
-/// Which writing of a record a journal has.
+/// Identifies the write of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writing {
-    /// Sealed, by the generation that it made.
+    /// Sealed, by the generation that it created.
     Sealed([u8; 32]),
-    /// Of a journal from before there were seals: SHA-256 of its bytes.
+    /// Unsealed, of an older version: SHA-256 of its bytes.
     Clear([u8; 32]),
 }
 
-/// Which records a journal has.
+/// The records of a journal.
 pub(super) type Contents = BTreeMap<String, Writing>;
 
-/// What a record says before its first piece.
+/// The part of a record before its first piece.
 pub(super) struct Head {
     pub(super) generation: Generation,
-    /// Id of the generation that this one follows.
+    /// Id of the preceding generation.
     pub(super) follows: [u8; 32],
     pub(super) contents: Contents,
 }
 
-/// What a file in the folder is.
+/// The kind of a file in the folder.
 pub(super) enum Found {
-    /// A record from before there were seals.
+    /// An unsealed record of an older version.
     Clear,
-    /// A sealed record, with what opens its pieces.
+    /// A sealed record, and the opener of its pieces.
     Sealed(Box<Head>, Box<Opener>),
 }
 
@@ -86,7 +87,6 @@ impl Piece {
     }
 }
 
-/// Writes a record.
 pub(super) fn write(
     out: &mut impl Write,
     key: &JournalKey,
@@ -119,7 +119,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Reads what a file is, up to its first piece.
+/// Reads a file up to its first piece.
 pub(super) fn read_head(file: &mut impl Read, key: &JournalKey, name: &str) -> Result<Found, JournalError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => JournalError::corrupt(name, "it is cut off"),
@@ -161,7 +161,7 @@ pub(super) fn read_head(file: &mut impl Read, key: &JournalKey, name: &str) -> R
     Ok(Found::Sealed(Box::new(Head { generation, follows, contents }), Box::new(opener)))
 }
 
-/// Reads the pieces behind the head, which are `left` bytes.
+/// Reads the pieces after the head, which have `left` bytes.
 pub(super) fn read_pieces(
     file: &mut impl Read,
     opener: &Opener,
@@ -172,7 +172,7 @@ pub(super) fn read_pieces(
         return Err(JournalError::corrupt(name, format!("it has {left} bytes, more than any record")));
     }
     let failed = |error| JournalError::io(format!("read the record {name}"), error);
-    // At once: a vector that grows leaves copies behind.
+    // Allocated once: a vector that grows leaves copies behind.
     let mut record = Zeroizing::new(Vec::with_capacity(usize::try_from(left).unwrap_or_default()));
     let mut piece = Zeroizing::new(Vec::new());
     for number in 0.. {
@@ -206,7 +206,7 @@ impl Opener {
     }
 }
 
-/// Each record: the length of its name (one byte), its name, 0 if it is sealed or 1 if not, 32 bytes.
+/// For each record: the length of its name (one byte), its name, 0 if sealed or 1 if not, 32 bytes.
 fn encode(contents: &Contents) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for (name, writing) in contents {
@@ -240,7 +240,7 @@ fn decode(mut bytes: &[u8]) -> Option<Contents> {
     Some(contents)
 }
 
-/// The next field of a prefix whose length is fixed.
+/// Takes the next fixed-length field.
 fn take<const N: usize>(fields: &mut &[u8]) -> [u8; N] {
     let (field, rest) = fields.split_first_chunk().unwrap_or((&[0; N], &[]));
     *fields = rest;

@@ -16,22 +16,22 @@ pub(crate) const SECOND_CHANNELS: u32 = 64;
 pub(crate) const HIDDEN: u32 = 512;
 /// Side of both kernels.
 const KERNEL: u32 = 5;
-/// Largest height and width of an image.
+/// Maximum height and width of an image.
 pub const MAX_SIDE: u32 = 256;
-/// Most channels of an image.
+/// Maximum number of channels of an image.
 pub const MAX_CHANNELS: u32 = 16;
 
 /// Sizes of the images and number of classes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cnn {
-    /// Pixels from top to bottom, 4 to [`MAX_SIDE`].
+    /// Height in pixels, 4 to [`MAX_SIDE`].
     pub height: u32,
-    /// Pixels from left to right, 4 to [`MAX_SIDE`].
+    /// Width in pixels, 4 to [`MAX_SIDE`].
     pub width: u32,
-    /// Colours, 1 to [`MAX_CHANNELS`]. An example lists channel, line, column, like PyTorch.
+    /// Colour channels, 1 to [`MAX_CHANNELS`]. An example is in the order channel, row, column, as in PyTorch.
     pub channels: u32,
-    /// Classes, 1 to [`MAX_SIZE`].
+    /// Number of classes, 1 to [`MAX_SIZE`].
     pub classes: u32,
 }
 
@@ -42,12 +42,12 @@ impl Default for Cnn {
 }
 
 impl Cnn {
-    /// Numbers in an example.
+    /// Length of an example.
     pub(crate) fn inputs(&self) -> usize {
         self.height as usize * self.width as usize * self.channels as usize
     }
 
-    /// Numbers that reach the fully connected layer. Sizes must have been checked.
+    /// Number of inputs of the fully connected layer. Sizes must have been checked.
     pub(crate) fn features(&self) -> u32 {
         (self.height / 4) * (self.width / 4) * SECOND_CHANNELS
     }
@@ -84,8 +84,8 @@ impl Cnn {
     }
 }
 
-/// Largest of each 2x2 pixels; an odd last line or column is left out. Not candle's `max_pool2d`, whose gradient (0.11.1)
-/// is a quarter of the true one, and misplaced where a side is odd.
+/// Maximum over each 2x2 pixels; an odd last row or column is dropped. Not candle's `max_pool2d`, whose gradient
+/// (0.11.1) is a quarter of the true one, and misplaced if a side is odd.
 fn pool(x: &Tensor) -> candle_core::Result<Tensor> {
     let (batch, channels, height, width) = x.dims4()?;
     let (height, width) = (height / 2, width / 2);

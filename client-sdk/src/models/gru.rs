@@ -8,22 +8,22 @@ use task_spec::{Initial, TensorDeclaration};
 
 use super::layers::{ArchitectureError, MAX_SIZE, affine, check, drawn, uniform};
 
-/// Most recurrent layers.
+/// Maximum number of recurrent layers.
 pub const MAX_LAYERS: u32 = 2;
 
 /// Sizes of the character model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gru {
-    /// Different characters, 1 to [`MAX_SIZE`].
+    /// Number of different characters, 1 to [`MAX_SIZE`].
     pub vocabulary: u32,
-    /// Numbers that stand for a character, 1 to [`MAX_SIZE`]; 8 unless given.
+    /// Length of a character's embedding, 1 to [`MAX_SIZE`]; default 8.
     #[serde(default = "default_embedding")]
     pub embedding: u32,
-    /// Units of each recurrent layer, 1 to [`MAX_SIZE`]; 128 unless given.
+    /// Units of each recurrent layer, 1 to [`MAX_SIZE`]; default 128.
     #[serde(default = "default_hidden")]
     pub hidden: u32,
-    /// Recurrent layers, 1 to [`MAX_LAYERS`]; 1 unless given.
+    /// Number of recurrent layers, 1 to [`MAX_LAYERS`]; default 1.
     #[serde(default = "default_layers")]
     pub layers: u32,
 }
@@ -41,7 +41,7 @@ fn default_layers() -> u32 {
 }
 
 impl Gru {
-    /// The default sizes for this many characters.
+    /// Default sizes for this many characters.
     #[must_use]
     pub fn with_vocabulary(vocabulary: u32) -> Self {
         Self { vocabulary, embedding: default_embedding(), hidden: default_hidden(), layers: default_layers() }
@@ -71,7 +71,7 @@ impl Gru {
     pub(super) fn logits(&self, tensors: &[Tensor], input: &Tensor) -> candle_core::Result<Tensor> {
         let (batch, length) = input.dims2()?;
         let characters = input.t()?.contiguous()?.flatten_all()?;
-        // Position, then example: each step of the recurrence is then one block of rows.
+        // By position, then example, so that each step of the recurrence is one block of rows.
         let mut x = tensors[0].index_select(&characters, 0)?;
         for layer in tensors[1..tensors.len() - 2].chunks_exact(4) {
             x = self.recurrence(layer, &x, batch, length)?;
@@ -80,7 +80,7 @@ impl Gru {
         logits.reshape((length, batch, ()))?.transpose(0, 1)?.contiguous()?.flatten_to(1)
     }
 
-    /// `[length * batch, inputs]` to `[length * batch, hidden]`; the state begins at zero.
+    /// `[length * batch, inputs]` to `[length * batch, hidden]`; the state starts at zero.
     fn recurrence(&self, layer: &[Tensor], x: &Tensor, batch: usize, length: usize) -> candle_core::Result<Tensor> {
         let [w_ih, w_hh, b_ih, b_hh] = layer else { candle_core::bail!("a recurrent layer has four tensors") };
         let hidden = self.hidden as usize;

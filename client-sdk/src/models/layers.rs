@@ -1,41 +1,30 @@
-//! What all models are made of: sizes within bounds, tensors with their first values, affine layers.
+//! Building blocks of all models: bounded sizes, tensors with initial values, affine layers.
 
 use candle_core::Tensor;
 use learning::LayoutError;
 use task_spec::{Initial, TensorDeclaration};
 
-/// Largest value of any one size of a model.
+/// Maximum value of any size of a model.
 pub const MAX_SIZE: u32 = 1 << 20;
 
-/// Why sizes do not make a model.
+/// Reasons sizes do not form a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchitectureError {
-    /// A size that is zero or beyond what is allowed.
+    /// A size is out of range.
     #[error("{kind}: `{size}` is {value}; it must be from {least} to {most}")]
-    Size {
-        /// The model's kind.
-        kind: &'static str,
-        /// Which size.
-        size: &'static str,
-        /// What was given.
-        value: u64,
-        /// Least allowed.
-        least: u32,
-        /// Most allowed.
-        most: u32,
-    },
-    /// Sizes within bounds whose product is not.
+    Size { kind: &'static str, size: &'static str, value: u64, least: u32, most: u32 },
+    /// The sizes are in range, but their product is not.
     #[error(transparent)]
     Layout(#[from] LayoutError),
 }
 
-/// Refuses a size outside `1..=most`.
+/// Checks that a size is in `1..=most`.
 pub(super) fn check(kind: &'static str, size: &'static str, value: u32, most: u32) -> Result<(), ArchitectureError> {
     check_from(kind, size, value, 1, most)
 }
 
-/// Refuses a size outside `least..=most`.
+/// Checks that a size is in `least..=most`.
 pub(super) fn check_from(
     kind: &'static str,
     size: &'static str,

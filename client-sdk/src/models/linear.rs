@@ -6,13 +6,13 @@ use task_spec::{Initial, TensorDeclaration};
 
 use super::layers::{ArchitectureError, MAX_SIZE, affine, check, drawn};
 
-/// Sizes of a softmax regression. It begins at zero, as its loss is convex.
+/// Sizes of a softmax regression. It starts at zero, since its loss is convex.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Linear {
-    /// Features of an example, 1 to [`MAX_SIZE`].
+    /// Number of features, 1 to [`MAX_SIZE`].
     pub inputs: u32,
-    /// Classes, 1 to [`MAX_SIZE`].
+    /// Number of classes, 1 to [`MAX_SIZE`].
     pub classes: u32,
 }
 

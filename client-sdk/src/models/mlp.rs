@@ -1,4 +1,4 @@
-//! Fully connected layers with ReLU between them; 784-200-10 unless told otherwise.
+//! Fully connected layers with ReLU between them; 784-200-10 by default.
 
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
@@ -6,18 +6,18 @@ use task_spec::TensorDeclaration;
 
 use super::layers::{ArchitectureError, MAX_SIZE, affine, check, uniform};
 
-/// Most hidden layers.
+/// Maximum number of hidden layers.
 pub const MAX_HIDDEN_LAYERS: u32 = 16;
 
 /// Sizes of a multi-layer perceptron.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mlp {
-    /// Features of an example, 1 to [`MAX_SIZE`].
+    /// Number of features, 1 to [`MAX_SIZE`].
     pub inputs: u32,
-    /// Units of each hidden layer, each 1 to [`MAX_SIZE`]; at most [`MAX_HIDDEN_LAYERS`], none makes it linear.
+    /// Units of each hidden layer, 1 to [`MAX_SIZE`]; at most [`MAX_HIDDEN_LAYERS`]. None makes the model linear.
     pub hidden: Vec<u32>,
-    /// Classes, 1 to [`MAX_SIZE`].
+    /// Number of classes, 1 to [`MAX_SIZE`].
     pub classes: u32,
 }
 

@@ -1,8 +1,8 @@
-//! Ready models a task can name: what they consist of, how they begin, and their forward pass in candle.
+//! Built-in models that a task can name: their tensors, initial values and forward pass in candle.
 //!
-//! An [`Architecture`] is what a task stores: a kind and its sizes. From it follow the tensors (named and shaped as
-//! PyTorch does, so that checkpoints move over by name), the first values' bounds (PyTorch's: `1 / sqrt(fan_in)`, biases
-//! too) and the arithmetic. Training itself lives in [`crate::train`]; nothing here knows data, optimizers or rounds.
+//! An [`Architecture`] is what a task stores: a kind and its sizes. It determines the tensors (named and shaped as in
+//! PyTorch, so that checkpoints convert by name), the bounds of initial values (PyTorch's: `1 / sqrt(fan_in)`, biases
+//! too) and the arithmetic. [`crate::train`] does the training; nothing here depends on data, optimizers or rounds.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub use layers::{ArchitectureError, MAX_SIZE};
 pub use linear::Linear;
 pub use mlp::Mlp;
 
-/// A model by kind and sizes, for example `{"kind": "mlp", "inputs": 784, "hidden": [200], "classes": 10}`. Sizes left
-/// out take their defaults; unknown keys are refused.
+/// A model by kind and sizes, for example `{"kind": "mlp", "inputs": 784, "hidden": [200], "classes": 10}`. Omitted
+/// sizes take their defaults; unknown keys are rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -39,10 +39,10 @@ pub enum Architecture {
     Gru(Gru),
 }
 
-/// What a model is fed with.
+/// The input of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {
-    /// Rows of this many `f32`s, one label each.
+    /// Rows of this many `f32`s with one label each.
     Features(usize),
     /// Sequences of characters, numbered below the vocabulary's size.
     Characters,
@@ -60,7 +60,7 @@ impl Architecture {
         }
     }
 
-    /// The tensors in order, each with how its first values are drawn.
+    /// The tensors in order, each with the distribution of its initial values.
     ///
     /// # Errors
     /// [`ArchitectureError::Size`].
@@ -82,18 +82,17 @@ impl Architecture {
         Ok(Layout::new(self.tensors()?.into_iter().map(spec).collect())?)
     }
 
-    /// A first model, the same bits on every device for the same seed.
+    /// The initial model; the same bits on every device for the same seed.
     ///
     /// # Errors
     /// Any [`ArchitectureError`].
     pub fn initial(&self, seed: u64) -> Result<Parameters, ArchitectureError> {
         let layout = Arc::new(self.layout()?);
         let initial = learning::initialize(layout, &self.tensors()?, seed);
-        // The initializers are this file's own: they name the layout's tensors, with bounds that are finite.
+        // These initializers name the layout's tensors and have finite bounds.
         Ok(initial.unwrap_or_else(|error| unreachable!("{error}")))
     }
 
-    /// What the model is fed with.
     #[must_use]
     pub fn input(&self) -> InputKind {
         match self {
@@ -104,7 +103,7 @@ impl Architecture {
         }
     }
 
-    /// Number of classes (or characters) to choose from.
+    /// Number of classes (or characters).
     #[must_use]
     pub fn classes(&self) -> u32 {
         match self {

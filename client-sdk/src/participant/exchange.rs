@@ -33,7 +33,7 @@ impl Exchange {
         matches!(self, Self::Say(_))
     }
 
-    pub(super) fn action(&mut self, core: &Core, place: Place, now: Now) -> Action {
+    pub(super) fn action(&mut self, core: &Core, place: Attempt, now: Now) -> Action {
         match self {
             Self::Ask(ask) => ask.action(core, place, now),
             Self::Say(say) => say.action(core, place, now),

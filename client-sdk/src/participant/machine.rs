@@ -11,6 +11,7 @@ use bytes::Bytes;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use secure_agg::client::Client;
+use wire::Attempt;
 use wire::Attributes;
 use wire::participant::Answer;
 use zeroize::Zeroizing;
@@ -38,7 +39,7 @@ use crate::entropy::Secrets;
 use crate::identity::{Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
 use crate::privacy::{LifetimeSpent, PrivacySpent};
-use crate::transport::{Place, TransportError};
+use crate::transport::TransportError;
 
 /// A participant without I/O.
 pub struct Machine {
@@ -323,7 +324,7 @@ impl State {
     }
 
     /// The place, and when it is left, of a participant that has yet to make its input.
-    fn before_input(&self) -> Option<(Place, Duration)> {
+    fn before_input(&self) -> Option<(Attempt, Duration)> {
         match self {
             Self::Share(Share { plan, deadline, .. })
             | Self::AwaitDelivery(AwaitDelivery { plan, deadline, .. })

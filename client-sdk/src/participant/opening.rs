@@ -5,6 +5,7 @@ use bytes::Bytes;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{Agreement, Survivors};
 use secure_agg::rejection::Refusal;
+use wire::Attempt;
 use wire::participant::{Announcement, Answer};
 
 use super::action::Action;
@@ -15,7 +16,7 @@ use super::session::{Session, SessionError};
 use super::snapshot::AtHome;
 use super::state::{Ask, Exchange, Opening, OpeningPhase, Say, State};
 use crate::clock::Now;
-use crate::transport::{Place, TransportError};
+use crate::transport::TransportError;
 
 impl Opening {
     /// Waits for what the phase begins with.
@@ -41,7 +42,7 @@ impl Opening {
         self.phase == OpeningPhase::Confirm && self.step.is_saying()
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Attempt {
         self.session.place
     }
 

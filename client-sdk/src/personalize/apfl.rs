@@ -1,9 +1,9 @@
-//! APFL (Deng et al. 2020, algorithm 1): the own model is α v + (1 - α) w, where w is the participant's copy of the shared
-//! model, v is local, and α follows its own gradient.
+//! APFL (Deng et al. 2020, algorithm 1): the personalized model is α v + (1 - α) w, where w is the participant's copy
+//! of the shared model, v is local, and α follows its own gradient.
 //!
-//! The paper steps w, v and α batch by batch; here w is trained first and the own model over it then, so that any trainer will
-//! do: a step of v with rate η against α ∇f(α v + (1 - α) w) is a step of the own model with rate η α². α moves once a round,
-//! against the mean gradient of those steps.
+//! The paper steps w, v and α batch by batch; here w is trained first and then the personalized model, so that any
+//! trainer works: a step of v with rate η against α ∇f(α v + (1 - α) w) is a step of the personalized model with rate η
+//! α². α moves once per round, against the mean gradient of those steps.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use super::round::{mix, narrow};
 use super::{Local, LocalError, Method, MethodError, PersonalTensors, Round};
 use crate::train::Constraints;
 
-/// Beyond these v or w would not be learnt from any more.
+/// Beyond these bounds v or w would no longer be trained.
 const ALPHA: std::ops::RangeInclusive<f64> = 0.05..=0.95;
-/// The tensor that keeps α beside v.
+/// Name of the tensor that stores α with v.
 const ALPHA_TENSOR: &str = "apfl.alpha";
 
-/// The numbers of `[personalization]`, and the layout of v and α.
+/// The settings of `[personalization]`, and the layout of v and α.
 pub(super) struct Apfl {
     alpha: f64,
     alpha_rate: f64,
@@ -28,7 +28,7 @@ pub(super) struct Apfl {
 
 impl Apfl {
     /// # Errors
-    /// [`MethodError::Layout`] if the model has a tensor named like α.
+    /// [`MethodError::Layout`] if a tensor of the model has the name of α's.
     pub(super) fn new(whole: &Arc<Layout>, alpha: f64, alpha_rate: f64) -> Result<Self, MethodError> {
         let mut tensors = whole.tensors().to_vec();
         tensors.push(TensorSpec { name: ALPHA_TENSOR.to_owned(), shape: vec![1] });
@@ -39,7 +39,7 @@ impl Apfl {
         &self.kept
     }
 
-    /// v and α as they were kept.
+    /// v and α as stored.
     fn open(&self, kept: &PersonalTensors) -> Result<(Parameters, f64), WrongLayout> {
         let (alpha, local) = kept.0.values().split_last().ok_or(WrongLayout)?;
         let local = Parameters::new(Arc::clone(&self.whole), local.to_vec()).map_err(|_| WrongLayout)?;
@@ -64,12 +64,12 @@ impl Method for Apfl {
         let start = mix(&local, narrow(alpha), shared);
         let mut plan = round.job.plan.clone();
         let rate = plan.learning_rate * alpha * alpha;
-        // What remains are plain steps, whose sum is the sum of their gradients.
+        // Only plain steps remain, whose sum is the sum of their gradients.
         (plan.learning_rate, plan.momentum, plan.weight_decay, plan.proximal_mu) = (rate, 0.0, 0.0, 0.0);
         let batches = update.examples.div_ceil(u64::from(plan.batch_size.max(1)));
         let steps = plan.steps.map_or_else(|| batches.saturating_mul(u64::from(plan.epochs)), u64::from).max(1);
         let trained = round.train_within(&start, plan, 1, Constraints::default())?;
-        // A trainer that does not say how far it went did everything at one rate.
+        // A trainer that does not report its reach took all steps at one rate.
         #[expect(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
         let reach = trained.reach().unwrap_or(rate * steps as f64);
         let end = trained.parameters;

@@ -1,10 +1,11 @@
-//! Ditto (Li et al. 2021, algorithm 1): beside its share in the global model, a participant minimises its own loss plus λ/2
-//! times the squared distance of its own model to the received one. The update is that of FedAvg, bit for bit.
+//! Ditto (Li et al. 2021, algorithm 1): in addition to its update of the global model, a participant minimises its own
+//! loss plus λ/2 times the squared distance of the personalized model to the received one. The update is that of
+//! FedAvg, bit for bit.
 
 use super::{Local, LocalError, Method, PersonalTensors, Round};
 use crate::train::Constraints;
 
-/// λ, and how long the own model is trained.
+/// λ, and how long the personalized model is trained.
 pub(super) struct Ditto {
     pub(super) lambda: f64,
     pub(super) epochs: Option<u32>,

@@ -1,6 +1,6 @@
-//! Elastic averaging (EASGD, Zhang et al. 2015, algorithm 1): a participant explores with a model x of its own, which a
-//! spring ties to the centre, the shared model x̃. Where the two meet each moves e = α (x - x̃) towards the other: x loses e
-//! here, and e is the update, of which the centre takes the mean.
+//! Elastic averaging (EASGD, Zhang et al. 2015, algorithm 1): a participant trains its own model x, tied by an elastic
+//! force to the centre, the shared model x̃. In each round each of them moves e = α (x - x̃) towards the other: x is
+//! reduced by e, and e is the update, whose mean moves the centre.
 //!
 //! The paper's centre moves by the sum of all e; a mean of n with server learning rate n is the same.
 

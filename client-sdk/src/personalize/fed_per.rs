@@ -1,4 +1,4 @@
-//! FedPer (Arivazhagan et al. 2019): base layers are shared, personal layers stay, both are trained together.
+//! FedPer (Arivazhagan et al. 2019): base layers are shared, personal layers stay local, both are trained jointly.
 
 use learning::partition::PatternError;
 use learning::{InitError, Layout, Parameters, Partition, Patterns, WrongLayout, initialize};
@@ -6,44 +6,43 @@ use task_spec::ModelSpec;
 
 use super::{Local, LocalError, Method, PersonalTensors, Round};
 
-/// A model parted by the task's patterns.
+/// A model split by the task's patterns.
 #[derive(Clone, Debug)]
 pub struct FedPer {
     partition: Partition,
 }
 
 impl FedPer {
-    /// Parts `whole` by the task's patterns.
+    /// Splits `whole` by the task's patterns.
     ///
     /// # Errors
-    /// [`PatternError`] if they do not part it in two.
+    /// [`PatternError`] if they do not split it in two.
     pub fn new(whole: &Layout, personal: &[String]) -> Result<Self, PatternError> {
         let partition = whole.partition(&Patterns::new(personal.to_vec())?)?;
         Ok(Self { partition })
     }
 
-    /// The two parts' layouts.
     #[must_use]
     pub fn partition(&self) -> &Partition {
         &self.partition
     }
 
-    /// Whether each tensor of the whole model stays at home, in its order.
+    /// Whether each tensor of the whole model stays local, in layout order.
     pub(super) fn is_personal(&self) -> Vec<bool> {
         let shared = self.partition.shared().tensors();
         self.partition.whole().tensors().iter().map(|tensor| !shared.contains(tensor)).collect()
     }
 
-    /// The model that a round begins with: what was received, with what was kept.
+    /// The model at the start of a round: the received part joined with the stored one.
     pub(super) fn whole(&self, round: &Round<'_>) -> Result<Parameters, LocalError> {
         let kept = round.kept.ok_or(WrongLayout)?;
         Ok(self.join(round.received, kept)?)
     }
 
-    /// How the personal part begins, before this device has ever trained: as the task's seed says.
+    /// The initial personal part, before this device has ever trained, drawn from the task's seed.
     ///
     /// # Errors
-    /// [`InitError`] for bounds that cannot be drawn from.
+    /// [`InitError`] for invalid bounds.
     pub fn initial(&self, model: &ModelSpec) -> Result<PersonalTensors, InitError> {
         let whole = self.partition.whole();
         let parameters = initialize(whole.clone(), &model.tensors, model.seed)?;
@@ -51,7 +50,7 @@ impl FedPer {
         Ok(PersonalTensors::new(personal))
     }
 
-    /// The whole model to train: what was fetched, with what stayed.
+    /// The whole model to train: the received part joined with the local one.
     ///
     /// # Errors
     /// [`WrongLayout`] if either is not this model's part.
@@ -59,10 +58,10 @@ impl FedPer {
         self.partition.join(shared, &personal.0)
     }
 
-    /// What was trained: the part for the pipeline, and the part for the journal.
+    /// Splits the trained model: the part for the pipeline, and the part for the journal.
     ///
     /// # Errors
-    /// [`WrongLayout`] if this is another model.
+    /// [`WrongLayout`] if it is another model.
     pub fn split(&self, trained: &Parameters) -> Result<(Parameters, PersonalTensors), WrongLayout> {
         let (shared, personal) = self.partition.split(trained)?;
         Ok((shared, PersonalTensors::new(personal)))

@@ -1,14 +1,14 @@
-//! FedRep (Collins et al. 2021, algorithm 1): a participant first fits its own head to the received body, then takes the
-//! body's steps with the head held still.
+//! FedRep (Collins et al. 2021, algorithm 1): a participant first fits its own head to the received body, then trains
+//! the body with the head frozen.
 
 use super::{FedPer, Local, LocalError, Method, Round};
 use crate::train::Constraints;
 
-/// A model parted into a body, which is shared, and a head, which stays.
+/// A model split into a shared body and a local head.
 pub(super) struct FedRep {
     parts: FedPer,
     head_epochs: u32,
-    /// Per tensor of the whole model.
+    /// One entry per tensor of the whole model.
     is_head: Vec<bool>,
     is_body: Vec<bool>,
 }

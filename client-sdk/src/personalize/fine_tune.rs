@@ -1,9 +1,9 @@
-//! Plain fine-tuning: each participant's own model is the received one, trained further at home.
+//! Plain fine-tuning: each participant's personalized model is the received one, trained further locally.
 
 use super::{Local, LocalError, Method, PersonalTensors, Round};
 use crate::train::Constraints;
 
-/// How the copy is trained; by the update's own training if nothing is said.
+/// How the copy is trained; by default, by the update's own training.
 pub(super) struct FineTune {
     pub(super) epochs: Option<u32>,
     pub(super) learning_rate: Option<f64>,

@@ -1,8 +1,9 @@
-//! Low-rank adapters (LoRA, Hu et al. 2021) beside linear layers: at home, beside the received model, or shared, beside a
-//! base that never changes and never travels.
+//! Low-rank adapters (LoRA, Hu et al. 2021) of linear layers: local adapters of the received model, or shared adapters
+//! of a frozen base that is never sent.
 //!
-//! Personal: FedAvg's update, bit for bit, and adapters in the journal that make the received model one's own. Shared: the
-//! adapters are all that is trained, sent, summed and published; the base is drawn from the task's seed, or brought by the app.
+//! Local: the update is FedAvg's, bit for bit, and adapters in the journal personalize the received model. Shared: only
+//! the adapters are trained, sent, summed and published; the base is drawn from the task's seed, or provided by the
+//! app.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::trainer::TrainerError;
 pub(super) struct PersonalLora {
     pub(super) adapters: Adapters,
     pub(super) epochs: Option<u32>,
-    /// Draws the first ones.
+    /// Seed of the initial adapters.
     pub(super) seed: u64,
 }
 
@@ -31,7 +32,7 @@ impl Method for PersonalLora {
         if let Some(epochs) = self.epochs {
             (plan.epochs, plan.steps) = (epochs, None);
         }
-        // There is no received adapter to be held to.
+        // There is no received adapter for a proximal term.
         plan.proximal_mu = 0.0;
         let first;
         let start = match round.kept {
@@ -53,7 +54,7 @@ pub(super) struct SharedLora {
     pub(super) base: Base,
 }
 
-/// What shared adapters stand beside.
+/// The base model of shared adapters.
 pub(super) enum Base {
     /// The task's first values.
     Drawn { inits: Vec<TensorDeclaration>, seed: u64 },

@@ -1,4 +1,4 @@
-//! What every way to personalize is.
+//! The interface of personalization methods.
 
 use learning::AdapterError;
 use learning::parameters::LayoutError;
@@ -6,29 +6,29 @@ use learning::partition::PatternError;
 
 use super::round::{Local, LocalError, Round};
 
-/// Why a model cannot be personalized as the task says.
+/// Reasons a model cannot be personalized by the task's method.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MethodError {
-    /// The personal patterns do not part it.
+    /// The patterns do not split the model.
     #[error(transparent)]
     Patterns(#[from] PatternError),
-    /// Its layers cannot have such adapters.
+    /// The layers cannot have these adapters.
     #[error(transparent)]
     Adapters(#[from] AdapterError),
-    /// The tensors kept are no model.
+    /// The stored tensors do not form a valid layout.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// A tensor that the method cannot keep.
+    /// The method cannot keep this tensor local.
     #[error("a pattern of the tensors that stay local {0}")]
     Tensor(String),
-    /// Patterns where the method needs none, or none where it needs some.
+    /// Patterns are missing, or given for a method without any.
     #[error("method {0:?} does not go with the patterns of tensors that stay local")]
     Parts(&'static str),
 }
 
-/// One way to personalize a model.
+/// A personalization method.
 pub(crate) trait Method: Send + Sync {
-    /// What this device does in a round.
+    /// Runs this device's part of a round.
     fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError>;
 }

@@ -1,10 +1,11 @@
-//! How a participant comes by a personalized model, one method in each file, and what of it stays local.
+//! Personalization: how a participant obtains a personalized model, and which tensors stay local. One method per file.
 //!
 //! [`PersonalTensors`] can be joined to a model for training and written to the journal, and nothing else: there is no
-//! way from them to an update, whose layout has no room for them either. A method gets the received model and what was kept
-//! and yields two things: parameters for the pipeline, and tensors for the journal.
+//! way from them to an update, whose layout has no room for them either. A method gets the received model and the
+//! stored tensors, and returns two things: parameters for the pipeline, and tensors for the journal.
 //!
-//! A method says what is trained and towards what; training itself is the [`Trainer`](crate::Trainer)'s, which need not know the method.
+//! A method decides what is trained towards which objective; the [`Trainer`](crate::Trainer), which need not know the
+//! method, trains.
 
 mod apfl;
 mod ditto;
@@ -35,19 +36,19 @@ pub use own::{PersonalModel, PredictError};
 pub(crate) use round::{Local, LocalError, Round};
 pub use tensors::PersonalTensors;
 
-/// A task's method on its model.
+/// A task's method for its model.
 pub(crate) struct Personalizer {
-    /// Of what is sent, summed and published.
+    /// Layout that is sent, summed and published.
     shared: Arc<Layout>,
-    /// Of what the journal keeps.
+    /// Layout of the journal's tensors.
     kept: Arc<Layout>,
-    /// Where tensors stay local.
+    /// The split, if some tensors stay local.
     parts: Option<FedPer>,
     method: Box<dyn Method>,
 }
 
 impl Personalizer {
-    /// Nothing where every tensor is shared and no model is personalized.
+    /// `None` if every tensor is shared and no model is personalized.
     ///
     /// # Errors
     /// [`MethodError`] if the method and the patterns do not fit each other or the model.
@@ -95,7 +96,7 @@ impl Personalizer {
         Ok(Self { shared, kept, parts: Some(parts), method })
     }
 
-    /// A whole personalized model beside the shared one.
+    /// A complete personalized model in addition to the shared one.
     fn beside(whole: &Arc<Layout>, how: &Personalization) -> Result<Self, MethodError> {
         let mut kept = Arc::clone(whole);
         let method: Box<dyn Method> = match *how {
@@ -120,14 +121,14 @@ impl Personalizer {
         Ok(Self { shared: Arc::clone(whole), kept, parts: None, method })
     }
 
-    /// Local adapters, beside the shared model.
+    /// Local adapters of the shared model.
     fn with_adapters(adapters: Adapters, epochs: Option<u32>, model: &ModelSpec) -> Self {
         let (shared, kept) = (Arc::clone(adapters.whole()), Arc::clone(adapters.layout()));
         let method = Box::new(lora::PersonalLora { adapters, epochs, seed: model.seed });
         Self { shared, kept, parts: None, method }
     }
 
-    /// Adapters that are what is shared.
+    /// Shared adapters.
     fn of_adapters(adapters: Adapters, base_sha256: Option<Digest>, model: &ModelSpec) -> Self {
         let base = match base_sha256 {
             Some(digest) => lora::Base::Brought(digest),
@@ -138,28 +139,29 @@ impl Personalizer {
         Self { shared, kept, parts: None, method: Box::new(lora::SharedLora { adapters, base }) }
     }
 
-    /// The layout of what is sent, summed and published.
+    /// The layout that is sent, summed and published.
     pub(crate) fn shared(&self) -> &Arc<Layout> {
         &self.shared
     }
 
-    /// The layout of what the journal keeps.
+    /// The layout of the journal's tensors.
     pub(crate) fn kept(&self) -> &Arc<Layout> {
         &self.kept
     }
 
-    /// What is kept before this device has ever trained; nothing where the first received model decides.
+    /// The initial local tensors, before this device has ever trained; `None` if the first received model determines
+    /// them.
     ///
     /// # Errors
-    /// [`InitError`] for bounds that cannot be drawn from.
+    /// [`InitError`] for invalid bounds.
     pub(crate) fn initial(&self, model: &ModelSpec) -> Result<Option<PersonalTensors>, InitError> {
         self.parts.as_ref().map(|parts| parts.initial(model)).transpose()
     }
 
-    /// What this device does in a round.
+    /// Runs this device's part of a round.
     ///
     /// # Errors
-    /// [`LocalError`]: nothing is sent, and nothing new is kept.
+    /// [`LocalError`]; nothing is sent, and nothing new is stored.
     pub(crate) fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
         self.method.run(round)
     }

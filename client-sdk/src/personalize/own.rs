@@ -1,7 +1,7 @@
-//! A device's own model, for its app: whole, as the last round that this device took part in left it.
+//! A device's personalized model, for its app: complete, as of the last round that this device took part in.
 //!
-//! It is read from the journal, so it is there after a restart, without a network and when the task is long over. It is the
-//! app's to use on this device; nothing here sends it anywhere.
+//! It is read from the journal, so it is available after a restart, without a network and long after the task is over.
+//! It is for use by the app on this device; nothing here sends it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::models::{Architecture, InputKind};
 use crate::participant::snapshot::{self, OwnRecord};
 use crate::personalize::PersonalTensors;
 
-/// A model of one's own. Not printable, not copyable, not serializable; erased when dropped.
+/// A personalized model. Not printable, not copyable, not serializable; erased when dropped.
 ///
 /// ```no_run
 /// # use client_sdk::Participant;
@@ -31,14 +31,14 @@ pub struct PersonalModel {
     architecture: Option<serde_json::Value>,
 }
 
-/// Why a model says nothing about some input.
+/// Reasons a model gives no prediction.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PredictError {
-    /// Not one of the SDK's own models: the app runs it itself, from [`PersonalModel::parameters`].
+    /// The model is not built into the SDK: the app must run it from [`PersonalModel::parameters`].
     #[error("the task's model is none of the SDK's own; run it from its parameters")]
     OtherModel,
-    /// It takes something else.
+    /// The input does not fit the model.
     #[error("the model takes {0}")]
     Input(String),
     /// The computation failed.
@@ -47,7 +47,8 @@ pub enum PredictError {
 }
 
 impl PersonalModel {
-    /// From a journal; nothing if no round of the task has left one. For apps that use the model while no participant runs.
+    /// Reads the model from a journal; `None` if no round of the task has stored one. For apps that use the model while
+    /// no participant runs.
     ///
     /// # Errors
     /// [`JournalError`] if the record cannot be read or was damaged.
@@ -60,13 +61,13 @@ impl PersonalModel {
         Ok(Some(Self { tensors: PersonalTensors::new(parameters), round, architecture }))
     }
 
-    /// Every tensor, the shared ones as this device last had them.
+    /// All tensors, with the shared ones as this device last had them.
     #[must_use]
     pub fn parameters(&self) -> &Parameters {
         &self.tensors.0
     }
 
-    /// The round that left it.
+    /// The round that produced it.
     #[must_use]
     pub fn round(&self) -> u32 {
         self.round
@@ -78,7 +79,7 @@ impl PersonalModel {
         self.architecture.as_ref()
     }
 
-    /// The class of each row of `features`, rows one after another, each as long as the model's input.
+    /// The class of each row of `features`, which are concatenated rows of the model's input length.
     ///
     /// # Errors
     /// [`PredictError`].
@@ -94,7 +95,7 @@ impl PersonalModel {
         self.best(&architecture, &rows)
     }
 
-    /// After each of `characters`, one sequence, the character that most likely comes next.
+    /// The most likely next character after each of `characters`, one sequence.
     ///
     /// # Errors
     /// [`PredictError`].

@@ -1,5 +1,6 @@
-//! pFedMe (Dinh et al. 2020, algorithm 1): the shared model w takes R steps against the gradient λ (w - θ) of the Moreau
-//! envelope of the participant's loss, where θ, the own model, nearly minimises loss + λ/2 |θ - w|².
+//! pFedMe (Dinh et al. 2020, algorithm 1): the shared model w takes R steps against the gradient λ (w - θ) of the
+//! Moreau envelope of the participant's loss, where θ, the personalized model, approximately minimises loss + λ/2 |θ -
+//! w|².
 //!
 //! Each θ takes K steps over fresh batches from where the last one ended; the paper's takes them over one batch.
 
@@ -8,7 +9,7 @@ use super::{Local, LocalError, Method, PersonalTensors, Round};
 use crate::train::Constraints;
 use crate::trainer::TrainerError;
 
-/// The numbers of `[personalization]`.
+/// The settings of `[personalization]`.
 pub(super) struct PFedMe {
     pub(super) lambda: f64,
     pub(super) local_rounds: u32,

@@ -1,4 +1,4 @@
-//! What a method of personalization works with in one round, and what it yields.
+//! Inputs and results of a personalization method in one round.
 
 use learning::{Adapters, MetricValue, Parameters, WrongLayout};
 use task_spec::{PERSONAL_PREFIX, TrainingPlan};
@@ -8,7 +8,7 @@ use crate::pipeline::{PipelineError, check_finite};
 use crate::train::Constraints;
 use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
 
-/// Why a method yielded nothing.
+/// Reasons a method has no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LocalError {
     #[error(transparent)]
@@ -23,23 +23,23 @@ impl From<WrongLayout> for LocalError {
     }
 }
 
-/// What one round yields on this device: one part goes one way, the other the other.
+/// A round's results on this device: one part for the pipeline, the others for the journal.
 pub(crate) struct Local {
-    /// For the pipeline: in the layout of what was received.
+    /// For the pipeline: in the layout of the received model.
     pub(crate) update: Trained,
-    /// For the journal; nothing where nothing but the own model stays at home.
+    /// For the journal; `None` if only the personalized model stays local.
     pub(crate) personal: Option<PersonalTensors>,
-    /// Of the model as it came.
+    /// Metrics of the received model.
     pub(crate) evaluated: Vec<(String, MetricValue)>,
-    /// The device's own model, as the round leaves it.
+    /// The personalized model at the end of the round.
     pub(crate) own: Own,
 }
 
-/// A device's own model: for the app, and for the journal, which keeps it for the app.
+/// A device's personalized model, which the journal keeps for the app.
 pub(crate) struct Own {
-    /// Every tensor of it.
+    /// All of its tensors.
     pub(crate) model: PersonalTensors,
-    /// Named with [`PERSONAL_PREFIX`]; nothing if the task asks for none.
+    /// Named with [`PERSONAL_PREFIX`]; empty if the task asks for none.
     pub(crate) metrics: Vec<(String, MetricValue)>,
 }
 
@@ -48,17 +48,17 @@ pub(crate) struct Round<'a> {
     pub(crate) trainer: &'a mut dyn Trainer,
     pub(crate) job: &'a TrainingJob,
     pub(crate) received: &'a Parameters,
-    /// Nothing before the first round, where the received model decides.
+    /// `None` before the first round if the received model determines them.
     pub(crate) kept: Option<&'a PersonalTensors>,
 }
 
 impl Round<'_> {
-    /// Measures a model.
+    /// Evaluates a model.
     pub(super) fn evaluate(&mut self, model: &Parameters) -> Result<Vec<(String, MetricValue)>, LocalError> {
         Ok(self.trainer.evaluate(model, self.job)?)
     }
 
-    /// The device's own model, measured if the task asks for it.
+    /// The personalized model, evaluated if the task asks for it.
     pub(super) fn own(&mut self, model: &Parameters) -> Result<Own, LocalError> {
         let mut metrics = Vec::new();
         if self.job.metrics.iter().any(|name| name.starts_with(PERSONAL_PREFIX)) {
@@ -68,13 +68,13 @@ impl Round<'_> {
         Ok(Own { model: PersonalTensors::new(model.clone()), metrics })
     }
 
-    /// Trains as the task says.
+    /// Trains according to the task.
     pub(super) fn train(&mut self, model: &Parameters) -> Result<Trained, LocalError> {
         let plan = self.job.plan.clone();
         self.train_within(model, plan, 0, Constraints::default())
     }
 
-    /// Trains as `plan` says. Each `turn` of a round shuffles anew; turn 0 as without personalization.
+    /// Trains according to `plan`. Each `turn` of a round shuffles differently; turn 0 as without personalization.
     pub(super) fn train_within(
         &mut self,
         model: &Parameters,
@@ -89,7 +89,7 @@ impl Round<'_> {
         checked(trained, model)
     }
 
-    /// Trains adapters, beside a base that stays as it is, as `plan` says.
+    /// Trains adapters of a frozen base according to `plan`.
     pub(super) fn train_adapters(
         &mut self,
         base: &Parameters,
@@ -106,13 +106,13 @@ impl Round<'_> {
     }
 
     fn turn(&self, plan: TrainingPlan, turn: u64) -> TrainingJob {
-        // Turns are far apart, so that the turns of one seed are not those of the next.
+        // Turns are far apart, so that those of neighbouring seeds differ.
         let seed = self.job.seed.wrapping_add(turn.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         TrainingJob { plan, seed, ..self.job.clone() }
     }
 }
 
-/// What a trainer yields is in the layout of what it began with, and finite.
+/// Checks that a trainer's result is finite and in the layout of its input.
 fn checked(trained: Trained, start: &Parameters) -> Result<Trained, LocalError> {
     if trained.parameters.layout() != start.layout() {
         return Err(PipelineError::WrongLayout.into());
@@ -121,7 +121,7 @@ fn checked(trained: Trained, start: &Parameters) -> Result<Trained, LocalError> 
     Ok(trained)
 }
 
-/// `share` of one model and the rest of another of the same layout.
+/// Interpolates between two models of the same layout: `share` of the first and the rest of the second.
 pub(super) fn mix(own: &Parameters, share: f32, shared: &Parameters) -> Parameters {
     let mut mixed = own.clone();
     for (own, shared) in mixed.values_mut().iter_mut().zip(shared.values()) {
@@ -130,7 +130,7 @@ pub(super) fn mix(own: &Parameters, share: f32, shared: &Parameters) -> Paramete
     mixed
 }
 
-/// One rounding to f32 is meant: so are the models' numbers.
+/// Rounds once to `f32`, the type of the models' values.
 #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
 pub(super) fn narrow(value: f64) -> f32 {
     value as f32

@@ -14,15 +14,15 @@ impl PersonalTensors {
         Self(parameters)
     }
 
-    /// As the journal keeps them: a safetensors file.
+    /// Serializes for the journal, as a safetensors file.
     pub(crate) fn to_record(&self) -> Result<Zeroizing<Vec<u8>>, CheckpointError> {
         checkpoint::write(&self.0).map(Zeroizing::new)
     }
 
-    /// As the journal kept them.
+    /// Reads the journal's record.
     ///
     /// # Errors
-    /// [`CheckpointError`] if they are damaged or another model's.
+    /// [`CheckpointError`] if it is damaged or belongs to another model.
     pub(crate) fn from_record(record: &[u8], layout: &Arc<Layout>) -> Result<Self, CheckpointError> {
         checkpoint::read(record, layout).map(Self)
     }

@@ -14,7 +14,7 @@ use crate::train::{Constraints, Device};
 use crate::trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};
 use crate::{CandleTrainer, Dataset};
 
-/// Gradient descent on ½|w - target|², one step for each epoch or step of the plan.
+/// Gradient descent on ½|w - target|², one step per epoch or step of the plan.
 struct Descent {
     target: Vec<f32>,
     /// Length of the whole model's frozen tensors in each training, and the plan's steps.
@@ -104,7 +104,7 @@ fn personalizer(personal: &[&str], method: Personalization) -> Personalizer {
     Personalizer::new(&layout(), &model(personal), Some(&method)).unwrap().unwrap()
 }
 
-/// Runs rounds in which the received model stays as it is; the last one's result.
+/// Runs rounds in which the received model does not change; returns the last result.
 fn rounds(personalizer: &Personalizer, trainer: &mut Descent, received: &[f32], count: u32) -> Local {
     let received = Parameters::new(Arc::clone(personalizer.shared()), received.to_vec()).unwrap();
     let mut kept = personalizer.initial(&model(&["head"])).unwrap();
@@ -131,7 +131,7 @@ fn close(got: &[f32], expected: &[f32]) {
 }
 
 const TARGET: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
-/// What two steps of rate 1/4 leave of the way.
+/// The distance left after two steps of rate 1/4.
 const LEFT: f32 = 0.75 * 0.75;
 
 #[test]
@@ -144,7 +144,7 @@ fn fed_rep_trains_the_head_first_and_then_the_body_alone() {
     close(local.personal.as_ref().unwrap().0.values(), &[4.0 * (1.0 - 0.75_f32.powi(5))]);
     assert!((loss(&local.evaluated, "loss") - 15.0).abs() < 1e-6, "of the model as it came");
     assert!(loss(&local.own.metrics, "personal_loss") < 15.0 * f64::from(LEFT * LEFT) + 1e-6);
-    // The head goes on where it was.
+    // The head continues where it was.
     let later = rounds(&personalizer, &mut Descent::to(&TARGET), &[0.0; 3], 2);
     close(later.personal.as_ref().unwrap().0.values(), &[4.0 * (1.0 - 0.75_f32.powi(10))]);
 }
@@ -363,7 +363,7 @@ fn a_base_that_the_app_brings_is_the_one_that_the_task_names() {
     assert_eq!(run(&mut trainer).unwrap(), trainer.evaluate(&first, &job).unwrap());
 }
 
-/// Two participants that call the same things by opposite names: whatever one model says, it is right for half of them.
+/// Two participants with opposite labels: any single model is right for half of the examples.
 fn opposites() -> [CandleTrainer; 2] {
     let rows = |count: u16, flipped: bool| {
         let place = |row: u16| (f32::from(row) + 0.5) / f32::from(count) * 2.0 - 1.0;
@@ -376,7 +376,8 @@ fn opposites() -> [CandleTrainer; 2] {
     [false, true].map(|flipped| CandleTrainer::new(rows(64, flipped), rows(20, flipped), Device::Cpu))
 }
 
-/// Mean accuracies over both participants after some rounds of FedAvg: of the model as it comes, and of the own ones.
+/// Mean accuracies over both participants after some rounds of FedAvg: of the received model, and of the personalized
+/// ones.
 fn accuracies(personal: &[&str], method: Personalization) -> (f64, f64) {
     let (model, first, job) = opposites_task();
     let model = ModelSpec { personal: personal.iter().map(|&pattern| pattern.into()).collect(), ..model };

@@ -1,5 +1,5 @@
-//! Training adapters beside a model that stays as it is ([`learning::Adapters`]): a step takes the gradient of the merged
-//! model, on whichever device and with whichever model, and moves nothing but the adapters.
+//! Training of adapters of a frozen model ([`learning::Adapters`]): a step takes the gradient of the merged model, on
+//! any device and with any model, and updates only the adapters.
 
 use candle_core::Device;
 use learning::{Adapters, Parameters};
@@ -13,22 +13,21 @@ use super::learner::Step;
 use super::{Run, Trained, check, learner};
 use crate::models::Architecture;
 
-/// Adapters, and what they stand beside.
+/// Adapters and their base.
 #[derive(Clone, Copy, Debug)]
 pub struct Beside<'a> {
-    /// The model that stays as it is.
+    /// The frozen model.
     pub base: &'a Parameters,
-    /// The adapters that training begins with.
+    /// The initial adapters.
     pub start: &'a Parameters,
-    /// Which they are.
     pub adapters: &'a Adapters,
 }
 
-/// Trains adapters; the delta is theirs. What `config` says of momentum, decay, clipping and pull is about them, too. `go_on`
-/// is asked as by [`super::train_while`].
+/// Trains adapters; the delta is theirs. Momentum, decay, clipping and the proximal term of `config` apply to them too.
+/// `go_on` is called as by [`super::train_while`].
 ///
 /// # Errors
-/// As [`super::train`], and [`TrainError::Constraints`] for adapters of another model.
+/// As for [`super::train`], and [`TrainError::Constraints`] for adapters of another model.
 pub fn train_adapters(
     architecture: &Architecture,
     Beside { base, start, adapters }: Beside<'_>,
@@ -38,7 +37,7 @@ pub fn train_adapters(
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Trained, TrainError> {
     config.validate()?;
-    // The scale of losses in 16 bits is learned over steps, and there is a new learner in each.
+    // The 16-bit loss scale adapts over several steps, but each step has a new learner.
     let config = &SgdConfig { precision: Precision::F32, ..config.clone() };
     check(architecture, base, &examples)?;
     let others = |_| TrainError::Constraints("the adapters are another model's");
@@ -61,7 +60,7 @@ pub fn train_adapters(
     run.trained(config, own.into_values(), start, count)
 }
 
-/// Scaled down to an L2 norm, if there is one to keep to.
+/// Clips a gradient to an L2 norm, if given.
 fn clipped(mut gradient: Vec<f32>, most: Option<f32>) -> Vec<f32> {
     let norm = gradient.iter().map(|value| value * value).sum::<f32>().sqrt();
     if let Some(most) = most.filter(|most| norm > *most) {

@@ -1,5 +1,5 @@
-//! The order of examples: shuffled anew for each pass, a pure function of the seed. What a step takes is handed out at once;
-//! how much of it is computed at once is [`Batches::chunk`].
+//! The order of examples: shuffled for each pass, a pure function of the seed. All examples of a step are returned at
+//! once; [`Batches::chunk`] is how many to compute at once.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -7,20 +7,21 @@ use rand_chacha::ChaCha8Rng;
 
 use super::config::SgdConfig;
 
-/// Hands out the indices of each step until the configured epochs or steps are used up.
+/// Returns the indices of each step until the configured epochs or steps are used up.
 pub(super) struct Batches {
     order: Vec<usize>,
     rng: ChaCha8Rng,
     size: usize,
     chunk: usize,
-    /// Place in `order`; at its end a new pass begins.
+    /// Position in `order`; a new pass begins at its end.
     position: usize,
-    /// Steps still to come.
+    /// Steps left.
     left: u64,
 }
 
 impl Batches {
-    /// Steps over `config.accumulate` batches of `config.batch_size` of `count` examples, or over all if there are fewer.
+    /// Steps over `config.accumulate` batches of `config.batch_size` of `count` examples, or over all if there are
+    /// fewer.
     pub(super) fn new(count: usize, config: &SgdConfig) -> Self {
         let within = |size: u64| usize::try_from(size).unwrap_or(usize::MAX).clamp(1, count.max(1));
         let chunk = within(config.batch_size.into());
@@ -34,12 +35,12 @@ impl Batches {
         Self { order: (0..count).collect(), rng, size, chunk, position: count, left }
     }
 
-    /// The most examples that are computed at once.
+    /// Maximum number of examples to compute at once.
     pub(super) fn chunk(&self) -> usize {
         self.chunk
     }
 
-    /// The next step's.
+    /// The indices of the next step.
     pub(super) fn next(&mut self) -> Option<&[usize]> {
         if self.left == 0 || self.order.is_empty() {
             return None;

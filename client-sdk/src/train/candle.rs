@@ -1,8 +1,9 @@
 //! Training on candle: every model, on every device candle knows.
 //!
-//! In 16 bits the parameters stay in 32 and are shortened for each pass, so that small steps add up (Micikevicius et al. 2018,
-//! "Mixed precision training"). The range of [`Precision::F16`] is small: the loss is scaled up before the gradients are taken,
-//! half as much after a step whose gradients left the range, which is skipped, and twice as much after many that did not.
+//! In 16-bit modes the parameters stay in 32 bits and are converted for each pass, so that small steps add up
+//! (Micikevicius et al. 2018, "Mixed precision training"). [`Precision::F16`] has a small range: the loss is scaled up
+//! before the gradients are computed. The scale halves after a step whose gradients overflow, which is skipped, and
+//! doubles after many steps without overflow.
 
 use candle_core::{D, DType, Device, Tensor, Var};
 use candle_nn::loss::cross_entropy;
@@ -17,7 +18,7 @@ use super::examples::Examples;
 use super::learner::{Learner, Score, Step};
 use crate::models::Architecture;
 
-/// A model on a candle device, ready to take steps.
+/// A model on a candle device, ready to train.
 pub(super) struct CandleLearner<'a> {
     architecture: &'a Architecture,
     config: &'a SgdConfig,
@@ -25,31 +26,31 @@ pub(super) struct CandleLearner<'a> {
     parameters: Vec<Var>,
     /// Empty until the first step with momentum.
     velocity: Vec<Tensor>,
-    /// Where the proximal term pulls to: where training began unless said otherwise; empty without it.
+    /// Anchor of the proximal term, by default the initial parameters; empty without the term.
     anchor: Vec<Tensor>,
-    /// Factors of the gradients; empty if every parameter may change.
+    /// Factors on the gradients; empty if every parameter may change.
     free: Vec<Tensor>,
-    /// Added to every gradient; empty without it.
+    /// Added to every gradient; empty without a correction.
     correction: Vec<Tensor>,
-    /// Of the passes.
+    /// Element type of the passes.
     dtype: DType,
     scale: LossScale,
-    /// The most examples that are computed at once.
+    /// Maximum number of examples to compute at once.
     batch: usize,
 }
 
-/// How much the loss is scaled up before its gradient is taken.
+/// The factor on the loss before its gradient is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LossScale {
     factor: f64,
-    /// Steps since it changed; none where it never does.
+    /// Steps since it changed; `None` if it is constant.
     steps: Option<u32>,
 }
 
 impl LossScale {
-    /// Steps in a row without an overflow after which it doubles.
+    /// Number of consecutive steps without overflow after which it doubles.
     const PATIENCE: u32 = 2000;
-    /// Beyond this the scaled loss itself would leave the range.
+    /// Beyond this the scaled loss itself would overflow.
     const MOST: f64 = 65_536.0;
 
     pub(super) fn new(precision: Precision) -> Self {
@@ -59,7 +60,7 @@ impl LossScale {
         }
     }
 
-    /// After a step whose gradients were all finite, or not; whether it may be taken.
+    /// Updates the scale after a step, given whether all gradients were finite; returns whether to apply the step.
     pub(super) fn after(&mut self, is_finite: bool) -> Step {
         let Some(steps) = &mut self.steps else { return Step::Taken };
         if !is_finite {
@@ -114,7 +115,7 @@ impl<'a> CandleLearner<'a> {
         })
     }
 
-    /// A flat vector as tensors like the parameters.
+    /// Splits a flat vector into tensors shaped like the parameters.
     fn spread(&self, flat: &[f32]) -> Result<Vec<Tensor>, TrainError> {
         let mut rest = flat;
         let mut tensors = Vec::with_capacity(self.parameters.len());
@@ -148,7 +149,7 @@ impl<'a> CandleLearner<'a> {
         Ok((logits.to_dtype(DType::F32)?, targets))
     }
 
-    /// The gradient of the chosen examples' mean loss times the scale, for each parameter that has one.
+    /// The gradient of the scaled mean loss of the chosen examples, for each parameter that has one.
     fn backward(&self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<Option<Tensor>>), TrainError> {
         let (logits, targets) = self.forward(examples, chosen)?;
         let mean = cross_entropy(&logits, &targets)?;
@@ -161,7 +162,7 @@ impl<'a> CandleLearner<'a> {
         Ok((Score { loss, correct: 0, predictions: predictions as u64 }, gradients))
     }
 
-    /// The same for a step's examples, in chunks, with the scale taken off.
+    /// The gradients of a step's examples, in chunks, unscaled.
     fn gradients(&self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<Option<Tensor>>), TrainError> {
         let (mut score, mut sums) = (Score::default(), vec![None; self.parameters.len()]);
         for chunk in chosen.chunks(self.batch) {
@@ -181,7 +182,7 @@ impl<'a> CandleLearner<'a> {
         Ok((score, sums))
     }
 
-    /// What to multiply gradients by so that their norm is within the bound; what stays as it is does not count.
+    /// Factor that clips the gradients' norm; frozen parameters do not count.
     fn clip(&self, gradients: &[Option<Tensor>]) -> Result<f64, TrainError> {
         let Some(clip) = self.config.gradient_clip.and_then(|norm| FixedClip::new(norm).ok()) else { return Ok(1.0) };
         let mut squares = 0.0;
@@ -194,10 +195,10 @@ impl<'a> CandleLearner<'a> {
     }
 }
 
-/// Whether every value is a number.
+/// Whether every value is finite.
 fn are_finite(gradients: &[Option<Tensor>]) -> Result<bool, TrainError> {
     for gradient in gradients.iter().flatten() {
-        // A sum of magnitudes hides nothing: infinities do not cancel.
+        // A sum of magnitudes hides nothing: infinities cannot cancel.
         if !gradient.abs()?.sum_all()?.to_scalar::<f32>()?.is_finite() {
             return Ok(false);
         }

@@ -1,12 +1,12 @@
-//! How a participant trains: the numbers of local stochastic gradient descent.
+//! The parameters of local stochastic gradient descent.
 
 use task_spec::{MAX_ACCUMULATE, Precision, Schedule, TrainingPlan, Warmup, step_factor};
 
-/// Most passes over the data in one round.
+/// Maximum number of epochs per round.
 pub const MAX_EPOCHS: u32 = 10_000;
-/// Most steps in one round.
+/// Maximum number of steps per round.
 pub const MAX_STEPS: u32 = 10_000_000;
-/// Most examples in a batch.
+/// Maximum batch size.
 pub const MAX_BATCH: u32 = 65_536;
 
 /// Local stochastic gradient descent, in PyTorch's form: `v = momentum * v + g`, `w = w - learning_rate * v`, where `g`
@@ -18,7 +18,7 @@ pub struct SgdConfig {
     pub epochs: Option<u32>,
     /// Steps to take, 1 to [`MAX_STEPS`], going round the data as often as needed.
     pub steps: Option<u32>,
-    /// Examples in a batch, 1 to [`MAX_BATCH`]; an epoch's last batch may be smaller.
+    /// Batch size, 1 to [`MAX_BATCH`]; an epoch's last batch may be smaller.
     pub batch_size: u32,
     /// Above 0, finite.
     pub learning_rate: f32,
@@ -40,7 +40,7 @@ pub struct SgdConfig {
     pub warmup: Option<Warmup>,
     /// Of the passes on a GPU. The CPU computes in 32 bits whatever this says.
     pub precision: Precision,
-    /// Orders the examples; the same seed gives the same order.
+    /// Determines the order of examples; the same seed gives the same order.
     pub seed: u64,
 }
 
@@ -48,29 +48,15 @@ pub struct SgdConfig {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Both or neither of the two lengths.
+    /// Both lengths are given, or neither.
     #[error("give exactly one of `epochs` and `steps`")]
     Length,
-    /// A count out of range.
+    /// A count is out of range.
     #[error("`{name}` is {value}; it must be from 1 to {most}")]
-    Count {
-        /// Which.
-        name: &'static str,
-        /// What was given.
-        value: u32,
-        /// Most allowed.
-        most: u32,
-    },
-    /// A number out of range.
+    Count { name: &'static str, value: u32, most: u32 },
+    /// A number is out of range.
     #[error("`{name}` is {value}; it must be {must}")]
-    Number {
-        /// Which.
-        name: &'static str,
-        /// What was given.
-        value: f32,
-        /// What would be right.
-        must: &'static str,
-    },
+    Number { name: &'static str, value: f32, must: &'static str },
 }
 
 impl SgdConfig {
@@ -94,7 +80,7 @@ impl SgdConfig {
         }
     }
 
-    /// What a task's plan of one round ([`TrainingPlan::in_round`]) asks for, in this trainer's numbers.
+    /// The configuration for a task's plan of one round ([`TrainingPlan::in_round`]).
     #[must_use]
     pub fn following(plan: &TrainingPlan, seed: u64) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
@@ -116,7 +102,7 @@ impl SgdConfig {
         }
     }
 
-    /// The learning rate of a step, the first being 0.
+    /// The learning rate of a step, from 0.
     #[must_use]
     pub(super) fn rate(&self, step: u64) -> f32 {
         let step = u32::try_from(step).unwrap_or(u32::MAX);
@@ -125,10 +111,8 @@ impl SgdConfig {
         self.learning_rate * factor
     }
 
-    /// Checks every number's range.
-    ///
     /// # Errors
-    /// The first [`ConfigError`] met.
+    /// The first [`ConfigError`] found.
     pub fn validate(&self) -> Result<(), ConfigError> {
         match (self.epochs, self.steps) {
             (Some(epochs), None) => count("epochs", epochs, MAX_EPOCHS)?,

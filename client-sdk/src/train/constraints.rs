@@ -1,40 +1,39 @@
-//! What training must keep to beyond the numbers of its configuration: where it is pulled to, and what it must leave alone.
+//! Constraints of training beyond its configuration: anchor, frozen tensors and gradient correction.
 
 use learning::Parameters;
 
 use super::error::TrainError;
 
-/// Where [`SgdConfig::proximal_mu`](super::SgdConfig::proximal_mu) pulls to, which tensors stay as they are, and what corrects
+/// The anchor of [`SgdConfig::proximal_mu`](super::SgdConfig::proximal_mu), the frozen tensors, and the correction of
 /// every gradient. None by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Constraints<'a> {
-    /// In place of the model that training begins with; of the same layout.
+    /// Replaces the initial model as anchor; of the same layout.
     pub anchor: Option<&'a Parameters>,
-    /// Whether each tensor, in the layout's order, stays as it is; empty if none does.
+    /// Whether each tensor, in layout order, is frozen; empty if none is.
     pub frozen: &'a [bool],
-    /// Added to the gradient of every step (the control variates of SCAFFOLD); of the same layout.
+    /// Added to the gradient of every step (SCAFFOLD's control variates); of the same layout.
     pub correction: Option<&'a Parameters>,
 }
 
 /// Constraints in the flat vector's order.
 #[derive(Debug, Default)]
 pub(super) struct Flat<'a> {
-    /// Where the proximal term pulls to, if not to the start.
+    /// Anchor of the proximal term, if not the initial model.
     pub(super) anchor: Option<&'a [f32]>,
-    /// Factors of the gradients: 0 where a parameter stays as it is; empty if none does.
+    /// Factors on the gradients: 0 for frozen parameters; empty if none is.
     pub(super) free: Vec<f32>,
     /// Added to every gradient.
     pub(super) correction: Option<&'a [f32]>,
 }
 
 impl<'a> Constraints<'a> {
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.anchor.is_none() && self.correction.is_none() && !self.frozen.contains(&true)
     }
 
-    /// Whether they are about the model of `start`.
+    /// Checks that the constraints are for the model of `start`.
     pub(super) fn check(&self, start: &Parameters) -> Result<(), TrainError> {
         if self.anchor.is_some_and(|anchor| anchor.layout() != start.layout()) {
             return Err(TrainError::Constraints("the anchor is another model's"));
@@ -54,7 +53,7 @@ impl<'a> Constraints<'a> {
         Ok(())
     }
 
-    /// As a learner takes them: flat, in the layout's order.
+    /// The constraints for a learner: flat, in layout order.
     pub(super) fn flat(&self, start: &Parameters) -> Flat<'a> {
         Flat {
             anchor: self.anchor.map(Parameters::values),
@@ -63,7 +62,7 @@ impl<'a> Constraints<'a> {
         }
     }
 
-    /// One factor per parameter, in the flat vector's order: 0 where a tensor stays as it is, else 1; nothing if none does.
+    /// One factor per parameter, in the flat vector's order: 0 if its tensor is frozen, otherwise 1; empty if none is.
     fn free(&self, start: &Parameters) -> Vec<f32> {
         let mut factors = Vec::new();
         for (index, &frozen) in self.frozen.iter().enumerate() {

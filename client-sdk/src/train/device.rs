@@ -1,45 +1,42 @@
-//! Which device trains.
+//! Selection of the training device.
 //!
-//! CUDA and Metal are compiled in by the features `cuda` and `metal`; asking for one that is not there is an error, never
-//! a silent fall back. Only `auto` chooses.
+//! The features `cuda` and `metal` compile in CUDA and Metal; choosing one that is unavailable is an error, never a
+//! silent fallback. Only `auto` chooses by itself.
 
 use candle_core::Device;
 use serde::{Deserialize, Serialize};
 
-/// What the configuration asks for.
+/// The configured device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceChoice {
-    /// A GPU if this build and machine have one, else the CPU.
+    /// A GPU if this build and machine have one, otherwise the CPU.
     #[default]
     Auto,
-    /// One CPU core.
     Cpu,
     /// The first NVIDIA GPU.
     Cuda,
-    /// Apple's GPU.
     Metal,
 }
 
-/// Why the device asked for cannot be had.
+/// Reasons the chosen device is unavailable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// This build cannot use it.
     #[error("device `{device}` was asked for, but this build has no support for it: build with the feature `{device}`")]
     NotCompiledIn {
-        /// Name of device and feature.
+        /// Name of the device and of the feature.
         device: &'static str,
     },
     /// This machine does not have it.
     #[error("device `{device}` was asked for, but cannot be used on this machine: {reason}")]
     Unavailable {
-        /// Name of the device.
         device: &'static str,
-        /// What the driver says.
+        /// The driver's message.
         reason: String,
     },
-    /// A word that names no device.
+    /// The name is not a device.
     #[error("unknown device {0:?}; choose auto, cpu, cuda or metal")]
     Unknown(String),
 }
@@ -62,7 +59,7 @@ impl DeviceChoice {
     /// Opens the device.
     ///
     /// # Errors
-    /// [`DeviceError`] if a GPU was asked for by name and cannot be had.
+    /// [`DeviceError`] if a GPU was chosen by name and is unavailable.
     pub fn open(self) -> Result<Device, DeviceError> {
         match self {
             Self::Cpu => Ok(Device::Cpu),

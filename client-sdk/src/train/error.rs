@@ -1,4 +1,4 @@
-//! Why training or evaluating did not work.
+//! Errors of training and evaluation.
 
 use learning::WrongLength;
 
@@ -6,87 +6,72 @@ use super::config::ConfigError;
 use super::device::DeviceError;
 use crate::models::ArchitectureError;
 
-/// Why there is no result. Each of these is the participant's own affair: nothing was sent.
+/// Reasons there is no result. They concern only the participant: nothing was sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
-    /// Sizes that do not make a model.
+    /// The sizes do not form a model.
     #[error(transparent)]
     Architecture(#[from] ArchitectureError),
-    /// Numbers that cannot train.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The device is not usable.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The parameters are another model's.
+    /// The parameters belong to another model.
     #[error("the parameters' tensors are not those of the {kind} model the task names")]
-    OtherModel {
-        /// Kind of the model.
-        kind: &'static str,
-    },
+    OtherModel { kind: &'static str },
     /// Nothing to learn from.
     #[error("there are no examples")]
     NoExamples,
     /// Text for a classifier, or labelled rows for a character model.
     #[error("the {kind} model needs {needs}")]
     WrongKind {
-        /// Kind of the model.
         kind: &'static str,
-        /// What it is fed with.
+        /// Kind of input that the model takes.
         needs: &'static str,
     },
-    /// Rows of another width than the model's input.
+    /// The rows have another width than the model's input.
     #[error("examples have {got} features; the {kind} model takes {expected}")]
     Width {
-        /// Kind of the model.
         kind: &'static str,
-        /// What the model takes.
+        /// Width of the model's input.
         expected: usize,
-        /// What was given.
         got: usize,
     },
-    /// Two arrays that do not belong together.
+    /// Two arrays differ in length.
     #[error("got {got} {what} where {expected} were expected")]
-    Lengths {
-        /// Which.
-        what: &'static str,
-        /// How many it should be.
-        expected: usize,
-        /// How many there are.
-        got: usize,
-    },
-    /// A label or character the model does not know.
+    Lengths { what: &'static str, expected: usize, got: usize },
+    /// The label or character is out of range.
     #[error("example {example} has the label {label}; this model knows 0 to {most}")]
     Label {
         /// Index of the example (or of the character).
         example: usize,
-        /// The label.
         label: u32,
-        /// Highest label known.
+        /// Largest valid label.
         most: u32,
     },
-    /// The loss or a parameter is not finite any more.
+    /// The loss or a parameter is no longer finite.
     #[error(
         "training diverged: the loss or a parameter is not finite at step {step} with learning rate {learning_rate}; \
          lower the learning rate, and check that the examples are finite"
     )]
     Diverged {
-        /// Step it was seen at, from 1.
+        /// Step at which it was detected, from 1.
         step: u64,
-        /// Learning rate in use.
         learning_rate: f32,
     },
-    /// Constraints that are not about this model, or leave nothing to train.
+    /// The constraints are for another model, or leave nothing to train.
     #[error("the constraints of training do not fit: {0}")]
     Constraints(&'static str),
-    /// The model gives a loss that is not finite.
+    /// The model's loss is not finite.
     #[error("the model's loss on these examples is not finite: its parameters or the examples are not")]
     NotFinite,
-    /// A vector of another length than the model's.
+    /// A vector does not have the model's length.
     #[error(transparent)]
     WrongLength(#[from] WrongLength),
-    /// A failure inside candle: out of memory, a driver that went away.
+    /// A failure inside candle: out of memory, or a lost driver.
     #[error("the device failed: {0}")]
     Backend(#[from] candle_core::Error),
 }

@@ -1,4 +1,4 @@
-//! What a model learns from, borrowed from whoever holds it.
+//! Borrowed training data.
 
 use super::error::TrainError;
 use crate::models::{Architecture, InputKind};
@@ -8,26 +8,26 @@ use crate::models::{Architecture, InputKind};
 pub enum Examples<'a> {
     /// Rows of numbers, each with a class.
     Labelled {
-        /// `labels.len() * width` numbers, row after row; an image's row lists channel, line, column.
+        /// `labels.len() * width` numbers, row after row; an image is in the order channel, row, column.
         features: &'a [f32],
         /// Class of each row.
         labels: &'a [u32],
-        /// Numbers in a row.
+        /// Length of a row.
         width: usize,
     },
-    /// Sequences of characters, each position with the character that comes next.
+    /// Sequences of characters, with the next character at each position.
     Text {
-        /// Sequences one after another.
+        /// Concatenated sequences.
         inputs: &'a [u32],
-        /// What follows each character of `inputs`.
+        /// The character after each of `inputs`.
         targets: &'a [u32],
-        /// Characters in a sequence.
+        /// Length of a sequence, in characters.
         length: usize,
     },
 }
 
 impl Examples<'_> {
-    /// Rows, or sequences.
+    /// Number of rows or sequences.
     #[must_use]
     pub fn count(&self) -> usize {
         match self {
@@ -36,7 +36,6 @@ impl Examples<'_> {
         }
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count() == 0
@@ -50,7 +49,7 @@ impl Examples<'_> {
         }
     }
 
-    /// Refuses what does not fit the model.
+    /// Checks that the examples fit the model.
     pub(super) fn check(&self, architecture: &Architecture) -> Result<(), TrainError> {
         let kind = architecture.kind();
         if self.is_empty() {

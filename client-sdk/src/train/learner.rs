@@ -1,10 +1,9 @@
-//! What every model on its device is to training.
+//! The interface of a model on its device.
 
 use super::constraints::Flat;
 use super::error::TrainError;
 use super::examples::Examples;
 
-/// Sums over predictions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Score {
     pub(super) loss: f64,
@@ -26,26 +25,26 @@ impl Score {
     }
 }
 
-/// What became of a step.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Taken,
-    /// The gradient left the range of 16 bits: the loss is scaled up less from now on.
+    /// The gradient overflowed 16 bits: the loss scale is reduced from now on.
     Skipped,
 }
 
-/// A model on its device. Examples have been checked against the model; `chosen` are indices of examples, at most as
-/// many as the learner was made for where they are not a step's.
+/// A model on its device. The examples were checked against the model; `chosen` are indices of examples, except in
+/// steps at most as many as the learner was created for.
 pub(super) trait Learner {
-    /// One step of gradient descent with this learning rate on the chosen examples, however many, in chunks of what the
-    /// learner was made for; scores them as they were before it.
+    /// Takes a gradient step with this learning rate on the chosen examples, any number of them, in chunks of the
+    /// learner's size; scores them with the parameters before the step.
     fn step(&mut self, examples: &Examples<'_>, chosen: &[usize], rate: f32) -> Result<(Score, Step), TrainError>;
-    /// The gradient of the chosen examples' mean loss, flat, in the layout's order.
+    /// The flat gradient of the chosen examples' mean loss, in layout order.
     fn gradient(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<f32>), TrainError>;
     /// Scores the chosen examples.
     fn score(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Score, TrainError>;
-    /// What to keep to from the next step on.
+    /// Constraints from the next step on.
     fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError>;
-    /// The parameters, flat, in the layout's order.
+    /// The flat parameters, in layout order.
     fn values(&self) -> Result<Vec<f32>, TrainError>;
 }

@@ -1,11 +1,11 @@
-//! The ready trainer: local stochastic gradient descent on a named model, and its evaluation.
+//! The built-in trainer: local stochastic gradient descent on a named model, and its evaluation.
 //!
-//! On the CPU the models run on the passes of [`cpu`], on GPUs on candle. candle's CPU backend is not used: its products
-//! fan out over all cores, which is many times slower on a busy machine, and it allocates at every step. A run on the CPU
-//! uses the calling thread alone and gives the same bits for the same seed, binary and CPU, whatever else the machine does;
-//! parallelism belongs across participants.
+//! On the CPU, models use the passes of [`cpu`]; on GPUs, candle. candle's CPU backend is not used: its products use
+//! all cores, which is many times slower on a busy machine, and it allocates at every step. A run on the CPU uses only
+//! the calling thread and gives the same bits for the same seed, binary and CPU, whatever the load; parallelism belongs
+//! across participants.
 //!
-//! Nothing here knows rounds, plans or the network: parameters and examples go in, a difference comes out.
+//! Nothing here depends on rounds, plans or the network: parameters and examples go in, a difference comes out.
 
 mod adapted;
 mod batches;
@@ -36,41 +36,41 @@ use self::candle::CandleLearner;
 use self::learner::{Learner, Score, Step};
 use crate::models::Architecture;
 
-/// Examples scored at once by [`evaluate`]; bounds its memory.
+/// Number of examples that [`evaluate`] scores at once; bounds its memory.
 const EVALUATION_BATCH: usize = 64;
 
-/// What training gives.
+/// The result of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trained {
-    /// Trained parameters minus those training began with, flat, in the layout's order. Every value is finite.
+    /// Flat difference between trained and initial parameters, in layout order. Every value is finite.
     pub delta: Vec<f32>,
-    /// Mean cross-entropy over everything that was predicted while training, in nats.
+    /// Mean cross-entropy over all predictions during training, in nats.
     pub mean_loss: f64,
-    /// Steps taken.
+    /// Number of steps.
     pub steps: u64,
-    /// How far they go along a constant gradient of 1, in units of a parameter: the sum of the learning rates for plain SGD,
-    /// more with momentum, less with a proximal term.
+    /// Distance that the steps cover along a constant gradient of 1, in units of a parameter: the sum of the learning
+    /// rates for plain SGD, more with momentum, less with a proximal term.
     pub reach: f64,
-    /// Examples there are to train on, each counted once: the update's weight.
+    /// Number of training examples, each counted once: the update's weight.
     pub examples: u64,
 }
 
-/// How good a model is on some examples.
+/// The quality of a model on some examples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluation {
     /// Mean cross-entropy per prediction, in nats.
     pub loss: f64,
-    /// Fraction of predictions whose highest score is the right one, 0 to 1.
+    /// Share of predictions with the highest score for the right class, 0 to 1.
     pub accuracy: f64,
-    /// Examples scored; a text has one prediction per character, other examples have one each.
+    /// Number of examples scored; a text has one prediction per character, other examples have one each.
     pub examples: u64,
 }
 
-/// Trains `architecture` from `start` on `examples`, on one core or the GPU given.
+/// Trains `architecture` from `start` on `examples`, on one core or the given GPU.
 ///
 /// # Errors
 /// Any [`TrainError`]: sizes or numbers out of range, parameters of another model, examples that do not fit it, a loss
-/// that is not finite any more, a device that failed.
+/// that is no longer finite, a device failure.
 pub fn train(
     architecture: &Architecture,
     start: &Parameters,
@@ -166,7 +166,7 @@ impl Run {
 /// Scores `parameters` on `examples`.
 ///
 /// # Errors
-/// Any [`TrainError`] but those of the configuration.
+/// Any [`TrainError`] except those of the configuration.
 pub fn evaluate(
     architecture: &Architecture,
     parameters: &Parameters,
@@ -197,7 +197,7 @@ fn check(architecture: &Architecture, parameters: &Parameters, examples: &Exampl
     examples.check(architecture)
 }
 
-/// The model on its device, for steps in chunks of at most `batch` of the examples.
+/// The model on its device, for steps in chunks of at most `batch` examples.
 fn learner<'a>(
     architecture: &'a Architecture,
     start: &'a Parameters,

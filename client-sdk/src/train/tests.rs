@@ -39,7 +39,7 @@ impl Data {
     }
 }
 
-/// Small models that reach every branch: padding, several panels, odd image sides, several channels.
+/// Small models that cover every branch: padding, several panels, odd image sides, several channels.
 fn models() -> Vec<Architecture> {
     vec![
         Architecture::Linear(Linear { inputs: 7, classes: 3 }),
@@ -213,7 +213,7 @@ fn constraints_that_do_not_fit_are_refused() {
     }
 }
 
-/// Both roads, for steps in chunks of at most `batch`.
+/// Both implementations, for steps in chunks of at most `batch`.
 fn roads<'a>(
     architecture: &'a Architecture,
     start: &'a Parameters,

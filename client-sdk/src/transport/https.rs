@@ -1,7 +1,7 @@
 //! HTTPS: TLS 1.3 through rustls with the ring provider, HTTP/2 or 1.1, one pinned CA, the participant's certificate.
 //!
-//! Answers are bounded before they are read, and no time limit is infinite. Environment variables for proxies are not
-//! looked at: what a participant talks to is what it was told.
+//! Answers are bounded before they are read, and every request has a timeout. Proxy environment variables are ignored:
+//! a participant only talks to its configured coordinator.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -32,25 +32,25 @@ use wire::{Attempt, ParticipantId, TaskId, base64, headers, route};
 use super::{Abandonment, Transport, TransportError, Upload};
 use crate::identity::Identity;
 
-/// Largest JSON answer: an assignment with the most and longest tensor names stays below.
+/// Maximum size of a JSON answer: an assignment with the most and longest tensor names is smaller.
 const MAX_ANSWER_BYTES: usize = 8 << 20;
-/// For three round trips: TCP, TLS, and one that was lost.
+/// For three round trips: TCP, TLS, and one lost packet.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// For an answer to a small request, and for the next piece of a large one.
+/// For the answer to a small request, and for the next piece of a large one.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Slowest upload that is still waited for, in bytes per second.
+/// Slowest upload that is tolerated, in bytes per second.
 const SLOWEST_UPLOAD: u64 = 8 << 10;
 
 /// A connection to one coordinator.
 pub struct HttpsTransport {
     server: Url,
     roots: Arc<RootCertStore>,
-    /// Replaced when the certificate is.
+    /// Replaced with the certificate.
     client: RwLock<Client>,
 }
 
 impl HttpsTransport {
-    /// Checks the address and the CA; connects to nothing yet.
+    /// Checks the address and the CA without connecting.
     ///
     /// # Errors
     /// [`TransportError::Protocol`] if the address is not `https://…` or the CA is not a certificate in PEM.
@@ -74,7 +74,6 @@ impl HttpsTransport {
         Ok(Self { server, roots, client })
     }
 
-    /// The coordinator's address.
     #[must_use]
     pub fn server(&self) -> &str {
         self.server.as_str()
@@ -237,7 +236,7 @@ impl Transport for HttpsTransport {
     }
 }
 
-/// TLS 1.3, the pinned CA, and the participant's certificate once it has one.
+/// A client with TLS 1.3, the pinned CA, and the participant's certificate, if any.
 fn client(roots: &Arc<RootCertStore>, identity: Option<&Identity>) -> Result<Client, TransportError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = ClientConfig::builder_with_provider(provider)
@@ -271,7 +270,7 @@ fn client(roots: &Arc<RootCertStore>, identity: Option<&Identity>) -> Result<Cli
         .map_err(|error| setup("the HTTP client", error))
 }
 
-/// How long an upload may take.
+/// Timeout of an upload.
 fn patience(body: &Bytes) -> Duration {
     ANSWER_TIMEOUT + Duration::from_secs(body.len() as u64 / SLOWEST_UPLOAD)
 }
@@ -285,7 +284,7 @@ async fn send(request: RequestBuilder, timeout: Duration) -> Result<Response, Tr
     check(response).await
 }
 
-/// Turns an answer that is none into what the coordinator said.
+/// Converts an unsuccessful answer to the coordinator's problem.
 async fn check(response: Response) -> Result<Response, TransportError> {
     let status = response.status();
     if status.is_success() {
@@ -302,7 +301,7 @@ async fn check(response: Response) -> Result<Response, TransportError> {
     Err(TransportError::Problem { problem: Box::new(problem), retry_after })
 }
 
-/// What a proxy in between said, which knows no problem details.
+/// The problem for an answer of an intermediate proxy without problem details.
 fn from_status(status: StatusCode) -> Problem {
     Problem {
         kind: "about:blank".to_owned(),
@@ -324,7 +323,7 @@ async fn read_json<T: DeserializeOwned>(response: Response) -> Result<T, Transpo
     serde_json::from_slice(&body).map_err(TransportError::protocol)
 }
 
-/// A message of secure aggregation; whoever asked for it decodes it.
+/// A secure aggregation message, which the caller decodes.
 async fn read_message(response: Response, limit: usize) -> Result<Bytes, TransportError> {
     if content_type(&response) != Some(headers::MEDIA_SECURE_AGG) {
         return Err(TransportError::protocol(format!("the answer is not {}", headers::MEDIA_SECURE_AGG)));
@@ -343,7 +342,7 @@ async fn read_bounded(mut response: Response, limit: usize) -> Result<Vec<u8>, T
     Ok(body)
 }
 
-/// A whole file replaces what was there; a part must begin where that ends.
+/// A complete file replaces the content of `sink`; a part must start at its end.
 fn check_range(response: &Response, sink: &mut Vec<u8>) -> Result<(), TransportError> {
     if response.status() != StatusCode::PARTIAL_CONTENT {
         sink.clear();

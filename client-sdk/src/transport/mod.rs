@@ -1,7 +1,7 @@
-//! How a participant reaches the coordinator: one method per route, and errors that say whether trying again can help.
+//! The connection to the coordinator: one method per route, and errors that distinguish whether a retry can help.
 //!
-//! The trait is small so that it can be wrapped (a flaky network in a test, a participant that vanishes in a demo) or
-//! replaced (a simulation). It carries bytes and knows no states; whether to try again is decided by [`retry`].
+//! The trait is small so that it can be wrapped (a flaky network in a test, a vanishing participant in a demo) or
+//! replaced (a simulation). It transfers bytes and has no state; [`retry`] decides on retries.
 
 #[cfg(feature = "https")]
 pub mod https;
@@ -25,16 +25,15 @@ use crate::identity::Identity;
 #[cfg(feature = "https")]
 pub use https::HttpsTransport;
 
-/// Why a request has no answer.
+/// Reasons a request has no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportError {
-    /// The coordinator said no, and why.
+    /// The coordinator rejected the request.
     #[error("{problem}")]
     Problem {
-        /// What it said.
         problem: Box<Problem>,
-        /// When it asked us to come back (`Retry-After`).
+        /// When to come back (`Retry-After`).
         retry_after: Option<Duration>,
     },
     /// The request or its answer got lost; whether it took effect is not known.
@@ -89,18 +88,17 @@ pub struct Upload {
     pub sha256: Digest,
     /// The packed words.
     pub body: Bytes,
-    /// In a round with secure aggregation: `secure_agg::messages::MaskedInput`, the participant's signature on the body.
+    /// With secure aggregation: `secure_agg::messages::MaskedInput`, the participant's signature on the body.
     pub signed: Option<Bytes>,
 }
 
-/// Giving up a place.
+/// A place to give up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abandonment {
     /// Which.
     pub place: Attempt,
     /// Whose.
     pub participant: ParticipantId,
-    /// Why.
     pub reason: AbandonReason,
     /// What was refused, with [`AbandonReason::Refused`].
     pub refusal: Option<RefusalCode>,
@@ -117,24 +115,24 @@ pub trait Transport: Send + Sync {
     /// [`TransportError::Protocol`] if the certificate cannot be used.
     fn identify(&self, identity: &Identity) -> Result<(), TransportError>;
 
-    /// A certificate for a one-time token.
+    /// Exchanges a one-time token for a certificate.
     async fn enroll(&self, request: &EnrollRequest) -> Result<EnrollReply, TransportError>;
 
-    /// A new certificate.
+    /// Renews the certificate.
     async fn renew(&self, request: &RenewRequest) -> Result<EnrollReply, TransportError>;
 
     /// Waits for work.
     async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError>;
 
     /// Appends a model version's safetensors file, from byte `sink.len()` on, to `sink`, which must not grow beyond
-    /// `model.bytes`. On an error `sink` keeps what had come, and the next call goes on from there.
+    /// `model.bytes`. After an error `sink` keeps the bytes received, and the next call continues from there.
     async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError>;
 
-    /// Hands in a masked input.
+    /// Uploads a masked input.
     async fn upload(&self, upload: &Upload) -> Result<Receipt, TransportError>;
 
-    /// What the coordinator announces in a session of secure aggregation, encoded. Waits for it up to `wait`; none if it is
-    /// not time yet.
+    /// An announcement of the coordinator in a secure aggregation session, encoded. Waits up to `wait`; `None` if it is
+    /// not available yet.
     async fn announcement(
         &self,
         what: Announcement,
@@ -146,7 +144,7 @@ pub trait Transport: Send + Sync {
     /// What a dealer dealt, as it signed it: asked for when something of it does not open.
     async fn evidence(&self, place: Attempt, dealer: ParticipantId) -> Result<Bytes, TransportError>;
 
-    /// Hands in a message of secure aggregation, encoded.
+    /// Sends a secure aggregation message, encoded.
     async fn answer(
         &self,
         what: Answer,
@@ -158,7 +156,8 @@ pub trait Transport: Send + Sync {
     /// Gives up a place.
     async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError>;
 
-    /// Says that a session was left for good without an answer: an encoded `secure_agg::unopened::AbortStatement`.
+    /// Sends an encoded `secure_agg::unopened::AbortStatement`: the participant left the session for good without
+    /// answering.
     async fn abort_statement(
         &self,
         place: Attempt,

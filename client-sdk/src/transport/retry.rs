@@ -1,4 +1,4 @@
-//! Whether a failed request may be tried again, and when.
+//! Decides whether and when to retry a failed request.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use wire::problem::{Problem, ProblemType};
 
 use super::TransportError;
 
-/// What an error means for the participant, whatever it asked for.
+/// The meaning of an error for the participant, whatever the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may work later, at the earliest after this time.
+    /// A retry may succeed, at the earliest after this time.
     Again(Option<Duration>),
     /// The round, or this participant's place in it, is gone.
     RoundOver,
@@ -18,11 +18,10 @@ pub enum Verdict {
     Revoked,
     /// The certificate has ended.
     Expired,
-    /// The coordinator refuses the request itself: the same one will never be taken.
+    /// The coordinator rejects the request itself: an identical one will never succeed.
     Refused,
 }
 
-/// Judges an error.
 #[must_use]
 pub fn judge(error: &TransportError) -> Verdict {
     match error {
@@ -33,7 +32,7 @@ pub fn judge(error: &TransportError) -> Verdict {
 
 fn judge_problem(problem: &Problem, retry_after: Option<Duration>) -> Verdict {
     let Some(kind) = problem.problem_type() else {
-        // A kind from a newer coordinator: its status says enough.
+        // A newer coordinator's problem type: its status suffices.
         return match problem.status {
             408 | 425 | 429 | 500..=599 => Verdict::Again(retry_after),
             404 | 409 | 410 => Verdict::RoundOver,
@@ -52,25 +51,25 @@ fn judge_problem(problem: &Problem, retry_after: Option<Duration>) -> Verdict {
         | ProblemType::NotFound => Verdict::RoundOver,
         ProblemType::CertificateRevoked => Verdict::Revoked,
         ProblemType::CertificateExpired => Verdict::Expired,
-        // Damaged on the way: the same bytes may arrive whole next time.
+        // Damaged in transit: the same bytes may arrive intact next time.
         ProblemType::DigestMismatch => Verdict::Again(retry_after),
         _ => Verdict::Refused,
     }
 }
 
-/// Exponential back-off with full jitter: a wait is drawn from all of the time that doubles from `first` to a bound, so that
-/// participants that lost the coordinator together do not come back together.
+/// Exponential back-off with full jitter: a wait is uniform between zero and a limit that doubles from `first` up to a
+/// bound, so that participants that lost the coordinator together do not return together.
 ///
-/// While the coordinator is away the bound is `most`, which is what it then takes until all are back: n participants that ask
-/// come to 2n / `most` requests a second, 670 with 5,000 and the default. A participant that was told to stay away for long is one of more
-/// than that, and its bound between check-ins is longer: [`RetryPolicy::most_of_many`].
+/// While the coordinator is unavailable the bound is `most`, which is then the time until all are back: n participants
+/// make 2n / `most` requests per second, 670 for 5,000 with the default. A participant that was told to stay away for
+/// long is one of many more, and its bound between check-ins is longer: [`RetryPolicy::most_of_many`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// After the first failure.
     pub first: Duration,
-    /// Never longer while the coordinator is away, unless it has asked for it.
+    /// Maximum while the coordinator is unavailable, unless it asked for more.
     pub most: Duration,
-    /// Never longer after an answer that will stay the same for a while, so that nothing is lost by waiting.
+    /// Maximum after an answer that will not change for a while, so that waiting loses nothing.
     pub most_in_vain: Duration,
 }
 
@@ -80,31 +79,32 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Whoever is told to come back later than this is one of so many that the coordinator spreads their check-ins. It sends everybody away
-/// for a tenth at least of the time in which it wants to hear of all once, however long they waited before: that time is some 10 s, and
-/// where it is shorter 2n / `most` is about what the coordinator wants to hear.
+/// A participant told to come back later than this is one of so many that the coordinator spreads their check-ins. The
+/// coordinator sends everybody away for at least a tenth of the interval in which it wants to hear from all once,
+/// however long they waited before. That interval is some 10 s; if it is shorter, 2n / `most` is about the rate that
+/// the coordinator wants.
 const SPREAD_FROM: Duration = Duration::from_secs(1);
 
-/// Longest `Retry-After` that is obeyed.
+/// Maximum `Retry-After` that is respected.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
 impl RetryPolicy {
-    /// How long to wait after failure number `failures` (from 1) in a row, at most `most`; never shorter than the coordinator
+    /// The wait after failure number `failures` (from 1) in a row, at most `most`; never shorter than the coordinator
     /// asked.
     #[must_use]
     pub fn delay(&self, failures: u32, most: Duration, retry_after: Option<Duration>, rng: &mut impl Rng) -> Duration {
         let doubled = self.first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(most);
         let spread = doubled.mul_f64(unit(rng));
         match retry_after.map(|asked| asked.min(LONGEST_RETRY_AFTER)) {
-            // The coordinator's moment is everybody's: the spread comes on top.
+            // All participants get the same time from the coordinator, so the spread is added to it.
             Some(asked) => asked + spread.min(asked.max(self.first) / 4),
             None => spread,
         }
     }
 
-    /// The bound while the coordinator is away for a participant that waited up to `wait` for work the last time and was then
-    /// told to come back after `come_back`. Twice the time between its check-ins, where the coordinator spreads them: the draw is
-    /// half of that on average, and the coordinator hears as often of all together as it wants to.
+    /// The bound while the coordinator is unavailable, for a participant that last waited up to `wait` for work and was
+    /// then told to come back after `come_back`. If the coordinator spreads check-ins, it is twice the time between
+    /// them: the mean draw is half of that, so the total rate is the one that the coordinator wants.
     #[must_use]
     pub fn most_of_many(&self, wait: Duration, come_back: Duration) -> Duration {
         if come_back < SPREAD_FROM {
@@ -180,8 +180,8 @@ mod tests {
         }
     }
 
-    /// When each of so many that lost the coordinator together asks for the first time after it is back, from then on; `wait` and
-    /// `pause` as before the outage, the pause being spread by half of it either way.
+    /// For participants that lost the coordinator together: when each first asks after it is back, relative to that
+    /// moment; `wait` and `pause` as before the outage, with the pause spread by half of it either way.
     fn returns(participants: u64, outage: Duration, wait: Duration, pause: Duration) -> Vec<Duration> {
         let policy = RetryPolicy::default();
         let first = |seed| {
@@ -197,7 +197,7 @@ mod tests {
         (0..participants).map(first).collect()
     }
 
-    /// How many at most come within one second.
+    /// Maximum number of requests within one second.
     fn busiest_second(returns: &[Duration]) -> usize {
         let mut seconds = std::collections::BTreeMap::<_, usize>::new();
         returns.iter().for_each(|at| *seconds.entry(at.as_secs()).or_default() += 1);
@@ -212,7 +212,7 @@ mod tests {
             assert!(back.iter().all(|after| after.as_secs() < 15), "{outage:?}");
             let busiest = busiest_second(&back);
             assert!(busiest < 800, "{outage:?}: {busiest} in one second");
-            // A fleet that the coordinator spreads comes no faster than it wants to hear of it, a thousand times a second.
+            // A fleet that the coordinator spreads returns no faster than its rate, a thousand per second.
             for (participants, pause_ms) in
                 [(7_500, 750), (10_000, 1000), (15_000, 1500), (25_000, 2500), (50_000, 25_000)]
             {

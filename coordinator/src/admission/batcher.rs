@@ -1,5 +1,5 @@
-//! Many messages, one transaction: whoever sends a fact waits for the commit that holds it, and shares its cost with all
-//! who came meanwhile.
+//! Batches many facts into one transaction: a sender waits for the commit that contains its fact, and shares the cost
+//! with all senders that arrived meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,35 +12,33 @@ use tokio_util::task::TaskTracker;
 
 use super::receipt::{Fact, Outcome, write};
 
-/// Facts in one transaction, at most.
+/// Maximum number of facts in a transaction.
 const BATCH_MAX: usize = 256;
-/// Facts that wait to be written; more senders wait in front.
+/// Maximum number of queued facts; further senders wait.
 const QUEUE: usize = 1024;
-/// Facts that nobody waits for are held so long for others to join them.
+/// How long facts without a waiting sender are held for others to join them.
 const LINGER: Duration = Duration::from_millis(20);
-/// The same where all of them only say that what is written holds for longer, which then holds for seconds yet. A crash loses no
-/// more than that: whoever was waiting asks again, and is written.
+/// The same for batches of renewals only, which extend check-ins that are still valid for seconds. A crash loses no
+/// more than these: waiting participants ask again, and are written.
 const LINGER_RENEWALS: Duration = Duration::from_millis(250);
 
-/// Why a fact was not written.
+/// Reasons a fact was not written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InboxError {
-    /// The store could not.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The coordinator has shut down.
     #[error("shut down")]
     Closed,
 }
 
-type Letter = (Fact, Option<oneshot::Sender<Result<Outcome, StoreError>>>);
+type Job = (Fact, Option<oneshot::Sender<Result<Outcome, StoreError>>>);
 
-/// Where facts are handed in.
+/// The entrance for facts.
 #[derive(Clone)]
-pub(crate) struct Inbox(mpsc::Sender<Letter>);
+pub(crate) struct Inbox(mpsc::Sender<Job>);
 
 impl Inbox {
-    /// Starts the task that writes. It ends, with everything written that was handed in, after `shutdown`.
+    /// Starts the writer task. After `shutdown` it writes all queued facts and ends.
     #[must_use]
     pub(crate) fn start(store: Store, clock: Arc<dyn Clock>, shutdown: CancellationToken, tasks: &TaskTracker) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE);
@@ -51,15 +49,15 @@ impl Inbox {
     /// Writes a fact; returns once it is durable.
     ///
     /// # Errors
-    /// [`InboxError`]: then it is not written.
+    /// [`InboxError`]; the fact is then not written.
     pub(crate) async fn submit(&self, fact: Fact) -> Result<Outcome, InboxError> {
         let (reply, answer) = oneshot::channel();
         self.0.send((fact, Some(reply))).await.map_err(|_| InboxError::Closed)?;
         Ok(answer.await.map_err(|_| InboxError::Closed)??)
     }
 
-    /// Leaves a fact to be written soon, before any that is submitted later; says whether it did. Dropped if too much is
-    /// waiting already: nothing may depend on it.
+    /// Queues a fact to be written soon, before any that is submitted later; returns whether it did. Drops it if the
+    /// queue is full: nothing may depend on it.
     pub(crate) fn note(&self, fact: Fact) -> bool {
         let left = self.0.try_send((fact, None)).is_ok();
         if !left {
@@ -69,39 +67,39 @@ impl Inbox {
     }
 }
 
-async fn run(store: Store, clock: Arc<dyn Clock>, mut receiver: mpsc::Receiver<Letter>, shutdown: CancellationToken) {
-    let mut letters = Vec::with_capacity(BATCH_MAX);
+async fn run(store: Store, clock: Arc<dyn Clock>, mut receiver: mpsc::Receiver<Job>, shutdown: CancellationToken) {
+    let mut jobs = Vec::with_capacity(BATCH_MAX);
     loop {
         tokio::select! {
             biased;
-            count = receiver.recv_many(&mut letters, BATCH_MAX) => if count == 0 { return },
+            count = receiver.recv_many(&mut jobs, BATCH_MAX) => if count == 0 { return },
             () = shutdown.cancelled() => {
-                // What is in the queue is still taken out and written; nothing new gets in.
+                // Queued facts are still written; no new ones get in.
                 receiver.close();
-                if receiver.recv_many(&mut letters, BATCH_MAX).await == 0 { return }
+                if receiver.recv_many(&mut jobs, BATCH_MAX).await == 0 { return }
             }
         }
-        linger(&mut receiver, &mut letters).await;
-        deliver(&store, &*clock, std::mem::take(&mut letters)).await;
+        linger(&mut receiver, &mut jobs).await;
+        deliver(&store, &*clock, std::mem::take(&mut jobs)).await;
     }
 }
 
-async fn linger(receiver: &mut mpsc::Receiver<Letter>, letters: &mut Vec<Letter>) {
+async fn linger(receiver: &mut mpsc::Receiver<Job>, jobs: &mut Vec<Job>) {
     let began = tokio::time::Instant::now();
-    while letters.len() < BATCH_MAX && letters.iter().all(|(_, reply)| reply.is_none()) {
-        let renew_only = letters.iter().all(|(fact, _)| matches!(fact, Fact::StillThere(_)));
+    while jobs.len() < BATCH_MAX && jobs.iter().all(|(_, reply)| reply.is_none()) {
+        let renew_only = jobs.iter().all(|(fact, _)| matches!(fact, Fact::StillThere(_)));
         let end = began + if renew_only { LINGER_RENEWALS } else { LINGER };
-        let room = BATCH_MAX - letters.len();
-        match tokio::time::timeout_at(end, receiver.recv_many(letters, room)).await {
+        let room = BATCH_MAX - jobs.len();
+        match tokio::time::timeout_at(end, receiver.recv_many(jobs, room)).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
     }
 }
 
-async fn deliver(store: &Store, clock: &dyn Clock, letters: Vec<Letter>) {
-    metrics::histogram!("tributary_admission_batch_size").record(u32::try_from(letters.len()).unwrap_or(u32::MAX));
-    let (facts, replies): (Vec<_>, Vec<_>) = letters.into_iter().unzip();
+async fn deliver(store: &Store, clock: &dyn Clock, jobs: Vec<Job>) {
+    metrics::histogram!("tributary_admission_batch_size").record(u32::try_from(jobs.len()).unwrap_or(u32::MAX));
+    let (facts, replies): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
     match write_batch(store, clock, &facts).await {
         Ok(outcomes) => {
             for (reply, outcome) in replies.into_iter().zip(outcomes) {
@@ -113,14 +111,14 @@ async fn deliver(store: &Store, clock: &dyn Clock, letters: Vec<Letter>) {
                 answer(reply, Err(error));
             }
         }
-        // Whoever is in the way, or the disk, is so for each of them.
+        // The database or the disk is unavailable for all of them.
         Err(StoreError::Busy) => replies.into_iter().for_each(|reply| answer(reply, Err(StoreError::Busy))),
         Err(StoreError::TooManyFiles) => {
             replies.into_iter().for_each(|reply| answer(reply, Err(StoreError::TooManyFiles)));
         }
         Err(StoreError::Full) => replies.into_iter().for_each(|reply| answer(reply, Err(StoreError::Full))),
         Err(error) => {
-            // One of them may be to blame: each on its own, so that the others do not suffer.
+            // One fact may be the cause: writes each separately, so that the others do not suffer.
             tracing::debug!(%error, facts = facts.len(), "a batch failed; writing its facts one by one");
             for (fact, reply) in facts.into_iter().zip(replies) {
                 let outcome = write_batch(store, clock, &[fact]).await;
@@ -141,7 +139,7 @@ async fn write_batch(store: &Store, clock: &dyn Clock, facts: &[Fact]) -> Result
 
 fn answer(reply: Option<oneshot::Sender<Result<Outcome, StoreError>>>, outcome: Result<Outcome, StoreError>) {
     if let Some(reply) = reply {
-        // Who gave up waiting asks again and finds what was written.
+        // A sender that gave up asks again and finds the result.
         let _ = reply.send(outcome);
     } else if let Err(error) = outcome {
         tracing::warn!(%error, "a note could not be written");

@@ -1,4 +1,4 @@
-//! May this enter? Judged from stored facts before a byte of it is read, and again when it is written.
+//! Admission checks: against stored facts before a body is read, and again when it is written.
 
 use std::sync::Arc;
 
@@ -13,32 +13,29 @@ use crate::model::UpdateCodec;
 use crate::models::Models;
 use crate::session::{Session, Sessions};
 
-/// Why a masked input is not admitted. The participant is told.
+/// Reasons a masked input or message is rejected. Reported to the participant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Rejection {
-    /// The path names no round.
     #[error("there is no such round, or no such attempt at it")]
     NoSuchRound,
     /// The round is in another state.
     #[error("the round is {state}; this is taken while it is {wanted}")]
     PhaseClosed {
-        /// Where it stands.
         state: RoundState,
-        /// Where it would have to be.
+        /// The state in which it is accepted.
         wanted: RoundState,
     },
-    /// The round has no session of secure aggregation.
+    /// The round has no secure aggregation session.
     #[error("the round has no secure aggregation")]
     NoSession,
-    /// Another message of that kind was admitted before, and it stays.
+    /// Another message of that kind was accepted before, and stays.
     #[error("another message of this kind was accepted before; it cannot be replaced")]
     DifferentMessage,
-    /// The protocol does not admit the message.
+    /// The protocol rejects the message.
     #[error("{code}: {problem}")]
     Protocol {
-        /// `secure-agg`'s own.
+        /// Code from `secure-agg`.
         code: &'static str,
-        /// What was wrong.
         problem: String,
     },
     /// The body is not the one that was signed.
@@ -46,45 +43,35 @@ pub(crate) enum Rejection {
         "the body does not have the digest that its signature is for: it was changed on the way, or signed for another"
     )]
     NotSigned,
-    /// The participant has no place, or none any more.
+    /// The participant has no place in the round, or no longer.
     #[error("this participant has no place in this attempt of the round: {why}")]
-    NotAssigned {
-        /// What is known.
-        why: &'static str,
-    },
-    /// Something else was admitted before, and it stays.
+    NotAssigned { why: &'static str },
+    /// A different input was accepted before, and stays.
     #[error("a masked input with SHA-256 {stored} was accepted before; another one cannot replace it")]
     DifferentInput {
-        /// Of what was admitted.
+        /// Digest of the accepted input.
         stored: Digest,
     },
-    /// Not as long as the task's masked inputs.
+    /// The length differs from the task's masked inputs.
     #[error("the masked input has {got} bytes; those of this task have {expected}")]
     WrongLength {
-        /// What is right.
         expected: u64,
-        /// What came, or was announced; or the first count that was too many.
+        /// Actual or announced length; or the first byte count that was too large.
         got: u64,
     },
-    /// Larger than any masked input this coordinator takes.
+    /// Larger than any masked input that this coordinator accepts.
     #[error("masked inputs may have at most {limit} bytes here")]
-    TooLarge {
-        /// The most.
-        limit: u64,
-    },
-    /// Not the bytes that were announced.
+    TooLarge { limit: u64 },
+    /// The body does not match the announced digest.
     #[error("the body does not have the SHA-256 {expected} that its header gives: it was changed on the way")]
-    DigestMismatch {
-        /// What was announced.
-        expected: Digest,
-    },
-    /// Added to the others it could spoil or wrap their sum.
+    DigestMismatch { expected: Digest },
+    /// Added to the others, it could spoil or wrap their sum.
     #[error("the masked input is not valid in this task's encoding: {0}")]
     Implausible(String),
-    /// The connection ended too early. Nothing of it is kept.
+    /// The connection ended too early. Nothing is kept.
     #[error("the body was cut off after {got} bytes; nothing of it is kept, send it again")]
     CutOff {
-        /// How much came.
+        /// Number of bytes received.
         got: u64,
     },
 }
@@ -103,17 +90,16 @@ pub(crate) enum NotAdmitted {
 /// Leave to send a masked input.
 #[derive(Clone)]
 pub(crate) struct Ticket {
-    /// What it must have as SHA-256.
+    /// Required SHA-256.
     pub(crate) sha256: Digest,
-    /// How long it must be.
+    /// Required length.
     pub(crate) bytes: u64,
-    /// How updates of the task are words.
+    /// The task's encoding of updates.
     pub(crate) codec: UpdateCodec,
-    /// Of the words.
     pub(crate) modulus: Modulus,
-    /// The same input was admitted before: nothing is to be stored, only the receipt given again.
+    /// The same input was already accepted: nothing needs to be stored, and the receipt is repeated.
     pub(crate) earlier: Option<Admitted>,
-    /// The session that judges what was signed; without one the coordinator can read the input.
+    /// The session that judges the signature; without one, the coordinator can read the input.
     pub(crate) session: Option<Arc<Session>>,
 }
 
@@ -157,20 +143,18 @@ pub(crate) async fn enter(
         .await
 }
 
-/// Why nothing more is wanted of a group.
+/// Reason for rejecting messages of an excluded group.
 const LEFT_OUT: &str = "too few of its group could go on, and the group was left out";
 
-/// A place in a session, for as long as the round is in one state.
+/// A participant's place in a session, valid while the round is in one state.
 pub(crate) struct Seat {
-    /// The session.
     pub(crate) session: Arc<Session>,
-    /// Where the participant stands in its roster.
+    /// The participant's position in the roster.
     pub(crate) index: Index,
-    /// The state.
     pub(crate) state: RoundState,
 }
 
-/// Finds a participant's place in a round with secure aggregation, whatever state that is in.
+/// Finds a participant's place in a round with secure aggregation, whatever its state.
 ///
 /// # Errors
 /// [`NotAdmitted`].
@@ -188,7 +172,7 @@ pub(crate) async fn take_seat(
                 if row.round.limits.secure.is_none() {
                     return Err(Rejection::NoSession.into());
                 }
-                // Before the draw nobody has a place yet.
+                // Nobody has a place before the draw.
                 if state != RoundState::Selecting {
                     let assignment = tx.assignment(attempt, participant).await?;
                     place(assignment.map(|assignment| assignment.state))?;
@@ -207,24 +191,24 @@ pub(crate) async fn take_seat(
         .await
 }
 
-/// The bytes that were admitted before.
+/// Checks that the bytes equal those accepted before.
 pub(super) fn same(admitted: &Admitted, sha256: Digest) -> Result<(), Rejection> {
     if admitted.sha256 == sha256 { Ok(()) } else { Err(Rejection::DifferentInput { stored: admitted.sha256 }) }
 }
 
-/// Whether the round is where it takes what came.
+/// Checks that the round is in the wanted state.
 pub(crate) fn open(state: RoundState, wanted: RoundState) -> Result<(), Rejection> {
     if state == wanted { Ok(()) } else { Err(Rejection::PhaseClosed { state, wanted }) }
 }
 
-/// Whether a participant has a place that the round still waits for.
+/// Checks that a participant has a place that the round still waits for.
 pub(super) fn place(state: Option<federation::round::AssignmentState>) -> Result<(), Rejection> {
     use federation::round::AssignmentState as State;
     let why = match state {
         Some(State::Assigned | State::Working) => return Ok(()),
-        // Reported without an admitted input does not happen; the row is what counts.
+        // REPORTED without an accepted input does not occur; the input's row decides.
         Some(State::Reported) => return Ok(()),
-        // These were ended by the round itself; that the phase is closed says more.
+        // The round itself ended these; the closed phase is the better answer.
         Some(State::Late | State::Released) => return Ok(()),
         Some(State::Abandoned) => "it gave its place up",
         Some(State::Excused) => "an operator excused it",

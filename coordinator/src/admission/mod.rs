@@ -1,17 +1,18 @@
-//! How messages of participants become facts: judged by the gate, then written many per transaction.
+//! Turns participants' messages into facts: the gate checks them, then many are written per transaction.
 //!
-//! Nothing here knows HTTP, and background work is not called from here: it is woken by what was stored.
+//! Independent of HTTP, and does not call background work, which stored facts wake up.
 
 mod batcher;
-mod bell;
-mod desk;
+mod check_ins;
 mod gate;
 mod receipt;
+mod round_wakeups;
 mod uploads;
 
 pub(crate) use batcher::{Inbox, InboxError};
-pub(crate) use bell::Bell;
-pub(crate) use desk::{Desk, Novelty, Offer, Waiting};
+pub(crate) use bell::RoundWakeups;
+pub(crate) use desk::{CheckIns, Novelty, Offer, Waiting};
 pub(crate) use gate::{NotAdmitted, Rejection, Seat, Ticket, enter, open, take_seat};
 pub(crate) use receipt::{Fact, Outcome};
+pub(crate) use round_wakeups::RoundWakeups;
 pub(crate) use uploads::Uploads;

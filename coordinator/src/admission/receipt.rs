@@ -1,4 +1,4 @@
-//! Facts and how a batch of them is written, in one transaction.
+//! Facts, and writing a batch of them in one transaction.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,14 +13,14 @@ use store::{StoreError, Transaction};
 
 use super::gate::{NotAdmitted, Rejection, open, place, same};
 
-/// Something a participant did.
+/// A participant's action.
 #[derive(Clone, Debug)]
 pub(crate) enum Fact {
     /// It is ready to work.
     CheckIn(CheckIn),
-    /// It is as ready as it was.
+    /// It is still ready; nothing else changed.
     StillThere(CheckIn),
-    /// Its masked input is stored as a blob; now it is to count.
+    /// Its masked input is stored as a blob and should count.
     Input {
         /// The attempt.
         attempt: Attempt,
@@ -30,14 +30,14 @@ pub(crate) enum Fact {
         sha256: Digest,
         /// Of the blob.
         bytes: u64,
-        /// With secure aggregation: what its participant signed for it.
+        /// With secure aggregation: the participant's signed message for it.
         signed: Option<Bytes>,
     },
     /// It answered a phase of secure aggregation.
     Answer {
-        /// What it said, as it is to be kept.
+        /// The message in its stored form.
         message: SessionMessage,
-        /// The state in which the round takes this.
+        /// The state in which the round accepts it.
         wanted: RoundState,
     },
     /// It has fetched its assignment.
@@ -53,26 +53,23 @@ pub(crate) enum Fact {
         attempt: Attempt,
         /// Where the round stood.
         state: RoundState,
-        /// How much.
         bytes: u64,
     },
 }
 
 impl Fact {
-    /// Whether background work may have something to do once it is written.
+    /// Whether background work may have something to do once the fact is written.
     pub(super) fn may_move_a_round(&self) -> bool {
         matches!(self, Self::CheckIn(_) | Self::Input { .. } | Self::Answer { .. })
     }
 }
 
-/// What came of a fact.
+/// Result of writing a fact.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    /// It is written.
     Written,
-    /// The input counts, and this is its row.
+    /// The input counts; this is its row.
     Admitted(Admitted),
-    /// It does not count.
     Rejected(Rejection),
 }
 
@@ -131,7 +128,7 @@ pub(super) async fn write(
     let mut seen: Vec<_> = check_ins.iter().chain(&renewed).map(|check_in| check_in.participant).collect();
     seen.sort_unstable();
     seen.dedup();
-    // First: whoever hung up since is gone.
+    // First, because participants that have hung up since are gone.
     if !renewed.is_empty() {
         tx.renew_check_ins(&renewed).await?;
     }
@@ -144,7 +141,7 @@ pub(super) async fn write(
     Ok(outcomes)
 }
 
-/// Judges once more, now that nothing can change in between, and makes the input count.
+/// Checks again, within the transaction, and makes the input count.
 async fn admit(
     tx: &mut (dyn Transaction + '_),
     input: Admitted,
@@ -157,7 +154,7 @@ async fn admit(
     }
     let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;
     let is_open = open(row.round.state, RoundState::Collecting);
-    // Nobody complains where nothing is dealt.
+    // Complaints are only possible where shares are dealt.
     let may_complain = is_open.is_ok() && row.round.limits.secure.is_some();
     if may_complain && tx.message(attempt, MessageKind::Complaint, participant).await?.is_some() {
         return Err(Rejection::NotAssigned { why: "it complained, and sends no input in this session" }.into());
@@ -181,7 +178,7 @@ async fn admit(
     }
 }
 
-/// Keeps an answer, the first of its kind, now that the state cannot change any more.
+/// Stores the first answer of its kind, within the transaction.
 async fn answer(
     tx: &mut (dyn Transaction + '_),
     message: &SessionMessage,

@@ -1,6 +1,7 @@
-//! One upload of a participant at a time, or one participant could fill the disk with inputs of which one counts at most.
+//! Limits each participant to one upload at a time: otherwise it could fill the disk with inputs of which at most one
+//! counts.
 //!
-//! The latest wins: a participant that lost its connection sends again long before the old one is found dead.
+//! The latest wins: a participant that lost its connection sends again long before the old one times out.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,11 +10,11 @@ use federation::id::ParticipantId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-/// Uploads under way. Clones share them.
+/// Uploads in progress. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Uploads {
     running: Arc<Mutex<Running>>,
-    /// The right to hold a whole one in memory.
+    /// Permits to hold a whole upload in memory.
     judge: Arc<Semaphore>,
 }
 
@@ -29,7 +30,7 @@ struct Running {
     latest: HashMap<ParticipantId, (u64, CancellationToken)>,
 }
 
-/// One upload; over when dropped.
+/// An upload in progress; it ends when dropped.
 pub(crate) struct Turn {
     uploads: Uploads,
     participant: ParticipantId,
@@ -38,7 +39,7 @@ pub(crate) struct Turn {
 }
 
 impl Uploads {
-    /// Begins an upload and ends the one that this participant has under way, if any.
+    /// Starts an upload, and ends the participant's upload in progress, if any.
     #[must_use]
     pub(crate) fn begin(&self, participant: ParticipantId) -> Turn {
         let ended = CancellationToken::new();
@@ -52,9 +53,9 @@ impl Uploads {
         Turn { uploads: self.clone(), participant, number, ended }
     }
 
-    /// Waits, in the order of asking, for the right to hold one whole upload in memory; given back when dropped.
+    /// Waits in turn for a permit to hold one whole upload in memory; released when dropped.
     pub(crate) async fn judge(&self) -> Option<OwnedSemaphorePermit> {
-        // None only if it were closed, which it never is.
+        // `None` only if it were closed, which it never is.
         Arc::clone(&self.judge).acquire_owned().await.ok()
     }
 
@@ -64,7 +65,7 @@ impl Uploads {
 }
 
 impl Turn {
-    /// Resolves when a later upload has begun.
+    /// Resolves when a later upload has started.
     pub(crate) async fn ended(&self) {
         self.ended.cancelled().await;
     }

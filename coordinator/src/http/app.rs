@@ -1,4 +1,4 @@
-//! What every handler may use.
+//! Shared state of all handlers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::inspect::ended_rounds::EndedRounds;
 use super::limits::Limiter;
 use super::openapi::Document;
 use super::problem::{Error, Result};
-use crate::admission::{Bell, Desk, Inbox, Uploads};
+use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
 use crate::behind::Behind;
 use crate::identity::{Authority, Members};
 use crate::lines::Lines;
@@ -26,81 +26,75 @@ use crate::seal::Sealer;
 use crate::session::Sessions;
 use crate::solver::Mus;
 
-/// What every handler may use; shared by all requests.
+/// Shared by all requests.
 pub(crate) struct App {
-    /// Rows and blobs.
     pub(crate) store: Store,
-    /// The time.
     pub(crate) clock: Arc<dyn Clock>,
-    /// Ids, tokens and jitter.
+    /// For ids, tokens and jitter.
     pub(crate) random: Random,
-    /// Vouches for this server, unless that shows another authority's certificate and participants have certificates of another.
+    /// Our own authority, unless the server presents another authority's certificate and participants are certified
+    /// elsewhere.
     pub(crate) authority: Option<Arc<Authority>>,
-    /// Certifies participants.
     pub(crate) members: Members,
-    /// Certificates seen lately.
+    /// Cache of certificates.
     pub(crate) identities: Identities,
-    /// How often each peer may ask.
+    /// Rate limits of peers.
     pub(crate) limiter: Limiter,
-    /// Where participants wait for work.
-    pub(crate) desk: Desk,
-    /// Where participants wait for their round to go on.
-    pub(crate) bell: Bell,
-    /// Sessions of secure aggregation, as far as they were read lately.
+    /// Participants that wait for work.
+    pub(crate) check_ins: CheckIns,
+    /// Requests that wait for their round to change.
+    pub(crate) round_wakeups: RoundWakeups,
+    /// Cache of secure aggregation sessions.
     pub(crate) sessions: Sessions,
-    /// The arithmetic of tasks.
     pub(crate) models: Models,
-    /// What viewers see of rounds that have ended.
+    /// Cache of views of rounds that have ended.
     pub(crate) ended_rounds: EndedRounds,
-    /// How strongly the present rounds' local models are held.
+    /// The proximal μ of current rounds.
     pub(crate) mus: Mus,
-    /// Seals what must not be read from a backup.
+    /// Seals data that must not be readable from a backup.
     pub(crate) sealer: Arc<Sealer>,
-    /// Where masked inputs are admitted.
+    /// The entrance for facts.
     pub(crate) inbox: Inbox,
-    /// Which masked inputs are arriving.
+    /// Masked inputs being received.
     pub(crate) uploads: Uploads,
     /// Participants that have seen more than this coordinator.
     pub(crate) behind: Behind,
-    /// How slow participants' lines are.
+    /// Round-trip times of participants.
     pub(crate) lines: Lines,
-    /// What `/readyz` found out.
+    /// Results of `/readyz`.
     pub(crate) health: Health,
-    /// What `/openapi.json` shows.
+    /// Content of `/openapi.json`.
     pub(crate) document: Document,
-    /// What `/metrics` shows.
+    /// Content of `/metrics`.
     pub(crate) metrics: PrometheusHandle,
-    /// Bounds.
     pub(crate) settings: Settings,
-    /// Cancelled when no new work is taken; long-polls then answer at once.
+    /// Cancelled at shutdown; long polls then answer at once.
     pub(crate) shutdown: CancellationToken,
 }
 
-/// Bounds that handlers keep to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// Largest JSON body.
+    /// Maximum size of a JSON body.
     pub(crate) body_max_bytes: u64,
-    /// Largest masked input of any task.
+    /// Maximum size of a masked input of any task.
     pub(crate) masked_input_max_bytes: u64,
-    /// Time for a request.
+    /// Time limit of a request.
     pub(crate) request_timeout: Duration,
-    /// Time for a masked input to arrive.
+    /// Time limit of an upload.
     pub(crate) upload_timeout: Duration,
-    /// Longest wait of a long-poll.
+    /// Longest wait of a long poll.
     pub(crate) poll_max: Duration,
     /// Of participants' certificates.
     pub(crate) certificate_lifetime: Duration,
 }
 
 impl App {
-    /// The time.
     #[must_use]
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// The task that a path names by its id or, for people, by its name.
+    /// The task that a path names by its id or name.
     ///
     /// # Errors
     /// [`Error::NotFound`].

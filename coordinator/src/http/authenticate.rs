@@ -1,8 +1,8 @@
-//! Who is asking: participants by their client certificate, operators by a bearer token. That our authority issued a
-//! certificate says little: it counts while it is the one that its participant has, or the one before until that is used.
+//! Authentication: participants by client certificate, operators by bearer token. A certificate from our authority is
+//! not sufficient: it must be the newest of its participant, or the previous one until the newest is used.
 //!
-//! Each extractor also counts the request against the peer's rate. Whoever cannot say who it is counts as its address,
-//! so that guessing tokens is slow.
+//! Each extractor also applies the peer's rate limit. Unauthenticated peers are counted by address, which slows down
+//! guessing tokens.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use wire::admin::Role;
 
 use super::app::App;
 use super::connection::Connection;
+use super::connection_pool::ConnectionGuard;
 use super::identities::Known;
 use super::limits::Key;
 use super::problem::{Error, Result};
-use super::visit::Visit;
 use crate::identity::Peer;
 
 fn connection(parts: &Parts) -> Connection {
     parts.extensions.get::<Connection>().copied().unwrap_or_default()
 }
 
-/// Whether the certificate that was shown is good now.
+/// Judges whether the certificate is valid at `now`.
 fn judge(known: Known, peer: Peer, now: Timestamp) -> Result<()> {
     if known.revoked {
         return Err(Error::Revoked);
@@ -37,15 +37,14 @@ fn judge(known: Known, peer: Peer, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// What whoever shows a certificate that no participant has, or has no longer, is told.
+/// The answer to a certificate that no participant has, or no longer.
 pub(super) const REPLACED: Error = Error::Unauthenticated("this certificate was replaced or is not known; enrol anew");
 
-/// An enrolled participant whose certificate is good now.
+/// An enrolled participant with a valid certificate.
 pub(super) struct Participant {
     pub(super) id: ParticipantId,
-    /// SHA-256 of the certificate it showed.
+    /// SHA-256 of its certificate.
     pub(super) certificate: Digest,
-    /// The key that this certificate binds.
     pub(super) key: IdentityKey,
 }
 
@@ -56,9 +55,9 @@ impl FromRequestParts<Arc<App>> for Participant {
         let connection = connection(parts);
         match participant(app, connection).await {
             Ok(participant) => {
-                // It may have enrolled on this very connection, or have come when nobody could tell whose it is.
-                if let Some(visit) = parts.extensions.get::<Arc<Visit>>() {
-                    visit.promote_to_member(participant.id);
+                // It may have enrolled on this connection, or its certificate could not be looked up when it arrived.
+                if let Some(guard) = parts.extensions.get::<Arc<ConnectionGuard>>() {
+                    guard.promote_to_member(participant.id);
                 }
                 Ok(participant)
             }
@@ -82,11 +81,11 @@ async fn participant(app: &App, connection: Connection) -> Result<Participant> {
     Ok(Participant { id: known.participant, certificate: peer.fingerprint, key: peer.key })
 }
 
-/// The participant whose certificate this is and is good now. Ends no certificate and counts against no rate: nothing was
-/// asked yet.
+/// The participant with this valid certificate. Neither ends a certificate nor counts against a rate limit: there is no
+/// request yet.
 ///
 /// # Errors
-/// Nobody has it, or has it no longer; or the store cannot tell.
+/// Nobody has it, or no longer; errors of the store.
 pub(super) async fn member(app: &App, peer: Peer) -> Result<ParticipantId> {
     let now = app.now();
     let (known, _) = find(app, peer, now).await?;
@@ -95,12 +94,12 @@ pub(super) async fn member(app: &App, peer: Peer) -> Result<ParticipantId> {
 
 /// How a certificate is used.
 enum Usage {
-    /// It is its participant's newest, and the one before has not ended.
+    /// It is its participant's newest, and the previous one has not ended.
     First,
     Later,
 }
 
-/// Whose certificate this is, or was when that was looked up lately.
+/// The certificate's participant, possibly from the cache.
 async fn find(app: &App, peer: Peer, now: Timestamp) -> Result<(Known, Usage)> {
     let generation = match app.identities.find(peer.fingerprint, now) {
         (Some(known), _) => return Ok((known, Usage::Later)),
@@ -114,14 +113,14 @@ async fn find(app: &App, peer: Peer, now: Timestamp) -> Result<(Known, Usage)> {
     let row = row.ok_or(REPLACED)?;
     let known = Known { participant: row.id, revoked: row.revoked_at.is_some(), read_at: now };
     if row.certificate_fingerprint == peer.fingerprint && row.previous_fingerprint.is_some() {
-        // Not remembered: it must be seen again until the one before has ended.
+        // Not cached: it must be looked up again until the previous one has ended.
         return Ok((known, Usage::First));
     }
     app.identities.remember(peer.fingerprint, known, generation);
     Ok((known, Usage::Later))
 }
 
-/// The newest certificate is used, so its holder has it: the one before it ends.
+/// The newest certificate is in use, so its holder has it: ends the previous one.
 async fn end_previous(app: &App, id: ParticipantId, newest: Digest) -> Result<()> {
     app.store
         .transact("end_previous_certificate", |tx| {
@@ -132,7 +131,7 @@ async fn end_previous(app: &App, id: ParticipantId, newest: Digest) -> Result<()
     Ok(())
 }
 
-/// Counts a failure against the address it came from.
+/// Counts a failure against the peer's address.
 fn stranger(app: &App, connection: Connection, error: Error) -> Error {
     if matches!(error, Error::RateLimited(_) | Error::Store(_)) {
         return error;
@@ -143,9 +142,9 @@ fn stranger(app: &App, connection: Connection, error: Error) -> Error {
     }
 }
 
-/// Anybody; counted by address.
+/// Any peer; counted by address.
 pub(super) struct Anybody {
-    /// The holder of the certificate that the handshake showed, whether it is enrolled or not.
+    /// The holder of the handshake's certificate, enrolled or not.
     pub(super) peer: Option<Peer>,
 }
 
@@ -158,7 +157,7 @@ impl FromRequestParts<Arc<App>> for Anybody {
     }
 }
 
-/// The bearer of an operator's token.
+/// The bearer of an operator token.
 #[derive(Clone, Debug)]
 pub(super) struct Bearer {
     pub(super) token: TokenId,
@@ -194,9 +193,9 @@ async fn find_bearer(parts: &Parts, app: &App, needed: Role) -> Result<Bearer> {
     }
     let role = Role::ALL.into_iter().find(|role| role.as_str() == row.role);
     let role = role.ok_or_else(|| Error::fault(format!("token {} has an unknown role", row.id)))?;
-    // Whatever it may do: whoever holds a good token does not share its connection's place with strangers.
-    if let Some(visit) = parts.extensions.get::<Arc<Visit>>() {
-        visit.promote_to_operator();
+    // Whatever the role: the bearer of a valid token does not share its connection slot with strangers.
+    if let Some(guard) = parts.extensions.get::<Arc<ConnectionGuard>>() {
+        guard.promote_to_operator();
     }
     app.limiter.admit(Key::Operator(row.id), app.now()).map_err(Error::RateLimited)?;
     if role < needed {
@@ -224,7 +223,7 @@ macro_rules! role {
     };
 }
 
-/// Somebody who may look.
+/// An operator with at least the role viewer.
 pub(super) struct Viewer;
 
 impl FromRequestParts<Arc<App>> for Viewer {
@@ -236,11 +235,11 @@ impl FromRequestParts<Arc<App>> for Viewer {
 }
 
 role! {
-    /// Somebody who may run tasks and enrol participants.
+    /// An operator with at least the role operator.
     Operator
 }
 role! {
-    /// Somebody who may make tokens.
+    /// An operator with the role admin.
     Admin
 }
 

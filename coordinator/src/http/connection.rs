@@ -1,15 +1,15 @@
-//! Who is at the other end of a connection.
+//! The peer of a connection.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::identity::Peer;
 
-/// What is known of a connection; the listener puts it into every request's extensions.
+/// Properties of a connection; the listener puts them into every request's extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Connection {
-    /// Where it comes from.
+    /// Remote address.
     pub address: IpAddr,
-    /// Whom the client certificate names, verified in the handshake; whether a participant has it is not said.
+    /// The client certificate's holder, verified in the handshake; not necessarily an enrolled participant.
     pub peer: Option<Peer>,
 }
 

@@ -1,8 +1,8 @@
-//! The rest of a body that nobody read.
+//! Consumes the rest of an unread body.
 //!
-//! A request may be refused before its body has arrived. Were the body dropped, HTTP/2 would reset the stream right behind
-//! the answer, and many a client takes the reset for all there is; HTTP/1.1 would close the connection. Small bodies are
-//! therefore read to their end before the answer is given.
+//! A request may be rejected before its body has arrived. If the body were dropped, HTTP/2 would reset the stream right
+//! after the answer, and many clients would see only the reset; HTTP/1.1 would close the connection. Small bodies are
+//! therefore read to their end before the answer is sent.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,16 +15,16 @@ use http::{Request, header};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-/// Largest rest that is read for nothing, in bytes.
+/// Largest rest to read, in bytes.
 const REST_MAX: u64 = 64 << 10;
-/// How long is waited for it.
+/// Time limit for reading it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What comes back of a body that was lent to a handler.
+/// The body, after its handler has dropped it.
 pub(super) struct Rest(Arc<Mutex<Option<Body>>>);
 
-/// Lends the request's body to whoever handles it; none comes back if there is none, or if it is large, or if its peer waits
-/// to be asked for it.
+/// Lends the request's body to its handler. It does not come back if there is none, if it is large, or if the peer
+/// waits for permission to send it.
 pub(super) fn lend(request: Request<Body>) -> (Request<Body>, Option<Rest>) {
     let is_large = |body: &Body| body.size_hint().lower() > REST_MAX;
     if request.body().is_end_stream() || is_large(request.body()) || request.headers().contains_key(header::EXPECT) {
@@ -36,7 +36,6 @@ pub(super) fn lend(request: Request<Body>) -> (Request<Body>, Option<Rest>) {
 }
 
 impl Rest {
-    /// Reads what was left over.
     pub(super) async fn drain(self) {
         let rest = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut rest) = rest else { return };
@@ -48,12 +47,12 @@ impl Rest {
                 bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
             }
         };
-        // Whoever is slower than that is answered all the same.
+        // A slower peer is answered all the same.
         let _ = tokio::time::timeout(PATIENCE, reading).await;
     }
 }
 
-/// A body that is given back when it is dropped before its end.
+/// A body that is returned if dropped before its end.
 struct Lent {
     body: Body,
     is_over: bool,

@@ -1,4 +1,4 @@
-//! Bodies, paths and queries, bounded and with problems instead of plain-text errors.
+//! Bounded extractors of bodies, paths and queries, with problems instead of plain-text errors.
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
@@ -39,7 +39,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
 
 /// Reads a whole body of at most `limit` bytes.
 pub(super) async fn read(headers: &HeaderMap, body: axum::body::Body, limit: u64) -> Result<bytes::Bytes> {
-    // A larger one is refused before any of it is read.
+    // A larger body is rejected before any of it is read.
     if content_length(headers)?.is_some_and(|length| length > limit) {
         return Err(Error::TooLarge(limit));
     }
@@ -51,14 +51,14 @@ pub(super) async fn read(headers: &HeaderMap, body: axum::body::Body, limit: u64
     }
 }
 
-/// The length a request says its body has.
+/// The request's content length.
 pub(super) fn content_length(headers: &HeaderMap) -> Result<Option<u64>> {
     let Some(value) = headers.get(header::CONTENT_LENGTH) else { return Ok(None) };
     let length = value.to_str().ok().and_then(|text| text.parse().ok());
     length.map(Some).ok_or_else(|| Error::Malformed("content-length is not a number".to_owned()))
 }
 
-/// Whether the content type is this one, parameters aside.
+/// Whether the content type matches, ignoring parameters.
 pub(super) fn is_media_type(headers: &HeaderMap, wanted: &str) -> bool {
     headers
         .get(header::CONTENT_TYPE)
@@ -67,7 +67,7 @@ pub(super) fn is_media_type(headers: &HeaderMap, wanted: &str) -> bool {
         .is_some_and(|found| found.trim().eq_ignore_ascii_case(wanted))
 }
 
-/// The variables of the path. One that is no id or number names nothing that exists.
+/// The variables of the path. An invalid id or number is reported as not found.
 pub(super) struct Path<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
@@ -81,7 +81,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     }
 }
 
-/// The query; unknown parameters are refused by the type.
+/// The query; the type rejects unknown parameters.
 pub(super) struct Query<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
@@ -95,7 +95,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// A header that must be there and readable.
+/// A required header that must parse.
 pub(super) fn required<T: std::str::FromStr>(headers: &HeaderMap, name: &'static str, what: &str) -> Result<T> {
     headers
         .get(name)

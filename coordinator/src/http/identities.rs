@@ -1,4 +1,4 @@
-//! Certificates that were looked up lately.
+//! Cache of certificates.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,23 +7,23 @@ use std::time::Duration;
 use federation::id::{Digest, ParticipantId};
 use federation::time::Timestamp;
 
-/// How long another replica's revocation may go unnoticed; one of this process is noticed at once.
+/// How long another replica's revocation may go unnoticed; one by this process takes effect at once.
 const REMEMBER: Duration = Duration::from_secs(2);
-/// Certificates remembered at once.
+/// Maximum number of cached certificates.
 const REMEMBERED_MAX: usize = 100_000;
 
-/// Certificates that were looked up lately, so that a poll need not ask the database who it is.
+/// Cache of certificates, so that a poll need not query the database for its participant.
 #[derive(Default)]
 pub(crate) struct Identities(Mutex<Remembered>);
 
 #[derive(Default)]
 struct Remembered {
     by_fingerprint: HashMap<Digest, Known>,
-    /// Counts what was forgotten: a look-up that began before must not be remembered after.
+    /// Number of invalidations: a look-up that began before one must not be cached after it.
     generation: u64,
 }
 
-/// Whose a certificate is.
+/// The owner of a certificate.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     pub(super) participant: ParticipantId,
@@ -36,7 +36,7 @@ impl Identities {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What is known of a certificate, if it was looked up lately; and what [`Identities::remember`] is to be told.
+    /// The cached owner of a certificate, and the generation for [`Identities::remember`].
     pub(super) fn find(&self, fingerprint: Digest, now: Timestamp) -> (Option<Known>, u64) {
         self.with(|remembered| {
             let fresh = |known: &&Known| known.read_at <= now && now.since(known.read_at) < REMEMBER;
@@ -44,7 +44,7 @@ impl Identities {
         })
     }
 
-    /// Remembers what was looked up, unless something was forgotten since `generation`.
+    /// Caches a look-up, unless something was invalidated since `generation`.
     pub(super) fn remember(&self, fingerprint: Digest, known: Known, generation: u64) {
         self.with(|remembered| {
             if remembered.generation == generation {
@@ -56,7 +56,7 @@ impl Identities {
         });
     }
 
-    /// Must be called after a change to a participant was committed.
+    /// Call after committing a change to a participant.
     pub(crate) fn forget(&self, participant: ParticipantId) {
         self.with(|remembered| {
             remembered.generation += 1;

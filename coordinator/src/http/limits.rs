@@ -1,4 +1,4 @@
-//! How often one peer may ask: GCRA (ITU-T I.371, virtual scheduling) per key, in a bounded map.
+//! Rate limits: GCRA (ITU-T I.371, virtual scheduling) per key, in a bounded map.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,19 +7,16 @@ use std::sync::{Mutex, PoisonError};
 use federation::id::{ParticipantId, TokenId};
 use federation::time::Timestamp;
 
-/// Whom a limit holds for.
+/// The subject of a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
-    /// An enrolled participant.
     Participant(ParticipantId),
-    /// An operator's token.
     Operator(TokenId),
-    /// Somebody who has not said who it is. An IPv6 peer usually has a whole /64, so that counts as one.
+    /// An unauthenticated peer. An IPv6 peer usually has a whole /64, which counts as one.
     Address(IpAddr),
 }
 
 impl Key {
-    /// The key of an address.
     #[must_use]
     pub(crate) fn address(address: IpAddr) -> Self {
         Self::Address(match address {
@@ -31,7 +28,7 @@ impl Key {
     }
 }
 
-/// Requests per second on average, and how many seconds of that at once.
+/// Requests per second on average, and the number of seconds' worth allowed at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     /// At least 1.
@@ -40,21 +37,18 @@ pub(crate) struct Rate {
     pub(crate) burst_s: u32,
 }
 
-/// The limits of every kind of peer.
+/// The limits for each kind of peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rates {
-    /// Of one participant.
     pub(crate) participant: Rate,
-    /// Of one operator token.
     pub(crate) operator: Rate,
-    /// Of one address.
     pub(crate) address: Rate,
 }
 
-/// Peers remembered at once; some 6 MB.
+/// Maximum number of remembered peers; some 6 MB.
 const KEYS_MAX: usize = 100_000;
 
-/// Remembers, for every peer that asked lately, when its allowance will be whole again.
+/// Remembers, for every recent peer, when its allowance will be full again.
 pub(crate) struct Limiter {
     rates: Rates,
     /// Microseconds since the epoch.
@@ -62,7 +56,6 @@ pub(crate) struct Limiter {
 }
 
 impl Limiter {
-    /// Nobody has asked yet.
     #[must_use]
     pub(crate) fn new(rates: Rates) -> Self {
         Self { rates, whole_again_at: Mutex::new(HashMap::new()) }
@@ -71,7 +64,7 @@ impl Limiter {
     /// Counts one request.
     ///
     /// # Errors
-    /// Milliseconds until the next one will be served, if this one will not.
+    /// Milliseconds until the next request will be served, if this one is rejected.
     pub(crate) fn admit(&self, key: Key, now: Timestamp) -> Result<(), u64> {
         let rate = match key {
             Key::Participant(_) => self.rates.participant,
@@ -85,12 +78,12 @@ impl Limiter {
         if map.len() >= KEYS_MAX && !map.contains_key(&key) {
             map.retain(|_, at| *at > now);
             if map.len() >= KEYS_MAX {
-                // So many peers at once: forgetting them gives each a new burst, which is less harm than refusing all.
+                // Forgetting so many peers gives each a new burst, which does less harm than rejecting all.
                 map.clear();
             }
         }
         let at = map.entry(key).or_insert(now);
-        // Beyond one whole burst only if the clock was set back; then begin anew.
+        // More than one full burst ahead means that the clock was set back: start over.
         if *at - now > tolerance + interval {
             *at = now;
         }

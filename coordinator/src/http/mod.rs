@@ -1,9 +1,10 @@
-//! HTTP: every route, who may call it, and what it answers.
+//! HTTP: all routes with their authorization and handlers.
 
 mod admin;
 mod app;
 mod authenticate;
 mod connection;
+mod connection_pool;
 mod drain;
 mod extract;
 mod identities;
@@ -22,12 +23,12 @@ mod tls;
 mod trace;
 mod unsent;
 mod untaken;
-mod visit;
 
 pub use admin::operator_tokens::TokenError;
 pub(crate) use admin::operator_tokens::{issue as issue_operator_token, issue_shown as issue_shown_operator_token};
 pub(crate) use app::{App, Settings};
 pub use connection::Connection;
+pub use connection_pool::Held;
 pub(crate) use identities::Identities;
 pub(crate) use inspect::ended_rounds::EndedRounds;
 pub(crate) use limits::{Limiter, Rate, Rates};
@@ -37,4 +38,3 @@ pub(crate) use router::{health_router, router};
 pub(crate) use serve::{Listener, Looker};
 pub(crate) use settings::{Crowds, ServeSettings};
 pub(crate) use tls::server_config;
-pub use visit::Held;

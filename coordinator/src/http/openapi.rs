@@ -1,4 +1,4 @@
-//! The contract as OpenAPI 3.1, made of what every handler says of itself: what is served is described.
+//! The contract as OpenAPI 3.1, generated from the handlers' descriptions.
 
 use std::sync::OnceLock;
 
@@ -39,7 +39,7 @@ pub(super) fn attempt() -> Parameter {
     header(ATTEMPT, true, "The attempt of the round.")
 }
 
-/// The headers of a request that names the attempt there, and nothing else.
+/// Headers of a request that needs only the attempt.
 pub(super) struct AttemptHeader;
 
 impl IntoParams for AttemptHeader {
@@ -48,23 +48,22 @@ impl IntoParams for AttemptHeader {
     }
 }
 
-/// The document, as text: written once, when the router is made, so that an answer takes no memory of its own.
+/// The document as text: generated once with the router, so that answers share its memory.
 #[derive(Default)]
 pub(crate) struct Document(OnceLock<Bytes>);
 
 impl Document {
-    /// Writes down what the handlers say. Every router of a service has the same, so the first one writes.
+    /// Generates the document. All routers of a service describe the same, so the first one writes it.
     pub(super) fn write(&self, described: &OpenApi) {
         self.0.get_or_init(|| complete(described).to_string().into());
     }
 
-    /// What was written.
     pub(super) fn text(&self) -> Bytes {
         self.0.get().cloned().unwrap_or_default()
     }
 }
 
-/// Adds what is the same for all operations.
+/// Adds parts that all operations share.
 fn complete(described: &OpenApi) -> Value {
     let mut document = json!(described);
     for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
@@ -97,9 +96,9 @@ fn complete(described: &OpenApi) -> Value {
     })
 }
 
-/// Adds the variables of the path, the answer of every rejection, and the role that a token needs.
+/// Adds the path's variables, the answers of rejections, and the role that a token needs.
 fn describe(path: &str, operation: &mut Value) {
-    // Handlers of different files share names; an id must not be shared.
+    // Handlers in different files share names, but an operation id must be unique.
     operation.as_object_mut().and_then(|operation| operation.remove("operationId"));
     let names = path.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(name, _)| name);
     let mut parameters: Vec<_> = names

@@ -1,4 +1,4 @@
-//! What the people and machines that run the service ask: is it up, can it serve, what does it measure.
+//! Operational endpoints: liveness, readiness and metrics.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use super::authenticate::{Anybody, Viewer};
 use super::problem::{Error, Result};
 use crate::observe::health::NotReady;
 
-/// The process is up.
+/// Liveness.
 ///
-/// The one answer without a limit: it costs nothing, and whoever is asked too often must not look dead.
+/// The only answer without a rate limit: it is cheap, and a coordinator that is checked too often must not look dead.
 #[utoipa::path(
     get, path = route::HEALTHZ, responses((status = 200, body = String)),
 )]
@@ -22,10 +22,9 @@ pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The process can serve: rows and blobs can be written; `degraded` if a task cannot go on.
+/// Readiness: rows and blobs can be written; `degraded` if a task cannot continue.
 ///
-/// A task that cannot go on does not keep others from being served: then the answer is 200 all the same, and says why, a line for
-/// each.
+/// A task that cannot continue does not affect others: the answer is then still 200, with one line per reason.
 #[utoipa::path(
     get, path = route::READYZ, responses((status = 200, body = String)),
 )]
@@ -36,7 +35,7 @@ pub(super) async fn readyz(_: Anybody, State(app): State<Arc<App>>) -> Result<St
     match app.health.check(&app.store, &app.behind, || app.now()).await {
         Ok(problems) if problems.is_empty() => Ok("ready\n".to_owned()),
         Ok(problems) => Ok(format!("degraded\n{}\n", problems.join("\n"))),
-        // What is wrong with it is in the log.
+        // The details are in the log.
         Err(NotReady::Malformed) => Err(Error::Damaged(
             "the database is malformed: stop the coordinator and restore a backup, see docs/OPERATIONS.md".to_owned(),
         )),
@@ -44,9 +43,9 @@ pub(super) async fn readyz(_: Anybody, State(app): State<Arc<App>>) -> Result<St
     }
 }
 
-/// Metrics for Prometheus; without a token on the listener for the service's own.
+/// Metrics for Prometheus; without a token on the separate health listener.
 ///
-/// Counters of uploads tell how large cohorts are, which only those may know who may look at rounds.
+/// Counters of uploads reveal cohort sizes, which only viewers of rounds may know.
 #[utoipa::path(
     get, path = route::METRICS, security(("token" = ["viewer"])), responses((status = 200, body = String)),
 )]
@@ -54,12 +53,12 @@ pub(super) async fn metrics(_: Viewer, State(app): State<Arc<App>>) -> String {
     rendered(&app)
 }
 
-/// `GET /metrics` on the listener of those who look after the service.
+/// `GET /metrics` on the health listener.
 pub(super) async fn metrics_apart(_: Anybody, State(app): State<Arc<App>>) -> String {
     rendered(&app)
 }
 
-/// This document.
+/// Get this OpenAPI document.
 #[utoipa::path(
     get, path = route::OPENAPI, responses((status = 200, body = inline(Value), content_type = "application/json")),
 )]
@@ -68,7 +67,7 @@ pub(super) async fn openapi(_: Anybody, State(app): State<Arc<App>>) -> Response
 }
 
 fn rendered(app: &App) -> String {
-    // Folds what histograms gathered, which would grow otherwise.
+    // Folds histograms, which would grow otherwise.
     app.metrics.run_upkeep();
     app.metrics.render()
 }

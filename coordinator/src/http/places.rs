@@ -1,4 +1,4 @@
-//! How many connections of a kind there may be at once: altogether, and for one peer.
+//! Limits on the number of connections of each kind: in total, and per peer.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,28 +9,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::limits::Key;
 
-/// What becomes of one connection too many.
+/// What happens to a connection above the limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Crowded {
-    /// It gets no place.
     Refuse,
-    /// The oldest one has to go for it, if that has been there for so long; otherwise it gets no place.
+    /// The oldest connection is closed for it if it is older than this; otherwise the new one is rejected.
     EndOldest(Duration),
 }
 
-/// Bounds of one kind of connection.
+/// Limits for one kind of connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Altogether.
     pub(super) all: (usize, Crowded),
-    /// Of one peer.
     pub(super) each: (usize, Crowded),
 }
 
-/// The places of one kind. Clones share them.
+/// The slots of one kind. Clones share them.
 #[derive(Clone)]
 pub(super) struct Places {
-    /// What metrics call the kind.
+    /// Name of the kind in metrics.
     kind: &'static str,
     bounds: Bounds,
     taken: Arc<Mutex<Taken>>,
@@ -45,7 +42,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Whether there is room beside these after all, the oldest having gone if that is the rule.
+    /// Whether there is room after all, possibly by closing the oldest.
     fn makes_room(&self, oldest: Option<u64>, crowded: Crowded, now: Instant) -> bool {
         let oldest = oldest.and_then(|number| self.all.get(&number));
         match (crowded, oldest) {
@@ -68,7 +65,7 @@ impl Taken {
     }
 }
 
-/// A place; free again when dropped.
+/// A slot; released when dropped.
 pub(super) struct Place {
     places: Places,
     number: u64,
@@ -97,12 +94,12 @@ impl Places {
         act(&mut self.taken.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A place for one more connection of this peer, which `end` will end when it has to go for another; none if there is
-    /// no room.
+    /// A slot for another connection of this peer, which `end` closes if it has to make room; `None` if there is no
+    /// room.
     pub(super) fn take(&self, peer: Key, end: &CancellationToken, now: Instant) -> Option<Place> {
         let Bounds { all: (all_max, all_crowded), each: (each_max, each_crowded) } = self.bounds;
         self.with(|taken| {
-            // Whoever has to go is gone from here at once, so that nobody has to go for it a second time.
+            // A connection that is being closed is removed at once, so that it is not closed for another one too.
             if let Some(numbers) = taken.each.get(&peer)
                 && numbers.len() >= each_max
             {
@@ -130,7 +127,7 @@ impl Places {
         })
     }
 
-    /// How many are taken.
+    /// Number of slots in use.
     pub(super) fn taken(&self) -> usize {
         self.with(|taken| taken.all.len())
     }

@@ -1,7 +1,7 @@
-//! The only map from errors to responses.
+//! The only mapping from errors to responses.
 //!
-//! A rejection is expected, has a stable code, is counted and told to the peer. A fault is not: it is logged once, here,
-//! with the request's id, and the peer learns that id and nothing else.
+//! A rejection is expected, has a stable code, and is counted and reported to the peer. A fault is unexpected: it is
+//! logged once, here, with the request's id, and the peer gets only that id.
 
 use std::sync::Arc;
 
@@ -18,90 +18,78 @@ use wire::problem::{FieldError, Problem, ProblemType};
 use crate::admission::{InboxError, NotAdmitted, Rejection};
 use crate::identity::{CredentialError, IssueError, SignerError};
 
-/// Everything that can keep a request from being served.
+/// Every reason a request is not served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// A body, path, query or header that cannot be read.
+    /// A body, path, query or header cannot be parsed.
     #[error("{0}")]
     Malformed(String),
     /// A value out of bounds.
     #[error("{0}")]
     InvalidValue(String),
-    /// Another media type than this was sent.
+    /// The media type is not supported.
     #[error("the body must be {0}")]
     MediaType(&'static str),
-    /// A body above this many bytes.
+    /// The body exceeds this many bytes.
     #[error("the body may have at most {0} bytes here")]
     TooLarge(u64),
-    /// The time for the request is over.
+    /// The request's time limit has passed.
     #[error("the request was not complete in time")]
     TooSlow,
-    /// Too many requests.
     #[error("come back in {0} ms")]
     RateLimited(u64),
-    /// No such thing.
     #[error("{0}")]
     NotFound(String),
-    /// The path does not take the method.
+    /// The path does not support the method.
     #[error("the path does not take this method")]
     Method,
-    /// No, or unknown, credentials.
+    /// Credentials are missing or unknown.
     #[error("{0}")]
     Unauthenticated(&'static str),
-    /// Not this peer's to do.
+    /// The peer is not authorized.
     #[error("{0}")]
     Forbidden(String),
-    /// A revoked certificate.
     #[error("an operator revoked this participant; it must enrol anew")]
     Revoked,
-    /// An expired certificate.
     #[error("the certificate ended at {0}; enrol anew")]
     Expired(Timestamp),
-    /// An enrolment token that cannot be used.
+    /// The enrolment token is unusable.
     #[error("{0}")]
     Enrollment(&'static str),
-    /// A signing request that cannot be signed, or a certificate that is not admitted.
+    /// The signing request cannot be signed, or the certificate is not accepted.
     #[error("{0}")]
     Credential(#[from] CredentialError),
-    /// The authority elsewhere that certifies participants cannot be had; why is for the log alone.
+    /// The external authority is unavailable; the reason is only logged.
     #[error("the authority that certifies participants is unavailable; try again later")]
     Signer(String),
-    /// A task that cannot work.
+    /// The task is invalid.
     #[error("{} fields are wrong", .0.len())]
     InvalidTask(Vec<SpecError>),
-    /// A contradiction to what is stored.
+    /// The request conflicts with stored state.
     #[error("{0}")]
     Conflict(String),
     /// The task's status does not allow it.
     #[error("the task is {0}")]
     TaskStatus(TaskStatus),
-    /// A masked input, or another message, that is not admitted.
+    /// A masked input or another message is rejected.
     #[error(transparent)]
     Rejected(#[from] Rejection),
-    /// A range outside of so many bytes.
+    /// The range lies outside this many bytes.
     #[error("there are {0} bytes")]
     Range(u64),
-    /// A version of the contract that is not supported.
+    /// The version of the contract is not supported.
     #[error("protocol version {0:?} is not supported here, only {version}", version = wire::headers::PROTOCOL_VERSION)]
     Protocol(String),
-    /// Something that is stored, and that is asked for, is damaged: an operator has to act.
+    /// Requested stored state is damaged: an operator has to act.
     #[error("{0}")]
     Damaged(String),
     /// Rows or blobs cannot be written.
     #[error("{what} cannot be written: {source}")]
-    NotReady {
-        /// Which.
-        what: &'static str,
-        /// Why.
-        source: Arc<StoreError>,
-    },
-    /// No new requests are taken.
+    NotReady { what: &'static str, source: Arc<StoreError> },
     #[error("shutting down; try again later")]
     ShuttingDown,
-    /// The store could not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What nobody expected.
     #[error("{0}")]
     Fault(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
@@ -137,7 +125,7 @@ impl From<InboxError> for Error {
     }
 }
 
-/// What handlers return.
+/// Result type of handlers.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -146,7 +134,7 @@ impl Error {
         Self::Fault(cause.into())
     }
 
-    /// Which problem the peer is told.
+    /// The problem type that the peer gets.
     #[must_use]
     pub(crate) fn kind(&self) -> ProblemType {
         match self {
@@ -218,7 +206,7 @@ impl Error {
         problem
     }
 
-    /// Header lines that belong to the problem.
+    /// Headers that belong to the problem.
     fn headers(&self) -> Option<(header::HeaderName, HeaderValue)> {
         match self {
             Self::RateLimited(after_ms) => Some((header::RETRY_AFTER, after_ms.div_ceil(1000).max(1).into())),
@@ -237,7 +225,7 @@ impl Error {
         }
     }
 
-    /// The response, with the request's id as `instance`. Counts it; logs it if it is a fault.
+    /// The response, with the request's id as `instance`. Counts it, and logs it if it is a fault.
     #[must_use]
     pub(crate) fn respond(&self, instance: &str) -> Response {
         let mut problem = self.problem();
@@ -263,7 +251,7 @@ impl Error {
     }
 }
 
-/// Leaves the error for `trace`, which knows the request's id and turns it into the response with [`Error::respond`].
+/// Leaves the error to `trace`, which knows the request's id and creates the response with [`Error::respond`].
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();

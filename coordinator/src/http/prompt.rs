@@ -1,7 +1,7 @@
-//! A connection whose peer must begin to speak in time.
+//! A connection whose peer must send its first bytes in time.
 //!
-//! hyper waits without a limit for the bytes that tell HTTP/2 from HTTP/1.1; peers that never send them would hold every
-//! connection there may be. What comes later has hyper's own limits.
+//! hyper waits indefinitely for the bytes that distinguish HTTP/2 from HTTP/1.1; peers that never send them would
+//! occupy all connections. Later phases have hyper's own limits.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
@@ -11,18 +11,18 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Length of HTTP/2's preface (RFC 9113 §3.4); no request of HTTP/1.1 that we serve is shorter.
+/// Length of HTTP/2's preface (RFC 9113 §3.4); no HTTP/1.1 request that we serve is shorter.
 const PREFACE: usize = 24;
 
-/// Reading fails if the first bytes do not come in time.
+/// Reading fails if the first bytes do not arrive in time.
 pub(super) struct Prompt<S> {
     stream: S,
-    /// Until they have come: how many are missing, and the end of patience.
+    /// Until they have arrived: the number of missing bytes, and the timeout.
     waiting: Option<(usize, Pin<Box<Sleep>>)>,
 }
 
 impl<S> Prompt<S> {
-    /// Gives the peer of `stream` this much time from now on.
+    /// Gives the peer of `stream` this much time, starting now.
     pub(super) fn new(stream: S, patience: Duration) -> Self {
         Self { stream, waiting: Some((PREFACE, Box::pin(tokio::time::sleep(patience)))) }
     }

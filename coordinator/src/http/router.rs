@@ -1,4 +1,4 @@
-//! Every route on one screen.
+//! All routes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,7 @@ use super::{admin, inspect, operations, participant};
 
 /// The service, without a socket. Requests carry a [`super::Connection`] in their extensions.
 ///
-/// Bodies are bounded where they are read (`extract`, `masked_input`), rates where the peer is known (`authenticate`),
-/// time here.
+/// `extract` and `masked_input` limit bodies, `authenticate` limits rates, and this router limits time.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let names = Arc::new(Names::new(&app));
     let (routes, described) = endpoints(app.settings).split_for_parts();
@@ -34,7 +33,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Every endpoint with what it may take of time. Its path, its method and its description are beside its handler.
+/// Every endpoint with its time limit. Path, method and description are next to its handler.
 fn endpoints(settings: Settings) -> OpenApiRouter<Arc<App>> {
     let short = |endpoint: Endpoint| limit_all(endpoint, settings.request_timeout);
     let poll = |endpoint: Endpoint| limit_all(endpoint, settings.poll_max + settings.request_timeout);
@@ -57,7 +56,7 @@ fn endpoints(settings: Settings) -> OpenApiRouter<Arc<App>> {
         .routes(upload(routes!(participant::masked_input::masked_input)))
         .routes(short(routes!(participant::abandon::abandon)))
         .routes(short(routes!(participant::parameters::parameters)))
-        // Operators, by token: look.
+        // Operators, by token: read.
         .routes(short(routes!(inspect::tasks::list, admin::create_task::create_task)))
         .routes(short(routes!(inspect::tasks::show)))
         .routes(short(routes!(inspect::rounds::list)))
@@ -79,21 +78,20 @@ fn endpoints(settings: Settings) -> OpenApiRouter<Arc<App>> {
         .routes(short(routes!(admin::enrollment_tokens::create)))
         .routes(short(routes!(admin::operator_tokens::list, admin::operator_tokens::create)))
         .routes(short(routes!(admin::operator_tokens::revoke)))
-        // Whoever runs the service.
+        // Operations.
         .routes(short(routes!(operations::healthz)))
         .routes(short(routes!(operations::readyz)))
         .routes(short(routes!(operations::metrics)))
         .routes(short(routes!(operations::openapi)))
 }
 
-/// Its schemas, its description and its handlers.
 type Endpoint = UtoipaMethodRouter<Arc<App>>;
 
 fn limit_all((schemas, paths, routes): Endpoint, time: Duration) -> Endpoint {
     (schemas, paths, limit(routes, time))
 }
 
-/// What whoever looks after the service asks, for a listener that is theirs alone.
+/// Operational endpoints for a separate listener.
 pub(crate) fn health_router(app: Arc<App>) -> Router {
     let short = |routes: MethodRouter<Arc<App>>| limit(routes, app.settings.request_timeout);
     let names = Arc::new(Names::new(&app));
@@ -112,7 +110,7 @@ fn limit(routes: MethodRouter<Arc<App>>, time: Duration) -> MethodRouter<Arc<App
     routes.layer(from_fn_with_state(time, within))
 }
 
-/// Answers are for who asked: nothing between may keep them unless a handler says otherwise.
+/// Answers are private: caches must not store them unless a handler says otherwise.
 async fn hide(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.entry(http::header::CACHE_CONTROL).or_insert(http::HeaderValue::from_static("no-store"));

@@ -1,4 +1,4 @@
-//! The listener: accepts, shakes hands, serves, and on shutdown finishes what it accepted.
+//! The listener: accepts connections, performs handshakes, serves requests, and completes them on shutdown.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -20,50 +20,49 @@ use tokio_util::task::TaskTracker;
 use super::app::App;
 use super::authenticate::member;
 use super::connection::Connection;
+use super::connection_pool::{ConnectionGuard, ConnectionPool, Held};
 use super::places::Place;
 use super::problem::Error;
 use super::prompt::Prompt;
 use super::settings::ServeSettings;
 use super::unsent::{Bounds, PIECE, Unsent};
-use super::visit::{Hall, Held, Visit};
 use crate::identity::Peer;
 
-/// How often HTTP/2 peers are asked whether they are still there, and for how long an answer is waited for.
+/// Interval of HTTP/2 keep-alive pings, and timeout of their answers.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// Requests of one HTTP/2 connection at once, of one that began as a participant's and of any other.
+/// Maximum number of concurrent requests on an HTTP/2 connection of a participant, and on any other.
 const STREAMS_MAX: u32 = 64;
 const STREAMS_MAX_OF_OTHERS: u32 = 32;
-/// What one HTTP/2 stream, and one connection, may have on its way to us.
+/// Receive window of an HTTP/2 stream, and of a connection.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
-/// How long is waited when nothing can be accepted.
+/// Pause when nothing can be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A bound socket that does not accept yet.
+/// A bound socket that does not accept connections yet.
 pub(crate) struct Listener {
     tcp: TcpListener,
-    /// None speaks without TLS.
+    /// `None` for plain text.
     acceptor: Option<TlsAcceptor>,
     settings: ServeSettings,
-    hall: Hall,
+    pool: ConnectionPool,
 }
 
-/// Looks at a listener while it serves.
+/// Observes a listener while it serves.
 #[derive(Clone)]
-pub(crate) struct Looker(Hall);
+pub(crate) struct Looker(ConnectionPool);
 
 impl Looker {
-    /// What it holds now.
     pub(crate) fn held(&self) -> Held {
         self.0.held()
     }
 }
 
 impl Listener {
-    /// Binds; without `tls` to speak in the clear.
+    /// Binds the address; plain text without `tls`.
     ///
     /// # Errors
-    /// The address cannot be had.
+    /// If the address is unavailable.
     pub(crate) async fn bind(
         address: SocketAddr,
         tls: Option<ServerConfig>,
@@ -71,29 +70,29 @@ impl Listener {
     ) -> std::io::Result<Self> {
         let tcp = TcpListener::bind(address).await?;
         let acceptor = tls.map(|tls| TlsAcceptor::from(Arc::new(tls)));
-        let hall = Hall::new(settings.crowds, Unsent::new(Bounds::of(settings.unsent_max_bytes)));
-        Ok(Self { tcp, acceptor, settings, hall })
+        let pool = ConnectionPool::new(settings.crowds, Unsent::new(Bounds::of(settings.unsent_max_bytes)));
+        Ok(Self { tcp, acceptor, settings, pool })
     }
 
     /// The address that was bound.
     ///
     /// # Errors
-    /// The operating system does not tell.
+    /// If the operating system does not report it.
     pub(crate) fn address(&self) -> std::io::Result<SocketAddr> {
         self.tcp.local_addr()
     }
 
-    /// Sees what it will hold.
+    /// An observer of the listener.
     pub(crate) fn looker(&self) -> Looker {
-        Looker(self.hall.clone())
+        Looker(self.pool.clone())
     }
 
-    /// Serves until `shutdown` is cancelled; then accepts no more, and returns when all that was accepted is answered or
-    /// the time for that is over.
+    /// Serves until `shutdown` is cancelled; then accepts no more, and returns when all accepted requests are answered
+    /// or the shutdown timeout has passed.
     pub(crate) async fn serve(self, app: Arc<App>, router: Router, shutdown: CancellationToken) {
-        let Self { tcp, acceptor, settings, hall } = self;
+        let Self { tcp, acceptor, settings, pool } = self;
         let connections = TaskTracker::new();
-        let host = Arc::new(Host::new(acceptor, app, router, settings, hall, shutdown.clone()));
+        let host = Arc::new(Host::new(acceptor, app, router, settings, pool, shutdown.clone()));
         loop {
             let accepted = tokio::select! {
                 accepted = tcp.accept() => accepted,
@@ -102,14 +101,14 @@ impl Listener {
             let (stream, address) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of file descriptors, most likely: give the others time to end.
+                    // Most likely out of file descriptors: lets other connections end.
                     tracing::warn!(%error, "cannot accept a connection: {error}");
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }
             };
             let end = CancellationToken::new();
-            match host.hall.arrive(address.ip(), &end) {
+            match host.pool.arrive(address.ip(), &end) {
                 Some(place) => drop(connections.spawn(Arc::clone(&host).receive(stream, address, place, end))),
                 // Dropped before it costs anything.
                 None => metrics::counter!("tributary_connections_refused_total", "kind" => "arriving").increment(1),
@@ -123,13 +122,13 @@ impl Listener {
     }
 }
 
-/// What all connections of a listener share.
+/// Shared state of all connections of a listener.
 struct Host {
     acceptor: Option<TlsAcceptor>,
     app: Arc<App>,
     router: Router,
     settings: ServeSettings,
-    hall: Hall,
+    pool: ConnectionPool,
     shutdown: CancellationToken,
     of_participants: auto::Builder<TokioExecutor>,
     of_others: auto::Builder<TokioExecutor>,
@@ -141,21 +140,21 @@ impl Host {
         app: Arc<App>,
         router: Router,
         settings: ServeSettings,
-        hall: Hall,
+        pool: ConnectionPool,
         shutdown: CancellationToken,
     ) -> Self {
         let of_participants = builder(&settings, STREAMS_MAX);
         let of_others = builder(&settings, STREAMS_MAX_OF_OTHERS);
-        Self { acceptor, app, router, settings, hall, shutdown, of_participants, of_others }
+        Self { acceptor, app, router, settings, pool, shutdown, of_participants, of_others }
     }
 
-    /// Serves one connection from its first byte to its last.
+    /// Serves one connection from start to end.
     async fn receive(self: Arc<Self>, stream: TcpStream, address: SocketAddr, place: Place, end: CancellationToken) {
-        // Small answers must not wait for more to come.
+        // Small answers must not wait for more data.
         let _ = stream.set_nodelay(true);
         let Some(acceptor) = &self.acceptor else {
             let connection = Connection { address: address.ip(), peer: None };
-            return self.serve(stream, Visit::begin(&self.hall, connection, None, place, end)).await;
+            return self.serve(stream, ConnectionGuard::begin(&self.pool, connection, None, place, end)).await;
         };
         let shaken = tokio::select! {
             shaken = tokio::time::timeout(self.settings.header_timeout, acceptor.accept(stream)) => shaken,
@@ -169,7 +168,7 @@ impl Host {
                     member = self.find_member(connection.peer) => member,
                     () = end.cancelled() => return,
                 };
-                self.serve(tls, Visit::begin(&self.hall, connection, member, place, end)).await;
+                self.serve(tls, ConnectionGuard::begin(&self.pool, connection, member, place, end)).await;
             }
             Ok(Err(error)) => {
                 metrics::counter!("tributary_handshakes_refused_total").increment(1);
@@ -179,21 +178,21 @@ impl Host {
         }
     }
 
-    /// The participant that a certificate is of and good for. Where that cannot be found out in time it is taken for a
-    /// stranger's until its first request.
+    /// The participant with this valid certificate. If the look-up takes too long, the peer counts as a stranger until
+    /// its first request.
     async fn find_member(&self, peer: Option<Peer>) -> Option<ParticipantId> {
-        // Boxed, here and below, so that a connection is no larger for what it seldom does.
+        // Boxed, here and below, so that rarely used state does not enlarge every connection.
         let found = tokio::time::timeout(self.settings.header_timeout, Box::pin(member(&self.app, peer?))).await;
         found.ok()?.inspect_err(|error| tracing::debug!("a certificate is not a member's: {error:?}")).ok()
     }
 
-    /// Resolves when the peer has had its time: an unknown one soon, a participant when its certificate is good no longer.
-    /// Where that cannot be found out, it stays.
-    async fn overstayed(&self, visit: &Visit) {
+    /// Resolves when the peer's time is up: soon for a stranger; for a participant when its certificate is no longer
+    /// valid. If that cannot be determined, the connection stays.
+    async fn overstayed(&self, guard: &ConnectionGuard) {
         loop {
-            tokio::time::sleep(visit.lifetime(&self.settings)).await;
-            let Some(peer) = visit.member() else {
-                if visit.is_known() {
+            tokio::time::sleep(guard.lifetime(&self.settings)).await;
+            let Some(peer) = guard.member() else {
+                if guard.is_known() {
                     // An operator.
                     std::future::pending().await
                 }
@@ -206,20 +205,20 @@ impl Host {
         }
     }
 
-    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visit: Visit) {
+    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, guard: ConnectionGuard) {
         let settings = &self.settings;
-        let visit = Arc::new(visit);
+        let guard = Arc::new(guard);
         let service = hyper::service::service_fn(|request: http::Request<hyper::body::Incoming>| {
-            let (visit, router) = (Arc::clone(&visit), self.router.clone());
-            // Boxed, so that what answering took is freed while the answer waits to be read.
+            let (guard, router) = (Arc::clone(&guard), self.router.clone());
+            // Boxed, so that the handler's memory is freed while the answer waits to be read.
             Box::pin(
-                async move { Ok::<_, std::convert::Infallible>(visit.answer(router, request.map(Body::new)).await) },
+                async move { Ok::<_, std::convert::Infallible>(guard.answer(router, request.map(Body::new)).await) },
             )
         });
-        let builder = if visit.is_known() { &self.of_participants } else { &self.of_others };
+        let builder = if guard.is_known() { &self.of_participants } else { &self.of_others };
         let stream = TokioIo::new(Prompt::new(stream, settings.header_timeout));
         let mut served = pin!(builder.serve_connection(stream, service));
-        let mut overstayed = pin!(self.overstayed(&visit));
+        let mut overstayed = pin!(self.overstayed(&guard));
         let mut last_moment = pin!(tokio::time::sleep(Duration::ZERO));
         let (mut is_over, mut is_leaving, mut is_stopping) = (false, false, false);
         loop {
@@ -230,8 +229,8 @@ impl Host {
                     }
                     return;
                 }
-                () = visit.ended() => return,
-                () = visit.stalled(settings.unread_timeout) => {
+                () = guard.ended() => return,
+                () = guard.stalled(settings.unread_timeout) => {
                     metrics::counter!("tributary_connections_unread_total").increment(1);
                     tracing::debug!("a connection is closed: its peer does not read");
                     return;
@@ -239,14 +238,14 @@ impl Host {
                 () = last_moment.as_mut(), if is_leaving => return,
                 () = overstayed.as_mut(), if !is_over => {
                     is_over = true;
-                    visit.leave();
+                    guard.leave();
                 }
-                () = visit.left(), if !is_leaving => {
+                () = guard.left(), if !is_leaving => {
                     is_leaving = true;
                     last_moment.as_mut().reset(tokio::time::Instant::now() + settings.request_timeout);
                     served.as_mut().graceful_shutdown();
                 }
-                // How long that may take is the listener's to say.
+                // The listener limits how long that may take.
                 () = self.shutdown.cancelled(), if !is_stopping => {
                     is_stopping = true;
                     served.as_mut().graceful_shutdown();

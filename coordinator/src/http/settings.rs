@@ -1,39 +1,37 @@
-//! Bounds that a listener keeps to.
+//! Limits of a listener.
 
 use std::time::Duration;
 
-/// Bounds of the listener.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServeSettings {
-    /// For a handshake, for finding out whose certificate it showed, and for a request's headers: each.
+    /// Time for a handshake, for looking up its certificate, and for a request's headers: each.
     pub(crate) header_timeout: Duration,
-    /// For a peer to take a piece of an answer.
+    /// Time for a peer to read a piece of an answer.
     pub(crate) unread_timeout: Duration,
-    /// For a connection that has shown no good credentials, or whose certificate is good no longer.
+    /// Lifetime of a connection without valid credentials, or with a certificate that is no longer valid.
     pub(crate) stranger_lifetime: Duration,
-    /// For what a connection has begun when it has to go.
+    /// Time to complete requests on a connection that has to close.
     pub(crate) request_timeout: Duration,
-    /// For what was accepted, once a shutdown began.
+    /// Time to complete accepted requests after a shutdown began.
     pub(crate) shutdown_timeout: Duration,
-    /// Connections at once.
     pub(crate) crowds: Crowds,
-    /// Bytes of model versions that were read and not yet sent, to all peers together.
+    /// Bytes of model versions that were read but not yet sent, over all peers.
     pub(crate) unsent_max_bytes: usize,
 }
 
-/// How many connections there may be at once.
+/// Maximum number of concurrent connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Crowds {
-    /// That shake hands, or are told that there is no place; half as many from one address.
+    /// In the handshake, or being told that there is no room; half as many per address.
     pub(crate) arriving: usize,
-    /// With an operator's token.
+    /// With an operator token.
     pub(crate) operators: usize,
-    /// With a certificate that a participant has.
+    /// With a participant's certificate.
     pub(crate) members: usize,
-    /// With the same participant's.
+    /// Per participant.
     pub(crate) each_member: usize,
-    /// Without good credentials.
+    /// Without valid credentials.
     pub(crate) strangers: usize,
-    /// Without good credentials and from the same address.
+    /// Without valid credentials, per address.
     pub(crate) each_address: usize,
 }

@@ -1,7 +1,7 @@
-//! TLS 1.3 with ring; a client certificate is optional, but if there is one, our authority issued it.
+//! TLS 1.3 with ring; a client certificate is optional, but must come from our authority.
 //!
-//! A foreign certificate ends the handshake. One of ours that has expired does not: the application refuses it with a
-//! problem that says so, which a dead handshake could not.
+//! A foreign certificate fails the handshake. An expired one of ours does not: the application rejects it with a
+//! problem that says so, which a failed handshake could not.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::identity::ServerKey;
 
-/// What the listener speaks.
+/// The listener's TLS configuration.
 ///
 /// # Errors
-/// A key that does not fit its certificate, or an authority that cannot be one.
+/// If the key does not match its certificate, or an authority is invalid.
 pub(crate) fn server_config(
     key: ServerKey,
     client_authority: &CertificateDer<'static>,
@@ -34,7 +34,7 @@ pub(crate) fn server_config(
     Ok(config)
 }
 
-/// Verifies chain and possession as webpki does, but leaves the time to the application.
+/// Verifies chain and possession as webpki does, but leaves the validity period to the application.
 #[derive(Debug)]
 struct Verifier(Arc<dyn ClientCertVerifier>);
 
@@ -69,7 +69,7 @@ impl ClientCertVerifier for Verifier {
                 | CertificateError::NotValidYet
                 | CertificateError::NotValidYetContext { .. },
             )) => {
-                // Everything else must hold: verify as of the time when the certificate began.
+                // Everything else must be valid: verifies as of the certificate's start.
                 let began = not_before(end_entity).ok_or(CertificateError::BadEncoding)?;
                 self.0.verify_client_cert(end_entity, intermediates, began)
             }

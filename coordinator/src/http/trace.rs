@@ -1,4 +1,4 @@
-//! Around every request: its id, its log line, its metrics, its time limit, and problems instead of panics.
+//! The outermost layer of every request: id, log line, metrics, time limit, and problems instead of panics.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use wire::headers::{PROTOCOL, PROTOCOL_VERSION};
 use super::app::App;
 use super::problem::Error;
 
-/// The header that carries the request's id back.
+/// Response header with the request's id.
 const REQUEST_ID: &str = "x-request-id";
 
-/// Names requests: a random prefix per process and a count.
+/// Generates request ids: a random prefix per process and a counter.
 pub(super) struct Names {
     prefix: String,
     next: AtomicU64,
@@ -35,7 +35,7 @@ impl Names {
     }
 }
 
-/// Wraps a request. It must be the outermost layer: it turns [`Error`]s into responses.
+/// Wraps a request. Must be the outermost layer: it turns [`Error`]s into responses.
 pub(super) async fn trace(State(names): State<Arc<Names>>, request: Request, next: Next) -> Response {
     let id = names.name();
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str).to_owned();
@@ -68,7 +68,7 @@ pub(super) async fn trace(State(names): State<Arc<Names>>, request: Request, nex
     response
 }
 
-/// The method as a label. Peers may make methods up, and each label is kept for ever.
+/// The method as a label. Peers can invent methods, and labels are never removed.
 fn method_label(method: &Method) -> &'static str {
     const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
     KNOWN.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
@@ -85,7 +85,7 @@ fn describe(panic: &(dyn std::any::Any + Send)) -> String {
     format!("a handler panicked: {}", text.unwrap_or("no message"))
 }
 
-/// Gives a request this much time to be answered.
+/// Limits the time to answer a request.
 pub(super) async fn within(State(limit): State<Duration>, request: Request, next: Next) -> Response {
     match tokio::time::timeout(limit, next.run(request)).await {
         Ok(response) => response,

@@ -1,8 +1,8 @@
-//! What was answered and not yet sent: bounded per connection, per peer and altogether, and given up when nobody reads it.
+//! Answers that are not yet sent: bounded per connection, per peer and in total, and dropped when nobody reads them.
 //!
-//! A peer decides how fast it reads. HTTP/2 lets it ask hundreds of things over one connection and read none of the answers, so
-//! every answer is handed on in pieces that are counted until the socket has taken them, and a connection on which a piece
-//! stays untaken for too long is closed.
+//! A peer decides how fast it reads. With HTTP/2 it can send hundreds of requests over one connection and read none of
+//! the answers. So every answer is passed on in pieces that count until the socket has taken them, and a connection
+//! with a piece that stays unread for too long is closed.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -19,24 +19,23 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::limits::Key;
 use super::untaken::{Untaken, Waiting};
 
-/// Bytes handed on at once. Half a minute for one is 2 kB/s, the slowest peer that is waited for.
+/// Bytes passed on at once. One per half minute is 2 kB/s, the slowest peer that is tolerated.
 pub(super) const PIECE: usize = 64 << 10;
-/// Answers that are read from somewhere, to one peer at once: what waits to be read costs a little memory, too.
+/// Maximum number of concurrent streamed answers per peer: each uses a little memory while it waits.
 const STREAMED_PER_PEER: usize = 32;
 
-/// How many bytes may be unsent.
+/// Limits on unsent bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Of one connection.
     connection: usize,
-    /// Of one peer: a participant, or an address without a certificate.
+    /// Per peer: a participant, or an address without a certificate.
     peer: usize,
-    /// Of model versions on their way to everybody.
+    /// Of streamed model versions, in total.
     streamed: usize,
 }
 
 impl Bounds {
-    /// A sixteenth of `streamed` bytes for one peer and three quarters of that for one connection, each at least one piece.
+    /// A sixteenth of `streamed` bytes per peer and three quarters of that per connection, each at least one piece.
     pub(super) fn of(streamed: usize) -> Self {
         let at_least_a_piece = |bytes: usize| bytes.clamp(PIECE, u32::MAX as usize);
         let streamed = at_least_a_piece(streamed);
@@ -52,11 +51,10 @@ pub(super) struct Unsent {
     peers: Mutex<HashMap<Key, Weak<Debtor>>>,
 }
 
-/// What one peer, over all of its connections, may still be sent.
+/// Budget of unsent data for one peer, over all of its connections.
 struct Debtor {
-    /// Bytes.
     bytes: Arc<Semaphore>,
-    /// Answers that are read from somewhere.
+    /// Number of streamed answers.
     answers: Arc<Semaphore>,
 }
 
@@ -84,15 +82,15 @@ impl Unsent {
         }
     }
 
-    /// Counts what is answered from here on as this peer's, which the connection turned out to be of. Once at most: what was
-    /// answered before stays the first one's.
+    /// Charges later answers to this peer, once the connection is authenticated. At most once; earlier answers stay
+    /// charged to the first one.
     pub(super) fn turn_out(&self, account: &Account, peer: Key) {
         account.turned_out.get_or_init(|| self.debtor(peer));
     }
 
     fn debtor(&self, peer: Key) -> Arc<Debtor> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those without a connection are forgotten when there are twice as many as when that was last done, or nearly.
+        // Peers without a connection are forgotten when the map has about doubled since the last time.
         if peers.len() == peers.capacity() {
             peers.retain(|_, debtor| debtor.strong_count() > 0);
         }
@@ -117,9 +115,9 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// Counts an answer, and hands it on in pieces. One that is whole in memory is counted whole at once; one that is read
-    /// from somewhere is read as fast as the peer takes it. None is the outcome if the connection or its peer has too many
-    /// bytes unsent, or the peer too many answers that are read.
+    /// Charges an answer, and passes it on in pieces. An answer in memory is charged at once; a streamed one is read as
+    /// fast as the peer takes it. `None` if the connection or its peer has too many unsent bytes, or the peer too many
+    /// streamed answers.
     pub(super) fn send(&self, body: Body) -> Option<Body> {
         if body.is_end_stream() {
             return Some(body);
@@ -127,8 +125,8 @@ impl Account {
         let debtor = self.turned_out.get().unwrap_or(&self.peer);
         let source = match body.size_hint().exact() {
             Some(bytes) => {
-                // However large it is, it leaves room for small ones on the same connection: a roster must not keep back the
-                // answer to the check-in beside it.
+                // A large answer leaves room for small ones on the same connection: a roster must not block the answer
+                // to a concurrent check-in.
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.bound() / 2);
                 let connection = Arc::clone(&self.connection).try_acquire_many_owned(bytes).ok()?;
                 let peer = Arc::clone(&debtor.bytes).try_acquire_many_owned(bytes).ok()?;
@@ -152,13 +150,13 @@ impl Account {
         u32::try_from(self.bound).unwrap_or(u32::MAX)
     }
 
-    /// Resolves when a piece has not been taken for so long.
+    /// Resolves when a piece has not been taken for this long.
     pub(super) async fn stalled(&self, patience: Duration) {
         self.untaken.stalled(patience).await;
     }
 }
 
-/// Where the pieces of one answer are counted.
+/// Accounts for the pieces of one answer.
 struct Lane {
     connection: Arc<Semaphore>,
     peer: Arc<Semaphore>,
@@ -173,9 +171,9 @@ impl Lane {
         let (streamed, bytes) = (Arc::clone(&self.streamed), u32::try_from(PIECE).unwrap_or(u32::MAX));
         let untaken = Arc::clone(&self.untaken);
         Box::pin(async move {
-            // Who waits because the same peer does not read makes no progress either, on whichever of its connections.
+            // A stream that waits because its peer does not read makes no progress either, on any of its connections.
             let behind = Waiting::begin(untaken);
-            // None only if one were closed, which none ever is.
+            // `None` only if one were closed, which none ever is.
             let connection = connection.acquire_many_owned(bytes).await.ok()?;
             let peer = peer.acquire_many_owned(bytes).await.ok()?;
             drop(behind);
@@ -193,7 +191,7 @@ struct Charge {
 }
 
 impl Charge {
-    /// Takes this many bytes out of the charge, or what is left of it.
+    /// Splits off this many bytes, or all that are left.
     fn split(&mut self, bytes: usize) -> Self {
         let take = |permit: &mut OwnedSemaphorePermit| {
             let bytes = permit.num_permits().min(bytes);
@@ -204,29 +202,29 @@ impl Charge {
         let streamed = self.streamed.as_mut().and_then(take);
         match (connection, peer) {
             (Some(connection), Some(peer)) => Self { connection, peer, streamed },
-            // A permit can always give as many as it has.
+            // A permit can always be split by at most its size.
             _ => unreachable!("a part of a permit is no larger than the permit"),
         }
     }
 }
 
-/// Where an answer comes from.
+/// Source of an answer.
 enum Source {
-    /// Memory; counted already.
+    /// In memory; already charged.
     Whole(Charge),
-    /// A file, say: the next piece is read when there is room for it.
+    /// A file, for example: the next piece is read when there is room for it.
     Streamed {
         admission: Option<BoxFuture<'static, Option<Charge>>>,
         charge: Option<Charge>,
-        /// Among the answers of its peer.
+        /// Slot among the streamed answers of its peer.
         _place: OwnedSemaphorePermit,
     },
 }
 
-/// An answer on its way.
+/// An answer being sent.
 struct Sending {
     body: Body,
-    /// Read from it and not yet handed on.
+    /// Read but not yet passed on.
     rest: Bytes,
     source: Source,
     lane: Lane,

@@ -1,4 +1,4 @@
-//! Since when the streams of a connection wait for their peer to read.
+//! Tracks since when the streams of a connection have waited for their peer to read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,14 +7,13 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// That a stream waits for its peer to read; dropped when it need not wait.
+/// A stream that waits for its peer to read; dropped when it no longer waits.
 pub(super) struct Waiting {
     number: u64,
     untaken: Arc<Untaken>,
 }
 
 impl Waiting {
-    /// From now on.
     pub(super) fn begin(untaken: Arc<Untaken>) -> Self {
         Self { number: untaken.begin(), untaken }
     }
@@ -26,11 +25,11 @@ impl Drop for Waiting {
     }
 }
 
-/// Since when streams wait for their peer to read.
+/// The waiting streams of a connection.
 #[derive(Default)]
 pub(super) struct Untaken {
     pieces: Mutex<Pieces>,
-    /// That one waits, after none did.
+    /// Signals the first waiting stream.
     some: Notify,
 }
 
@@ -62,7 +61,7 @@ impl Untaken {
         self.with(|pieces| pieces.since.remove(&number));
     }
 
-    /// Resolves when one has waited for so long.
+    /// Resolves when a stream has waited for this long.
     pub(super) async fn stalled(&self, patience: Duration) {
         loop {
             let oldest = self.with(|pieces| pieces.since.first_key_value().map(|(_, since)| *since));

@@ -1,4 +1,4 @@
-//! What the configuration chooses: places, devices, keys and bounds.
+//! Implementations chosen by the configuration: locations, devices, keys and limits.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub(super) fn store_config(config: &Config, parts: &Parts) -> StoreConfig {
     StoreConfig { database, blobs, clock: Arc::clone(&parts.clock) }
 }
 
-/// Keeps other coordinators from this database and these blobs.
+/// Locks the database and the blobs against other coordinators.
 pub(super) fn locks(config: &Config, parts: &Parts) -> Result<Locks, LockError> {
     let store = store_config(config, parts);
     let mut paths = Vec::new();
@@ -56,7 +56,7 @@ pub(super) fn selected(config: &Config) -> Result<aggregation::device::Selected,
     select(choice, threads).map_err(|error| device(&error))
 }
 
-/// Our own authority, if it has to vouch for anybody.
+/// Our own authority, if it certifies anybody.
 pub(super) fn authority(config: &Config, parts: &Parts) -> Result<Option<Arc<Authority>>, StartError> {
     let (random, now) = (&parts.random, parts.clock.now());
     let identity = &config.identity;
@@ -127,10 +127,10 @@ pub(super) fn settings(config: &Config) -> Settings {
     }
 }
 
-/// Connections of operators, and such that have only just come.
+/// Maximum number of operators' connections, and of connections not yet classified.
 const OPERATORS_MAX: usize = 256;
 const ARRIVING_MAX: usize = 1024;
-/// Connections to the listener for health.
+/// Maximum number of connections to the health listener.
 const HEALTH_MAX: usize = 32;
 
 pub(super) fn serve_settings(config: &Config) -> ServeSettings {

@@ -1,4 +1,4 @@
-//! The only place that chooses implementations: which database, which blobs, which device, which clock and randomness.
+//! Dependency injection: the only place that chooses implementations of database, blobs, device, clock and randomness.
 
 mod choice;
 mod parts;
@@ -22,7 +22,7 @@ use self::choice::{
     settings, store_config, url,
 };
 pub use self::parts::{Parts, StartError, SystemClock};
-use crate::admission::{Bell, Desk, Inbox, Uploads};
+use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
 use crate::behind::Behind;
 use crate::config::Config;
 use crate::http::{App, Document, EndedRounds, Held, Identities, Limiter, Listener, Looker, ServeSettings, TokenError};
@@ -35,25 +35,24 @@ use crate::session::Sessions;
 use crate::solver::Mus;
 use crate::work::{Engine, Environment, WorkConfig};
 
-/// A coordinator without a socket: what tests and simulations drive.
+/// A coordinator without a socket, for tests and simulations.
 pub struct Coordinator {
-    /// Answers requests; each carries an [`crate::http::Connection`] in its extensions.
+    /// Serves requests; each carries an [`crate::http::Connection`] in its extensions.
     pub router: Router,
-    /// Takes the steps of background work.
+    /// Runs the steps of background work.
     pub engine: Engine,
-    /// Rows and blobs.
     pub store: Store,
     app: Arc<App>,
-    /// Keeps other coordinators from the same data.
+    /// Locks the data against other coordinators.
     locks: Locks,
-    /// Tells requests that wait to stop waiting.
+    /// Tells waiting requests to stop.
     stopping: CancellationToken,
-    /// Tells the writers that nothing will be handed in any more.
+    /// Tells the writers that no more facts will arrive.
     stopped: CancellationToken,
     tasks: TaskTracker,
 }
 
-/// A coordinator that serves.
+/// A serving coordinator.
 pub struct Running {
     address: SocketAddr,
     url: String,
@@ -66,7 +65,7 @@ pub struct Running {
 }
 
 impl Coordinator {
-    /// Opens everything, but no socket, and lets no background work begin.
+    /// Opens everything except a socket, and starts no background work.
     ///
     /// # Errors
     /// [`StartError`].
@@ -81,8 +80,8 @@ impl Coordinator {
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let lines = Lines::default();
         let app = Arc::new(App {
-            desk: Desk::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
-            bell: Bell::start(&store, stopped.clone(), &tasks),
+            check_ins: CheckIns::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
+            round_wakeups: RoundWakeups::start(&store, stopped.clone(), &tasks),
             sessions: Sessions::default(),
             models: Models::default(),
             ended_rounds: EndedRounds::default(),
@@ -118,7 +117,7 @@ impl Coordinator {
         Ok(Self { router, engine, store, app, locks, stopping, stopped, tasks })
     }
 
-    /// Opens everything, listens, serves, and works in the background if the configuration says so.
+    /// Opens everything, listens, serves, and runs background work if configured.
     ///
     /// # Errors
     /// [`StartError`].
@@ -128,7 +127,7 @@ impl Coordinator {
         let mut settings = serve_settings(config);
         settings.crowds = crate::open_files::fit(settings.crowds, files);
         let coordinator = Self::assemble(config, parts).await?;
-        // The locks say that this is the only process: whatever lease is left is of one that died.
+        // The locks guarantee that this is the only process: any remaining lease belongs to a dead one.
         coordinator.store.transact("clear_leases", |tx| Box::pin(async move { tx.clear_leases().await })).await?;
         coordinator.engine.check_ledgers().await?;
         let app = &coordinator.app;
@@ -144,7 +143,7 @@ impl Coordinator {
         let looker = listener.looker();
         let served =
             tokio::spawn(listener.serve(Arc::clone(app), coordinator.router.clone(), coordinator.stopping.clone()));
-        // To the very end: whoever looks must see that requests are still being finished.
+        // To the very end: health checks must see that requests are still being completed.
         let health_served = health.map(|listener| {
             let router = crate::http::health_router(Arc::clone(app));
             tokio::spawn(listener.serve(Arc::clone(app), router, coordinator.stopped.clone()))
@@ -158,26 +157,25 @@ impl Coordinator {
         Ok(Running { address, url, health_address, coordinator, looker, served, health_served, worked })
     }
 
-    /// Our own authority's certificate in PEM: what peers must trust, unless the server shows another's certificate. Empty without
-    /// an authority of our own: then the server and its participants have certificates of others.
+    /// Our own authority's certificate in PEM, which peers must trust unless the server presents another authority's
+    /// certificate. Empty without our own authority: server and participants then have certificates from elsewhere.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         self.app.authority.as_ref().map_or("", |authority| authority.certificate_pem())
     }
 
-    /// Makes an operator's token without asking for one: for whoever holds the process.
+    /// Creates an operator token without authorization: the caller controls the process.
     ///
     /// # Errors
-    /// The store's.
+    /// Those of the store.
     pub async fn create_operator_token(&self, name: &str, role: Role) -> Result<OperatorTokenReply, StoreError> {
         crate::http::issue_operator_token(&self.store, &self.app.random, self.app.now(), name, role).await
     }
 
-    /// An admin's token if there is no operator token at all yet, so that somebody can make others. It is good once it was
-    /// shown, and when this returns.
+    /// Creates an admin token if there is no operator token yet. It is valid once it was shown and this returns.
     ///
     /// # Errors
-    /// [`TokenError`]: the next start makes another.
+    /// [`TokenError`]; the next start creates another.
     pub async fn first_operator_token(
         &self,
         show: impl FnOnce(&OperatorTokenReply) -> io::Result<()>,
@@ -204,7 +202,7 @@ impl Coordinator {
         crate::http::issue_shown_operator_token(&self.store, random, self.app.now(), whose, show).await.map(Some)
     }
 
-    /// Stops what runs beside the router, with everything written that was handed in; then another may have the data.
+    /// Stops the background tasks after writing all queued facts; the data may then be opened by another process.
     pub async fn stop(&self) {
         self.stopping.cancel();
         self.stopped.cancel();
@@ -215,51 +213,50 @@ impl Coordinator {
 }
 
 impl Running {
-    /// Where it listens.
+    /// Address of the listener.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it answers for its health in the clear, if it was asked to.
+    /// Address of the plain-text health listener, if configured.
     #[must_use]
     pub fn health_address(&self) -> Option<SocketAddr> {
         self.health_address
     }
 
-    /// The connections that it holds now.
+    /// Current connections and their memory.
     #[must_use]
     pub fn held(&self) -> Held {
         self.looker.held()
     }
 
-    /// The URL under which its certificate is good.
+    /// The URL for which its certificate is valid.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The parts behind the socket.
     #[must_use]
     pub fn coordinator(&self) -> &Coordinator {
         &self.coordinator
     }
 
-    /// The authority's certificate in PEM: what peers must trust. See [`Coordinator::ca_pem`].
+    /// The authority's certificate in PEM, which peers must trust. See [`Coordinator::ca_pem`].
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         self.coordinator.ca_pem()
     }
 
-    /// Makes an operator's token; see [`Coordinator::create_operator_token`].
+    /// Creates an operator token; see [`Coordinator::create_operator_token`].
     ///
     /// # Errors
-    /// The store's.
+    /// Those of the store.
     pub async fn create_operator_token(&self, name: &str, role: Role) -> Result<OperatorTokenReply, StoreError> {
         self.coordinator.create_operator_token(name, role).await
     }
 
-    /// Accepts no more, answers what was accepted, lets running steps end, writes what was handed in.
+    /// Accepts no new requests, answers those accepted, lets running steps end, and writes queued facts.
     pub async fn shutdown(self) {
         tracing::info!("shutting down");
         self.coordinator.stopping.cancel();
@@ -289,7 +286,7 @@ async fn listen(
     Ok((listener, bound))
 }
 
-/// Every device that this build knows, and what became of it when one was chosen.
+/// All devices that this build knows, and the result of the selection.
 ///
 /// # Errors
 /// [`StartError::Device`].
@@ -297,7 +294,7 @@ pub fn devices(config: &Config) -> Result<Vec<DeviceReport>, StartError> {
     selected(config).map(|selected| selected.report)
 }
 
-/// Brings the database to the newest schema.
+/// Migrates the database to the newest schema.
 ///
 /// # Errors
 /// [`StartError::Locked`], [`StartError::Store`].
@@ -307,8 +304,8 @@ pub async fn migrate(config: &Config, parts: Parts) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Makes an operator's token in the database of a coordinator that does not run, for whoever may write that file. It is good
-/// once it was shown, and when this returns.
+/// Creates an operator token in the database of a stopped coordinator, for callers that may write that file. It is
+/// valid once it was shown and this returns.
 ///
 /// # Errors
 /// [`TokenError`].
@@ -321,7 +318,7 @@ pub async fn create_operator_token_offline(
     if !is_name(name) {
         return Err(TokenError::Name(name.to_owned()));
     }
-    // Tokens are rows alone.
+    // Tokens need only rows.
     let store_config = StoreConfig { blobs: Blobs::Memory, ..store_config(config, &parts) };
     match &store_config.database {
         Database::SqliteFile(path) if path.exists() => {}

@@ -1,10 +1,10 @@
-//! Promises about admitted inputs.
+//! Guarantees of admitted inputs.
 
 use super::sample::{admitted, after, collecting, digest, participant_id};
 use crate::entity::admitted::{Admitted, Insertion};
 use crate::{Result, Store, StoreError};
 
-/// The first bytes stay; the same again are told apart from others; the round counts each participant once.
+/// The first bytes stay; a repetition is distinguished from other bytes; the round counts each participant once.
 pub async fn an_input_counts_once(store: &Store) {
     let open = &collecting(store, 2).await;
     let result: Result<()> = store
@@ -29,7 +29,7 @@ pub async fn an_input_counts_once(store: &Store) {
     result.unwrap();
 }
 
-/// What is folded twice, or was never admitted, is refused: it would count twice, or never.
+/// An input that was folded before, or never admitted, is rejected: it would count twice, or never.
 pub async fn inputs_are_folded_once_and_in_order(store: &Store) {
     let open = &collecting(store, 3).await;
     let result: Result<()> = store
@@ -59,7 +59,7 @@ pub async fn inputs_are_folded_once_and_in_order(store: &Store) {
     assert_eq!(left.unwrap(), 1);
 }
 
-/// A score belongs to an input, and there is none without one.
+/// A score belongs to an input; there is none without one.
 pub async fn inputs_are_given_scores(store: &Store) {
     let open = &collecting(store, 2).await;
     let result: Result<()> = store

@@ -1,4 +1,4 @@
-//! Promises about assignments.
+//! Guarantees of assignments.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::sample::{
 };
 use crate::{Result, Store, StoreError};
 
-/// The whole cohort or nothing; pages follow on each other.
+/// The whole cohort is stored or none of it; pages are contiguous.
 pub async fn a_cohort_is_drawn_and_listed(store: &Store) {
     let open = &collecting(store, 3).await;
     let result: Result<()> = store
@@ -34,7 +34,7 @@ pub async fn a_cohort_is_drawn_and_listed(store: &Store) {
     result.unwrap();
 }
 
-/// A round counts for those who are REPORTED in the attempt that was COMPLETED, and for nobody before that.
+/// A round counts for participants that are REPORTED in its COMPLETED attempt, and only once it is.
 pub async fn the_last_round_that_counted_is_found(store: &Store) {
     let open = &collecting(store, 3).await;
     let result: Result<()> = store
@@ -49,7 +49,7 @@ pub async fn the_last_round_that_counted_is_found(store: &Store) {
                 assert_eq!(tx.last_counted(task, reporter).await?, Some(done.key));
                 assert_eq!(tx.last_counted(task, silent).await?, None);
                 assert_eq!(tx.last_counted(super::sample::task_id(9), reporter).await?, None);
-                // A later one that did not end well does not count, whoever reported.
+                // A later round that failed does not count, whoever reported.
                 let later = &round(1, 2, 1);
                 tx.insert_round(later).await?;
                 tx.insert_assignments(&[assignment(later, 1), assignment(later, 2)]).await?;
@@ -63,7 +63,7 @@ pub async fn the_last_round_that_counted_is_found(store: &Store) {
     result.unwrap();
 }
 
-/// A change that expects another state changes nothing; those that happened are remembered and counted.
+/// A change that expects another state has no effect; effective changes are recorded and counted.
 pub async fn states_change_by_compare_and_swap_with_history(store: &Store) {
     let open = &collecting(store, 3).await;
     let result: Result<()> = store
@@ -149,7 +149,7 @@ pub async fn pending_ones_are_found_closed_and_revoked(store: &Store) {
     result.unwrap();
 }
 
-/// Whoever has not reported, and does not, is counted with the state in which the round lost it.
+/// A participant that does not report is counted with the state in which the round lost it.
 pub async fn who_drops_out_is_recorded_with_the_state_of_the_round(store: &Store) {
     let open = &sharing(store, 7).await;
     let result: Result<()> = store

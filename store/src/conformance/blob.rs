@@ -1,4 +1,4 @@
-//! Promises about blobs.
+//! Guarantees of blobs.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 
@@ -10,7 +10,7 @@ use crate::{Store, StoreError};
 
 const FOREVER: Timestamp = Timestamp(i64::MAX);
 
-/// The address is the SHA-256; storing twice is storing once; an empty blob is a blob.
+/// The address is the SHA-256; storing twice equals storing once; an empty blob is valid.
 pub async fn bytes_come_back_and_are_verified(store: &Store) {
     let blobs = store.blobs();
     let address = blobs.put_bytes(Bytes::from_static(b"abc")).await.unwrap();
@@ -30,7 +30,7 @@ pub async fn bytes_come_back_and_are_verified(store: &Store) {
     assert!(matches!(blobs.open(missing).await, Err(StoreError::MissingBlob(found)) if found == missing));
 }
 
-/// Pieces of any size make the same blob; an unfinished one, or one that is not what was expected, is not there.
+/// Pieces of any size make the same blob; an unfinished or unexpected one is not stored.
 pub async fn a_writer_keeps_all_or_nothing(store: &Store) {
     let blobs = store.blobs();
     let whole: Vec<u8> = (0..3_000_000_u32).map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[2]).collect();
@@ -59,7 +59,7 @@ pub async fn a_writer_keeps_all_or_nothing(store: &Store) {
     assert_eq!(blobs.put_bytes(whole).await.unwrap(), address);
 }
 
-/// Reading need not begin at the front, nor take all, and survives the blob's removal.
+/// Reading may start anywhere, stop early, and survives the blob's removal.
 pub async fn a_blob_is_read_piece_by_piece(store: &Store) {
     let blobs = store.blobs();
     let address = blobs.put_bytes(Bytes::from_static(b"0123456789")).await.unwrap();
@@ -75,7 +75,7 @@ pub async fn a_blob_is_read_piece_by_piece(store: &Store) {
     assert_eq!(rest, "789");
 }
 
-/// The suite's clock stands still, so every blob has the same age.
+/// The suite's clock stands still, so all blobs have the same age.
 pub async fn blobs_are_deleted_and_listed_by_age(store: &Store) {
     let blobs = store.blobs();
     let address = blobs.put_bytes(Bytes::from_static(b"abc")).await.unwrap();

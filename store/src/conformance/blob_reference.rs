@@ -1,4 +1,4 @@
-//! Promises about the blobs that rows need.
+//! Guarantees of blobs that rows need.
 
 use std::collections::HashSet;
 
@@ -37,8 +37,7 @@ pub async fn needed_blobs_are_named_and_no_others(store: &Store) {
     result.unwrap();
 }
 
-/// A step goes on from the version before, or from the one before that if the last one is taken back; older states would
-/// only fill the disk.
+/// A step continues from the previous version, or from the one before it after a rollback; older states are garbage.
 pub async fn states_of_superseded_versions_are_not_needed(store: &Store) {
     let open = &collecting(store, 1).await;
     let result: Result<()> = store
@@ -49,7 +48,7 @@ pub async fn states_of_superseded_versions_are_not_needed(store: &Store) {
                 }
                 let models = (200..=204).map(digest);
                 let needed = |states: &[u8]| models.clone().chain(states.iter().map(|&n| digest(220 + n))).collect();
-                // The open round goes on from version 0, which has none.
+                // The open round starts from version 0, which has none.
                 assert_eq!(tx.referenced_blobs().await?, needed(&[3, 4]));
                 assert!(tx.transition_round(open, &moved(open, RoundState::Cancelled, after(3))).await?);
                 tx.insert_round(&round(1, 2, 1)).await?;
@@ -61,7 +60,7 @@ pub async fn states_of_superseded_versions_are_not_needed(store: &Store) {
     result.unwrap();
 }
 
-/// A phase that were forgotten here would cost the round its inputs.
+/// A phase missing here would cost the round its inputs.
 pub async fn blobs_are_needed_in_every_state_that_has_not_ended(store: &Store) {
     let open = &sharing(store, 1).await;
     let result: Result<()> = store

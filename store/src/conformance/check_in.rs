@@ -1,4 +1,4 @@
-//! Promises about check-ins.
+//! Guarantees of check-ins.
 
 use federation::cohort::{Candidate, CoarseLoss};
 use federation::id::ParticipantId;
@@ -32,7 +32,7 @@ async fn ready(tx: &mut dyn Transaction, at: i64) -> Result<Vec<ParticipantId>> 
     Ok(ready)
 }
 
-/// A renewed check-in lasts longer and says what it said; one that was removed stays so, and none is cut short.
+/// A renewed check-in lasts longer with the same content; a removed one stays removed, and none is shortened.
 pub async fn check_ins_are_renewed_only_where_they_are(store: &Store) {
     collecting(store, 1).await;
     let result: Result<()> = store
@@ -61,7 +61,7 @@ pub async fn check_ins_are_renewed_only_where_they_are(store: &Store) {
     result.unwrap();
 }
 
-/// Candidates are ordered by id; revoked ones and those at work are left out.
+/// Candidates are ordered by name; revoked and busy ones are omitted.
 pub async fn candidates_are_those_ready_with_their_history(store: &Store) {
     let open = &collecting(store, 2).await;
     let result: Result<()> = store
@@ -72,14 +72,14 @@ pub async fn candidates_are_those_ready_with_their_history(store: &Store) {
                 }
                 tx.upsert_check_ins(&[5, 4, 3, 2, 1].map(check_in)).await?;
                 tx.revoke_participant(participant_id(4), NOW).await?;
-                // 1 and 2 are at work.
+                // 1 and 2 are busy.
                 assert_eq!(ready(tx, 0).await?, [3, 5].map(participant_id));
 
                 tx.set_pending_assignments(open.key, AssignmentState::Late, after(2)).await?;
                 assert_eq!(ready(tx, 0).await?, [1, 2, 3, 5].map(participant_id));
                 let end = moved(open, RoundState::Cancelled, after(3));
                 assert!(tx.transition_round(open, &end).await?);
-                // The next attempt draws 1 again: its history has two lines, the last of them counts.
+                // The next attempt draws 1 again: its history has two entries, the last of which counts.
                 let again = round(1, 1, 2);
                 tx.insert_round(&again).await?;
                 let mut drawn = assignment(&again, 1);
@@ -111,7 +111,7 @@ async fn durations(tx: &mut dyn Transaction) -> Result<Vec<Option<u64>>> {
     Ok(tx.candidates(task_id(1), NOW).await?.iter().map(|candidate| candidate.duration_ms).collect())
 }
 
-/// What a selector may go by: the loss of the newest check-in, and how long the last input took to come.
+/// Data for selectors: the loss of the newest check-in, and the time that the last input took.
 pub async fn candidates_come_with_their_loss_and_speed(store: &Store) {
     let open = &collecting(store, 2).await;
     let result: Result<()> = store
@@ -165,7 +165,7 @@ pub async fn check_ins_are_replaced_removed_and_expire(store: &Store) {
     result.unwrap();
 }
 
-/// Keys are for one attempt; a check-in without any does not erase those of an earlier one.
+/// Keys are for one attempt; a check-in without keys keeps those of an earlier one.
 pub async fn keys_stay_until_newer_ones_come(store: &Store) {
     collecting(store, 0).await;
     let result: Result<()> = store

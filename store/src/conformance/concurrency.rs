@@ -1,4 +1,4 @@
-//! Promises about callers who meet.
+//! Guarantees under concurrency.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::sample::{NOW, after, collecting, moved, participant, summary, task, task_id};
 use crate::{Result, Store};
 
-/// Read-and-write transactions of many tasks have the effect of one after the other.
+/// Concurrent read-and-write transactions are serializable.
 pub async fn writers_take_turns_and_lose_nothing(store: &Store) {
     let created: Result<()> =
         store.transact("test", |tx| Box::pin(async move { tx.insert_task(&task(1, "one")).await })).await;
@@ -37,7 +37,7 @@ pub async fn writers_take_turns_and_lose_nothing(store: &Store) {
     assert_eq!(row.unwrap().unwrap().rounds_completed, 32);
 }
 
-/// Of many who ask at once, one gets the lease; once it has expired, again one.
+/// One of many concurrent callers acquires the lease; after it expires, one again.
 pub async fn one_of_two_takes_the_lease_and_an_expired_one_is_free(store: &Store) {
     for at in [NOW, after(100)] {
         let mut askers = JoinSet::new();
@@ -58,7 +58,7 @@ pub async fn one_of_two_takes_the_lease_and_an_expired_one_is_free(store: &Store
     }
 }
 
-/// What is committed after a read has begun is not seen by it.
+/// A read does not see later commits.
 pub async fn a_reader_sees_one_state(store: &Store) {
     let writer = store.clone();
     let (began, begun) = tokio::sync::oneshot::channel();
@@ -86,7 +86,7 @@ pub async fn a_reader_sees_one_state(store: &Store) {
     assert_eq!(reading.await.unwrap(), (0, 0));
 }
 
-/// Two who decided on the same stored round: one moves it, the other is told.
+/// Of two callers that decided on the same stored round, one moves it and the other is told.
 pub async fn a_round_is_moved_by_one_of_two(store: &Store) {
     let open = collecting(store, 1).await;
     let mut movers = JoinSet::new();

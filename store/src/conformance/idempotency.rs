@@ -1,10 +1,10 @@
-//! Promises about idempotency keys.
+//! Guarantees of idempotency keys.
 
 use super::sample::{after, digest};
 use crate::entity::idempotency::IdempotentAnswer;
 use crate::{Result, Store, StoreError};
 
-/// Keys are told apart by scope, never overwritten, and forgotten when they expire.
+/// Keys are distinguished by scope, never overwritten, and removed after they expire.
 pub async fn an_answer_is_found_again_until_it_expires(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

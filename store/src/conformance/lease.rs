@@ -1,4 +1,4 @@
-//! Promises about leases.
+//! Guarantees of leases.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const TTL: Duration = Duration::from_millis(100);
 const ANN: Uuid = Uuid::from_u128(1);
 const BOB: Uuid = Uuid::from_u128(2);
 
-/// One holder at a time, who may take it again, prolong it and give it up.
+/// One holder at a time, which may acquire it again, renew it and release it.
 pub async fn a_lease_is_held_renewed_and_released(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -37,7 +37,7 @@ pub async fn a_lease_is_held_renewed_and_released(store: &Store) {
     result.unwrap();
 }
 
-/// A lease taken "later than now" is free.
+/// A lease whose start lies in the future is free.
 pub async fn a_clock_set_back_does_not_make_a_lease_immortal(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

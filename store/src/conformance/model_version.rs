@@ -1,11 +1,11 @@
-//! Promises about model versions.
+//! Guarantees of model versions.
 
 use federation::model_version::ModelVersion;
 
 use super::sample::{model_version, task, task_id};
 use crate::{Result, Store, StoreError};
 
-/// Versions are unique, have their parents, and are listed newest first.
+/// Versions are unique, have parents, and are listed newest first.
 pub async fn versions_are_added_and_listed(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -32,7 +32,7 @@ pub async fn versions_are_added_and_listed(store: &Store) {
     result.unwrap();
 }
 
-/// To the last bit; what would clip nothing or everything is no norm.
+/// Stored to the last bit; a norm that would clip nothing or everything is rejected.
 pub async fn a_clipping_norm_comes_back_or_is_refused(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

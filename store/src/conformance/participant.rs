@@ -1,9 +1,9 @@
-//! Promises about participants.
+//! Guarantees of participants.
 
 use super::sample::{after, assignment, digest, participant, participant_id, round, task};
 use crate::{Result, Store, StoreError};
 
-/// Each of the three leads to the whole row; names and certificates are unique; pages follow on each other.
+/// Id, name and certificate each lead to the whole row; names and certificates are unique; pages are contiguous.
 pub async fn participants_are_found_by_id_name_and_certificate(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -35,7 +35,7 @@ pub async fn participants_are_found_by_id_name_and_certificate(store: &Store) {
     result.unwrap();
 }
 
-/// The newest certificate and the one that was shown for it both lead to the participant; others do not.
+/// The newest certificate and the one shown to request it lead to the participant; others do not.
 pub async fn a_renewal_keeps_the_previous_certificate(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -45,7 +45,7 @@ pub async fn a_renewal_keeps_the_previous_certificate(store: &Store) {
                 tx.insert_participant(&participant(2)).await?;
                 assert!(tx.set_certificate(id, digest(1), digest(11), after(2_000)).await?);
                 assert_eq!(tx.participant_by_fingerprint(digest(1)).await?.unwrap().id, id);
-                // Whoever heard of no answer shows the same again, however often: it is not lost.
+                // A participant that got no answer shows the same certificate again, any number of times.
                 for n in 12..=14 {
                     assert!(tx.set_certificate(id, digest(1), digest(n), after(2_500)).await?);
                     let row = tx.participant_by_fingerprint(digest(n)).await?.unwrap();
@@ -56,7 +56,7 @@ pub async fn a_renewal_keeps_the_previous_certificate(store: &Store) {
                 assert!(tx.set_certificate(id, digest(14), digest(15), after(3_000)).await?);
                 assert_eq!(tx.participant_by_fingerprint(digest(1)).await?, None);
                 assert!(!tx.set_certificate(id, digest(1), digest(16), after(3_000)).await?, "shown too late");
-                // Once the newest was used, the one before it leads nowhere.
+                // After the first use of the newest certificate, the previous one leads nowhere.
                 assert!(!tx.end_previous_certificate(id, digest(14)).await?, "not the newest");
                 assert!(tx.end_previous_certificate(id, digest(15)).await?);
                 assert!(!tx.end_previous_certificate(id, digest(15)).await?, "once");
@@ -66,7 +66,7 @@ pub async fn a_renewal_keeps_the_previous_certificate(store: &Store) {
                 let taken = tx.set_certificate(id, digest(15), digest(2), after(3_000)).await;
                 assert!(matches!(taken, Err(StoreError::Conflict(_))));
                 assert!(!tx.set_certificate(participant_id(9), digest(15), digest(17), after(3_000)).await?);
-                // Enrolled anew, whatever was shown before.
+                // After another enrolment, no earlier certificate is valid.
                 assert!(tx.set_certificate(id, digest(15), digest(18), after(3_000)).await?);
                 assert!(tx.replace_certificate(id, digest(19), after(4_000)).await?);
                 assert_eq!(tx.participant_by_fingerprint(digest(15)).await?, None);
@@ -80,7 +80,7 @@ pub async fn a_renewal_keeps_the_previous_certificate(store: &Store) {
     result.unwrap();
 }
 
-/// A revoked participant keeps the time of its revocation and gets no certificate.
+/// A revoked participant keeps its time of revocation and gets no certificate.
 pub async fn revoking_happens_once(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

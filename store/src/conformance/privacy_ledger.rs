@@ -1,4 +1,4 @@
-//! Promises about the privacy ledger.
+//! Guarantees of the privacy ledger.
 
 use federation::id::Attempt;
 use federation::round::RoundState;
@@ -18,7 +18,7 @@ fn row(idx: u64, attempt: u32) -> PrivacyRow {
     }
 }
 
-/// A task whose first round has failed twice and is tried once more.
+/// A task whose first round has failed twice and is retried.
 async fn three_attempts(tx: &mut (dyn Transaction + '_)) -> Result<()> {
     tx.insert_task(&task(1, "one")).await?;
     for attempt in 1..=3 {
@@ -31,7 +31,7 @@ async fn three_attempts(tx: &mut (dyn Transaction + '_)) -> Result<()> {
     Ok(())
 }
 
-/// Each row has the next place, each attempt one row at most, and nothing refused leaves anything.
+/// Rows are contiguous, each attempt has at most one, and a rejected row leaves nothing.
 pub async fn a_ledger_grows_at_its_end_alone(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -48,7 +48,7 @@ pub async fn a_ledger_grows_at_its_end_alone(store: &Store) {
                     assert!(matches!(refused, Err(StoreError::Conflict(_))), "{bad:?}: {refused:?}");
                 }
                 tx.append_privacy_row(&row(0, 1)).await?;
-                // The place is taken; a place is left out; the attempt is charged.
+                // The index exists; the index leaves a gap; the attempt is already charged.
                 for bad in [row(0, 2), row(2, 2), row(1, 1)] {
                     let refused = tx.append_privacy_row(&bad).await;
                     assert!(matches!(refused, Err(StoreError::Conflict(_))), "{bad:?}: {refused:?}");
@@ -68,7 +68,7 @@ pub async fn a_ledger_grows_at_its_end_alone(store: &Store) {
     result.unwrap();
 }
 
-/// Places are counted for each task by itself.
+/// Indices are counted per task.
 pub async fn each_task_has_its_ledger(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -88,7 +88,7 @@ pub async fn each_task_has_its_ledger(store: &Store) {
     result.unwrap();
 }
 
-/// The head is the one noted last, and is undone with the row that it belongs to.
+/// The head is the last one stored, and is rolled back with its row.
 pub async fn the_head_is_replaced_together_with_its_row(store: &Store) {
     collecting(store, 1).await;
     let task = task_id(1);
@@ -122,7 +122,7 @@ pub async fn the_head_is_replaced_together_with_its_row(store: &Store) {
     assert_eq!(found.unwrap(), (Some("b".to_owned()), 0));
 }
 
-/// Whoever counted before another added a row is told so, instead of writing beside it.
+/// A caller that counted before another one appended is told so.
 pub async fn of_two_who_charge_at_once_one_has_to_look_again(store: &Store) {
     let result: Result<()> = store.transact("test", |tx| Box::pin(three_attempts(tx))).await;
     result.unwrap();

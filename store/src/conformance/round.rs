@@ -1,4 +1,4 @@
-//! Promises about rounds.
+//! Guarantees of rounds.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::sample::{admitted, after, collecting, moved, round, summary, task, ta
 use crate::entity::round::{RoundChange, RoundMetric};
 use crate::{Result, Store, StoreError};
 
-/// A second round, or a second attempt, opens only once the first has ended.
+/// A second round, or a second attempt, opens only after the first has ended.
 pub async fn a_task_has_one_open_round(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -39,7 +39,7 @@ pub async fn a_task_has_one_open_round(store: &Store) {
     result.unwrap();
 }
 
-/// A transition from a state the round has left changes nothing; those that happened are remembered with their counts.
+/// A transition from a state that the round has left has no effect; effective ones are recorded with their counts.
 pub async fn transitions_are_compare_and_swap_with_history(store: &Store) {
     let open = &collecting(store, 2).await;
     let result: Result<()> = store
@@ -70,7 +70,7 @@ pub async fn transitions_are_compare_and_swap_with_history(store: &Store) {
     result.unwrap();
 }
 
-/// Metrics keep their bits; bytes add up, in each state and in all.
+/// Metrics keep their bits; bytes add up, per state and in total.
 pub async fn results_and_bytes_are_recorded(store: &Store) {
     let open = &collecting(store, 2).await;
     let result: Result<()> = store
@@ -102,7 +102,7 @@ pub async fn results_and_bytes_are_recorded(store: &Store) {
     result.unwrap();
 }
 
-/// Of each number the latest attempt, newest number first.
+/// The latest attempt of each number, newest number first.
 pub async fn the_latest_attempts_are_listed(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

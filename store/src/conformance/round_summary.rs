@@ -1,4 +1,4 @@
-//! Promises about summaries of rounds.
+//! Guarantees of summaries of rounds.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::entity::session_message::MessageKind;
 use crate::entity::training::Buffered;
 use crate::{Result, Store};
 
-/// Nothing of another attempt, round or task is counted; they come in the order in which they are asked for.
+/// Other attempts, rounds and tasks are not counted; results are in the requested order.
 pub async fn each_attempt_is_counted_by_itself(store: &Store) {
     let open = &collecting(store, 3).await;
     let result: Result<()> = store
@@ -63,7 +63,7 @@ pub async fn each_attempt_is_counted_by_itself(store: &Store) {
     result.unwrap();
 }
 
-/// The version it started from, the one that it made, the sum's work, its row of the ledger and the updates that it took.
+/// The base version, the published version, the cost of the sum, the ledger row and the buffered updates.
 pub async fn what_an_attempt_made_and_cost_is_found(store: &Store) {
     let open = &collecting(store, 3).await;
     let result: Result<()> = store

@@ -1,4 +1,4 @@
-//! Small valid rows that the promises vary.
+//! Small valid rows, which the tests vary.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{Result, Store, Transaction};
 
 pub(super) const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
-/// `NOW` and so many milliseconds.
+/// `NOW` plus this many milliseconds.
 pub(super) fn after(ms: i64) -> Timestamp {
     Timestamp(NOW.0 + ms)
 }
@@ -89,7 +89,7 @@ pub(super) fn round(task: u128, number: u32, attempt: u32) -> Round {
     }
 }
 
-/// `round` one state further.
+/// `round` in its next state.
 pub(super) fn moved(round: &Round, state: RoundState, at: Timestamp) -> Round {
     Round { state, state_since: at, ..round.clone() }
 }
@@ -118,7 +118,7 @@ pub(super) fn admitted(round: &Round, participant: u8) -> Admitted {
     }
 }
 
-/// A message of as many bytes as the participant's number says, each of that number.
+/// A message whose length and bytes are the participant's number.
 pub(super) fn message(round: &Round, kind: MessageKind, participant: u8) -> SessionMessage {
     SessionMessage {
         attempt: round.key,
@@ -183,7 +183,7 @@ async fn drawn(store: &Store, participants: u8, state: RoundState) -> Round {
     drawn
 }
 
-/// Moves `round` one state further.
+/// Moves `round` to its next state.
 pub(super) async fn advance(
     tx: &mut (dyn Transaction + '_),
     round: &mut Round,
@@ -209,7 +209,7 @@ pub(super) async fn send(
     Ok(())
 }
 
-/// The inputs of these participants are accepted.
+/// These participants' inputs are accepted.
 pub(super) async fn report(tx: &mut (dyn Transaction + '_), round: &Round, participants: &[u8]) -> Result<()> {
     let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Reported);
     for &n in participants {

@@ -1,4 +1,4 @@
-//! Promises about draws.
+//! Guarantees of draws.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ fn ids(numbers: &[u128]) -> Vec<ParticipantId> {
     numbers.iter().copied().map(participant_id).collect()
 }
 
-/// By enrolment and then by id, without the revoked, and only with every label that is asked for.
+/// By enrolment and then by id, without revoked participants, and only with every required label.
 pub async fn the_population_is_counted_in_the_order_of_enrolment(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -51,14 +51,14 @@ pub async fn the_population_is_counted_in_the_order_of_enrolment(store: &Store) 
     result.unwrap();
 }
 
-/// Nobody is drawn twice for an attempt, a draw stays with its attempt, and it can be forgotten.
+/// Nobody is drawn twice for an attempt, a draw belongs to its attempt, and it can be deleted.
 pub async fn a_draw_is_kept_until_it_is_forgotten(store: &Store) {
     let open = &collecting(store, 4).await;
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
                 let key = open.key;
-                // Whoever was in a cohort has taken part once.
+                // Every member of a cohort has taken part once.
                 let counts = [(0, 4), (1, 0), (2, 4)];
                 for (most, left) in counts {
                     assert_eq!(tx.count_enrolled(key.task, &BTreeMap::new(), most).await?, left, "{most}");

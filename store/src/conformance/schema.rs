@@ -1,9 +1,9 @@
-//! Promises about the schema.
+//! Guarantees of the schema.
 
 use super::sample::{collecting, task, task_id};
 use crate::{Result, Store};
 
-/// Going down leaves nothing, and going up again leaves what an empty database has.
+/// Reverting leaves nothing, and migrating again gives the schema of an empty database.
 pub async fn it_goes_down_and_up_again(store: &Store) {
     collecting(store, 2).await;
     store.rows.revert_schema().await.unwrap();
@@ -18,7 +18,7 @@ pub async fn it_goes_down_and_up_again(store: &Store) {
         })
         .await;
     result.unwrap();
-    // Nothing is missing: this changes nothing.
+    // Nothing is missing: this has no effect.
     store.rows.migrate_schema().await.unwrap();
     let found: Result<_> = store.read("test", |tx| Box::pin(async move { tx.task(task_id(1)).await })).await;
     assert_eq!(found.unwrap(), Some(task(1, "one")));

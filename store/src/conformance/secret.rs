@@ -1,4 +1,4 @@
-//! Promises about secrets.
+//! Guarantees of secrets.
 
 use federation::id::Attempt;
 
@@ -11,7 +11,7 @@ fn key(round: u32, attempt: u32) -> Attempt {
     Attempt { task: task_id(1), round, attempt }
 }
 
-/// Whoever comes later, also with another secret, gets what the first one stored.
+/// Later callers, even with another secret, get the first one stored.
 pub async fn the_first_secret_stays_until_it_is_forgotten(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -47,7 +47,7 @@ pub async fn the_first_secret_stays_until_it_is_forgotten(store: &Store) {
     result.unwrap();
 }
 
-/// What is too long or says nothing is refused and leaves nothing.
+/// An empty or oversized secret is rejected and leaves nothing.
 pub async fn a_secret_is_bounded(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -68,8 +68,8 @@ pub async fn a_secret_is_bounded(store: &Store) {
     result.unwrap();
 }
 
-/// Stores `bytes` as the task's secrets, one as long as may be and many that share their pages: what no file may hold after
-/// [`forget`]. The task has number 1, and is made if it is missing.
+/// Stores `bytes` as the task's secrets, one of maximum length and many that share their pages: bytes that no file may
+/// contain after [`forget`]. The task has number 1, and is created if missing.
 pub async fn remember(store: &Store, bytes: &[u8]) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -88,7 +88,7 @@ pub async fn remember(store: &Store, bytes: &[u8]) {
     result.unwrap();
 }
 
-/// Forgets everything that [`remember`] stored.
+/// Deletes everything that [`remember`] stored.
 pub async fn forget(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

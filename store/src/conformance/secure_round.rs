@@ -1,4 +1,5 @@
-//! Promises about rounds with secure aggregation: whom each phase waits for, and what becomes of those who do not answer.
+//! Guarantees of rounds with secure aggregation: whom each phase waits for, and what happens to those that do not
+//! answer.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use crate::entity::round::RoundChange;
 use crate::entity::session_message::MessageKind::{Complaint, Consistency, Input, Shares, Unmasking};
 use crate::{Result, Store, StoreError, Transaction};
 
-/// No phase lets a second round open; each line of history counts those who brought the round there.
+/// No phase lets a second round open; each history entry counts the participants that brought the round there.
 pub async fn a_round_is_open_in_every_phase_and_history_counts_answers(store: &Store) {
     let open = &sharing(store, 5).await;
     let result: Result<()> = store
@@ -113,7 +114,8 @@ pub async fn each_phase_waits_for_those_who_have_not_answered(store: &Store) {
     result.unwrap();
 }
 
-/// Who dealt nothing is out of the round; who reported stays in its sum, and is remembered as missed.
+/// A participant that dealt no shares is out of the round; one that reported stays in its sum and is recorded as
+/// missed.
 pub async fn the_missing_drop_out_in_their_phase(store: &Store) {
     let open = &sharing(store, 6).await;
     let result: Result<()> = store
@@ -141,7 +143,7 @@ pub async fn the_missing_drop_out_in_their_phase(store: &Store) {
                 assert_eq!(tx.drop_missing(key, Collecting, &[], after(4)).await?, 1);
                 advance(tx, &mut now, Confirming, after(4)).await?;
                 send(tx, &now, Consistency, &[1, 2, 3]).await?;
-                // The phase is named, so it matters not whether the round has left it.
+                // The phase is explicit, so it does not matter whether the round has left it.
                 advance(tx, &mut now, RoundState::Unmasking, after(5)).await?;
                 assert_eq!(tx.drop_missing(key, Confirming, &[], after(5)).await?, 1);
                 send(tx, &now, Unmasking, &[1, 2]).await?;
@@ -171,7 +173,7 @@ pub async fn the_missing_drop_out_in_their_phase(store: &Store) {
     result.unwrap();
 }
 
-/// Who of these has a place that a round needs; nobody of them may be drawn into another one meanwhile.
+/// Which of these participants a round needs; none of them may be drawn into another one meanwhile.
 async fn needed(tx: &mut (dyn Transaction + '_), participants: &[u8]) -> Result<Vec<u8>> {
     let mut needed = Vec::new();
     let mut free = Vec::new();
@@ -207,8 +209,8 @@ async fn check_in(tx: &mut (dyn Transaction + '_), participants: &[u8]) -> Resul
     tx.upsert_check_ins(&participants.iter().map(check_in).collect::<Vec<_>>()).await
 }
 
-/// A participant that starts again gets its place back, whatever it has answered so far; without secure aggregation an
-/// accepted input is the last thing it was asked for.
+/// A participant that restarts gets its place back, whatever it has answered so far; without secure aggregation, an
+/// accepted input ends its part.
 pub async fn a_participant_is_needed_until_it_has_answered_everything(store: &Store) {
     let open = &sharing(store, 5).await;
     let result: Result<()> = store
@@ -242,7 +244,7 @@ pub async fn a_participant_is_needed_until_it_has_answered_everything(store: &St
     result.unwrap();
 }
 
-/// It answers nothing any more; its input, once accepted, stays in the sum.
+/// It can no longer answer; its input, once accepted, stays in the sum.
 pub async fn a_revoked_participant_is_waited_for_no_more(store: &Store) {
     let open = &sharing(store, 4).await;
     let result: Result<()> = store
@@ -274,7 +276,7 @@ pub async fn a_revoked_participant_is_waited_for_no_more(store: &Store) {
     result.unwrap();
 }
 
-/// Groups of a cohort that is divided are counted apart, and one of them can be left out.
+/// The groups of a divided cohort are counted separately, and one of them can be excluded.
 pub async fn groups_are_counted_and_left_out_on_their_own(store: &Store) {
     let open = &sharing(store, 0).await;
     let result: Result<()> = store

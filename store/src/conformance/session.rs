@@ -1,10 +1,10 @@
-//! Promises about sessions.
+//! Guarantees of sessions.
 
 use super::sample::{after, collecting};
 use crate::{Result, Store, StoreError};
 use federation::id::Attempt;
 
-/// An attempt has one phase, the newest; it is forgotten once.
+/// An attempt has one phase, the newest; it is deleted once.
 pub async fn a_session_is_replaced_and_deleted(store: &Store) {
     let open = &collecting(store, 1).await;
     let result: Result<()> = store

@@ -1,4 +1,4 @@
-//! Promises about messages of secure aggregation.
+//! Guarantees of secure aggregation messages.
 
 use federation::id::Attempt;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use super::sample::{collecting, digest, message, participant_id, send, summary};
 use crate::entity::session_message::{MessageInsertion, MessageKind, SessionMessage};
 use crate::{Result, Store, StoreError};
 
-/// The first counts. Its digest tells a repetition, however differently it is sealed.
+/// The first one counts. Its digest identifies a repetition, even if sealed differently.
 pub async fn a_message_counts_once(store: &Store) {
     let open = &collecting(store, 2).await;
     let result: Result<()> = store
@@ -41,7 +41,7 @@ pub async fn a_message_counts_once(store: &Store) {
     result.unwrap();
 }
 
-/// In the order of ids, however they came.
+/// In the order of ids, whatever the order of arrival.
 pub async fn messages_are_listed_and_counted_by_kind(store: &Store) {
     let open = &collecting(store, 4).await;
     let result: Result<()> = store
@@ -70,7 +70,7 @@ pub async fn messages_are_listed_and_counted_by_kind(store: &Store) {
     result.unwrap();
 }
 
-/// Clearing takes what a message said, and nothing else.
+/// Clearing removes a message's content, and nothing else.
 pub async fn a_cleared_message_was_still_sent(store: &Store) {
     let open = &collecting(store, 2).await;
     let result: Result<()> = store
@@ -99,7 +99,7 @@ pub async fn a_cleared_message_was_still_sent(store: &Store) {
     result.unwrap();
 }
 
-/// Stores `bytes` as a session and as messages of three kinds: what no file may hold after [`forget`].
+/// Stores `bytes` as a session and as messages of three kinds: bytes that no file may contain after [`forget`].
 pub async fn remember(store: &Store, bytes: &[u8]) {
     let open = &collecting(store, 3).await;
     let result: Result<()> = store
@@ -118,7 +118,7 @@ pub async fn remember(store: &Store, bytes: &[u8]) {
     result.unwrap();
 }
 
-/// Forgets everything that [`remember`] stored.
+/// Deletes everything that [`remember`] stored.
 pub async fn forget(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

@@ -1,4 +1,4 @@
-//! Promises about partial and noised sums.
+//! Guarantees of partial and noised sums.
 
 use federation::id::Attempt;
 
@@ -7,7 +7,7 @@ use crate::entity::noised_sum::{NoisedSumRow, SumWork};
 use crate::entity::partial_sum::PartialSum;
 use crate::{Result, Store, StoreError};
 
-/// Who read an older sum cannot overwrite a newer one.
+/// A caller that read an older sum cannot overwrite a newer one.
 pub async fn a_partial_sum_is_replaced_by_compare_and_swap(store: &Store) {
     let open = &collecting(store, 1).await;
     let result: Result<()> = store

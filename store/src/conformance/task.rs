@@ -1,4 +1,4 @@
-//! Promises about tasks.
+//! Guarantees of tasks.
 
 use federation::task_status::TaskStatus;
 
@@ -29,7 +29,7 @@ pub async fn a_name_is_free_again_once_its_task_is_over(store: &Store) {
     result.unwrap();
 }
 
-/// A change that expects another status changes nothing; every change that happened is remembered.
+/// A change that expects another status has no effect; effective changes are recorded.
 pub async fn status_changes_by_compare_and_swap_with_history(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -57,7 +57,7 @@ pub async fn status_changes_by_compare_and_swap_with_history(store: &Store) {
     result.unwrap();
 }
 
-/// Pages follow on each other and end.
+/// Pages are contiguous and end.
 pub async fn tasks_are_listed_newest_first(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -78,7 +78,7 @@ pub async fn tasks_are_listed_newest_first(store: &Store) {
     result.unwrap();
 }
 
-/// They neither complete a round nor publish a version.
+/// Forfeited rounds neither count as completed nor publish a version.
 pub async fn forfeited_rounds_are_counted(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

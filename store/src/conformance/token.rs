@@ -1,4 +1,4 @@
-//! Promises about tokens.
+//! Guarantees of tokens.
 
 use federation::id::TokenId;
 use uuid::Uuid;
@@ -36,7 +36,7 @@ fn operator(n: u8) -> OperatorToken {
     }
 }
 
-/// One call gets it, before it expires; whom it enrolled must exist when the transaction commits.
+/// One call gets it, before it expires; the participant it enrolled must exist when the transaction commits.
 pub async fn an_enrollment_token_is_used_once(store: &Store) {
     let by = participant_id(1);
     let result: Result<()> = store
@@ -73,7 +73,7 @@ pub async fn an_enrollment_token_is_used_once(store: &Store) {
     assert_eq!(listed.unwrap().len(), 1);
 }
 
-/// A used token stays, as a record of whom it enrolled.
+/// A used token stays, as a record of the enrolment.
 pub async fn an_enrollment_token_is_revoked_while_unused(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -97,7 +97,7 @@ pub async fn an_enrollment_token_is_revoked_while_unused(store: &Store) {
     result.unwrap();
 }
 
-/// A revoked token is still found, with the time of its revocation.
+/// A revoked token is still found, with its time of revocation.
 pub async fn operator_tokens_are_found_listed_and_revoked(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {

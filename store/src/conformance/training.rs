@@ -1,4 +1,4 @@
-//! Promises about training ahead of rounds.
+//! Guarantees of training ahead of rounds.
 
 use federation::id::{Attempt, ParticipantId};
 use federation::round::AssignmentState;
@@ -37,7 +37,7 @@ fn ids(numbers: &[u128]) -> Vec<ParticipantId> {
     numbers.iter().copied().map(participant_id).collect()
 }
 
-/// The serial counts; what a participant says of it is there as long as its check-in holds, and the last it said counts.
+/// The serial number increases; a report is visible while its check-in is valid, and the last one counts.
 pub async fn a_training_takes_the_place_of_the_one_before(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -77,7 +77,7 @@ pub async fn a_training_takes_the_place_of_the_one_before(store: &Store) {
     result.unwrap();
 }
 
-/// Of a round's updates those that were accepted make no second one; the others may.
+/// Accepted updates of a round are not used again; the others may be.
 pub async fn an_update_is_aggregated_once(store: &Store) {
     let open = &collecting(store, 3).await;
     let result: Result<()> = store
@@ -100,7 +100,7 @@ pub async fn an_update_is_aggregated_once(store: &Store) {
                 for n in [1, 2] {
                     assert!(tx.set_assignment_state(key, participant_id(n), &from, to, NOW, None).await?);
                 }
-                // The second was told to train again before collection closed.
+                // The second participant was told to train again before collection closed.
                 tx.grant_trainings(task, &ids(&[2]), 1, NOW, after(100)).await?;
                 assert_eq!(tx.end_reported_trainings(key).await?, 1);
                 assert_eq!(tx.end_reported_trainings(key).await?, 0);

@@ -1,4 +1,4 @@
-//! Promises about transactions.
+//! Guarantees of transactions.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn insert(store: &Store, n: u128) -> Result<()> {
     store.transact("test", |tx| Box::pin(async move { tx.insert_task(&task(n, &format!("task-{n}"))).await })).await
 }
 
-/// Whatever ends a transaction before its commit undoes all of it, and the next one finds the way free.
+/// Whatever ends a transaction before its commit undoes all of it and releases its locks.
 pub async fn an_error_or_a_drop_leaves_nothing(store: &Store) {
     let failed: Result<()> = store
         .transact("test", |tx| {
@@ -44,7 +44,7 @@ pub async fn an_error_or_a_drop_leaves_nothing(store: &Store) {
             .await;
         result
     });
-    // The sender goes once the row is in: nothing else can end the wait.
+    // The sender is dropped once the row is inserted: nothing else can end the wait.
     reached.await.unwrap_err();
     transaction.abort();
     assert!(transaction.await.unwrap_err().is_cancelled());
@@ -53,7 +53,7 @@ pub async fn an_error_or_a_drop_leaves_nothing(store: &Store) {
     assert!(stored(store, 2).await);
 }
 
-/// A change within a read is a mistake that shows, on every database.
+/// A change within a read fails on every database.
 pub async fn a_read_refuses_changes(store: &Store) {
     let refused: Result<()> =
         store.read("test", |tx| Box::pin(async move { tx.insert_task(&task(1, "one")).await })).await;
@@ -75,7 +75,7 @@ pub async fn a_read_refuses_changes(store: &Store) {
     assert!(!stored(store, 1).await);
 }
 
-/// A transaction that does not fit leaves nothing, says so, and the next that fits succeeds.
+/// A transaction that does not fit leaves nothing and reports it, and the next one that fits succeeds.
 pub async fn a_full_disk_is_told_and_survived(store: &Store) {
     insert(store, 1).await.unwrap();
     store.rows.limit_pages(1).await.unwrap();
@@ -98,7 +98,7 @@ pub async fn a_full_disk_is_told_and_survived(store: &Store) {
     assert!(stored(store, 2).await);
 }
 
-/// What a closure borrows need not be cloned, and the whole may run on any thread.
+/// A closure may borrow, and the future may run on any thread.
 pub async fn a_closure_may_borrow(store: &Store) {
     fn sendable<T: Send>(value: T) -> T {
         value

@@ -1,4 +1,4 @@
-//! Promises about sessions that were never opened.
+//! Guarantees of sessions that were never opened.
 
 use bytes::Bytes;
 use federation::id::{Attempt, RoundKey};
@@ -26,7 +26,7 @@ fn said(attempt: Attempt, participant: u8, group: u32) -> AbortStatement {
     }
 }
 
-/// The first statement of each stays, by group and in the order of ids.
+/// Each member's first statement stays, by group and in the order of ids.
 pub async fn sessions_and_statements_come_back(store: &Store) {
     let open = &sharing(store, 4).await;
     let result: Result<()> = store
@@ -61,7 +61,8 @@ pub async fn sessions_and_statements_come_back(store: &Store) {
     result.unwrap();
 }
 
-/// Whoever sent an input from a model is counted once, whatever the task, until enough have said that it is in no sum.
+/// A participant that sent an input from a model is counted once, whatever the task, until enough statements prove that
+/// it is in no sum.
 pub async fn those_who_gave_an_input_from_a_model_are_counted(store: &Store) {
     let first = &sharing(store, 4).await;
     let result: Result<()> = store
@@ -77,7 +78,7 @@ pub async fn those_who_gave_an_input_from_a_model_are_counted(store: &Store) {
                 assert_eq!(tx.count_given(begun.sha256, another).await?, 3);
                 assert_eq!(tx.count_given(begun.sha256, key.round_key()).await?, 0, "in this very round");
                 assert_eq!(tx.count_given(digest(1), another).await?, 0, "from another model");
-                // Another task begins with the same model, and one of them took part in it, too.
+                // Another task starts from the same model, and one of them took part in it too.
                 tx.insert_task(&task(2, "two")).await?;
                 tx.insert_model_version(&ModelVersion { task: task_id(2), ..begun.clone() }).await?;
                 let selecting = round(2, 1, 1);

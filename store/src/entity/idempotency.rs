@@ -6,7 +6,6 @@ use federation::time::Timestamp;
 
 use crate::error::Result;
 
-/// A stored answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotentAnswer {
     /// Of the request: using the key for another request is an error of the caller.

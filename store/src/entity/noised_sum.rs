@@ -6,7 +6,6 @@ use federation::time::Timestamp;
 
 use crate::error::Result;
 
-/// A released sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoisedSumRow {
     /// The attempt.

@@ -8,13 +8,11 @@ use federation::time::Timestamp;
 
 use crate::error::Result;
 
-/// A stored participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParticipantRow {
     pub id: ParticipantId,
     /// From its enrolment; unique.
     pub name: String,
-    /// From its enrolment.
     pub labels: BTreeMap<String, String>,
     pub enrolled_at: Timestamp,
     /// SHA-256 of its newest certificate (DER).

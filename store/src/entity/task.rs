@@ -8,7 +8,6 @@ use task_spec::TaskSpec;
 
 use crate::error::Result;
 
-/// A stored task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskRow {
     pub id: TaskId,

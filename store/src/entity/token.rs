@@ -37,7 +37,6 @@ pub enum TakenToken {
     Expired,
 }
 
-/// An operator token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorToken {
     pub id: TokenId,

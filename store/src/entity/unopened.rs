@@ -27,7 +27,6 @@ pub struct AbortStatement {
     pub participant: ParticipantId,
     /// Number of the cohort's group; 0 if undivided.
     pub group: u32,
-    /// As sent.
     pub statement: Bytes,
     pub received_at: Timestamp,
 }

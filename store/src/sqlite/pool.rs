@@ -87,7 +87,6 @@ impl Loan {
         if changes { self.run_beside(commit).await } else { self.run(commit) }
     }
 
-    /// Undoes the transaction.
     pub(super) fn rollback(&mut self) -> Result<()> {
         self.begun = false;
         self.run(|connection| {

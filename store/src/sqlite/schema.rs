@@ -52,7 +52,6 @@ pub(super) fn migrate(connection: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// Reverts all migrations.
 #[cfg(feature = "conformance")]
 pub(super) fn revert(connection: &Connection) -> Result<()> {
     for step in MIGRATIONS.iter().rev() {

@@ -49,7 +49,6 @@ pub struct TaskSummary {
     pub rounds_completed: u32,
     /// Number of rounds to run.
     pub rounds_total: u32,
-    /// Newest model version.
     pub model_version: u32,
     /// Number of model parameters.
     pub parameters: u64,
@@ -171,7 +170,7 @@ pub struct SumWorkView {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MetricView {
     pub value: f64,
-    /// Number of examples.
+    /// Number of examples it was measured on.
     pub count: u64,
 }
 
@@ -197,7 +196,6 @@ pub struct BufferView {
     pub newest_version: u32,
     /// Mean staleness, in versions behind the round's base.
     pub mean_staleness: f64,
-    /// Maximum staleness.
     pub max_staleness: u32,
     /// Mean weight; 1 if no update is stale.
     pub mean_weight: f64,
@@ -225,9 +223,9 @@ pub struct RoundView {
     pub spent: bool,
     /// Its phases so far, in order.
     pub phases: Vec<PhaseView>,
-    /// Participants drawn.
+    /// Number of participants drawn.
     pub cohort: u32,
-    /// Masked inputs accepted.
+    /// Number of masked inputs accepted.
     pub reported: u32,
     pub dropped: u32,
     /// Dropouts by state.

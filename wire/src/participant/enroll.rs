@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EnrollRequest {
-    /// The one-time token.
     pub token: String,
     /// PKCS #10 signing request in PEM, for an Ed25519 key; its subject is ignored. Either this or `certificate_pem`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

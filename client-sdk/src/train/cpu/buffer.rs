@@ -1,18 +1,18 @@
-//! Memory of one training run: allocated once, reused at every step.
+//! Buffers of one training run: allocated once, reused at every step.
 //!
-//! Large buffers that come and go at each step cost more than the arithmetic on them where the allocator returns their
-//! pages, and a library must not choose its host's allocator.
+//! If the allocator returns the pages of large buffers, allocating them at each step costs more than the arithmetic;
+//! and a library must not choose its host's allocator.
 
 use std::ops::{Deref, DerefMut};
 
-/// `f32`s, zero at first, that begin at a cache line: a vector that straddles two costs twice.
+/// `f32`s, initially zero, aligned to a cache line: a vector that straddles two lines costs twice.
 pub(super) struct Buffer {
     memory: Vec<f32>,
     start: usize,
     length: usize,
 }
 
-/// Numbers in a cache line of 64 bytes.
+/// Number of `f32`s in a cache line of 64 bytes.
 const LINE: usize = 16;
 
 impl Buffer {

@@ -14,11 +14,11 @@ use super::loss::cross_entropy;
 use super::passes::{Passes, step};
 use crate::models::{Cnn, cnn};
 
-/// Dense layers, with convolutions in front of them where the examples are images.
+/// Dense layers, after convolutions if the examples are images.
 pub(super) struct Classifier {
     kind: &'static str,
     core: Core,
-    /// The most examples of a chunk.
+    /// Maximum number of examples in a chunk.
     batch: usize,
     images: Option<Images>,
     chain: Chain,
@@ -28,12 +28,11 @@ pub(super) struct Classifier {
 }
 
 impl Classifier {
-    /// Fully connected layers of these widths. `batch` is the most examples of a chunk.
+    /// Fully connected layers of these widths. `batch` is the maximum number of examples in a chunk.
     pub(super) fn dense(kind: &'static str, widths: &[u32], start: &[f32], config: &SgdConfig, batch: usize) -> Self {
         Self::new(kind, None, dense_layers(0, widths), start, config, batch)
     }
 
-    /// The convolutional network.
     pub(super) fn cnn(sizes: &Cnn, start: &[f32], config: &SgdConfig, batch: usize) -> Self {
         let (height, width) = (sizes.height as usize, sizes.width as usize);
         let (first, second) = (cnn::FIRST_CHANNELS as usize, cnn::SECOND_CHANNELS as usize);

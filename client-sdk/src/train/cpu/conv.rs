@@ -14,7 +14,7 @@ pub(super) const KERNEL: usize = 5;
 /// Zero pixels around the image.
 pub(super) const BORDER: usize = KERNEL / 2;
 
-/// Sizes of a convolution and where its parameters lie: those of a dense layer whose inputs are kernel line, kernel
+/// Sizes of a convolution and the position of its parameters: as in a dense layer whose inputs are kernel row, kernel
 /// column, channel.
 #[derive(Clone, Copy)]
 pub(super) struct Conv {
@@ -25,7 +25,7 @@ pub(super) struct Conv {
 }
 
 impl Conv {
-    /// A convolution whose parameters begin at `start`. `outputs` must be a multiple of [`WIDE`].
+    /// A convolution whose parameters start at `start`. `outputs` must be a multiple of [`WIDE`].
     pub(super) fn new(height: usize, width: usize, channels: usize, outputs: usize, start: usize) -> Self {
         debug_assert!(outputs.is_multiple_of(WIDE), "outputs have no padding");
         Self { height, width, channels, dense: Dense::new(KERNEL * KERNEL * channels, outputs, start) }
@@ -39,12 +39,12 @@ impl Conv {
         self.width + 2 * BORDER
     }
 
-    /// Numbers in a bordered image of `channels` channels.
+    /// Length of a bordered image of `channels` channels.
     pub(super) fn bordered(&self, channels: usize) -> usize {
         (self.height + 2 * BORDER) * self.padded_width() * channels
     }
 
-    /// Where pixel `(y, x)` of a bordered image of `channels` channels lies.
+    /// Position of pixel `(y, x)` in a bordered image of `channels` channels.
     pub(super) fn pixel(&self, y: usize, x: usize, channels: usize) -> usize {
         ((y + BORDER) * self.padded_width() + x + BORDER) * channels
     }
@@ -83,7 +83,7 @@ impl Conv {
         let outputs = self.outputs();
         for panel in 0..outputs / WIDE {
             for line in 0..KERNEL {
-                // A kernel line's columns and channels are adjacent numbers of the image.
+                // The columns and channels of a kernel row are adjacent in the image.
                 let rows = KERNEL * self.channels;
                 let start = self.dense.weights + (panel * self.dense.inputs + line * rows) * WIDE;
                 OuterProduct {
@@ -112,7 +112,8 @@ impl Conv {
         }
     }
 
-    /// The kernel turned by 180 degrees with inputs and outputs exchanged, as panels: what [`Self::input_gradient`] reads.
+    /// The kernel rotated by 180 degrees with inputs and outputs exchanged, as panels: input of
+    /// [`Self::input_gradient`].
     pub(super) fn flip(&self, parameters: &[f32], flipped: &mut [f32]) {
         let (outputs, positions) = (self.outputs(), KERNEL * KERNEL);
         for panel in 0..outputs / WIDE {
@@ -150,14 +151,14 @@ impl Conv {
         }
     }
 
-    /// The four pixels that pool to `(y, x)`, in an image without border.
+    /// The four pixels pooled to `(y, x)`, in an image without border.
     fn window(&self, y: usize, x: usize) -> [usize; 4] {
         let first = 2 * y * self.width + 2 * x;
         [first, first + 1, first + self.width, first + self.width + 1].map(|pixel| pixel * self.outputs())
     }
 
-    /// Bias, ReLU and pooling of one output of [`Self::forward`]. `place(y, x)` is where a pooled pixel goes in
-    /// `pooled`; `winners` (dense) keeps which of the four it was.
+    /// Bias, ReLU and pooling of one output of [`Self::forward`]. `place(y, x)` is the position of a pooled pixel in
+    /// `pooled`; `winners` (dense) stores which of the four it was.
     pub(super) fn pool(
         &self,
         arch: Arch,
@@ -194,8 +195,8 @@ impl Conv {
         }
     }
 
-    /// The way back through [`Self::pool`]: spreads the pooled pixels' gradients to the winners' places in `delta`
-    /// (bordered). Every other place that pooling reads becomes zero.
+    /// The backward pass of [`Self::pool`]: copies the pooled pixels' gradients to the winners' positions in `delta`
+    /// (bordered), and sets all other positions that pooling reads to zero.
     pub(super) fn unpool<'a>(
         &self,
         arch: Arch,

@@ -1,4 +1,4 @@
-//! Parameters of a model on the CPU: where each tensor of the flat vector lies, its gradient, and the step.
+//! A model's parameters on the CPU: the position of each tensor of the flat vector, its gradient, and the step.
 
 use pulp::Arch;
 
@@ -8,31 +8,36 @@ use super::buffer::Buffer;
 use super::dense::Dense;
 use super::elementwise::Optimizer;
 
-/// Where a tensor of the flat vector lies among the model's parameters.
+/// The position of a tensor of the flat vector among the model's parameters.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
-    /// PyTorch's `[outputs, inputs]`, whose inputs are numbered channel by channel there and position by position here.
-    Weights { dense: Dense, channels: usize },
-    /// The bias of a layer.
+    /// PyTorch's `[outputs, inputs]`, whose inputs are ordered by channel there and by position here.
+    Weights {
+        dense: Dense,
+        channels: usize,
+    },
     Bias(Dense),
     /// The same order in both.
-    Plain { start: usize, length: usize },
+    Plain {
+        start: usize,
+        length: usize,
+    },
 }
 
-/// What every model on the CPU has.
+/// The common part of all models on the CPU.
 pub(super) struct Core {
     pub(super) arch: Arch,
     pub(super) parameters: Buffer,
     /// Of the last batch's mean loss.
     pub(super) gradient: Buffer,
-    /// Of the chunks of a step so far; empty until a step has several.
+    /// Sum over a step's chunks so far; empty until a step has several.
     sum: Buffer,
     places: Vec<Place>,
     optimizer: Optimizer,
 }
 
 impl Core {
-    /// Parameters in a vector of `size`, taken from `start` as `places` say, in the flat vector's order.
+    /// Parameters in a vector of `size`, copied from `start` to their `places`, in the flat vector's order.
     pub(super) fn new(places: Vec<Place>, size: usize, start: &[f32], config: &SgdConfig) -> Self {
         let mut parameters = Buffer::zeros(size);
         for_each_tile(&places, |tile| tile.spread(start, &mut parameters));
@@ -40,7 +45,7 @@ impl Core {
         Self { arch: Arch::new(), parameters, gradient: Buffer::zeros(size), sum: Buffer::zeros(0), places, optimizer }
     }
 
-    /// What the optimizer keeps to from now on.
+    /// Constraints of the optimizer from now on.
     pub(super) fn constrain(&mut self, constraints: &Flat<'_>) {
         let size = self.parameters.len();
         let spread = |flat: &[f32]| {
@@ -54,7 +59,7 @@ impl Core {
         self.optimizer.constrain(anchor, free, correction);
     }
 
-    /// Adds the gradient of a chunk, which is this part of its step, to those of the chunks before; the first begins anew.
+    /// Adds the gradient of a chunk, weighted by its `part` of the step; the first chunk starts over.
     pub(super) fn accumulate(&mut self, part: f32, is_first: bool) {
         if self.sum.is_empty() {
             self.sum = Buffer::zeros(self.gradient.len());
@@ -67,7 +72,7 @@ impl Core {
         }
     }
 
-    /// Takes what was accumulated for the gradient.
+    /// Replaces the gradient by the accumulated one.
     pub(super) fn take_accumulated(&mut self) {
         self.gradient.copy_from_slice(&self.sum);
     }
@@ -95,7 +100,7 @@ impl Core {
 }
 
 impl Place {
-    /// Parameters in the tensor.
+    /// Number of parameters in the tensor.
     fn length(&self) -> usize {
         match *self {
             Self::Weights { dense, .. } => dense.inputs * dense.outputs,
@@ -105,14 +110,15 @@ impl Place {
     }
 }
 
-/// Numbers in a cache line: rows and columns of a whole tile.
+/// Number of `f32`s in a cache line: rows and columns of a full tile.
 const LINE: usize = 16;
 
-/// A part of a tensor that is copied at once: a row of it lies together in the flat vector, a column among the parameters.
+/// A block of a tensor that is copied at once: its rows are contiguous in the flat vector, its columns among the
+/// parameters.
 struct Tile {
-    /// Where it begins in the flat vector, and how far apart its rows are there.
+    /// Start in the flat vector, and the distance between rows there.
     flat: (usize, usize),
-    /// Where it begins among the parameters, and how far apart its columns are there.
+    /// Start among the parameters, and the distance between columns there.
     internal: (usize, usize),
     rows: usize,
     columns: usize,
@@ -125,17 +131,16 @@ impl Tile {
         transpose(&flat[from..], from_step, &mut internal[to..], to_step, self.rows, self.columns);
     }
 
-    /// Copies it back.
     fn flatten(&self, internal: &[f32], flat: &mut [f32]) {
         let ((from, from_step), (to, to_step)) = (self.internal, self.flat);
         transpose(&internal[from..], from_step, &mut flat[to..], to_step, self.columns, self.rows);
     }
 }
 
-/// `to[column][row] = from[row][column]`, where rows of `from` and of `to` are so many numbers apart.
+/// `to[column][row] = from[row][column]`, with the given distances between rows of `from` and of `to`.
 fn transpose(from: &[f32], from_step: usize, to: &mut [f32], to_step: usize, rows: usize, columns: usize) {
     if (rows, columns) == (LINE, LINE) {
-        // As everywhere, but by whole lines and with indices that need no check.
+        // The same, by full lines and with indices that need no check.
         let mut lines = [[0.0; LINE]; LINE];
         for (line, row) in lines.iter_mut().zip(from.chunks(from_step)) {
             line.copy_from_slice(&row[..LINE]);
@@ -160,7 +165,7 @@ fn transpose(from: &[f32], from_step: usize, to: &mut [f32], to_step: usize, row
     }
 }
 
-/// Calls `visit` for tiles that hold each parameter once, in an order that is kind to caches on both sides.
+/// Calls `visit` for tiles that cover each parameter once, in an order that suits caches on both sides.
 fn for_each_tile(places: &[Place], mut visit: impl FnMut(&Tile)) {
     let mut first = 0;
     for &place in places {
@@ -174,7 +179,7 @@ fn for_each_tile(places: &[Place], mut visit: impl FnMut(&Tile)) {
     }
 }
 
-/// The same for a weight matrix that begins at `first` in the flat vector: a row is an output, a column an input.
+/// The same for a weight matrix that starts at `first` in the flat vector: a row is an output, a column an input.
 fn for_each_tile_of(dense: Dense, channels: usize, first: usize, visit: &mut impl FnMut(&Tile)) {
     let positions = dense.inputs / channels;
     for output in (0..dense.outputs).step_by(LINE) {

@@ -10,20 +10,20 @@ use super::buffer::Buffer;
 use super::elementwise;
 use super::gemm::{NARROW, OuterProduct, RowProduct, Rows, WIDE};
 
-/// Sizes of a layer and where its parameters lie.
+/// Sizes of a layer and the position of its parameters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dense {
     pub(super) inputs: usize,
     pub(super) outputs: usize,
-    /// Outputs in a panel.
+    /// Outputs per panel.
     pub(super) width: usize,
-    /// Where the weights begin in the vector of all parameters.
+    /// Start of the weights in the parameter vector.
     pub(super) weights: usize,
-    /// Where the bias begins.
+    /// Start of the bias.
     pub(super) bias: usize,
 }
 
-/// A batch of row vectors, `step` apart.
+/// A batch of row vectors at distance `step`.
 #[derive(Clone, Copy)]
 pub(super) struct Batch<'a> {
     pub(super) rows: &'a [f32],
@@ -31,25 +31,25 @@ pub(super) struct Batch<'a> {
     pub(super) count: usize,
 }
 
-/// Width of the panels for this many columns.
+/// Panel width for this many columns.
 pub(super) fn panel_width(columns: usize) -> usize {
     if columns <= NARROW { NARROW } else { WIDE }
 }
 
 impl Dense {
-    /// A layer whose parameters begin at `start`.
+    /// A layer whose parameters start at `start`.
     pub(super) fn new(inputs: usize, outputs: usize, start: usize) -> Self {
         let width = panel_width(outputs);
         let padded = outputs.next_multiple_of(width);
         Self { inputs, outputs, width, weights: start, bias: start + inputs * padded }
     }
 
-    /// Outputs with padding.
+    /// Outputs including padding.
     pub(super) fn padded(&self) -> usize {
         self.outputs.next_multiple_of(self.width)
     }
 
-    /// Where the parameters of the next layer may begin.
+    /// Where the next layer's parameters may start.
     pub(super) fn end(&self) -> usize {
         self.bias + self.padded()
     }
@@ -59,7 +59,7 @@ impl Dense {
         self.weights + index * size..self.weights + (index + 1) * size
     }
 
-    /// `y = x W + b`; rows of `y` are [`Self::padded`] apart.
+    /// `y = x W + b`; rows of `y` are at distance [`Self::padded`].
     pub(super) fn forward(&self, arch: Arch, parameters: &[f32], x: Batch<'_>, y: &mut [f32]) {
         let padded = self.padded();
         for panel in 0..padded / self.width {
@@ -107,7 +107,8 @@ impl Dense {
         elementwise::add_rows(arch, &dy[..x.count * padded], bias);
     }
 
-    /// `dx = dy W^T`, rows of `dx` `step` apart. Weights are read along their rows, so this computes `dx^T = W dy^T`.
+    /// `dx = dy W^T`, with rows of `dx` at distance `step`. Weights are read along their rows, so this computes `dx^T =
+    /// W dy^T`.
     pub(super) fn input_gradient(
         &self,
         arch: Arch,
@@ -152,7 +153,7 @@ impl Dense {
     }
 }
 
-/// Room for [`Dense::input_gradient`].
+/// Working memory of [`Dense::input_gradient`].
 pub(super) struct Scratch {
     transposed: Buffer,
     product: Buffer,
@@ -168,10 +169,10 @@ impl Scratch {
     }
 }
 
-/// Layers one after another, with what a step needs to remember of each.
+/// Consecutive layers, with the data that a backward pass needs.
 pub(super) struct Chain {
     layers: Vec<Dense>,
-    /// After ReLU, but for the last layer.
+    /// After ReLU, except for the last layer.
     outputs: Vec<Buffer>,
     /// Gradient of each layer's output before ReLU.
     deltas: Vec<Buffer>,
@@ -190,7 +191,6 @@ impl Chain {
         }
     }
 
-    /// The layers, first to last.
     pub(super) fn layers(&self) -> &[Dense] {
         &self.layers
     }
@@ -207,15 +207,15 @@ impl Chain {
         }
     }
 
-    /// Outputs of the last layer and the place for their gradient; rows are its [`Dense::padded`] apart.
+    /// Outputs of the last layer and the buffer of their gradient; rows are at distance [`Dense::padded`].
     pub(super) fn logits(&mut self) -> (&[f32], &mut [f32], usize, usize) {
         let last = self.layers.len() - 1;
         let layer = self.layers[last];
         (&self.outputs[last], &mut self.deltas[last], layer.outputs, layer.padded())
     }
 
-    /// Writes the gradient of every layer, given the logits' gradient, and into `dx` that of the chain's input, rows
-    /// `x.step` apart.
+    /// Writes the gradient of every layer, given that of the logits, and writes that of the chain's input into `dx`,
+    /// with rows at distance `x.step`.
     pub(super) fn backward(
         &mut self,
         arch: Arch,

@@ -1,6 +1,6 @@
-//! Passes over whole buffers: bias, ReLU, the optimizer's step. Compiled for the instructions the CPU has: by `dispatch`,
-//! which can do that for closures that consume what they work on; those that could be called again are wrapped in a function
-//! of its own, which is compiled for the oldest processor.
+//! Loops over whole buffers: bias, ReLU, the optimizer's step. `dispatch` compiles them for the CPU's instructions, but
+//! only closures that consume what they work on: others are wrapped in a separate function, which is compiled for the
+//! oldest processor.
 
 use std::iter;
 
@@ -41,7 +41,7 @@ pub(super) fn add_rows(arch: Arch, rows: &[f32], sum: &mut [f32]) {
     );
 }
 
-/// Replaces what is negative by zero. NaN stays, so that divergence is seen.
+/// Replaces negative values by zero. Keeps NaN, so that divergence is detected.
 pub(super) fn relu(arch: Arch, values: &mut [f32]) {
     arch.dispatch(
         #[inline(always)]
@@ -65,20 +65,20 @@ pub(super) fn mask(arch: Arch, gradient: &mut [f32], outputs: &[f32]) {
     );
 }
 
-/// Stochastic gradient descent with the memory it needs, and no more.
+/// Stochastic gradient descent with only the state that it needs.
 pub(super) struct Optimizer {
     momentum: f32,
     weight_decay: f32,
     proximal_mu: f32,
     /// Empty without momentum.
     velocity: Buffer,
-    /// Where the proximal term pulls to: where training began unless said otherwise; empty without it.
+    /// Anchor of the proximal term, by default the initial parameters; empty without the term.
     anchor: Buffer,
-    /// Factors of the gradient: 0 where a parameter stays as it is; empty if none does.
+    /// Factors on the gradient: 0 for frozen parameters; empty if none is.
     free: Buffer,
-    /// Added to every gradient; empty without it.
+    /// Added to every gradient; empty without a correction.
     correction: Buffer,
-    /// Bound of the gradient's norm.
+    /// Bound on the gradient's norm.
     clip: Option<FixedClip>,
 }
 
@@ -100,7 +100,7 @@ impl Optimizer {
         }
     }
 
-    /// Pulls elsewhere, leaves parameters as they are and corrects gradients, from the next step on.
+    /// Sets anchor, frozen parameters and correction, from the next step on.
     pub(super) fn constrain(&mut self, anchor: Option<Buffer>, free: Option<Buffer>, correction: Option<Buffer>) {
         if let Some(correction) = correction {
             self.correction = correction;
@@ -113,7 +113,7 @@ impl Optimizer {
         }
     }
 
-    /// Scales the gradient down to the bound of its norm; what stays as it is does not count.
+    /// Clips the gradient's norm; frozen parameters do not count.
     fn clip(&self, gradient: &mut [f32]) {
         let Some(clip) = self.clip else { return };
         for (gradient, &free) in gradient.iter_mut().zip(&*self.free) {
@@ -126,7 +126,7 @@ impl Optimizer {
         }
     }
 
-    /// One step against `gradient`, which is overwritten.
+    /// Takes a step against `gradient`, which is overwritten.
     pub(super) fn step(&mut self, arch: Arch, learning_rate: f32, parameters: &mut [f32], gradient: &mut [f32]) {
         self.clip(gradient);
         let Self { momentum, weight_decay, proximal_mu, .. } = *self;

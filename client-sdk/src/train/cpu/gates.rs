@@ -1,12 +1,12 @@
-//! What a gated recurrent unit does between its matrix products, one step of a sequence at a time (Cho et al. 2014, in
-//! PyTorch's form):
+//! The elementwise part of a gated recurrent unit, between its matrix products, one step of a sequence at a time (Cho
+//! et al. 2014, in PyTorch's form):
 //!
-//! `r = σ(x_r + h_r)`, `z = σ(x_z + h_z)`, `c = tanh(x_c + r * h_c)`, `h' = (1 - z) * c + z * h`, where `x_*` and `h_*` are
-//! the products of input and state with their weights, biases included.
+//! `r = σ(x_r + h_r)`, `z = σ(x_z + h_z)`, `c = tanh(x_c + r * h_c)`, `h' = (1 - z) * c + z * h`, where `x_*` and `h_*`
+//! are the products of input and state with their weights, biases included.
 
 use pulp::Arch;
 
-/// Adjacent rows of one position of the sequences: `[rows, 3 * hidden]` in steps of `step`, or `[rows, hidden]`.
+/// Adjacent rows of one position of the sequences: `[rows, 3 * hidden]` at distance `step`, or `[rows, hidden]`.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub(super) rows: usize,
@@ -36,9 +36,9 @@ pub(super) fn advance(arch: Arch, shape: Shape, gates: &mut [f32], own: &[f32], 
     }
 }
 
-/// The way back through [`advance`]. `delta` is the gradient of the next state and becomes the part of the previous
-/// state's gradient that passes by the products; `own` becomes the gradient of the state's product, `d_gates` that of the
-/// input's.
+/// The backward pass of [`advance`]. `delta` is the gradient of the next state and becomes the part of the previous
+/// state's gradient that bypasses the products; `own` becomes the gradient of the state's product, `d_gates` that of
+/// the input's.
 pub(super) fn retreat(
     arch: Arch,
     shape: Shape,
@@ -92,8 +92,8 @@ fn tanh(x: f32) -> f32 {
     2.0 * sigmoid(2.0 * x) - 1.0
 }
 
-/// `e^x` to about one unit in the last place, in arithmetic that compiles to vector instructions (the library's is a call
-/// per number). Beyond ±87 it stays where it is there: saturated, for a sigmoid. NaN stays NaN.
+/// `e^x` to about one unit in the last place, in arithmetic that compiles to vector instructions (the library's takes a
+/// call per number). Constant beyond ±87, where a sigmoid is saturated. NaN stays NaN.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     let x = x.clamp(-87.0, 87.0);

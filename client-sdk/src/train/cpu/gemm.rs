@@ -1,9 +1,9 @@
 //! Two matrix products on borrowed `f32` slices, for one core.
 //!
-//! Why not a general library: the layers here know their operands' addresses (an image needs no im2col, a weight matrix
-//! can stay packed from step to step), the buffers are reused, and each product must be the same bits on each run. Both
-//! products work on a *panel*: `width` adjacent columns (16 or 32) of the right-hand operand or of the result, stored
-//! row after row. Which instructions are used is decided once, by [`pulp::Arch`], from what the CPU offers.
+//! Unlike a general library, this exploits the layers' memory layout (an image needs no im2col, a weight matrix stays
+//! packed between steps), reuses buffers, and gives the same bits on each run. Both products work on a *panel*: `width`
+//! adjacent columns (16 or 32) of the right-hand operand or of the result, stored row after row. [`pulp::Arch`] selects
+//! the instruction set once, from those that the CPU offers.
 //!
 //! Nothing here spawns threads or allocates.
 
@@ -11,27 +11,27 @@ use pulp::{Arch, Simd, WithSimd};
 
 /// Columns of a wide panel; narrower results use [`NARROW`].
 pub(super) const WIDE: usize = 32;
-/// Columns of a narrow panel: the widest vector register there is.
+/// Columns of a narrow panel: the widest vector register.
 pub(super) const NARROW: usize = 16;
-/// Rows of a panel that are used for all rows of the result before the next: 32 KiB, so they stay in the first-level
+/// Number of panel rows used for all rows of the result before the next ones: 32 KiB, which stay in the first-level
 /// cache.
 const DEPTH: usize = 256;
 
-/// Where row `i` of the left operand begins: `start + (i / group) * group_step + (i % group) * step`.
+/// Row `i` of the left operand starts at `start + (i / group) * group_step + (i % group) * step`.
 #[derive(Clone, Copy)]
 pub(super) struct Rows {
     /// Offset of row 0.
     pub(super) start: usize,
-    /// Rows at an even distance, for example the pixels of one image line; 0 when all are.
+    /// Number of equidistant rows in a group, for example the pixels of one image row; 0 for all rows.
     pub(super) group: usize,
-    /// Distance of one group from the next.
+    /// Distance between groups.
     pub(super) group_step: usize,
-    /// Distance of neighbours in a group.
+    /// Distance between rows of a group.
     pub(super) step: usize,
 }
 
 impl Rows {
-    /// Rows at an even distance.
+    /// All rows at this distance.
     pub(super) fn even(step: usize) -> Self {
         Self { start: 0, group: 0, group_step: 0, step }
     }
@@ -46,8 +46,8 @@ impl Rows {
 }
 
 /// `C[m, width] (+)= A[m, segments * length] * B[segments * length, width]`, where a row of `A` is `segments` runs of
-/// `length` adjacent numbers, `segment_step` apart. That is a dense matrix, and also a convolution read from its padded
-/// image in place.
+/// `length` adjacent numbers at distance `segment_step`. This covers a dense matrix, and a convolution that reads its
+/// padded image in place.
 pub(super) struct RowProduct<'a> {
     pub(super) a: &'a [f32],
     pub(super) rows: Rows,
@@ -57,14 +57,14 @@ pub(super) struct RowProduct<'a> {
     /// A panel: dense, row-major.
     pub(super) b: &'a [f32],
     pub(super) width: usize,
-    /// Row `i` of the result begins at `i * c_step`.
+    /// Row `i` of the result starts at `i * c_step`.
     pub(super) c: &'a mut [f32],
     pub(super) c_step: usize,
     pub(super) m: usize,
 }
 
-/// `C[m, width] (+)= sum over t of A[t, ..m]^T * B[t, ..width]`, where `t` runs over `segments` times `length` places.
-/// That is a weight gradient: `t` counts examples, or the pixels of an image.
+/// `C[m, width] (+)= sum over t of A[t, ..m]^T * B[t, ..width]`, where `t` runs over `segments` times `length`
+/// positions. This is a weight gradient: `t` counts examples, or the pixels of an image.
 pub(super) struct OuterProduct<'a> {
     pub(super) a: &'a [f32],
     pub(super) a_start: usize,
@@ -80,25 +80,23 @@ pub(super) struct OuterProduct<'a> {
     pub(super) width: usize,
     /// A panel: dense, row-major.
     pub(super) c: &'a mut [f32],
-    /// Whether to add to `c` rather than to overwrite it.
+    /// Whether to add to `c` instead of overwriting it.
     pub(super) accumulate: bool,
 }
 
 impl RowProduct<'_> {
-    /// Computes the product.
     pub(super) fn run(self, arch: Arch) {
         arch.dispatch(self);
     }
 }
 
 impl OuterProduct<'_> {
-    /// Computes the product.
     pub(super) fn run(self, arch: Arch) {
         arch.dispatch(self);
     }
 }
 
-/// Calls `$kernel::<S, rows, vectors>` for blocks of the largest sizes that fit: registers hold the block of the result.
+/// Calls `$kernel::<S, rows, vectors>` for blocks of the largest sizes that fit, with the result's block in registers.
 macro_rules! cover {
     ($self:ident, $simd:ident, $kernel:ident $(, $extra:expr)*) => {{
         let mut column = 0;
@@ -130,7 +128,7 @@ impl WithSimd for RowProduct<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        // Runs of about DEPTH rows of the panel: several short segments, or a part of a long one.
+        // About DEPTH rows of the panel at a time: several short segments, or part of a long one.
         let together = (DEPTH / self.length.max(1)).max(1);
         for segment in (0..self.segments).step_by(together) {
             let segments = together.min(self.segments - segment);
@@ -241,7 +239,7 @@ impl OuterProduct<'_> {
 mod tests {
     use super::*;
 
-    /// What this CPU offers, from least to most.
+    /// The CPU's instruction sets, from least to most.
     fn archs() -> Vec<Arch> {
         let mut archs = vec![Arch::Scalar, Arch::new()];
         #[cfg(target_arch = "x86_64")]
@@ -253,7 +251,7 @@ mod tests {
         (0..count).map(|index| ((index * 7919 + 13) % 31) as f32 - 15.0).collect()
     }
 
-    /// Small integers: every order of sums is exact, so each instruction set must give the same.
+    /// Small integers: every order of sums is exact, so every instruction set must give the same result.
     #[test]
     fn products_are_those_of_three_loops_with_any_instructions() {
         let (a, b) = (numbers(20_000), numbers(20_000));

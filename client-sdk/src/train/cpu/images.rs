@@ -1,11 +1,11 @@
-//! The two convolutions in front of a CNN's dense layers, over a batch.
+//! The two convolutions before a CNN's dense layers, over a batch.
 
 use pulp::Arch;
 
 use super::buffer::Buffer;
 use super::conv::Conv;
 
-/// Two convolutions with what a step needs to remember of each image.
+/// Two convolutions, with the data of each image that a backward pass needs.
 pub(super) struct Images {
     first: Conv,
     second: Conv,
@@ -17,7 +17,7 @@ pub(super) struct Images {
     deltas: Buffer,
     first_winners: Vec<u32>,
     second_winners: Vec<u32>,
-    /// One image's worth: convolution output, gradients of both outputs (bordered) and of the second's input.
+    /// For a single image: convolution output, gradients of both outputs (bordered) and of the second's input.
     out: Buffer,
     first_delta: Buffer,
     second_delta: Buffer,
@@ -52,7 +52,7 @@ impl Images {
         [&self.first, &self.second]
     }
 
-    /// Numbers in an image's features.
+    /// Number of features per image.
     pub(super) fn width(&self) -> usize {
         self.second.pooled().0 * self.second.pooled().1 * self.second.dense.outputs
     }
@@ -62,12 +62,12 @@ impl Images {
         &self.features
     }
 
-    /// The features and where their gradient goes.
+    /// The features and the buffer of their gradient.
     pub(super) fn features_and_delta(&mut self) -> (&[f32], &mut [f32]) {
         (&self.features, &mut self.deltas)
     }
 
-    /// Puts an example (channel, line, column) at `index` of the batch.
+    /// Stores an example (channel, row, column) at `index` of the batch.
     pub(super) fn load(&mut self, index: usize, example: &[f32]) {
         let Conv { height, width, channels, .. } = self.first;
         let size = self.first.bordered(channels);

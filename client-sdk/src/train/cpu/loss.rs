@@ -3,8 +3,8 @@
 
 use super::super::learner::Score;
 
-/// Scores rows of logits `step` apart, `classes` of each being real, and writes their gradient (padding: zero) unless
-/// `gradient` is empty.
+/// Scores rows of logits at distance `step`, the first `classes` of each without padding, and writes their gradient
+/// (padding: zero) unless `gradient` is empty.
 pub(super) fn cross_entropy(
     logits: &[f32],
     classes: usize,

@@ -1,7 +1,7 @@
-//! Training on one CPU core: forward and backward passes written out, on buffers that live as long as the run.
+//! Training on one CPU core: explicit forward and backward passes, on buffers that last for the whole run.
 //!
-//! candle is the other way to the same numbers and serves the GPUs; a test holds the two against each other. This one is
-//! several times faster on small batches, and the same on each run: one thread, a fixed order of sums.
+//! candle computes the same numbers and serves the GPUs; a test compares the two. This implementation is several times
+//! faster on small batches, and reproducible: one thread, a fixed order of sums.
 
 mod buffer;
 mod classifier;
@@ -23,7 +23,7 @@ use super::examples::Examples;
 use super::learner::Learner;
 use crate::models::Architecture;
 
-/// The model on the CPU, ready to take steps in chunks of at most `batch` of the examples.
+/// The model on the CPU, for steps in chunks of at most `batch` examples.
 pub(super) fn learner(
     architecture: &Architecture,
     start: &[f32],

@@ -1,20 +1,20 @@
-//! A model that leaves its gradient in its core, and a step of it.
+//! Models that store their gradient in their core, and their step.
 
 use super::super::error::TrainError;
 use super::super::examples::Examples;
 use super::super::learner::{Score, Step};
 use super::core::Core;
 
-/// A model that leaves its gradient in its core.
+/// A model that stores its gradient in its core.
 pub(super) trait Passes {
     fn core(&mut self) -> &mut Core;
-    /// The most examples of a chunk.
+    /// Maximum number of examples in a chunk.
     fn most(&self) -> usize;
-    /// Leaves the gradient of a chunk's mean loss in the core.
+    /// Stores the gradient of a chunk's mean loss in the core.
     fn backward(&mut self, examples: &Examples<'_>, chunk: &[usize]) -> Result<Score, TrainError>;
 }
 
-/// A step on the mean of its chunks' gradients, each counting for as much as it has examples.
+/// Takes a step on the mean of its chunks' gradients, weighted by their number of examples.
 pub(super) fn step(
     model: &mut impl Passes,
     examples: &Examples<'_>,

@@ -1,8 +1,8 @@
-//! The character model `gru`: embedding, gated recurrent layers, scores at every position, and back through all of the
-//! sequence.
+//! The character model `gru`: embedding, gated recurrent layers, scores at every position, and backpropagation through
+//! the whole sequence.
 //!
-//! Rows are ordered by position, then by sequence, so that a step of the recurrence is one block of rows, and products
-//! with inputs and the gradients of weights are taken over all positions at once.
+//! Rows are ordered by position, then by sequence, so that a step of the recurrence is one block of rows, and input
+//! products and weight gradients are computed over all positions at once.
 
 use super::super::config::SgdConfig;
 use super::super::constraints::Flat;
@@ -17,7 +17,7 @@ use super::loss::cross_entropy;
 use super::passes::{Passes, step};
 use crate::models::Gru;
 
-/// A recurrent layer with what a step needs to remember of it.
+/// A recurrent layer, with the data that a backward pass needs.
 struct Layer {
     /// Products of the input and of the state.
     input: Dense,
@@ -31,12 +31,12 @@ struct Layer {
 /// The character model on the CPU.
 pub(super) struct Recurrent {
     core: Core,
-    /// The most sequences of a chunk.
+    /// Maximum number of sequences in a chunk.
     batch: usize,
     embedding: usize,
     layers: Vec<Layer>,
     output: Dense,
-    /// Characters of the batch, and those that follow.
+    /// Characters of the batch, and their successors.
     characters: Vec<u32>,
     targets: Vec<u32>,
     embedded: Buffer,
@@ -116,7 +116,7 @@ impl Recurrent {
             let Layer { input, state, gates, own, states } = layer;
             let (hidden, step) = (state.inputs, state.padded());
             input.forward(arch, parameters, x, gates);
-            // The first state; after a batch of another size something else lies there.
+            // The initial state; a batch of another size leaves other data there.
             states[..batch * hidden].fill(0.0);
             for position in 0..length {
                 let (before, after) = states.split_at_mut((position + 1) * batch * hidden);

@@ -1,4 +1,5 @@
-//! `POST /v1/tasks`: a task, its first model version, and the answer under its idempotency key, in one transaction.
+//! `POST /v1/tasks`: stores a task, its initial model version, and the answer under its idempotency key, in one
+//! transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,10 +33,9 @@ use crate::ledger;
 use crate::model::{self, TaskModel};
 use crate::optimizer;
 
-/// How long a repeated request gets the first one's answer.
+/// How long a repeated request gets the first answer.
 const REMEMBER: Duration = Duration::from_secs(24 * 3600);
 
-/// Its headers.
 struct Headers;
 
 impl IntoParams for Headers {
@@ -72,7 +72,7 @@ pub(in crate::http) async fn create_task(
     let (id, privacy) = (row.id, row.spec.privacy.clone());
     let answer = store(&app, row, version, key.as_ref(), request_sha256).await?;
     if privacy.is_private() {
-        // A process that dies here leaves a task that is new, whose promise is kept when its first round opens.
+        // A crash here leaves a new task; opening its first round completes the rest.
         let sealer = Arc::clone(&app.sealer);
         let keep = move || ledger::keep_promise(&sealer, id, &privacy);
         let kept = tokio::task::spawn_blocking(keep).await.map_err(Error::fault)?;
@@ -84,7 +84,7 @@ pub(in crate::http) async fn create_task(
     respond(answer)
 }
 
-/// Where an answer is kept: keys of different operators do not meet.
+/// Location of a stored answer: the keys of different operators are separate.
 struct Key {
     scope: String,
     key: String,
@@ -115,7 +115,7 @@ async fn find_answer(
     }
 }
 
-/// Checks the task and stores its initial model's blob.
+/// Validates the task and stores its initial model's blob.
 async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
     let deployment =
         Deployment { poll_interval_ms: u64::try_from(app.settings.poll_max.as_millis()).unwrap_or(u64::MAX) };
@@ -148,7 +148,7 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
     }
     let parameters = model.shared.len() as u64;
     let clip_at_first = model.private.as_ref().map(|private| private.initial_clip());
-    // A large model takes seconds to draw; requests are served meanwhile.
+    // Drawing a large model takes seconds; requests are served meanwhile.
     let (spec, bytes) = tokio::task::spawn_blocking(move || {
         let bytes = model.first_version(&spec).map_err(Error::InvalidTask)?;
         Ok::<_, Error>((spec, bytes))
@@ -194,7 +194,7 @@ async fn store(
     app.store
         .transact("create_task", |tx| {
             Box::pin(async move {
-                // Somebody may have sent the same request at the same time.
+                // The same request may have been sent concurrently.
                 if let Some(key) = key
                     && let Some(answer) = find_answer(tx, key, request_sha256).await?
                 {

@@ -1,4 +1,4 @@
-//! `POST /v1/enrollment-tokens`: a one-time token for one participant, a new one or one that comes back.
+//! `POST /v1/enrollment-tokens`: a one-time token for one participant, new or enrolling again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::http::problem::{Error, Result};
 const DAY_MS: u64 = 24 * 3600 * 1000;
 const VALID_MAX_MS: u64 = 30 * DAY_MS;
 
-/// A one-time token for one participant.
+/// Create a one-time token for one participant.
 #[utoipa::path(
     post, path = route::ENROLLMENT_TOKENS, request_body = CreateEnrollmentToken, security(("token" = ["operator"])),
     responses((status = 201, body = EnrollmentTokenReply)),

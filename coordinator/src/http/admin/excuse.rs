@@ -1,4 +1,4 @@
-//! `POST …/assignments/{participant}/excuse`: the round does not wait for this participant any more.
+//! `POST …/assignments/{participant}/excuse`: stops waiting for this participant in the round.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::http::authenticate::Operator;
 use crate::http::extract::Path;
 use crate::http::problem::{Error, Result};
 
-/// Do not wait for a participant in a round.
+/// Stop waiting for a participant in a round.
 #[utoipa::path(
     post, path = route::EXCUSE, security(("token" = ["operator"])), responses((status = 204)),
 )]
@@ -37,7 +37,7 @@ pub(in crate::http) async fn excuse(
                 if tx.set_assignment_state(attempt, participant, &from, to, now, Some(detail)).await? {
                     return Ok(());
                 }
-                // Its input counts; what the phases after it still ask is not waited for.
+                // Its input counts; answers of later phases are not waited for.
                 if let Some(phase) = row.round.missed_in()
                     && tx.set_dropped(attempt, participant, phase).await?
                 {

@@ -1,4 +1,4 @@
-//! What operators may change.
+//! Operators' changes.
 
 pub(super) mod create_task;
 pub(super) mod enrollment_tokens;
@@ -16,7 +16,7 @@ use crate::random::Random;
 pub(crate) fn secret(random: &Random) -> String {
     loop {
         let token = URL_SAFE_NO_PAD.encode(random.bytes::<32>());
-        // One that begins with a hyphen would be taken for a flag where people paste it.
+        // A leading hyphen would look like a flag when pasted into a command line.
         if !token.starts_with('-') {
             return token;
         }

@@ -26,27 +26,27 @@ use crate::http::problem::{Error, Result};
 use crate::lock::LockError;
 use crate::random::Random;
 
-/// Why there is no new operator token.
+/// Reasons an operator token was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The name is none.
+    /// The name is invalid.
     #[error("a name is 1 to 64 letters, digits, '-', '_' or '.', not {0:?}")]
     Name(String),
-    /// There is no database in which it could be kept.
+    /// There is no database to store it in.
     #[error("there is no database at {0}: a coordinator's first start makes it, and the first admin token")]
     NoDatabase(PathBuf),
-    /// It could not be shown, and was therefore not stored.
+    /// It could not be shown, and so was not stored.
     #[error("the token could not be shown, so it was not stored: {0}")]
     Show(#[source] io::Error),
-    /// It could not be stored; whatever was shown is worth nothing.
+    /// It could not be stored; a token already shown is invalid.
     #[error("the token could not be stored: {0}")]
     Store(#[from] StoreError),
-    /// Another process works on the data.
+    /// Another process uses the data.
     #[error(transparent)]
     Locked(#[from] LockError),
 }
 
-/// Operators' tokens.
+/// List operator tokens.
 #[utoipa::path(
     get, path = route::OPERATOR_TOKENS, params(PageQuery), security(("token" = ["admin"])),
     responses((status = 200, body = Page<OperatorTokenView>)),
@@ -73,7 +73,7 @@ fn view(row: OperatorToken) -> Result<OperatorTokenView> {
     Ok(OperatorTokenView { id, name, role, created_at, revoked_at })
 }
 
-/// A token for an operator.
+/// Create an operator token.
 #[utoipa::path(
     post, path = route::OPERATOR_TOKENS, request_body = CreateOperatorToken, security(("token" = ["admin"])),
     responses((status = 201, body = OperatorTokenReply)),
@@ -91,10 +91,10 @@ pub(in crate::http) async fn create(
     Ok((StatusCode::CREATED, Json(reply)))
 }
 
-/// Makes and stores a token.
+/// Creates and stores a token.
 ///
 /// # Errors
-/// The store's.
+/// Those of the store.
 pub(crate) async fn issue(
     store: &Store,
     random: &Random,
@@ -107,11 +107,11 @@ pub(crate) async fn issue(
     Ok(reply)
 }
 
-/// Makes a token, has it shown, and only then stores it: one that is stored and that nobody has seen would be an operator
-/// whom nobody can be, and in whose name the first start makes no other.
+/// Creates a token, shows it, and only then stores it: a stored token that nobody has seen would be unusable, and would
+/// keep the next start from creating another.
 ///
 /// # Errors
-/// [`TokenError::Show`], and nothing is stored; [`TokenError::Store`], and what was shown is worth nothing.
+/// [`TokenError::Show`], and nothing is stored; [`TokenError::Store`], and the token shown is invalid.
 pub(crate) async fn issue_shown(
     store: &Store,
     random: &Random,
@@ -143,16 +143,16 @@ async fn keep(store: &Store, row: &OperatorToken) -> std::result::Result<(), Sto
     store.transact("create_operator_token", |tx| Box::pin(async move { tx.insert_operator_token(row).await })).await
 }
 
-/// What may be said about a revocation.
+/// Options of a revocation.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct Revocation {
-    /// Also the last admin token, after which nobody can make another here.
+    /// Revoke even the last admin token, after which nobody can create another through the API.
     force: bool,
 }
 
-/// Revoke an operator's token.
+/// Revoke an operator token.
 #[utoipa::path(
     post, path = route::OPERATOR_TOKEN_REVOKE, params(Revocation), security(("token" = ["admin"])),
     responses((status = 204)),
@@ -164,7 +164,7 @@ pub(in crate::http) async fn revoke(
     Query(Revocation { force }): Query<Revocation>,
 ) -> Result<StatusCode> {
     let now = app.now();
-    // Asked for twice, the second time finds it done; a token that never was is taken for one that is revoked.
+    // Idempotent: a second request finds it done; an unknown token counts as revoked.
     app.store
         .transact("revoke_operator_token", |tx| {
             Box::pin(async move {

@@ -1,4 +1,4 @@
-//! `POST /v1/participants/{participant}/revoke`: its certificates are refused from now on, also on open connections.
+//! `POST /v1/participants/{participant}/revoke`: rejects its certificates from now on, even on open connections.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::http::extract::{Json, Path};
 use crate::http::inspect::participants;
 use crate::http::problem::{Error, Result};
 
-/// Refuse a participant's certificate from now on.
+/// Revoke a participant.
 #[utoipa::path(
     post, path = route::PARTICIPANT_REVOKE, security(("token" = ["operator"])),
     responses((status = 200, body = ParticipantView)),
@@ -35,7 +35,7 @@ pub(in crate::http) async fn revoke_participant(
                 } else {
                     Vec::new()
                 };
-                // Asked for twice, the second time finds it done.
+                // Idempotent: a second request finds it done.
                 let view = participants::read(tx, participant).await?;
                 let view = view.ok_or_else(|| Error::NotFound(format!("there is no participant {participant}")))?;
                 Ok::<_, Error>((view, rounds))
@@ -43,7 +43,7 @@ pub(in crate::http) async fn revoke_participant(
         })
         .await?;
     app.identities.forget(participant);
-    app.desk.forget(participant);
+    app.check_ins.forget(participant);
     for round in rounds {
         app.store.wake().publish(WakeEvent::Round(round));
     }

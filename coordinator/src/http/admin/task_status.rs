@@ -24,12 +24,12 @@ use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
 use crate::session::{forget, keep_unopened};
 
-/// Most round numbers that one call takes out of use.
+/// Maximum number of round numbers that one call skips.
 const REBASE_MAX: u32 = 1_000_000;
-/// Whatever is not over.
+/// Every status that is not over.
 const RUNNING: [TaskStatus; 3] = [TaskStatus::Active, TaskStatus::Paused, TaskStatus::BudgetExhausted];
 
-/// Open no further rounds.
+/// Stop opening rounds.
 #[utoipa::path(
     post, path = route::TASK_PAUSE, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
 )]
@@ -41,7 +41,7 @@ pub(in crate::http) async fn pause(
     change(&app, &task, &bearer, &[TaskStatus::Active], TaskStatus::Paused).await
 }
 
-/// Go on.
+/// Resume a paused task.
 #[utoipa::path(
     post, path = route::TASK_RESUME, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
 )]
@@ -53,9 +53,9 @@ pub(in crate::http) async fn resume(
     change(&app, &task, &bearer, &[TaskStatus::Paused, TaskStatus::BudgetExhausted], TaskStatus::Active).await
 }
 
-/// Use no round number again that participants have seen, after an older database was restored.
+/// Skip all round numbers that participants have seen, after an older database was restored.
 ///
-/// The present round ends, and the next is beyond all of them.
+/// The current round ends, and the next one comes after all of them.
 #[utoipa::path(
     post, path = route::TASK_REBASE, request_body = RebaseTask, security(("token" = ["operator"])),
     responses((status = 200, body = TaskView)),
@@ -93,7 +93,7 @@ pub(in crate::http) async fn rebase(
     Ok(Json(view))
 }
 
-/// How many numbers are skipped, or why none may be.
+/// How many numbers to skip, or why none may be.
 fn rounds_to_forfeit(task: &TaskRow, beyond: Option<u32>, behind: Option<BehindView>) -> Result<u32> {
     if task.status.is_terminal() {
         return Err(Error::TaskStatus(task.status));
@@ -120,7 +120,7 @@ fn rounds_to_forfeit(task: &TaskRow, beyond: Option<u32>, behind: Option<BehindV
     }
 }
 
-/// End the task and its present round.
+/// End the task and its current round.
 #[utoipa::path(
     post, path = route::TASK_CANCEL, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
 )]
@@ -148,7 +148,7 @@ async fn change(
             Box::pin(async move {
                 let changed = tx.set_task_status(id, from, to, now, Some(detail)).await?;
                 let view = tasks::read(tx, behind, id, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
-                // Asked for twice, the second time finds it done.
+                // Idempotent: a second request finds it done.
                 if !changed && view.summary.status != to {
                     return Err(Error::TaskStatus(view.summary.status));
                 }
@@ -187,7 +187,7 @@ async fn destroy_keys(app: &App, uses: Vec<Attempt>) {
     }
 }
 
-/// Ends the task's open round, and lets go those it waits for.
+/// Ends the task's open round, and releases the participants it waits for.
 async fn end_round(
     tx: &mut (dyn Transaction + '_),
     sealer: &Sealer,

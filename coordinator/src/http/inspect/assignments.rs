@@ -20,20 +20,19 @@ use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 
-/// `?attempt=…&cursor=…&limit=…`.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct AssignmentsQuery {
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
-    /// Items of the page, 1 to 500; 50 unless given.
+    /// Items per page, 1 to 500; default 50.
     limit: Option<u32>,
-    /// The attempt; the latest unless given.
+    /// The attempt; default the latest.
     attempt: Option<u32>,
 }
 
-/// Who was drawn into a round.
+/// List the cohort of a round.
 #[utoipa::path(
     get, path = route::ASSIGNMENTS, params(AssignmentsQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<AssignmentView>)),
@@ -70,7 +69,7 @@ pub(in crate::http) async fn list(
     Ok(Json(page(views, limit, |view| view.participant.to_string(), |view| view)))
 }
 
-/// Who sent what in a session: the members of U2, U3, U4 and U5.
+/// The members of U2, U3, U4 and U5 in a session.
 struct Sets(Vec<(&'static str, HashSet<ParticipantId>)>);
 
 impl Sets {
@@ -95,7 +94,7 @@ impl Sets {
             return Vec::new();
         }
         let members = self.0.iter().filter(|(_, set)| set.contains(&participant)).map(|(name, _)| *name);
-        // Whoever was drawn had advertised.
+        // Every member of the cohort had advertised keys.
         ["U1"].into_iter().chain(members).map(str::to_owned).collect()
     }
 }

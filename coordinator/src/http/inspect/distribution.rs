@@ -1,4 +1,4 @@
-//! Quantiles over participants, read off the points of a distribution that a round's sum holds.
+//! Quantiles over participants, read from the distributions in a round's sum.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,11 @@ use store::entity::round::RoundMetric;
 use task_spec::below;
 use wire::inspect::DistributionView;
 
-/// Participants below whom there is no distribution: what it told would be about single ones.
+/// Minimum number of participants for a distribution: fewer would reveal individual values.
 const FEWEST: u64 = 3;
 
-/// The distributions of a round, by metric, and what is left of its metrics: everything else. Of what fewer than
-/// [`FEWEST`] measured neither is told, nor their mean.
+/// The distributions of a round by metric, and its remaining metrics. Omits metrics measured by fewer than [`FEWEST`]
+/// participants, including their mean.
 pub(super) fn distributions(metrics: &[RoundMetric]) -> (BTreeMap<String, DistributionView>, Vec<&RoundMetric>) {
     let mut points: BTreeMap<&str, BTreeMap<u8, &RoundMetric>> = BTreeMap::new();
     for metric in metrics {
@@ -38,15 +38,15 @@ pub(super) fn distributions(metrics: &[RoundMetric]) -> (BTreeMap<String, Distri
     (views, rest)
 }
 
-/// Hundredths between the points of a distribution: the finest that they have all of. Without one they are single ones that a
-/// task asked for, as may others be that lie between.
+/// Step between the points of a distribution, in hundredths: the finest at which all points are present. `None` for
+/// single points, which a task may declare.
 fn step(points: &BTreeMap<u8, &RoundMetric>) -> Option<u8> {
     let has_all = |step: &u8| (1..100 / step).all(|point| points.contains_key(&(point * step)));
     (1..=25).filter(|step| 100 % step == 0).find(has_all)
 }
 
 fn view(points: &BTreeMap<u8, &RoundMetric>, step: u8) -> DistributionView {
-    // A hostile participant may count itself below one point and not below the next: the curve never falls.
+    // A hostile participant may count itself below one point but not below the next: the curve is made monotone.
     let mut curve = vec![(0.0, 0.0)];
     let mut highest = 0.0_f64;
     for (bound, point) in points {
@@ -98,7 +98,7 @@ mod tests {
         for (got, expected) in [view.p10, view.p25, view.p50, view.p75, view.p90].into_iter().zip(expected) {
             assert!((got - expected).abs() < 1e-12, "{got} is not {expected}");
         }
-        // A point that is part of no whole stays a metric; half of all is none, either.
+        // Points of an incomplete distribution remain metrics.
         let names: Vec<_> = rest.iter().map(|metric| &*metric.name).collect();
         assert_eq!(names, ["accuracy", "accuracy.below.33", "loss.below.50"]);
     }

@@ -1,4 +1,4 @@
-//! Views of rounds that have ended, made once.
+//! Cache of views of rounds that have ended.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,11 +7,11 @@ use federation::id::Attempt;
 use store::entity::round::RoundRow;
 use wire::inspect::RoundView;
 
-/// Most that is remembered, as bytes of JSON: some thousand rounds of a usual task.
+/// Maximum size of the cache, in bytes of JSON: some thousand rounds of a typical task.
 const REMEMBERED_MAX: usize = 8 << 20;
 
-/// Views of rounds that have ended. A cache: each is good for the very row that it was made for, which still changes when bytes that
-/// were on their way are counted after the end; all else that a view tells of is over by then.
+/// Cache of views of rounds that have ended. An entry is valid only for the exact row it was made from, which may still
+/// change when bytes in transit are counted after the end; everything else in a view is final.
 #[derive(Default)]
 pub(crate) struct EndedRounds(Mutex<Known>);
 
@@ -24,11 +24,11 @@ struct Known {
 
 impl EndedRounds {
     fn with<T>(&self, act: impl FnOnce(&mut Known) -> T) -> T {
-        // Whatever a panic leaves behind is still views that were made for their rows.
+        // Any entry that a panic leaves behind is still valid for its row.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The view of this round, if it has ended and was looked at.
+    /// The cached view of this round, if it has ended.
     pub(super) fn find(&self, row: &RoundRow) -> Option<RoundView> {
         self.with(|known| {
             let (of, view) = known.views.get(&row.round.key)?;
@@ -36,9 +36,9 @@ impl EndedRounds {
         })
     }
 
-    /// Remembers the view of a round, if it has ended for good.
+    /// Caches the view of a round that has ended for good.
     pub(super) fn remember(&self, row: RoundRow, view: &RoundView) {
-        // Who gave an update from the base before is counted anew each time.
+        // The participants that gave an update from the base are counted each time.
         if !row.round.state.is_terminal() || row.round.lacks_participants() {
             return;
         }

@@ -1,4 +1,4 @@
-//! What operators may look at. Nothing here changes anything.
+//! Operators' read-only views.
 
 pub(super) mod assignments;
 mod distribution;
@@ -16,18 +16,17 @@ use wire::inspect::Page;
 
 use crate::http::problem::{Error, Result};
 
-/// Items of a page unless asked otherwise, and at most.
+/// Default and maximum number of items per page.
 const PAGE: u32 = 50;
 const PAGE_MAX: u32 = 500;
 
-/// `?cursor=…&limit=…`.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PageQuery {
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
-    /// Items of the page, 1 to 500; 50 unless given.
+    /// Items per page, 1 to 500; default 50.
     limit: Option<u32>,
 }
 
@@ -49,7 +48,7 @@ impl PageQuery {
     }
 }
 
-/// Makes a page of up to `limit` items out of rows of which one more than `limit` was asked for.
+/// Makes a page of up to `limit` items from rows queried with `limit + 1`.
 pub(super) fn page<R, T>(
     mut rows: Vec<R>,
     limit: u32,

@@ -13,7 +13,7 @@ use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 
-/// Model versions, newest first.
+/// List model versions, newest first.
 #[utoipa::path(
     get, path = route::MODELS, params(PageQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<ModelView>)),
@@ -34,7 +34,7 @@ pub(in crate::http) async fn list(
     Ok(Json(page(rows, limit, |row| row.version.to_string(), view)))
 }
 
-/// One model version.
+/// Get one model version.
 #[utoipa::path(
     get, path = route::MODEL, security(("token" = ["viewer"])), responses((status = 200, body = ModelView)),
 )]

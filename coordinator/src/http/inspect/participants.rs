@@ -15,7 +15,7 @@ use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 
-/// Participants.
+/// List participants.
 #[utoipa::path(
     get, path = route::PARTICIPANTS, params(PageQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<ParticipantView>)),
@@ -41,7 +41,7 @@ pub(in crate::http) async fn list(
     Ok(Json(page(views, limit, |view| view.id.to_string(), |view| view)))
 }
 
-/// One participant.
+/// Get one participant.
 #[utoipa::path(
     get, path = route::PARTICIPANT, security(("token" = ["viewer"])),
     responses((status = 200, body = ParticipantView)),
@@ -59,7 +59,6 @@ pub(in crate::http) async fn show(
     found.map(Json).ok_or_else(|| Error::NotFound(format!("there is no participant {participant}")))
 }
 
-/// The view of one participant.
 pub(in crate::http) async fn read(
     tx: &mut (dyn Transaction + '_),
     participant: ParticipantId,

@@ -1,5 +1,5 @@
-//! `GET /v1/tasks/{task}/privacy`: the ledger, checked row by row before a figure of it is told; `GET /v1/privacy`: all of them
-//! together.
+//! `GET /v1/tasks/{task}/privacy`: the ledger, verified row by row before any figure is shown; `GET /v1/privacy`: the
+//! total over all ledgers.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use crate::http::problem::{Error, Result};
 use crate::ledger::{self, LedgerFault};
 use crate::private::Private;
 
-/// Most rounds that are looked ahead.
+/// Maximum number of future rounds to compute.
 const AHEAD_MAX: u32 = 1_000_000;
-/// Tasks that are read at once.
+/// Number of tasks read at once.
 const TASKS_AT_ONCE: u32 = 100;
 
-/// What the task has told about its participants.
+/// Get a task's privacy ledger.
 #[utoipa::path(
     get, path = route::TASK_PRIVACY, params(PageQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = PrivacyReport)),
@@ -78,19 +78,19 @@ pub(in crate::http) async fn show(
     }))
 }
 
-/// At which delta the total is.
+/// The delta of the total.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct TotalQuery {
-    /// At which delta; the smallest of the tasks' unless given.
+    /// Default: the smallest of the tasks' deltas.
     delta: Option<f64>,
 }
 
-/// One task's, or why there is none.
+/// A task's ledger, or the reason there is none.
 type Opened = (TaskRow, Arc<Private>, std::result::Result<Ledger, LedgerFault>);
 
-/// What all private tasks together have told about a participant of each.
+/// Get an upper bound on what all private tasks together have revealed about a participant of each.
 #[utoipa::path(
     get, path = route::PRIVACY, params(TotalQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = PrivacyTotal)),
@@ -134,7 +134,7 @@ async fn open_all(app: &Arc<App>) -> Result<Vec<Opened>> {
                     return Ok(opened);
                 }
                 for task in page.into_iter().filter(|task| task.spec.privacy.is_private()) {
-                    // Checked when it was created; a task without arithmetic has released nothing.
+                    // Validated when it was created; a task without a model has released nothing.
                     let Some(private) = models.of(&task).ok().and_then(|model| model.private.clone()) else {
                         continue;
                     };
@@ -154,8 +154,7 @@ async fn open_all(app: &Arc<App>) -> Result<Vec<Opened>> {
 fn release(row: &PrivacyRow, ledger: &Ledger) -> Option<ReleaseView> {
     let sealed = &ledger.rows().get(usize::try_from(row.idx).ok()?)?.row;
     let LedgerRow { index, release, rho, rdp, pld, total, accounting } = sealed;
-    // One participant more or less is one more or less here: where sampling hides whether somebody was drawn, a count without
-    // noise would tell.
+    // Neighbours differ by one participant: if sampling hides who was drawn, an exact count would reveal it.
     let participants = (!release.sampled.is_secret()).then_some(release.participants);
     let mut parameters = serde_json::to_value(release).ok()?;
     if participants.is_none() {
@@ -179,7 +178,7 @@ fn release(row: &PrivacyRow, ledger: &Ledger) -> Option<ReleaseView> {
     })
 }
 
-/// The three figures as viewers see them.
+/// The three figures for viewers.
 pub(super) fn epsilon(epsilons: &Epsilons) -> EpsilonView {
     let reason = epsilons.server_reason.map(|reason| match reason {
         NoServerEpsilon::ServerTrusted => "server_trusted".to_owned(),

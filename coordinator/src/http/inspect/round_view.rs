@@ -1,5 +1,5 @@
-//! What viewers see of a round. All rounds of a page are read with a fixed number of statements, and some more for each that ended for
-//! lack of participants or is going on; one that has ended otherwise is looked at once.
+//! Views of rounds. A page is read with a fixed number of statements, plus a few for each round in progress or ended
+//! for lack of participants; other ended rounds are cached.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::session::given_by;
 /// Views of rounds of one task, in the order of `rows`.
 ///
 /// # Errors
-/// The store's; [`StoreError::Corrupt`] for a round without a base.
+/// Those of the store; [`StoreError::Corrupt`] for a round without a base.
 pub(super) async fn views(
     tx: &mut (dyn Transaction + '_),
     app: &App,
@@ -60,7 +60,7 @@ pub(super) async fn views(
     Ok(views)
 }
 
-/// What is told of a round that waits for participants, or has failed for want of them: one of a task at most.
+/// Additional data for a round that waits for participants, or failed for lack of them: at most one per task.
 struct Present {
     checked_in: u32,
     base_given_by: u32,
@@ -138,7 +138,7 @@ fn is_codecs(metric: &RoundMetric) -> bool {
     CODEC_METRICS.contains(&metric.name.as_str())
 }
 
-/// What it saves follows from the task; what it costs is kept among the round's metrics.
+/// The savings follow from the task; the cost is among the round's metrics.
 fn compression_view(models: &Models, task: &TaskRow, row: &RoundRow) -> Option<CompressionView> {
     let compression = task.spec.compression?;
     let model = models.of(task).ok()?;
@@ -154,7 +154,7 @@ fn compression_view(models: &Models, task: &TaskRow, row: &RoundRow) -> Option<C
     })
 }
 
-/// The updates of the round that were trained ahead of it, once its cohort is drawn, by the versions they started from.
+/// The versions from which the round's updates were trained ahead, once its cohort is drawn.
 fn buffer_view(task: &TaskRow, round: &Round, versions: &[u32]) -> Option<BufferView> {
     let (oldest_version, newest_version) = (*versions.iter().min()?, *versions.iter().max()?);
     let ahead = task.spec.ahead()?;
@@ -207,11 +207,11 @@ fn work_view(work: SumWork) -> SumWorkView {
     }
 }
 
-/// The session's numbers follow from the task and the cohort's size, so they can be told when the session is long over.
+/// The session's numbers follow from the task and the cohort size, so they are available long after the session.
 fn session_view(models: &Models, task: &TaskRow, row: &RoundRow, messages: &Stats) -> Option<SessionView> {
     let round = &row.round;
     let limits = round.limits.secure.filter(|_| round.cohort > 0)?;
-    // Who shares a session: of a cohort that is divided, a group.
+    // The members of a session: the group, if the cohort is divided.
     let cohort = round.limits.groups.map_or(round.cohort, |groups| groups.size);
     let config = models.of(task).ok().and_then(|model| model.session.clone());
     let params = models.session_params(task, u16::try_from(cohort).unwrap_or(u16::MAX));
@@ -232,7 +232,7 @@ fn session_view(models: &Models, task: &TaskRow, row: &RoundRow, messages: &Stat
     })
 }
 
-/// The groups of a cohort that was divided. Everybody in a group has the group's score.
+/// The groups of a divided cohort. All members of a group have the group's score.
 fn group_views(round: &Round, summary: &RoundSummary) -> Vec<GroupView> {
     let count = round.limits.groups.map_or(0, |limits| limits.count);
     let view = |group| {
@@ -254,9 +254,9 @@ fn phases(
         let next = history.get(index + 1);
         let (min, max) = limits(round, change.state);
         let count = match (change.state, next) {
-            // How many were drawn, or were there when it ended without a cohort, or are there now.
+            // The number drawn, or present when it ended without a cohort, or present now.
             (RoundState::Selecting, next) => next.map_or(checked_in, |next| next.count),
-            // Of a phase that still runs, or ended in failure, only its messages tell.
+            // For a phase that is running or has failed, counts its messages.
             (RoundState::Sharing, _) => count(messages, MessageKind::Shares),
             (RoundState::Confirming, _) => count(messages, MessageKind::Consistency),
             (RoundState::Unmasking, _) => count(messages, MessageKind::Unmasking),

@@ -20,7 +20,7 @@ use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 
-/// Rounds, newest first.
+/// List rounds, newest first.
 #[utoipa::path(
     get, path = route::ROUNDS, params(PageQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<RoundView>)),
@@ -47,20 +47,19 @@ pub(in crate::http) async fn list(
     Ok(Json(page?))
 }
 
-/// `?attempt=…`, or `?after_state=…&wait_ms=…`.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct RoundQuery {
-    /// The attempt; the latest unless given.
+    /// The attempt; default the latest.
     attempt: Option<u32>,
     /// Wait while the round is in this state.
     after_state: Option<RoundState>,
-    /// Wait at most so long, in milliseconds, also for a round that does not exist yet.
+    /// Maximum wait, in milliseconds, also for a round that does not exist yet.
     wait_ms: u64,
 }
 
-/// One round.
+/// Get one round.
 #[utoipa::path(
     get, path = route::ROUND, params(RoundQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = RoundView)),
@@ -76,11 +75,11 @@ pub(in crate::http) async fn show(
     let wait = Duration::from_millis(query.wait_ms).min(app.settings.poll_max);
     let end = tokio::time::sleep(wait);
     tokio::pin!(end);
-    // Subscribed before the first look: what changes in between is not missed.
+    // Subscribes before the first read, so that no change in between is missed.
     let mut events = app.store.wake().subscribe();
     loop {
         let found = find(&app, &task, key, query.attempt).await?;
-        // One that does not exist yet may be waited for as well.
+        // A round that does not exist yet may be waited for too.
         let found = match found {
             Some(view) if query.after_state != Some(view.state) => return Ok(Json(view)),
             found => found,

@@ -19,7 +19,7 @@ use crate::http::problem::{Error, Result};
 use crate::model::next_round;
 use crate::shortage::shortage;
 
-/// Tasks, newest first.
+/// List tasks, newest first.
 #[utoipa::path(
     get, path = route::TASKS, params(PageQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<TaskSummary>)),
@@ -38,7 +38,7 @@ pub(in crate::http) async fn list(
     Ok(Json(page(rows, limit, |row| row.id.to_string(), |row| summary(&row))))
 }
 
-/// One task, by id or name.
+/// Get one task, by id or name.
 #[utoipa::path(
     get, path = route::TASK, security(("token" = ["viewer"])), responses((status = 200, body = TaskView)),
 )]
@@ -51,7 +51,6 @@ pub(in crate::http) async fn show(
     Ok(Json(find(&app, id).await?))
 }
 
-/// The view of one task.
 pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {
     let (behind, now) = (&app.behind, app.now());
     let found = app.store.read("show_task", |tx| Box::pin(async move { read(tx, behind, id, now).await }));
@@ -81,7 +80,7 @@ fn view(row: TaskRow, history: Vec<TaskChange>) -> TaskView {
     TaskView {
         summary: summary(&row),
         spec: row.spec,
-        // Without secure aggregation the coordinator sees each update, and so can who runs it.
+        // Without secure aggregation the coordinator, and so its operator, sees each update.
         updates_readable_by: if secure { "nobody" } else { "operator" }.to_owned(),
         history: history.into_iter().map(change).collect(),
         behind: None,

@@ -1,4 +1,4 @@
-//! `POST …/assignments/{participant}/abandon`: a participant gives its place up.
+//! `POST …/assignments/{participant}/abandon`: a participant gives up its place.
 
 use std::sync::Arc;
 
@@ -50,11 +50,11 @@ pub(in crate::http) async fn abandon(
                 }
                 match tx.assignment(attempt, participant).await?.map(|assignment| assignment.state) {
                     None => Err(Error::Rejected(Rejection::NotAssigned { why: "it was not drawn" })),
-                    // A masked input that was accepted counts; it cannot be taken back.
+                    // An accepted masked input counts and cannot be withdrawn.
                     Some(AssignmentState::Reported) => {
                         Err(Error::Conflict("the masked input was accepted already".to_owned()))
                     }
-                    // Said before, or the place was lost for another reason: either way it is given up.
+                    // Repeated, or the place was lost for another reason: either way it is given up.
                     Some(_) => Ok(()),
                 }
             })
@@ -65,7 +65,7 @@ pub(in crate::http) async fn abandon(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The reason's code, and of a refusal also what was refused.
+/// The reason's code; for a refusal, also what was refused.
 fn detail(request: &AbandonRequest) -> String {
     match (request.reason, request.refusal) {
         (AbandonReason::Refused, Some(refusal)) => format!("refused: {}: {refusal}", refusal.as_str()),

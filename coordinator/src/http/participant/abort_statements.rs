@@ -1,8 +1,8 @@
-//! What participants say that have left a session for good, and what the others are shown of it: that no sum of the session was
-//! or will be opened, so that they may give an input from the same model anew.
+//! Abort statements: participants state that they have left a session for good, and others get the proof that no sum of
+//! the session was or will be opened, so that they may contribute from the same model again.
 //!
-//! A statement counts whether the round is still under way or has ended without a sum. Where it ended with one, or before an input
-//! could be out, nothing rests on it: it is heard and not kept.
+//! A statement counts while the round is in progress or after it has ended without a sum. If the round ended with one,
+//! or before an input could have been sent, nothing depends on the statement: it is accepted but not stored.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use crate::http::openapi::{AttemptHeader, Octets};
 use crate::http::problem::{Error, Result};
 use crate::session::{Sessions, participant as named, unopened};
 
-/// Say that this participant left the session for good and never answered.
+/// State that this participant left the session for good without answering.
 #[utoipa::path(
     put, path = route::ABORT_STATEMENT, params(AttemptHeader),
     request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG), security(("certificate" = [])),
@@ -82,7 +82,6 @@ pub(in crate::http) async fn say(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `?attempt=…`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -91,7 +90,8 @@ pub(in crate::http) struct AttemptQuery {
     attempt: u32,
 }
 
-/// Enough of these, with the roster, that the session was never opened; 204 as long as they are not.
+/// Get enough abort statements, with the roster, to prove that the session was never opened; 204 until there are
+/// enough.
 #[utoipa::path(
     get, path = route::ABORT_STATEMENTS, params(AttemptQuery), security(("certificate" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
@@ -123,7 +123,7 @@ pub(in crate::http) async fn show(
     Ok(([(header::CONTENT_TYPE, MEDIA_SECURE_AGG)], message).into_response())
 }
 
-/// The session of an attempt that a participant is in, while it is under way or once it has ended without a sum; none otherwise.
+/// The session of an attempt that a participant is in, while in progress or once ended without a sum; `None` otherwise.
 async fn session_of(
     tx: &mut (dyn Transaction + '_),
     sessions: &Sessions,
@@ -138,7 +138,7 @@ async fn session_of(
         return Err(Rejection::NotAssigned { why: "it was not drawn" }.into());
     }
     let kept: Vec<UnopenedSession> = match row.round.is_spent() {
-        // Under way, and without a sum as yet.
+        // In progress, and without a sum so far.
         true => sessions
             .read(tx, &row.round, participant)
             .await?
@@ -158,7 +158,7 @@ async fn session_of(
     Ok(None)
 }
 
-/// Where a participant stands in a roster, counted from 1.
+/// A participant's position in a roster, from 1.
 fn position(roster: &Roster, participant: ParticipantId) -> Option<usize> {
     let entries = roster.entries.as_slice();
     let at = entries.iter().position(|entry| named(entry.client_id.as_slice()) == Some(participant))?;

@@ -1,7 +1,7 @@
-//! What the coordinator tells participants in the course of a session: roster, delivery, survivors, agreement.
+//! The coordinator's announcements during a session: roster, delivery, survivors, agreement.
 //!
-//! Each is a `GET` that waits until the round is in the state in which it is given out. All but the delivery are the same
-//! for the whole cohort and are encoded once.
+//! Each is a `GET` that waits until the round is in the state in which it is published. All but the delivery are the
+//! same for the whole cohort and are encoded once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,19 +27,18 @@ use crate::http::extract::{Path, Query};
 use crate::http::openapi::Octets;
 use crate::http::problem::{Error, Result};
 
-/// `?attempt=…&wait_ms=…`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct SessionQuery {
     /// The attempt of the round.
     attempt: u32,
-    /// Wait at most so long, in milliseconds, until it is time; answered with 204 if it is not then.
+    /// Maximum wait, in milliseconds; answered with 204 if it is not available by then.
     #[serde(default)]
     wait_ms: u64,
 }
 
-/// Who takes part in a session.
+/// Get the roster of a session.
 #[utoipa::path(
     get, path = route::ROSTER, params(SessionQuery), security(("certificate" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
@@ -59,14 +58,14 @@ pub(in crate::http) async fn roster(
     )
     .await?;
     if response.status() == StatusCode::OK {
-        // A roster never changes: a cache on the participant's side need not fetch it twice.
+        // A roster never changes: the participant may cache it.
         let value = HeaderValue::from_static("private, max-age=31536000, immutable");
         response.headers_mut().insert(header::CACHE_CONTROL, value);
     }
     Ok(response)
 }
 
-/// What the others dealt to this participant.
+/// Get the shares dealt to this participant.
 #[utoipa::path(
     get, path = route::DELIVERY, params(SessionQuery), security(("certificate" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
@@ -90,7 +89,7 @@ pub(in crate::http) async fn delivery(
     .await
 }
 
-/// Whose inputs are included.
+/// Get the set of included inputs.
 #[utoipa::path(
     get, path = route::SURVIVORS, params(SessionQuery), security(("certificate" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
@@ -111,7 +110,7 @@ pub(in crate::http) async fn survivors(
     .await
 }
 
-/// Everybody's signatures on that.
+/// Get all signatures on the set of included inputs.
 #[utoipa::path(
     get, path = route::AGREEMENT, params(SessionQuery), security(("certificate" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
@@ -132,9 +131,9 @@ pub(in crate::http) async fn agreement(
     .await
 }
 
-/// What a dealer dealt, as it signed it.
+/// Get a dealer's signed shares.
 ///
-/// Without that evidence nobody complains about it.
+/// They are the evidence without which nobody complains about the dealer.
 #[utoipa::path(
     get, path = route::KEY_SHARES, params(("attempt" = u32, Query, description = "The attempt of the round.")),
     security(("certificate" = [])),
@@ -185,7 +184,7 @@ async fn announce(
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
         tokio::select! {
-            () = rung => {}
+            () = changed => {}
             () = &mut end => return Ok(StatusCode::NO_CONTENT.into_response()),
             () = app.shutdown.cancelled() => return Err(Error::ShuttingDown),
         }

@@ -1,8 +1,8 @@
-//! What participants say in the course of a session, beside their masked inputs: key shares, complaints, signatures on the
-//! included set, and the shares that open the sum.
+//! Participants' messages during a session, except masked inputs: key shares, complaints, signatures on the included
+//! set, and the shares that open the sum.
 //!
-//! A message is judged by the protocol first, then kept; the first of a kind counts. What opens the sum is sealed before it
-//! is kept.
+//! The protocol judges a message before it is stored; the first of a kind counts. Shares that open the sum are sealed
+//! before they are stored.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use crate::session::seal_place;
 
 type Named = Path<(TaskId, u32, ParticipantId)>;
 
-/// The handler that takes answers of this kind.
+/// The handler for answers of this kind.
 macro_rules! taking {
     ($(#[$doc:meta])* $name:ident, $path:expr, $what:expr) => {
         $(#[$doc])*
@@ -65,19 +65,19 @@ taking!(
     Answer::Complaint
 );
 taking!(
-    /// Sign whose inputs are included.
+    /// Sign the set of included inputs.
     consistency,
     route::CONSISTENCY,
     Answer::Consistency
 );
 taking!(
-    /// Answer with the shares that open the sum.
+    /// Send the shares that open the sum.
     unmask_shares,
     route::UNMASK_SHARES,
     Answer::UnmaskShares
 );
 
-/// Where an answer belongs.
+/// The destination of an answer.
 struct Place {
     attempt: Attempt,
     participant: ParticipantId,
@@ -132,7 +132,7 @@ async fn take(
     }
 }
 
-/// An answer that opens the sum, sealed with the key of its release: the first one of an attempt waits for a disk.
+/// Seals an answer that opens the sum with the key of its release; the first one of an attempt waits for a disk.
 async fn sealed(app: &App, place: &Place, bytes: Bytes) -> Result<Bytes> {
     let &Place { attempt, participant } = place;
     let sealer = Arc::clone(&app.sealer);
@@ -141,7 +141,7 @@ async fn sealed(app: &App, place: &Place, bytes: Bytes) -> Result<Bytes> {
     Ok(sealed.map_err(StoreError::from)?.into())
 }
 
-/// Said again after the round went on, it was heard; said for the first time, it comes too late or too early.
+/// After the round has moved on, a repeated answer is confirmed; a new one is too late or too early.
 async fn repeated(app: &App, place: &Place, what: Answer, sha256: Digest, state: RoundState) -> Result<StatusCode> {
     let &Place { attempt, participant } = place;
     let earlier = app
@@ -155,7 +155,7 @@ async fn repeated(app: &App, place: &Place, what: Answer, sha256: Digest, state:
     }
 }
 
-/// Has the protocol judge a message, which must be the caller's own.
+/// Judges a message, which must be the caller's own, by the protocol.
 async fn judge(app: &App, place: &Place, seat: &Seat, what: Answer, bytes: &[u8]) -> Result<(), Error> {
     match (&seat.session.phase, what) {
         (Phase::CollectShares(phase), Answer::KeyShares) => {
@@ -196,12 +196,11 @@ async fn judge(app: &App, place: &Place, seat: &Seat, what: Answer, bytes: &[u8]
     }
 }
 
-/// A message of this kind.
 pub(super) fn decode<M: Message>(bytes: &[u8]) -> Result<M> {
     M::decode(bytes).map_err(|error| Error::Malformed(format!("the message of secure aggregation: {error}")))
 }
 
-/// Whoever sends a message must be who signed it.
+/// Checks that the sender of a message is its signer.
 pub(super) fn own(seat: &Seat, sender: secure_agg::Index) -> Result<()> {
     if sender == seat.index { Ok(()) } else { Err(rejected(SessionRejection::NotExpected { sender })) }
 }

@@ -1,9 +1,9 @@
-//! `POST /v1/enroll`: a one-time token buys a certificate, for somebody new or for a participant that comes back. Where an
-//! authority elsewhere gives participants their certificates, the token admits the one that the connection shows: who is in is
-//! the operator's decision, who holds which key and id that authority's.
+//! `POST /v1/enroll`: exchanges a one-time token for a certificate, for a new participant or one that enrols again.
+//! With an external authority, the token registers the certificate of the connection instead: the operator decides who
+//! may participate, the authority who holds which key and id.
 //!
-//! An answer may get lost on its way. Whoever asks again with the same token and key gets the same answer, for a day; with
-//! another key the token is spent.
+//! Answers may get lost. For a day, a repeated request with the same token and key gets the same answer; with another
+//! key the token is spent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,26 +27,26 @@ use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
 use crate::identity::{Credential, Issued, Peer, PreIssued};
 
-/// Labels one participant may carry, and the bytes of one name or value.
+/// Maximum number of labels of a participant, and maximum length of a name or value in bytes.
 const LABELS_MAX: usize = 64;
 const LABEL_MAX_BYTES: usize = 128;
-/// Tokens are 43 characters; anything much longer is not hashed.
+/// Tokens are 43 characters; much longer ones are not hashed.
 const TOKEN_MAX_BYTES: usize = 256;
-/// How long a repeated enrolment gets the first one's answer.
+/// How long a repeated enrolment gets the first answer.
 const REMEMBER: Duration = Duration::from_secs(24 * 3600);
 const UNKNOWN: Error = Error::Enrollment("the enrolment token is not known");
 const USED: Error = Error::Enrollment("the enrolment token was used before");
 const EXPIRED: Error = Error::Enrollment("the enrolment token has expired");
 const REVOKED: Error =
     Error::Enrollment("the participant that this token is for, or that the certificate names, was revoked");
-/// Another certificate of a participant that has one already: whoever has a token for anybody does not take its place.
+/// The certificate names an enrolled participant, and the token is for a new one: it must not replace that participant.
 const ENROLLED: Error = Error::Enrollment(
     "the participant that the certificate names is enrolled with another: replace it while it holds (`POST /v1/renew`), or have a \
      token made for that participant",
 );
 const NAMES_ANOTHER: Error =
     Error::Enrollment("the enrolment token is for another participant than the certificate names");
-/// Where those answers are kept, under the token's digest.
+/// Scope of stored answers, under the token's digest.
 const SCOPE: &str = "enroll";
 
 /// Enrol with a one-time token.
@@ -74,7 +74,7 @@ pub(in crate::http) async fn enroll(
     }
     let key_sha256 = credential.sha256();
     let secret = crate::digest(request.token.as_bytes());
-    // Nobody is asked to sign for whoever has no token.
+    // Nothing is signed without a valid token.
     let given = app.store.read("find_enrollment", |tx| {
         Box::pin(async move {
             if let Some(reply) = given_before(tx, secret, key_sha256).await? {
@@ -146,7 +146,7 @@ pub(in crate::http) async fn enroll(
     Ok(Json(reply))
 }
 
-/// Whom a certificate names that this very connection was made with: whoever sends it has its key.
+/// The participant that the connection's certificate names: the sender has its key.
 fn shown(certificate: &PreIssued, peer: Option<Peer>) -> Result<ParticipantId> {
     if peer.is_none_or(|peer| peer.fingerprint != certificate.issued.fingerprint) {
         return Err(Error::Unauthenticated(
@@ -156,15 +156,15 @@ fn shown(certificate: &PreIssued, peer: Option<Peer>) -> Result<ParticipantId> {
     Ok(certificate.participant)
 }
 
-/// What a token is good for.
+/// The effect of a token.
 enum Given {
-    /// It bought this already, for the same key.
+    /// It was used for the same key; this is the answer.
     Before(EnrollReply),
-    /// To be used, by the participant that comes back or by somebody new.
+    /// Unused: for the participant that enrols again, or for a new one.
     To(Option<ParticipantId>),
 }
 
-/// A participant whose certificate ended gets another, whatever it held before.
+/// Replaces the certificate of a participant that enrols again.
 async fn come_back(tx: &mut (dyn Transaction + '_), id: ParticipantId, issued: &Issued) -> Result<EnrollReply> {
     if !tx.replace_certificate(id, issued.fingerprint, issued.expires_at).await? {
         return Err(REVOKED);
@@ -173,7 +173,7 @@ async fn come_back(tx: &mut (dyn Transaction + '_), id: ParticipantId, issued: &
     Ok(reply(id, row.name, issued.clone()))
 }
 
-/// Keeps the answer for whoever asks again.
+/// Stores the answer for repeated requests.
 async fn remember(
     tx: &mut (dyn Transaction + '_),
     secret: Digest,
@@ -186,7 +186,7 @@ async fn remember(
     Ok(tx.insert_idempotent(SCOPE, &secret.to_string(), &answer, now.plus(REMEMBER)).await?)
 }
 
-/// A token that is there, unused and not expired.
+/// Checks that a token exists, unused and not expired.
 fn usable(token: Option<EnrollmentToken>, now: Timestamp) -> Result<EnrollmentToken> {
     let token = token.ok_or(UNKNOWN)?;
     match token.used_at {
@@ -196,7 +196,7 @@ fn usable(token: Option<EnrollmentToken>, now: Timestamp) -> Result<EnrollmentTo
     }
 }
 
-/// The answer that this token and key got before.
+/// The stored answer for this token and key.
 async fn given_before(
     tx: &mut (dyn Transaction + '_),
     secret: Digest,
@@ -218,7 +218,7 @@ pub(super) fn reply(participant: ParticipantId, name: String, issued: Issued) ->
     }
 }
 
-/// Whether what a signer elsewhere is to see is short enough to be passed on.
+/// Checks that evidence for an external signer is short enough to be forwarded.
 pub(super) fn check_evidence(evidence: Option<&String>) -> Result<()> {
     match evidence {
         Some(evidence) if evidence.len() > EVIDENCE_MAX_BYTES => {
@@ -228,7 +228,7 @@ pub(super) fn check_evidence(evidence: Option<&String>) -> Result<()> {
     }
 }
 
-/// Whether labels are few and short.
+/// Checks the number and length of labels.
 pub(in crate::http) fn check_labels(labels: &BTreeMap<String, String>) -> Result<()> {
     let short = |text: &String| !text.is_empty() && text.len() <= LABEL_MAX_BYTES;
     if labels.len() <= LABELS_MAX && labels.iter().all(|(name, value)| short(name) && short(value)) {

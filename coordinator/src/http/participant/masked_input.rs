@@ -1,7 +1,7 @@
 //! `PUT …/masked-inputs/{participant}`: one participant's masked input.
 //!
-//! It is streamed into a blob and never held: memory does not depend on its size. Nothing of it is kept unless all of it
-//! came, as long as it must be and with the digest that was announced; then the row is written, then the receipt given.
+//! It is streamed into a blob: memory does not depend on its size. Nothing is kept unless all of it has arrived with
+//! the right length and the announced digest; then the row is written, then the receipt is sent.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -35,7 +35,6 @@ use crate::http::openapi::{Octets, attempt, header};
 use crate::http::problem::{Error, Result};
 use crate::model::UpdateInspector;
 
-/// Its headers.
 struct Headers;
 
 impl IntoParams for Headers {
@@ -111,7 +110,7 @@ pub(in crate::http) async fn masked_input(
     }
 }
 
-/// With secure aggregation: what the participant signed for this input, judged by the protocol.
+/// With secure aggregation: the participant's signed message for this input, judged by the protocol.
 fn signed_input(ticket: &Ticket, participant: ParticipantId, headers: &HeaderMap) -> Result<Option<MaskedInput>> {
     let Some(session) = &ticket.session else { return Ok(None) };
     let text: String = required(headers, SIGNED_INPUT, "the signed digest of the body, in base64")?;
@@ -182,8 +181,8 @@ async fn read_back(app: &App, ticket: &Ticket) -> Result<()> {
     Ok(checked.map_err(|error| Rejection::Implausible(error.to_string()))?)
 }
 
-/// Without secure aggregation the coordinator can read an update: one that could spoil everybody's sum is refused alone.
-/// Of a masked one only the form can be judged.
+/// Without secure aggregation the coordinator can read an update and rejects one that could spoil the sum. A masked
+/// input can only be checked for its form.
 struct Inspection {
     unpacker: Box<Unpacker>,
     inspector: Option<UpdateInspector>,
@@ -191,7 +190,7 @@ struct Inspection {
 }
 
 impl Inspection {
-    /// None for a codec whose uploads only make sense as a whole: see [`read_back`].
+    /// `None` for a codec that needs the whole upload: see [`read_back`].
     fn new(ticket: &Ticket) -> Option<Self> {
         if ticket.codec.expanding().is_some() {
             return None;
@@ -240,7 +239,7 @@ async fn turn_away(app: &App, attempt: Attempt, participant: ParticipantId, reje
     Ok(())
 }
 
-/// The same input again: its bytes are looked at, but not kept a second time.
+/// The same input again: its bytes are checked but not stored again.
 async fn reread(ticket: &Ticket, body: Body) -> Result<()> {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     let mut chunks = Measured::new(ticket, body);
@@ -254,7 +253,7 @@ async fn reread(ticket: &Ticket, body: Body) -> Result<()> {
     }
 }
 
-/// A body that must have exactly as many bytes as the ticket says.
+/// A body that must have exactly the ticket's length.
 struct Measured {
     stream: axum::body::BodyDataStream,
     expected: u64,

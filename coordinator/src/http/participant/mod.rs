@@ -1,4 +1,4 @@
-//! What participants ask.
+//! Participants' requests.
 
 pub(super) mod abandon;
 pub(super) mod abort_statements;

@@ -29,7 +29,6 @@ use crate::http::openapi::{Octets, header};
 use crate::http::problem::{Error, Result};
 use crate::http::unsent::PIECE;
 
-/// Its headers.
 struct Headers;
 
 impl IntoParams for Headers {
@@ -42,7 +41,7 @@ impl IntoParams for Headers {
     }
 }
 
-/// A model version as safetensors.
+/// Download a model version as safetensors.
 #[utoipa::path(
     get, path = route::MODEL_PARAMETERS, params(Headers), security(("certificate" = []), ("token" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SAFETENSORS)),
@@ -53,7 +52,7 @@ pub(in crate::http) async fn parameters(
     Path((task, version)): Path<(String, u32)>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    // Machines name a task by its id, which needs no look-up but where nothing is found.
+    // SDKs name a task by its id, which needs a look-up only if nothing is found.
     let named = task;
     let task: TaskId = match named.parse() {
         Ok(id) => id,
@@ -110,19 +109,19 @@ pub(in crate::http) async fn parameters(
     Ok(response)
 }
 
-/// Whether a list of entity tags has this one, RFC 9110 §8.8.3.2 (weak comparison).
+/// Whether a list of entity tags contains this one, RFC 9110 §8.8.3.2 (weak comparison).
 fn names(headers: &HeaderMap, name: header::HeaderName, etag: &str) -> bool {
     let text = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     text.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|tag| tag == etag || tag == "*")
 }
 
-/// The part that is asked for, if it is one part of this very version, RFC 9110 §14.
+/// The requested range, if it is a single range of this version, RFC 9110 §14.
 fn wanted(headers: &HeaderMap, etag: &str, size: u64) -> Result<Option<Range<u64>>> {
     if headers.contains_key(header::IF_RANGE) && !names(headers, header::IF_RANGE, etag) {
         return Ok(None);
     }
     let Some(text) = headers.get(header::RANGE).and_then(|value| value.to_str().ok()) else { return Ok(None) };
-    // Several ranges, or other units: the whole is a correct answer.
+    // For several ranges or other units, the whole file is a valid answer.
     let Some((first, last)) =
         text.strip_prefix("bytes=").filter(|set| !set.contains(',')).and_then(|r| r.split_once('-'))
     else {
@@ -138,7 +137,7 @@ fn wanted(headers: &HeaderMap, etag: &str, size: u64) -> Result<Option<Range<u64
     if range.start < range.end { Ok(Some(range)) } else { Err(Error::Range(size)) }
 }
 
-/// Counts what was really sent, when the stream ends for whatever reason.
+/// Counts the bytes actually sent, when the stream ends for whatever reason.
 struct Meter {
     inbox: Inbox,
     charged: Option<(Attempt, RoundState)>,
@@ -154,7 +153,7 @@ impl Drop for Meter {
     }
 }
 
-/// The file is open only while a piece is read: a peer that does not read must not hold it.
+/// The file is open only while a piece is read: a peer that does not read must not keep it open.
 async fn stream(
     app: &App,
     model: &ModelVersion,
@@ -175,10 +174,10 @@ async fn stream(
         if bytes.is_empty() {
             return Ok(None);
         }
-        // A file that was touched since is looked at again, and not sent to its end if it is another now.
+        // A file that was touched is verified again, and not sent further if it has changed.
         let blob = blobs.open_verified(sha256).await?;
         let Range { start, end } = bytes;
-        // Made here: what a thread that reads files has made stays with it when it is freed elsewhere.
+        // Allocated here: memory allocated by a file thread stays with that thread when freed elsewhere.
         let room = vec![0; usize::try_from(end - start).unwrap_or(PIECE).min(PIECE)];
         let piece = store::with_files(move || fill(room, blob, start)).await??;
         meter.sent += piece.len() as u64;
@@ -188,7 +187,7 @@ async fn stream(
     Ok(Body::from_stream(pieces))
 }
 
-/// The bytes from `start` on, as many as there is room for.
+/// Fills `room` with the bytes from `start` on.
 fn fill(mut room: Vec<u8>, mut blob: Box<dyn BlobRead>, start: u64) -> std::io::Result<Bytes> {
     blob.seek(SeekFrom::Start(start))?;
     blob.read_exact(&mut room)?;

@@ -1,6 +1,7 @@
-//! `POST /v1/renew`: a new certificate for the same participant, for a new key; the present one's is refused. The old one is good until the new one is used,
-//! since its answer may get lost. Where an authority elsewhere gives participants their certificates, the new one comes from
-//! there: whoever has the present one's key says which comes next, and both name the same participant.
+//! `POST /v1/renew`: a new certificate for the same participant and a new key; the current key is rejected. The old
+//! certificate is valid until the new one is used, since the answer may get lost. With an external authority, the new
+//! certificate comes from there: the holder of the current key names the next certificate, and both name the same
+//! participant.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
 use crate::identity::Credential;
 
-/// Whoever has stolen the key would be the participant with each certificate for it: a renewal is to end that.
+/// A thief of the key could use every certificate for it: a renewal must end that.
 const SAME_KEY: &str = "the present certificate is for the same key: renew it for a new key";
 
 /// Renew the certificate.

@@ -1,4 +1,4 @@
-//! Training ahead of rounds: whose update waits, and who is to train.
+//! Training ahead of rounds: pending updates, and which participants should train.
 
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
@@ -44,7 +44,7 @@ pub(super) async fn trained_ahead(
         let may_join = match task.spec.ahead() {
             None => true,
             Some(_) if is_held => true,
-            // It holds one update at a time: what it trained now for this task would take the place of that.
+            // A participant holds one update at a time: training for this task would replace it.
             Some(_) if held.as_ref().is_some_and(|held| !(held.is_overdue && is_before)) => continue,
             Some(ahead) => match to_train(tx, &task, &ahead, participant, request, now).await? {
                 Some(train) => return Ok(Remaining::Told(Found::Train(Box::new(train)))),
@@ -59,8 +59,8 @@ pub(super) async fn trained_ahead(
 /// A finished update that rounds may aggregate.
 struct UpdateHeld {
     task: TaskId,
-    /// No round has taken it in the time that its training might have taken. Then tasks that are older than its own may have the
-    /// participant, and no others: of several buffers that lack an update each, one is filled.
+    /// No round has taken it within the time that its training may take. Tasks older than its own may then use the
+    /// participant, but no others, so that of several buffers that each lack an update, one fills up.
     is_overdue: bool,
 }
 
@@ -100,7 +100,7 @@ async fn update_held(
     }
 }
 
-/// The training that the participant was given in this task and still owes.
+/// The training that the participant was given in this task and has not finished.
 async fn to_train(
     tx: &mut (dyn Transaction + '_),
     task: &TaskRow,
@@ -113,14 +113,14 @@ async fn to_train(
     let stands = standing(training.as_ref(), claim(request, task.id), task.model_version, ahead.staleness, now);
     let Some(training) = training.filter(|_| stands == Standing::Training) else { return Ok(None) };
     let latest = tx.round(next_round(task)).await?;
-    // Rounds may have run out since: it waits whether the last one fails.
+    // There may be no further round: it waits in case the last one fails.
     let Some(number) = filled_next(task, latest.as_ref().map(|row| &row.round)) else { return Ok(None) };
     let base = base::read(tx, task, training.base_version).await?;
     let base = base.ok_or_else(|| StoreError::corrupt(format!("a training of task {} has no base", task.id)))?;
     Ok(Some(Train { training, task: task.clone(), number, base }))
 }
 
-/// What the participant says of its training for this task.
+/// The participant's report on its training for this task.
 pub(super) fn claim(request: &CheckInRequest, task: TaskId) -> Option<Claim> {
     let report = request.training.filter(|report| report.task == task)?;
     Some(Claim { serial: report.serial, is_ready: report.ready })

@@ -1,4 +1,4 @@
-//! Asking what tasks want of devices.
+//! Asks devices about tasks' criteria.
 
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
@@ -6,11 +6,11 @@ use store::entity::task::TaskRow;
 use wire::Digest;
 use wire::participant::{CheckInRequest, MAX_FINDINGS, Question};
 
-/// How long a participant is asked about the same tasks, where there are more than it can tell about at once.
+/// How long a participant is asked about the same tasks, if there are more than it can answer at once.
 const ASKED_FOR_MS: i64 = 600_000;
 
-/// Leaves the tasks that want nothing of devices or were told that this is one for them, and asks where nothing was told: if that
-/// is more than can be told at once, each in its turn.
+/// Keeps the tasks without criteria or with a positive answer, and asks about those without an answer: in turn, if they
+/// are too many at once.
 pub(super) fn sift(
     mut tasks: Vec<TaskRow>,
     request: &CheckInRequest,
@@ -20,7 +20,7 @@ pub(super) fn sift(
     let found = |task: TaskId| request.findings.iter().find(|finding| finding.task == task);
     let criteria = |task: &TaskRow| {
         let selection = &task.spec.selection;
-        // Who tells how many examples it has need not be asked.
+        // A participant that reports its number of examples need not be asked for it.
         let least = selection.require.on_device().filter(|_| request.examples == 0);
         selection.on_device.iter().cloned().chain(least).collect::<Vec<_>>()
     };
@@ -28,7 +28,7 @@ pub(super) fn sift(
     let mut asking: Vec<_> = tasks.iter().filter(asks).collect();
     let room = MAX_FINDINGS.saturating_sub(request.findings.len());
     if asking.len() > room {
-        // Whose update it holds it must be able to join.
+        // It must be able to join the task whose update it holds.
         let holds = |task| request.training.is_some_and(|report| report.ready && report.task == task);
         asking.sort_by_cached_key(|task| (!holds(task.id), turn(participant, task.id, now)));
         asking.truncate(room);
@@ -39,8 +39,8 @@ pub(super) fn sift(
     (tasks, questions)
 }
 
-/// Puts tasks in an order that is another for each participant, and another after a while, so that all are asked about by and
-/// by. It follows from the time alone: nobody has to remember who was asked what.
+/// Orders tasks differently for each participant and period, so that all are asked about in time. The order depends on
+/// the time alone and needs no state.
 fn turn(participant: ParticipantId, task: TaskId, now: Timestamp) -> Digest {
     let while_of = now.0.div_euclid(ASKED_FOR_MS);
     crate::digest(&[&while_of.to_be_bytes()[..], participant.0.as_bytes(), task.0.as_bytes()].concat())
@@ -95,7 +95,7 @@ mod tests {
         }
     }
 
-    /// Which tasks are asked about in the nth while.
+    /// The tasks asked about in the nth period.
     fn asked(request: &CheckInRequest, participant: u128, nth: i64) -> Vec<TaskId> {
         let participant = ParticipantId(Uuid::from_u128(participant));
         let (_, questions) = sift(tasks(), request, participant, Timestamp(nth * ASKED_FOR_MS + 7));

@@ -1,4 +1,4 @@
-//! What a participant is told to do.
+//! Builds assignments.
 
 use federation::id::{Attempt, ParticipantId};
 use federation::round::{AssignmentState, Round, RoundState};
@@ -15,8 +15,8 @@ use crate::http::problem::{Error, Result};
 
 pub(super) fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckInReply> {
     let Work { place, task, round, base, update, plan, counted } = work;
-    // It was taken out of the queue when it was drawn; its next check-in must be written again.
-    app.desk.forget(participant);
+    // The draw removed its check-in, so the next one must be written again.
+    app.check_ins.forget(participant);
     if place.state == AssignmentState::Assigned {
         app.inbox.note(Fact::Working { attempt: place.attempt, participant });
     }
@@ -29,7 +29,7 @@ pub(super) fn assigned(app: &App, participant: ParticipantId, work: Work) -> Res
     }
     let Round { key, limits, cohort, .. } = round.round;
     let groups = limits.groups.map(|groups| groups.count);
-    // Whom its update is added up with.
+    // The participants in the same sum.
     let cohort = limits.groups.map_or(cohort, |groups| groups.size);
     let update = update.map(|update| HeldUpdate { serial: update.serial, version: update.base_version });
     let when = When { key, cohort, deadline_at, now };
@@ -37,10 +37,10 @@ pub(super) fn assigned(app: &App, participant: ParticipantId, work: Work) -> Res
     Ok(CheckInReply::Assigned(Box::new(assignment)))
 }
 
-/// A training ahead of rounds, as the participant is told.
+/// The assignment of a training ahead of rounds.
 pub(super) fn to_train(app: &App, participant: ParticipantId, train: Train) -> Result<CheckInReply> {
     let Train { training, task, number, base } = train;
-    app.desk.forget(participant);
+    app.check_ins.forget(participant);
     let cohort = task.spec.draw(task.spec.select_min()).cohort;
     let key = Attempt { task: task.id, round: number, attempt: training.serial };
     let (deadline_at, now) = (training.expires_at, app.now());
@@ -49,7 +49,7 @@ pub(super) fn to_train(app: &App, participant: ParticipantId, train: Train) -> R
     Ok(CheckInReply::Train(Box::new(assignment(app, task, base, plan, when)?)))
 }
 
-/// Where and until when something is to be done.
+/// Round, attempt and deadline of an assignment.
 struct When {
     key: Attempt,
     cohort: u32,

@@ -1,4 +1,4 @@
-//! What there may be for a participant that asks.
+//! The possible results of a check-in.
 
 use federation::id::TaskId;
 use federation::round::Assignment as Place;
@@ -16,18 +16,18 @@ pub(super) enum Found {
     Work(Box<Work>),
     /// The task it has data for is over.
     Over(TaskId),
-    /// It was told to train ahead of rounds.
+    /// It should train ahead of rounds.
     Train(Box<Train>),
-    /// The finished update that it holds, of this task and training, is of no use.
+    /// Its finished update, of this task and training, is not useful.
     Discard(TaskId, u32, DiscardReason),
-    /// Tasks want to know whether this is a device for them.
+    /// Tasks want to know whether this device meets their criteria.
     Asked(Vec<Question>),
-    /// A round wants keys before it draws.
+    /// A round needs keys before it draws.
     Invited(Box<Invitation>),
     /// Nothing yet, in these tasks.
     Nothing {
         tasks: Vec<TaskId>,
-        /// The round that it gave keys for, and that has not drawn yet.
+        /// The round that it sent keys for and that has not drawn yet.
         awaited: Option<Box<Invitation>>,
     },
 }
@@ -37,11 +37,11 @@ pub(super) struct Work {
     pub(super) task: TaskRow,
     pub(super) round: RoundRow,
     pub(super) base: RoundBase,
-    /// What the round aggregates, if it was trained ahead.
+    /// The update to aggregate, if it was trained ahead.
     pub(super) update: Option<Buffered>,
-    /// How it trains in this round.
+    /// The training plan of this round.
     pub(super) plan: TrainingPlan,
-    /// Where a solver needs to know.
+    /// For solvers that need it.
     pub(super) counted: Option<Counted>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Work {
 pub(super) struct Train {
     pub(super) training: Training,
     pub(super) task: TaskRow,
-    /// The round that may take the update.
+    /// The round that may use the update.
     pub(super) number: u32,
     pub(super) base: RoundBase,
 }

@@ -1,4 +1,4 @@
-//! Rounds that take keys before they draw, and the keys that come.
+//! Rounds that collect keys before they draw, and received keys.
 
 use federation::id::ParticipantId;
 use federation::round::RoundState;
@@ -19,7 +19,7 @@ use crate::http::problem::{Error, Result};
 use crate::model::next_round;
 use crate::session::round_name;
 
-/// The rounds of these tasks that take keys now: those with secure aggregation that have not drawn yet.
+/// The rounds of these tasks that collect keys: those with secure aggregation that have not drawn yet.
 pub(super) async fn invitations<'a>(
     app: &App,
     tx: &mut (dyn Transaction + '_),
@@ -66,7 +66,7 @@ pub(super) fn has_keys_for(request: &CheckInRequest, invitation: &Invitation) ->
     request.keys.as_ref().is_some_and(|keys| keys.attempt_key() == invitation.attempt_key())
 }
 
-/// Has the protocol judge the keys that came with a check-in. Only good ones are kept, so a roster can be made of them
+/// Judges keys received with a check-in by the protocol. Only valid ones are stored, so that a roster can be made
 /// without asking again.
 pub(super) fn judge(
     app: &App,

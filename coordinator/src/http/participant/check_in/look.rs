@@ -1,4 +1,4 @@
-//! What there is for a participant that asks.
+//! Determines the result of a check-in.
 
 use federation::id::ParticipantId;
 use federation::round::Assignment as Place;
@@ -42,7 +42,7 @@ pub(super) async fn look(
                 let tasks = match (name, named) {
                     (Some(_), Some(task)) if task.status.is_terminal() => return Ok(Found::Over(task.id)),
                     (Some(_), Some(task)) => vec![task],
-                    // Nobody has created it yet; that is the operators' business, the participant just waits.
+                    // The task does not exist yet; the participant waits for an operator to create it.
                     (Some(_), None) => Vec::new(),
                     (None, _) => {
                         let row = tx.participant(participant).await?;
@@ -70,7 +70,7 @@ pub(super) async fn look(
         .await
 }
 
-/// The work of a place. `named` is its task if the participant named it.
+/// The assignment of a place. `named` is its task if the participant named it.
 async fn work(
     app: &App,
     tx: &mut (dyn Transaction + '_),
@@ -98,8 +98,8 @@ async fn work(
     Ok(Some(Work { place, task, round, base, update, plan, counted }))
 }
 
-/// The tasks that would take this participant at all, as far as it says what it has; whether it is its turn is decided when a
-/// cohort is drawn.
+/// The tasks that would accept this participant, as far as it reports its properties; the draw decides whether it is
+/// its turn.
 fn suitable(mut tasks: Vec<TaskRow>, participant: Option<&ParticipantRow>, examples: u64) -> Vec<TaskRow> {
     let Some(participant) = participant else { return Vec::new() };
     let suits = |task: &TaskRow| {

@@ -1,6 +1,6 @@
-//! `POST /v1/check-in`: long-poll for work.
+//! `POST /v1/check-in`: long poll for work.
 //!
-//! A participant whose poll is open is checked in; when it is sent away it stays so until it should have come back.
+//! A participant with an open poll is checked in; after the answer it stays checked in until it should have come back.
 
 mod ahead;
 mod ask;
@@ -31,12 +31,12 @@ use crate::http::authenticate::Participant;
 use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
 
-/// When to come back to a coordinator that is shutting down: not before, and spread as otherwise.
+/// When to come back to a coordinator that is shutting down: not earlier, and spread as usual.
 const RESTART: Duration = Duration::from_secs(2);
 
-/// In a request's extensions, beside [`crate::http::Connection`]: whoever asks keeps time itself, as a simulation does. Its
-/// check-in counts as a poll that is held open for as long as it asked, but is answered at once; it asks again when a
-/// [`store::WakeEvent`] would have called it.
+/// Marker in a request's extensions, next to [`crate::http::Connection`]: the caller keeps its own time, as a
+/// simulation does. Its check-in counts as a poll held open for the requested time but is answered at once; it polls
+/// again when a [`store::WakeEvent`] would have woken it.
 #[derive(Clone, Copy, Debug)]
 pub struct KeepsTime;
 
@@ -61,7 +61,7 @@ pub(in crate::http) async fn check_in(
     let asked = Duration::from_millis(request.wait_ms);
     let wait = if keeps_time.is_some() { asked } else { asked.min(app.settings.poll_max) };
     app.lines.note(participant.id, request.round_trip_ms);
-    let place = app.desk.wait(participant.id);
+    let place = app.check_ins.wait(participant.id);
     let mut leaving = Leaving {
         app: &app,
         participant: participant.id,
@@ -72,7 +72,7 @@ pub(in crate::http) async fn check_in(
     let end = tokio::time::sleep(wait);
     tokio::pin!(end);
     loop {
-        // Armed before the facts are read: what changes in between is not missed.
+        // Created before the facts are read, so that no change in between is missed.
         let called = place.called();
         tokio::pin!(called);
         called.as_mut().enable();
@@ -120,28 +120,28 @@ pub(in crate::http) async fn check_in(
         }
     }
     leaving.tasks.clear();
-    let pause = app.desk.come_back(wait, &app.random);
+    let pause = app.check_ins.come_back(wait, &app.random);
     let after = if app.shutdown.is_cancelled() { RESTART + pause } else { pause };
     Ok(Json(CheckInReply::ComeBack { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX) }))
 }
 
-/// Notices that a participant hung up in the middle of a poll: it is not ready any more, and must not be drawn.
+/// Detects a participant that hung up during a poll: it is no longer ready and must not be drawn.
 struct Leaving<'a> {
     app: &'a App,
     participant: ParticipantId,
     examples: u64,
     place: &'a Waiting,
-    /// Where it is checked in; none once the poll is answered.
+    /// The tasks it is checked in for; empty once the poll is answered.
     tasks: Vec<TaskId>,
 }
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        // It may have come back over another connection before this one was found dead.
+        // It may have come back over another connection before this one timed out.
         if self.tasks.is_empty() || !self.place.is_only_one() {
             return;
         }
-        self.app.desk.forget(self.participant);
+        self.app.check_ins.forget(self.participant);
         let (participant, examples, now) = (self.participant, self.examples, self.app.now());
         for task in self.tasks.drain(..) {
             let gone = CheckIn {
@@ -159,17 +159,17 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Takes back what is written for tasks that this is no device for any more.
+/// Withdraws check-ins for tasks whose criteria the device no longer meets.
 fn withdraw(app: &App, participant: ParticipantId, request: &CheckInRequest) {
     for finding in request.findings.iter().filter(|finding| !finding.eligible) {
-        if let Some(gone) = app.desk.withdraw(participant, finding.task, app.now()) {
+        if let Some(gone) = app.check_ins.withdraw(participant, finding.task, app.now()) {
             app.inbox.note(Fact::CheckIn(gone));
         }
     }
 }
 
-/// Writes the check-ins that are due for a poll of this length, and waits until those that tell something new are durable;
-/// until all are if the caller `keeps_time`, for its clock may pass any end meanwhile.
+/// Writes the check-ins that are due for a poll of this length, and waits until those with new information are durable;
+/// all of them if the caller `keeps_time`, whose clock may pass their expiry meanwhile.
 async fn write(
     app: &App,
     participant: ParticipantId,
@@ -179,24 +179,24 @@ async fn write(
     (wait, keeps_time): (Duration, bool),
 ) -> Result<()> {
     let now = app.now();
-    let away = wait + app.desk.away_max();
+    let away = wait + app.check_ins.away_max();
     for task in tasks {
         let keys = keys.as_ref().filter(|keys| keys.attempt.task == *task).cloned();
         let loss = request.loss.filter(|report| report.task == *task).map(|report| report.level);
         let offer = Offer { examples: request.examples, loss, training: claim(request, *task) };
-        let Some((check_in, novelty)) = app.desk.due(participant, *task, offer, keys, away, now) else { continue };
+        let Some((check_in, novelty)) = app.check_ins.due(participant, *task, offer, keys, away, now) else { continue };
         let fact = match novelty {
             Novelty::News => Fact::CheckIn(check_in.clone()),
             Novelty::Renewal => Fact::StillThere(check_in.clone()),
         };
-        // What is written counts for a while yet: nobody has to wait for the disk.
+        // The written check-in is still valid: no need to wait for the disk.
         let is_left = if novelty == Novelty::Renewal && !keeps_time {
             app.inbox.note(fact)
         } else {
             app.inbox.submit(fact).await.map(|_| true)?
         };
         if is_left {
-            app.desk.remember(check_in, now);
+            app.check_ins.remember(check_in, now);
         }
     }
     Ok(())

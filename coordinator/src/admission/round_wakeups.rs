@@ -1,4 +1,4 @@
-//! Calls those who wait for a round to change, and nobody else: one subscription to wake-ups for all of them.
+//! Wakes requests that wait for a round to change, through a single subscription to wake-ups.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,36 +9,36 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Where participants wait for their round. Clones share it.
+/// The requests that wait, by round. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Bell(Arc<Mutex<HashMap<RoundKey, Arc<Notify>>>>);
+pub(crate) struct RoundWakeups(Arc<Mutex<HashMap<RoundKey, Arc<Notify>>>>);
 
-/// One who waits.
+/// A request that waits for its round to change.
 pub(crate) struct Listener {
-    bell: Bell,
+    wakeups: RoundWakeups,
     round: RoundKey,
     notify: Arc<Notify>,
 }
 
-impl Bell {
-    /// Starts the one task that hears of rounds.
+impl RoundWakeups {
+    /// Starts the task that receives wake-ups of rounds.
     #[must_use]
     pub(crate) fn start(store: &Store, shutdown: CancellationToken, tasks: &TaskTracker) -> Self {
-        let bell = Self::default();
+        let wakeups = Self::default();
         let mut events = store.wake().subscribe();
-        let ringer = bell.clone();
+        let waker = wakeups.clone();
         tasks.spawn(async move {
             loop {
                 tokio::select! {
                     event = events.next() => match event {
-                        Some(event) => ringer.hear(&event),
+                        Some(event) => waker.hear(&event),
                         None => return,
                     },
                     () = shutdown.cancelled() => return,
                 }
             }
         });
-        bell
+        wakeups
     }
 
     fn hear(&self, event: &WakeEvent) {
@@ -48,17 +48,17 @@ impl Bell {
                     notify.notify_waiters();
                 }
             }),
-            // It is not known which rounds changed.
+            // Any round may have changed.
             WakeEvent::Lost => self.with(|waiting| waiting.values().for_each(|notify| notify.notify_waiters())),
             WakeEvent::Work | WakeEvent::Assigned(_) | WakeEvent::Task(_) | WakeEvent::Opened(_) => {}
         }
     }
 
-    /// Waits for a round. Make [`Listener::rung`] before reading what it is about, or the call may be missed.
+    /// Waits for a round. Create [`Listener::changed`] before reading the round, or a wake-up may be missed.
     #[must_use]
     pub(crate) fn listen(&self, round: RoundKey) -> Listener {
         let notify = self.with(|waiting| Arc::clone(waiting.entry(round).or_default()));
-        Listener { bell: self.clone(), round, notify }
+        Listener { wakeups: self.clone(), round, notify }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut HashMap<RoundKey, Arc<Notify>>) -> T) -> T {
@@ -67,16 +67,16 @@ impl Bell {
 }
 
 impl Listener {
-    /// Resolves when the round may have changed, if it was made before that.
-    pub(crate) fn rung(&self) -> tokio::sync::futures::Notified<'_> {
+    /// Resolves when the round may have changed after this was created.
+    pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
         self.notify.notified()
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.bell.with(|waiting| {
-            // The two holders are the map and this one.
+        self.wakeups.with(|waiting| {
+            // The two owners are the map and this one.
             if Arc::strong_count(&self.notify) == 2 {
                 waiting.remove(&self.round);
             }
@@ -92,21 +92,21 @@ mod tests {
 
     #[tokio::test]
     async fn only_those_are_called_whose_round_changed_and_nothing_is_left_behind() {
-        let bell = Bell::default();
+        let wakeups = RoundWakeups::default();
         let round = |number| RoundKey { task: TaskId(uuid::Uuid::from_u128(1)), number };
-        let (first, second) = (bell.listen(round(1)), bell.listen(round(2)));
+        let (first, second) = (wakeups.listen(round(1)), wakeups.listen(round(2)));
         {
-            let (one, two) = (first.rung(), second.rung());
+            let (one, two) = (first.changed(), second.changed());
             tokio::pin!(one, two);
             one.as_mut().enable();
             two.as_mut().enable();
-            bell.hear(&WakeEvent::Round(round(2)));
+            wakeups.hear(&WakeEvent::Round(round(2)));
             two.await;
             assert!(!one.as_mut().enable());
-            bell.hear(&WakeEvent::Lost);
+            wakeups.hear(&WakeEvent::Lost);
             one.await;
         }
         drop((first, second));
-        assert_eq!(bell.with(|waiting| waiting.len()), 0);
+        assert_eq!(wakeups.with(|waiting| waiting.len()), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Where participants wait for work: who is waiting, whose check-in is written already, and when to come back.
+//! Waiting check-ins: which participants wait, whose check-in is already written, and when to come back.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,76 +16,75 @@ use tokio_util::task::TaskTracker;
 
 use crate::random::Random;
 
-/// How long after the time it was told a participant still counts as checked in.
+/// How long a participant stays checked in after the time it was told to come back.
 const GRACE: Duration = Duration::from_secs(10);
-/// A written check-in is written anew when less than this would be left of the grace.
+/// A written check-in is renewed when less than this would be left of the grace period.
 const SLACK: Duration = Duration::from_secs(5);
-/// Below so many participants nobody has to be spread, and a demo must not be slowed.
+/// Fewer participants than this need no spreading, and a demo must not be slowed down.
 const FEW: usize = 100;
 /// Longest pause of few participants.
 const FEW_PAUSE_MS: u64 = 50;
-/// The pause is at least this part of the time in which all who are known check in once: it tells participants how many they are, and
-/// so how far to spread themselves while the coordinator is away.
+/// The pause is at least this fraction of the time in which all known participants check in once. It tells participants
+/// how many they are, and so how far to spread their retries while the coordinator is away.
 const LEAST_PAUSE: u64 = 10;
-/// Check-ins remembered at once.
+/// Maximum number of remembered check-ins.
 const WRITTEN_MAX: usize = 200_000;
 
-/// Where participants wait. Clones share it.
+/// The waiting participants and their written check-ins. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Desk(Arc<Shared>);
+pub(crate) struct CheckIns(Arc<Shared>);
 
 struct Shared {
     waiting: Mutex<HashMap<ParticipantId, Arc<Notify>>>,
-    /// By participant; one entry for each task it checks in for.
+    /// By participant; one entry per task that it checks in for.
     written: Mutex<HashMap<ParticipantId, Vec<CheckIn>>>,
     check_ins_per_second: u32,
 }
 
-/// What a participant says of itself for one task.
+/// A participant's offer for one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
-    /// Training examples it has.
+    /// Number of training examples.
     pub(crate) examples: u64,
-    /// The training loss it volunteers.
     pub(crate) loss: Option<CoarseLoss>,
-    /// What it says of the training it was given ahead of rounds.
+    /// Its report on the training it was given ahead of rounds.
     pub(crate) training: Option<Claim>,
 }
 
-/// What a check-in that is due tells.
+/// What a due check-in changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Novelty {
-    /// Something that is not written.
+    /// Information that is not written yet.
     News,
-    /// That what is written holds for longer.
+    /// Only an extension of what is written.
     Renewal,
 }
 
-/// A participant's place at the desk.
+/// A participant that waits for work.
 pub(crate) struct Waiting {
-    desk: Desk,
+    check_ins: CheckIns,
     participant: ParticipantId,
     notify: Arc<Notify>,
 }
 
 impl Waiting {
-    /// Resolves when there may be something for this participant, if it was made before that came.
+    /// Resolves when there may be something for this participant after this was created.
     pub(crate) fn called(&self) -> tokio::sync::futures::Notified<'_> {
         self.notify.notified()
     }
 }
 
 impl Waiting {
-    /// Whether the participant waits nowhere else.
+    /// Whether the participant has no other waiting request.
     pub(crate) fn is_only_one(&self) -> bool {
-        // The two holders are the map and this one.
-        self.desk.waiting(|_| Arc::strong_count(&self.notify) == 2)
+        // The two owners are the map and this one.
+        self.check_ins.waiting(|_| Arc::strong_count(&self.notify) == 2)
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.desk.waiting(|waiting| {
+        self.check_ins.waiting(|waiting| {
             if Arc::strong_count(&self.notify) == 2 {
                 waiting.remove(&self.participant);
             }
@@ -93,8 +92,8 @@ impl Drop for Waiting {
     }
 }
 
-impl Desk {
-    /// Starts the one task that hears of assignments and calls those who are meant.
+impl CheckIns {
+    /// Starts the task that receives wake-ups and wakes the participants concerned.
     #[must_use]
     pub(crate) fn start(
         store: &Store,
@@ -102,13 +101,13 @@ impl Desk {
         shutdown: CancellationToken,
         tasks: &TaskTracker,
     ) -> Self {
-        let desk = Self(Arc::new(Shared {
+        let check_ins = Self(Arc::new(Shared {
             waiting: Mutex::default(),
             written: Mutex::default(),
             check_ins_per_second: check_ins_per_second.max(1),
         }));
         let mut events = store.wake().subscribe();
-        let caller = desk.clone();
+        let caller = check_ins.clone();
         tasks.spawn(async move {
             loop {
                 tokio::select! {
@@ -120,7 +119,7 @@ impl Desk {
                 }
             }
         });
-        desk
+        check_ins
     }
 
     fn waiting<T>(&self, act: impl FnOnce(&mut HashMap<ParticipantId, Arc<Notify>>) -> T) -> T {
@@ -134,7 +133,7 @@ impl Desk {
     fn hear(&self, event: &WakeEvent) {
         match event {
             WakeEvent::Assigned(participants) => {
-                // A drawn participant is checked in no longer; the next time it must be written again.
+                // A drawn participant is no longer checked in, so its next check-in must be written again.
                 for participant in participants.iter() {
                     self.forget(*participant);
                 }
@@ -145,11 +144,11 @@ impl Desk {
                         .for_each(|n| n.notify_waiters());
                 });
             }
-            // A task that ends, or begins, concerns everybody; that is rare.
+            // A task that begins or ends concerns everybody, which is rare.
             WakeEvent::Task(_) => self.call_everybody(),
             WakeEvent::Opened(task) => self.call_those_ready_for(*task),
             WakeEvent::Lost => {
-                // Whoever was drawn meanwhile is checked in no longer, and it is not known who was.
+                // Unknown participants may have been drawn meanwhile, and are no longer checked in.
                 self.written(HashMap::clear);
                 self.call_everybody();
             }
@@ -157,7 +156,7 @@ impl Desk {
         }
     }
 
-    /// Calls those who are checked in for this task, and those of whom it is not known yet.
+    /// Wakes the participants checked in for this task, and those not yet known.
     fn call_those_ready_for(&self, task: TaskId) {
         let elsewhere: HashSet<_> = self.written(|written| {
             let elsewhere =
@@ -174,15 +173,15 @@ impl Desk {
         self.waiting(|waiting| waiting.values().for_each(|notify| notify.notify_waiters()));
     }
 
-    /// Takes a place. Make [`Waiting::called`] before reading what it is about, or the call may be missed.
+    /// Starts waiting. Create [`Waiting::called`] before reading facts, or a wake-up may be missed.
     #[must_use]
     pub(crate) fn wait(&self, participant: ParticipantId) -> Waiting {
         let notify = self.waiting(|waiting| Arc::clone(waiting.entry(participant).or_default()));
-        Waiting { desk: self.clone(), participant, notify }
+        Waiting { check_ins: self.clone(), participant, notify }
     }
 
-    /// The check-in that must be written for a participant that will be heard of again within `away`, and whether it is but
-    /// a renewal of one that still counts; none if what is written already says the same for long enough.
+    /// The check-in to write for a participant that will be heard from again within `away`, and whether it only renews
+    /// a valid one; `None` if the written one already says the same for long enough.
     #[must_use]
     pub(crate) fn due(
         &self,
@@ -206,7 +205,7 @@ impl Desk {
         });
         let novelty = match until {
             Some(until) if until >= needed => return None,
-            // The row still counts, and the look at who is there need not be repeated.
+            // The row is still valid, so counting candidates again is unnecessary.
             Some(until) if until > now => Novelty::Renewal,
             Some(_) | None => Novelty::News,
         };
@@ -216,7 +215,7 @@ impl Desk {
         Some((check_in, novelty))
     }
 
-    /// Remembers that a check-in is written.
+    /// Remembers a written check-in.
     pub(crate) fn remember(&self, check_in: CheckIn, now: Timestamp) {
         self.written(|written| {
             if written.len() >= WRITTEN_MAX {
@@ -230,7 +229,7 @@ impl Desk {
         });
     }
 
-    /// Forgets a check-in that is taken back, and yields the one that says so; none if none is known to be written.
+    /// Forgets a check-in that is withdrawn and returns it, expired; `None` if none is known to be written.
     #[must_use]
     pub(crate) fn withdraw(&self, participant: ParticipantId, task: TaskId, now: Timestamp) -> Option<CheckIn> {
         let written = self.written(|written| {
@@ -241,13 +240,13 @@ impl Desk {
         Some(CheckIn { checked_in_at: now, expires_at: now, loss: None, keys: None, ..written })
     }
 
-    /// Forgets what is written of a participant, which may have been removed.
+    /// Forgets a participant's written check-ins, which may have been removed.
     pub(crate) fn forget(&self, participant: ParticipantId) {
         self.written(|written| written.remove(&participant));
     }
 
-    /// When a participant that waited `waited` is to come back: so that all who are known, spread evenly, stay below the
-    /// rate of check-ins that was configured.
+    /// When a participant that waited `waited` should come back, such that all known participants, spread evenly, stay
+    /// below the configured rate of check-ins.
     #[must_use]
     pub(crate) fn come_back(&self, waited: Duration, random: &Random) -> Duration {
         let known = self.written(|written| written.len());
@@ -257,11 +256,11 @@ impl Desk {
         let cycle_ms = known as u64 * 1000 / u64::from(self.0.check_ins_per_second);
         let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
         let pause_ms = cycle_ms.saturating_sub(waited_ms).max(cycle_ms / LEAST_PAUSE).max(FEW_PAUSE_MS);
-        // Between half and one and a half of it: the mean stays, and who came together parts.
+        // Between half and one and a half of it: the mean is unchanged, and participants that arrive together separate.
         Duration::from_millis(pause_ms / 2 + random.up_to(pause_ms))
     }
 
-    /// The longest that [`Desk::come_back`] may say now.
+    /// The longest current result of [`CheckIns::come_back`].
     #[must_use]
     pub(crate) fn away_max(&self) -> Duration {
         let known = self.written(|written| written.len()) as u64;
@@ -276,8 +275,8 @@ mod tests {
 
     use super::*;
 
-    fn desk() -> Desk {
-        Desk(Arc::new(Shared { waiting: Mutex::default(), written: Mutex::default(), check_ins_per_second: 1000 }))
+    fn check_ins() -> CheckIns {
+        CheckIns(Arc::new(Shared { waiting: Mutex::default(), written: Mutex::default(), check_ins_per_second: 1000 }))
     }
 
     fn who(n: u128) -> ParticipantId {
@@ -291,16 +290,17 @@ mod tests {
     const TASK: TaskId = TaskId(uuid::Uuid::from_u128(1));
     const NOW: Timestamp = Timestamp(1_000_000);
 
-    fn check_in(desk: &Desk, n: u128) {
-        let (check_in, _) = desk.due(who(n), TASK, offer(5), None, Duration::ZERO, NOW).unwrap();
-        desk.remember(check_in, NOW);
+    fn check_in(check_ins: &CheckIns, n: u128) {
+        let (check_in, _) = check_ins.due(who(n), TASK, offer(5), None, Duration::ZERO, NOW).unwrap();
+        check_ins.remember(check_in, NOW);
     }
 
     #[test]
     fn a_check_in_is_written_once_until_it_is_about_to_expire() {
-        let desk = desk();
-        let due =
-            |now: i64, examples| desk.due(who(1), TASK, offer(examples), None, Duration::from_secs(30), Timestamp(now));
+        let check_ins = check_ins();
+        let due = |now: i64, examples| {
+            check_ins.due(who(1), TASK, offer(examples), None, Duration::from_secs(30), Timestamp(now))
+        };
         let (first, novelty) = due(1_000_000, 5).unwrap();
         assert_eq!(novelty, Novelty::News);
         assert_eq!(first.expires_at, Timestamp(1_040_000));
@@ -318,53 +318,57 @@ mod tests {
         assert_eq!(due(1_040_000, 5).map(|(_, novelty)| novelty), Some(Novelty::News), "it counts no more");
         assert_eq!(due(1_000_000, 6).map(|(_, novelty)| novelty), Some(Novelty::News), "other content");
         let told = Offer { loss: CoarseLoss::of(1.0), ..offer(5) };
-        assert!(desk.due(who(1), TASK, told, None, Duration::from_secs(30), NOW).is_some(), "it tells a loss now");
+        assert!(check_ins.due(who(1), TASK, told, None, Duration::from_secs(30), NOW).is_some(), "it tells a loss now");
         assert!(due(999_999, 5).is_some(), "the clock was set back");
         let ready = Offer { training: Some(Claim { serial: 1, is_ready: true }), ..offer(5) };
-        assert!(desk.due(who(1), TASK, ready, None, Duration::from_secs(30), NOW).is_some(), "it holds an update now");
-        desk.hear(&WakeEvent::Assigned([who(1)].into()));
+        assert!(
+            check_ins.due(who(1), TASK, ready, None, Duration::from_secs(30), NOW).is_some(),
+            "it holds an update now"
+        );
+        check_ins.hear(&WakeEvent::Assigned([who(1)].into()));
         assert!(due(1_000_000, 5).is_some(), "it was drawn");
     }
 
     #[test]
     fn few_participants_are_never_slowed() {
-        let (desk, random) = (desk(), Random::from_seed(1));
-        (0..99).for_each(|n| check_in(&desk, n));
+        let (check_ins, random) = (check_ins(), Random::from_seed(1));
+        (0..99).for_each(|n| check_in(&check_ins, n));
         for _ in 0..1000 {
-            assert!(desk.come_back(Duration::ZERO, &random) <= Duration::from_millis(50));
+            assert!(check_ins.come_back(Duration::ZERO, &random) <= Duration::from_millis(50));
         }
     }
 
     #[test]
     fn many_are_spread_to_stay_below_the_rate() {
-        let (desk, random) = (desk(), Random::from_seed(1));
-        (0..20_000).for_each(|n| check_in(&desk, n));
-        let pauses: Vec<_> = (0..1000).map(|_| desk.come_back(Duration::from_secs(4), &random).as_millis()).collect();
+        let (check_ins, random) = (check_ins(), Random::from_seed(1));
+        (0..20_000).for_each(|n| check_in(&check_ins, n));
+        let pauses: Vec<_> =
+            (0..1000).map(|_| check_ins.come_back(Duration::from_secs(4), &random).as_millis()).collect();
         assert!(pauses.iter().all(|pause| (8_000..=24_000).contains(pause)));
         let mean = pauses.iter().sum::<u128>() / 1000;
         assert!((15_000..17_000).contains(&mean), "{mean}");
-        assert!(desk.away_max() >= Duration::from_millis(24_000));
+        assert!(check_ins.away_max() >= Duration::from_millis(24_000));
     }
 
     #[test]
     fn a_task_that_changes_neither_forgets_who_is_known_nor_has_them_written_again() {
-        let (desk, random) = (desk(), Random::from_seed(1));
-        (0..20_000).for_each(|n| check_in(&desk, n));
-        desk.hear(&WakeEvent::Task(TASK));
-        assert_eq!(desk.due(who(7), TASK, offer(5), None, Duration::ZERO, NOW), None);
-        assert!(desk.come_back(Duration::ZERO, &random) >= Duration::from_secs(10));
-        desk.hear(&WakeEvent::Lost);
-        assert!(desk.due(who(7), TASK, offer(5), None, Duration::ZERO, NOW).is_some());
+        let (check_ins, random) = (check_ins(), Random::from_seed(1));
+        (0..20_000).for_each(|n| check_in(&check_ins, n));
+        check_ins.hear(&WakeEvent::Task(TASK));
+        assert_eq!(check_ins.due(who(7), TASK, offer(5), None, Duration::ZERO, NOW), None);
+        assert!(check_ins.come_back(Duration::ZERO, &random) >= Duration::from_secs(10));
+        check_ins.hear(&WakeEvent::Lost);
+        assert!(check_ins.due(who(7), TASK, offer(5), None, Duration::ZERO, NOW).is_some());
     }
 
     #[test]
     fn the_pause_tells_how_many_they_are_even_where_the_wait_spreads_them() {
         let wait = Duration::from_secs(25);
         for (known, pauses) in [(100, 25..=75), (5000, 250..=750), (25_000, 1250..=3750), (50_000, 12_500..=37_500)] {
-            let (desk, random) = (desk(), Random::from_seed(1));
-            (0..known).for_each(|n| check_in(&desk, n));
+            let (check_ins, random) = (check_ins(), Random::from_seed(1));
+            (0..known).for_each(|n| check_in(&check_ins, n));
             for _ in 0..1000 {
-                let pause = desk.come_back(wait, &random);
+                let pause = check_ins.come_back(wait, &random);
                 assert!(pauses.contains(&pause.as_millis()), "{known}: {pause:?}");
             }
         }
@@ -372,13 +376,13 @@ mod tests {
 
     #[tokio::test]
     async fn only_those_who_are_meant_are_called() {
-        let desk = desk();
-        let (a, b) = (desk.wait(who(1)), desk.wait(who(2)));
+        let check_ins = check_ins();
+        let (a, b) = (check_ins.wait(who(1)), check_ins.wait(who(2)));
         let (called_a, called_b) = (a.called(), b.called());
         tokio::pin!(called_a, called_b);
         called_a.as_mut().enable();
         called_b.as_mut().enable();
-        desk.hear(&WakeEvent::Assigned([who(2)].into()));
+        check_ins.hear(&WakeEvent::Assigned([who(2)].into()));
         called_b.await;
         assert!(!called_a.as_mut().enable());
     }

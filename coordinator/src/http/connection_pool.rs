@@ -1,8 +1,8 @@
-//! One connection: what its peer is taken for, how long it may stay, and what keeps it within its bounds.
+//! One connection: the classification of its peer, how long it may stay, and its limits.
 //!
-//! Participants are known by the certificate of the handshake, if one of them has it and it is good, or by the first
-//! request that such a certificate makes; operators by the first good token. Everybody else, with whatever certificate, is a
-//! stranger, who shares a few places with all other strangers and not for long: those who are known never wait for them.
+//! A participant is recognized by the handshake's certificate, if valid, or by the first request with such a
+//! certificate; an operator by the first valid token. Every other peer, whatever its certificate, is a stranger.
+//! Strangers share a few slots for a short time, so known peers never wait for them.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,29 +27,28 @@ use super::settings::{Crowds, ServeSettings};
 use super::unsent::{Account, Unsent};
 use crate::identity::Peer;
 
-/// When whoever got no place may come back.
+/// When a rejected peer may come back.
 const COME_BACK_S: u16 = 15;
-/// A connection that shakes hands, or is told that there is no place, has this much time; then it goes for a new one when
-/// there are too many.
+/// Age after which a connection in the handshake, or being told that there is no room, may be closed to make room.
 const ARRIVING_GRACE: Duration = Duration::from_secs(2);
-/// Connections that a listener holds now.
+/// Current connections of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Those that shake hands, or are told that there is no place.
+    /// In the handshake, or being told that there is no room.
     pub arriving: usize,
     /// Without good credentials.
     pub strangers: usize,
-    /// With a certificate that a participant has.
+    /// With a participant's certificate.
     pub members: usize,
-    /// With an operator's token.
+    /// With an operator token.
     pub operators: usize,
     /// Bytes of answers that no socket has taken yet.
     pub unsent_bytes: usize,
 }
 
-/// Every connection of a listener. Clones share it.
+/// All connections of a listener. Clones share them.
 #[derive(Clone)]
-pub(super) struct Hall {
+pub(super) struct ConnectionPool {
     arriving: Places,
     strangers: Places,
     members: Places,
@@ -57,13 +56,13 @@ pub(super) struct Hall {
     unsent: Arc<Unsent>,
 }
 
-impl Hall {
+impl ConnectionPool {
     pub(super) fn new(crowds: Crowds, unsent: Unsent) -> Self {
         let grace = Crowded::EndOldest(ARRIVING_GRACE);
         let arriving = Bounds { all: (crowds.arriving, grace), each: (crowds.arriving.div_ceil(2), grace) };
         let strangers =
             Bounds { all: (crowds.strangers, Crowded::Refuse), each: (crowds.each_address, Crowded::Refuse) };
-        // A device that lost its line leaves connections behind that nobody has missed yet.
+        // A device that lost its network leaves dead connections behind.
         let each_member = (crowds.each_member, Crowded::EndOldest(Duration::ZERO));
         let members = Bounds { all: (crowds.members, Crowded::Refuse), each: each_member };
         let operators = (crowds.operators, Crowded::Refuse);
@@ -77,7 +76,7 @@ impl Hall {
         }
     }
 
-    /// A place for a connection that `end` ends; none if there are too many that have only just come.
+    /// A slot for a new connection that `end` closes; `None` if there are too many new ones.
     pub(super) fn arrive(&self, address: std::net::IpAddr, end: &CancellationToken) -> Option<Place> {
         self.arriving.take(Key::address(address), end, Instant::now())
     }
@@ -93,7 +92,7 @@ impl Hall {
     }
 }
 
-/// What the peer is taken for.
+/// Classification of the peer.
 enum Standing {
     Member {
         _place: Place,
@@ -104,7 +103,7 @@ enum Standing {
     Stranger {
         _place: Place,
     },
-    /// There is no place for it; it is told so.
+    /// There is no slot for it, and it is told so.
     TurnedAway {
         _place: Place,
     },
@@ -119,30 +118,30 @@ impl Standing {
     }
 }
 
-/// A connection whose handshake is over.
-pub(super) struct Visit {
+/// A connection after its handshake.
+pub(super) struct ConnectionGuard {
     connection: Connection,
-    hall: Hall,
+    pool: ConnectionPool,
     standing: Mutex<Standing>,
     account: Account,
-    /// Ends the connection at once.
+    /// Closes the connection at once.
     end: CancellationToken,
-    /// Ends it when what was asked is answered.
+    /// Closes it when all requests are answered.
     leave: CancellationToken,
 }
 
-impl Visit {
-    /// Finds a place for a peer that has arrived: the participant's whose certificate is good, or a stranger's.
+impl ConnectionGuard {
+    /// Takes a slot for a new peer: a participant's if its certificate is valid, otherwise a stranger's.
     pub(super) fn begin(
-        hall: &Hall,
+        pool: &ConnectionPool,
         connection: Connection,
         member: Option<ParticipantId>,
         arrived: Place,
         end: CancellationToken,
     ) -> Self {
         let (places, peer) = match member {
-            Some(participant) => (&hall.members, Key::Participant(participant)),
-            None => (&hall.strangers, Key::address(connection.address)),
+            Some(participant) => (&pool.members, Key::Participant(participant)),
+            None => (&pool.strangers, Key::address(connection.address)),
         };
         let standing = match (places.take(peer, &end, Instant::now()), member) {
             (Some(place), Some(_)) => Standing::Member { _place: place },
@@ -153,9 +152,9 @@ impl Visit {
                 Standing::TurnedAway { _place: arrived }
             }
         };
-        let account = hall.unsent.account(peer);
+        let account = pool.unsent.account(peer);
         let leave = CancellationToken::new();
-        Self { connection, hall: hall.clone(), standing: Mutex::new(standing), account, end, leave }
+        Self { connection, pool: pool.clone(), standing: Mutex::new(standing), account, end, leave }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Standing) -> T) -> T {
@@ -166,31 +165,31 @@ impl Visit {
         self.with(|standing| matches!(standing, Standing::TurnedAway { .. }))
     }
 
-    /// Whether the peer has shown credentials, and there was a place for it.
+    /// Whether the peer is authenticated and has a slot.
     pub(super) fn is_known(&self) -> bool {
         self.with(|standing| standing.is_known())
     }
 
-    /// The certificate that a participant's place was given for, if this has one.
+    /// The certificate of a participant's connection.
     pub(super) fn member(&self) -> Option<Peer> {
         self.connection.peer.filter(|_| self.with(|standing| matches!(standing, Standing::Member { .. })))
     }
 
-    /// An operator's token was good: the connection is an operator's from now on.
+    /// A valid operator token was presented: the connection becomes an operator's.
     pub(super) fn promote_to_operator(&self) {
         let key = Key::address(self.connection.address);
-        self.promote(&self.hall.operators, key, |place| Standing::Operator { _place: place });
+        self.promote(&self.pool.operators, key, |place| Standing::Operator { _place: place });
     }
 
-    /// This participant's certificate was good: the connection is the participant's from now on, and so is what is answered.
+    /// A participant's certificate was valid: the connection becomes the participant's, and so do its answers.
     pub(super) fn promote_to_member(&self, participant: ParticipantId) {
         let peer = Key::Participant(participant);
-        if self.promote(&self.hall.members, peer, |place| Standing::Member { _place: place }) {
-            self.hall.unsent.turn_out(&self.account, peer);
+        if self.promote(&self.pool.members, peer, |place| Standing::Member { _place: place }) {
+            self.pool.unsent.turn_out(&self.account, peer);
         }
     }
 
-    /// Whether it was not known and is from now on.
+    /// Whether the peer was unknown and becomes known.
     fn promote(&self, places: &Places, peer: Key, known: impl FnOnce(Place) -> Standing) -> bool {
         self.with(|standing| {
             if standing.is_known() {
@@ -202,7 +201,6 @@ impl Visit {
         })
     }
 
-    /// Answers a request.
     pub(super) async fn answer(self: Arc<Self>, router: Router, request: Request<Body>) -> Response<Body> {
         let (request, rest) = lend(request);
         let response = self.judge(router, request).await;
@@ -229,48 +227,48 @@ impl Visit {
         response
     }
 
-    /// Sees to it that what is unsent stays within bounds.
+    /// Keeps unsent answers within limits.
     fn count(&self, response: Response<Body>) -> Response<Body> {
         let (mut parts, body) = response.into_parts();
         if let Some(body) = self.account.send(body) {
             return Response::from_parts(parts, body);
         }
         metrics::counter!("tributary_answers_unread_total").increment(1);
-        // Nothing that would have to be read, too.
+        // Without a body, which would have to be read too.
         parts.status = StatusCode::SERVICE_UNAVAILABLE;
         parts.headers.clear();
         parts.headers.insert(header::RETRY_AFTER, COME_BACK_S.into());
         Response::from_parts(parts, Body::empty())
     }
 
-    /// How long it may stay if its peer stays unknown, and how often it is asked whether a known one still is.
+    /// How long an unknown peer may stay, and how often a known one is checked.
     pub(super) fn lifetime(&self, settings: &ServeSettings) -> Duration {
         if self.is_turned_away() { settings.header_timeout } else { settings.stranger_lifetime }
     }
 
-    /// Ends the connection once what was asked is answered.
+    /// Closes the connection once all requests are answered.
     pub(super) fn leave(&self) {
         self.leave.cancel();
     }
 
-    /// Resolves when the connection has to end at once.
+    /// Resolves when the connection must close at once.
     pub(super) async fn ended(&self) {
         self.end.cancelled().await;
     }
 
-    /// Resolves when the connection has to end once what was asked is answered.
+    /// Resolves when the connection must close once all requests are answered.
     pub(super) async fn left(&self) {
         self.leave.cancelled().await;
     }
 
-    /// Resolves when the peer has not read an answer for so long.
+    /// Resolves when the peer has not read an answer for this long.
     pub(super) async fn stalled(&self, patience: Duration) {
         self.account.stalled(patience).await;
     }
 }
 
-/// What is answered even where there is no place: an operator may be among those for whom there was none, and whoever
-/// looks after the service must not take it for dead.
+/// Requests that are served even without a slot: the peer may turn out to be an operator, and health checks must not
+/// fail.
 fn is_worth_a_look(request: &Request<Body>) -> bool {
     request.headers().contains_key(header::AUTHORIZATION) || request.uri().path() == route::HEALTHZ
 }

@@ -304,13 +304,13 @@ mod tests {
         let (first, novelty) = due(1_000_000, 5).unwrap();
         assert_eq!(novelty, Novelty::News);
         assert_eq!(first.expires_at, Timestamp(1_040_000));
-        desk.remember(first, NOW);
+        check_ins.remember(first, NOW);
         let keys = CheckInKeys {
             attempt: Attempt { task: TASK, round: 1, attempt: 1 },
             advertisement: bytes::Bytes::from_static(b"keys"),
         };
-        let with_keys = || desk.due(who(1), TASK, offer(5), Some(keys.clone()), Duration::from_secs(30), NOW);
-        desk.remember(with_keys().expect("keys must be written").0, NOW);
+        let with_keys = || check_ins.due(who(1), TASK, offer(5), Some(keys.clone()), Duration::from_secs(30), NOW);
+        check_ins.remember(with_keys().expect("keys must be written").0, NOW);
         assert_eq!(with_keys(), None, "once");
         assert_eq!(due(1_005_000, 5), None);
         assert_eq!(due(1_005_001, 5).map(|(_, novelty)| novelty), Some(Novelty::Renewal));

@@ -10,8 +10,7 @@ mod round_wakeups;
 mod uploads;
 
 pub(crate) use batcher::{Inbox, InboxError};
-pub(crate) use bell::RoundWakeups;
-pub(crate) use desk::{CheckIns, Novelty, Offer, Waiting};
+pub(crate) use check_ins::{CheckIns, Novelty, Offer, Waiting};
 pub(crate) use gate::{NotAdmitted, Rejection, Seat, Ticket, enter, open, take_seat};
 pub(crate) use receipt::{Fact, Outcome};
 pub(crate) use round_wakeups::RoundWakeups;

@@ -164,12 +164,12 @@ async fn announce(
     let wait = Duration::from_millis(wait_ms).min(app.settings.poll_max);
     let end = tokio::time::sleep(wait);
     tokio::pin!(end);
-    let listener = app.bell.listen(attempt.round_key());
+    let listener = app.round_wakeups.listen(attempt.round_key());
     loop {
         // Armed before the facts are read: what changes in between is not missed.
-        let rung = listener.rung();
-        tokio::pin!(rung);
-        rung.as_mut().enable();
+        let changed = listener.changed();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
         match take_seat(&app.store, &app.sessions, attempt, caller).await {
             Ok(seat) => {
                 if let Some(message) = message(app, &seat, attempt, what).await? {

@@ -15,9 +15,9 @@ use store::{StoreError, Transaction};
 use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacySpec};
 
 use crate::ledger_end::{EndProblem, LedgerEnd};
-use crate::model::TaskModel;
-use crate::private::Private;
 use crate::seal::Sealer;
+use recipe::TaskModel;
+use recipe::server::Private;
 
 /// Purpose of the stored seed of one release's noise.
 pub(crate) const NOISE_OF_A_RELEASE: &str = "noise";

@@ -12,7 +12,7 @@ use super::generation::{Generation, GenerationStore};
 use super::key::{JournalKey, no_randomness};
 use super::sealed::{self, Contents, Found, Head, Writing};
 use super::{Journal, JournalError, MAX_RECORD_BYTES, disk};
-use crate::pipeline::sha256;
+use recipe::digest::sha256;
 
 /// A folder that only its owner may enter, one sealed file per record, held by one process at a time. It opens only as its
 /// participant left it last: see [`Generation`].

@@ -10,8 +10,8 @@ use learning::{Adapters, InitError, Layout, Parameters, TensorInit, checkpoint, 
 use wire::Digest;
 
 use super::{Local, LocalError, Method, PersonalTensors, Round};
-use crate::pipeline::sha256;
 use crate::trainer::TrainerError;
+use recipe::digest::sha256;
 
 /// Adapters that stay at home.
 pub(super) struct PersonalLora {

@@ -19,6 +19,7 @@ use client_sdk::identity::Identity;
 use client_sdk::learning::privacy::{PlanRequest, PrivateCodec};
 use client_sdk::learning::{Parameters, checkpoint};
 use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
+use recipe::digest::{application_digest, round_digest, training_digest};
 use secure_agg::codec::Message as _;
 use secure_agg::mask::{self, Plane};
 use secure_agg::messages::{Advertise, Complaint, Consistency, MaskedInput, Roster, Round, ShareKeys, Unmasking};
@@ -32,8 +33,7 @@ use task_spec::{Staleness, TrainingPlan};
 use wire::certificate::{Authority, Issuers, Recorded};
 use wire::participant::{
     Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, HeldUpdate,
-    Invitation, ModelRef, PrivacyTerms, Receipt, RefusalCode, RenewRequest, SessionTerms, application_digest,
-    round_digest, training_digest,
+    Invitation, ModelRef, PrivacyTerms, Receipt, RefusalCode, RenewRequest, SessionTerms,
 };
 use wire::problem::{Problem, ProblemType};
 use wire::{Digest, ParticipantId, RoundState, TaskId, Timestamp};

@@ -21,9 +21,9 @@ use super::{Environment, StepError};
 use crate::ahead::Standings;
 use crate::damage;
 use crate::ledger::{self, LedgerFault};
-use crate::model::TaskModel;
-use crate::private::Private;
 use crate::seal::Sealer;
+use recipe::TaskModel;
+use recipe::server::Private;
 
 /// What became of it.
 enum Outcome {

@@ -21,9 +21,9 @@ use super::release::{Withheld, mask_plan, open, store_combined};
 use super::robust::combine_means;
 use super::sums::{SumCache, blocking, sum_up};
 use super::{Environment, StepError};
-use crate::model::TaskModel;
-use crate::robust::{Groups, Robust};
 use crate::session::{Session, messages_of, restore_all};
+use recipe::TaskModel;
+use recipe::server::{Groups, Robust};
 
 /// A group that was not left out before.
 struct Group {

@@ -111,30 +111,6 @@ pub struct CodecTerms {
     pub seed: u64,
 }
 
-impl CodecTerms {
-    /// Seed of what the codec draws for the whole cohort of an attempt: rotations, coordinates, bases. It is public: what a
-    /// codec draws hides nothing.
-    ///
-    /// `SHA-256("tributary/codec/1" || u64be(seed) || u32be(round) || u32be(attempt))`.
-    #[must_use]
-    pub fn round_seed(&self, round: u32, attempt: u32) -> Digest {
-        let mut text = b"tributary/codec/1".to_vec();
-        text.extend(self.seed.to_be_bytes());
-        text.extend(round.to_be_bytes());
-        text.extend(attempt.to_be_bytes());
-        let mut digest = Digest([0; 32]);
-        digest.0.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, &text).as_ref());
-        digest
-    }
-
-    /// Compact JSON in the order of the fields: what participants of a session agree on.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        // No map, no key but text: nothing that could fail.
-        serde_json::to_vec(self).unwrap_or_default()
-    }
-}
-
 /// How an update becomes integers. Both sides derive the scale and the length from these numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -1,9 +1,8 @@
 //! Privacy: what a participant is told about the noise before it trains.
 //!
-//! Both sides derive grid, clipping, noise shares and cost from these numbers by the same code
-//! (`learning::privacy::PrivacySpec::request`), so none of them can be told another.
+//! Both sides derive grid, clipping, noise shares and cost from these numbers by the same code (the crate `recipe`), so none of
+//! them can be told another.
 
-use federation::id::{Digest, RoundKey};
 use serde::{Deserialize, Serialize};
 use task_spec::PrivacySpec;
 
@@ -24,27 +23,4 @@ pub struct PrivacyTerms {
     pub rounds: u32,
     /// L2 norm that updates are scaled down to in this round.
     pub clip: f64,
-}
-
-impl PrivacyTerms {
-    /// Compact JSON in the order of the fields: what is digested, and what `learning` reads the specification from.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        // No map, no key but text: nothing that could fail.
-        serde_json::to_vec(self).unwrap_or_default()
-    }
-}
-
-/// Seed of the rotation that all updates of an attempt share. It is public: rotating makes coordinates alike, it hides nothing.
-///
-/// `SHA-256("tributary/rotation/1" || task || u32be(round) || u32be(attempt))`.
-#[must_use]
-pub fn rotation_seed(round: RoundKey, attempt: u32) -> Digest {
-    let mut text = b"tributary/rotation/1".to_vec();
-    text.extend(round.task.0.as_bytes());
-    text.extend(round.number.to_be_bytes());
-    text.extend(attempt.to_be_bytes());
-    let mut digest = Digest([0; 32]);
-    digest.0.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, &text).as_ref());
-    digest
 }

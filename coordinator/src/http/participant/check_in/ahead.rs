@@ -11,8 +11,8 @@ use wire::participant::{CheckInRequest, DiscardReason};
 use super::found::{Found, Train};
 use crate::ahead::filled_next;
 use crate::base;
+use crate::base::next_round;
 use crate::http::problem::Result;
-use crate::model::next_round;
 
 /// Of these tasks those that the participant may do something for now, each with whether it may join the next round; or what it
 /// is told instead. Where participants train ahead, only those join who hold an update that is not too old.

@@ -73,14 +73,11 @@ pub mod candle_trainer;
 pub mod clock;
 pub mod conditions;
 pub mod entropy;
-#[cfg(feature = "deliberate-faults")]
-pub mod faults;
 pub mod identity;
 pub mod journal;
 pub mod models;
 pub mod participant;
 pub mod personalize;
-pub mod pipeline;
 pub mod pre_issued;
 pub mod privacy;
 mod seed;
@@ -97,6 +94,9 @@ pub use participant::{
 pub use personalize::PersonalModel;
 pub use pre_issued::PreIssued;
 pub use privacy::{Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent};
+#[cfg(feature = "deliberate-faults")]
+pub use recipe::device::faults;
+pub use recipe::device::pipeline;
 pub use table_trainer::TableTrainer;
 pub use task_spec;
 pub use trainer::{Cancel, REACH, Trained, Trainer, TrainerError, TrainingJob};

@@ -13,7 +13,7 @@ use store::entity::training::Buffered;
 use store::{StoreError, Transaction};
 use task_spec::Ahead;
 
-use crate::model::next_round;
+use crate::base::next_round;
 
 /// Where everybody stands who has a training that is not over.
 pub(crate) struct Standings(BTreeMap<ParticipantId, (Training, Standing)>);

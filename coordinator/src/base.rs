@@ -1,6 +1,6 @@
 //! What a round, or a training ahead of rounds, starts from.
 
-use federation::id::Digest;
+use federation::id::{Digest, RoundKey};
 use federation::model_version::ModelVersion;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
@@ -13,6 +13,13 @@ pub struct RoundBase {
     /// Where participants train ahead of rounds: digests of the files of the version before, of the one before that, and so on,
     /// as many as an update may be behind, or as there are.
     pub earlier: Vec<Digest>,
+}
+
+impl RoundBase {
+    /// What members of a session agree on of it: number and clipping norm of the version, and the files before it.
+    pub(crate) fn terms(&self) -> (u32, Option<f64>, &[Digest]) {
+        (self.version.version, self.version.clip, &self.earlier)
+    }
 }
 
 /// Reads it; none if the task has no such version.
@@ -35,4 +42,10 @@ pub(crate) async fn read(
         return Err(StoreError::corrupt(format!("task {} lacks a version before version {version}", task.id)));
     }
     Ok(Some(RoundBase { version: base, earlier: earlier.into_iter().map(|row| row.sha256).collect() }))
+}
+
+/// The round whose turn it is: numbers of spent rounds are not used again.
+pub(crate) fn next_round(task: &TaskRow) -> RoundKey {
+    let used = task.rounds_completed.saturating_add(task.rounds_forfeited);
+    RoundKey { task: task.id, number: used.saturating_add(1) }
 }

@@ -13,7 +13,7 @@ use store::entity::task::TaskRow;
 use wire::inspect::BehindView;
 use wire::participant::{CheckInRequest, Declined};
 
-use crate::model::next_round;
+use crate::base::next_round;
 
 /// Participants remembered for all tasks together; more make no difference to what is told.
 const REMEMBERED_MAX: usize = 100_000;

@@ -10,7 +10,7 @@ use federation::time::Timestamp;
 use store::entity::task::TaskRow;
 use store::{BlobRead, BlobStore, Store, StoreError, WakeEvent};
 
-use crate::model::TaskModel;
+use recipe::TaskModel;
 
 /// Whether the blob is not there, or not what it was.
 pub(crate) fn is_damage(error: &StoreError) -> bool {

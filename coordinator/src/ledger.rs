@@ -15,11 +15,11 @@ use store::{StoreError, Transaction};
 use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacySpec};
 
 use crate::ledger_end::{EndProblem, Kept, LedgerEnd};
-use crate::model::TaskModel;
-use crate::private::Private;
 use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
 use crate::step_error::StepError;
+use recipe::TaskModel;
+use recipe::server::Private;
 
 /// Purpose of the stored seed of one release's noise.
 pub(crate) const NOISE_OF_A_RELEASE: &str = "noise";

@@ -8,7 +8,7 @@ use secure_agg::params::Params;
 use store::entity::task::TaskRow;
 use task_spec::SpecError;
 
-use crate::model::TaskModel;
+use recipe::TaskModel;
 
 /// Tasks remembered at once; their models hold layouts and no parameters.
 const REMEMBERED_MAX: usize = 256;

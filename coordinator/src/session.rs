@@ -21,9 +21,9 @@ use store::entity::unopened::UnopenedSession;
 use store::{StoreError, Transaction};
 
 use crate::ledger;
-use crate::model::TaskModel;
 use crate::seal::Sealer;
 use crate::step_error::StepError;
+use recipe::TaskModel;
 
 /// Sessions kept in memory at once.
 const KEPT: usize = 64;
@@ -328,7 +328,7 @@ pub(crate) async fn given_by(tx: &mut (dyn Transaction + '_), round: &Round) -> 
     let Some(task) = tx.task(round.key.task).await? else { return Ok(0) };
     let Some(base) = tx.model_version(round.key.task, round.base_version).await? else { return Ok(0) };
     // Analyses that ask different things begin alike, which the version's digest does not tell.
-    let gives_once = TaskModel::new(&task.spec).is_ok_and(|model| model.base_digest(&base) == Some(base.sha256));
+    let gives_once = TaskModel::new(&task.spec).is_ok_and(|model| model.base_digest(base.sha256) == Some(base.sha256));
     if gives_once { tx.count_given(base.sha256, round.key.round_key()).await } else { Ok(0) }
 }
 

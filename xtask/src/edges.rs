@@ -30,6 +30,7 @@ pub(crate) const TABLE: &[Allowed] = &[
         never: &["tokio", "axum", "rusqlite", "sqlx", "ring", "chacha20", "x25519-dalek"],
     },
     Allowed { package: "datasets", ours: &[], never: IO },
+    Allowed { package: "recipe", ours: &["federation", "learning", "secure-agg", "task-spec", "wire"], never: IO },
     Allowed { package: "wire", ours: &["federation", "secure-agg", "task-spec"], never: IO },
     Allowed {
         package: "aggregation",
@@ -39,12 +40,12 @@ pub(crate) const TABLE: &[Allowed] = &[
     Allowed { package: "store", ours: &["federation", "task-spec"], never: &["axum", "hyper", "reqwest"] },
     Allowed {
         package: "client-sdk",
-        ours: &["wire", "secure-agg", "learning", "task-spec"],
+        ours: &["wire", "recipe", "secure-agg", "learning", "task-spec"],
         never: &["rusqlite", "sqlx", "axum", "openssl", "mimalloc"],
     },
     Allowed {
         package: "coordinator",
-        ours: &["aggregation", "federation", "learning", "secure-agg", "store", "task-spec", "wire"],
+        ours: &["aggregation", "federation", "learning", "recipe", "secure-agg", "store", "task-spec", "wire"],
         never: &["rusqlite", "sqlx", "candle-core", "candle-nn", "cudarc", "wgpu"],
     },
     Allowed {
@@ -81,6 +82,7 @@ pub(crate) const TABLE: &[Allowed] = &[
             "datasets",
             "federation",
             "learning",
+            "recipe",
             "secure-agg",
             "simulation",
             "task-spec",

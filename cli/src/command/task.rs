@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use client_sdk::SecurityPolicy;
-use coordinator::model::TaskModel;
+use recipe::TaskModel;
 use task_spec::TaskSpec;
 use wire::TaskId;
 use wire::TaskStatus;

@@ -12,7 +12,7 @@ use super::generation::{Generation, GenerationStore};
 use super::key::{JournalKey, no_randomness};
 use super::sealed::{self, Contents, Found, Head, Writing};
 use super::{Journal, JournalError, MAX_RECORD_BYTES, disk};
-use crate::pipeline::sha256;
+use recipe::digest::sha256;
 
 /// An owner-only folder with one sealed file per record, used by one process at a time. It opens only in the last state
 /// that its participant wrote: see [`Generation`].

@@ -30,10 +30,10 @@ use crate::conditions::Readiness;
 use crate::entropy::Secrets;
 use crate::identity::{CertificateError, Certified, Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
-use crate::pipeline::sha256;
 use crate::privacy::Account;
 use crate::transport::TransportError;
 use crate::transport::retry::Verdict;
+use recipe::digest::sha256;
 
 /// Most rounds that are remembered for having been answered: the latest of so many tasks.
 const MOST_RELEASED: usize = 1000;

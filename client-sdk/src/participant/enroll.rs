@@ -16,9 +16,9 @@ use super::event::Event;
 use super::state::{CheckIn, Enroll, State};
 use crate::clock::Now;
 use crate::identity::Certified;
-use crate::pipeline::sha256;
 use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
+use recipe::digest::sha256;
 
 impl Enroll {
     /// A participant whose certificate has ended, or was revoked, enrols anew if it has a token for that.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use learning::{CheckpointError, Layout, Parameters, checkpoint};
 use wire::Digest;
 
-use crate::pipeline::sha256;
+use recipe::digest::sha256;
 
 /// A model version's file, with what is computed of it once: for many participants in one process that start from the same
 /// version.

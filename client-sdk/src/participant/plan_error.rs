@@ -1,13 +1,13 @@
 //! Why an assignment or a piece of work is given up.
 
-use learning::parameters::LayoutError;
-use learning::{AnalyticsError, CheckpointError, CodecError, FairnessError, InitError};
+use learning::{AnalyticsError, CheckpointError, InitError};
+use recipe::RecipeError;
+use recipe::codec::TermsError;
+use recipe::device::pipeline::PipelineError;
 
 use super::size::TooLarge;
 use crate::identity::IdentityError;
 use crate::personalize::{LocalError, MethodError};
-use crate::pipeline::PipelineError;
-use crate::privacy::TermsError;
 use crate::trainer::TrainerError;
 
 /// Why an assignment cannot be followed.
@@ -17,15 +17,15 @@ pub enum PlanError {
     /// It takes more memory than the app allows.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// The tensors are no model.
+    /// What follows from it cannot be computed, or is not what a device takes.
     #[error(transparent)]
-    Layout(#[from] LayoutError),
+    Recipe(#[from] RecipeError),
+    /// The terms of privacy are not what the encoding and the session say.
+    #[error("the terms of privacy cannot be taken: {0}")]
+    Privacy(#[from] TermsError),
     /// It cannot be personalized as the task says.
     #[error(transparent)]
     Personalization(#[from] MethodError),
-    /// The encoding leaves no headroom for the cohort, where a sum could wrap, or its codec does not fit the model.
-    #[error(transparent)]
-    Codec(#[from] CodecError),
     /// What the codec yields cannot be masked, and the round has secure aggregation.
     #[error("uploads of the task's codec cannot be masked, and the round has secure aggregation")]
     NotSummable,
@@ -48,26 +48,12 @@ pub enum PlanError {
     /// The session was agreed on for other updates than this assignment's.
     #[error("the session of secure aggregation has another {0} than follows from the assignment")]
     Terms(&'static str),
-    /// The terms of privacy promise nothing, or something that cannot be kept.
-    #[error("the terms of privacy cannot be taken: {0}")]
-    Privacy(#[from] TermsError),
     /// What an update counts for that was trained ahead makes no sense, or the update is older than the task allows.
     #[error("an update that was trained ahead cannot be taken: {0}")]
     Staleness(&'static str),
-    /// Updates cannot be weighed by loss.
-    #[error("updates cannot be weighed by loss: {0}")]
-    Fairness(#[from] FairnessError),
-    /// It cannot be solved as the task says.
-    #[error("the task's solver cannot be followed: {0}")]
-    Solver(String),
-    /// Weights by loss or steps, and control variates, would tell more than the terms of privacy allow.
-    #[error(
-        "updates are to be weighed by loss or steps, or to change a control variate, which does not go with terms of privacy"
-    )]
-    FairAndPrivate,
-    /// The analysis cannot be, or comes with what no analysis has.
+    /// The analysis comes with what no analysis has.
     #[error("the analysis cannot be computed: {0}")]
-    Analytics(String),
+    Analytics(&'static str),
     /// The personal part cannot begin.
     #[error(transparent)]
     Init(#[from] InitError),

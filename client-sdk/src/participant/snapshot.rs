@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 
 use crate::identity::{Certified, SigningKey};
 use crate::journal::JournalError;
-use crate::pipeline::sha256;
+use recipe::digest::sha256;
 
 mod at_home;
 mod control;

@@ -22,8 +22,8 @@ use super::train_ahead;
 use super::work::{Contribution, Made};
 use crate::journal::JournalError;
 use crate::personalize::PersonalTensors;
-use crate::pipeline::{MaskedInput, PipelineError};
 use crate::trainer::TrainerError;
+use recipe::device::pipeline::{MaskedInput, PipelineError};
 
 impl Train {
     pub(super) fn action(&self) -> Action {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use learning::{Parameters, Update, checkpoint};
+use recipe::Told;
 use wire::participant::{Assignment, DiscardReason};
 use wire::{Attempt, TaskId};
 use zeroize::Zeroizing;
@@ -12,7 +13,7 @@ use super::core::{Core, persist};
 use super::event::Event;
 use super::given;
 use super::join::{accept, accept_staleness};
-use super::plan::{Plan, told};
+use super::plan::Plan;
 use super::record::Record;
 use super::snapshot::{self, AtHome, Held, HeldRecord};
 use super::state::{CheckIn, Fetch, Settle, State};
@@ -105,7 +106,7 @@ fn given(core: &Core, plan: &Plan) -> Option<given::Input> {
 /// Keeps a finished update, and what stays at home of the same training.
 pub(super) fn keep(core: &mut Core, plan: &Plan, update: &Update, at_home: AtHome) -> State {
     let place = plan.place;
-    let trained = told(&plan.assignment);
+    let trained = Told::from(&*plan.assignment).training();
     let base = &plan.assignment.base;
     let held = Held { task: place.task, serial: place.attempt, version: base.version, trained, base: base.sha256 };
     core.ahead.under_way = None;

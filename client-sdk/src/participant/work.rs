@@ -8,20 +8,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use learning::analytics::{Analysis, AnalyticsState};
 use learning::contribution::staleness::discount;
-use learning::{FixedClip, MetricValue, Parameters, Residual, Update};
+use learning::{MetricValue, Parameters, Residual, Update};
 use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
+use recipe::device::pipeline::{self, Cover, Encoder, MaskedInput, PipelineError, Weighed};
+use recipe::digest::codec_seed;
+use recipe::{Recipe, UpdateCodec};
 use secure_agg::client::Masking;
 use task_spec::below;
 use zeroize::Zeroizing;
 
 use super::base::Base;
-use super::plan::{Plan, UpdateCodec};
+use super::plan::Plan;
 use super::plan_error::WorkError;
+use super::received::Received;
 use super::snapshot::Control;
 use crate::identity::SigningKey;
 use crate::personalize::{Local, PersonalTensors, Round};
-use crate::pipeline::{self, Cover, Encoder, MaskedInput, PipelineError, Weighed};
 use crate::seed::RoundSeeds;
 use crate::trainer::{Cancel, Trained, Trainer, TrainingJob};
 
@@ -133,7 +136,7 @@ impl Work {
     /// # Errors
     /// [`WorkError`]; to be handed to the machine like a result.
     pub fn run(&self, trainer: &mut dyn Trainer) -> Result<Contribution, WorkError> {
-        match (&self.plan.codec, &self.received) {
+        match (&self.plan.recipe.codec, &self.received) {
             (UpdateCodec::Sums(analysis), Base::State(state)) => self.add_up(analysis, state, trainer),
             (_, Base::Model(received)) => self.train(received, trainer),
             (_, Base::Update(update)) => self.aggregate(update),
@@ -150,15 +153,10 @@ impl Work {
 
     /// What was trained ahead, by its age.
     fn aggregate(&self, update: &Update) -> Result<Contribution, WorkError> {
-        let bound = match &self.plan.codec {
-            UpdateCodec::Plain(codec) => codec.params().clip_norm,
-            #[expect(clippy::cast_possible_truncation, reason = "what it rounds up is clipped again")]
-            UpdateCodec::Private(round) => Some(round.clip as f32),
-            UpdateCodec::Sums(_) => None,
-        };
         let mut update = update.clone();
         let weight = self.plan.wanted.map_or(1.0, |(_, weight)| weight);
-        discount(&mut update, bound.and_then(|bound| FixedClip::new(bound).ok()), weight);
+        let bound = self.plan.recipe.codec.norm_bound(self.plan.private().map(|round| round.clip));
+        discount(&mut update, bound, weight);
         let made = Made::Input(self.masked(&update)?);
         let examples = update.examples;
         Ok(Contribution { made, personal: None, own: None, evaluated: Vec::new(), trained: Vec::new(), examples })
@@ -180,8 +178,8 @@ impl Work {
     }
 
     fn train(&self, received: &Parameters, trainer: &mut dyn Trainer) -> Result<Contribution, WorkError> {
-        let rule = &self.plan.rule;
-        let received = rule.open(received, &self.plan.whole)?;
+        let Recipe { rule, tensors, .. } = &self.plan.recipe;
+        let received = Received::open(rule, received, &tensors.whole)?;
         let control = self.control.as_ref().map_or(&[][..], |control| &control.values);
         // From here on the personal part goes one way and the shared part the other.
         let (trained, evaluated, (personal, own)) = match &self.plan.personalizer {
@@ -194,11 +192,11 @@ impl Work {
             }
             None => {
                 let evaluated = trainer.evaluate(&received.model, &self.job)?;
-                (rule.train(&received, control, &self.job, trainer)?, evaluated, (None, None))
+                (received.train(rule, control, &self.job, trainer)?, evaluated, (None, None))
             }
         };
         let metrics = self.in_order(&evaluated, &trained.metrics);
-        let weight = rule.weight(&trained, &evaluated, &received, control)?;
+        let weight = received.weight(rule, &trained, &evaluated, control)?;
         let Weighed { update, control } = pipeline::update(&received.model, &trained.parameters, weight, metrics)?;
         let made = match self.plan.is_ahead {
             true => Made::Update(Box::new(update)),
@@ -215,19 +213,19 @@ impl Work {
 
     fn masked(&self, update: &Update) -> Result<MaskedInput, WorkError> {
         let assignment = &*self.plan.assignment;
-        let compression = assignment.encoding.compression.as_ref();
-        let seed = compression.map_or([0; 32], |terms| terms.round_seed(assignment.attempt_key()).0);
+        let seed = codec_seed(assignment.encoding.compression.as_ref(), assignment.attempt_key()).0;
         let mut rng;
-        let encoder = match &self.plan.codec {
-            UpdateCodec::Plain(codec) => {
+        let encoder = match (&self.plan.recipe.codec, self.plan.private()) {
+            (UpdateCodec::Plain(codec), _) => {
                 rng = self.draws.seeds.rounding.clone();
                 Encoder::Plain { codec, residual: self.residual.as_ref(), seed: &seed, rounding: &mut rng }
             }
-            UpdateCodec::Private(round) => {
+            (UpdateCodec::Private(_), Some(round)) => {
                 rng = self.draws.noise.take()?;
                 Encoder::Private(round, &mut rng)
             }
-            UpdateCodec::Sums(_) => return Err(PipelineError::WrongLayout.into()),
+            // The terms of a private round are checked with its codec.
+            (UpdateCodec::Sums(_) | UpdateCodec::Private(_), _) => return Err(PipelineError::WrongLayout.into()),
         };
         self.covered(|cover| pipeline::masked_update(update, encoder, cover))
     }

@@ -1,7 +1,8 @@
 //! FedPer (Arivazhagan et al. 2019): base layers are shared, personal layers stay local, both are trained jointly.
 
-use learning::partition::PatternError;
-use learning::{InitError, Layout, Parameters, Partition, Patterns, WrongLayout, initialize};
+use std::sync::Arc;
+
+use learning::{InitError, Parameters, Partition, WrongLayout, initialize};
 use task_spec::ModelSpec;
 
 use super::{Local, LocalError, Method, PersonalTensors, Round};
@@ -9,17 +10,14 @@ use super::{Local, LocalError, Method, PersonalTensors, Round};
 /// A model split by the task's patterns.
 #[derive(Clone, Debug)]
 pub struct FedPer {
-    partition: Partition,
+    partition: Arc<Partition>,
 }
 
 impl FedPer {
-    /// Splits `whole` by the task's patterns.
-    ///
-    /// # Errors
-    /// [`PatternError`] if they do not split it in two.
-    pub fn new(whole: &Layout, personal: &[String]) -> Result<Self, PatternError> {
-        let partition = whole.partition(&Patterns::new(personal.to_vec())?)?;
-        Ok(Self { partition })
+    /// Of a model that the task's patterns part like this.
+    #[must_use]
+    pub fn new(partition: Arc<Partition>) -> Self {
+        Self { partition }
     }
 
     #[must_use]
@@ -82,9 +80,7 @@ impl Method for FedPer {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use learning::TensorSpec;
+    use recipe::Tensors;
     use task_spec::{Initial, TensorDeclaration};
 
     use super::*;
@@ -104,8 +100,7 @@ mod tests {
     }
 
     fn parted() -> FedPer {
-        let specs = model().tensors.into_iter().map(|t| TensorSpec { name: t.name, shape: t.shape }).collect();
-        FedPer::new(&Layout::new(specs).unwrap(), &model().personal).unwrap()
+        FedPer::new(Tensors::of_model(&model(), None, None).unwrap().partition.unwrap())
     }
 
     #[test]

@@ -12,8 +12,8 @@ use task_spec::TensorDeclaration;
 use wire::Digest;
 
 use super::{Local, LocalError, Method, PersonalTensors, Round};
-use crate::pipeline::sha256;
 use crate::trainer::TrainerError;
+use recipe::digest::sha256;
 
 /// Adapters that stay at home.
 pub(super) struct PersonalLora {

@@ -1,8 +1,6 @@
 //! The interface of personalization methods.
 
-use learning::AdapterError;
 use learning::parameters::LayoutError;
-use learning::partition::PatternError;
 
 use super::round::{Local, LocalError, Round};
 
@@ -10,18 +8,9 @@ use super::round::{Local, LocalError, Round};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MethodError {
-    /// The patterns do not split the model.
-    #[error(transparent)]
-    Patterns(#[from] PatternError),
-    /// The layers cannot have these adapters.
-    #[error(transparent)]
-    Adapters(#[from] AdapterError),
     /// The stored tensors do not form a valid layout.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The method cannot keep this tensor local.
-    #[error("a pattern of the tensors that stay local {0}")]
-    Tensor(String),
     /// Patterns are missing, or given for a method without any.
     #[error("method {0:?} does not go with the patterns of tensors that stay local")]
     Parts(&'static str),

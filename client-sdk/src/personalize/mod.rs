@@ -10,7 +10,6 @@
 mod apfl;
 mod ditto;
 mod elastic;
-mod fed_bn;
 pub mod fed_per;
 mod fed_rep;
 mod fine_tune;
@@ -25,7 +24,8 @@ mod tests;
 
 use std::sync::Arc;
 
-use learning::{Adapters, InitError, Layout, Patterns};
+use learning::{Adapters, InitError, Layout};
+use recipe::Tensors;
 use task_spec::{AdapterHome, ModelSpec, Personalization};
 use wire::Digest;
 
@@ -38,8 +38,6 @@ pub use tensors::PersonalTensors;
 
 /// A task's method for its model.
 pub(crate) struct Personalizer {
-    /// Layout that is sent, summed and published.
-    shared: Arc<Layout>,
     /// Layout of the journal's tensors.
     kept: Arc<Layout>,
     /// The split, if some tensors stay local.
@@ -53,27 +51,21 @@ impl Personalizer {
     /// # Errors
     /// [`MethodError`] if the method and the patterns do not fit each other or the model.
     pub(crate) fn new(
-        whole: &Arc<Layout>,
+        tensors: &Tensors,
         model: &ModelSpec,
         method: Option<&Personalization>,
     ) -> Result<Option<Self>, MethodError> {
-        let parts = match model.personal.as_slice() {
-            [] => None,
-            patterns => Some(FedPer::new(whole, patterns)?),
-        };
+        let parts = tensors.partition.clone().map(FedPer::new);
         let Some(method) = method.cloned().or(parts.is_some().then_some(Personalization::FedPer {})) else {
             return Ok(None);
         };
-        match (parts, method) {
-            (Some(parts), method) => Self::parted(parts, &method),
-            (None, Personalization::Lora { layers, rank, alpha, adapters, epochs, base_sha256 }) => {
-                let made = Adapters::new(whole, &Patterns::new(layers)?, rank, alpha)?;
-                Ok(match adapters {
-                    AdapterHome::Personal => Self::with_adapters(made, epochs, model),
-                    AdapterHome::Shared => Self::of_adapters(made, base_sha256, model),
-                })
-            }
-            (None, method) => Self::beside(whole, &method),
+        match (parts, method, tensors.adapters.as_deref()) {
+            (Some(parts), method, _) => Self::parted(parts, &method),
+            (None, Personalization::Lora { adapters, epochs, base_sha256, .. }, Some(made)) => Ok(match adapters {
+                AdapterHome::Personal => Self::with_adapters(made.clone(), epochs, model),
+                AdapterHome::Shared => Self::of_adapters(made.clone(), base_sha256, model),
+            }),
+            (None, method, _) => Self::beside(&tensors.whole, &method),
         }
         .map(Some)
     }
@@ -81,9 +73,9 @@ impl Personalizer {
     /// Some tensors stay local.
     fn parted(parts: FedPer, how: &Personalization) -> Result<Self, MethodError> {
         let method: Box<dyn Method> = match *how {
-            Personalization::FedPer {} => Box::new(parts.clone()),
+            // FedBN is FedPer of tensors of normalization alone, which [`Tensors`] sees to.
+            Personalization::FedPer {} | Personalization::FedBn {} => Box::new(parts.clone()),
             Personalization::FedRep { head_epochs } => Box::new(fed_rep::FedRep::new(parts.clone(), head_epochs)),
-            Personalization::FedBn {} => Box::new(fed_bn::FedBn::new(parts.clone())?),
             Personalization::FineTune { .. }
             | Personalization::Ditto { .. }
             | Personalization::PFedMe { .. }
@@ -91,9 +83,8 @@ impl Personalizer {
             | Personalization::Elastic { .. }
             | Personalization::Lora { .. } => return Err(MethodError::Parts(how.as_str())),
         };
-        let partition = parts.partition();
-        let (shared, kept) = (Arc::clone(partition.shared()), Arc::clone(partition.personal()));
-        Ok(Self { shared, kept, parts: Some(parts), method })
+        let kept = Arc::clone(parts.partition().personal());
+        Ok(Self { kept, parts: Some(parts), method })
     }
 
     /// A complete personalized model in addition to the shared one.
@@ -118,14 +109,13 @@ impl Personalizer {
             | Personalization::FedBn {}
             | Personalization::Lora { .. } => return Err(MethodError::Parts(how.as_str())),
         };
-        Ok(Self { shared: Arc::clone(whole), kept, parts: None, method })
+        Ok(Self { kept, parts: None, method })
     }
 
     /// Local adapters of the shared model.
     fn with_adapters(adapters: Adapters, epochs: Option<u32>, model: &ModelSpec) -> Self {
-        let (shared, kept) = (Arc::clone(adapters.whole()), Arc::clone(adapters.layout()));
-        let method = Box::new(lora::PersonalLora { adapters, epochs, seed: model.seed });
-        Self { shared, kept, parts: None, method }
+        let kept = Arc::clone(adapters.layout());
+        Self { kept, parts: None, method: Box::new(lora::PersonalLora { adapters, epochs, seed: model.seed }) }
     }
 
     /// Shared adapters.
@@ -134,14 +124,8 @@ impl Personalizer {
             Some(digest) => lora::Base::Brought(digest),
             None => lora::Base::Drawn { inits: model.tensors.clone(), seed: model.seed },
         };
-        let shared = Arc::clone(adapters.layout());
-        let kept = Arc::clone(&shared);
-        Self { shared, kept, parts: None, method: Box::new(lora::SharedLora { adapters, base }) }
-    }
-
-    /// The layout that is sent, summed and published.
-    pub(crate) fn shared(&self) -> &Arc<Layout> {
-        &self.shared
+        let kept = Arc::clone(adapters.layout());
+        Self { kept, parts: None, method: Box::new(lora::SharedLora { adapters, base }) }
     }
 
     /// The layout of the journal's tensors.

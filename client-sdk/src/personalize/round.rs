@@ -4,9 +4,9 @@ use learning::{Adapters, MetricValue, Parameters, WrongLayout};
 use task_spec::{PERSONAL_PREFIX, TrainingPlan};
 
 use super::tensors::PersonalTensors;
-use crate::pipeline::{PipelineError, check_finite};
 use crate::train::Constraints;
 use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
+use recipe::device::pipeline::{PipelineError, check_finite};
 
 /// Reasons a method has no result.
 #[derive(Debug, thiserror::Error)]

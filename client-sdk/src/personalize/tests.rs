@@ -4,10 +4,12 @@
 
 use std::sync::Arc;
 
-use learning::{MetricValue, Parameters, TensorSpec, initialize};
+use learning::{MetricValue, Parameters, Patterns, initialize};
 use task_spec::{Initial, TensorDeclaration, TrainingPlan};
 
 use super::round::narrow;
+use recipe::Tensors;
+
 use super::*;
 use crate::models::{Architecture, Mlp};
 use crate::train::{Constraints, Device};
@@ -82,11 +84,6 @@ fn model(personal: &[&str]) -> ModelSpec {
     }
 }
 
-fn layout() -> Arc<Layout> {
-    let specs = model(&[]).tensors.into_iter().map(|t| TensorSpec { name: t.name, shape: t.shape }).collect();
-    Arc::new(Layout::new(specs).unwrap())
-}
-
 fn job() -> TrainingJob {
     TrainingJob {
         task: "t".into(),
@@ -100,12 +97,38 @@ fn job() -> TrainingJob {
     }
 }
 
-fn personalizer(personal: &[&str], method: Personalization) -> Personalizer {
-    Personalizer::new(&layout(), &model(personal), Some(&method)).unwrap().unwrap()
+/// A method, and the layout of what travels.
+struct Derived {
+    personalizer: Personalizer,
+    shared: Arc<Layout>,
+}
+
+impl std::ops::Deref for Derived {
+    type Target = Personalizer;
+
+    fn deref(&self) -> &Personalizer {
+        &self.personalizer
+    }
+}
+
+impl Derived {
+    fn shared(&self) -> &Arc<Layout> {
+        &self.shared
+    }
+}
+
+fn derive(model: &ModelSpec, method: Option<&Personalization>) -> Result<Option<Derived>, String> {
+    let tensors = Tensors::of_model(model, method, None).map_err(|error| error.to_string())?;
+    let personalizer = Personalizer::new(&tensors, model, method).map_err(|error| error.to_string())?;
+    Ok(personalizer.map(|personalizer| Derived { personalizer, shared: tensors.shared }))
+}
+
+fn personalizer(personal: &[&str], method: Personalization) -> Derived {
+    derive(&model(personal), Some(&method)).unwrap().unwrap()
 }
 
 /// Runs rounds in which the received model does not change; returns the last result.
-fn rounds(personalizer: &Personalizer, trainer: &mut Descent, received: &[f32], count: u32) -> Local {
+fn rounds(personalizer: &Derived, trainer: &mut Descent, received: &[f32], count: u32) -> Local {
     let received = Parameters::new(Arc::clone(personalizer.shared()), received.to_vec()).unwrap();
     let mut kept = personalizer.initial(&model(&["head"])).unwrap();
     let mut last = None;
@@ -153,8 +176,8 @@ fn fed_rep_trains_the_head_first_and_then_the_body_alone() {
 fn fed_bn_keeps_vectors_and_refuses_matrices() {
     let personalizer = personalizer(&["norm"], Personalization::FedBn {});
     assert_eq!(personalizer.shared().len(), 3);
-    let error = Personalizer::new(&layout(), &model(&["body"]), Some(&Personalization::FedBn {})).err().unwrap();
-    assert!(error.to_string().contains("\"body\" of 2 dimensions"), "{error}");
+    let error = derive(&model(&["body"]), Some(&Personalization::FedBn {})).err().unwrap();
+    assert!(error.contains("\"body\" of 2 dimensions"), "{error}");
 }
 
 #[test]
@@ -272,9 +295,9 @@ fn methods_and_patterns_that_do_not_fit_are_refused() {
         (vec!["nothing"], Personalization::FedPer {}),
         (vec!["*"], Personalization::FedPer {}),
     ] {
-        assert!(Personalizer::new(&layout(), &model(&personal), Some(&method)).is_err(), "{personal:?} {method:?}");
+        assert!(derive(&model(&personal), Some(&method)).is_err(), "{personal:?} {method:?}");
     }
-    assert!(Personalizer::new(&layout(), &model(&[]), None).unwrap().is_none());
+    assert!(derive(&model(&[]), None).unwrap().is_none());
 }
 
 #[test]
@@ -316,8 +339,7 @@ fn opposites_task() -> (ModelSpec, Parameters, TrainingJob) {
 #[test]
 fn shared_adapters_are_all_that_is_trained_and_sent() {
     let (model, first, job) = opposites_task();
-    let personalizer =
-        Personalizer::new(first.layout(), &model, Some(&lora(AdapterHome::Shared, None))).unwrap().unwrap();
+    let personalizer = derive(&model, Some(&lora(AdapterHome::Shared, None))).unwrap().unwrap();
     // Beside 6 x 2 and 2 x 6, of rank 2.
     assert_eq!(personalizer.shared().len(), 2 * (2 * 2 + 6 * 2));
     let patterns = Patterns::new(vec!["fc*.weight".into()]).unwrap();
@@ -342,10 +364,10 @@ fn shared_adapters_are_all_that_is_trained_and_sent() {
 #[test]
 fn a_base_that_the_app_brings_is_the_one_that_the_task_names() {
     let (model, first, job) = opposites_task();
-    let digest = crate::pipeline::sha256(&learning::checkpoint::write(&first).unwrap());
+    let digest = recipe::digest::sha256(&learning::checkpoint::write(&first).unwrap());
     let run = |trainer: &mut CandleTrainer| {
         let method = lora(AdapterHome::Shared, Some(digest));
-        let personalizer = Personalizer::new(first.layout(), &model, Some(&method)).unwrap().unwrap();
+        let personalizer = derive(&model, Some(&method)).unwrap().unwrap();
         let received = Parameters::zeros(Arc::clone(personalizer.shared()));
         personalizer
             .run(&mut Round { trainer, job: &job, received: &received, kept: None })
@@ -381,7 +403,7 @@ fn opposites() -> [CandleTrainer; 2] {
 fn accuracies(personal: &[&str], method: Personalization) -> (f64, f64) {
     let (model, first, job) = opposites_task();
     let model = ModelSpec { personal: personal.iter().map(|&pattern| pattern.into()).collect(), ..model };
-    let personalizer = Personalizer::new(first.layout(), &model, Some(&method)).unwrap().unwrap();
+    let personalizer = derive(&model, Some(&method)).unwrap().unwrap();
     let mut trainers = opposites();
     let mut kept = [(); 2].map(|()| personalizer.initial(&model).unwrap());
     let mut shared = match &personalizer.parts {

@@ -153,7 +153,7 @@ impl Account {
                 None => Ok(()),
             };
         };
-        let now = &round.promise;
+        let now = &Promise::of(round);
         if let Some(most) = self.policy.max_delta.filter(|most| now.delta > *most) {
             return Err(Refusal::Delta { delta: now.delta, most });
         }
@@ -183,7 +183,7 @@ impl Account {
         if self.unsent.take() == Some(place) {
             return Ok(false);
         }
-        let (task, promise) = (place.task, round.promise);
+        let (task, promise) = (place.task, Promise::of(round));
         if !self.tasks.contains_key(&task) {
             let ledger = open(task, &promise, Vec::new(), &self.policy).map_err(Refusal::Budget)?;
             let name = name.chars().take(NAME_MAX).collect();

@@ -8,9 +8,10 @@
 
 mod account;
 mod policy;
-mod round;
+mod promise;
 
 pub(crate) use account::{Account, Kept, Refusal};
 pub use policy::{Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent};
-pub(crate) use round::{Participations, Promise};
-pub use round::{PrivateRound, TermsError};
+pub(crate) use promise::{Participations, Promise};
+pub use recipe::codec::TermsError;
+pub use recipe::device::PrivateRound;

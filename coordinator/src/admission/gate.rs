@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use federation::id::{Attempt, Digest, ParticipantId};
 use federation::round::RoundState;
+use recipe::UpdateCodec;
 use secure_agg::Index;
 use secure_agg::modular::Modulus;
 use store::entity::admitted::Admitted;
 use store::{Store, StoreError};
 
-use crate::model::UpdateCodec;
 use crate::models::Models;
 use crate::session::{Session, Sessions};
 

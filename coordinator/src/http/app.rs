@@ -21,10 +21,10 @@ use crate::identity::{Authority, Members};
 use crate::lines::Lines;
 use crate::models::Models;
 use crate::observe::health::Health;
+use crate::proximal::Mus;
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::session::Sessions;
-use crate::solver::Mus;
 
 /// Shared by all requests.
 pub(crate) struct App {

@@ -31,8 +31,8 @@ use crate::lock::Locks;
 use crate::models::Models;
 use crate::observe;
 use crate::observe::health::Health;
+use crate::proximal::Mus;
 use crate::session::Sessions;
-use crate::solver::Mus;
 use crate::work::{Engine, Environment, WorkConfig};
 
 /// A coordinator without a socket, for tests and simulations.

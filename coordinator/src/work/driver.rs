@@ -31,7 +31,7 @@ use super::situation::Situation;
 use super::sum_chunk::sum_chunk;
 use super::sums::SumCache;
 use super::{Environment, StepError, WorkConfig};
-use crate::model::TaskModel;
+use recipe::TaskModel;
 
 /// First wait after a step failed; doubles up to [`BACK_OFF_MAX`].
 const BACK_OFF_FIRST: Duration = Duration::from_millis(100);

@@ -11,8 +11,8 @@ use store::{StoreError, WakeEvent};
 use super::sums::blocking;
 use super::{Environment, StepError};
 use crate::ledger::{self, LedgerFault};
-use crate::model::TaskModel;
-use crate::private::Private;
+use recipe::TaskModel;
+use recipe::server::Private;
 
 /// Tasks that are read at once.
 const PAGE: u32 = 100;

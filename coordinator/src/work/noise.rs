@@ -26,9 +26,9 @@ use super::release::Withheld;
 use super::sums::blocking;
 use super::{Environment, StepError};
 use crate::ledger::{self, Charge, NOISE_OF_A_BANDED_MATRIX, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE, noise_of_a_place};
-use crate::private::Private;
 use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
+use recipe::server::Private;
 
 /// What makes an exact sum one that may be released.
 pub(super) enum Noise {
@@ -96,8 +96,8 @@ pub(super) async fn prepare(
         Err(error) => Err(StepError::unworkable(error).into()),
     };
     let charge = blocking(charge).await?;
-    let sigma = private.codec.sigma();
-    let noise = match (private.shares, release.tree_release, release.bands) {
+    let sigma = private.grid.codec.sigma();
+    let noise = match (private.grid.shares, release.tree_release, release.bands) {
         (Some(shares), ..) => Noise::ByParticipants(shares),
         (None, Some(index), _) => {
             let seeds = place_seeds(env, lease, round, NOISE_OF_A_TREE, index).await?;

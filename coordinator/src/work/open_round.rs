@@ -21,10 +21,10 @@ use super::{Environment, StepError};
 use crate::ahead::Standings;
 use crate::damage;
 use crate::ledger::{self, LedgerFault};
-use crate::model::TaskModel;
-use crate::private::Private;
 use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
+use recipe::TaskModel;
+use recipe::server::Private;
 
 /// What became of it.
 enum Outcome {

@@ -1,17 +1,16 @@
 //! Makes a released sum the task's next model version: a pure function of stored blobs (the sum, the base model, what the server
 //! optimizer remembers), then one transaction.
 
-use bytes::Bytes;
 use federation::id::{Attempt, Digest, ParticipantId};
 use federation::model_version::ModelVersion;
 use federation::round::{FailureReason, Round, RoundState};
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
-use learning::optimizer::{self, state};
-use learning::{Distortion, MetricValue, NoisedSum, checkpoint};
+use learning::MetricValue;
+use recipe::TaskModel;
+use recipe::server::{Base, Made, NoStep, RoundTerms, step};
 use store::entity::round::RoundMetric;
 use store::{StoreError, Transaction, WakeEvent};
-use task_spec::{CODEC_METRICS, TaskSpec};
 
 use super::close_phase::{count_phase, count_round, fail_round};
 use super::gate::restored;
@@ -22,29 +21,8 @@ use super::situation::{Situation, next_round};
 use super::sums::blocking;
 use super::{Environment, StepError};
 use crate::ahead::Standings;
-use crate::analysis;
 use crate::ledger::forget_correlated_noise;
-use crate::model::{Decoded, RoundTerms, TaskModel};
-use crate::optimizer::resume;
 use crate::release_keys::of_the_task;
-use crate::solver::Version;
-
-/// A model that is not published yet.
-struct Made {
-    bytes: Vec<u8>,
-    /// What the next step goes on from, unless that is nothing.
-    optimizer_state: Option<Vec<u8>>,
-    metrics: Vec<RoundMetric>,
-    /// L2 norm that updates of the next round are scaled down to, under privacy.
-    clip: Option<f64>,
-}
-
-/// What a step goes on from.
-struct Base {
-    version: u32,
-    bytes: Bytes,
-    optimizer_state: Option<Bytes>,
-}
 
 /// Why no model was made of a sum.
 enum NoModel {
@@ -77,11 +55,16 @@ pub(super) async fn publish_version(
         keep_ledger::before_publishing(env, &situation.task, round, private).await?;
     }
     before_publishing(env, round.key, model.private.as_deref()).await?;
-    let made = match lease.keep_during(env, make(env, model, &situation.task.spec, round)).await {
+    let made = match lease.keep_during(env, make(env, model, round)).await {
         Ok(made) => made,
         Err(reason) => return give_up(env, lease, situation, reason).await,
     };
-    let restored = restored(env, &situation.task.spec, round, &made.metrics).await?;
+    let metrics: Vec<_> = made
+        .metrics
+        .into_iter()
+        .map(|(name, MetricValue { value, count })| RoundMetric { name, value, count })
+        .collect();
+    let restored = restored(env, &situation.task.spec, round, &metrics).await?;
     let bytes = made.bytes.len() as u64;
     env.fail_point.reached("publish_version: before the blob")?;
     let optimizer_state = match made.optimizer_state {
@@ -108,7 +91,7 @@ pub(super) async fn publish_version(
         Some(good) => again(&good, version),
         None => version,
     };
-    let (holder, version, metrics) = (&*lease, &version, &made.metrics);
+    let (holder, version, metrics) = (&*lease, &version, &metrics);
     let (published, outdated) = env
         .store
         .transact("publish version", |tx| {
@@ -149,7 +132,7 @@ fn again(good: &ModelVersion, version: ModelVersion) -> ModelVersion {
 }
 
 /// Reads the released sum and the base model and takes the server's step.
-async fn make(env: &Environment, model: &TaskModel, spec: &TaskSpec, round: &Round) -> Result<Made, NoModel> {
+async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<Made, NoModel> {
     let (attempt, base_version) = (round.key, round.base_version);
     let (sum, base, first) = env
         .store
@@ -177,78 +160,12 @@ async fn make(env: &Environment, model: &TaskModel, spec: &TaskSpec, round: &Rou
     let is_first = base.parent == Some(0) && first.is_some_and(|first| first.sha256 == base.sha256);
     let version = if is_first { 0 } else { base_version };
     let base = Base { version, bytes: env.blobs.get(base.sha256).await?, optimizer_state };
-    let (model, names) = (model.clone(), spec.travelling_metrics());
-    blocking(move || step(&model, &terms, &names, sum, base)).await?
-}
-
-/// The pure part: the same bytes give the same bytes on every replica. What is done with is dropped at once: each of these
-/// has the size of a model.
-fn step(
-    model: &TaskModel,
-    terms: &RoundTerms,
-    names: &[String],
-    sum: Bytes,
-    base: Base,
-) -> Result<Result<Made, NoModel>, StepError> {
-    let garbage = |error: &dyn std::fmt::Display| Ok(Err(NoModel::Garbage(error.to_string())));
-    let released = match NoisedSum::from_bytes(&sum) {
-        Ok(released) => released,
-        Err(error) => return garbage(&error),
-    };
-    drop(sum);
-    if let Some(analysis) = &model.analysis {
-        let made = analysis::advance(analysis, &released, &base.bytes)?;
-        let published = |analysis::Next { bytes, metrics }| Made { bytes, optimizer_state: None, metrics, clip: None };
-        return Ok(made.map(published).map_err(NoModel::Garbage));
+    let model = model.clone();
+    match blocking(move || Ok::<_, StepError>(step(&model, &terms, sum, base))).await? {
+        Ok(made) => Ok(made),
+        Err(NoStep::Garbage(problem)) => Err(NoModel::Garbage(problem)),
+        Err(NoStep::Unworkable(problem)) => Err(StepError::unworkable(problem).into()),
     }
-    let Decoded { mut mean, within_clip, distortion } = match model.decode(&released, terms) {
-        Ok(decoded) => decoded,
-        Err(error) => return garbage(&error),
-    };
-    drop(released);
-    let unworkable = |what: &str, error: &dyn std::fmt::Display| StepError::unworkable(format!("{what}: {error}"));
-    let read = checkpoint::read(&base.bytes, &model.published)
-        .map_err(|error| unworkable("the base model cannot be read", &error))?;
-    let mut version = Version::new(model.solver, read, &model.shared)
-        .map_err(|error| unworkable("the base model cannot be read", &error))?;
-    if let Err(error) = version.take(model.solver, &mut mean, model.encoding().clip_range) {
-        return garbage(&error);
-    }
-    let state = resume(&model.optimizer, &model.shared, base.version, base.optimizer_state.as_ref())
-        .map_err(|error| unworkable("the server optimizer cannot go on from the base model", &error))?;
-    drop(base);
-    let state = match optimizer::step(&model.optimizer, state, &mut version.model, &mean) {
-        Ok(state) => state,
-        Err(error) => return garbage(&error),
-    };
-    let parameters =
-        version.join(&model.published).map_err(|error| unworkable("the model cannot be put together", &error))?;
-    let written = checkpoint::write(&parameters).and_then(|bytes| Ok((bytes, state::write(&state, &model.shared)?)));
-    match written {
-        Ok((bytes, optimizer_state)) => {
-            let clip = model.private.as_ref().map(|private| private.next_clip(terms.clip, within_clip));
-            let mut metrics = name(names, &mean.metrics);
-            metrics.extend(distortion.into_iter().flat_map(|distortion| codec_metrics(&distortion, mean.participants)));
-            Ok(Ok(Made { bytes, optimizer_state, metrics, clip }))
-        }
-        Err(error) => garbage(&error),
-    }
-}
-
-/// Metrics that nobody measured are left out.
-fn name(names: &[String], values: &[MetricValue]) -> Vec<RoundMetric> {
-    let measured = names.iter().zip(values).filter(|(_, value)| value.count > 0);
-    measured.map(|(name, value)| RoundMetric { name: name.clone(), value: value.value, count: value.count }).collect()
-}
-
-/// What compression did to the updates, beside the task's metrics.
-fn codec_metrics(distortion: &Distortion, participants: u32) -> [RoundMetric; 2] {
-    let [norm, added_error] = CODEC_METRICS.map(str::to_owned);
-    [(norm, distortion.norm), (added_error, distortion.added_error)].map(|(name, value)| RoundMetric {
-        name,
-        value,
-        count: participants.into(),
-    })
 }
 
 async fn give_up(

@@ -21,9 +21,9 @@ use super::robust::Combined;
 use super::shred::destroy_keys_of_an_end;
 use super::{Environment, StepError};
 use crate::ledger::{self, Charge};
-use crate::robust::Robust;
 use crate::seal::Sealer;
 use crate::session::{NotClosed, Session, forget, open_masks};
+use recipe::server::Robust;
 
 /// Why a sum is not released.
 pub(super) enum Withheld {

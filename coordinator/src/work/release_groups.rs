@@ -20,9 +20,9 @@ use super::release::{Withheld, mask_plan, open, store_combined};
 use super::robust::combine_means;
 use super::sums::{SumCache, blocking, sum_up};
 use super::{Environment, StepError};
-use crate::model::TaskModel;
-use crate::robust::{Groups, Robust};
 use crate::session::{NotClosed, Session, messages_of, restore_all, stored};
+use recipe::TaskModel;
+use recipe::server::{Groups, Robust};
 
 /// A group that was not left out before.
 struct Group {

@@ -30,9 +30,9 @@ use super::situation::Situation;
 use super::sum_chunk::read_inputs;
 use super::sums::{SumCache, blocking, sum_up};
 use super::{Environment, StepError};
-use crate::model::TaskModel;
-use crate::robust::Robust;
 use crate::session::{NotClosed, Session};
+use recipe::TaskModel;
+use recipe::server::Robust;
 
 /// Releases the sum of every admitted input.
 pub(super) async fn release_sum(

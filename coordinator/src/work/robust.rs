@@ -25,8 +25,8 @@ use task_spec::{RobustRule, RobustSpec};
 
 use super::sums::blocking;
 use super::{Environment, StepError};
-use crate::model::TaskModel;
-use crate::robust::Robust;
+use recipe::TaskModel;
+use recipe::server::Robust;
 
 /// Most memory for one slice of all inputs.
 const SLICE_BYTES: usize = 32 << 20;

@@ -24,10 +24,10 @@ use super::situation::{eligible, keyed};
 use crate::ahead::Standings;
 use crate::base;
 use crate::lines::Lines;
-use crate::model::TaskModel;
-use crate::robust::Robust;
+use crate::proximal::plan_of_round;
 use crate::session::{NotClosed, Verified, encode_all, round_name};
-use crate::solver::plan_of_round;
+use recipe::TaskModel;
+use recipe::server::Robust;
 
 /// Rounds that a strategy learns from.
 const LOOK_BACK: u32 = 4096;
@@ -173,7 +173,7 @@ async fn open_sessions(
     let base = base::read(tx, task, round.base_version).await?;
     let base = base.ok_or_else(|| StepError::unworkable("the base model has no row"))?;
     let plan = plan_of_round(tx, &task.spec.training, round.key.round_key()).await?;
-    let config = model.session_in(&task.spec, &base, &plan);
+    let config = model.session_in(&task.spec, base.terms(), &plan);
     let config = config.ok_or_else(|| StepError::unworkable("a round with a session, of a task without"))?;
     let name = round_name(round.key);
     let begin = || CollectKeys::new(name.clone(), base.version.sha256.0, config.clone()).map_err(StepError::unworkable);

@@ -11,7 +11,7 @@ use store::{StoreError, Transaction};
 
 use super::sums::blocking;
 use super::{Environment, StepError};
-use crate::private::Private;
+use recipe::server::Private;
 
 /// Destroys the keys of an attempt that is released, or over.
 pub(super) async fn destroy_keys(env: &Environment, of: Attempt) -> Result<usize, StepError> {

@@ -19,7 +19,7 @@ use super::StepError;
 use super::sample::population;
 use super::waiting::{free_places, waiting};
 use crate::ahead::{Standings, filled_next, last_opened};
-pub(super) use crate::model::next_round;
+pub(super) use crate::base::next_round;
 use crate::shortage::{Enrolment, enrolment};
 
 /// A task, its present round and how far that has come.

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha20Rng;
 
 use super::noise::Noise;
 use crate::faults::{Fault, present};
-use crate::private::Private;
+use recipe::server::Private;
 
 /// Whose noise is charged for.
 pub(super) fn counted(participants: u32, round: &Round) -> u32 {
@@ -18,7 +18,7 @@ pub(super) fn counted(participants: u32, round: &Round) -> u32 {
 
 /// The noise that is added.
 pub(super) fn noise(noise: Noise, private: Option<&Arc<Private>>) -> Noise {
-    let half = private.and_then(|private| Sigma::at_least(private.codec.sigma().value() / 2.0).ok());
+    let half = private.and_then(|private| Sigma::at_least(private.grid.codec.sigma().value() / 2.0).ok());
     match (present(), noise, half) {
         (Some(Fault::NoNoise), Noise::Central(..), _) => Noise::None,
         (Some(Fault::HalfNoise), Noise::Central(_, rng), Some(half)) => {

@@ -15,7 +15,7 @@ use super::plan::chunk;
 use super::situation::Situation;
 use super::sums::{SumCache, blocking, sum_up};
 use super::{Environment, StepError};
-use crate::model::TaskModel;
+use recipe::TaskModel;
 
 /// Folds up to a chunk.
 pub(super) async fn sum_chunk(

@@ -17,7 +17,7 @@ use store::entity::partial_sum::PartialSum;
 use store::{StoreError, VerifiedRead};
 
 use super::{Environment, StepError};
-use crate::model::TaskModel;
+use recipe::TaskModel;
 
 /// Sums that may be kept at once, each of the size of a model.
 const KEPT: usize = 8;

@@ -326,7 +326,7 @@ async fn parameters(world: &World, version: u64) -> Vec<f32> {
         .read("test", |tx| Box::pin(async move { tx.model_version(task, version.try_into().unwrap()).await }));
     let row = read.await.unwrap().unwrap();
     let blob = world.t.inner.store.blobs().get(row.sha256).await.unwrap();
-    learning::checkpoint::read(&blob, &world.model.shared).unwrap().values().to_vec()
+    learning::checkpoint::read(&blob, &world.model.tensors.shared).unwrap().values().to_vec()
 }
 
 #[tokio::test]

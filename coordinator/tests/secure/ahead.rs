@@ -2,12 +2,11 @@
 //! than what the coordinator told it to train from.
 
 use federation::round::{FailureReason, RoundState};
+use recipe::digest::{application_digest, round_digest, training_digest};
 use serde_json::{Value, json};
 use task_spec::{Mode, Staleness};
 use wire::Digest;
-use wire::participant::{
-    Assignment, CheckInReply, DiscardReason, HeldUpdate, application_digest, round_digest, training_digest,
-};
+use wire::participant::{Assignment, CheckInReply, DiscardReason, HeldUpdate};
 
 use crate::support::member::Member;
 use crate::support::private::{Derived, assert_variance, charged_variance, mechanism};

@@ -2,13 +2,13 @@
 //! coordinator's authority, the real client, and a journal in memory.
 
 use axum::body::Body;
-use coordinator::model::TaskModel;
 use federation::id::ParticipantId;
 use federation::time::Clock as _;
 use http::Request;
 use learning::Update;
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
+use recipe::TaskModel;
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use secure_agg::MemorySigner;
 use secure_agg::client::{Client, Doubt, Received, Release, Setup, Step, advertise_keys};
@@ -333,7 +333,7 @@ pub(crate) fn words(model: &TaskModel, id: ParticipantId, round: u32) -> Vec<u32
     seed[16..20].copy_from_slice(&round.to_be_bytes());
     let mut rng = ChaCha20Rng::from_seed(seed);
     let mut uniform = || f32::from(u16::try_from(rng.next_u32() >> 16).unwrap()) / 65_536.0 - 0.5;
-    let delta = (0..model.shared.len()).map(|_| uniform()).collect();
+    let delta = (0..model.tensors.shared.len()).map(|_| uniform()).collect();
     let metrics = vec![learning::MetricValue { value: f64::from(1.0 + uniform()), count: 10 }];
     let update = Update { delta, examples: 10 + u64::from(rng.next_u32() % 90), metrics };
     model.codec.plain().unwrap().encode(&update, &mut rng).unwrap().words

@@ -6,10 +6,11 @@ use learning::Update;
 use learning::privacy::{NoiseSampler, NoiseShares, PlanRequest, PrivateCodec, TaskFacts};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
+use recipe::digest::rotation_seed;
 use serde_json::{Value, json};
 use store::entity::privacy_ledger::PrivacyRow;
 use wire::inspect::{PrivacyReport, RoundView};
-use wire::participant::{Assignment, PrivacyTerms, rotation_seed};
+use wire::participant::{Assignment, PrivacyTerms};
 
 use super::Reply;
 use super::secure::World;
@@ -164,7 +165,7 @@ impl World {
             secure_agg::modular::add_assign(&mut exact, &member.plain);
         }
         secure_agg::modular::reduce(&mut exact, self.model.modulus);
-        let bits = self.model.encoding().modulus_bits;
+        let bits = self.model.encoding.modulus_bits;
         let half = 1_i64 << (bits - 1);
         let centred = |word: i64| (word + half).rem_euclid(2 * half) - half;
         released.iter().zip(&exact).map(|(&a, &b)| centred(i64::from(a) - i64::from(b))).collect()

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use aggregation::cpu::CpuAggregator;
 use coordinator::config::Config;
-use coordinator::model::TaskModel;
 use coordinator::random::Random;
 use coordinator::seal::Sealer;
 use coordinator::work::{Engine, Environment, FailPoint, NoFailPoint, StepError, WorkConfig};

@@ -28,7 +28,7 @@ fn table(number: usize) -> Table {
 
 /// Everybody's words for the open round.
 async fn report(world: &World, state: &AnalyticsState) -> Vec<u32> {
-    let analysis = world.model.analysis.as_ref().unwrap();
+    let analysis = world.model.tensors.analysis.as_ref().unwrap();
     let mut sum = vec![0; analysis.codec().len()];
     for (number, participant) in world.participants.iter().enumerate() {
         let words = analysis.codec().encode(&analysis.contribution(state, &table(number)).unwrap()).unwrap();
@@ -42,7 +42,7 @@ async fn report(world: &World, state: &AnalyticsState) -> Vec<u32> {
 #[tokio::test]
 async fn rounds_lead_from_state_to_state_until_the_result() {
     let world = World::with(4, analysis).await;
-    let analysis = world.model.analysis.as_ref().unwrap();
+    let analysis = world.model.tensors.analysis.as_ref().unwrap();
     let mut state = analysis.initial();
     for number in 1..=3 {
         // Another engine each time: nothing is remembered but in rows and blobs.

@@ -5,7 +5,7 @@ use learning::{ExactSum, checkpoint, optimizer};
 use store::BlobStore as _;
 use task_spec::{CODEC_METRICS, Compression};
 
-use coordinator::model::UpdateCodec;
+use recipe::UpdateCodec;
 
 use crate::world::World;
 
@@ -35,7 +35,7 @@ async fn the_version_is_what_the_codec_decodes_of_the_sum() {
         let UpdateCodec::Plain(codec) = &world.model.codec else { panic!("no privacy") };
         world.run_round(&world.engine(1)).await;
         let versions = world.versions().await;
-        let read = |bytes: &[u8]| checkpoint::read(bytes, &world.model.shared).unwrap();
+        let read = |bytes: &[u8]| checkpoint::read(bytes, &world.model.tensors.shared).unwrap();
         let mut expected = read(&world.blobs.get(versions[0].sha256).await.unwrap());
         let published = read(&world.blobs.get(versions[1].sha256).await.unwrap());
 

@@ -19,7 +19,7 @@ async fn the_version_is_the_base_plus_the_weighted_mean() {
     let world = World::new(3).await;
     world.run_round(&world.engine(1)).await;
     let versions = world.versions().await;
-    let read = |bytes: &[u8]| checkpoint::read(bytes, &world.model.shared).unwrap();
+    let read = |bytes: &[u8]| checkpoint::read(bytes, &world.model.tensors.shared).unwrap();
     let base = read(&world.blobs.get(versions[0].sha256).await.unwrap());
     let published = read(&world.blobs.get(versions[1].sha256).await.unwrap());
 
@@ -63,7 +63,7 @@ async fn an_optimizer_goes_on_from_what_it_left_beside_the_base() {
                 Some(blob) => Some(world.blobs.get(blob).await.unwrap().to_vec()),
                 None => None,
             };
-            assert_eq!(kept, optimizer::state::write(&state, &world.model.shared).unwrap(), "{optimizer:?}");
+            assert_eq!(kept, optimizer::state::write(&state, &world.model.tensors.shared).unwrap(), "{optimizer:?}");
             assert_eq!(kept.is_some(), world.model.optimizer.remembers());
         }
     }
@@ -185,7 +185,7 @@ async fn tensors_that_stay_at_home_are_not_in_the_published_model() {
     world.run_round(&world.engine(1)).await;
     let version = world.versions().await[1].clone();
     let layout = checkpoint::read_layout(&world.blobs.get(version.sha256).await.unwrap()).unwrap();
-    assert_eq!(layout, *Arc::clone(&world.model.shared));
+    assert_eq!(layout, *Arc::clone(&world.model.tensors.shared));
     assert!(layout.find("b").is_none() && layout.find("w").is_some());
 }
 

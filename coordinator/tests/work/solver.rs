@@ -1,11 +1,11 @@
 //! FedNova and SCAFFOLD: what a version is made of where the mean is not simply added, and the state of neither is lost.
 
 use bytes::Bytes;
-use coordinator::model::UpdateCodec;
 use federation::round::FailureReason;
 use learning::{MetricValue, Parameters, Update, Upload, checkpoint};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
+use recipe::UpdateCodec;
 use store::BlobStore as _;
 use task_spec::{ServerOptimizer, Solver};
 
@@ -35,7 +35,7 @@ async fn round(world: &World, seed: u64, input: impl Fn(usize) -> Bytes) {
 
 async fn published(world: &World, version: usize) -> Parameters {
     let row = &world.versions().await[version];
-    checkpoint::read(&world.blobs.get(row.sha256).await.unwrap(), &world.model.published).unwrap()
+    checkpoint::read(&world.blobs.get(row.sha256).await.unwrap(), &world.model.tensors.published).unwrap()
 }
 
 fn near(values: &[f32], expected: impl Fn(usize) -> f32) {
@@ -47,7 +47,7 @@ fn near(values: &[f32], expected: impl Fn(usize) -> f32) {
 #[tokio::test]
 async fn fed_nova_multiplies_the_mean_by_the_mean_of_the_steps() {
     let world = World::with(3, |spec| spec.training.solver = Some(Solver::FedNova { steps: Some(10) })).await;
-    let parameters = world.model.shared.len();
+    let parameters = world.model.tensors.shared.len();
     // Weights 10, 20, 30; steps 1, 0.5, 2 times the plan's; normalised updates 0.1, 0.2, 0.3.
     round(&world, 1, |index| {
         let (ratio, step) = [(1.0, 0.1), (0.5, 0.2), (2.0, 0.3)][index];
@@ -67,7 +67,7 @@ async fn fed_nova_multiplies_the_mean_by_the_mean_of_the_steps() {
 #[tokio::test]
 async fn a_sum_that_tells_of_impossible_steps_makes_no_version() {
     let world = World::with(3, |spec| spec.training.solver = Some(Solver::FedNova { steps: Some(10) })).await;
-    let parameters = world.model.shared.len();
+    let parameters = world.model.tensors.shared.len();
     round(&world, 1, |_| {
         let steps = MetricValue { value: 1000.0, count: 10 };
         encoded(&world, vec![0.1; parameters], 10, vec![METRIC, METRIC, steps])
@@ -84,8 +84,8 @@ async fn scaffold_keeps_the_control_variate_beside_the_model_and_out_of_the_opti
         spec.aggregation.optimizer = ServerOptimizer::FedAvgM { learning_rate: 1.0, momentum: 0.5 };
     })
     .await;
-    let parameters = world.model.shared.len();
-    assert_eq!(world.model.published.len(), 2 * parameters);
+    let parameters = world.model.tensors.shared.len();
+    assert_eq!(world.model.tensors.published.len(), 2 * parameters);
     let base = published(&world, 0).await;
     near(&base.values()[parameters..], |_| 0.0);
     let input = |index: usize| {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use aggregation::cpu::CpuAggregator;
 use bytes::Bytes;
-use coordinator::model::{TaskModel, UpdateCodec};
 use coordinator::random::Random;
 use coordinator::work::{Engine, Environment, FailPoint, NoFailPoint, WorkConfig};
 use federation::cohort::CoarseLoss;
@@ -17,6 +16,7 @@ use federation::time::{Clock as _, MockClock, Timestamp};
 use learning::{MetricValue, Update, Upload};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
+use recipe::{TaskModel, UpdateCodec};
 use store::entity::admitted::{Admitted, Insertion};
 use store::entity::check_in::CheckIn;
 use store::entity::participant::ParticipantRow;
@@ -110,7 +110,7 @@ impl World {
             id: self.task,
             spec: self.spec.clone(),
             status: TaskStatus::Active,
-            parameters: self.model.shared.len() as u64,
+            parameters: self.model.tensors.shared.len() as u64,
             created_at: START,
             rounds_completed: 0,
             rounds_forfeited: 0,
@@ -242,7 +242,7 @@ impl World {
         let mut rng =
             ChaCha20Rng::seed_from_u64(u64::from(number) << 32 | u64::try_from(participant.0.as_u128()).unwrap());
         let mut uniform = || f32::from(u16::try_from(rng.next_u32() >> 16).unwrap()) / 65_536.0 - 0.5;
-        let delta = (0..self.model.shared.len()).map(|_| uniform()).collect();
+        let delta = (0..self.model.tensors.shared.len()).map(|_| uniform()).collect();
         let mut metrics = vec![
             MetricValue { value: f64::from(1.0 + uniform()), count: 10 },
             MetricValue { value: f64::from(0.5 + uniform()), count: 10 },
@@ -263,7 +263,7 @@ impl World {
             .encoding()
             .compression
             .as_ref()
-            .map_or([0; 32], |terms| terms.round_seed(self.key(number).attempt(1)).0)
+            .map_or([0; 32], |terms| recipe::digest::codec_seed(Some(terms), self.key(number).attempt(1)).0)
     }
 
     /// What an upload stores, if the round takes it: blob first, then the row.

@@ -110,30 +110,6 @@ pub struct CodecTerms {
     pub seed: u64,
 }
 
-impl CodecTerms {
-    /// Seed of the codec's random choices that the whole cohort of an attempt shares: rotations, coordinates, bases. It
-    /// is public, since these choices hide nothing.
-    ///
-    /// `SHA-256("tributary/codec/1" || u64be(seed) || u32be(round) || u32be(attempt))`.
-    #[must_use]
-    pub fn round_seed(&self, attempt: Attempt) -> Digest {
-        let mut text = b"tributary/codec/1".to_vec();
-        text.extend(self.seed.to_be_bytes());
-        text.extend(attempt.round.to_be_bytes());
-        text.extend(attempt.attempt.to_be_bytes());
-        let mut digest = Digest([0; 32]);
-        digest.0.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, &text).as_ref());
-        digest
-    }
-
-    /// Compact JSON in field order: the bytes that participants of a session agree on.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        // No maps and only string keys: serialization cannot fail.
-        serde_json::to_vec(self).unwrap_or_default()
-    }
-}
-
 /// The encoding of updates as integers. Both sides derive the scale and the length from these numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -15,8 +15,6 @@ pub use check_in::{
 };
 pub use enroll::{EnrollReply, EnrollRequest, RenewRequest};
 pub use masked_input::Receipt;
-pub use privacy::{PrivacyTerms, rotation_seed};
-pub use session::{
-    Announcement, Answer, Invitation, RoundKeys, application_digest, base_digest, round_digest, training_digest,
-};
+pub use privacy::PrivacyTerms;
+pub use session::{Announcement, Answer, Invitation, RoundKeys};
 pub use terms::SessionTerms;

@@ -28,7 +28,7 @@ pub struct SessionTerms {
     pub input_bound: u64,
     /// Headroom for noise in the sum.
     pub noise_margin: u64,
-    /// [`round_digest`](super::round_digest).
+    /// `recipe::digest::round_digest`.
     pub application: Digest,
 }
 

@@ -210,7 +210,7 @@ mod tests {
 
     use super::*;
     use crate::participant::snapshot::MAGIC;
-    use crate::pipeline::sha256;
+    use recipe::digest::sha256;
 
     fn place() -> Attempt {
         Attempt { task: "00000000-0000-0000-0000-000000000001".parse().unwrap(), round: 3, attempt: 1 }

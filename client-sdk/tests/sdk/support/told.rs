@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use client_sdk::learning::privacy::{PlanRequest, PrivateCodec};
 use client_sdk::learning::{Parameters, checkpoint};
+use recipe::digest::{application_digest, round_digest, training_digest};
 use secure_agg::params::{SessionConfig, VectorShape};
 use task_spec::{Staleness, TrainingPlan};
 use wire::Digest;
-use wire::participant::{
-    Assignment, Encoding, HeldUpdate, ModelRef, SessionTerms, application_digest, round_digest, training_digest,
-};
+use wire::participant::{Assignment, Encoding, HeldUpdate, ModelRef, SessionTerms};
 
 use super::cohort::World;
 use super::private::derive;

@@ -12,6 +12,7 @@ use federation::model_version::ModelVersion;
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use http::{HeaderMap, StatusCode, header};
+use recipe::TaskModel;
 use store::entity::idempotency::IdempotentAnswer;
 use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
@@ -30,8 +31,6 @@ use crate::http::inspect::tasks;
 use crate::http::openapi::header;
 use crate::http::problem::{Error, Result};
 use crate::ledger;
-use crate::model::{self, TaskModel};
-use crate::optimizer;
 
 /// How long a repeated request gets the first answer.
 const REMEMBER: Duration = Duration::from_secs(24 * 3600);
@@ -122,7 +121,7 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
     spec.check(&deployment).map_err(Error::InvalidTask)?;
     let (spec, model) = tokio::task::spawn_blocking(move || {
         let mut spec = spec;
-        model::complete(&mut spec).map_err(Error::InvalidTask)?;
+        TaskModel::complete(&mut spec).map_err(Error::InvalidTask)?;
         let model = TaskModel::new(&spec).map_err(Error::InvalidTask)?;
         Ok::<_, Error>((spec, model))
     })
@@ -130,10 +129,6 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
     .map_err(Error::fault)??;
     if let Some(Err(error)) = model.private.as_ref().map(|private| private.opendp()) {
         let (field, problem) = ("privacy.sampler".to_owned(), error.to_string());
-        return Err(Error::InvalidTask(vec![task_spec::SpecError { field, problem }]));
-    }
-    if let Some(Err(error)) = model.codec.plain().map(|codec| optimizer::check_fairness(&spec.training, codec)) {
-        let (field, problem) = ("training.fairness".to_owned(), error.to_string());
         return Err(Error::InvalidTask(vec![task_spec::SpecError { field, problem }]));
     }
     if model.packed_len() > app.settings.masked_input_max_bytes {
@@ -146,7 +141,7 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
             ),
         }]));
     }
-    let parameters = model.shared.len() as u64;
+    let parameters = model.tensors.shared.len() as u64;
     let clip_at_first = model.private.as_ref().map(|private| private.initial_clip());
     // Drawing a large model takes seconds; requests are served meanwhile.
     let (spec, bytes) = tokio::task::spawn_blocking(move || {

@@ -13,13 +13,13 @@ use wire::admin::RebaseTask;
 use wire::inspect::{BehindView, TaskView};
 use wire::route;
 
+use crate::base::next_round;
 use crate::http::app::App;
 use crate::http::authenticate::{Bearer, Operator};
 use crate::http::extract::{Json, Path};
 use crate::http::inspect::tasks;
 use crate::http::problem::{Error, Result};
 use crate::ledger;
-use crate::model::next_round;
 use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
 use crate::session::{forget, keep_unopened};

@@ -18,7 +18,7 @@ use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 use crate::ledger::{self, LedgerFault};
-use crate::private::Private;
+use recipe::server::Private;
 
 /// Maximum number of future rounds to compute.
 const AHEAD_MAX: u32 = 1_000_000;

@@ -148,7 +148,7 @@ fn compression_view(models: &Models, task: &TaskRow, row: &RoundRow) -> Option<C
     Some(CompressionView {
         codec: compression.name().to_owned(),
         upload_bytes,
-        ratio: 4.0 * model.shared.len() as f64 / upload_bytes as f64,
+        ratio: 4.0 * model.tensors.shared.len() as f64 / upload_bytes as f64,
         norm,
         added_error,
     })

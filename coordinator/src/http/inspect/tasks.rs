@@ -11,12 +11,12 @@ use wire::inspect::{Page, StatusChange, TaskSummary, TaskView};
 use wire::route;
 
 use super::{PageQuery, page};
+use crate::base::next_round;
 use crate::behind::Behind;
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
-use crate::model::next_round;
 use crate::shortage::shortage;
 
 /// List tasks, newest first.

@@ -11,8 +11,8 @@ use wire::participant::{CheckInRequest, DiscardReason};
 use super::found::{Found, Train};
 use crate::ahead::filled_next;
 use crate::base;
+use crate::base::next_round;
 use crate::http::problem::Result;
-use crate::model::next_round;
 
 /// What is left for a participant once its training ahead of rounds is looked at.
 pub(super) enum Remaining {

@@ -60,10 +60,10 @@ struct When {
 fn assignment(app: &App, task: TaskRow, base: RoundBase, training: TrainingPlan, when: When) -> Result<Assignment> {
     let When { key, cohort, deadline_at, now } = when;
     let terms = app.models.of(&task).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
-    let session = terms.session_in(&task.spec, &base, &training).map(|config| SessionTerms::from(&config));
+    let session = terms.session_in(&task.spec, base.terms(), &training).map(|config| SessionTerms::from(&config));
     let RoundBase { version: base, earlier } = base;
     let privacy = terms.private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
-    let encoding = terms.encoding().clone();
+    let encoding = terms.encoding.clone();
     let report_loss = task.spec.reports_utility();
     let metrics = task.spec.travelling_metrics();
     let TaskSpec { name, model, .. } = task.spec;

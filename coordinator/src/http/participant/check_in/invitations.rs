@@ -13,10 +13,10 @@ use wire::certificate::Authority;
 use wire::participant::{CheckInRequest, Declined, Invitation, SessionTerms};
 
 use crate::base;
+use crate::base::next_round;
 use crate::http::app::App;
 use crate::http::participant::answers::{decode, rejected};
 use crate::http::problem::{Error, Result};
-use crate::model::next_round;
 use crate::session::round_name;
 
 /// The rounds of these tasks that collect keys: those with secure aggregation that have not drawn yet.
@@ -46,8 +46,8 @@ pub(super) async fn invitations<'a>(
         let plan = app.mus.plan_of_round(tx, &task.spec.training, round.key.round_key()).await?;
         let model = app.models.of(task).ok();
         let told = model.zip(base).and_then(|(model, base)| {
-            let config = model.session_in(&task.spec, &base, &plan)?;
-            Some((config, model.base_digest(&base.version)))
+            let config = model.session_in(&task.spec, base.terms(), &plan)?;
+            Some((config, model.base_digest(base.version.sha256)))
         });
         let (config, base) =
             told.ok_or_else(|| StoreError::corrupt(format!("task {} cannot work as it is stored", task.id)))?;

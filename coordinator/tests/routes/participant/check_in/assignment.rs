@@ -1,9 +1,9 @@
 //! FedProx's μ as an assignment tells it: that of the round, for whoever asks and however often.
 
-use coordinator::model::{TaskModel, UpdateCodec};
 use learning::{MetricValue, Update, Upload};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
+use recipe::{TaskModel, UpdateCodec};
 use serde_json::json;
 
 use crate::support::{TestCoordinator, config, small_task};
@@ -12,7 +12,7 @@ use crate::support::{TestCoordinator, config, small_task};
 fn input(model: &TaskModel, loss: f64) -> Vec<u8> {
     let UpdateCodec::Plain(codec) = &model.codec else { panic!("the task has no privacy") };
     let metrics = vec![MetricValue { value: loss, count: 10 }];
-    let update = Update { delta: vec![0.1; model.shared.len()], examples: 10, metrics };
+    let update = Update { delta: vec![0.1; model.tensors.shared.len()], examples: 10, metrics };
     let upload = codec.encode(&update, None, &[0; 32], &mut ChaCha20Rng::seed_from_u64(1)).unwrap().upload;
     let Upload::Words(words) = upload else { panic!("the task has no codec") };
     secure_agg::packing::pack(&words.words, model.modulus)

@@ -1,11 +1,21 @@
-//! The words that a faulty participant sends.
+//! Deliberate faults, which audits must detect. Only with the feature `deliberate-faults`, which only tests enable.
 
 use learning::privacy::{NoiseLaw, NoiseSampler, PrivateEncodeError, Sigma, Variance};
 use learning::{Update, clip};
 use rand_chacha::ChaCha20Rng;
 
-use super::Fault;
-use crate::privacy::PrivateRound;
+use super::PrivateRound;
+
+/// What a participant does wrong in rounds with a privacy mechanism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Sends its update however long it is.
+    NoClipping,
+    /// Adds no share of noise.
+    NoNoise,
+    /// Adds noise of half the standard deviation.
+    HalfNoise,
+}
 
 impl Fault {
     /// The words to send instead of `pipeline`'s.
@@ -15,15 +25,18 @@ impl Fault {
         round: &PrivateRound,
         rng: &mut ChaCha20Rng,
     ) -> Result<Vec<u32>, PrivateEncodeError> {
-        let bits = round.codec.params().modulus_bits;
+        let bits = round.grid.codec.params().modulus_bits;
         let mut words = match self {
             Self::NoClipping => unclipped(update, round, rng)?,
-            Self::NoNoise | Self::HalfNoise => round.codec.encode(update, round.clip, &round.rotation_seed, rng)?.words,
+            Self::NoNoise | Self::HalfNoise => {
+                round.grid.codec.encode(update, round.clip, &round.rotation_seed, rng)?.words
+            }
         };
+        let own = round.grid.shares.map(|shares| shares.share);
         let law = match self {
-            Self::NoClipping => round.noise,
+            Self::NoClipping => own,
             Self::NoNoise => None,
-            Self::HalfNoise => round.noise.map(halved),
+            Self::HalfNoise => own.map(halved),
         };
         if let Some(law) = law {
             NoiseSampler::new(law).add_to(&mut words, bits, rng);
@@ -39,8 +52,8 @@ fn unclipped(update: &Update, round: &PrivateRound, rng: &mut ChaCha20Rng) -> Re
     #[expect(clippy::cast_possible_truncation, reason = "back to what it was")]
     let delta = update.delta.iter().map(|value| (f64::from(*value) / f64::from(times)) as f32).collect();
     let part = Update { delta, ..update.clone() };
-    let mut words = round.codec.encode(&part, round.clip, &round.rotation_seed, rng)?.words;
-    let mask = u32::MAX >> (32 - u32::from(round.codec.params().modulus_bits));
+    let mut words = round.grid.codec.encode(&part, round.clip, &round.rotation_seed, rng)?.words;
+    let mask = u32::MAX >> (32 - u32::from(round.grid.codec.params().modulus_bits));
     words.iter_mut().for_each(|word| *word = word.wrapping_mul(times) & mask);
     Ok(words)
 }

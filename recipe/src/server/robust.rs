@@ -4,6 +4,8 @@ use learning::robust::{check, needs};
 use learning::{Codec, QuantizationParams};
 use task_spec::{RobustSpec, SpecError, TaskSpec};
 
+use super::field::wrong;
+
 /// A rule, and what it is to stand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Robust {
@@ -28,7 +30,7 @@ impl Robust {
     ///
     /// # Errors
     /// A rule that some cohort of the task would be too small for.
-    pub(crate) fn new(task: &TaskSpec, parameters: usize) -> Result<Option<Self>, Vec<SpecError>> {
+    pub fn new(task: &TaskSpec, parameters: usize) -> Result<Option<Self>, Vec<SpecError>> {
         let Some(spec) = task.aggregation.robust else { return Ok(None) };
         let Some(size) = task.group_size() else {
             let robust = Self { spec, groups: None };
@@ -44,14 +46,14 @@ impl Robust {
             max_cohort: (task.rounds.select_max / size).max(1),
             metrics: task.travelling_metrics().len(),
         };
-        let codec = Codec::new(params).map_err(|error| wrong("aggregation", error.to_string()))?;
+        let codec = Codec::new(params).map_err(|error| wrong("aggregation", error))?;
         let robust = Self { spec, groups: Some(Groups { size, codec }) };
         robust.check_groups(task, size)?;
         Ok(Some(robust))
     }
 
     /// Groups of a cohort of so many without which the rule has too few: each hostile participant may be in a group of its own.
-    pub(crate) fn groups_needed(&self, cohort: u32) -> u32 {
+    pub fn groups_needed(&self, cohort: u32) -> u32 {
         u32::try_from(needs(self.spec.rule, self.spec.attackers_among(cohort))).unwrap_or(u32::MAX)
     }
 
@@ -96,10 +98,6 @@ impl Robust {
         };
         Err(wrong("aggregation.robust", problem))
     }
-}
-
-fn wrong(field: &str, problem: String) -> Vec<SpecError> {
-    vec![SpecError { field: field.to_owned(), problem }]
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use learning::{
     Scaffold, ScaffoldError, Update, UpdateCodec, Upload,
 };
 use rand_chacha::ChaCha20Rng;
-use ring::digest;
 use secure_agg::Signer;
 use secure_agg::client::{Masking, Snapshot};
 use secure_agg::codec::Message as _;
@@ -26,7 +25,8 @@ use secure_agg::rejection::Refusal;
 use wire::Digest;
 use zeroize::Zeroizing;
 
-use crate::privacy::PrivateRound;
+use super::PrivateRound;
+use crate::digest::sha256;
 
 /// How an update becomes words.
 pub enum Encoder<'a> {
@@ -221,7 +221,7 @@ pub fn masked_update(update: &Update, encoder: Encoder<'_>, cover: Cover<'_>) ->
             let words = noised(update, round, secrets)?;
             (
                 Encoded { upload: Upload::Words(QuantizedUpdate { words }), residual: None },
-                round.codec.params().modulus_bits,
+                round.grid.codec.params().modulus_bits,
             )
         }
     };
@@ -269,10 +269,10 @@ fn noised(update: &Update, round: &PrivateRound, secrets: &mut ChaCha20Rng) -> R
     if let Some(fault) = round.fault {
         return fault.words(update, round, secrets);
     }
-    let mut words = round.codec.encode(update, round.clip, &round.rotation_seed, secrets)?.words;
+    let mut words = round.grid.codec.encode(update, round.clip, &round.rotation_seed, secrets)?.words;
     // Where the coordinator adds the noise, there is none of ours.
-    if let Some(law) = round.noise {
-        NoiseSampler::new(law).add_to(&mut words, round.codec.params().modulus_bits, secrets);
+    if let Some(shares) = round.grid.shares {
+        NoiseSampler::new(shares.share).add_to(&mut words, round.grid.codec.params().modulus_bits, secrets);
     }
     Ok(words)
 }
@@ -285,20 +285,16 @@ impl MaskedInput {
 }
 
 /// Parameters that are not finite say which tensor went wrong, which a difference could not.
-pub(crate) fn check_finite(trained: &Parameters) -> Result<(), PipelineError> {
+///
+/// # Errors
+/// [`PipelineError::NotFinite`].
+pub fn check_finite(trained: &Parameters) -> Result<(), PipelineError> {
     for (index, tensor) in trained.layout().tensors().iter().enumerate() {
         if let Some(index) = first_not_finite(trained.tensor(index)) {
             return Err(PipelineError::NotFinite { tensor: tensor.name.clone(), index });
         }
     }
     Ok(())
-}
-
-/// SHA-256 of bytes.
-pub(crate) fn sha256(bytes: &[u8]) -> Digest {
-    let mut out = [0; 32];
-    out.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
-    Digest(out)
 }
 
 #[cfg(test)]

@@ -5,12 +5,15 @@
 use federation::round::RoundLimits;
 use learning::privacy::plan::smallest_draw;
 use learning::privacy::{
-    Budget, Ledger, NoiseShares, OpenDpError, OpenDpGaussian, PlanError, PlanRequest, PlanSampling, PrivateCodec,
-    PrivateCodecError, Release, SamplingRate, TaskFacts, next_clip, plan,
+    Budget, Ledger, OpenDpError, OpenDpGaussian, PlanError, PlanRequest, PlanSampling, PrivateCodecError, Release,
+    SamplingRate, next_clip, plan,
 };
 use task_spec::{Clip, MAX_SECURE_COHORT, MIN_SECURE_COHORT, Sampling, SpecError, TaskSpec};
 use task_spec::{NOISE_RANGE, PrivacyMechanism, PrivacySampler, PrivacySpec, PrivacyView};
 use wire::participant::PrivacyTerms;
+
+use super::field::wrong;
+use crate::codec::{Grid, request};
 
 /// The probability with which a Poisson draw may be so small that its round is given up before anybody uploads.
 const FAILING: f64 = 0.01;
@@ -22,7 +25,7 @@ const OPENDP_WORDS_MAX: usize = 1 << 20;
 
 /// Why the noise of a task cannot be drawn as it says.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SamplerError {
+pub enum SamplerError {
     /// It cannot, or must not.
     #[error(transparent)]
     OpenDp(#[from] OpenDpError),
@@ -42,12 +45,8 @@ pub(crate) enum SamplerError {
 pub struct Private {
     /// As the operator wrote it.
     pub spec: PrivacySpec,
-    /// What everything is derived from.
-    pub request: PlanRequest,
-    /// How updates are integers.
-    pub codec: PrivateCodec,
-    /// What participants add, if they do.
-    pub shares: Option<NoiseShares>,
+    /// From floats to integers, and what participants add.
+    pub grid: Grid,
     terms: PrivacyTerms,
     least: u32,
     /// Whether sampling is worth anything to the published figure.
@@ -61,25 +60,26 @@ impl Private {
     ///
     /// # Errors
     /// Every field that cannot work.
-    pub(crate) fn new(spec: &TaskSpec, parameters: u64) -> Result<Option<Self>, Vec<SpecError>> {
+    pub fn new(spec: &TaskSpec, parameters: u64) -> Result<Option<Self>, Vec<SpecError>> {
         if !spec.privacy.is_private() {
             // Whoever asks for a budget and names no mechanism must not believe that there is one.
             spec.privacy.check()?;
             return Ok(None);
         }
-        let (request, terms) = request(spec, parameters)?;
+        spec.privacy.check()?;
+        let terms = terms(spec)?;
+        let request = planned(spec, &terms, parameters)?;
         let Some(z) = spec.privacy.noise_multiplier else {
             return Err(wrong("privacy.noise_multiplier", "must have been solved for when the task was created"));
         };
-        let codec = match request.codec(z) {
+        let mut grid = match Grid::of(request, z) {
             // A grid that may wrap around is none that a session of secure aggregation takes.
-            Ok(codec) if codec.params().wrap_sigmas.is_none() => codec,
+            Ok(grid) if grid.codec.params().wrap_sigmas.is_none() => grid,
             Ok(_) | Err(PlanError::Codec(PrivateCodecError::Headroom { .. })) => {
                 return Err(wrong(bits_field(spec), no_room(&request, z)));
             }
             Err(error) => return Err(unplanned(&error)),
         };
-        let shares = request.shares(&codec).map_err(|error| unplanned(&error))?;
         let least = least_cohort(spec, terms.smallest_cohort);
         if least > terms.cohort {
             return Err(wrong(
@@ -91,33 +91,35 @@ impl Private {
             ));
         }
         let (amplified, attendance) = (spec.sampling_amplifies(), attendance(spec)?);
-        let codec = if amplified { codec.with_secret_count() } else { codec };
-        Ok(Some(Self { spec: spec.privacy.clone(), request, codec, shares, terms, least, amplified, attendance }))
+        if amplified {
+            grid.codec = grid.codec.with_secret_count();
+        }
+        Ok(Some(Self { spec: spec.privacy.clone(), grid, terms, least, amplified, attendance }))
     }
 
     /// The most participants a round may have: what the grid has room for.
-    pub(crate) fn largest_cohort(&self) -> u32 {
-        self.request.largest_cohort()
+    pub fn largest_cohort(&self) -> u32 {
+        self.grid.request.largest_cohort()
     }
 
     /// What a participant is told of how many there are in its cohort, of so many: where the published figure rests on a draw that
     /// nobody knows, whoever was drawn is somebody too.
-    pub(crate) fn cohort_told(&self, cohort: u32) -> u32 {
+    pub fn cohort_told(&self, cohort: u32) -> u32 {
         if self.amplified { self.terms.cohort } else { cohort }
     }
 
     /// Fewest updates of a released sum.
-    pub(crate) fn smallest_cohort(&self) -> u32 {
+    pub fn smallest_cohort(&self) -> u32 {
         self.terms.smallest_cohort
     }
 
     /// Fewest participants that a round may begin with: so many that the allowed dropouts leave the smallest cohort.
-    pub(crate) fn least_cohort(&self) -> u32 {
+    pub fn least_cohort(&self) -> u32 {
         self.least
     }
 
     /// The round's limits as privacy needs them.
-    pub(crate) fn limits(&self, limits: RoundLimits) -> RoundLimits {
+    pub fn limits(&self, limits: RoundLimits) -> RoundLimits {
         let smallest = self.smallest_cohort();
         let mut limits = limits;
         limits.collect.min = limits.collect.min.max(smallest);
@@ -125,7 +127,7 @@ impl Private {
             // Nothing of the draw is known, and none is made, before enough of those it is made from are there; after it
             // nothing may depend on how many were drawn, not even whether the round goes on.
             limits.select.min = self.attendance;
-            limits.select.max = self.request.population.max(self.attendance);
+            limits.select.max = self.grid.request.population.max(self.attendance);
             limits.collect.min = 0;
             limits.collect.max = self.largest_cohort();
         } else if self.spec.sampling.is_some() {
@@ -143,17 +145,17 @@ impl Private {
     }
 
     /// What participants are told in a round whose clipping norm is `clip`.
-    pub(crate) fn terms(&self, clip: f64) -> PrivacyTerms {
+    pub fn terms(&self, clip: f64) -> PrivacyTerms {
         PrivacyTerms { clip, ..self.terms.clone() }
     }
 
     /// The norm of the first round.
-    pub(crate) fn initial_clip(&self) -> f64 {
+    pub fn initial_clip(&self) -> f64 {
         self.terms.clip
     }
 
     /// The norm of the next round, where `within` of the updates were within `clip`.
-    pub(crate) fn next_clip(&self, clip: f64, within: Option<f64>) -> f64 {
+    pub fn next_clip(&self, clip: f64, within: Option<f64>) -> f64 {
         match (self.spec.clip, within) {
             (Some(Clip::Adaptive(adaptive)), Some(within)) => next_clip(&adaptive, clip, within),
             _ => clip,
@@ -161,34 +163,34 @@ impl Private {
     }
 
     /// What the ledger keeps.
-    pub(crate) fn budget(&self) -> Option<Budget> {
+    pub fn budget(&self) -> Option<Budget> {
         Budget::of(&self.spec)
     }
 
     /// Whether the coordinator adds the noise, and could take it off with what it was made from.
-    pub(crate) fn adds_noise_here(&self) -> bool {
-        self.shares.is_none()
+    pub fn adds_noise_here(&self) -> bool {
+        self.grid.shares.is_none()
     }
 
     /// OpenDP's measurement, if the task wants its noise from it, held against what a release is charged.
     ///
     /// # Errors
     /// [`SamplerError`]: then the task's noise cannot be drawn, by nobody else either.
-    pub(crate) fn opendp(&self) -> Result<Option<OpenDpGaussian>, SamplerError> {
+    pub fn opendp(&self) -> Result<Option<OpenDpGaussian>, SamplerError> {
         match self.spec.sampler {
             PrivacySampler::Exact => return Ok(None),
             PrivacySampler::OpenDp => {}
         }
-        if self.codec.len() > OPENDP_WORDS_MAX {
-            return Err(SamplerError::TooLong(self.codec.len()));
+        if self.grid.codec.len() > OPENDP_WORDS_MAX {
+            return Err(SamplerError::TooLong(self.grid.codec.len()));
         }
-        let measurement = OpenDpGaussian::new(self.codec.sigma())?;
-        measurement.check(&self.request.release(&self.codec)?.sum)?;
+        let measurement = OpenDpGaussian::new(self.grid.codec.sigma())?;
+        measurement.check(&self.grid.request.release(&self.grid.codec)?.sum)?;
         Ok(Some(measurement))
     }
 
     /// The mechanism.
-    pub(crate) fn mechanism(&self) -> PrivacyMechanism {
+    pub fn mechanism(&self) -> PrivacyMechanism {
         self.spec.mechanism
     }
 
@@ -196,8 +198,8 @@ impl Private {
     ///
     /// # Errors
     /// Noise that cannot be; a stored task was checked and gives none.
-    pub(crate) fn planned(&self, ledger: &Ledger, round: u32, attempt: u32) -> Result<Release, PlanError> {
-        let mut release = self.request.release(&self.codec)?;
+    pub fn planned(&self, ledger: &Ledger, round: u32, attempt: u32) -> Result<Release, PlanError> {
+        let mut release = self.grid.request.release(&self.grid.codec)?;
         if !self.amplified {
             release = release.without_sampling();
         }
@@ -210,16 +212,10 @@ impl Private {
     ///
     /// # Errors
     /// Fewer than the noise counts on.
-    pub(crate) fn release(
-        &self,
-        ledger: &Ledger,
-        round: u32,
-        attempt: u32,
-        participants: u32,
-    ) -> Result<Release, PlanError> {
+    pub fn release(&self, ledger: &Ledger, round: u32, attempt: u32, participants: u32) -> Result<Release, PlanError> {
         let mut release = self.planned(ledger, round, attempt)?;
         release.participants = participants;
-        if let Some(shares) = self.shares
+        if let Some(shares) = self.grid.shares
             && self.mechanism() != PrivacyMechanism::Local
         {
             release.sum.noise = shares.noise_of(participants)?;
@@ -261,16 +257,14 @@ fn unplanned(error: &PlanError) -> Vec<SpecError> {
     wrong(field, error)
 }
 
-/// Solves for the noise multiplier, if only a budget is given: the task is stored with the solution.
+/// Solves for the noise multiplier where only a budget is given: the task is stored with the solution.
 ///
 /// # Errors
 /// Every field that cannot work, with what would do.
-pub(crate) fn solve(spec: &mut TaskSpec, parameters: u64) -> Result<(), Vec<SpecError>> {
-    if !spec.privacy.is_private() || spec.privacy.noise_multiplier.is_some() {
-        return Ok(());
-    }
+pub(super) fn solve(spec: &mut TaskSpec, parameters: u64) -> Result<(), Vec<SpecError>> {
     spec.privacy.rounds.get_or_insert(spec.rounds.count);
-    let (request, _) = request(spec, parameters)?;
+    spec.privacy.check()?;
+    let request = planned(spec, &terms(spec)?, parameters)?;
     let is_sampled = spec.sampling_amplifies();
     let solved = match (spec.privacy.against, spec.privacy.epsilon) {
         (PrivacyView::CohortKnown | PrivacyView::Server, Some(epsilon)) => least_noise(&request, epsilon),
@@ -307,23 +301,14 @@ fn least_noise(request: &PlanRequest, epsilon: f64) -> Result<f64, PlanError> {
     Ok(high)
 }
 
-fn request(spec: &TaskSpec, parameters: u64) -> Result<(PlanRequest, PrivacyTerms), Vec<SpecError>> {
-    spec.privacy.check()?;
-    let terms = terms(spec)?;
-    let facts = TaskFacts {
-        cohort: terms.cohort,
-        parameters,
-        modulus_bits: spec.modulus_bits(),
-        smallest_cohort: terms.smallest_cohort,
-        colluders: terms.colluders,
-        rounds: spec.rounds.count,
-    };
-    let mut request = PlanRequest::of(&spec.privacy, &facts)?;
+/// What is planned for. One participant more or less, and not one replaced by another, is what the figures are about unless a
+/// draw of a fixed size amplifies them.
+fn planned(spec: &TaskSpec, terms: &PrivacyTerms, parameters: u64) -> Result<PlanRequest, Vec<SpecError>> {
+    let mut request = request(terms, parameters, spec.modulus_bits())?;
     if request.sampling == PlanSampling::FixedSize && !spec.sampling_amplifies() {
-        // One participant more or less then, and not one replaced by another, is what the figures are about.
         request.sampling = PlanSampling::Anyhow;
     }
-    Ok((request, terms))
+    Ok(request)
 }
 
 /// How many there are expected to be, how few there may be, and how many of those may collude.
@@ -406,8 +391,4 @@ fn least_cohort(spec: &TaskSpec, smallest: u32) -> u32 {
 
 fn part_left(whole: u32, lost: f64) -> u32 {
     part(whole, 1.0 - lost).max(1)
-}
-
-fn wrong(field: &str, error: impl std::fmt::Display) -> Vec<SpecError> {
-    vec![SpecError { field: field.to_owned(), problem: error.to_string() }]
 }

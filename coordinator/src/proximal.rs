@@ -1,0 +1,68 @@
+//! The μ that FedProx's rule gives a round, from the losses of the rounds before.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use federation::id::{RoundKey, TaskId};
+use federation::round::RoundState;
+use learning::proximal;
+use store::{StoreError, Transaction};
+use task_spec::{AdaptiveMu, TrainingPlan};
+
+/// Rounds whose losses μ is made of.
+const LOOK_BACK: u32 = 100_000;
+
+/// How a task trains in a round: with the μ of that round, where it adapts.
+///
+/// # Errors
+/// [`StoreError`].
+pub(crate) async fn plan_of_round(
+    tx: &mut (dyn Transaction + '_),
+    plan: &TrainingPlan,
+    round: RoundKey,
+) -> Result<TrainingPlan, StoreError> {
+    let Some(adaptive) = &plan.adaptive_mu else { return Ok(plan.clone()) };
+    let rows = tx.rounds(round.task, Some(round.number), LOOK_BACK).await?;
+    let completed = rows.iter().rev().filter(|row| row.round.state == RoundState::Completed);
+    let losses = completed.filter_map(|row| row.metrics.iter().find(|metric| metric.name == adaptive.metric));
+    let AdaptiveMu { step, patience, .. } = *adaptive;
+    let rule = proximal::AdaptiveMu { start: plan.proximal_mu, step, patience };
+    // Above 1/η a step towards the start goes beyond it: the loss rises, and would raise μ for ever.
+    let most = (1.0 / plan.learning_rate).max(plan.proximal_mu);
+    let mu = rule.after(losses.map(|metric| metric.value)).min(most);
+    Ok(TrainingPlan { proximal_mu: mu, ..plan.clone() })
+}
+
+/// The μ of each task's present round: it follows from what is stored, and is asked for by every participant of the round.
+#[derive(Default)]
+pub(crate) struct Mus(Mutex<HashMap<TaskId, (u32, f64)>>);
+
+impl Mus {
+    /// [`plan_of_round`], read once for each round.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub(crate) async fn plan_of_round(
+        &self,
+        tx: &mut (dyn Transaction + '_),
+        plan: &TrainingPlan,
+        round: RoundKey,
+    ) -> Result<TrainingPlan, StoreError> {
+        if plan.adaptive_mu.is_none() {
+            return Ok(plan.clone());
+        }
+        if let Some(&(number, mu)) = self.lock().get(&round.task)
+            && number == round.number
+        {
+            return Ok(TrainingPlan { proximal_mu: mu, ..plan.clone() });
+        }
+        let plan = plan_of_round(tx, plan, round).await?;
+        self.lock().insert(round.task, (round.number, plan.proximal_mu));
+        Ok(plan)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, (u32, f64)>> {
+        // A map has no state between two of its calls that a panic could leave behind.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,124 @@
+//! How updates become integers, whatever the task computes.
+
+use std::sync::Arc;
+
+use learning::analytics::{Analysis, SumInspector};
+use learning::privacy::PrivateInspector;
+use learning::{Codec, FixedClip};
+use secure_agg::params::VectorShape;
+
+pub(crate) use self::grid::request;
+pub use self::grid::{Grid, TermsError};
+
+mod grid;
+
+/// How updates of a task become integers.
+#[derive(Clone, Debug)]
+pub enum UpdateCodec {
+    /// Weighted deltas, their weight and metrics, in the form that the task's compression gives them.
+    Plain(Arc<learning::UpdateCodec>),
+    /// Clipped deltas on a grid that leaves room for noise.
+    Private(Grid),
+    /// Counts and sums of an analysis.
+    Sums(Arc<Analysis>),
+}
+
+/// Judges an update as its words arrive.
+pub enum UpdateInspector {
+    /// Of a task without privacy.
+    Plain(learning::compress::UpdateInspector),
+    /// Of one with it.
+    Private(PrivateInspector),
+    /// Of an analysis.
+    Sums(SumInspector),
+}
+
+impl UpdateInspector {
+    /// Looks at the next words.
+    pub fn push(&mut self, words: &[u32]) {
+        match self {
+            Self::Plain(inspector) => inspector.push_all(words),
+            Self::Private(inspector) => words.iter().for_each(|&word| inspector.push(word)),
+            Self::Sums(inspector) => words.iter().for_each(|&word| inspector.push(word)),
+        }
+    }
+
+    /// Judges what has come.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn finish(self) -> Result<(), String> {
+        match self {
+            Self::Plain(inspector) => inspector.finish().map_err(|error| error.to_string()),
+            Self::Private(inspector) => inspector.finish().map_err(|error| error.to_string()),
+            Self::Sums(inspector) => inspector.finish().map_err(|error| error.to_string()),
+        }
+    }
+}
+
+impl UpdateCodec {
+    /// Words of an update.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "an encoded update is never empty")]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Plain(codec) => codec.len(),
+            Self::Private(grid) => grid.codec.len(),
+            Self::Sums(analysis) => analysis.codec().len(),
+        }
+    }
+
+    /// Words, their modulus 2^b, the largest magnitude of one, and the room for noise in their sum.
+    #[must_use]
+    pub fn shape(&self) -> VectorShape {
+        let (modulus_bits, input_bound, noise_margin) = match self {
+            Self::Plain(codec) => (codec.modulus_bits(), codec.input_bound(), 0),
+            Self::Private(Grid { codec, .. }) => {
+                (codec.params().modulus_bits, codec.input_bound(), codec.noise_margin())
+            }
+            Self::Sums(analysis) => (analysis.codec().modulus_bits(), analysis.codec().input_bound(), 0),
+        };
+        VectorShape { words: self.len() as u64, modulus_bits, input_bound, noise_margin }
+    }
+
+    /// The codec of a task without privacy and without compression.
+    #[must_use]
+    pub fn plain(&self) -> Option<&Codec> {
+        match self {
+            Self::Plain(codec) => codec.plain(),
+            Self::Private(_) | Self::Sums(_) => None,
+        }
+    }
+
+    /// The codec of a task whose uploads are expanded before they are added.
+    #[must_use]
+    pub fn expanding(&self) -> Option<&Arc<learning::UpdateCodec>> {
+        match self {
+            Self::Plain(codec) if !codec.is_summable() => Some(codec),
+            Self::Plain(_) | Self::Private(_) | Self::Sums(_) => None,
+        }
+    }
+
+    /// The L2 norm that updates are scaled down to, if they are; `clip` is the round's, where a mechanism is at work.
+    #[must_use]
+    pub fn norm_bound(&self, clip: Option<f64>) -> Option<FixedClip> {
+        let bound = match self {
+            Self::Plain(codec) => codec.params().clip_norm,
+            #[expect(clippy::cast_possible_truncation, reason = "what it rounds up is clipped again")]
+            Self::Private(_) => clip.map(|clip| clip as f32),
+            Self::Sums(_) => None,
+        };
+        bound.and_then(|bound| FixedClip::new(bound).ok())
+    }
+
+    /// What judges an update that nothing hides; none where its own noise does, or where it is not made of words.
+    #[must_use]
+    pub fn inspector(&self) -> Option<UpdateInspector> {
+        match self {
+            Self::Plain(codec) => codec.inspector().map(UpdateInspector::Plain),
+            Self::Private(Grid { shares: Some(_), .. }) => None,
+            Self::Private(Grid { codec, .. }) => Some(UpdateInspector::Private(codec.inspector())),
+            Self::Sums(analysis) => Some(UpdateInspector::Sums(analysis.codec().inspector())),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Digests and seeds that both sides derive from what participants are told: what a session is bound to, and what the cohort of
+//! an attempt draws from alike.
+
+use serde::Serialize;
+use task_spec::{ModelSpec, TrainingPlan};
+use wire::participant::{CodecTerms, Encoding, PrivacyTerms};
+use wire::{Attempt, Digest};
+
+/// Digest of what gives the words of an update their meaning: encoding, names of the metrics and terms of privacy. With
+/// [`round_digest`] it is a part of the session's id, so participants that were told different ones cannot be aggregated.
+///
+/// `SHA-256("tributary/application/1" || bits || f32be(clip) || [1 || f32be(norm)] or [0] || u32be(max_weight) ||
+/// u32be(max_cohort) || u32be(metrics) || for each: u32be(len) || name)`, and before the end, where they are given, in this order:
+/// a codec as `u32be(2^32 - 1) || u32be(len) || JSON of `[`CodecTerms`]; terms of privacy as `u32be(len) || JSON of
+/// `[`PrivacyTerms`]; an analysis, a method of personalization and a solver each as its name, `u32be(len)` and
+/// `to_bytes` of its type in `task_spec`; between the last two `"groups" || u32be(size)` and `"staleness" || `
+/// [`task_spec::Staleness::to_bytes`]. JSON is compact, in the order of the fields.
+#[must_use]
+pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Option<&PrivacyTerms>) -> Digest {
+    let mut text = Text(b"tributary/application/1".to_vec());
+    text.raw(&[encoding.modulus_bits]);
+    text.raw(&encoding.clip_range.to_be_bytes());
+    match encoding.clip_norm {
+        Some(norm) => {
+            text.raw(&[1]);
+            text.raw(&norm.to_be_bytes());
+        }
+        None => text.raw(&[0]),
+    }
+    text.raw(&encoding.max_weight.to_be_bytes());
+    text.raw(&encoding.max_cohort.to_be_bytes());
+    text.raw(&length(metrics.len()));
+    metrics.iter().for_each(|name| text.part(name.as_bytes()));
+    if let Some(compression) = &encoding.compression {
+        // No terms of privacy are so long.
+        text.raw(&u32::MAX.to_be_bytes());
+        text.part(&json(compression));
+    }
+    if let Some(terms) = privacy {
+        text.part(&json(terms));
+    }
+    if let Some(analytics) = &encoding.analytics {
+        text.raw(b"analytics");
+        text.part(&analytics.to_bytes());
+    }
+    if let Some(method) = &encoding.personalization {
+        text.raw(b"personalization");
+        text.part(&method.to_bytes());
+    }
+    if let Some(groups) = encoding.groups {
+        text.raw(b"groups");
+        text.raw(&groups.size.to_be_bytes());
+    }
+    if let Some(staleness) = &encoding.staleness {
+        text.raw(b"staleness");
+        text.raw(&staleness.to_bytes());
+    }
+    if let Some(solver) = &encoding.solver {
+        text.raw(b"solver");
+        text.part(&solver.to_bytes());
+    }
+    text.digest()
+}
+
+/// Digest of what decides an update besides data, version and chance: what the words mean ([`application_digest`]), which task and
+/// model it is, what of the model stays at home, and how it is trained, with the μ of the round. A coordinator that tells one
+/// participant to learn and all others to stand still, by their plans or by a model whose gradients vanish, would find the one's
+/// update in the sum; with this digest in the session's id ([`round_digest`]) there is no such sum.
+///
+/// `SHA-256("tributary/training/1" || application || for task name, model and plan: u32be(len) || bytes)`; model and plan are their
+/// JSON as this crate writes it: no spaces, keys in the order of the fields of [`ModelSpec`] and [`TrainingPlan`], those of
+/// `architecture` sorted, numbers in their shortest form.
+#[must_use]
+pub fn training_digest(application: &Digest, task: &str, model: &ModelSpec, plan: &TrainingPlan) -> Digest {
+    let mut text = Text([b"tributary/training/1".as_slice(), &application.0].concat());
+    [task.as_bytes(), &json(model), &json(plan)].iter().for_each(|part| text.part(part));
+    text.digest()
+}
+
+/// Digest of what participants do in a round: [`training_digest`]; the number of the version that the round starts from, by which
+/// the age of updates is counted; and where updates are trained ahead of rounds the files of all earlier versions that one may
+/// have started from ([`Assignment::earlier`](wire::participant::Assignment::earlier)). Otherwise a coordinator could have all but one
+/// participant train from bytes of which nothing can be learnt. The bytes of the version that the round starts from are in the
+/// session's id by a digest of their own.
+///
+/// `SHA-256("tributary/round/1" || training || u32be(version))`, and with earlier versions at the end
+/// `"earlier" || u32be(count) || for each: its digest`, the newest first.
+#[must_use]
+pub fn round_digest(training: &Digest, version: u32, earlier: &[Digest]) -> Digest {
+    let mut text = Text(b"tributary/round/1".to_vec());
+    text.raw(&training.0);
+    text.raw(&version.to_be_bytes());
+    if !earlier.is_empty() {
+        text.raw(b"earlier");
+        text.raw(&length(earlier.len()));
+        earlier.iter().for_each(|digest| text.raw(&digest.0));
+    }
+    text.digest()
+}
+
+/// What a round starts from, by which a participant knows whether it has given an input from it before, in whatever task: the
+/// digest of the version's file; of an analysis together with what it asks, since many begin alike.
+///
+/// `version`, or `SHA-256("tributary/analysis base/1" || u32be(len) || words of the analysis || version)`.
+#[must_use]
+pub fn base_digest(encoding: &Encoding, version: Digest) -> Digest {
+    let Some(analytics) = &encoding.analytics else { return version };
+    let mut text = Text(b"tributary/analysis base/1".to_vec());
+    text.part(&analytics.to_bytes());
+    text.raw(&version.0);
+    text.digest()
+}
+
+/// Seed of the rotation that all updates of an attempt share. It is public: rotating makes coordinates alike, it hides nothing.
+///
+/// `SHA-256("tributary/rotation/1" || task || u32be(round) || u32be(attempt))`.
+#[must_use]
+pub fn rotation_seed(attempt: Attempt) -> Digest {
+    let mut text = Text(b"tributary/rotation/1".to_vec());
+    text.raw(attempt.task.0.as_bytes());
+    text.raw(&attempt.round.to_be_bytes());
+    text.raw(&attempt.attempt.to_be_bytes());
+    text.digest()
+}
+
+/// Seed of what a codec draws for the whole cohort of an attempt: rotations, coordinates, bases; zeros without a codec. It is
+/// public: what a codec draws hides nothing.
+///
+/// `SHA-256("tributary/codec/1" || u64be(seed) || u32be(round) || u32be(attempt))`.
+#[must_use]
+pub fn codec_seed(codec: Option<&CodecTerms>, attempt: Attempt) -> Digest {
+    let Some(codec) = codec else { return Digest([0; 32]) };
+    let mut text = Text(b"tributary/codec/1".to_vec());
+    text.raw(&codec.seed.to_be_bytes());
+    text.raw(&attempt.round.to_be_bytes());
+    text.raw(&attempt.attempt.to_be_bytes());
+    text.digest()
+}
+
+/// SHA-256 of bytes.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> Digest {
+    let mut digest = Digest([0; 32]);
+    digest.0.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref());
+    digest
+}
+
+/// What is digested.
+struct Text(Vec<u8>);
+
+impl Text {
+    fn raw(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes);
+    }
+
+    /// The bytes behind their length.
+    fn part(&mut self, bytes: &[u8]) {
+        self.raw(&length(bytes.len()));
+        self.raw(bytes);
+    }
+
+    fn digest(&self) -> Digest {
+        sha256(&self.0)
+    }
+}
+
+fn length(bytes: usize) -> [u8; 4] {
+    u32::try_from(bytes).unwrap_or(u32::MAX).to_be_bytes()
+}
+
+fn json(told: &impl Serialize) -> Vec<u8> {
+    // Numbers, names, lists and enumerations: there is nothing in them that JSON does not have.
+    serde_json::to_vec(told).unwrap_or_default()
+}

@@ -1,0 +1,22 @@
+//! What the rounds of a task compute, derived once for both sides: a pure function of what participants are told ([`Told`]).
+//!
+//! A [`Recipe`] has the tensors that travel, how an update becomes integers ([`UpdateCodec`]), and what an update weighs
+//! ([`Rule`]). A participant derives it from its assignment and encodes its update by it ([`device`]); the coordinator derives the
+//! same one from the task's specification, and steps the model by the opened sum ([`server`]). Neither is told a derived number:
+//! each computes it, and [`digest`] binds a session to everything that it is derived from.
+
+pub mod codec;
+pub mod device;
+pub mod digest;
+mod error;
+pub mod rule;
+pub mod server;
+mod tensors;
+mod told;
+
+pub use codec::UpdateCodec;
+pub use error::RecipeError;
+pub use rule::Rule;
+pub use server::TaskModel;
+pub use tensors::Tensors;
+pub use told::{Recipe, Told};

@@ -1,0 +1,62 @@
+//! Where an operator mends what a recipe cannot be derived from.
+
+use learning::{AdapterError, AnalyticsError, CodecError};
+use task_spec::{SpecError, TaskSpec};
+
+use crate::RecipeError;
+
+/// The error at its field.
+pub(super) fn of(spec: &TaskSpec, error: RecipeError) -> Vec<SpecError> {
+    let field = match &error {
+        RecipeError::Layout(_) => "model.tensors",
+        RecipeError::Personal(_) | RecipeError::PersonalTensor(_) => "model.personal",
+        RecipeError::Adapters(AdapterError::Rank { .. } | AdapterError::NoRank) => "personalization.rank",
+        RecipeError::Adapters(_) => "personalization.layers",
+        RecipeError::Control(_) | RecipeError::Solver(_) | RecipeError::FairAndPrivate => "training.solver",
+        RecipeError::WeighedAnalysis => "training",
+        RecipeError::Fairness(_) => "training.fairness",
+        RecipeError::Privacy(_) => "privacy",
+        RecipeError::Analytics(AnalyticsError::Spec { field, problem }) => {
+            return wrong(&of_analysis(spec, field), problem);
+        }
+        RecipeError::Analytics(_) => "analytics",
+        RecipeError::Codec(CodecError::Headroom(_) | CodecError::WrongLength(_)) => "aggregation",
+        RecipeError::Codec(CodecError::NoClipNorm) => "aggregation.clip_norm",
+        RecipeError::Codec(CodecError::K { .. }) => "compression.k",
+        RecipeError::Codec(CodecError::Keep(_)) => "compression.keep",
+        RecipeError::Codec(CodecError::Bits(_) | CodecError::NoHeadroom { .. }) => "compression.bits",
+        RecipeError::Codec(CodecError::Rank(_) | CodecError::RankTooLarge { .. }) => "compression.rank",
+        RecipeError::Codec(_) => "compression",
+    };
+    match error {
+        // The field says the rest.
+        RecipeError::Solver(problem) | RecipeError::PersonalTensor(problem) => wrong(field, problem),
+        RecipeError::Fairness(error) => wrong(field, error),
+        RecipeError::Privacy(error) => wrong(field, error),
+        RecipeError::Analytics(error) => wrong(field, error),
+        error => wrong(field, error),
+    }
+}
+
+fn of_analysis(spec: &TaskSpec, field: &str) -> String {
+    match field {
+        "modulus_bits" if spec.secure_aggregation.enabled => "secure_aggregation.modulus_bits".to_owned(),
+        "modulus_bits" => "aggregation.modulus_bits".to_owned(),
+        "max_cohort" => "rounds.select_max".to_owned(),
+        "size" => "analytics".to_owned(),
+        field => format!("analytics.{field}"),
+    }
+}
+
+/// An analysis takes as many rounds as it takes.
+pub(super) fn check_rounds(spec: &TaskSpec, rounds: u32) -> Result<(), Vec<SpecError>> {
+    let count = spec.rounds.count;
+    if count == rounds {
+        return Ok(());
+    }
+    Err(wrong("rounds.count", format!("is {count}, but this analysis takes {rounds} rounds, so it must be {rounds}")))
+}
+
+pub(super) fn wrong(field: &str, problem: impl std::fmt::Display) -> Vec<SpecError> {
+    vec![SpecError { field: field.to_owned(), problem: problem.to_string() }]
+}

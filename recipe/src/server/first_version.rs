@@ -1,0 +1,48 @@
+//! The file that the first round of a task starts from.
+
+use std::sync::Arc;
+
+use learning::{Parameters, checkpoint};
+use task_spec::{Personalization, SpecError, TaskSpec};
+
+use super::TaskModel;
+use super::field::wrong;
+
+impl TaskModel {
+    /// The file that the first round starts from.
+    ///
+    /// # Errors
+    /// A tensor whose initial values cannot be drawn, or an analysis whose state is too large.
+    pub fn first_version(&self, spec: &TaskSpec) -> Result<Vec<u8>, Vec<SpecError>> {
+        match &self.tensors.analysis {
+            Some(analysis) => analysis.initial().to_bytes().map_err(|error| wrong("analytics", error)),
+            None => {
+                let mut values = self.initial(spec)?.values().to_vec();
+                values.resize(self.tensors.published.len(), 0.0);
+                let first = Parameters::new(Arc::clone(&self.tensors.published), values);
+                let first = first.map_err(|error| wrong("training.solver", error))?;
+                checkpoint::write(&first).map_err(|error| wrong("model.tensors.init", error))
+            }
+        }
+    }
+
+    /// The initial values of the shared tensors, from the task's seed.
+    ///
+    /// # Errors
+    /// A tensor whose initial values cannot be drawn.
+    pub fn initial(&self, spec: &TaskSpec) -> Result<Parameters, Vec<SpecError>> {
+        let shares_adapters = spec.personalization.as_ref().is_some_and(Personalization::shares_adapters);
+        if let Some(adapters) = self.tensors.adapters.as_ref().filter(|_| shares_adapters) {
+            return adapters.initial(spec.model.seed).map_err(|error| wrong("personalization", error));
+        }
+        let whole = learning::initialize(Arc::clone(&self.tensors.whole), &spec.model.tensors, spec.model.seed)
+            .map_err(|error| wrong("model.tensors.init", error))?;
+        match &self.tensors.partition {
+            None => Ok(whole),
+            Some(partition) => {
+                let (shared, _) = partition.split(&whole).map_err(|error| wrong("model.personal", error))?;
+                Ok(shared)
+            }
+        }
+    }
+}

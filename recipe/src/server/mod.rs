@@ -1,0 +1,152 @@
+//! The coordinator's half: everything a task's specification means in numbers, and the step from an opened sum to the next version.
+//!
+//! Requests and background work both derive it from the stored specification, so they cannot disagree.
+
+mod encoding;
+mod field;
+mod first_version;
+mod privacy;
+mod robust;
+mod session;
+mod step;
+
+use std::sync::Arc;
+
+use secure_agg::modular::Modulus;
+use secure_agg::params::SessionConfig;
+use task_spec::{ServerOptimizer, Solver, SpecError, TaskSpec, TrainingPlan};
+use wire::Digest;
+use wire::participant::Encoding;
+
+pub use privacy::{Private, SamplerError};
+pub use robust::{Groups, Robust};
+pub use step::{Base, Made, NoStep, RoundTerms, step};
+
+use crate::codec::UpdateCodec;
+use crate::digest::base_digest;
+use crate::{Recipe, Tensors, Told};
+use field::wrong;
+
+/// A task's arithmetic.
+#[derive(Clone, Debug)]
+pub struct TaskModel {
+    /// What its rounds compute on.
+    pub tensors: Tensors,
+    /// How updates become integers.
+    pub codec: UpdateCodec,
+    /// Of the words.
+    pub modulus: Modulus,
+    /// What the mean goes through before the model is stepped by it.
+    pub solver: Option<Solver>,
+    /// How the mean steps the model.
+    pub optimizer: ServerOptimizer,
+    /// What its sessions of secure aggregation are like, in a round whose clipping norm is the first one's; none if its
+    /// updates are in the clear. See [`TaskModel::session_in`].
+    pub session: Option<Arc<SessionConfig>>,
+    /// Its noise and budget; none without a privacy mechanism.
+    pub private: Option<Arc<Private>>,
+    /// What replaces the mean; none where it is the mean.
+    pub robust: Option<Robust>,
+    /// How updates become integers, as participants are told.
+    pub encoding: Encoding,
+    /// Names of the metrics that travel, in their order.
+    pub metrics: Vec<String>,
+}
+
+impl TaskModel {
+    /// Derives it.
+    ///
+    /// # Errors
+    /// Every field that cannot work. A stored task was checked when it was created and gives none.
+    pub fn new(spec: &TaskSpec) -> Result<Self, Vec<SpecError>> {
+        let at = |error| field::of(spec, error);
+        let metrics = spec.travelling_metrics();
+        let mut encoding = encoding::of(spec, None);
+        let told = told(spec, &encoding, &metrics);
+        let tensors = Tensors::new(&told).map_err(at)?;
+        if let Some(analysis) = &tensors.analysis {
+            field::check_rounds(spec, analysis.rounds())?;
+        }
+        let private = Private::new(spec, tensors.shared.len() as u64)?;
+        encoding = encoding::of(spec, private.as_ref());
+        let told = self::told(spec, &encoding, &metrics);
+        let grid = private.as_ref().map(|private| private.grid.clone());
+        let Recipe { tensors, codec, rule: _ } = Recipe::on_grid(&told, tensors, grid, None).map_err(at)?;
+        let modulus = codec.shape().modulus_bits;
+        let modulus = Modulus::new(modulus).map_err(|error| wrong("aggregation.modulus_bits", error))?;
+        let robust = Robust::new(spec, tensors.shared.len())?;
+        let session = session::config(spec, &told, &codec, private.as_ref())?.map(Arc::new);
+        Ok(Self {
+            tensors,
+            codec,
+            modulus,
+            solver: spec.training.solver(),
+            optimizer: spec.aggregation.optimizer,
+            session,
+            private: private.map(Arc::new),
+            robust,
+            encoding,
+            metrics,
+        })
+    }
+
+    /// Fills in what follows from the rest of a new task and is stored with it: the noise multiplier that keeps the budget. Takes
+    /// up to a second.
+    ///
+    /// # Errors
+    /// Every field that cannot work.
+    pub fn complete(spec: &mut TaskSpec) -> Result<(), Vec<SpecError>> {
+        if !spec.privacy.is_private() || spec.privacy.noise_multiplier.is_some() {
+            return Ok(());
+        }
+        let encoding = encoding::of(spec, None);
+        let tensors = Tensors::new(&told(spec, &encoding, &[])).map_err(|error| field::of(spec, error))?;
+        privacy::solve(spec, tensors.shared.len() as u64)
+    }
+
+    /// What sessions are like in a round of the task that starts from this version, whose clipping norm is `clip`, after these
+    /// earlier ones, and trains by `plan`: participants agree on all of it.
+    #[must_use]
+    pub fn session_in(
+        &self,
+        spec: &TaskSpec,
+        (version, clip, earlier): (u32, Option<f64>, &[Digest]),
+        plan: &TrainingPlan,
+    ) -> Option<SessionConfig> {
+        let session = self.session.as_ref()?;
+        let terms = self.private.as_ref().map(|private| private.terms(clip.unwrap_or(private.initial_clip())));
+        let told = Told { training: plan, privacy: terms.as_ref(), ..told(spec, &self.encoding, &self.metrics) };
+        Some(SessionConfig { application: told.in_round(version, earlier).0, ..(**session).clone() })
+    }
+
+    /// What participants give one input from at most: the base of a round in which masks alone hide what they send. None where they
+    /// add noise themselves, or trained ahead of the round from a version of their own.
+    #[must_use]
+    pub fn base_digest(&self, version: Digest) -> Option<Digest> {
+        self.gives_once().then(|| base_digest(&self.encoding, version))
+    }
+
+    /// Whether participants give one input at most from each base.
+    #[must_use]
+    pub fn gives_once(&self) -> bool {
+        let is_noised = self.private.as_ref().is_some_and(|private| private.mechanism().is_noised_by_participants());
+        self.session.is_some() && !is_noised && self.encoding.staleness.is_none()
+    }
+
+    /// Bytes of one masked input.
+    #[must_use]
+    pub fn packed_len(&self) -> u64 {
+        match &self.codec {
+            UpdateCodec::Plain(codec) => codec.upload_bytes() as u64,
+            codec @ (UpdateCodec::Private(_) | UpdateCodec::Sums(_)) => {
+                secure_agg::packing::packed_len(codec.len(), self.modulus) as u64
+            }
+        }
+    }
+}
+
+/// What participants of a task are told, but for privacy.
+fn told<'a>(spec: &'a TaskSpec, encoding: &'a Encoding, metrics: &'a [String]) -> Told<'a> {
+    let TaskSpec { name, model, training, .. } = spec;
+    Told { task: name, model, training, encoding, metrics, privacy: None }
+}

@@ -1,0 +1,258 @@
+//! From an opened sum and the base model to the next version: the same bytes give the same bytes on every replica.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use learning::analytics::{Advanced, Analysis, AnalyticsError};
+use learning::contribution::{Scaffold, scaffold};
+use learning::optimizer::{self, OptimizerState, state};
+use learning::privacy::PrivateMean;
+use learning::{Distortion, FedNova, Layout, MeanUpdate, MetricValue, NoisedSum, Parameters, StateError, checkpoint};
+use task_spec::{CODEC_METRICS, ServerOptimizer, Solver};
+use wire::{Attempt, Digest};
+
+use super::TaskModel;
+use crate::codec::UpdateCodec;
+use crate::digest::{codec_seed, rotation_seed};
+
+/// What an attempt at a round has of its own.
+pub struct RoundTerms {
+    /// L2 norm that updates were scaled down to.
+    pub clip: f64,
+    /// Seed of their rotation.
+    pub rotation: Digest,
+    /// Seed of what their codec drew.
+    pub codec: Digest,
+}
+
+impl RoundTerms {
+    /// Of an attempt that starts from a version with this clipping norm.
+    #[must_use]
+    pub fn new(model: &TaskModel, clip: Option<f64>, attempt: Attempt) -> Self {
+        let initial = model.private.as_ref().map_or(f64::NAN, |private| private.initial_clip());
+        Self {
+            clip: clip.unwrap_or(initial),
+            rotation: rotation_seed(attempt),
+            codec: codec_seed(model.encoding.compression.as_ref(), attempt),
+        }
+    }
+}
+
+/// What a step goes on from.
+pub struct Base {
+    /// Number of the version.
+    pub version: u32,
+    /// Its file.
+    pub bytes: Bytes,
+    /// What the optimizer remembers beside it.
+    pub optimizer_state: Option<Bytes>,
+}
+
+/// A version that is not published yet.
+#[derive(Debug)]
+pub struct Made {
+    /// Its file.
+    pub bytes: Vec<u8>,
+    /// What the next step goes on from, unless that is nothing.
+    pub optimizer_state: Option<Vec<u8>>,
+    /// What was measured in the round, by name.
+    pub metrics: Vec<(String, MetricValue)>,
+    /// L2 norm that updates of the next round are scaled down to, under privacy.
+    pub clip: Option<f64>,
+}
+
+/// Why there is no next version.
+#[derive(Debug, thiserror::Error)]
+pub enum NoStep {
+    /// Honest participants cannot have made this sum.
+    #[error("honest participants cannot have made this sum: {0}")]
+    Garbage(String),
+    /// The base, or what is stored beside it, cannot be gone on from.
+    #[error("{0}")]
+    Unworkable(String),
+}
+
+fn garbage(error: impl std::fmt::Display) -> NoStep {
+    NoStep::Garbage(error.to_string())
+}
+
+fn unworkable(what: &str) -> impl Fn(&dyn std::fmt::Display) -> NoStep {
+    move |error| NoStep::Unworkable(format!("{what}: {error}"))
+}
+
+/// Makes the next version of an opened sum. What is done with is dropped at once: each of these has the size of a model.
+///
+/// # Errors
+/// [`NoStep`].
+pub fn step(model: &TaskModel, terms: &RoundTerms, sum: Bytes, base: Base) -> Result<Made, NoStep> {
+    let released = NoisedSum::from_bytes(&sum).map_err(garbage)?;
+    drop(sum);
+    if let Some(analysis) = &model.tensors.analysis {
+        return advance(analysis, &released, &base.bytes);
+    }
+    let Decoded { mut mean, within_clip, distortion } = decode(model, &released, terms)?;
+    drop(released);
+    let unread = unworkable("the base model cannot be read");
+    let read = checkpoint::read(&base.bytes, &model.tensors.published).map_err(|error| unread(&error))?;
+    let shared = &model.tensors.shared;
+    let mut version = Version::new(model.solver, read, shared).map_err(|error| unread(&error))?;
+    version.take(model.solver, &mut mean, model.encoding.clip_range).map_err(garbage)?;
+    let state = resume(&model.optimizer, shared, base.version, base.optimizer_state.as_ref())
+        .map_err(|error| unworkable("the server optimizer cannot go on from the base model")(&error))?;
+    drop(base);
+    let state = optimizer::step(&model.optimizer, state, &mut version.model, &mean).map_err(garbage)?;
+    let parameters = version
+        .join(&model.tensors.published)
+        .map_err(|error| unworkable("the model cannot be put together")(&error))?;
+    let bytes = checkpoint::write(&parameters).map_err(garbage)?;
+    let optimizer_state = state::write(&state, shared).map_err(garbage)?;
+    let clip = model.private.as_ref().map(|private| private.next_clip(terms.clip, within_clip));
+    let mut metrics = measured(model.metrics.iter().cloned().zip(mean.metrics));
+    metrics.extend(distortion.into_iter().flat_map(|distortion| codec_metrics(&distortion, mean.participants)));
+    Ok(Made { bytes, optimizer_state, metrics, clip })
+}
+
+/// The next state of an analysis.
+fn advance(analysis: &Analysis, sum: &NoisedSum, base: &[u8]) -> Result<Made, NoStep> {
+    let stuck = unworkable("the state cannot be advanced");
+    let state = analysis.read(base).map_err(|error| stuck(&error))?;
+    let Advanced { state, metrics } = analysis.advance(&state, sum).map_err(|error| match error {
+        AnalyticsError::Sum(problem) => NoStep::Garbage(problem),
+        other => stuck(&other),
+    })?;
+    let bytes = state.to_bytes().map_err(|error| stuck(&error))?;
+    Ok(Made { bytes, optimizer_state: None, metrics: measured(metrics), clip: None })
+}
+
+/// Metrics that nobody measured are left out.
+fn measured(metrics: impl IntoIterator<Item = (String, MetricValue)>) -> Vec<(String, MetricValue)> {
+    metrics.into_iter().filter(|(_, value)| value.count > 0).collect()
+}
+
+/// What compression did to the updates, beside the task's metrics.
+fn codec_metrics(distortion: &Distortion, participants: u32) -> [(String, MetricValue); 2] {
+    let [norm, added_error] = CODEC_METRICS.map(str::to_owned);
+    [(norm, distortion.norm), (added_error, distortion.added_error)]
+        .map(|(name, value)| (name, MetricValue { value, count: participants.into() }))
+}
+
+/// What a released sum says.
+struct Decoded {
+    /// What steps the model.
+    mean: MeanUpdate,
+    /// Where the clip adapts: the part of updates that was within it, as the noise lets one see.
+    within_clip: Option<f64>,
+    /// What compression did to the updates.
+    distortion: Option<Distortion>,
+}
+
+/// Makes a released sum a mean.
+fn decode(model: &TaskModel, sum: &NoisedSum, terms: &RoundTerms) -> Result<Decoded, NoStep> {
+    let participants = sum.participants();
+    if participants == 0 && model.private.is_none() {
+        return Err(garbage("a sum of nobody, without noise, says nothing"));
+    }
+    if let Some(groups) = model.robust.and_then(|robust| robust.groups) {
+        let mean = groups.codec.decode(sum).map_err(garbage)?;
+        return Ok(Decoded { mean, within_clip: None, distortion: None });
+    }
+    match &model.codec {
+        UpdateCodec::Plain(codec) => {
+            let decoded = codec.decode(sum, &terms.codec.0).map_err(garbage)?;
+            Ok(Decoded { mean: decoded.mean, within_clip: None, distortion: decoded.distortion })
+        }
+        UpdateCodec::Private(grid) => {
+            let made = grid.codec.decode(sum, terms.clip, &terms.rotation.0).map_err(garbage)?;
+            let PrivateMean { delta, within_clip } = made;
+            let mean = MeanUpdate { delta, weight: 0, participants, metrics: Vec::new() };
+            Ok(Decoded { mean, within_clip, distortion: None })
+        }
+        UpdateCodec::Sums(_) => Err(garbage("the sum of an analysis is no mean")),
+    }
+}
+
+/// A published version as a step needs it.
+struct Version {
+    /// What the server optimizer steps.
+    model: Parameters,
+    /// The server's control variate; nothing without one.
+    control: Option<Vec<f32>>,
+}
+
+impl Version {
+    /// `read` is a file's content, of the layout that is published.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn new(solver: Option<Solver>, read: Parameters, model: &Arc<Layout>) -> Result<Self, String> {
+        if !solver.is_some_and(|solver| solver.has_control()) {
+            return Ok(Self { model: read, control: None });
+        }
+        let (model, control) = scaffold::split(&read, model).map_err(|error| error.to_string())?;
+        Ok(Self { model, control: Some(control) })
+    }
+
+    /// Takes off the mean what is not the optimizer's: afterwards it is one of the model, with the task's metrics.
+    ///
+    /// # Errors
+    /// What no honest participants could have made, in words.
+    fn take(&mut self, solver: Option<Solver>, mean: &mut MeanUpdate, clip_range: f32) -> Result<(), String> {
+        match (solver, &mut self.control) {
+            (Some(Solver::FedNova { .. }), _) => FedNova::scale(mean).map(drop).map_err(|error| error.to_string()),
+            (Some(Solver::Scaffold { population, .. }), Some(control)) => {
+                Scaffold::absorb(control, mean, population, clip_range).map_err(|error| error.to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What is written: in the layout that is published.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn join(self, published: &Arc<Layout>) -> Result<Parameters, String> {
+        let Some(control) = self.control else { return Ok(self.model) };
+        let values = [self.model.values(), &control].concat();
+        Parameters::new(Arc::clone(published), values).map_err(|error| error.to_string())
+    }
+}
+
+/// The state to go on from; `kept` is what is stored beside version `version` of a model of this layout.
+///
+/// # Errors
+/// What is wrong with it: a version that a step made has the state of that step, and no other.
+fn resume(
+    spec: &ServerOptimizer,
+    layout: &Arc<Layout>,
+    version: u32,
+    kept: Option<&Bytes>,
+) -> Result<OptimizerState, StateError> {
+    match kept {
+        Some(bytes) => state::read(bytes, spec, layout),
+        None if version == 0 || !spec.remembers() => Ok(OptimizerState::Empty),
+        None => Err(StateError::NoState),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use learning::TensorSpec;
+
+    use super::*;
+
+    #[test]
+    fn goes_on_from_the_state_of_this_model_and_optimizer_only() {
+        let layout = |len| Arc::new(Layout::new(vec![TensorSpec { name: "w".into(), shape: vec![len] }]).unwrap());
+        let momentum = ServerOptimizer::FedAvgM { learning_rate: 1.0, momentum: 0.9 };
+        let adam = ServerOptimizer::FedAdam { learning_rate: 0.1, beta1: 0.9, beta2: 0.99, tau: 1e-3 };
+        let state = OptimizerState::FedAvgM { velocity: vec![1.0, 2.0] };
+        let kept = Bytes::from(state::write(&state, &layout(2)).unwrap().unwrap());
+
+        assert_eq!(resume(&momentum, &layout(2), 3, Some(&kept)), Ok(state));
+        assert_eq!(resume(&momentum, &layout(2), 0, None), Ok(OptimizerState::Empty));
+        assert_eq!(resume(&ServerOptimizer::default(), &layout(2), 3, None), Ok(OptimizerState::Empty));
+        assert_eq!(resume(&momentum, &layout(2), 3, None), Err(StateError::NoState));
+        assert!(matches!(resume(&adam, &layout(2), 3, Some(&kept)), Err(StateError::OtherOptimizer { .. })));
+        assert!(matches!(resume(&momentum, &layout(3), 3, Some(&kept)), Err(StateError::OtherModel(_))));
+    }
+}

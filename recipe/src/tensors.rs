@@ -1,0 +1,96 @@
+//! What a round computes on: the tensors of a model and those of them that travel, or the values that an analysis sums.
+
+use std::sync::Arc;
+
+use learning::analytics::{Analysis, AnalyticsSpec};
+use learning::contribution::scaffold;
+use learning::{AdapterError, Adapters, Layout, Partition, Patterns, TensorSpec};
+use task_spec::{ModelSpec, Personalization, Solver};
+
+use crate::{RecipeError, Told};
+
+/// The tensors of a task.
+#[derive(Clone, Debug)]
+pub struct Tensors {
+    /// Every tensor of the model; of an analysis, one: the values that are summed.
+    pub whole: Arc<Layout>,
+    /// The tensors that are sent and summed: all of them, unless some stay local or adapters are sent instead.
+    pub shared: Arc<Layout>,
+    /// The same, followed by what a solver publishes and sums (SCAFFOLD's control variate).
+    pub published: Arc<Layout>,
+    /// Which tensors stay local, if some do.
+    pub partition: Option<Arc<Partition>>,
+    /// The low-rank adapters of the model, if the task has some, shared or local.
+    pub adapters: Option<Arc<Adapters>>,
+    /// The analysis that is computed instead of a model.
+    pub analysis: Option<Arc<Analysis>>,
+}
+
+impl Tensors {
+    /// Derives them.
+    ///
+    /// # Errors
+    /// [`RecipeError`]: tensors that are no model, or settings that do not fit them.
+    pub fn new(told: &Told<'_>) -> Result<Self, RecipeError> {
+        match &told.encoding.analytics {
+            None => Self::of_model(told.model, told.encoding.personalization.as_ref(), told.encoding.solver),
+            Some(analytics) => {
+                let spec = AnalyticsSpec::read(analytics)?;
+                let analysis = Analysis::new(spec, told.encoding.modulus_bits, told.encoding.max_cohort)?;
+                Self::of_sums(analysis)
+            }
+        }
+    }
+
+    fn of_sums(analysis: Analysis) -> Result<Self, RecipeError> {
+        let sums = TensorSpec { name: "sums".to_owned(), shape: vec![analysis.codec().values() as u64] };
+        let sums = Arc::new(Layout::new(vec![sums])?);
+        Ok(Self {
+            whole: Arc::clone(&sums),
+            shared: Arc::clone(&sums),
+            published: sums,
+            partition: None,
+            adapters: None,
+            analysis: Some(Arc::new(analysis)),
+        })
+    }
+
+    /// Those of a model that is trained.
+    ///
+    /// # Errors
+    /// [`RecipeError`].
+    pub fn of_model(
+        model: &ModelSpec,
+        method: Option<&Personalization>,
+        solver: Option<Solver>,
+    ) -> Result<Self, RecipeError> {
+        let specs = model.tensors.iter();
+        let specs = specs.map(|tensor| TensorSpec { name: tensor.name.clone(), shape: tensor.shape.clone() });
+        let whole = Arc::new(Layout::new(specs.collect())?);
+        let partition = match model.personal.as_slice() {
+            [] => None,
+            patterns => Some(Arc::new(whole.partition(&Patterns::new(patterns.to_vec())?)?)),
+        };
+        if let (Some(method), Some(partition)) = (method, &partition) {
+            for tensor in partition.personal().tensors() {
+                method.check_tensor(&tensor.name, &tensor.shape).map_err(RecipeError::PersonalTensor)?;
+            }
+        }
+        let adapters = method.map(|method| adapters(method, &whole)).transpose()?.flatten().map(Arc::new);
+        let shares_adapters = method.is_some_and(Personalization::shares_adapters);
+        let shared = match (&partition, &adapters) {
+            (Some(partition), _) => Arc::clone(partition.shared()),
+            (None, Some(adapters)) if shares_adapters => Arc::clone(adapters.layout()),
+            (None, _) => Arc::clone(&whole),
+        };
+        let has_control = solver.is_some_and(|solver| solver.has_control());
+        let published = scaffold::published(&shared, has_control).map_err(RecipeError::Control)?;
+        Ok(Self { whole, shared, published, partition, adapters, analysis: None })
+    }
+}
+
+/// The adapters of a task that has some.
+fn adapters(method: &Personalization, whole: &Arc<Layout>) -> Result<Option<Adapters>, AdapterError> {
+    let Personalization::Lora { layers, rank, alpha, .. } = method else { return Ok(None) };
+    Adapters::new(whole, &Patterns::new(layers.clone())?, *rank, *alpha).map(Some)
+}

@@ -1,0 +1,60 @@
+//! What `[analytics]` of a task means, and which key an operator mends where it cannot be.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use recipe::TaskModel;
+use serde_json::json;
+use task_spec::{SpecError, TaskSpec};
+
+fn task(change: impl FnOnce(&mut serde_json::Value)) -> TaskSpec {
+    let mut text = json!({
+        "name": "clusters",
+        "rounds": { "count": 8, "select_max": 20 },
+        "analytics": {
+            "kind": "k_means", "max_rows": 100, "clusters": 3, "iterations": 1,
+            "columns": [{ "name": "x", "low": -1.0, "high": 1.0, "repeat": 2 }],
+        },
+    });
+    change(&mut text);
+    serde_json::from_value(text).unwrap()
+}
+
+fn refusal(change: impl FnOnce(&mut serde_json::Value)) -> SpecError {
+    TaskModel::new(&task(change)).unwrap_err().remove(0)
+}
+
+#[test]
+fn a_session_agrees_on_the_sums_of_the_analysis() {
+    let model = TaskModel::new(&task(|_| ())).unwrap();
+    let codec = model.tensors.analysis.as_ref().unwrap().codec();
+    let session = model.session.as_ref().unwrap();
+    assert_eq!(session.model.words, codec.len() as u64);
+    assert_eq!(session.model.input_bound, codec.input_bound());
+    assert_eq!(model.tensors.shared.len(), codec.values());
+    let other = TaskModel::new(&task(|text| text["analytics"]["seed"] = json!(1))).unwrap();
+    assert_ne!(other.session.unwrap().application, session.application, "participants agree on the analysis, too");
+    assert!(model.first_version(&task(|_| ())).unwrap().starts_with(b"{\"k_means\":"));
+}
+
+#[test]
+fn what_cannot_work_names_the_key_to_mend() {
+    let error = refusal(|text| text["rounds"]["count"] = json!(10));
+    assert_eq!(error.to_string(), "rounds.count: is 10, but this analysis takes 8 rounds, so it must be 8");
+    let error = refusal(|text| text["analytics"]["clusters"] = json!(0));
+    assert_eq!(error.to_string(), "analytics.clusters: is 0; it must be 1 to 1024");
+    assert_eq!(refusal(|text| text["analytics"]["kind"] = json!("medians")).field, "analytics");
+    assert_eq!(refusal(|text| text["analytics"]["columns"][0]["repeat"] = json!(9999)).field, "analytics.columns");
+    let narrow = |text: &mut serde_json::Value| {
+        text["rounds"]["select_max"] = json!(1024);
+        text["aggregation"] = json!({ "modulus_bits": 16 });
+        text["secure_aggregation"] = json!({ "modulus_bits": 16 });
+        text["analytics"]["max_rows"] = json!(1);
+    };
+    assert!(TaskModel::new(&task(narrow)).is_ok(), "five bits of a word are enough");
+    let wide = |text: &mut serde_json::Value| {
+        narrow(text);
+        text["secure_aggregation"] = json!({ "enabled": false });
+        text["rounds"]["select_max"] = json!(60_000);
+    };
+    assert_eq!(refusal(wide).field, "aggregation.modulus_bits");
+}

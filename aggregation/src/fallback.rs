@@ -301,7 +301,7 @@ mod tests {
     fn whatever_happens_to_the_device_the_bits_are_the_same_and_the_caller_learns_of_it() {
         for (fault, reason) in [
             (Fault::Lost, "the device is lost"),
-            (Fault::NoMemory, "there is no memory for 64 bytes of a sum"),
+            (Fault::NoMemory, "there is no memory for a sum of 64 bytes"),
             (Fault::Panics, "it panicked: a driver's wrapper gave up"),
             (Fault::WritesNothing, "it gave a wrong answer"),
             (Fault::StopsHalfWay, "it gave a wrong answer"),

@@ -405,7 +405,7 @@ fn a_useless_discrete_bound_says_which_sigma_would_do() {
     assert!(plan(&PlanRequest { modulus_bits: 24, ..small }).is_ok());
     assert!(plan(&PlanRequest { mechanism: PrivacyMechanism::DistributedSkellam, ..small }).is_ok());
     let nobody = plan(&PlanRequest { colluders: 400, ..small }).unwrap_err();
-    assert!(nobody.to_string().contains("somebody honest"), "{nobody}");
+    assert!(nobody.to_string().contains("at least one honest participant, but 400 of 400 may collude"), "{nobody}");
 }
 
 #[test]

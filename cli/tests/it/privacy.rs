@@ -260,7 +260,7 @@ fn nonsense_is_refused_with_what_would_be_right() {
         (format!("{USUAL} --noise 1 --dropouts 1"), "--dropouts must be a part of the cohort"),
         (
             format!("{USUAL} --noise 1 --mechanism distributed_skellam --dropouts 0.5 --colluders 0.5"),
-            "somebody honest",
+            "at least one honest participant",
         ),
         (
             "--population 1000 --cohort 400 --rounds 60 --delta 1e-5 --noise 0.2 --modulus-bits 16 --parameters 1000 \

@@ -89,7 +89,7 @@ fn a_disk_that_turns_read_only_is_not_ready() {
     for _ in 0..2 {
         let (status, answer) = readyz(&served);
         assert!(status == 503 && answer.contains("the folder of blobs cannot be written"), "{answer}");
-        assert!(answer.contains("can be read and not written"), "{answer}");
+        assert!(answer.contains("stored state is read-only"), "{answer}");
     }
     std::fs::write(at("back"), "").unwrap();
     wait_until("it is writable again", || at("here").exists());

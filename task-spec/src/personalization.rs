@@ -17,16 +17,20 @@ pub const BELOW: &str = ".below.";
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Personalization {
     /// Arivazhagan et al. 2019: the tensors of `model.personal` stay at home, all are trained together.
+    #[serde(alias = "fedper")]
     FedPer {},
     /// Collins et al. 2021: first the tensors of `model.personal` are trained, then the others, as `[training]` says.
+    #[serde(alias = "fedrep")]
     FedRep {
         /// Passes over the data that only the personal tensors are trained in, 1 to 10000.
         #[serde(default = "one")]
         head_epochs: u32,
     },
     /// Li et al. 2021: normalisation stays at home. `model.personal` names its tensors, which have one dimension.
+    #[serde(alias = "fedbn")]
     FedBn {},
     /// A copy of each received model, trained further at home.
+    #[serde(alias = "finetune")]
     FineTune {
         /// Passes over the data, 1 to 10000. Without this and `learning_rate` the update's own training is what tunes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,16 +41,18 @@ pub enum Personalization {
     },
     /// Li et al. 2021: a model of one's own that minimises the own loss plus λ/2 times its squared distance to the received one.
     Ditto {
-        /// λ, above 0: the larger, the more alike all models are.
+        /// λ, above 0: the larger, the more alike all models are. Default: 0.1.
+        #[serde(default = "tenth")]
         lambda: f64,
         /// Passes over the data for the own model, 1 to 10000. Default: as `[training]` says.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         epochs: Option<u32>,
     },
     /// Dinh et al. 2020: the shared model follows the Moreau envelopes of the participants' losses.
-    #[serde(rename = "pfedme")]
+    #[serde(rename = "pfedme", alias = "p_fed_me")]
     PFedMe {
-        /// λ, above 0: how strongly the own model is held to the shared one.
+        /// λ, above 0: how strongly the own model is held to the shared one. Default: 1.
+        #[serde(default = "whole")]
         lambda: f64,
         /// R: steps of the shared model in a round, 1 to 10000.
         #[serde(default = "twenty")]
@@ -54,7 +60,8 @@ pub enum Personalization {
         /// K: steps of the own model in each of them, 1 to 10000, at `training.learning_rate`.
         #[serde(default = "five")]
         steps: u32,
-        /// η: of the shared model; η λ is at most 1.
+        /// η: of the shared model; η λ is at most 1. Default: 0.5.
+        #[serde(default = "half")]
         rate: f64,
     },
     /// Deng et al. 2020: the own model is α times a local one plus 1 - α times the shared one.
@@ -68,14 +75,17 @@ pub enum Personalization {
     },
     /// Zhang et al. 2015, elastic averaging: the own model and the shared one each move α of their distance towards the other.
     Elastic {
-        /// α, above 0, at most 1: the smaller, the farther the own model may go.
+        /// α, above 0, at most 1: the smaller, the farther the own model may go. Default: 0.5.
+        #[serde(default = "half")]
         alpha: f64,
     },
     /// Hu et al. 2021: low-rank adapters beside linear layers, in place of all their weights.
     Lora {
-        /// Patterns (`fc*.weight`) of the matrices that have one.
+        /// Patterns (`fc*.weight`) of the matrices that have one. Left out: [`Personalization::complete`] takes the model's usual.
+        #[serde(default)]
         layers: Vec<String>,
-        /// r: 1 to the shorter side of each of these matrices.
+        /// r: 1 to the shorter side of each of these matrices. Default: 4.
+        #[serde(default = "four")]
         rank: u32,
         /// α: adapters count α / r. Default: r.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,12 +118,20 @@ fn one() -> u32 {
     1
 }
 
+fn four() -> u32 {
+    4
+}
+
 fn five() -> u32 {
     5
 }
 
 fn twenty() -> u32 {
     20
+}
+
+fn whole() -> f64 {
+    1.0
 }
 
 fn half() -> f64 {
@@ -163,6 +181,30 @@ impl Personalization {
                 | Self::Apfl { .. }
                 | Self::Lora { adapters: AdapterHome::Personal, .. }
         )
+    }
+
+    /// Names the tensors that it is about, where none were: which of `model.personal` stay local, and which layers have adapters.
+    /// `last_layer` and `linear_layers` are patterns of the model's tensors.
+    pub fn complete(&mut self, personal: &mut Vec<String>, last_layer: &str, linear_layers: &[&str]) {
+        let usual = match self {
+            Self::FedPer {} | Self::FedRep { .. } => last_layer,
+            // Where a model has no normalisation, what has one dimension takes its place.
+            Self::FedBn {} => "*bias*",
+            Self::Lora { layers, .. } => {
+                if layers.is_empty() {
+                    layers.extend(linear_layers.iter().map(|&pattern| pattern.to_owned()));
+                }
+                return;
+            }
+            Self::FineTune { .. }
+            | Self::Ditto { .. }
+            | Self::PFedMe { .. }
+            | Self::Apfl { .. }
+            | Self::Elastic { .. } => return,
+        };
+        if personal.is_empty() {
+            personal.push(usual.to_owned());
+        }
     }
 
     /// What participants agree on: the name, a zero, and the numbers in the order above as 64-bit floats, largest byte first;
@@ -223,4 +265,49 @@ impl Personalization {
 pub fn below(name: &str) -> Option<(&str, Option<u8>)> {
     let (metric, bound) = name.rsplit_once(BELOW)?;
     Some((metric, bound.parse().ok().filter(|bound| (1..=100).contains(bound))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complete(json: &str, personal: &[&str]) -> (Personalization, Vec<String>) {
+        let mut method: Personalization = serde_json::from_str(json).unwrap();
+        let mut personal = personal.iter().map(|&pattern| pattern.to_owned()).collect();
+        method.complete(&mut personal, "fc2.*", &["fc*.weight"]);
+        (method, personal)
+    }
+
+    #[test]
+    fn every_method_can_be_named_alone_and_as_papers_write_it() {
+        for (text, name) in [
+            ("fedper", "fed_per"),
+            ("fedrep", "fed_rep"),
+            ("fedbn", "fed_bn"),
+            ("finetune", "fine_tune"),
+            ("fine_tune", "fine_tune"),
+            ("ditto", "ditto"),
+            ("pfedme", "pfedme"),
+            ("p_fed_me", "pfedme"),
+            ("apfl", "apfl"),
+            ("elastic", "elastic"),
+            ("lora", "lora"),
+        ] {
+            let method = complete(&format!(r#"{{"method":"{text}"}}"#), &[]).0;
+            assert_eq!(serde_json::to_value(&method).unwrap()["method"], name);
+            assert_eq!(method.as_str(), name);
+        }
+    }
+
+    #[test]
+    fn tensors_that_are_not_named_are_the_models_usual() {
+        assert_eq!(complete(r#"{"method":"fed_per"}"#, &[]).1, ["fc2.*"]);
+        assert_eq!(complete(r#"{"method":"fed_rep"}"#, &["fc1.*", "*.bias"]).1, ["fc1.*", "*.bias"]);
+        assert_eq!(complete(r#"{"method":"fed_bn"}"#, &[]).1, ["*bias*"]);
+        assert!(complete(r#"{"method":"ditto"}"#, &[]).1.is_empty());
+        for (json, expected) in [(r#"{"method":"lora"}"#, "fc*.weight"), (r#"{"method":"lora","layers":["a"]}"#, "a")] {
+            let (Personalization::Lora { layers, rank, .. }, personal) = complete(json, &[]) else { panic!("another") };
+            assert_eq!((layers, rank, personal.len()), (vec![expected.to_owned()], 4, 0));
+        }
+    }
 }

@@ -14,7 +14,6 @@ pub(crate) mod model;
 pub(crate) mod participant;
 mod privacy;
 mod round;
-mod schedule;
 mod serve;
 mod simulate;
 pub(crate) mod task;

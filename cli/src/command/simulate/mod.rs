@@ -8,8 +8,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use simulation::{Experiment, Progress, Report, SimulationError};
 
+use crate::data;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, duration, number};
+use crate::task_input::TaskInput;
 use crate::trainer::cores;
 
 mod chart;
@@ -106,8 +108,9 @@ impl Simulate {
 
     fn experiment(&self) -> Outcome<(Experiment, String)> {
         let dealt = self.data.deal(self.population, self.seed)?;
-        let architecture = dealt.architecture(self.model)?;
-        let task = plan::task(self, &architecture, dealt.most_examples, &dealt.description)?;
+        let input = TaskInput::new(&self.task, &self.short)?;
+        let (architecture, input) = data::model(dealt.source, input, &dealt.sample)?;
+        let task = plan::task(self, &input, &architecture, dealt.most_examples, &dealt.description)?;
         let threads = self.threads.map_or_else(cores, |threads| threads as usize);
         let experiment = Experiment {
             population: self.population,

@@ -82,9 +82,6 @@ fn yes() -> bool {
 }
 
 impl Compression {
-    /// The names of all of them.
-    pub const NAMES: [&str; 5] = ["rotated", "random_k", "low_rank", "top_k", "int8"];
-
     /// Its name in a task file.
     #[must_use]
     pub fn name(&self) -> &'static str {

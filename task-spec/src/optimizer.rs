@@ -97,9 +97,6 @@ fn tau() -> f64 {
 }
 
 impl ServerOptimizer {
-    /// The names of all of them.
-    pub const NAMES: [&str; 5] = ["fed_avg", "fed_avg_m", "fed_adagrad", "fed_adam", "fed_yogi"];
-
     /// Its name in a task file.
     #[must_use]
     pub fn name(&self) -> &'static str {

@@ -52,10 +52,6 @@ pub enum RobustRule {
 }
 
 impl RobustRule {
-    /// Every rule.
-    pub const ALL: [Self; 6] =
-        [Self::Median, Self::TrimmedMean, Self::Krum, Self::MultiKrum, Self::GeometricMedian, Self::NormFilter];
-
     /// Its name in a task file.
     #[must_use]
     pub const fn name(self) -> &'static str {

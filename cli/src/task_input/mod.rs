@@ -12,9 +12,11 @@ mod flags;
 mod preset;
 mod table;
 mod training;
+mod usual;
 
 pub(crate) use flags::{Flag, Flags, Form, Given, Reader, Short, Words, many, plain, word, yes};
-pub(crate) use training::{SCHEDULE, TRAINING, ahead_of_rounds};
+pub(crate) use training::{SCHEDULE, TRAINING};
+pub(crate) use usual::{Usual, ahead_of_rounds};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::task_file;
@@ -151,7 +153,9 @@ impl TaskInput {
     pub(crate) fn check(&self, spec: &TaskSpec) -> Outcome {
         // What a deployment imposes it says itself.
         let deployment = Deployment { poll_interval_ms: 1 };
-        let privacy = spec.privacy.check().err().unwrap_or_default();
+        let mut privacy = spec.privacy.clone();
+        privacy.rounds.get_or_insert(spec.rounds.count);
+        let privacy = privacy.check().err().unwrap_or_default();
         let problems = if privacy.is_empty() { spec.check(&deployment).err().unwrap_or_default() } else { privacy };
         if problems.is_empty() { Ok(()) } else { Err(self.refusal(&problems)) }
     }

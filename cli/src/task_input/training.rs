@@ -1,17 +1,8 @@
 //! Short flags that several commands share: how participants train, and how rounds follow each other.
 
-use std::time::Duration;
-
 use client_sdk::models::Architecture;
-use serde_json::{Value, json};
-use task_spec::{Cohort, MAX_COHORT, MAX_SECURE_COHORT, TaskSpec};
 
 use super::flags::{Flag, Form, Words, plain, seconds, word};
-
-/// How long a round waits for updates that are finished already.
-const COLLECT: Duration = Duration::from_secs(60);
-/// From one round to the next where they open by the clock.
-const PERIOD: Duration = Duration::from_secs(60);
 
 const fn number(name: &'static str, path: &'static str, value: &'static str, help: &'static str) -> Flag {
     Flag { name, path, form: Form::Value(value, plain), help }
@@ -112,51 +103,3 @@ pub(crate) const SCHEDULE: &[Flag] = &[
         help: "From one round to the next in mode semi-sync, in seconds (of virtual time in a simulation) [default: 60]",
     },
 ];
-
-/// What rounds for which participants train ahead imply, given that a round opens with `drawn` updates and a training may take
-/// `training`; nothing where participants train in rounds.
-pub(crate) fn ahead_of_rounds(task: &TaskSpec, drawn: u32, training: Duration) -> Value {
-    let Some(ahead) = task.ahead() else { return json!({}) };
-    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    let concurrency = task.schedule.concurrency.unwrap_or_else(|| drawn.saturating_mul(2));
-    let mut implied = json!({
-        "schedule": { "concurrency": concurrency, "training_deadline_ms": millis(training) },
-        // The updates are finished when the round begins.
-        "rounds": { "collect_deadline_ms": millis(COLLECT), "select_min": drawn },
-    });
-    if ahead.period.is_some() {
-        // As many as there are.
-        let most = if task.secure_aggregation.enabled { MAX_SECURE_COHORT } else { MAX_COHORT };
-        implied["schedule"]["period_ms"] = millis(PERIOD).into();
-        implied["selection"] = json!({ "cohort": Cohort::Fraction(1.0) });
-        implied["rounds"]["select_max"] = concurrency.max(drawn).min(most).into();
-        implied["rounds"]["collect_max"] = Value::Null;
-    }
-    implied
-}
-
-#[cfg(test)]
-mod tests {
-    use task_spec::Mode;
-
-    use super::*;
-
-    fn implied(schedule: &Value) -> (TaskSpec, Value) {
-        let task: TaskSpec = serde_json::from_value(json!({ "name": "t", "schedule": schedule })).unwrap();
-        let implied = ahead_of_rounds(&task, 13, Duration::from_secs(600));
-        (task, implied)
-    }
-
-    #[test]
-    fn a_schedule_implies_how_rounds_open() {
-        assert_eq!(implied(&json!({})).1, json!({}));
-        let (task, buffered) = implied(&json!({ "mode": "buffered" }));
-        assert_eq!(task.schedule.mode, Mode::Buffered);
-        assert_eq!(buffered["schedule"], json!({ "concurrency": 26, "training_deadline_ms": 600_000 }));
-        assert_eq!(buffered["rounds"], json!({ "collect_deadline_ms": 60_000, "select_min": 13 }));
-        let (_, semi) = implied(&json!({ "mode": "semi_sync", "concurrency": 20 }));
-        assert_eq!(semi["schedule"]["period_ms"], 60_000);
-        assert_eq!(semi["selection"]["cohort"], json!({ "fraction": 1.0 }), "all that is ready");
-        assert_eq!((&semi["rounds"]["select_max"], &semi["rounds"]["collect_max"]), (&json!(20), &Value::Null));
-    }
-}

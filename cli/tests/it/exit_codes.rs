@@ -88,7 +88,7 @@ fn ways_to_train_that_are_none() {
     fails(&["demo", "--personalize", "ditto:personal=fc.*"], 2, "model.personal: must be left out");
     // What no single key is to blame for, and what a coordinator would refuse, is said before anything starts.
     fails(&["demo", "--set", "rounds.count=0"], 2, "rounds.count: must be between 1 and 1000000");
-    fails(&["demo", "--set", "rounds.count=0", "--lr", "-1"], 2, "training.learning_rate: must be positive and finite");
+    fails(&["demo", "--set", "rounds.count=0", "--lr=-1"], 2, "training.learning_rate: must be positive and finite");
     fails(&["demo", "--cohort", "4", "--set", "name=a b"], 2, "name: must be 1 to 64 letters");
     fails(&["simulate", "--set", "selection.cohort.fraction=2"], 2, "selection.cohort.fraction");
     fails(&["demo", "--mode", "buffered", "--drop", "0.1"], 2, "--drop plans who drops out");

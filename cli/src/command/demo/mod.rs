@@ -39,8 +39,7 @@ mod world;
 use events::{Finished, ModelFile, Personalized, Spent};
 use flags::{DemoFlags, PERSONALIZE};
 use personal::{Served, Shards};
-use plan::{DropPlan, Facts, Plan};
-pub(crate) use plan::{clip_range, max_weight};
+use plan::{DropPlan, Plan};
 use rounds::{Last, Rounds};
 use scene::{Scene, blocking};
 use table::LiveTable;
@@ -291,12 +290,7 @@ impl Demo {
 
     /// What all participants of a federation are told to do.
     fn task(&self, scene: &Scene, input: &TaskInput) -> Outcome<TaskSpec> {
-        let facts = Facts {
-            architecture: &scene.architecture,
-            description: &scene.description,
-            most_examples: scene.most_examples,
-        };
-        self.plan(input).spec(&facts)
+        self.plan(input).spec(&scene.architecture, &scene.description, scene.most_examples)
     }
 
     /// One federation, from its start to the end of its last round.

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use task_spec::{Cohort, MIN_SECURE_COHORT, TaskSpec};
 
 use super::privacy;
-use crate::data::{DataArgs, Source};
+use crate::data::DataArgs;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::task_input::{TaskInput, ahead_of_rounds, layered};
+use crate::task_input::{TaskInput, Usual, ahead_of_rounds, layered};
 
 /// Name of the demo's task, unless a task file has another.
 const TASK: &str = "demo";
@@ -27,9 +27,6 @@ const DEADLINE_MS: u64 = 3_600_000;
 const MAX_ATTEMPTS: u32 = 3;
 /// The same where a cohort may be drawn so small that its round is given up before it begins.
 const MAX_DRAWS: u32 = 100;
-/// Levels an update's smallest weight keeps, at least, on either side of zero.
-const LEVELS: u32 = 256;
-
 /// What the task is made from.
 pub(super) struct Plan<'a> {
     pub(super) data: &'a DataArgs,
@@ -45,14 +42,6 @@ pub(super) struct Draft {
     /// Participants drawn for a round.
     pub(super) drawn: u32,
     implied: Value,
-}
-
-/// What is known of the data.
-pub(super) struct Facts<'a> {
-    pub(super) architecture: &'a Architecture,
-    pub(super) description: &'a str,
-    /// Training examples of the participant that has most.
-    pub(super) most_examples: usize,
 }
 
 impl Plan<'_> {
@@ -100,17 +89,23 @@ impl Plan<'_> {
     }
 
     /// The task: nobody is drawn in vain, and a round waits for everyone who was drawn and does not vanish.
-    pub(super) fn spec(&self, facts: &Facts<'_>) -> Outcome<TaskSpec> {
+    pub(super) fn spec(
+        &self,
+        architecture: &Architecture,
+        description: &str,
+        most_examples: usize,
+    ) -> Outcome<TaskSpec> {
         let Draft { spec: draft, drawn, implied } = self.draft()?;
-        let usual = facts.architecture.usual();
-        let own = json!({
-            "description": facts.description,
-            "model": { "seed": self.data.seed() },
-            "training": {
-                "epochs": usual.epochs,
-                "batch_size": usual.batch_size,
-                "learning_rate": usual.learning_rate,
-            },
+        let usual = Usual {
+            architecture,
+            source: self.data.data,
+            description,
+            seed: self.data.seed(),
+            participants: self.data.participants,
+            most_updates: self.data.participants,
+            most_examples,
+        };
+        let phases = json!({
             "secure_aggregation": {
                 "share_deadline_ms": DEADLINE_MS,
                 "confirm_deadline_ms": DEADLINE_MS,
@@ -118,21 +113,12 @@ impl Plan<'_> {
             },
             "metrics": metrics(&draft),
         });
-        let parts = [
-            implied,
-            own,
-            self.rounds(&draft, drawn),
-            self.selection(&draft, drawn),
-            self.aggregation(&draft, facts)?,
-            ahead_of_rounds(&draft, drawn, TRAINING),
-        ];
-        let mut spec = self.input.over(&layered(parts))?;
-        spec.training.complete(self.data.participants, facts.most_examples);
-        if let Some(method) = &mut spec.personalization {
-            method.complete(&mut spec.model.personal, &usual.last_layer, usual.linear_layers);
-        }
-        self.input.check(&spec)?;
-        Ok(spec)
+        let ahead = ahead_of_rounds(&draft, drawn, TRAINING);
+        usual.task(
+            self.input,
+            &draft,
+            [implied, phases, self.rounds(&draft, drawn), self.selection(&draft, drawn), ahead],
+        )
     }
 
     fn rounds(&self, draft: &TaskSpec, drawn: u32) -> Value {
@@ -165,23 +151,6 @@ impl Plan<'_> {
         let require = json!({ "min_gap_rounds": gap, "max_participations": most });
         json!({ "selection": { "cohort": privacy::cohort(privacy, drawn), "require": require } })
     }
-
-    fn aggregation(&self, draft: &TaskSpec, facts: &Facts<'_>) -> Outcome<Value> {
-        let most = max_weight(facts.most_examples, self.data.participants);
-        let mut implied = json!({ "aggregation": {
-            "clip_range": clip_range(self.data.data),
-            "max_weight": draft.training.weight_cap(most),
-        }});
-        if let Some(codec) = &draft.compression {
-            implied["aggregation"]["clip_norm"] = json!(codec.usual_clip_norm());
-            let parameters =
-                facts.architecture.layout().map_err(Failure::because(Exit::Usage, "the model's sizes"))?.len();
-            if let Some(k) = codec.usual_k(parameters as u64) {
-                implied["compression"] = json!({ "k": k });
-            }
-        }
-        Ok(implied)
-    }
 }
 
 /// The least that makes a task.
@@ -196,20 +165,6 @@ fn metrics(draft: &TaskSpec) -> &'static [&'static str] {
         None => &["loss", "accuracy", "train_loss"],
         Some(_) => &["loss", "accuracy", "train_loss", "personal_loss", "personal_accuracy"],
     }
-}
-
-/// How far one coordinate moves in a round at most: generous, since a clipped update is a biased one.
-pub(crate) fn clip_range(source: Source) -> f32 {
-    match source {
-        Source::Synthetic | Source::Text => 4.0,
-        Source::Mnist => 1.0,
-    }
-}
-
-/// Updates weigh as many as their examples, as far as the sum of all participants leaves room.
-pub(crate) fn max_weight(most_examples: usize, participants: u32) -> u32 {
-    let room = (u32::MAX >> 1) / LEVELS / participants.max(1);
-    u32::try_from(most_examples).unwrap_or(u32::MAX).clamp(1, room.max(1))
 }
 
 /// The data of one participant, split in what it trains on and what it evaluates on.
@@ -311,14 +266,5 @@ mod tests {
         );
         let never = DropPlan { probability: 0.0, seed: 1, ..plan };
         assert!((0..1000).all(|participant| never.point(1, 1, participant).is_none()));
-    }
-
-    #[test]
-    fn weights_leave_room_for_everybody() {
-        assert_eq!(max_weight(4500, 20), 4500);
-        for (examples, participants) in [(5000, 10_000), (usize::MAX, 1), (0, 7)] {
-            let weight = u64::from(max_weight(examples, participants));
-            assert!(weight >= 1 && weight * u64::from(participants) * u64::from(LEVELS) < 1 << 31);
-        }
     }
 }

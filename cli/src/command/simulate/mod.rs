@@ -110,7 +110,7 @@ impl Simulate {
         let dealt = self.data.deal(self.population, self.seed)?;
         let input = TaskInput::new(&self.task, &self.short)?;
         let (architecture, input) = data::model(dealt.source, input, &dealt.sample)?;
-        let task = plan::task(self, &input, &architecture, dealt.most_examples, &dealt.description)?;
+        let task = plan::task(self, &input, &architecture, &dealt)?;
         let threads = self.threads.map_or_else(cores, |threads| threads as usize);
         let experiment = Experiment {
             population: self.population,

@@ -7,9 +7,9 @@ use serde_json::json;
 use task_spec::{Cohort, TaskSpec};
 
 use super::flags::Simulate;
-use crate::command::demo;
+use super::pool::Dealt;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::task_input::{TaskInput, ahead_of_rounds, layered};
+use crate::task_input::{TaskInput, Usual, ahead_of_rounds};
 
 /// Name of the task.
 const TASK: &str = "simulation";
@@ -18,15 +18,14 @@ const ROUNDS: u32 = 20;
 /// How long a round waits for participants, and for its own work.
 const PATIENCE_MS: u64 = 24 * 3600 * 1000;
 
-/// What was said of the task, and the model for the data.
+/// The task, from what was said of it, for the model and the data that are dealt.
 pub(super) fn task(
     simulate: &Simulate,
     input: &TaskInput,
     architecture: &Architecture,
-    most_examples: usize,
-    description: &str,
+    dealt: &Dealt,
 ) -> Outcome<TaskSpec> {
-    let base = json!({ "name": TASK, "description": description, "rounds": { "count": ROUNDS } });
+    let base = json!({ "name": TASK, "rounds": { "count": ROUNDS } });
     let draft = input.draft(&base)?;
     let over_selection = match input.said("selection.over_selection") {
         Some(_) => draft.selection.over_selection,
@@ -34,10 +33,7 @@ pub(super) fn task(
         None => 0.3,
     };
     let drawn = drawn(simulate, over_selection)?;
-    let usual = architecture.usual();
     let own = json!({
-        "model": { "seed": simulate.seed },
-        "training": { "epochs": usual.epochs, "batch_size": usual.batch_size, "learning_rate": usual.learning_rate },
         "rounds": {
             "select_min": drawn,
             "select_max": drawn,
@@ -51,20 +47,19 @@ pub(super) fn task(
             "over_selection": over_selection,
             "seed": simulate.seed,
         },
-        "aggregation": {
-            "clip_range": demo::clip_range(simulate.data.source()),
-            "max_weight": draft.training.weight_cap(demo::max_weight(most_examples, drawn)),
-        },
         "metrics": ["train_loss"],
     });
+    let usual = Usual {
+        architecture,
+        source: simulate.data.source(),
+        description: &dealt.description,
+        seed: simulate.seed,
+        participants: simulate.population,
+        most_updates: drawn,
+        most_examples: dealt.most_examples,
+    };
     let ahead = ahead_of_rounds(&draft, drawn, Duration::from_secs(simulate.deadline));
-    let mut task = input.over(&layered([base, own, ahead]))?;
-    task.training.complete(simulate.population, most_examples);
-    if let Some(method) = &mut task.personalization {
-        method.complete(&mut task.model.personal, &usual.last_layer, usual.linear_layers);
-    }
-    input.check(&task)?;
-    Ok(task)
+    usual.task(input, &draft, [base, own, ahead])
 }
 
 /// Devices drawn for a round.

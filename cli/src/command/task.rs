@@ -20,6 +20,9 @@ pub(crate) const BUDGET_ADVICE: &str = "Another round would spend more than the 
      learning from the same participants is to promise them less: create a new task, with a larger epsilon, from the last model; or \
      cancel this one.";
 
+/// A task with every key.
+const KEYS: &str = include_str!("../../../docs/config/task.toml");
+
 /// What to do with tasks.
 #[derive(clap::Subcommand)]
 pub(crate) enum TaskCommand {
@@ -36,6 +39,8 @@ pub(crate) enum TaskCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
+    /// Print a task file that describes every key
+    Keys,
     /// List tasks, newest first
     List {
         /// Maximum number of entries
@@ -84,6 +89,10 @@ impl TaskCommand {
                         "an app with the SDK's defaults takes no part in this task: {reason} (docs/THREAT_MODEL.md)"
                     ));
                 });
+                Ok(())
+            }
+            Self::Keys => {
+                output.answer(&serde_json::json!({ "task_file": KEYS }), || KEYS.to_owned());
                 Ok(())
             }
             Self::List { limit, server } => {

@@ -34,7 +34,7 @@ pub(crate) struct TaskArgs {
 /// Any key of a task.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SetArgs {
-    /// Set any key of the task as in a task file (docs/config/task.toml), for example aggregation.optimizer.name=fed_adam or
+    /// Set any key of the task as in a task file (`tributary task keys` lists them), for example aggregation.optimizer.name=fed_adam or
     /// 'selection.cohort={fraction=0.1}'. May be repeated; it comes after the file and after short flags, which name the key that
     /// they are short for in brackets
     #[arg(long, value_name = "KEY=VALUE", value_parser = Given::set)]

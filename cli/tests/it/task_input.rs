@@ -148,6 +148,11 @@ fn a_task_is_created_from_a_preset_or_a_file_with_changes() {
     assert_eq!((&private["name"], &private["spec"]["privacy"]["epsilon"]), (&"private".into(), &4.0.into()));
     assert_eq!(private["spec"]["model"]["tensors"].as_array().unwrap().len(), 4);
 
+    // What is printed as a task file is one.
+    let file = folder.path().join("keys.toml");
+    std::fs::write(&file, run(&["task", "keys"]).stdout).unwrap();
+    assert_eq!(create(&[file.to_str().unwrap()]).data()["name"], "digits");
+
     let file = folder.path().join("task.toml");
     std::fs::write(&file, "name = \"mine\"\nmodel = { architecture = { kind = \"mlp\" } }\n").unwrap();
     let file = file.to_str().unwrap();

@@ -62,7 +62,7 @@ impl Words {
 /// Keys of a task and their values, as they were given.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Given {
-    /// With what, for example `codec` or `set`.
+    /// With what, for example `codec` or `set`; empty where nobody gave it.
     pub(super) flag: &'static str,
     /// What was written.
     pub(super) text: String,
@@ -80,9 +80,9 @@ impl Given {
         Ok(Self { flag: "set", text: text.to_owned(), sets: vec![(path.to_owned(), value(value_text))] })
     }
 
-    /// What a command sets by itself, in the name of a flag.
-    pub(crate) fn by(flag: &'static str, text: &str, sets: Vec<(String, Value)>) -> Self {
-        Self { flag, text: text.to_owned(), sets }
+    /// What a command sets by itself, under a name for people.
+    pub(crate) fn by_itself(name: &str, sets: Vec<(String, Value)>) -> Self {
+        Self { flag: "", text: name.to_owned(), sets }
     }
 
     /// As it was written.

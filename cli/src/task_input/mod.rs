@@ -78,6 +78,19 @@ impl TaskInput {
         input
     }
 
+    /// What is said of the cohort, given the flag `--cohort`, which comes above a file and below `--set`.
+    pub(crate) fn below_cohort(mut self, flag: Option<u32>) -> Self {
+        if let Some(source) = self.source.as_mut().filter(|_| flag.is_some()) {
+            table::remove(&mut source.table, "selection", "cohort");
+        }
+        self
+    }
+
+    /// Participants that a round aims at, of so many, if something was said of them.
+    pub(crate) fn cohort(&self, draft: &TaskSpec, participants: u32) -> Option<u32> {
+        self.said("selection.cohort").map(|_| draft.selection.cohort.target(participants))
+    }
+
     /// Whether this short flag was given.
     pub(crate) fn has(&self, flag: &str) -> bool {
         self.given.iter().any(|given| given.flag == flag)
@@ -122,7 +135,15 @@ impl TaskInput {
     /// # Errors
     /// As [`Self::over`].
     pub(crate) fn draft(&self, implied: &Value) -> Outcome<TaskSpec> {
-        self.read(implied, |whole| parse(whole, 1))
+        let draft = self.read(implied, |whole| parse(whole, 1))?;
+        match draft.analytics {
+            None => Ok(draft),
+            Some(_) => {
+                let detail =
+                    "the task is an analysis, and this trains a model: see the examples statistics, clusters and trees";
+                Err(Failure::new(Exit::Usage, detail))
+            }
+        }
     }
 
     fn read(&self, implied: &Value, read: fn(&Table) -> Result<TaskSpec, Wrong>) -> Outcome<TaskSpec> {
@@ -162,7 +183,7 @@ impl TaskInput {
 
     fn refusal(&self, problems: &[SpecError]) -> Failure {
         let is_cause = |given: &&Given| {
-            let mut paths = given.sets.iter().map(|(path, _)| path);
+            let mut paths = given.sets.iter().map(|(path, _)| path).filter(|_| !given.flag.is_empty());
             paths.any(|path| problems.iter().any(|problem| overlap(&problem.field, path)))
         };
         let causes: Vec<_> = self.given.iter().filter(is_cause).map(Given::to_string).collect();

@@ -57,6 +57,13 @@ pub(super) fn set(table: &mut Table, path: &str, value: Value) {
     }
 }
 
+/// Takes away what stands at `key` of `section`.
+pub(super) fn remove(table: &mut Table, section: &str, key: &str) {
+    if let Some(Value::Object(section)) = table.get_mut(section) {
+        section.remove(key);
+    }
+}
+
 /// Puts `upper` above `lower`: the keys of a section one by one, each with its whole value.
 pub(super) fn cover(lower: &mut Table, upper: Table) {
     for (section, value) in upper {

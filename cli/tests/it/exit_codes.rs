@@ -90,7 +90,7 @@ fn ways_to_train_that_are_none() {
     fails(&["demo", "--set", "rounds.count=0"], 2, "rounds.count: must be between 1 and 1000000");
     fails(&["demo", "--set", "rounds.count=0", "--lr=-1"], 2, "training.learning_rate: must be positive and finite");
     fails(&["demo", "--cohort", "4", "--set", "name=a b"], 2, "name: must be 1 to 64 letters");
-    fails(&["simulate", "--set", "selection.cohort.fraction=2"], 2, "selection.cohort.fraction");
+    fails(&["simulate", "--set", "selection.cohort.fraction=-1"], 2, "selection.cohort.fraction");
     fails(&["demo", "--mode", "buffered", "--drop", "0.1"], 2, "--drop plans who drops out");
 }
 

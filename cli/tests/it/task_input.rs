@@ -92,7 +92,20 @@ fn later_layers_come_above_earlier_ones() {
         (&training["learning_rate"].as_float(), task["rounds"]["select_max"].as_integer()),
         (&Some(0.01), Some(3))
     );
-    let untouched: toml::Table = toml::from_str(&written(folder.path(), "few", &words[..6])).unwrap();
+    // A cohort that is given by the flag comes between the file's and the one that is set.
+    std::fs::write(&file, "[selection]\ncohort = { fraction = 0.5 }\n").unwrap();
+    let words =
+        ["--participants", "8", "--task", file.to_str().unwrap(), "--cohort", "6", "--set", "selection.cohort.count=5"];
+    for (words, cohort, most) in
+        [(&words[..4], "fraction = 0.5", 4), (&words[..6], "count = 6", 6), (&words, "count = 5", 5)]
+    {
+        let text = written(folder.path(), "cohort", words);
+        assert!(text.contains(&format!("[selection.cohort]\n{cohort}\n")), "{text}");
+        assert!(text.contains(&format!("collect_max = {most}\n")), "{text}");
+    }
+    std::fs::write(&file, "[training]\nepochs = 3\n").unwrap();
+    let words = ["--participants", "3", "--task", file.to_str().unwrap(), "--epochs", "2"];
+    let untouched: toml::Table = toml::from_str(&written(folder.path(), "few", &words)).unwrap();
     assert_eq!(untouched["training"]["epochs"].as_integer(), Some(2));
 }
 
@@ -131,6 +144,11 @@ fn presets_are_played_and_simulated() {
         let simulated = ["simulate", "--population", "30", "--cohort", "9", "--rounds", "1", "--trace", "always"];
         let ran = run(&[&simulated[..], &["--over-selection", "0", "--dropout", "0", "--task", preset]].concat());
         assert_eq!(ran.code, 0, "{preset}: {ran}");
+    }
+    for command in ["demo", "simulate"] {
+        let statistics = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/config/statistics.toml");
+        let ran = run(&[command, "--task", statistics]);
+        assert!(ran.code == 2 && ran.stderr.contains("the task is an analysis"), "{ran}");
     }
     let ran = run(&["demo", "--task", "privat"]);
     assert_eq!(ran.code, 3, "{ran}");

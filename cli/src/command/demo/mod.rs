@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use client_sdk::train::DeviceChoice;
 use datasets::Dataset;
+use serde_json::{Value, json};
 use task_spec::{Personalization, TaskSpec, TrainingPlan};
 use wire::admin::CreateTask;
 use wire::inspect::{PrivacyReport, TaskView};
@@ -132,7 +133,7 @@ fn way(text: &str) -> Result<Given, String> {
 
 impl Demo {
     pub(super) async fn run(self, output: Output) -> Outcome {
-        let input = TaskInput::new(&self.task, &self.short)?;
+        let input = TaskInput::new(&self.task, &self.short)?.below_cohort(self.cohort);
         self.check(&input)?;
         let temporary;
         let folder = match &self.dir {
@@ -199,7 +200,7 @@ impl Demo {
         let table = LiveTable::new(output, plain.privacy.is_private());
         scene.training = plain.training.clone();
         let ways = match &plain.personalization {
-            Some(method) if self.personalize.is_empty() => vec![Given::by("task", method.as_str(), Vec::new())],
+            Some(method) if self.personalize.is_empty() => vec![Given::by_itself(method.as_str(), Vec::new())],
             _ => self.personalize.clone(),
         };
         if !ways.is_empty() {
@@ -272,10 +273,9 @@ impl Demo {
         let federation = |way: Option<Given>| {
             // Without a way there is no method, whatever the task file says.
             let none = || {
-                Given::by(
-                    "personalize",
-                    "",
-                    vec![("personalization".into(), ().into()), ("model.personal".into(), [""; 0].as_slice().into())],
+                Given::by_itself(
+                    "none",
+                    vec![("personalization".into(), Value::Null), ("model.personal".into(), json!([]))],
                 )
             };
             let input = scene.input.with(way.clone().unwrap_or_else(none));
@@ -413,7 +413,7 @@ fn empty(folder: &Path) -> Outcome {
 
 fn tell_how_to_look(world: &World, output: Output) {
     let ca = world.ca.display();
-    output.event("inspecting", &serde_json::json!({ "url": world.url, "ca": world.ca, "token": world.token }));
+    output.event("inspecting", &json!({ "url": world.url, "ca": world.ca, "token": world.token }));
     output.line("");
     output.line("The coordinator stays until ctrl-c. In another terminal:");
     output.line("");

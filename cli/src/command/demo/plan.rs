@@ -30,7 +30,7 @@ const MAX_DRAWS: u32 = 100;
 /// What the task is made from.
 pub(super) struct Plan<'a> {
     pub(super) data: &'a DataArgs,
-    /// Participants drawn for a round, if that was said by `--cohort`.
+    /// Participants drawn for a round, where `--cohort` says it.
     pub(super) cohort: Option<u32>,
     /// What was said of the task itself.
     pub(super) input: &'a TaskInput,
@@ -50,10 +50,6 @@ impl Plan<'_> {
         let participants = self.data.participants;
         let mut implied = base();
         let mut spec = self.input.draft(&implied)?;
-        if spec.analytics.is_some() {
-            let detail = "the demo trains a model, and this task is an analysis: see the examples statistics, clusters and trees";
-            return Err(Failure::new(Exit::Usage, detail));
-        }
         let drawn = self.drawn(&spec)?;
         if self.input.has("privacy") {
             implied = layered([implied, privacy::usual(&spec, self.input, drawn, participants)]);
@@ -68,13 +64,12 @@ impl Plan<'_> {
     /// Participants drawn for a round.
     fn drawn(&self, spec: &TaskSpec) -> Outcome<u32> {
         let participants = self.data.participants;
-        let drawn = match self.cohort {
+        let drawn = match self.input.cohort(spec, participants).or(self.cohort) {
             Some(cohort) if cohort > participants => {
                 let detail = format!("--cohort {cohort} is above --participants {participants}");
                 return Err(Failure::new(Exit::Usage, detail));
             }
             Some(cohort) => cohort,
-            None if self.input.said("selection.cohort").is_some() => spec.selection.cohort.target(participants),
             None if spec.ahead().is_some() => (participants / 3).max(MIN_SECURE_COHORT).min(participants),
             None => participants,
         };

@@ -62,9 +62,9 @@ pub(crate) struct Simulate {
     /// Devices that are enrolled
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) population: u32,
-    /// Updates that a round aims at; buffered, the size of the buffer
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub(super) cohort: u32,
+    /// Updates that a round aims at; buffered, the size of the buffer [default: 50]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(super) cohort: Option<u32>,
     #[command(flatten)]
     pub(super) data: SimulatedData,
     #[command(flatten)]

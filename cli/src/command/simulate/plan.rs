@@ -13,18 +13,21 @@ use crate::task_input::{TaskInput, Usual, ahead_of_rounds};
 
 /// Name of the task.
 const TASK: &str = "simulation";
+/// Updates that a round aims at, where nothing is said.
+const COHORT: u32 = 50;
 /// Rounds, where nothing is said.
 const ROUNDS: u32 = 20;
 /// How long a round waits for participants, and for its own work.
 const PATIENCE_MS: u64 = 24 * 3600 * 1000;
 
-/// The task, from what was said of it, for the model and the data that are dealt.
+/// The task, from what was said of it, for the model and the data that are dealt; and how many updates a round
+/// aims at.
 pub(super) fn task(
     simulate: &Simulate,
     input: &TaskInput,
     architecture: &Architecture,
     dealt: &Dealt,
-) -> Outcome<TaskSpec> {
+) -> Outcome<(TaskSpec, u32)> {
     let base = json!({ "name": TASK, "rounds": { "count": ROUNDS } });
     let draft = input.draft(&base)?;
     let over_selection = match input.said("selection.over_selection") {
@@ -32,18 +35,19 @@ pub(super) fn task(
         None if draft.ahead().is_some() => 0.2,
         None => 0.3,
     };
-    let drawn = drawn(simulate, over_selection)?;
+    let cohort = input.cohort(&draft, simulate.population).or(simulate.cohort).unwrap_or(COHORT);
+    let drawn = drawn(simulate, cohort, over_selection)?;
     let own = json!({
         "rounds": {
             "select_min": drawn,
             "select_max": drawn,
             "select_deadline_ms": PATIENCE_MS,
-            "collect_max": simulate.cohort,
+            "collect_max": cohort,
             "collect_deadline_ms": simulate.deadline * 1000,
             "aggregate_deadline_ms": PATIENCE_MS,
         },
         "selection": {
-            "cohort": Cohort::Count(simulate.cohort),
+            "cohort": Cohort::Count(cohort),
             "over_selection": over_selection,
             "seed": simulate.seed,
         },
@@ -59,21 +63,21 @@ pub(super) fn task(
         most_examples: dealt.most_examples,
     };
     let ahead = ahead_of_rounds(&draft, drawn, Duration::from_secs(simulate.deadline));
-    usual.task(input, &draft, [base, own, ahead])
+    Ok((usual.task(input, &draft, [base, own, ahead])?, cohort))
 }
 
 /// Devices drawn for a round.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and is compared below")]
-fn drawn(simulate: &Simulate, over_selection: f64) -> Outcome<u32> {
+fn drawn(simulate: &Simulate, cohort: u32, over_selection: f64) -> Outcome<u32> {
     if !(0.0..=10.0).contains(&over_selection) {
         return Err(Failure::new(Exit::Usage, "--over-selection must be between 0 and 10"));
     }
     // As the coordinator rounds.
-    let drawn = (f64::from(simulate.cohort) * (1.0 + over_selection) - 1e-9).ceil() as u32;
+    let drawn = (f64::from(cohort) * (1.0 + over_selection) - 1e-9).ceil() as u32;
     if drawn > simulate.population {
         let detail = format!(
-            "--cohort {} with --over-selection {} draws {drawn}, above --population {}",
-            simulate.cohort, over_selection, simulate.population
+            "--cohort {cohort} with --over-selection {over_selection} draws {drawn}, above --population {}",
+            simulate.population
         );
         return Err(Failure::new(Exit::Usage, detail));
     }

@@ -41,8 +41,7 @@ pub enum Personalization {
     },
     /// Li et al. 2021: a model of one's own that minimises the own loss plus λ/2 times its squared distance to the received one.
     Ditto {
-        /// λ, above 0: the larger, the more alike all models are. Default: 0.1.
-        #[serde(default = "tenth")]
+        /// λ, above 0: the larger, the more alike all models are.
         lambda: f64,
         /// Passes over the data for the own model, 1 to 10000. Default: as `[training]` says.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,8 +50,7 @@ pub enum Personalization {
     /// Dinh et al. 2020: the shared model follows the Moreau envelopes of the participants' losses.
     #[serde(rename = "pfedme", alias = "p_fed_me")]
     PFedMe {
-        /// λ, above 0: how strongly the own model is held to the shared one. Default: 1.
-        #[serde(default = "whole")]
+        /// λ, above 0: how strongly the own model is held to the shared one.
         lambda: f64,
         /// R: steps of the shared model in a round, 1 to 10000.
         #[serde(default = "twenty")]
@@ -60,8 +58,7 @@ pub enum Personalization {
         /// K: steps of the own model in each of them, 1 to 10000, at `training.learning_rate`.
         #[serde(default = "five")]
         steps: u32,
-        /// η: of the shared model; η λ is at most 1. Default: 0.5.
-        #[serde(default = "half")]
+        /// η: of the shared model; η λ is at most 1.
         rate: f64,
     },
     /// Deng et al. 2020: the own model is α times a local one plus 1 - α times the shared one.
@@ -75,17 +72,14 @@ pub enum Personalization {
     },
     /// Zhang et al. 2015, elastic averaging: the own model and the shared one each move α of their distance towards the other.
     Elastic {
-        /// α, above 0, at most 1: the smaller, the farther the own model may go. Default: 0.5.
-        #[serde(default = "half")]
+        /// α, above 0, at most 1: the smaller, the farther the own model may go.
         alpha: f64,
     },
     /// Hu et al. 2021: low-rank adapters beside linear layers, in place of all their weights.
     Lora {
-        /// Patterns (`fc*.weight`) of the matrices that have one. Left out: [`Personalization::complete`] takes the model's usual.
-        #[serde(default)]
+        /// Patterns (`fc*.weight`) of the matrices that have one.
         layers: Vec<String>,
-        /// r: 1 to the shorter side of each of these matrices. Default: 4.
-        #[serde(default = "four")]
+        /// r: 1 to the shorter side of each of these matrices.
         rank: u32,
         /// α: adapters count α / r. Default: r.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,20 +112,12 @@ fn one() -> u32 {
     1
 }
 
-fn four() -> u32 {
-    4
-}
-
 fn five() -> u32 {
     5
 }
 
 fn twenty() -> u32 {
     20
-}
-
-fn whole() -> f64 {
-    1.0
 }
 
 fn half() -> f64 {
@@ -279,19 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn every_method_can_be_named_alone_and_as_papers_write_it() {
+    fn names_of_methods_are_read_as_papers_write_them_too() {
         for (text, name) in [
             ("fedper", "fed_per"),
             ("fedrep", "fed_rep"),
             ("fedbn", "fed_bn"),
             ("finetune", "fine_tune"),
             ("fine_tune", "fine_tune"),
-            ("ditto", "ditto"),
-            ("pfedme", "pfedme"),
-            ("p_fed_me", "pfedme"),
             ("apfl", "apfl"),
-            ("elastic", "elastic"),
-            ("lora", "lora"),
         ] {
             let method = complete(&format!(r#"{{"method":"{text}"}}"#), &[]).0;
             assert_eq!(serde_json::to_value(&method).unwrap()["method"], name);
@@ -304,8 +285,11 @@ mod tests {
         assert_eq!(complete(r#"{"method":"fed_per"}"#, &[]).1, ["fc2.*"]);
         assert_eq!(complete(r#"{"method":"fed_rep"}"#, &["fc1.*", "*.bias"]).1, ["fc1.*", "*.bias"]);
         assert_eq!(complete(r#"{"method":"fed_bn"}"#, &[]).1, ["*bias*"]);
-        assert!(complete(r#"{"method":"ditto"}"#, &[]).1.is_empty());
-        for (json, expected) in [(r#"{"method":"lora"}"#, "fc*.weight"), (r#"{"method":"lora","layers":["a"]}"#, "a")] {
+        assert!(complete(r#"{"method":"ditto","lambda":1}"#, &[]).1.is_empty());
+        for (json, expected) in [
+            (r#"{"method":"lora","rank":4,"layers":[]}"#, "fc*.weight"),
+            (r#"{"method":"lora","rank":4,"layers":["a"]}"#, "a"),
+        ] {
             let (Personalization::Lora { layers, rank, .. }, personal) = complete(json, &[]) else { panic!("another") };
             assert_eq!((layers, rank, personal.len()), (vec![expected.to_owned()], 4, 0));
         }

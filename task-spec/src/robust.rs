@@ -16,8 +16,7 @@ pub const MAX_ROBUST_COHORT: u32 = 1024;
 pub struct RobustSpec {
     /// Which.
     pub rule: RobustRule,
-    /// f/n: the part of the participants that may be hostile, above 0 and below 0.5. At least one is always stood. Default: 0.2.
-    #[serde(default = "fifth")]
+    /// f/n: the part of the participants that may be hostile, above 0 and below 0.5. At least one is always stood.
     pub attackers: f64,
     /// For `norm_filter`: how many times the median norm an update may have, at least 1. Default: 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,10 +25,6 @@ pub struct RobustSpec {
     /// and the rule looks at the groups' means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_size: Option<u32>,
-}
-
-fn fifth() -> f64 {
-    0.2
 }
 
 /// The rule's name.

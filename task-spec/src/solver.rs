@@ -16,8 +16,7 @@ pub enum Solver {
     /// Karimireddy et al. 2020: every gradient is corrected by control variates, which are learnt through the same sum.
     Scaffold {
         /// N: how many participants there are to learn from, drawn or not. It weighs a round's change of the control variate.
-        /// Left out: [`TrainingPlan::complete`](crate::TrainingPlan::complete) takes all.
-        #[serde(default)]
+        /// [`TrainingPlan::complete`](crate::TrainingPlan::complete) takes 0 for all.
         population: u32,
         /// Steps whose length is the unit of control variates: about a usual plan's. Default: `training.steps`.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -152,7 +152,7 @@ mod tests {
         // One epoch of 95 examples in batches of 32.
         let nova = complete(r#"{"name":"fed_nova"}"#);
         assert_eq!((nova.solver, nova.weight_cap(95)), (Some(Solver::FedNova { steps: Some(3) }), 95));
-        let scaffold = complete(r#"{"name":"scaffold","steps":7}"#);
+        let scaffold = complete(r#"{"name":"scaffold","population":0,"steps":7}"#);
         let everybody = Solver::Scaffold { population: 20, steps: Some(7) };
         assert_eq!((scaffold.solver, scaffold.weight_cap(95)), (Some(everybody), 1));
         let said = complete(r#"{"name":"scaffold","population":9}"#).solver;

@@ -10,6 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 use task_spec::TaskSpec;
 
+use super::preset;
 use super::table::{Table, set, value};
 
 /// A short flag.
@@ -68,6 +69,8 @@ pub(crate) struct Given {
     pub(super) text: String,
     /// Dotted paths and what is set there, in order. A path that begins with a dot is the command's own.
     pub(super) sets: Vec<(String, Value)>,
+    /// What is set where nothing else says it.
+    pub(super) usual: Vec<(String, Value)>,
 }
 
 impl Given {
@@ -77,12 +80,12 @@ impl Given {
         if path.is_empty() || path.split('.').any(str::is_empty) {
             return Err(format!("`{path}` is no key, such as training.epochs"));
         }
-        Ok(Self { flag: "set", text: text.to_owned(), sets: vec![(path.to_owned(), value(value_text))] })
+        Ok(Self { flag: "set", text: text.to_owned(), sets: vec![(path.to_owned(), value(value_text))], usual: vec![] })
     }
 
     /// What a command sets by itself, under a name for people.
     pub(crate) fn by_itself(name: &str, sets: Vec<(String, Value)>) -> Self {
-        Self { flag: "", text: name.to_owned(), sets }
+        Self { flag: "", text: name.to_owned(), sets, usual: vec![] }
     }
 
     /// As it was written.
@@ -103,7 +106,7 @@ impl Flag {
     /// # Errors
     /// What is wrong with its form.
     pub(crate) fn read(&self, text: &str) -> Result<Given, String> {
-        let mut sets = Vec::new();
+        let (mut sets, mut usual) = (Vec::new(), Vec::new());
         let (words, pairs) = match self.form {
             Form::Value(_, read) => {
                 sets.push((self.path.to_owned(), read(text)?));
@@ -117,7 +120,9 @@ impl Flag {
             Form::Choice(key, words) => {
                 let end = text.find([',', ':']).unwrap_or(text.len());
                 let (name, pairs) = text.split_at(end);
-                sets.push((self.path.to_owned(), json!({ key: word(name)? })));
+                let name = word(name)?;
+                usual = preset::usual(self.name, name.as_str().unwrap_or_default())?;
+                sets.push((self.path.to_owned(), json!({ key: name })));
                 (Some(words), pairs.get(1..))
             }
         };
@@ -131,7 +136,7 @@ impl Flag {
                 });
             }
         }
-        Ok(Given { flag: self.name, text: text.to_owned(), sets })
+        Ok(Given { flag: self.name, text: text.to_owned(), sets, usual })
     }
 
     /// For `--help`: what it is, what can be chosen, and the key that it is short for.

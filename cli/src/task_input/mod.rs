@@ -115,9 +115,15 @@ impl TaskInput {
         if let Some(source) = &self.source {
             table::cover(&mut table, source.table.clone());
         }
-        let given = self.given.iter().enumerate().filter(|(index, _)| Some(*index) != without);
-        for (path, value) in given.flat_map(|(_, given)| &given.sets).filter(|(path, _)| !path.starts_with('.')) {
+        let given: Vec<_> = self.given.iter().enumerate().filter(|(index, _)| Some(*index) != without).collect();
+        for (path, value) in given.iter().flat_map(|(_, given)| &given.sets).filter(|(path, _)| !path.starts_with('.'))
+        {
             table::set(&mut table, path, value.clone());
+        }
+        for (path, value) in given.iter().flat_map(|(_, given)| &given.usual) {
+            if table::get(&table, path).is_none() {
+                table::set(&mut table, path, value.clone());
+            }
         }
         table
     }

@@ -9,7 +9,7 @@ use task_spec::{Cohort, MAX_COHORT, MAX_SECURE_COHORT, TaskSpec};
 use super::TaskInput;
 use super::table::{Table, cover};
 use crate::data::Source;
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::Outcome;
 
 /// How long a round waits for updates that are finished already.
 const COLLECT_MS: u64 = 60_000;
@@ -45,7 +45,7 @@ impl Usual<'_> {
         parts: impl IntoIterator<Item = Value>,
     ) -> Outcome<TaskSpec> {
         let usual = self.architecture.usual();
-        let mut whole = self.implied(draft)?;
+        let mut whole = self.implied(draft);
         parts.into_iter().for_each(|part| cover(&mut whole, part.as_object().cloned().unwrap_or_default()));
         let mut task = input.over(&Value::Object(whole))?;
         task.training.complete(self.participants, self.most_examples);
@@ -56,24 +56,18 @@ impl Usual<'_> {
         Ok(task)
     }
 
-    fn implied(&self, draft: &TaskSpec) -> Outcome<Table> {
+    fn implied(&self, draft: &TaskSpec) -> Table {
         let usual = self.architecture.usual();
-        let parameters = self.architecture.layout().map_err(Failure::because(Exit::Usage, "the model's sizes"))?.len();
-        let codec = draft.compression.as_ref();
-        let mut implied = json!({
+        let implied = json!({
             "description": self.description,
             "model": { "seed": self.seed },
             "training": { "epochs": usual.epochs, "batch_size": usual.batch_size, "learning_rate": usual.learning_rate },
             "aggregation": {
                 "clip_range": clip_range(self.source),
-                "clip_norm": codec.and_then(|codec| codec.usual_clip_norm()),
                 "max_weight": draft.training.weight_cap(max_weight(self.most_examples, self.most_updates)),
             },
         });
-        if let Some(k) = codec.and_then(|codec| codec.usual_k(parameters as u64)) {
-            implied["compression"] = json!({ "k": k });
-        }
-        Ok(implied.as_object().cloned().unwrap_or_default())
+        implied.as_object().cloned().unwrap_or_default()
     }
 }
 

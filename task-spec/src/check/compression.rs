@@ -1,7 +1,7 @@
 //! What a codec asks of the rest of the task.
 
-use crate::TaskSpec;
 use crate::problem::Checks;
+use crate::{Compression, TaskSpec};
 
 impl TaskSpec {
     /// What a codec asks of the rest of the task.
@@ -42,7 +42,7 @@ impl TaskSpec {
                  private updates smaller"
             )
         });
-        if compression.usual_clip_norm().is_some() {
+        if matches!(compression, Compression::Rotated { .. }) {
             checks.require(
                 self.aggregation.clip_norm.is_some(),
                 "aggregation.clip_norm",

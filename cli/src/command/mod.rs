@@ -124,3 +124,13 @@ impl Command {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn no_two_flags_have_one_name() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -117,3 +117,38 @@ fn sampling(text: &str) -> Result<Value, String> {
         _ => Err(format!("sampling={text}: it is poisson, fixed or none")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_flags_fill_in_is_of_flags_and_names_that_there_are() {
+        let usual: toml::Table = toml::from_str(include_str!("../../../presets/usual.toml")).unwrap();
+        let flags: Vec<_> = DemoFlags::ALL.iter().copied().flatten().chain([&PERSONALIZE]).collect();
+        for (flag, names) in usual {
+            let flag = flags.iter().find(|known| known.name == flag).unwrap_or_else(|| panic!("no flag {flag}"));
+            for name in names.as_table().unwrap().keys().filter(|name| *name != "*") {
+                let Form::Choice(key, _) = flag.form else { panic!("{} names nothing", flag.name) };
+                let given = flag.read(name).unwrap();
+                let task = crate::task_input::TaskInput::default().with(given.clone()).draft(&json!({ "name": "t" }));
+                assert!(task.is_ok(), "{name} is a {key} with its usual numbers: {task:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn help_names_what_can_be_chosen_and_the_key() {
+        let help = |name: &str| {
+            DemoFlags::ALL.iter().copied().flatten().find(|flag| flag.name == name).map(Flag::help).unwrap()
+        };
+        assert!(
+            help("codec").ends_with(". One of: rotated, random_k, low_rank, top_k, int8 [compression]"),
+            "{}",
+            help("codec")
+        );
+        assert!(help("solver").ends_with(". One of: fed_nova or scaffold [training.solver]"), "{}", help("solver"));
+        assert!(help("model").ends_with(". One of: linear, mlp, cnn, gru [model.architecture]"), "{}", help("model"));
+        assert!(help("lr").ends_with("Learning rate [training.learning_rate]"), "{}", help("lr"));
+    }
+}

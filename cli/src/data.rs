@@ -5,15 +5,19 @@
 
 use std::path::PathBuf;
 
-use client_sdk::models::{Architecture, Cnn, Gru, Linear, Mlp};
+use client_sdk::models::{Architecture, InputKind};
 use datasets::{Dataset, Federated, Partition, idx, synthetic, text};
+use serde_json::Value;
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::task_input::{Given, TaskInput};
 
 /// Part of a participant's shard that it keeps out of training, to evaluate the models it receives.
 pub(crate) const OWN_HELD_OUT: f64 = 0.1;
 /// Where nothing is said.
 const SEED: u64 = 42;
+/// The key of a task that names its model.
+const MODEL: &str = "model.architecture";
 /// Most participants in one process, or in one partition.
 const MAX_PARTICIPANTS: i64 = 10_000;
 
@@ -26,19 +30,6 @@ pub(crate) enum Source {
     Mnist,
     /// Next-character prediction over input.txt in --data-dir, one participant per speaker
     Text,
-}
-
-/// A ready model of the SDK.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Model {
-    /// Softmax regression
-    Linear,
-    /// One hidden layer of 200 units
-    Mlp,
-    /// Two convolutions (McMahan et al. 2017)
-    Cnn,
-    /// A gated recurrent unit over characters
-    Gru,
 }
 
 /// Which data, dealt out how.
@@ -118,41 +109,53 @@ pub(crate) fn own_split(shard: Dataset, seed: u64) -> (Dataset, Dataset) {
     shard.split(OWN_HELD_OUT, seed)
 }
 
-/// The model for this data: the one asked for, or the usual one.
-pub(crate) fn architecture(source: Source, model: Option<Model>, test: &Dataset) -> Outcome<Architecture> {
-    let model = model.unwrap_or(match source {
-        Source::Synthetic => Model::Linear,
-        Source::Mnist => Model::Mlp,
-        Source::Text => Model::Gru,
-    });
-    let size = |value: usize| {
-        u32::try_from(value).map_err(|_| Failure::new(Exit::Data, format!("{value} is too large a size for a model")))
+/// The model for these data, and `input` with all that it says of the model.
+///
+/// # Errors
+/// As [`architecture`].
+pub(crate) fn model(source: Source, input: TaskInput, test: &Dataset) -> Outcome<(Architecture, TaskInput)> {
+    let architecture = architecture(source, input.said(MODEL).as_ref(), test)?;
+    let sizes = serde_json::to_value(&architecture).map_err(Failure::because(Exit::Internal, "the model's sizes"))?;
+    let input = input.with(Given::by_itself(architecture.kind(), vec![(MODEL.to_owned(), sizes)]));
+    Ok((architecture, input))
+}
+
+/// The model for these data: of the kind and sizes that were asked for, else of the kind that is usual for the source and the
+/// sizes that fit.
+///
+/// # Errors
+/// What the model takes that the data are not.
+fn architecture(source: Source, asked: Option<&Value>, test: &Dataset) -> Outcome<Architecture> {
+    let usual = match source {
+        Source::Synthetic => "linear",
+        Source::Mnist => "mlp",
+        Source::Text => "gru",
     };
-    let misfit = |why: &str| Err(Failure::new(Exit::Usage, format!("--model {model:?}: {why}").to_lowercase()));
-    match (test, model) {
-        (Dataset::Text(data), Model::Gru) => Ok(Architecture::Gru(Gru::with_vocabulary(size(data.vocabulary)?))),
-        (Dataset::Text(_), _) => misfit("text takes the model gru"),
-        (Dataset::Labelled(_), Model::Gru) => misfit("gru predicts characters, and these data are no text"),
-        (Dataset::Labelled(data), _) => {
-            let (inputs, classes) = (size(data.width)?, size(data.classes)?);
-            match model {
-                Model::Linear => Ok(Architecture::Linear(Linear { inputs, classes })),
-                Model::Mlp => Ok(Architecture::Mlp(Mlp { inputs, classes, ..Mlp::default() })),
-                _ if source == Source::Synthetic => misfit("synthetic data are not images; use linear or mlp"),
-                _ => {
-                    let side = inputs.isqrt();
-                    if side * side != inputs {
-                        return misfit("the images are not square");
-                    }
-                    Ok(Architecture::Cnn(Cnn { height: side, width: side, channels: 1, classes }))
-                }
-            }
-        }
+    let kind = asked.and_then(|asked| asked.get("kind")?.as_str()).unwrap_or(usual);
+    let (input, classes) = match test {
+        Dataset::Labelled(data) => (InputKind::Features(data.width), data.classes),
+        Dataset::Text(data) => (InputKind::Characters, data.vocabulary),
+    };
+    let refuse = |why: String| Failure::new(Exit::Usage, "the model does not fit the data").with_error(MODEL, why);
+    let classes = u32::try_from(classes).map_err(|_| refuse(format!("{classes} classes are too many for a model")))?;
+    let fitting = Architecture::fitting(kind, input, classes).map_err(|error| refuse(error.to_string()))?;
+    let Some(asked) = asked.and_then(Value::as_object) else { return Ok(fitting) };
+    let mut sizes = serde_json::to_value(&fitting).map_err(Failure::because(Exit::Internal, "the model's sizes"))?;
+    sizes.as_object_mut().into_iter().for_each(|sizes| sizes.extend(asked.clone()));
+    let architecture: Architecture = serde_json::from_value(sizes).map_err(|error| refuse(error.to_string()))?;
+    if (architecture.input(), architecture.classes()) != (fitting.input(), fitting.classes()) {
+        let sizes = serde_json::to_string(&fitting).unwrap_or_default();
+        return Err(refuse(format!(
+            "has other sizes than these data, which need {sizes}: leave inputs and classes out"
+        )));
     }
+    Ok(architecture)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn args(data: Source) -> DataArgs {
@@ -179,11 +182,22 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_does_not_fit_the_data_is_refused() {
+    fn a_model_is_sized_for_the_data_and_one_that_does_not_fit_is_refused() {
         let test = args(Source::Synthetic).load().unwrap().test;
+        let model = |asked: Value| architecture(Source::Synthetic, Some(&asked), &test);
         assert!(matches!(architecture(Source::Synthetic, None, &test), Ok(Architecture::Linear(_))));
-        for model in [Model::Cnn, Model::Gru] {
-            assert_eq!(architecture(Source::Synthetic, Some(model), &test).unwrap_err().exit, Exit::Usage);
+        let Ok(Architecture::Mlp(mlp)) = model(json!({ "kind": "mlp", "hidden": [7] })) else { panic!("another") };
+        assert_eq!((mlp.inputs, mlp.hidden, mlp.classes), (60, vec![7], 10));
+        for (asked, why) in [
+            (json!({ "kind": "cnn" }), "square images"),
+            (json!({ "kind": "gru" }), "no text"),
+            (json!({ "kind": "resnet" }), "linear, mlp, cnn, gru"),
+            (json!({ "kind": "linear", "inputs": 784 }), "\"inputs\":60"),
+            (json!({ "hidden": [7] }), "hidden"),
+        ] {
+            let failure = model(asked).unwrap_err();
+            assert_eq!((failure.exit, failure.more.errors[0].field.as_str()), (Exit::Usage, MODEL));
+            assert!(failure.more.errors[0].detail.contains(why), "{failure:?}");
         }
     }
 

@@ -12,6 +12,7 @@ mod output;
 mod server;
 mod signal;
 mod task_file;
+mod task_input;
 mod trainer;
 
 use std::process::ExitCode;

@@ -20,15 +20,19 @@ use crate::failure::{Exit, Failure, Outcome};
 /// Largest task file that is read.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Reads a task file and fills in the tensors.
-pub(crate) fn read(path: &Path) -> Outcome<TaskSpec> {
+/// The text of a task file.
+pub(crate) fn text(path: &Path) -> Outcome<String> {
     let unreadable = || Failure::because(Exit::Configuration, format!("cannot read {}", path.display()));
     let size = std::fs::metadata(path).map_err(unreadable())?.len();
     if size > MAX_BYTES {
         return Err(wrong(path, format!("is {size} bytes; a task file has at most {MAX_BYTES}")));
     }
-    let text = std::fs::read_to_string(path).map_err(unreadable())?;
-    let mut spec: TaskSpec = toml::from_str(&text).map_err(|error| wrong(path, error))?;
+    std::fs::read_to_string(path).map_err(unreadable())
+}
+
+/// Reads a task file and fills in the tensors.
+pub(crate) fn read(path: &Path) -> Outcome<TaskSpec> {
+    let mut spec: TaskSpec = toml::from_str(&text(path)?).map_err(|error| wrong(path, error))?;
     expand(&mut spec)
         .map_err(|(field, detail)| wrong(path, "one key has a value that cannot work").with_error(field, detail))?;
     Ok(spec)
@@ -40,7 +44,8 @@ pub(crate) fn write(path: &Path, spec: &TaskSpec) -> Outcome {
     std::fs::write(path, text).map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))
 }
 
-fn wrong(path: &Path, detail: impl std::fmt::Display) -> Failure {
+/// A failure about this file.
+pub(crate) fn wrong(path: &Path, detail: impl std::fmt::Display) -> Failure {
     Failure::new(Exit::Configuration, format!("{}: {detail}", path.display()))
 }
 
@@ -54,7 +59,8 @@ pub(crate) fn expand(spec: &mut TaskSpec) -> Result<(), (&'static str, String)> 
     let Some(value) = &spec.model.architecture else {
         return Ok(());
     };
-    let known = value.get("kind").and_then(serde_json::Value::as_str).is_some_and(is_known);
+    let known =
+        value.get("kind").and_then(serde_json::Value::as_str).is_some_and(|kind| Architecture::KINDS.contains(&kind));
     if !known && !spec.model.tensors.is_empty() {
         return Ok(());
     }
@@ -72,10 +78,6 @@ pub(crate) fn expand(spec: &mut TaskSpec) -> Result<(), (&'static str, String)> 
         let detail = format!("are not those of the `{}` in {KEY}; leave them out", architecture.kind());
         Err(("model.tensors", detail))
     }
-}
-
-fn is_known(kind: &str) -> bool {
-    matches!(kind, "linear" | "mlp" | "cnn" | "gru")
 }
 
 /// The tensors of an architecture as a task declares them.

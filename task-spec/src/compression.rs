@@ -74,9 +74,7 @@ fn yes() -> bool {
 }
 
 impl Compression {
-    pub const NAMES: [&str; 5] = ["rotated", "random_k", "low_rank", "top_k", "int8"];
-
-    /// Name in a task file.
+    /// Its name in a task file.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

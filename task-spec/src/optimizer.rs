@@ -97,9 +97,7 @@ fn tau() -> f64 {
 }
 
 impl ServerOptimizer {
-    pub const NAMES: [&str; 5] = ["fed_avg", "fed_avg_m", "fed_adagrad", "fed_adam", "fed_yogi"];
-
-    /// Name in a task file.
+    /// Its name in a task file.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

@@ -18,17 +18,21 @@ pub const BELOW: &str = ".below.";
 #[serde(tag = "method", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Personalization {
-    /// Arivazhagan et al. 2019: the tensors of `model.personal` stay local; all tensors are trained jointly.
+    /// Arivazhagan et al. 2019: the tensors of `model.personal` stay at home, all are trained together.
+    #[serde(alias = "fedper")]
     FedPer {},
-    /// Collins et al. 2021: trains the tensors of `model.personal` first, then the others according to `[training]`.
+    /// Collins et al. 2021: first the tensors of `model.personal` are trained, then the others, as `[training]` says.
+    #[serde(alias = "fedrep")]
     FedRep {
         /// Passes over the data that train only the personal tensors, 1 to 10000.
         #[serde(default = "one")]
         head_epochs: u32,
     },
-    /// Li et al. 2021: normalisation layers stay local. `model.personal` names their tensors, which have one dimension.
+    /// Li et al. 2021: normalisation stays at home. `model.personal` names its tensors, which have one dimension.
+    #[serde(alias = "fedbn")]
     FedBn {},
-    /// A copy of each received model is fine-tuned locally.
+    /// A copy of each received model, trained further at home.
+    #[serde(alias = "finetune")]
     FineTune {
         /// Passes over the data, 1 to 10000. Without this and `learning_rate`, the training of the update is the
         /// fine-tuning.
@@ -47,8 +51,8 @@ pub enum Personalization {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         epochs: Option<u32>,
     },
-    /// Dinh et al. 2020: the shared model minimises the Moreau envelopes of the participants' losses.
-    #[serde(rename = "pfedme")]
+    /// Dinh et al. 2020: the shared model follows the Moreau envelopes of the participants' losses.
+    #[serde(rename = "pfedme", alias = "p_fed_me")]
     PFedMe {
         /// λ, above 0: how strongly the personalized model is pulled to the shared one.
         lambda: f64,
@@ -172,9 +176,32 @@ impl Personalization {
         )
     }
 
-    /// The bytes that participants agree on: the name, a zero, and the numbers in declaration order as big-endian
-    /// 64-bit floats, -1 for an omitted one. Adapters add the patterns of layers and the base's digest, each with its
-    /// length as u32.
+    /// Names the tensors that it is about, where none were: which of `model.personal` stay local, and which layers have adapters.
+    /// `last_layer` and `linear_layers` are patterns of the model's tensors.
+    pub fn complete(&mut self, personal: &mut Vec<String>, last_layer: &str, linear_layers: &[&str]) {
+        let usual = match self {
+            Self::FedPer {} | Self::FedRep { .. } => last_layer,
+            // Where a model has no normalisation, what has one dimension takes its place.
+            Self::FedBn {} => "*bias*",
+            Self::Lora { layers, .. } => {
+                if layers.is_empty() {
+                    layers.extend(linear_layers.iter().map(|&pattern| pattern.to_owned()));
+                }
+                return;
+            }
+            Self::FineTune { .. }
+            | Self::Ditto { .. }
+            | Self::PFedMe { .. }
+            | Self::Apfl { .. }
+            | Self::Elastic { .. } => return,
+        };
+        if personal.is_empty() {
+            personal.push(usual.to_owned());
+        }
+    }
+
+    /// What participants agree on: the name, a zero, and the numbers in the order above as 64-bit floats, largest byte first;
+    /// -1 for what was left out. With adapters follow, each with its length as u32, the patterns of layers and the base's digest.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let numbers = match *self {
@@ -232,4 +259,47 @@ impl Personalization {
 pub fn below(name: &str) -> Option<(&str, Option<u8>)> {
     let (metric, bound) = name.rsplit_once(BELOW)?;
     Some((metric, bound.parse().ok().filter(|bound| (1..=100).contains(bound))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complete(json: &str, personal: &[&str]) -> (Personalization, Vec<String>) {
+        let mut method: Personalization = serde_json::from_str(json).unwrap();
+        let mut personal = personal.iter().map(|&pattern| pattern.to_owned()).collect();
+        method.complete(&mut personal, "fc2.*", &["fc*.weight"]);
+        (method, personal)
+    }
+
+    #[test]
+    fn names_of_methods_are_read_as_papers_write_them_too() {
+        for (text, name) in [
+            ("fedper", "fed_per"),
+            ("fedrep", "fed_rep"),
+            ("fedbn", "fed_bn"),
+            ("finetune", "fine_tune"),
+            ("fine_tune", "fine_tune"),
+            ("apfl", "apfl"),
+        ] {
+            let method = complete(&format!(r#"{{"method":"{text}"}}"#), &[]).0;
+            assert_eq!(serde_json::to_value(&method).unwrap()["method"], name);
+            assert_eq!(method.as_str(), name);
+        }
+    }
+
+    #[test]
+    fn tensors_that_are_not_named_are_the_models_usual() {
+        assert_eq!(complete(r#"{"method":"fed_per"}"#, &[]).1, ["fc2.*"]);
+        assert_eq!(complete(r#"{"method":"fed_rep"}"#, &["fc1.*", "*.bias"]).1, ["fc1.*", "*.bias"]);
+        assert_eq!(complete(r#"{"method":"fed_bn"}"#, &[]).1, ["*bias*"]);
+        assert!(complete(r#"{"method":"ditto","lambda":1}"#, &[]).1.is_empty());
+        for (json, expected) in [
+            (r#"{"method":"lora","rank":4,"layers":[]}"#, "fc*.weight"),
+            (r#"{"method":"lora","rank":4,"layers":["a"]}"#, "a"),
+        ] {
+            let (Personalization::Lora { layers, rank, .. }, personal) = complete(json, &[]) else { panic!("another") };
+            assert_eq!((layers, rank, personal.len()), (vec![expected.to_owned()], 4, 0));
+        }
+    }
 }

@@ -17,7 +17,8 @@ pub enum Solver {
     },
     /// Karimireddy et al. 2020: corrects every gradient by control variates, which are learned through the same sum.
     Scaffold {
-        /// N: the number of participants, drawn or not. It scales a round's change of the control variate.
+        /// N: how many participants there are to learn from, drawn or not. It weighs a round's change of the control variate.
+        /// [`TrainingPlan::complete`](crate::TrainingPlan::complete) takes 0 for all.
         population: u32,
         /// Steps whose length is the unit of control variates: about those of a typical plan. Default:
         /// `training.steps`.

@@ -93,7 +93,30 @@ impl TrainingPlan {
 }
 
 impl TrainingPlan {
-    /// The plan of one round, with factors that count rounds multiplied into the learning rate.
+    /// Fills in what a solver leaves open for so many participants, of whom none has more than so many examples: its steps are
+    /// those of the largest plan, and its population is everybody.
+    pub fn complete(&mut self, participants: u32, most_examples: usize) {
+        let batch = self.batch_size.saturating_mul(self.accumulate).max(1);
+        let examples = u32::try_from(most_examples).unwrap_or(u32::MAX);
+        let largest = self.steps.unwrap_or_else(|| self.epochs.saturating_mul(examples.div_ceil(batch))).max(1);
+        match &mut self.solver {
+            None => {}
+            Some(Solver::FedNova { steps }) => *steps = steps.or(Some(largest)),
+            Some(Solver::Scaffold { population, steps }) => {
+                *population = if *population == 0 { participants } else { *population };
+                *steps = steps.or(Some(largest));
+            }
+        }
+    }
+
+    /// What an update weighs at most, where its examples would count for up to `most`: 1 where a control variate has everybody
+    /// count alike.
+    #[must_use]
+    pub fn weight_cap(&self, most: u32) -> u32 {
+        if self.solver.is_some_and(|solver| solver.has_control()) { 1 } else { most }
+    }
+
+    /// The plan of one round: what counts rounds has been multiplied into the learning rate.
     #[must_use]
     pub fn in_round(&self, round: u32) -> Self {
         let t = round.saturating_sub(1);
@@ -111,5 +134,31 @@ impl TrainingPlan {
     #[must_use]
     pub fn step_factor(&self, step: u32) -> f64 {
         step_factor(self.schedule.as_ref(), self.warmup.as_ref(), step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_solver_does_not_say_follows_from_the_participants() {
+        let complete = |solver: &str| {
+            let mut plan =
+                TrainingPlan { solver: Some(serde_json::from_str(solver).unwrap()), ..TrainingPlan::default() };
+            plan.complete(20, 95);
+            plan
+        };
+        // One epoch of 95 examples in batches of 32.
+        let nova = complete(r#"{"name":"fed_nova"}"#);
+        assert_eq!((nova.solver, nova.weight_cap(95)), (Some(Solver::FedNova { steps: Some(3) }), 95));
+        let scaffold = complete(r#"{"name":"scaffold","population":0,"steps":7}"#);
+        let everybody = Solver::Scaffold { population: 20, steps: Some(7) };
+        assert_eq!((scaffold.solver, scaffold.weight_cap(95)), (Some(everybody), 1));
+        let said = complete(r#"{"name":"scaffold","population":9}"#).solver;
+        assert_eq!(said, Some(Solver::Scaffold { population: 9, steps: Some(3) }));
+        let mut plain = TrainingPlan::default();
+        plain.complete(20, 95);
+        assert_eq!(plain, TrainingPlan::default());
     }
 }

@@ -14,7 +14,6 @@ pub(crate) mod model;
 pub(crate) mod participant;
 mod privacy;
 mod round;
-mod schedule;
 mod serve;
 mod simulate;
 pub(crate) mod task;
@@ -123,5 +122,15 @@ impl Command {
             Self::Token { command } => command.run(output).await,
             Self::Privacy { command } => command.run(output).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn no_two_flags_have_one_name() {
+        super::Cli::command().debug_assert();
     }
 }

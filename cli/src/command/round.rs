@@ -12,7 +12,7 @@ use crate::output::{Align, Output, Table, bytes, duration, figure};
 use crate::server::{Server, ServerArgs};
 
 mod show;
-mod words;
+pub(crate) mod words;
 
 use words::{given, metrics, state};
 

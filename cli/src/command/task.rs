@@ -1,7 +1,5 @@
 //! `tributary task`: create tasks and steer them.
 
-use std::path::PathBuf;
-
 use client_sdk::SecurityPolicy;
 use recipe::TaskModel;
 use task_spec::TaskSpec;
@@ -15,26 +13,34 @@ use wire::route;
 use crate::failure::Outcome;
 use crate::output::{Align, Output, Table, figure, number, when};
 use crate::server::{Server, ServerArgs};
-use crate::task_file;
+use crate::task_input::{self, SetArgs};
 
 /// What is to be done about a task that has stopped for its budget.
 pub(crate) const BUDGET_ADVICE: &str = "Another round would spend more than the privacy budget, so none opens. The last model stays as it is. To go on \
      learning from the same participants is to promise them less: create a new task, with a larger epsilon, from the last model; or \
      cancel this one.";
 
+/// A task with every key.
+const KEYS: &str = include_str!("../../../docs/config/task.toml");
+
 /// What to do with tasks.
 #[derive(clap::Subcommand)]
 pub(crate) enum TaskCommand {
-    /// Create a task from a TOML file
+    /// Create a task from a TOML file or a preset
     Create {
-        /// The task; `docs/API.md` shows one, every key is described there
-        file: PathBuf,
+        /// The task: a file (docs/config/task.toml describes every key), or the name of a preset, which needs a model:
+        /// --set model.architecture.kind=mlp
+        file: String,
+        #[command(flatten)]
+        set: SetArgs,
         /// Create it once, however often this is sent: a repeated key returns the first task
         #[arg(long, value_name = "KEY")]
         idempotency_key: Option<String>,
         #[command(flatten)]
         server: ServerArgs,
     },
+    /// Print a task file that describes every key
+    Keys,
     /// List tasks, newest first
     List {
         /// Maximum number of entries
@@ -73,8 +79,8 @@ pub(crate) struct Named {
 impl TaskCommand {
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
-            Self::Create { file, idempotency_key, server } => {
-                let body = CreateTask { spec: task_file::read(&file)? };
+            Self::Create { file, set, idempotency_key, server } => {
+                let body = CreateTask { spec: task_input::create(&file, &set)? };
                 let server = Server::new(&server)?;
                 let task: TaskView = server.post(route::TASKS, &body, idempotency_key.as_deref()).await?;
                 show(output, &task);
@@ -83,6 +89,10 @@ impl TaskCommand {
                         "an app with the SDK's defaults takes no part in this task: {reason} (docs/THREAT_MODEL.md)"
                     ));
                 });
+                Ok(())
+            }
+            Self::Keys => {
+                output.answer(&serde_json::json!({ "task_file": KEYS }), || KEYS.to_owned());
                 Ok(())
             }
             Self::List { limit, server } => {

@@ -270,7 +270,7 @@ fn nothing_is_played_before_every_way_can_be() {
     let ways = ["--personalize", "fedper", "--personalize", "ditto:lambda=0"];
     let ran = run(&[&["--format", "json", "demo", "--participants", "5", "--rounds", "1"][..], &ways].concat());
     assert_ne!(ran.code, 0, "{ran}");
-    assert!(ran.stderr.contains("--personalize ditto:lambda=0: personalization.lambda"), "{ran}");
+    assert!(ran.stderr.contains("--personalize ditto:lambda=0\n  personalization.lambda: "), "{ran}");
     assert!(!ran.stdout.contains("started"), "{ran}");
 }
 

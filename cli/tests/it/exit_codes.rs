@@ -24,7 +24,7 @@ fn a_command_line_that_cannot_be_understood() {
     fails(&["demo", "--partcipants", "3"], 2, "--partcipants");
     fails(&["demo", "--drop", "1.5"], 2, "--drop");
     fails(&["demo", "--cohort", "9", "--participants", "3"], 2, "--cohort");
-    fails(&["demo", "--model", "cnn"], 2, "synthetic data are not images");
+    fails(&["demo", "--model", "cnn"], 2, "takes square images, and these examples are none");
     fails(&["demo", "--data", "mnist"], 2, "--data-dir");
     fails(&["demo", "--partition", "stripes"], 2, "dirichlet:ALPHA");
     fails(&["serve"], 2, "--config");
@@ -47,15 +47,36 @@ fn ways_to_train_that_are_none() {
         ("--personalize", "ditto:lambda", "`lambda` is no KEY=VALUE, such as lambda=0.1"),
         ("--personalize", "ditto:lambda=", "invalid type: string \"\""),
         ("--personalize", "fedper:lambda=1", "unknown field `lambda`"),
-        ("--personalize", "ditto:personal=fc.*", "no tensor stays local"),
+        ("--personalize", "ditto:lambda=0.5,1", "`1` is no KEY=VALUE"),
         ("--solver", "fednova", "unknown variant `fednova`, expected `fed_nova` or `scaffold`"),
         ("--solver", "fed_nova,step=7", "unknown field `step`, expected"),
         ("--solver", "fed_nova,steps", "`steps` is no KEY=VALUE"),
         ("--solver", "scaffold,steps=many", "invalid type: string \"many\""),
         ("--adaptive-mu", "metrics=loss", "unknown field `metrics`"),
         ("--adaptive-mu", "patience", "`patience` is no KEY=VALUE"),
-        ("--mode", "whenever", "sync, semi-sync, buffered"),
-        ("--mode", "semi_sync", "sync, semi-sync, buffered"),
+        ("--mode", "whenever", "unknown variant `whenever`, expected one of `sync`, `semi_sync`, `buffered`"),
+        ("--codec", "zip", "unknown variant `zip`, expected one of `rotated`"),
+        ("--codec", "top_k,k", "`k` is no KEY=VALUE, such as k=1%"),
+        ("--codec", "top_k,k=inf", "invalid type: string \"inf\""),
+        ("--codec", "top_k,n=3", "unknown field `n`"),
+        ("--codec", "rotated,k=3", "unknown field `k`"),
+        ("--codec", "top_k,feedback=maybe", "yes or no"),
+        ("--robust", "mode", "unknown variant `mode`, expected one of `median`"),
+        ("--robust", "median,f=1", "unknown field `f`"),
+        ("--robust", "median,attackers=many", "invalid type: string \"many\""),
+        ("--robust", "median,5", "`5` is no KEY=VALUE"),
+        ("--schedule", "triangle", "unknown variant `triangle`"),
+        ("--schedule", "cosine", "missing field `length`"),
+        ("--warmup", "length=3,rounds", "`rounds` is no KEY=VALUE"),
+        ("--budget", "hours=1", "unknown field `hours`"),
+        ("--server-optimizer", "adam", "unknown variant `adam`, expected one of `fed_avg`"),
+        ("--set", "training.epohcs=2", "training.epohcs: unknown field `epohcs`, expected one of `epochs`"),
+        ("--set", "training.epochs=many", "training.epochs: invalid type: string \"many\""),
+        ("--set", "trainnig.epochs=2", "trainnig: unknown field `trainnig`, expected one of `name`"),
+        ("--set", "compression.codec=zip", "compression.codec: unknown variant `zip`"),
+        ("--set", "epochs", "`epochs` is no KEY=VALUE, such as training.epochs=2"),
+        ("--set", "training.=2", "`training.` is no key"),
+        ("--set", "aggregation.clip_norm=inf", "aggregation.clip_norm: invalid type: string \"inf\""),
     ] {
         let ran = fails(&["demo", flag, value], 2, words);
         assert!(ran.stderr.contains(flag), "the flag is named: {ran}");
@@ -63,7 +84,13 @@ fn ways_to_train_that_are_none() {
     for flag in ["--personalize", "--solver", "--mode"] {
         fails(&["demo", flag], 2, "a value is required");
     }
-    fails(&["demo", "--period", "5"], 2, "--period does not go with this --mode");
+    fails(&["demo", "--period", "5"], 2, "schedule.period_ms: is for schedule.mode");
+    fails(&["demo", "--personalize", "ditto:personal=fc.*"], 2, "model.personal: must be left out");
+    // What no single key is to blame for, and what a coordinator would refuse, is said before anything starts.
+    fails(&["demo", "--set", "rounds.count=0"], 2, "rounds.count: must be between 1 and 1000000");
+    fails(&["demo", "--set", "rounds.count=0", "--lr=-1"], 2, "training.learning_rate: must be positive and finite");
+    fails(&["demo", "--cohort", "4", "--set", "name=a b"], 2, "name: must be 1 to 64 letters");
+    fails(&["simulate", "--set", "selection.cohort.fraction=-1"], 2, "selection.cohort.fraction");
     fails(&["demo", "--mode", "buffered", "--drop", "0.1"], 2, "--drop plans who drops out");
 }
 

@@ -24,3 +24,4 @@ mod shown;
 mod shredded;
 mod simulate;
 mod support;
+mod task_input;

@@ -520,15 +520,28 @@ fn a_budget_that_ends_early_ends_the_demo_with_the_last_model_and_the_ledger_sta
 #[test]
 fn a_promise_that_is_none_is_refused_before_anything_starts() {
     for (privacy, words) in [
-        ("epsilon=0", "--privacy epsilon must be finite and above 0"),
-        ("epsilon=-1", "--privacy epsilon must be finite and above 0"),
-        ("epsilon=8,delta=1", "--privacy delta must be above 0 and below 1"),
+        ("epsilon=0", "privacy.epsilon: must be finite and above 0"),
+        ("epsilon=-1", "privacy.epsilon: must be finite and above 0"),
+        ("epsilon=8,delta=1", "privacy.delta: must be above 0 and below 1"),
         ("epsilon=8,noise=0", "without noise every budget is exceeded at once"),
-        ("epsilon=8,clip=0", "--privacy clip must be a normal number above 0"),
+        ("epsilon=8,clip=0", "privacy.clip.fixed: must be a normal number above 0"),
         ("epsilon=8,clip=NaN", "clip=NaN: a norm is expected"),
         ("epsilon=8,mechanism=magic", "central_gaussian"),
         ("epsilon=8,mechanism=tree", "take part once"),
-        ("delta=1e-5", "epsilon=E"),
+        ("delta=1e-5", "privacy.noise_multiplier: must be given, or an epsilon to solve it for"),
+        ("epsilon=8,clip=wide", "`adaptive`"),
+        ("epsilon=inf", "privacy.epsilon: invalid type: string \"inf\""),
+        ("epsilon=much", "privacy.epsilon: invalid type: string \"much\""),
+        ("epsilon", "`epsilon` is no KEY=VALUE, such as epsilon=8"),
+        ("epsilon=8,sigma=2", "privacy.sigma: unknown field `sigma`"),
+        ("epsilon=8,mechanism=none", "privacy.mechanism: is \"none\", so no budget can be kept"),
+        ("epsilon=8,accounting=exact", "unknown variant `exact`"),
+        ("epsilon=8,sampling=often", "poisson, fixed or none"),
+        ("epsilon=8,mechanism=tree,sampling=poisson", "take part once"),
+        ("epsilon=8,mechanism=banded_matrix,separation=5", "come back after 1 rounds"),
+        ("epsilon=8,mechanism=banded_matrix,participations=1", "need 200 participants"),
+        ("epsilon=8,separation=4", "is for mechanism \"banded_matrix\""),
+        ("epsilon=8,mechanism=local,clip=adaptive", "local noise drowns"),
     ] {
         let ran = run(&["--format", "json", "demo", "--privacy", privacy]);
         assert_eq!(ran.code, 2, "{privacy}: {ran}");

@@ -54,8 +54,9 @@ fn people_see_a_row_for_each_round_and_a_summary() {
 #[test]
 fn what_cannot_be_simulated_is_refused_with_what_can() {
     for (args, words) in [
-        (&["--mode", "whenever"][..], "semi-sync, buffered"),
-        (&["--concurrency", "5"], "does not go with"),
+        (&["--mode", "whenever"][..], "`semi_sync`, `buffered`"),
+        (&["--concurrency", "5"], "schedule.concurrency: is for schedule.mode"),
+        (&["--set", "selection.strategi=\"uniform\""], "unknown field `strategi`"),
         (&["--mode", "buffered", "--selector", "oort"], "selection.strategy"),
         (&["--selector", "dowsing"], "uniform"),
         (&["--trace", "never"], "always and day"),

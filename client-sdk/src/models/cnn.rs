@@ -6,7 +6,7 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 use task_spec::TensorDeclaration;
 
-use super::layers::{ArchitectureError, MAX_SIZE, affine, check, check_from, uniform};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, Usual, affine, check, check_from, rows, uniform};
 
 /// Channels of the first convolution.
 pub(crate) const FIRST_CHANNELS: u32 = 32;
@@ -50,6 +50,26 @@ impl Cnn {
     /// Number of inputs of the fully connected layer. Sizes must have been checked.
     pub(crate) fn features(&self) -> u32 {
         (self.height / 4) * (self.width / 4) * SECOND_CHANNELS
+    }
+
+    pub(super) fn fitting(input: InputKind, classes: u32) -> Result<Self, ArchitectureError> {
+        let inputs = rows("cnn", input)?;
+        let side = inputs.isqrt();
+        if side * side != inputs {
+            let why = "takes square images, and these examples are none";
+            return Err(ArchitectureError::Misfit { kind: "cnn", why });
+        }
+        Ok(Self { height: side, width: side, channels: 1, classes })
+    }
+
+    pub(super) fn usual() -> Usual {
+        Usual {
+            epochs: 2,
+            batch_size: 10,
+            learning_rate: 0.05,
+            last_layer: "fc2.*".to_owned(),
+            linear_layers: &["fc*.weight"],
+        }
     }
 
     pub(super) fn tensors(&self) -> Result<Vec<TensorDeclaration>, ArchitectureError> {

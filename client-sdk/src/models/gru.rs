@@ -6,7 +6,7 @@ use candle_nn::ops::sigmoid;
 use serde::{Deserialize, Serialize};
 use task_spec::{Initial, TensorDeclaration};
 
-use super::layers::{ArchitectureError, MAX_SIZE, affine, check, drawn, uniform};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, Usual, affine, check, drawn, uniform};
 
 /// Maximum number of recurrent layers.
 pub const MAX_LAYERS: u32 = 2;
@@ -45,6 +45,26 @@ impl Gru {
     #[must_use]
     pub fn with_vocabulary(vocabulary: u32) -> Self {
         Self { vocabulary, embedding: default_embedding(), hidden: default_hidden(), layers: default_layers() }
+    }
+
+    pub(super) fn fitting(input: InputKind, classes: u32) -> Result<Self, ArchitectureError> {
+        match input {
+            InputKind::Characters => Ok(Self::with_vocabulary(classes)),
+            InputKind::Features(_) => {
+                let why = "predicts characters, and these data are no text";
+                Err(ArchitectureError::Misfit { kind: "gru", why })
+            }
+        }
+    }
+
+    pub(super) fn usual() -> Usual {
+        Usual {
+            epochs: 1,
+            batch_size: 10,
+            learning_rate: 2.0,
+            last_layer: "fc.*".to_owned(),
+            linear_layers: &["gru.weight*", "fc.weight"],
+        }
     }
 
     pub(super) fn tensors(&self) -> Result<Vec<TensorDeclaration>, ArchitectureError> {

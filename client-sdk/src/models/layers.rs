@@ -7,11 +7,46 @@ use task_spec::{Initial, TensorDeclaration};
 /// Maximum value of any size of a model.
 pub const MAX_SIZE: u32 = 1 << 20;
 
-/// Reasons sizes do not form a model.
+/// What suits a model on small data, where a task says nothing: chosen by trying, not by a rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Usual {
+    /// Passes over the local data in a round.
+    pub epochs: u32,
+    /// Examples in a mini-batch.
+    pub batch_size: u32,
+    /// Of the local optimizer.
+    pub learning_rate: f64,
+    /// A pattern of the tensors of the last layer, as far as they leave something to share.
+    pub last_layer: String,
+    /// Patterns of the weights of linear layers, beside which adapters can stand.
+    pub linear_layers: &'static [&'static str],
+}
+
+/// What a model is fed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputKind {
+    /// Rows of this many `f32`s, one label each.
+    Features(usize),
+    /// Sequences of characters, numbered below the vocabulary's size.
+    Characters,
+}
+
+/// Why sizes do not make a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchitectureError {
-    /// A size is out of range.
+    /// There is no ready model of this name.
+    #[error("there is no model `{0}`; there are {1}")]
+    Kind(String, String),
+    /// The model cannot be fed with these data.
+    #[error("{kind} {why}")]
+    Misfit {
+        /// Name of the model.
+        kind: &'static str,
+        /// What it takes, and what the data are.
+        why: &'static str,
+    },
+    /// A size that is zero or beyond what is allowed.
     #[error("{kind}: `{size}` is {value}; it must be from {least} to {most}")]
     Size { kind: &'static str, size: &'static str, value: u64, least: u32, most: u32 },
     /// The sizes are in range, but their product is not.
@@ -19,7 +54,20 @@ pub enum ArchitectureError {
     Layout(#[from] LayoutError),
 }
 
-/// Checks that a size is in `1..=most`.
+/// Numbers of an example, for a model that takes rows of them.
+pub(super) fn rows(kind: &'static str, input: InputKind) -> Result<u32, ArchitectureError> {
+    match input {
+        InputKind::Features(width) => u32::try_from(width).map_err(|_| {
+            let (value, most) = (width as u64, MAX_SIZE);
+            ArchitectureError::Size { kind, size: "inputs", value, least: 1, most }
+        }),
+        InputKind::Characters => {
+            Err(ArchitectureError::Misfit { kind, why: "takes rows of numbers, and these data are text" })
+        }
+    }
+}
+
+/// Refuses a size outside `1..=most`.
 pub(super) fn check(kind: &'static str, size: &'static str, value: u32, most: u32) -> Result<(), ArchitectureError> {
     check_from(kind, size, value, 1, most)
 }

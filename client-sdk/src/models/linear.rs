@@ -4,7 +4,7 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 use task_spec::{Initial, TensorDeclaration};
 
-use super::layers::{ArchitectureError, MAX_SIZE, affine, check, drawn};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, Usual, affine, check, drawn, rows};
 
 /// Sizes of a softmax regression. It starts at zero, since its loss is convex.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +17,20 @@ pub struct Linear {
 }
 
 impl Linear {
+    pub(super) fn fitting(input: InputKind, classes: u32) -> Result<Self, ArchitectureError> {
+        Ok(Self { inputs: rows("linear", input)?, classes })
+    }
+
+    pub(super) fn usual() -> Usual {
+        Usual {
+            epochs: 1,
+            batch_size: 10,
+            learning_rate: 0.01,
+            last_layer: "fc.bias".to_owned(),
+            linear_layers: &["fc.weight"],
+        }
+    }
+
     pub(super) fn tensors(&self) -> Result<Vec<TensorDeclaration>, ArchitectureError> {
         check("linear", "inputs", self.inputs, MAX_SIZE)?;
         check("linear", "classes", self.classes, MAX_SIZE)?;

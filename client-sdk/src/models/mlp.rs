@@ -4,7 +4,7 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 use task_spec::TensorDeclaration;
 
-use super::layers::{ArchitectureError, MAX_SIZE, affine, check, uniform};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, Usual, affine, check, rows, uniform};
 
 /// Maximum number of hidden layers.
 pub const MAX_HIDDEN_LAYERS: u32 = 16;
@@ -34,6 +34,20 @@ impl Mlp {
         widths.extend(&self.hidden);
         widths.push(self.classes);
         widths
+    }
+
+    pub(super) fn fitting(input: InputKind, classes: u32) -> Result<Self, ArchitectureError> {
+        Ok(Self { inputs: rows("mlp", input)?, classes, ..Self::default() })
+    }
+
+    pub(super) fn usual(&self) -> Usual {
+        Usual {
+            epochs: 2,
+            batch_size: 10,
+            learning_rate: 0.1,
+            last_layer: format!("fc{}.*", self.hidden.len() + 1),
+            linear_layers: &["fc*.weight"],
+        }
     }
 
     pub(super) fn tensors(&self) -> Result<Vec<TensorDeclaration>, ArchitectureError> {

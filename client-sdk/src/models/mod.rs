@@ -19,7 +19,7 @@ pub mod mlp;
 
 pub use cnn::Cnn;
 pub use gru::Gru;
-pub use layers::{ArchitectureError, MAX_SIZE};
+pub use layers::{ArchitectureError, InputKind, MAX_SIZE, Usual};
 pub use linear::Linear;
 pub use mlp::Mlp;
 
@@ -39,15 +39,6 @@ pub enum Architecture {
     Gru(Gru),
 }
 
-/// The input of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InputKind {
-    /// Rows of this many `f32`s with one label each.
-    Features(usize),
-    /// Sequences of characters, numbered below the vocabulary's size.
-    Characters,
-}
-
 impl Architecture {
     /// Name of the kind, as in `kind = "mlp"`.
     #[must_use]
@@ -60,7 +51,35 @@ impl Architecture {
         }
     }
 
-    /// The tensors in order, each with the distribution of its initial values.
+    /// Every kind.
+    pub const KINDS: [&str; 4] = ["linear", "mlp", "cnn", "gru"];
+
+    /// The model of this kind in its usual size, for examples of this form and so many classes (or different characters).
+    ///
+    /// # Errors
+    /// [`ArchitectureError::Kind`] and [`ArchitectureError::Misfit`].
+    pub fn fitting(kind: &str, input: InputKind, classes: u32) -> Result<Self, ArchitectureError> {
+        match kind {
+            "linear" => Linear::fitting(input, classes).map(Self::Linear),
+            "mlp" => Mlp::fitting(input, classes).map(Self::Mlp),
+            "cnn" => Cnn::fitting(input, classes).map(Self::Cnn),
+            "gru" => Gru::fitting(input, classes).map(Self::Gru),
+            _ => Err(ArchitectureError::Kind(kind.to_owned(), Self::KINDS.join(", "))),
+        }
+    }
+
+    /// What suits it where a task says nothing.
+    #[must_use]
+    pub fn usual(&self) -> Usual {
+        match self {
+            Self::Linear(_) => Linear::usual(),
+            Self::Mlp(sizes) => sizes.usual(),
+            Self::Cnn(_) => Cnn::usual(),
+            Self::Gru(_) => Gru::usual(),
+        }
+    }
+
+    /// The tensors in order, each with how its first values are drawn.
     ///
     /// # Errors
     /// [`ArchitectureError::Size`].
@@ -145,6 +164,51 @@ mod tests {
         assert_eq!(count(Architecture::Linear(Linear { inputs: 60, classes: 10 })), 610);
         let gru = 80 * 8 + 3 * 128 * (8 + 128 + 2) + 80 * 128 + 80;
         assert_eq!(count(Architecture::Gru(Gru::with_vocabulary(80))), gru);
+    }
+
+    #[test]
+    fn a_model_is_made_for_the_data_or_refused() {
+        let fitting = |kind, input| Architecture::fitting(kind, input, 10).map_err(|error| error.to_string());
+        let rows = InputKind::Features;
+        assert_eq!(fitting("linear", rows(60)), Ok(Architecture::Linear(Linear { inputs: 60, classes: 10 })));
+        assert_eq!(fitting("mlp", rows(784)), Ok(Architecture::Mlp(Mlp::default())));
+        assert_eq!(fitting("cnn", rows(784)), Ok(Architecture::Cnn(Cnn::default())));
+        assert_eq!(fitting("gru", InputKind::Characters), Ok(Architecture::Gru(Gru::with_vocabulary(10))));
+        for (kind, input, why) in [
+            ("cnn", rows(60), "cnn takes square images, and these examples are none"),
+            ("gru", rows(60), "gru predicts characters, and these data are no text"),
+            ("mlp", InputKind::Characters, "mlp takes rows of numbers, and these data are text"),
+            ("resnet", rows(60), "there is no model `resnet`; there are linear, mlp, cnn, gru"),
+        ] {
+            assert_eq!(fitting(kind, input).unwrap_err(), why);
+        }
+    }
+
+    #[test]
+    fn what_is_usual_names_tensors_that_are_there_and_not_all_of_them() {
+        let models = [
+            Architecture::Linear(Linear { inputs: 60, classes: 10 }),
+            Architecture::Mlp(Mlp { hidden: vec![30, 20], ..Mlp::default() }),
+            Architecture::Cnn(Cnn::default()),
+            Architecture::Gru(Gru::with_vocabulary(5)),
+        ];
+        assert_eq!(models.each_ref().map(Architecture::kind), Architecture::KINDS);
+        let patterns = |pattern: &str| learning::Patterns::new(vec![pattern.to_owned()]).unwrap();
+        for model in models {
+            let (usual, layout) = (model.usual(), model.layout().unwrap());
+            let parted = layout.partition(&patterns(&usual.last_layer)).unwrap();
+            assert!(parted.personal().len() < layout.len() / 2 || parted.personal().tensors().len() == 1, "{usual:?}");
+            for pattern in usual.linear_layers {
+                let is_matrix = |tensor: &learning::TensorSpec| tensor.shape.len() == 2;
+                let found: Vec<_> =
+                    layout.tensors().iter().filter(|tensor| patterns(pattern).matches(&tensor.name)).collect();
+                assert!(
+                    !found.is_empty() && found.iter().all(|tensor| is_matrix(tensor)),
+                    "{pattern} of {}",
+                    model.kind()
+                );
+            }
+        }
     }
 
     #[test]

@@ -232,6 +232,33 @@ impl PrivacySpec {
         self.mechanism != PrivacyMechanism::None
     }
 
+    /// Fewest rounds that each participant sits out after taking part, and most rounds that it takes part in (0: any number): what
+    /// the promise holds selection to.
+    #[must_use]
+    pub fn limits(&self) -> (u32, u32) {
+        match self.mechanism {
+            PrivacyMechanism::Tree => (0, 1),
+            PrivacyMechanism::BandedMatrix => {
+                let gap = self.separation.map_or(0, |separation| separation.saturating_sub(1));
+                (gap, self.participations.unwrap_or_default())
+            }
+            PrivacyMechanism::None
+            | PrivacyMechanism::CentralGaussian
+            | PrivacyMechanism::DistributedDiscreteGaussian
+            | PrivacyMechanism::DistributedSkellam
+            | PrivacyMechanism::Local => (0, 0),
+        }
+    }
+
+    /// With noise that needs a distance between participations of one participant: takes the longest one, `longest` rounds, where
+    /// none was given.
+    pub fn complete(&mut self, longest: u32) {
+        if self.mechanism == PrivacyMechanism::BandedMatrix && self.participations != Some(1) {
+            self.separation = self.separation.or(Some(longest));
+        }
+    }
+
+    /// Whether nothing at all was written.
     pub(crate) fn is_silent(&self) -> bool {
         *self == Self::default()
     }

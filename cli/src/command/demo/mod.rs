@@ -5,57 +5,47 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use client_sdk::train::DeviceChoice;
 use datasets::Dataset;
-use task_spec::MIN_SECURE_COHORT;
-use task_spec::{Deployment, PrivacySpec, TaskSpec};
+use serde_json::{Value, json};
+use task_spec::{Personalization, TaskSpec, TrainingPlan};
 use wire::admin::CreateTask;
 use wire::inspect::{PrivacyReport, TaskView};
 use wire::route;
 
 use crate::command::model::Score;
 use crate::command::privacy::ledger;
-use crate::command::schedule::ScheduleArgs;
-use crate::data::{self, DataArgs, Model};
+use crate::data::{self, DataArgs};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
+use crate::task_input::{Given, Short, TaskArgs, TaskInput};
 use crate::trainer::cores;
 use crate::{signal, task_file};
 
+mod attack;
 mod centralized;
-pub(crate) mod codec;
 mod events;
-pub(crate) mod local;
-mod pairs;
+mod flags;
 mod personal;
 mod plan;
 mod privacy;
-mod robust;
 mod rounds;
 mod scene;
-mod server;
 mod table;
 mod tell;
 mod vanish;
 mod world;
 
-use codec::CodecArg;
 use events::{Finished, ModelFile, Personalized, Spent};
-use personal::{Served, Shards, Way};
-use plan::{DropPlan, TaskInput};
-pub(crate) use plan::{TrainingArgs, clip_range, max_weight};
-use privacy::PrivacyArg;
-use robust::RobustArg;
+use flags::{DemoFlags, PERSONALIZE};
+use personal::{Served, Shards};
+use plan::{DropPlan, Plan};
 use rounds::{Last, Rounds};
 use scene::{Scene, blocking};
-use server::ServerArgs;
 use table::LiveTable;
 use world::{Settings, World};
 
-/// How long one training may take.
-const TRAINING: Duration = Duration::from_secs(3600);
 /// Folder of the participants' journals.
 const PARTICIPANTS: &str = "participants";
 
@@ -64,43 +54,19 @@ const PARTICIPANTS: &str = "participants";
 pub(crate) struct Demo {
     #[command(flatten)]
     data: DataArgs,
-    /// Model to train [default: linear for synthetic, mlp for mnist, gru for text]
-    #[arg(long, value_enum)]
-    model: Option<Model>,
-    /// Rounds to run
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    rounds: u32,
+    #[command(flatten)]
+    task: TaskArgs,
+    #[command(flatten)]
+    short: Short<DemoFlags>,
     /// Participants drawn for a round [default: all; a third of them where they train ahead of rounds]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     cohort: Option<u32>,
-    #[command(flatten)]
-    schedule: ScheduleArgs,
     /// Probability that a participant drops out of a round, at a random point of it
     #[arg(long, default_value_t = 0.0, value_name = "PROBABILITY")]
     drop: f64,
-    /// Let the coordinator read every update: no secure aggregation
-    #[arg(long)]
-    insecure_aggregation: bool,
-    /// Differential privacy: epsilon=E or noise=Z, and delta=D, mechanism=M, clip=S or clip=adaptive, sampling=poisson or fixed,
-    /// rounds=T, accounting=general; for example epsilon=8,delta=1e-5
-    #[arg(long, value_name = "KEY=VALUE,…")]
-    privacy: Option<PrivacyArg>,
-    /// Smaller uploads: rotated, random_k, low_rank, top_k or int8, with k=COUNT or k=PERCENT%, bits=B, keep=PART, rank=R,
-    /// norm=S, feedback=yes or no; for example top_k,k=1% or rotated,bits=2,keep=0.75,norm=2
-    #[arg(long, value_name = "NAME,KEY=VALUE,…")]
-    codec: Option<CodecArg>,
-    /// A robust rule instead of the mean: median, trimmed_mean, krum, multi_krum, geometric_median or norm_filter, with
-    /// attackers=PART, group_size=S (needed under secure aggregation), norm_factor=X; for example
-    /// median,attackers=0.05,group_size=5
-    #[arg(long, value_name = "RULE,KEY=VALUE,…")]
-    robust: Option<RobustArg>,
     /// Fraction of the participants that are hostile: each sends its update times -10
     #[arg(long, default_value_t = 0.0, value_name = "PART")]
     attack: f64,
-    #[command(flatten)]
-    training: TrainingArgs,
-    #[command(flatten)]
-    server: ServerArgs,
     /// Participants that train at once [default: one per core]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
@@ -110,11 +76,8 @@ pub(crate) struct Demo {
     /// Train the same model on the pooled data as well, for comparison
     #[arg(long)]
     centralized: bool,
-    /// Personalize the model for each participant: fedper, fedrep, fedbn, ditto, pfedme, apfl, fine_tune, lora or elastic, with the numbers of
-    /// [personalization], and personal=PATTERN+… for tensors that stay local or layers=PATTERN+… for those with adapters; for example ditto:lambda=0.1. Shows accuracy
-    /// on each participant's held-out data beside that of FedAvg and of training alone. Several: one after the other
-    #[arg(long, value_name = "METHOD[:KEY=VALUE,…]", conflicts_with = "centralized")]
-    personalize: Vec<Way>,
+    #[arg(long, value_name = "METHOD[:KEY=VALUE,…]", conflicts_with = "centralized", value_parser = way, help = PERSONALIZE.help())]
+    personalize: Vec<Given>,
     /// Keep the coordinator running after the last round
     #[arg(long)]
     inspect: bool,
@@ -138,9 +101,40 @@ struct Played {
     privacy: Option<PrivacyReport>,
 }
 
+/// A federation to play.
+struct Federation {
+    spec: TaskSpec,
+    /// How its participants come by models of their own, if they do.
+    way: Option<Given>,
+    /// Whether it is one of several.
+    is_compared: bool,
+}
+
+impl Federation {
+    fn method(&self) -> Option<&Personalization> {
+        self.spec.personalization.as_ref()
+    }
+
+    /// Whether the versions of the task are models that can be evaluated as they are.
+    fn publishes_the_whole_model(&self) -> bool {
+        self.method().is_none_or(|method| !method.parts_the_model() && !method.shares_adapters())
+    }
+
+    /// Whether the versions of the task are those that FedAvg makes.
+    fn makes_fed_avg(&self) -> bool {
+        self.method().is_none_or(Personalization::leaves_the_update_alone)
+    }
+}
+
+/// One way to a personalized model.
+fn way(text: &str) -> Result<Given, String> {
+    PERSONALIZE.read(text)
+}
+
 impl Demo {
     pub(super) async fn run(self, output: Output) -> Outcome {
-        self.check()?;
+        let input = TaskInput::new(&self.task, &self.short)?.below_cohort(self.cohort);
+        self.check(&input)?;
         let temporary;
         let folder = match &self.dir {
             Some(folder) => {
@@ -157,7 +151,7 @@ impl Demo {
         };
         let mut stop = std::pin::pin!(signal::shutdown());
         let world = tokio::select! {
-            played = self.play_all(&folder, output) => played?,
+            played = self.play_all(input, &folder, output) => played?,
             () = &mut stop => return Err(Failure::new(Exit::Round, "the demo was interrupted")),
         };
         if self.inspect {
@@ -174,152 +168,129 @@ impl Demo {
         (f64::from(self.data.participants) * self.attack).round() as u32
     }
 
-    /// What participants are promised, if anything.
-    fn promise(&self) -> Outcome<Option<PrivacySpec>> {
-        let participants = self.data.participants;
-        let cohort = self.drawn();
-        let spec = |arg: &PrivacyArg| {
-            let arg = if self.schedule.trains_ahead() { arg.clone().ahead() } else { arg.clone() };
-            arg.spec(cohort, participants, self.rounds, !self.insecure_aggregation)
-        };
-        self.privacy.as_ref().map(spec).transpose()
+    /// What is played: the one federation, or one for each way to a personalized model.
+    fn plan<'a>(&'a self, input: &'a TaskInput) -> Plan<'a> {
+        Plan { data: &self.data, cohort: self.cohort, input }
     }
 
-    /// Participants drawn for a round.
-    fn drawn(&self) -> u32 {
-        let participants = self.data.participants;
-        let usual = if self.schedule.trains_ahead() {
-            (participants / 3).max(MIN_SECURE_COHORT).min(participants)
-        } else {
-            participants
-        };
-        self.cohort.unwrap_or(usual)
-    }
-
-    fn check(&self) -> Outcome {
+    /// Says what is wrong before anybody waits for data.
+    fn check(&self, input: &TaskInput) -> Outcome {
         if !(0.0..1.0).contains(&self.drop) {
             return Err(Failure::new(Exit::Usage, "--drop is a probability, at least 0 and below 1"));
         }
         if !(0.0..=1.0).contains(&self.attack) {
             return Err(Failure::new(Exit::Usage, "--attack is a part of the participants, between 0 and 1"));
         }
-        if self.drop > 0.0 && self.schedule.trains_ahead() {
+        let draft = self.plan(input).draft()?.spec;
+        if self.drop > 0.0 && draft.ahead().is_some() {
             let detail =
                 "--drop plans who drops out of which round; with this --mode participants train outside of rounds";
             return Err(Failure::new(Exit::Usage, detail));
         }
-        let drawn = self.drawn();
-        if !self.insecure_aggregation && drawn < MIN_SECURE_COHORT {
-            let detail = format!(
-                "secure aggregation takes at least {MIN_SECURE_COHORT} participants a round, this demo draws {drawn}: draw more, or \
-                 let the coordinator read updates (--insecure-aggregation)"
-            );
+        if self.personalize.len() > 1 && self.task_file.is_some() {
+            let detail = "--task-file takes one task: personalize in one way at a time";
             return Err(Failure::new(Exit::Usage, detail));
         }
-        match self.cohort {
-            Some(cohort) if cohort > self.data.participants => {
-                let detail = format!("--cohort {cohort} is above --participants {}", self.data.participants);
-                Err(Failure::new(Exit::Usage, detail))
-            }
-            _ if self.personalize.len() > 1 && self.task_file.is_some() => {
-                Err(Failure::new(Exit::Usage, "--task-file takes one task: personalize in one way at a time"))
-            }
-            _ => self.promise().map(|_| ()),
-        }
+        self.personalize.iter().try_for_each(|way| input.with(way.clone()).draft(&plan::base()).map(|_| ()))
     }
 
-    async fn play_all(&self, folder: &Path, output: Output) -> Outcome<World> {
-        let mut scene = self.scene()?;
-        let table = LiveTable::new(output, self.privacy.is_some());
-        if !self.personalize.is_empty() {
-            return self.compare(folder, &mut scene, &table, output).await;
+    async fn play_all(&self, input: TaskInput, folder: &Path, output: Output) -> Outcome<World> {
+        let mut scene = self.scene(input)?;
+        let plain = self.task(&scene, &scene.input)?;
+        let table = LiveTable::new(output, plain.privacy.is_private());
+        scene.training = plain.training.clone();
+        let ways = match &plain.personalization {
+            Some(method) if self.personalize.is_empty() => vec![Given::by_itself(method.as_str(), Vec::new())],
+            _ => self.personalize.clone(),
+        };
+        if !ways.is_empty() {
+            return self.compare(folder, &mut scene, ways, &table, output).await;
         }
         let pooled = self.centralized.then(|| scene.shards.iter().map(|(train, _)| train.clone()).collect());
         let shards = std::mem::take(&mut scene.shards);
-        let played = self.play(folder, &scene, shards, None, &table, output).await?;
+        let rounds = plain.rounds.count;
+        let federation = Federation { spec: plain, way: None, is_compared: false };
+        let played = self.play(folder, &scene, shards, federation, &table, output).await?;
         let centralized = match pooled {
             Some(shards) => {
                 table.message("training on the pooled data");
-                Some(central(&scene, shards, self.rounds).await?)
+                Some(central(&scene, shards, rounds).await?)
             }
             None => None,
         };
         table.finish();
         let finished = self.finished(folder, &played, centralized, None)?;
-        self.conclude(&finished, output);
+        self.conclude(&finished, &played.task.summary.name, output);
         Ok(played.world)
     }
 
     /// Plays a federation for each way to a model of one's own, and one without unless one of them makes the same model.
-    async fn compare(&self, folder: &Path, scene: &mut Scene, table: &LiveTable, output: Output) -> Outcome<World> {
+    async fn compare(
+        &self,
+        folder: &Path,
+        scene: &mut Scene,
+        ways: Vec<Given>,
+        table: &LiveTable,
+        output: Output,
+    ) -> Outcome<World> {
         let shards = Shards::new(std::mem::take(&mut scene.shards));
-        self.check_ways(scene, &shards)?;
-        let plain = (!self.personalize.iter().any(Way::makes_fed_avg)).then_some(None);
-        let ways = plain.into_iter().chain(self.personalize.iter().map(Some));
-        let (mut served, mut fed_avg, mut world) = (Vec::new(), None, None::<World>);
-        for (number, way) in ways.enumerate() {
-            if let Some(earlier) = world.take() {
-                earlier.shutdown().await;
+        let federations = self.federations(scene, ways)?;
+        let rounds = federations.first().map_or(0, |federation| federation.spec.rounds.count);
+        let (mut served, mut fed_avg, mut last) = (Vec::new(), None, None::<Played>);
+        for (number, federation) in federations.into_iter().enumerate() {
+            if let Some(earlier) = last.take() {
+                earlier.world.shutdown().await;
                 output.line("");
             }
             let folder = folder.join(number.to_string());
-            let played = self.play(&folder, scene, shards.to_vec(), way, table, output).await?;
+            let (way, makes_fed_avg) = (federation.way.clone(), federation.makes_fed_avg());
+            let played = self.play(&folder, scene, shards.to_vec(), federation, table, output).await?;
             table.message("evaluating the personalized models");
             if let Some(way) = way {
                 let (journals, task) = (folder.join(PARTICIPANTS), played.task.summary.id);
-                served.push(personal::personally(scene, &shards, way, &journals, task).await?);
+                served.push(personal::personally(scene, &shards, way.text(), &journals, task).await?);
             }
-            if fed_avg.is_none() && way.is_none_or(Way::makes_fed_avg) {
+            if fed_avg.is_none() && makes_fed_avg {
                 served.push(personal::globally(scene, &shards, &played.last.bytes).await?);
                 fed_avg = Some(self.finished(&folder, &played, None, None)?);
             }
-            world = Some(played.world);
+            last = Some(played);
         }
         table.message("training each alone");
-        served.push(personal::alone(scene, &shards, self.rounds).await?);
+        served.push(personal::alone(scene, &shards, rounds).await?);
         table.finish();
         // The yardsticks first.
         served.sort_by_key(Served::rank);
         let nothing = || Failure::new(Exit::Internal, "nothing was played");
-        let finished = fed_avg.ok_or_else(nothing)?;
-        self.conclude(&Finished { personalization: Some(Personalized { served }), ..finished }, output);
-        world.ok_or_else(nothing)
+        let (finished, last) = fed_avg.zip(last).ok_or_else(nothing)?;
+        let finished = Finished { personalization: Some(Personalized { served }), ..finished };
+        self.conclude(&finished, &last.task.summary.name, output);
+        Ok(last.world)
+    }
+
+    /// A federation for each way, all of which can be, and before them one without unless one of them makes the same model.
+    fn federations(&self, scene: &Scene, ways: Vec<Given>) -> Outcome<Vec<Federation>> {
+        let federation = |way: Option<Given>| {
+            // Without a way there is no method, whatever the task file says.
+            let none = || {
+                Given::by_itself(
+                    "none",
+                    vec![("personalization".into(), Value::Null), ("model.personal".into(), json!([]))],
+                )
+            };
+            let input = scene.input.with(way.clone().unwrap_or_else(none));
+            Ok(Federation { spec: self.task(scene, &input)?, way, is_compared: true })
+        };
+        let mut federations = ways.into_iter().map(|way| federation(Some(way))).collect::<Outcome<Vec<_>>>()?;
+        if !federations.iter().any(Federation::makes_fed_avg) {
+            federations.insert(0, federation(None)?);
+        }
+        Ok(federations)
     }
 
     /// What all participants of a federation are told to do.
-    fn task(&self, scene: &Scene, most_examples: usize, way: Option<&Way>) -> Outcome<TaskSpec> {
-        let input = TaskInput {
-            data: &self.data,
-            architecture: &scene.architecture,
-            training: scene.training.clone(),
-            optimizer: self.server.optimizer()?,
-            description: scene.description.clone(),
-            rounds: self.rounds,
-            cohort: self.drawn(),
-            most_examples,
-            secure: !self.insecure_aggregation,
-            privacy: self.promise()?,
-            codec: self.codec.as_ref(),
-            robust: self.robust,
-            way,
-        };
-        let mut spec = input.spec()?;
-        self.schedule.apply(&mut spec, self.drawn(), TRAINING)?;
-        Ok(spec)
-    }
-
-    /// Nobody waits for some ways to be played and then hears that another cannot be.
-    fn check_ways(&self, scene: &Scene, shards: &Shards) -> Outcome {
-        // What a coordinator imposes beyond the task itself it says itself.
-        let deployment = Deployment { poll_interval_ms: 1 };
-        for way in &self.personalize {
-            let spec = self.task(scene, largest(shards), Some(way))?;
-            spec.check(&deployment).map_err(|errors| {
-                let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
-                Failure::new(Exit::Usage, format!("--personalize {}: {}", way.label(), errors.join("; ")))
-            })?;
-        }
-        Ok(())
+    fn task(&self, scene: &Scene, input: &TaskInput) -> Outcome<TaskSpec> {
+        self.plan(input).spec(&scene.architecture, &scene.description, scene.most_examples)
     }
 
     /// One federation, from its start to the end of its last round.
@@ -328,33 +299,31 @@ impl Demo {
         folder: &Path,
         scene: &Scene,
         shards: Vec<(Dataset, Dataset)>,
-        way: Option<&Way>,
+        federation: Federation,
         table: &LiveTable,
         output: Output,
     ) -> Outcome<Played> {
         let device = self.device.open().map_err(Failure::because(Exit::Device, format!("{:?}", self.device)))?;
-        let most_examples = largest(&shards);
-        let spec = self.task(scene, most_examples, way)?;
+        let Federation { spec, .. } = &federation;
+        let (name, count, private) = (spec.name.clone(), spec.rounds.count, spec.privacy.is_private());
         let mut world = World::start(folder).await?;
-        let drops = DropPlan { probability: self.drop, seed: scene.seed, secure: !self.insecure_aggregation };
-        let private = self.privacy.is_some();
+        let drops = DropPlan { probability: self.drop, seed: scene.seed, secure: spec.secure_aggregation.enabled };
         let hostile = self.hostile();
-        let settings = Settings { device, threads: scene.threads, drops, seed: scene.seed, private, hostile };
+        let settings = Settings { device, threads: scene.threads, drops, seed: scene.seed, private, hostile, name };
         world.enroll(shards, &folder.join(PARTICIPANTS), &settings, output).await?;
         if let Some(file) = &self.task_file {
-            task_file::write(file, &spec)?;
+            task_file::write(file, spec)?;
         }
-        let task: TaskView = world.server.post(route::TASKS, &CreateTask { spec }, None).await?;
+        let task: TaskView = world.server.post(route::TASKS, &CreateTask { spec: spec.clone() }, None).await?;
         let report = match task.spec.privacy.is_private() {
             true => Some(ledger::get(&world.server, task.summary.id).await?),
             false => None,
         };
-        self.announce(&world, scene, &task, report.as_ref(), way, output);
+        self.announce(&world, scene, &task, report.as_ref(), &federation, output);
         table.headings();
         world.open();
         let id = task.summary.id;
-        let is_whole = way.is_none_or(|way| way.publishes_the_whole_model());
-        let rounds = Rounds { task: id, count: self.rounds, scene, table, output, is_whole };
+        let rounds = Rounds { task: id, count, scene, table, output, is_whole: federation.publishes_the_whole_model() };
         let last = rounds.run(&mut world).await?;
         world.dismiss().await;
         let privacy = match report {
@@ -386,16 +355,20 @@ impl Demo {
         })
     }
 
-    fn scene(&self) -> Outcome<Scene> {
+    fn scene(&self, input: TaskInput) -> Outcome<Scene> {
         let federated = self.data.load()?;
-        let architecture = data::architecture(self.data.data, self.model, &federated.test)?;
+        let (architecture, input) = data::model(self.data.data, input, &federated.test)?;
         let seed = self.data.seed();
-        let held_out = if self.personalize.is_empty() { data::OWN_HELD_OUT } else { personal::HELD_OUT };
+        let is_compared = !self.personalize.is_empty() || input.said("personalization").is_some();
+        let held_out = if is_compared { personal::HELD_OUT } else { data::OWN_HELD_OUT };
+        let shards = plan::shards(federated.shards, held_out, seed);
         Ok(Scene {
             threads: self.threads.map_or_else(cores, |threads| threads as usize),
-            shards: plan::shards(federated.shards, held_out, seed),
+            most_examples: shards.iter().map(|(train, _)| train.len()).max().unwrap_or(1),
+            shards,
             test: Arc::new(federated.test),
-            training: self.training.plan(&architecture),
+            training: TrainingPlan::default(),
+            input,
             architecture,
             description: federated.description,
             seed,
@@ -421,11 +394,6 @@ impl Demo {
     }
 }
 
-/// Training examples of the participant that has most.
-fn largest(shards: &[(Dataset, Dataset)]) -> usize {
-    shards.iter().map(|(train, _)| train.len()).max().unwrap_or(1)
-}
-
 async fn central(scene: &Scene, shards: Vec<Dataset>, rounds: u32) -> Outcome<Score> {
     let (architecture, test) = (scene.architecture.clone(), Arc::clone(&scene.test));
     let (training, seed) = (scene.training.clone(), scene.seed);
@@ -445,14 +413,15 @@ fn empty(folder: &Path) -> Outcome {
 
 fn tell_how_to_look(world: &World, output: Output) {
     let ca = world.ca.display();
-    output.event("inspecting", &serde_json::json!({ "url": world.url, "ca": world.ca, "token": world.token }));
+    output.event("inspecting", &json!({ "url": world.url, "ca": world.ca, "token": world.token }));
     output.line("");
     output.line("The coordinator stays until ctrl-c. In another terminal:");
     output.line("");
     output.line(format!("  export TRIBUTARY_SERVER={} TRIBUTARY_CA={ca}", world.url));
     output.line(format!("  export TRIBUTARY_TOKEN={}", world.token));
-    output.line("  tributary round list demo");
-    output.line("  tributary round show demo 1");
-    output.line("  tributary model fetch demo");
+    for command in ["round list", "round show", "model fetch"] {
+        let round = if command == "round show" { " 1" } else { "" };
+        output.line(format!("  tributary {command} {}{round}", world.task));
+    }
     output.line(format!("  curl --cacert {ca} -H \"Authorization: Bearer $TRIBUTARY_TOKEN\" {}/v1/tasks", world.url));
 }

@@ -1,214 +1,165 @@
 //! What the demo asks of the federation: the task it creates, and who vanishes when.
 //!
-//! Everything here is a pure function of the flags; the same flags give the same task and the same drop-outs.
+//! Everything here is a pure function of the command line and the task file; the same ones give the same task and drop-outs.
+
+use std::time::Duration;
 
 use client_sdk::models::Architecture;
 use datasets::Dataset;
 use ring::digest::{Context, SHA256};
-use task_spec::Cohort;
-use task_spec::{
-    AggregationSpec, ModelSpec, RoundsSpec, ScheduleSpec, SecureAggregationSpec, SelectionSpec, ServerOptimizer,
-    TaskSpec, TrainingPlan,
-};
-use task_spec::{PrivacyMechanism, PrivacySpec};
+use serde_json::{Value, json};
+use task_spec::{Cohort, MIN_SECURE_COHORT, TaskSpec};
 
-use super::codec::CodecArg;
-use super::local::{self, LocalArgs};
-use super::personal::Way;
 use super::privacy;
-use super::robust::RobustArg;
-use crate::data::{DataArgs, Source};
+use crate::data::DataArgs;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::task_file;
+use crate::task_input::{TaskInput, Usual, ahead_of_rounds, layered};
 
-/// Name of the demo's task.
-pub(super) const TASK: &str = "demo";
+/// Name of the demo's task, unless a task file has another.
+const TASK: &str = "demo";
+/// Rounds, where nothing is said.
+const ROUNDS: u32 = 10;
+/// How long one training may take.
+const TRAINING: Duration = Duration::from_secs(3600);
 /// How long a phase may take; nothing waits for it unless something is broken.
 const DEADLINE_MS: u64 = 3_600_000;
 /// Failed attempts at one round before the task is paused.
 const MAX_ATTEMPTS: u32 = 3;
 /// The same where a cohort may be drawn so small that its round is given up before it begins.
 const MAX_DRAWS: u32 = 100;
-/// Levels an update's smallest weight keeps, at least, on either side of zero.
-const LEVELS: u32 = 256;
-
-/// How participants train; what is left out is chosen for the data and model.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct TrainingArgs {
-    /// Passes over the own data in a round
-    #[arg(long)]
-    epochs: Option<u32>,
-    /// Examples in a mini-batch
-    #[arg(long)]
-    batch_size: Option<u32>,
-    /// Learning rate
-    #[arg(long)]
-    lr: Option<f64>,
-    /// Momentum of the local optimizer
-    #[arg(long, default_value_t = 0.0)]
-    momentum: f64,
-    /// L2 penalty
-    #[arg(long, default_value_t = 0.0)]
-    weight_decay: f64,
-    /// FedProx: how strongly local models are held to the received one
-    #[arg(long, default_value_t = 0.0)]
-    proximal_mu: f64,
-    #[command(flatten)]
-    local: LocalArgs,
-}
-
-impl TrainingArgs {
-    /// With what suits the model where nothing is said.
-    pub(crate) fn plan(&self, architecture: &Architecture) -> TrainingPlan {
-        let (epochs, batch_size, lr) = match architecture {
-            Architecture::Linear(_) => (1, 10, 0.01),
-            Architecture::Mlp(_) => (2, 10, 0.1),
-            Architecture::Cnn(_) => (2, 10, 0.05),
-            _ => (1, 10, 2.0),
-        };
-        let plan = TrainingPlan {
-            epochs: self.epochs.unwrap_or(epochs),
-            steps: None,
-            batch_size: self.batch_size.unwrap_or(batch_size),
-            learning_rate: self.lr.unwrap_or(lr),
-            momentum: self.momentum,
-            weight_decay: self.weight_decay,
-            proximal_mu: self.proximal_mu,
-            ..TrainingPlan::default()
-        };
-        self.local.apply(plan)
-    }
-}
-
 /// What the task is made from.
-pub(super) struct TaskInput<'a> {
+pub(super) struct Plan<'a> {
     pub(super) data: &'a DataArgs,
-    pub(super) architecture: &'a Architecture,
-    pub(super) training: TrainingPlan,
-    pub(super) optimizer: ServerOptimizer,
-    pub(super) description: String,
-    pub(super) rounds: u32,
-    /// Participants drawn for a round.
-    pub(super) cohort: u32,
-    /// Training examples of the participant that has most.
-    pub(super) most_examples: usize,
-    /// Whether updates are hidden from the coordinator.
-    pub(super) secure: bool,
-    /// What participants are promised, if anything.
-    pub(super) privacy: Option<PrivacySpec>,
-    /// In which form updates are uploaded.
-    pub(super) codec: Option<&'a CodecArg>,
-    /// What takes the place of the mean, if anything.
-    pub(super) robust: Option<RobustArg>,
-    /// How participants come by models of their own, if they do.
-    pub(super) way: Option<&'a Way>,
+    /// Participants drawn for a round, where `--cohort` says it.
+    pub(super) cohort: Option<u32>,
+    /// What was said of the task itself.
+    pub(super) input: &'a TaskInput,
 }
 
-impl TaskInput<'_> {
-    /// The task: nobody is drawn in vain, and a round waits for everyone who was drawn and does not vanish.
-    pub(super) fn spec(self) -> Outcome<TaskSpec> {
+/// The task as far as it follows from what was said, before any data are looked at.
+pub(super) struct Draft {
+    pub(super) spec: TaskSpec,
+    /// Participants drawn for a round.
+    pub(super) drawn: u32,
+    implied: Value,
+}
+
+impl Plan<'_> {
+    /// What can be told, and refused, before anybody waits for data.
+    pub(super) fn draft(&self) -> Outcome<Draft> {
         let participants = self.data.participants;
-        let selection = self.selection();
-        let training = local::complete(self.training.clone(), participants, self.most_examples);
-        let weight_cap = local::weight_cap(&training, max_weight(self.most_examples, participants));
-        // Which cohort is waited for follows from how it is sampled.
-        let is_sampled = self.privacy.as_ref().is_some_and(|privacy| privacy.sampling.is_some());
-        // Whoever was in a tree once never returns, and whoever keeps a distance of rounds not at once.
-        let all_return = !self.privacy.as_ref().is_some_and(|privacy| privacy.mechanism.is_correlated());
-        let metrics: &[&str] = match self.way {
-            _ if self.privacy.is_some() => &[],
-            None => &["loss", "accuracy", "train_loss"],
-            Some(_) => &["loss", "accuracy", "train_loss", "personal_loss", "personal_accuracy"],
+        let mut implied = base();
+        let mut spec = self.input.draft(&implied)?;
+        let drawn = self.drawn(&spec)?;
+        if self.input.has("privacy") {
+            implied = layered([implied, privacy::usual(&spec, self.input, drawn, participants)]);
+            spec = self.input.draft(&implied)?;
+            spec.privacy.complete((participants / drawn.max(1)).max(1));
+            implied["privacy"]["separation"] = json!(spec.privacy.separation);
+        }
+        privacy::check_turns(&spec, drawn, participants)?;
+        Ok(Draft { spec, drawn, implied })
+    }
+
+    /// Participants drawn for a round.
+    fn drawn(&self, spec: &TaskSpec) -> Outcome<u32> {
+        let participants = self.data.participants;
+        let drawn = match self.input.cohort(spec, participants).or(self.cohort) {
+            Some(cohort) if cohort > participants => {
+                let detail = format!("--cohort {cohort} is above --participants {participants}");
+                return Err(Failure::new(Exit::Usage, detail));
+            }
+            Some(cohort) => cohort,
+            None if spec.ahead().is_some() => (participants / 3).max(MIN_SECURE_COHORT).min(participants),
+            None => participants,
         };
-        let sizes = |error: &dyn std::fmt::Display| Failure::new(Exit::Usage, format!("the model's sizes: {error}"));
-        let tensors = task_file::declarations(self.architecture).map_err(|error| sizes(&error))?;
-        let parameters = tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum();
-        let compression = self.codec.map(|codec| codec.compression(parameters)).transpose()?;
-        Ok(TaskSpec {
-            name: TASK.to_owned(),
-            description: self.description,
-            model: ModelSpec {
-                architecture: Some(serde_json::to_value(self.architecture).map_err(|error| sizes(&error))?),
-                tensors,
-                personal: self.way.map(|way| way.personal(self.architecture)).unwrap_or_default(),
-                seed: self.data.seed(),
+        if spec.secure_aggregation.enabled && drawn < MIN_SECURE_COHORT {
+            let detail = format!(
+                "secure aggregation takes at least {MIN_SECURE_COHORT} participants a round, this demo draws {drawn}: draw more, or \
+                 let the coordinator read updates (--insecure-aggregation)"
+            );
+            return Err(Failure::new(Exit::Usage, detail));
+        }
+        Ok(drawn)
+    }
+
+    /// The task: nobody is drawn in vain, and a round waits for everyone who was drawn and does not vanish.
+    pub(super) fn spec(
+        &self,
+        architecture: &Architecture,
+        description: &str,
+        most_examples: usize,
+    ) -> Outcome<TaskSpec> {
+        let Draft { spec: draft, drawn, implied } = self.draft()?;
+        let usual = Usual {
+            architecture,
+            source: self.data.data,
+            description,
+            seed: self.data.seed(),
+            participants: self.data.participants,
+            most_updates: self.data.participants,
+            most_examples,
+        };
+        let phases = json!({
+            "secure_aggregation": {
+                "share_deadline_ms": DEADLINE_MS,
+                "confirm_deadline_ms": DEADLINE_MS,
+                "unmask_deadline_ms": DEADLINE_MS,
             },
-            analytics: None,
-            training,
-            rounds: RoundsSpec {
-                count: self.rounds,
-                max_attempts: if is_sampled { MAX_DRAWS } else { MAX_ATTEMPTS },
-                select_min: (!is_sampled && all_return).then_some(participants),
-                select_max: participants,
-                select_deadline_ms: DEADLINE_MS,
-                collect_min: (!is_sampled).then_some(self.robust.map_or(1, |robust| robust.collect_min(self.cohort))),
-                collect_max: (!is_sampled).then_some(self.cohort),
-                collect_deadline_ms: DEADLINE_MS,
-                aggregate_deadline_ms: DEADLINE_MS,
-            },
-            selection,
-            personalization: self.way.map(|way| way.method(self.architecture)),
-            schedule: ScheduleSpec::default(),
-            aggregation: AggregationSpec {
-                optimizer: self.optimizer,
-                clip_range: clip_range(self.data.data),
-                clip_norm: self.codec.and_then(CodecArg::clip_norm),
-                max_weight: weight_cap,
-                robust: self.robust.map(|robust| robust.0),
-                ..AggregationSpec::default()
-            },
-            secure_aggregation: SecureAggregationSpec {
-                enabled: self.secure,
-                share_deadline_ms: DEADLINE_MS,
-                confirm_deadline_ms: DEADLINE_MS,
-                unmask_deadline_ms: DEADLINE_MS,
-                ..SecureAggregationSpec::default()
-            },
-            metrics: metrics.iter().map(|&name| name.to_owned()).collect(),
-            compression,
-            privacy: self.privacy.unwrap_or_default(),
-        })
+            "metrics": metrics(&draft),
+        });
+        let ahead = ahead_of_rounds(&draft, drawn, TRAINING);
+        usual.task(
+            self.input,
+            &draft,
+            [implied, phases, self.rounds(&draft, drawn), self.selection(&draft, drawn), ahead],
+        )
+    }
+
+    fn rounds(&self, draft: &TaskSpec, drawn: u32) -> Value {
+        let participants = self.data.participants;
+        // Which cohort is waited for follows from how it is sampled.
+        let is_sampled = draft.privacy.sampling.is_some();
+        // Whoever was in a tree once never returns, and whoever keeps a distance of rounds not at once.
+        let all_return = !draft.privacy.mechanism.is_correlated();
+        // So many that a robust rule has enough of them whenever it can have.
+        let collect_min = if draft.aggregation.robust.is_some() { drawn - drawn / 4 } else { 1 };
+        json!({ "rounds": {
+            "max_attempts": if is_sampled { MAX_DRAWS } else { MAX_ATTEMPTS },
+            "select_min": (!is_sampled && all_return).then_some(participants),
+            "select_max": participants,
+            "select_deadline_ms": DEADLINE_MS,
+            "collect_min": (!is_sampled).then_some(collect_min),
+            "collect_max": (!is_sampled).then_some(drawn),
+            "collect_deadline_ms": DEADLINE_MS,
+            "aggregate_deadline_ms": DEADLINE_MS,
+        }})
     }
 
     /// Who is drawn: repeatably, unless a promise rests on nobody knowing.
-    fn selection(&self) -> SelectionSpec {
-        let Some(privacy) = &self.privacy else {
-            return SelectionSpec {
-                cohort: Cohort::Count(self.cohort),
-                seed: Some(self.data.seed()),
-                ..SelectionSpec::default()
-            };
-        };
-        let mut selection = SelectionSpec { cohort: privacy::cohort(privacy, self.cohort), ..SelectionSpec::default() };
-        let limits = match privacy.mechanism {
-            PrivacyMechanism::Tree => (1, 0),
-            PrivacyMechanism::BandedMatrix => {
-                let gap = privacy.separation.map_or(0, |separation| separation.saturating_sub(1));
-                (privacy.participations.unwrap_or_default(), gap)
-            }
-            PrivacyMechanism::None
-            | PrivacyMechanism::CentralGaussian
-            | PrivacyMechanism::DistributedDiscreteGaussian
-            | PrivacyMechanism::DistributedSkellam
-            | PrivacyMechanism::Local => (0, 0),
-        };
-        (selection.require.max_participations, selection.require.min_gap_rounds) = limits;
-        selection
+    fn selection(&self, draft: &TaskSpec, drawn: u32) -> Value {
+        let privacy = &draft.privacy;
+        if !privacy.is_private() {
+            return json!({ "selection": { "cohort": Cohort::Count(drawn), "seed": self.data.seed() } });
+        }
+        let (gap, most) = privacy.limits();
+        let require = json!({ "min_gap_rounds": gap, "max_participations": most });
+        json!({ "selection": { "cohort": privacy::cohort(privacy, drawn), "require": require } })
     }
 }
 
-/// How far one coordinate moves in a round at most: generous, since a clipped update is a biased one.
-pub(crate) fn clip_range(source: Source) -> f32 {
-    match source {
-        Source::Synthetic | Source::Text => 4.0,
-        Source::Mnist => 1.0,
-    }
+/// The least that makes a task.
+pub(super) fn base() -> Value {
+    json!({ "name": TASK, "rounds": { "count": ROUNDS } })
 }
 
-/// Updates weigh as many as their examples, as far as the sum of all participants leaves room.
-pub(crate) fn max_weight(most_examples: usize, participants: u32) -> u32 {
-    let room = (u32::MAX >> 1) / LEVELS / participants.max(1);
-    u32::try_from(most_examples).unwrap_or(u32::MAX).clamp(1, room.max(1))
+/// What participants report: nothing where they are promised privacy.
+fn metrics(draft: &TaskSpec) -> &'static [&'static str] {
+    match &draft.personalization {
+        _ if draft.privacy.is_private() => &[],
+        None => &["loss", "accuracy", "train_loss"],
+        Some(_) => &["loss", "accuracy", "train_loss", "personal_loss", "personal_accuracy"],
+    }
 }
 
 /// The data of one participant, split in what it trains on and what it evaluates on.
@@ -310,14 +261,5 @@ mod tests {
         );
         let never = DropPlan { probability: 0.0, seed: 1, ..plan };
         assert!((0..1000).all(|participant| never.point(1, 1, participant).is_none()));
-    }
-
-    #[test]
-    fn weights_leave_room_for_everybody() {
-        assert_eq!(max_weight(4500, 20), 4500);
-        for (examples, participants) in [(5000, 10_000), (usize::MAX, 1), (0, 7)] {
-            let weight = u64::from(max_weight(examples, participants));
-            assert!(weight >= 1 && weight * u64::from(participants) * u64::from(LEVELS) < 1 << 31);
-        }
     }
 }

@@ -7,10 +7,15 @@ use datasets::Dataset;
 use task_spec::TrainingPlan;
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::task_input::TaskInput;
 
 /// Data, model and training of all participants.
 pub(super) struct Scene {
     pub(super) shards: Vec<(Dataset, Dataset)>,
+    /// Training examples of the participant that has most.
+    pub(super) most_examples: usize,
+    /// What was said of the task, and the model for these data.
+    pub(super) input: TaskInput,
     pub(super) test: Arc<Dataset>,
     pub(super) architecture: Architecture,
     pub(super) training: TrainingPlan,

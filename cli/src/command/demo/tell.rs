@@ -6,10 +6,11 @@ use wire::inspect::{PrivacyReport, TaskView};
 
 use super::Demo;
 use super::events::{Finished, Personalized, Started};
-use super::personal::{self, Way};
+use super::personal;
 use super::scene::Scene;
 use super::world::World;
-use super::{codec, privacy};
+use super::{Federation, privacy};
+use crate::command::round::words::uploads;
 use crate::command::task::objections;
 use crate::output::{Output, duration, number};
 
@@ -20,13 +21,13 @@ impl Demo {
         scene: &Scene,
         task: &TaskView,
         report: Option<&PrivacyReport>,
-        way: Option<&Way>,
+        federation: &Federation,
         output: Output,
     ) {
         let started = Started {
             url: world.url.clone(),
             participants: self.data.participants,
-            rounds: self.rounds,
+            rounds: task.spec.rounds.count,
             data: scene.description.clone(),
             model: scene.architecture.kind(),
             parameters: task.summary.parameters,
@@ -36,9 +37,9 @@ impl Demo {
             personalization: task.spec.personalization.clone(),
         };
         output.event("started", &started);
-        if let Some(way) = way {
-            output.line(format!("Own models   {}", way.label()));
-        } else if !self.personalize.is_empty() {
+        if let Some(way) = &federation.way {
+            output.line(format!("Own models   {}", way.text()));
+        } else if federation.is_compared {
             output.line("Own models   none: one model for all, to compare with");
         }
         output.line(format!("Data         {}", started.data));
@@ -70,8 +71,12 @@ impl Demo {
             plan.learning_rate,
             scene.seed
         ));
-        if let Some(robust) = &self.robust {
-            output.line(format!("Rule         {}", robust.words()));
+        if let Some(robust) = &task.spec.aggregation.robust {
+            let rule = robust.rule.name().replace('_', " ");
+            let of =
+                robust.group_size.map_or_else(|| "updates".to_owned(), |size| format!("means of groups of {size}"));
+            let part = 100.0 * robust.attackers;
+            output.line(format!("Rule         {rule} of the {of}, against {part} % of the participants"));
         }
         if self.hostile() > 0 {
             let (hostile, all) = (self.hostile(), self.data.participants);
@@ -81,7 +86,7 @@ impl Demo {
         output.line("");
     }
 
-    pub(super) fn conclude(&self, finished: &Finished, output: Output) {
+    pub(super) fn conclude(&self, finished: &Finished, task: &str, output: Output) {
         output.event("finished", finished);
         output.line("");
         output.line(format!(
@@ -105,12 +110,14 @@ impl Demo {
             ));
         }
         if let Some(compression) = &finished.compression {
-            output.line(format!("Uploads: {}.", codec::words(compression)));
+            output.line(format!("Uploads: {}.", uploads(compression)));
         }
         finished.privacy.iter().flat_map(privacy::spent_words).for_each(|line| output.line(line));
         output.line(format!("Model: {} (sha256 {})", finished.model.path.display(), finished.model.sha256));
         if !self.inspect {
-            output.line("To look around, add --inspect: the coordinator then stays, and `tributary round show demo 1` tells more.");
+            output.line(format!(
+                "To look around, add --inspect: the coordinator then stays, and `tributary round show {task} 1` tells more."
+            ));
         }
     }
 }

@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 use wire::admin::{CreateEnrollmentToken, EnrollmentTokenReply, Role};
 use wire::{Attempt, ParticipantId, route};
 
-use super::plan::{self, DropPlan};
-use super::robust::Suspect;
+use super::attack::Suspect;
+use super::plan::DropPlan;
 use super::vanish::{Vanished, VanishingTransport};
 use crate::command::participant::{build_failure, default_name, failure};
 use crate::command::serve;
@@ -39,6 +39,8 @@ pub(super) struct Settings {
     pub(super) private: bool,
     /// How many of them are hostile: the first.
     pub(super) hostile: u32,
+    /// Name of their task.
+    pub(super) name: String,
 }
 
 /// The federation.
@@ -47,6 +49,8 @@ pub(super) struct World {
     pub(super) ca: PathBuf,
     pub(super) token: String,
     pub(super) server: Server,
+    /// Name of the task.
+    pub(super) task: String,
     running: Running,
     participants: JoinSet<Outcome>,
     gate: watch::Sender<bool>,
@@ -73,6 +77,7 @@ impl World {
             ca: config.identity.ca_certificate_file,
             token,
             server,
+            task: String::new(),
             running,
             participants: JoinSet::new(),
             gate: watch::Sender::new(false),
@@ -89,6 +94,7 @@ impl World {
         settings: &Settings,
         output: Output,
     ) -> Outcome {
+        self.task.clone_from(&settings.name);
         let slots = Slots::new(settings.threads);
         for (index, (train, held_out)) in (0_u32..).zip(shards) {
             let name = default_name(index);
@@ -98,6 +104,7 @@ impl World {
                 index,
                 journal: folder.join(&name),
                 name,
+                task: settings.name.clone(),
                 url: self.url.clone(),
                 ca_pem: self.running.ca_pem().to_owned(),
                 train: Arc::new(owned(train)),
@@ -168,6 +175,7 @@ fn config(folder: &Path) -> Outcome<Config> {
 struct Life {
     index: u32,
     name: String,
+    task: String,
     journal: PathBuf,
     url: String,
     ca_pem: String,
@@ -237,7 +245,7 @@ impl Life {
             .journal(JournalFiles::beside(&self.journal).open().map_err(|error| failure(&error.into()))?)
             .trainer(trainer)
             .name(&self.name)
-            .task(plan::TASK)
+            .task(&self.task)
             .seed(Some(self.seed))
             .secure_aggregation(SecurityPolicy { required: self.drops.secure, ..SecurityPolicy::lowest() })
             // It lives for this one task, whose plan says what it spends.

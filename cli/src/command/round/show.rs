@@ -8,8 +8,7 @@ use wire::inspect::{
 };
 use wire::{RoundState, TaskId, route};
 
-use super::words::{given, metrics, state};
-use crate::command::demo::codec;
+use super::words::{given, metrics, state, uploads};
 use crate::command::privacy::ledger::spent;
 use crate::failure::Outcome;
 use crate::output::{Align, Output, Table, bytes, duration, when};
@@ -55,7 +54,7 @@ fn head(round: &RoundView) -> String {
     lines.extend(round.distributions.iter().map(|(name, of)| spread(name, of)));
     lines.extend(round.round_trip_ms.map(slow_lines));
     lines.extend(round.buffer.iter().map(buffer));
-    lines.extend(round.compression.iter().map(|compression| format!("Uploads     by {}", codec::words(compression))));
+    lines.extend(round.compression.iter().map(|compression| format!("Uploads     by {}", uploads(compression))));
     lines.extend(round.epsilon.iter().map(privacy));
     if let Some(session) = &round.secure_aggregation {
         lines.extend(secrecy(session, round.groups.first()));

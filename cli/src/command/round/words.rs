@@ -1,6 +1,8 @@
 //! What is said of a round wherever it is shown.
 
-use wire::inspect::RoundView;
+use wire::inspect::{CompressionView, RoundView};
+
+use crate::output::bytes;
 
 /// Its state, and why it failed.
 pub(super) fn state(round: &RoundView) -> String {
@@ -25,4 +27,15 @@ pub(super) fn given(round: &RoundView) -> String {
 pub(super) fn metrics(round: &RoundView) -> String {
     let words: Vec<_> = round.metrics.iter().map(|(name, metric)| format!("{name} {:.4}", metric.value)).collect();
     words.join(", ")
+}
+
+/// What a codec saved and cost.
+pub(crate) fn uploads(view: &CompressionView) -> String {
+    let error = match (view.added_error, view.norm) {
+        (Some(error), Some(norm)) => {
+            format!("; it changed an update of length {norm:.3} by {:.1} % on average", 100.0 * error)
+        }
+        _ => String::new(),
+    };
+    format!("{}, {} an update, {:.1} × smaller than in floats{error}", view.codec, bytes(view.upload_bytes), view.ratio)
 }

@@ -2,11 +2,59 @@
 
 use std::path::PathBuf;
 
+use serde_json::{Value, json};
+use task_spec::Strategy;
+
 use super::devices::DeviceArgs;
 use super::pool::SimulatedData;
-use crate::command::demo::TrainingArgs;
-use crate::command::schedule::ScheduleArgs;
-use crate::data::Model;
+use crate::task_input::{Flag, Flags, Form, SCHEDULE, Short, TRAINING, TaskArgs, plain};
+
+/// The simulation's short flags for keys of its task.
+#[derive(Clone, Debug)]
+pub(super) struct SimulateFlags;
+
+impl Flags for SimulateFlags {
+    const ALL: &'static [&'static [Flag]] = &[OWN, SCHEDULE, TRAINING];
+}
+
+const OWN: &[Flag] = &[
+    Flag {
+        name: "rounds",
+        path: "rounds.count",
+        form: Form::Value("ROUNDS", plain),
+        help: "Rounds to run [default: 20]",
+    },
+    Flag {
+        name: "insecure-aggregation",
+        path: "secure_aggregation.enabled",
+        form: Form::Off,
+        help: "Let the coordinator read every update: no secure aggregation",
+    },
+    Flag {
+        name: "selector",
+        path: "selection.strategy",
+        form: Form::Value("NAME", strategy),
+        help: "How cohorts are drawn: a selector's name, or a table as in a task file, for example '{\"oort\":{}}' [default: \
+               uniform]",
+    },
+    Flag {
+        name: "over-selection",
+        path: "selection.over_selection",
+        form: Form::Value("PART", plain),
+        help: "Devices drawn beyond the cohort, as a fraction of it, because some will not report [default: 0.3; 0.2 where devices \
+               train ahead of rounds]",
+    },
+];
+
+/// A selector by its name alone, which takes its numbers from their defaults, or as JSON.
+fn strategy(text: &str) -> Result<Value, String> {
+    let name = text.trim().replace('-', "_");
+    let written = serde_json::from_str(&name).ok().filter(Value::is_object).unwrap_or_else(|| json!(name));
+    serde_json::from_value::<Strategy>(written)
+        .or_else(|error| serde_json::from_value(json!({ name: {} })).map_err(|_| error))
+        .and_then(serde_json::to_value)
+        .map_err(|error| error.to_string())
+}
 
 /// What to simulate.
 #[derive(clap::Args)]
@@ -14,34 +62,18 @@ pub(crate) struct Simulate {
     /// Devices that are enrolled
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) population: u32,
-    /// Updates that a round aims at; buffered, the size of the buffer
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub(super) cohort: u32,
-    /// Rounds to run
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(super) rounds: u32,
+    /// Updates that a round aims at; buffered, the size of the buffer [default: 50]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(super) cohort: Option<u32>,
     #[command(flatten)]
     pub(super) data: SimulatedData,
-    /// Model to train [default: linear for synthetic, mlp for mnist]
-    #[arg(long, value_enum)]
-    pub(super) model: Option<Model>,
     #[command(flatten)]
-    pub(super) training: TrainingArgs,
-    /// How cohorts are drawn: a selector's name, or a table as in a task file, for example '{"oort":{}}'
-    #[arg(long, default_value = "uniform")]
-    pub(super) selector: String,
+    pub(super) task: TaskArgs,
     #[command(flatten)]
-    pub(super) schedule: ScheduleArgs,
-    /// Devices drawn beyond the cohort, as a fraction of it, because some will not report [default: 0.3; 0.2 where devices
-    /// train ahead of rounds]
-    #[arg(long)]
-    pub(super) over_selection: Option<f64>,
+    pub(super) short: Short<SimulateFlags>,
     /// How long a device may train, and in mode sync how long a round waits for updates, in virtual seconds
     #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(30..=2_592_000))]
     pub(super) deadline: u64,
-    /// Let the coordinator read every update: no secure aggregation
-    #[arg(long)]
-    pub(super) insecure_aggregation: bool,
     #[command(flatten)]
     pub(super) devices: DeviceArgs,
     /// Everything random derives from it, keys included

@@ -8,8 +8,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use simulation::{Experiment, Progress, Report, SimulationError};
 
+use crate::data;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, duration, number};
+use crate::task_input::TaskInput;
 use crate::trainer::cores;
 
 mod chart;
@@ -50,7 +52,7 @@ impl Simulate {
     }
 
     fn simulate(self, output: Output) -> Outcome {
-        let (experiment, description) = self.experiment()?;
+        let (experiment, description, cohort) = self.experiment()?;
         let kind = experiment.architecture.kind();
         output.line(format!("Devices      {}, {}", number(self.population.into()), self.devices));
         output.line(format!("Data         {description}"));
@@ -76,7 +78,7 @@ impl Simulate {
         let task = &experiment.task;
         let answer = Answer {
             seed: self.seed,
-            cohort: self.cohort,
+            cohort,
             data: &description,
             model: kind,
             secure_aggregation: task.secure_aggregation.enabled,
@@ -104,10 +106,11 @@ impl Simulate {
         Ok(())
     }
 
-    fn experiment(&self) -> Outcome<(Experiment, String)> {
+    fn experiment(&self) -> Outcome<(Experiment, String, u32)> {
         let dealt = self.data.deal(self.population, self.seed)?;
-        let architecture = dealt.architecture(self.model)?;
-        let task = plan::task(self, &architecture, dealt.most_examples, &dealt.description)?;
+        let input = TaskInput::new(&self.task, &self.short)?.below_cohort(self.cohort);
+        let (architecture, input) = data::model(dealt.source, input, &dealt.sample)?;
+        let (task, cohort) = plan::task(self, &input, &architecture, &dealt)?;
         let threads = self.threads.map_or_else(cores, |threads| threads as usize);
         let experiment = Experiment {
             population: self.population,
@@ -121,7 +124,7 @@ impl Simulate {
             until_accuracy: self.until_accuracy,
             limit: Duration::from_secs(self.hours * 3600),
         };
-        Ok((experiment, dealt.description))
+        Ok((experiment, dealt.description, cohort))
     }
 }
 

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use client_sdk::models::Architecture;
 use datasets::{Dataset, Partition, idx, synthetic};
 use simulation::{Data, Drawn, Synthetic};
 
-use crate::data::{self, Model, Source};
+use crate::data::Source;
 use crate::failure::{Exit, Failure, Outcome};
 
 /// A source of data that any number of devices can be dealt from.
@@ -57,9 +56,9 @@ pub(super) struct Dealt {
     pub(super) description: String,
     /// Training examples of the device that has most.
     pub(super) most_examples: usize,
-    source: Source,
+    pub(super) source: Source,
     /// Something of the test data's kind and shape.
-    sample: Dataset,
+    pub(super) sample: Dataset,
 }
 
 impl SimulatedData {
@@ -92,11 +91,5 @@ impl SimulatedData {
                 Ok(Dealt { data: Arc::new(data), description, most_examples: examples, source: self.source(), sample })
             }
         }
-    }
-}
-
-impl Dealt {
-    pub(super) fn architecture(&self, model: Option<Model>) -> Outcome<Architecture> {
-        data::architecture(self.source, model, &self.sample)
     }
 }

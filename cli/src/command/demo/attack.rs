@@ -1,62 +1,15 @@
-//! `--robust` and `--attack`: a rule in the place of the mean, and participants that give it something to do.
+//! `--attack`: participants that give a robust rule something to do.
 
 use std::borrow::Cow;
-use std::str::FromStr;
 
 use client_sdk::learning::{Adapters, MetricValue, Parameters, Table};
 use client_sdk::train::Constraints;
 use client_sdk::{Trained, Trainer, TrainerError, TrainingJob};
-use task_spec::{RobustRule, RobustSpec};
 
-use super::pairs::{named, number};
 use crate::trainer::SlottedTrainer;
 
 /// What a hostile participant's update is multiplied with.
 const FLIP: f32 = -10.0;
-
-/// `RULE[,KEY=VALUE…]`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct RobustArg(pub(super) RobustSpec);
-
-impl FromStr for RobustArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (rule, pairs) = named(text, "attackers=0.1");
-        let Some(rule) = RobustRule::ALL.into_iter().find(|known| known.as_str() == rule) else {
-            return Err(format!(
-                "there is no rule `{rule}`; there are {}",
-                RobustRule::ALL.map(RobustRule::as_str).join(", ")
-            ));
-        };
-        let mut spec = RobustSpec { rule, attackers: 0.2, norm_factor: None, group_size: None };
-        for pair in pairs {
-            let (key, value) = pair?;
-            match key {
-                "attackers" => spec.attackers = number(key, value)?,
-                "group_size" => spec.group_size = Some(number(key, value)?),
-                "norm_factor" => spec.norm_factor = Some(number(key, value)?),
-                _ => return Err(format!("there is no `{key}`; there are attackers, group_size and norm_factor")),
-            }
-        }
-        Ok(Self(spec))
-    }
-}
-
-impl RobustArg {
-    /// In a line of the demo.
-    pub(super) fn words(&self) -> String {
-        let RobustSpec { rule, attackers, group_size, .. } = self.0;
-        let rule = rule.as_str().replace('_', " ");
-        let of = group_size.map_or_else(|| "updates".to_owned(), |size| format!("means of groups of {size}"));
-        format!("{rule} of the {of}, against {} % of the participants", 100.0 * attackers)
-    }
-
-    /// Inputs without which a round fails: so many that the rule has enough of them whenever it can have.
-    pub(super) fn collect_min(&self, cohort: u32) -> u32 {
-        cohort - cohort / 4
-    }
-}
 
 /// A trainer whose owner may be hostile: then what it learned is sent tenfold, and the other way.
 pub(super) struct Suspect {
@@ -139,24 +92,5 @@ mod tests {
         let trained = Trained { parameters: with([1.5, 1.0]), examples: 7, metrics: vec![] };
         let bent = flipped(&with([1.0, 2.0]), trained).unwrap();
         assert_eq!((bent.parameters.values(), bent.examples), (&[-4.0, 12.0][..], 7));
-    }
-
-    #[test]
-    fn rules_are_read_with_their_numbers() {
-        let arg: RobustArg = "trimmed_mean,attackers=0.05,group_size=5".parse().unwrap();
-        assert_eq!((arg.0.rule, arg.0.attackers, arg.0.group_size), (RobustRule::TrimmedMean, 0.05, Some(5)));
-        assert_eq!(arg.words(), "trimmed mean of the means of groups of 5, against 5 % of the participants");
-        assert_eq!(
-            "krum".parse::<RobustArg>().unwrap().words(),
-            "krum of the updates, against 20 % of the participants"
-        );
-        for (text, reason) in [
-            ("mode", "there is no rule `mode`"),
-            ("median,f=1", "there is no `f`"),
-            ("median,attackers=many", "a number is expected"),
-            ("median,5", "no KEY=VALUE"),
-        ] {
-            assert!(text.parse::<RobustArg>().unwrap_err().contains(reason), "{text}");
-        }
     }
 }

@@ -4,8 +4,6 @@
 //! Everybody has the same data, first model, rounds and passes over its data. Own models are those that the participants'
 //! journals hold when the rounds are over, read as an app would read them.
 
-mod way;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,8 +22,6 @@ use crate::command::model::{Score, examples};
 use crate::command::participant::default_name;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Align, Table};
-
-pub(crate) use way::Way;
 
 /// Part of a participant's shard that it keeps out of training where own models are compared: enough to tell them apart.
 pub(super) const HELD_OUT: f64 = 0.25;
@@ -127,7 +123,7 @@ fn train_alone(
 pub(super) async fn personally(
     scene: &Scene,
     shards: &Shards,
-    way: &Way,
+    way: &str,
     journals: &Path,
     task: TaskId,
 ) -> Outcome<Served> {
@@ -141,7 +137,7 @@ pub(super) async fn personally(
             None => Ok(None),
         }
     });
-    Ok(Served::new(way.label(), accuracies.await?))
+    Ok(Served::new(way, accuracies.await?))
 }
 
 fn read(safetensors: &[u8], layout: Layout) -> Outcome<Parameters> {

@@ -1,0 +1,248 @@
+//! Short flags for keys of a task, as `--set` sets them, and the one grammar that they share.
+//!
+//! A flag is a row of a table: which key it is short for and in which form it is written. What its value may be is read where
+//! the whole task is read, so a new codec, rule or method needs no row and no code here.
+
+use std::marker::PhantomData;
+
+use clap::builder::ValueParser;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde_json::{Value, json};
+use task_spec::TaskSpec;
+
+use super::preset;
+use super::table::{Table, set, value};
+
+/// A short flag.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flag {
+    /// Its name, without dashes.
+    pub(crate) name: &'static str,
+    /// The key of the task that it is short for.
+    pub(crate) path: &'static str,
+    /// How it is written.
+    pub(crate) form: Form,
+    /// For `--help`.
+    pub(crate) help: &'static str,
+}
+
+/// How a flag is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    /// A value, under this name in `--help`, read like this.
+    Value(&'static str, Reader),
+    /// Nothing: the key is `false`.
+    Off,
+    /// `KEY=VALUE,…` for keys of the table at the path; without any, such pairs, where the flag may stand alone.
+    Table(Words, Option<&'static str>),
+    /// `NAME,KEY=VALUE,…` or `NAME:KEY=VALUE,…`: a new table at the path, whose key of this name says NAME.
+    Choice(&'static str, Words),
+}
+
+/// Reads what a task file would hold.
+pub(crate) type Reader = fn(&str) -> Result<Value, String>;
+
+/// Keys that a flag knows by another name or in another form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words {
+    /// A pair, for whoever wrote none.
+    pub(crate) example: &'static str,
+    /// What can be chosen, where a task itself cannot tell.
+    pub(crate) names: &'static [&'static str],
+    /// The word, the key of the task that it stands for, and how its value is read.
+    pub(crate) words: &'static [(&'static str, &'static str, Reader)],
+}
+
+impl Words {
+    /// None.
+    pub(crate) const fn none(example: &'static str) -> Self {
+        Self { example, names: &[], words: &[] }
+    }
+}
+
+/// Keys of a task and their values, as they were given.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Given {
+    /// With what, for example `codec` or `set`; empty where nobody gave it.
+    pub(super) flag: &'static str,
+    /// What was written.
+    pub(super) text: String,
+    /// Dotted paths and what is set there, in order. A path that begins with a dot is the command's own.
+    pub(super) sets: Vec<(String, Value)>,
+    /// What is set where nothing else says it.
+    pub(super) usual: Vec<(String, Value)>,
+}
+
+impl Given {
+    /// `--set KEY=VALUE`.
+    pub(crate) fn set(text: &str) -> Result<Self, String> {
+        let (path, value_text) = pair(text, "training.epochs=2")?;
+        if path.is_empty() || path.split('.').any(str::is_empty) {
+            return Err(format!("`{path}` is no key, such as training.epochs"));
+        }
+        Ok(Self { flag: "set", text: text.to_owned(), sets: vec![(path.to_owned(), value(value_text))], usual: vec![] })
+    }
+
+    /// What a command sets by itself, under a name for people.
+    pub(crate) fn by_itself(name: &str, sets: Vec<(String, Value)>) -> Self {
+        Self { flag: "", text: name.to_owned(), sets, usual: vec![] }
+    }
+
+    /// As it was written.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl std::fmt::Display for Given {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "--{}{}{}", self.flag, if self.text.is_empty() { "" } else { " " }, self.text)
+    }
+}
+
+impl Flag {
+    /// What the flag says with this value.
+    ///
+    /// # Errors
+    /// What is wrong with its form.
+    pub(crate) fn read(&self, text: &str) -> Result<Given, String> {
+        let (mut sets, mut usual) = (Vec::new(), Vec::new());
+        let (words, pairs) = match self.form {
+            Form::Value(_, read) => {
+                sets.push((self.path.to_owned(), read(text)?));
+                (None, None)
+            }
+            Form::Off => {
+                sets.push((self.path.to_owned(), false.into()));
+                (None, None)
+            }
+            Form::Table(words, _) => (Some(words), Some(text)),
+            Form::Choice(key, words) => {
+                let end = text.find([',', ':']).unwrap_or(text.len());
+                let (name, pairs) = text.split_at(end);
+                let name = word(name)?;
+                usual = preset::usual(self.name, name.as_str().unwrap_or_default())?;
+                sets.push((self.path.to_owned(), json!({ key: name })));
+                (Some(words), pairs.get(1..))
+            }
+        };
+        if let Some((words, pairs)) = words.zip(pairs) {
+            for one in pairs.split(',') {
+                let (key, text) = pair(one, words.example)?;
+                let known = words.words.iter().find(|(word, _, _)| *word == key);
+                sets.push(match known {
+                    Some((_, path, read)) => ((*path).to_owned(), read(text)?),
+                    None => (format!("{}.{key}", self.path), value(text)),
+                });
+            }
+        }
+        Ok(Given { flag: self.name, text: text.to_owned(), sets, usual })
+    }
+
+    /// For `--help`: what it is, what can be chosen, and the key that it is short for.
+    pub(crate) fn help(&self) -> String {
+        let choices = match self.form {
+            Form::Choice(key, words) if words.names.is_empty() => choices(self.path, key),
+            Form::Choice(_, words) => words.names.join(", "),
+            Form::Value(..) | Form::Off | Form::Table(..) => String::new(),
+        };
+        let choices = if choices.is_empty() { choices } else { format!(". One of: {choices}") };
+        format!("{}{choices} [{}]", self.help, self.path)
+    }
+
+    fn arg(&'static self) -> Arg {
+        let arg = Arg::new(self.name).long(self.name).help(self.help());
+        let arg = arg.value_parser(ValueParser::new(move |text: &str| self.read(text)));
+        match self.form {
+            Form::Value(name, _) => arg.value_name(name),
+            Form::Off => arg.num_args(0).default_missing_value(""),
+            Form::Table(_, None) => arg.value_name("KEY=VALUE,…"),
+            Form::Table(_, Some(usual)) => arg.value_name("KEY=VALUE,…").num_args(0..=1).default_missing_value(usual),
+            Form::Choice(..) => arg.value_name("NAME,KEY=VALUE,…"),
+        }
+        .action(ArgAction::Set)
+    }
+}
+
+/// The names that a task knows for a choice, as it lists them to whoever gives another.
+fn choices(path: &str, key: &str) -> String {
+    let mut table = Table::new();
+    set(&mut table, "name", "none".into());
+    set(&mut table, path, json!({ key: "" }));
+    let refusal = serde_json::from_value::<TaskSpec>(Value::Object(table)).err().map(|error| error.to_string());
+    let names = refusal
+        .as_deref()
+        .and_then(|refusal| refusal.split_once("expected one of ").or(refusal.split_once("expected ")));
+    names.map_or_else(String::new, |(_, names)| names.replace('`', ""))
+}
+
+fn pair<'a>(text: &'a str, example: &str) -> Result<(&'a str, &'a str), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is no KEY=VALUE, such as {example}"))?;
+    Ok((key.trim(), value.trim()))
+}
+
+/// Reads a value as TOML writes it, else as text.
+pub(crate) fn plain(text: &str) -> Result<Value, String> {
+    Ok(value(text.trim()))
+}
+
+/// Reads a name, in which people write dashes and capitals.
+pub(crate) fn word(text: &str) -> Result<Value, String> {
+    Ok(text.trim().replace('-', "_").to_lowercase().into())
+}
+
+/// Reads names with `+` between them.
+pub(crate) fn many(text: &str) -> Result<Value, String> {
+    Ok(text.split('+').collect())
+}
+
+/// Reads whole seconds, for a key in milliseconds.
+pub(crate) fn seconds(text: &str) -> Result<Value, String> {
+    let millis = text.trim().parse::<u64>().ok().and_then(|seconds| seconds.checked_mul(1000));
+    millis.map(Value::from).ok_or_else(|| format!("`{text}` is no whole number of seconds"))
+}
+
+/// Reads `yes` or `no`.
+pub(crate) fn yes(text: &str) -> Result<Value, String> {
+    match text {
+        "yes" => Ok(true.into()),
+        "no" => Ok(false.into()),
+        _ => Err(format!("`{text}`: it is yes or no")),
+    }
+}
+
+/// The short flags of a command.
+pub(crate) trait Flags {
+    /// Table after table, in the order in which they apply.
+    const ALL: &'static [&'static [Flag]];
+}
+
+/// What was given with the short flags of a command.
+#[derive(Clone, Debug)]
+pub(crate) struct Short<F> {
+    pub(super) given: Vec<Given>,
+    flags: PhantomData<F>,
+}
+
+impl<F: Flags> clap::FromArgMatches for Short<F> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = F::ALL.iter().copied().flatten();
+        let given = given.filter_map(|flag| matches.get_one::<Given>(flag.name).cloned()).collect();
+        Ok(Self { given, flags: PhantomData })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl<F: Flags> clap::Args for Short<F> {
+    fn augment_args(command: Command) -> Command {
+        F::ALL.iter().copied().flatten().fold(command, |command, flag| command.arg(flag.arg()))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}

@@ -1,0 +1,285 @@
+//! A task from layers: what a command implies, a task file or a preset, short flags, and `--set KEY=VALUE`.
+//!
+//! Layers are put on top of each other as one table and read once, by the very types that read a task file; so every key of a
+//! task can be said in every layer, and what is wrong is said in the words of a file. The check is the coordinator's as well.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use task_spec::{Deployment, SpecError, TaskSpec};
+
+mod flags;
+mod preset;
+mod table;
+mod training;
+mod usual;
+
+pub(crate) use flags::{Flag, Flags, Form, Given, Reader, Short, Words, many, plain, word, yes};
+pub(crate) use training::{SCHEDULE, TRAINING};
+pub(crate) use usual::{Usual, ahead_of_rounds};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::task_file;
+use table::Table;
+
+/// A task to begin with, and what is said of it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct TaskArgs {
+    #[arg(long, value_name = "FILE|PRESET", help = preset::help())]
+    task: Option<String>,
+    #[command(flatten)]
+    set: SetArgs,
+}
+
+/// Any key of a task.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct SetArgs {
+    /// Set any key of the task as in a task file (`tributary task keys` lists them), for example aggregation.optimizer.name=fed_adam or
+    /// 'selection.cohort={fraction=0.1}'. May be repeated; it comes after the file and after short flags, which name the key that
+    /// they are short for in brackets
+    #[arg(long, value_name = "KEY=VALUE", value_parser = Given::set)]
+    set: Vec<Given>,
+}
+
+/// Where a task begins.
+#[derive(Clone, Debug)]
+struct Source {
+    name: String,
+    table: Table,
+}
+
+/// What was said of a task, in layers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TaskInput {
+    source: Option<Source>,
+    given: Vec<Given>,
+}
+
+/// Why layers make no task: the key, as far as it is known, and the reason.
+struct Wrong {
+    key: String,
+    why: String,
+}
+
+impl TaskInput {
+    /// The layers above what a command implies.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is no TOML.
+    pub(crate) fn new<F>(task: &TaskArgs, short: &Short<F>) -> Outcome<Self> {
+        let given = short.given.iter().chain(&task.set.set).cloned().collect();
+        Ok(Self { source: task.task.as_deref().map(Source::open).transpose()?, given })
+    }
+
+    /// The same with something more on top.
+    pub(crate) fn with(&self, more: Given) -> Self {
+        let mut input = self.clone();
+        input.given.push(more);
+        input
+    }
+
+    /// What is said of the cohort, given the flag `--cohort`, which comes above a file and below `--set`.
+    pub(crate) fn below_cohort(mut self, flag: Option<u32>) -> Self {
+        if let Some(source) = self.source.as_mut().filter(|_| flag.is_some()) {
+            table::remove(&mut source.table, "selection", "cohort");
+        }
+        self
+    }
+
+    /// Participants that a round aims at, of so many, if something was said of them.
+    pub(crate) fn cohort(&self, draft: &TaskSpec, participants: u32) -> Option<u32> {
+        self.said("selection.cohort").map(|_| draft.selection.cohort.target(participants))
+    }
+
+    /// Whether this short flag was given.
+    pub(crate) fn has(&self, flag: &str) -> bool {
+        self.given.iter().any(|given| given.flag == flag)
+    }
+
+    /// What was said of a key that is the command's own, whose path begins with a dot.
+    pub(crate) fn own(&self, path: &str) -> Option<&Value> {
+        let all = self.given.iter().flat_map(|given| &given.sets);
+        all.filter(|(found, _)| found == path).map(|(_, value)| value).next_back()
+    }
+
+    /// What was said of a key of the task, in any layer.
+    pub(crate) fn said(&self, path: &str) -> Option<Value> {
+        table::get(&self.table(None), path).cloned()
+    }
+
+    /// All layers but what the command implies, without one of the things given.
+    fn table(&self, without: Option<usize>) -> Table {
+        // A flag for the rate alone needs an optimizer that has one.
+        let mut table = Table::new();
+        table::set(&mut table, "aggregation.optimizer.name", "fed_avg".into());
+        if let Some(source) = &self.source {
+            table::cover(&mut table, source.table.clone());
+        }
+        let given: Vec<_> = self.given.iter().enumerate().filter(|(index, _)| Some(*index) != without).collect();
+        for (path, value) in given.iter().flat_map(|(_, given)| &given.sets).filter(|(path, _)| !path.starts_with('.'))
+        {
+            table::set(&mut table, path, value.clone());
+        }
+        for (path, value) in given.iter().flat_map(|(_, given)| &given.usual) {
+            if table::get(&table, path).is_none() {
+                table::set(&mut table, path, value.clone());
+            }
+        }
+        table
+    }
+
+    /// The task, where `implied` says what was not said.
+    ///
+    /// # Errors
+    /// The flag or file that makes no task, the key and the reason.
+    pub(crate) fn over(&self, implied: &Value) -> Outcome<TaskSpec> {
+        self.read(implied, complete)
+    }
+
+    /// The same for what does not depend on the model, whose sizes are not known yet.
+    ///
+    /// # Errors
+    /// As [`Self::over`].
+    pub(crate) fn draft(&self, implied: &Value) -> Outcome<TaskSpec> {
+        let draft = self.read(implied, |whole| parse(whole, 1))?;
+        match draft.analytics {
+            None => Ok(draft),
+            Some(_) => {
+                let detail =
+                    "the task is an analysis, and this trains a model: see the examples statistics, clusters and trees";
+                Err(Failure::new(Exit::Usage, detail))
+            }
+        }
+    }
+
+    fn read(&self, implied: &Value, read: fn(&Table) -> Result<TaskSpec, Wrong>) -> Outcome<TaskSpec> {
+        let attempt = |said: Table| {
+            let mut whole = implied.as_object().cloned().unwrap_or_default();
+            table::cover(&mut whole, said);
+            read(&whole)
+        };
+        attempt(self.table(None)).map_err(|wrong| {
+            // Whose fault it is: without which there would be a task.
+            let is_cause = |index: &usize| attempt(self.table(Some(*index))).is_ok();
+            let alone = Self { given: Vec::new(), ..self.clone() };
+            let (exit, whose) = match (0..self.given.len()).rev().find(is_cause) {
+                Some(index) => (Exit::Usage, self.given[index].to_string()),
+                None => match &self.source {
+                    Some(source) if attempt(alone.table(None)).is_err() => (Exit::Configuration, source.name.clone()),
+                    _ => (Exit::Usage, self.given.iter().map(Given::to_string).collect::<Vec<_>>().join(" ")),
+                },
+            };
+            Failure::new(exit, whose).with_error(&wrong.key, wrong.why)
+        })
+    }
+
+    /// Refuses what no coordinator would take, before anything starts.
+    ///
+    /// # Errors
+    /// Every wrong key.
+    pub(crate) fn check(&self, spec: &TaskSpec) -> Outcome {
+        // What a deployment imposes it says itself.
+        let deployment = Deployment { poll_interval_ms: 1 };
+        let mut privacy = spec.privacy.clone();
+        privacy.rounds.get_or_insert(spec.rounds.count);
+        let privacy = privacy.check().err().unwrap_or_default();
+        let problems = if privacy.is_empty() { spec.check(&deployment).err().unwrap_or_default() } else { privacy };
+        if problems.is_empty() { Ok(()) } else { Err(self.refusal(&problems)) }
+    }
+
+    fn refusal(&self, problems: &[SpecError]) -> Failure {
+        let is_cause = |given: &&Given| {
+            let mut paths = given.sets.iter().map(|(path, _)| path).filter(|_| !given.flag.is_empty());
+            paths.any(|path| problems.iter().any(|problem| overlap(&problem.field, path)))
+        };
+        let causes: Vec<_> = self.given.iter().filter(is_cause).map(Given::to_string).collect();
+        let (exit, whose) = match &self.source {
+            Some(source) if causes.is_empty() => (Exit::Configuration, source.name.clone()),
+            _ => (Exit::Usage, causes.join(" ")),
+        };
+        let failure =
+            |failure: Failure, problem: &SpecError| failure.with_error(&problem.field, problem.problem.clone());
+        problems.iter().fold(Failure::new(exit, whose), failure)
+    }
+}
+
+/// The task of a file or preset, with what `--set` says.
+///
+/// # Errors
+/// Where the file alone is read, the line; else as [`TaskInput::over`].
+pub(crate) fn create(source: &str, set: &SetArgs) -> Outcome<TaskSpec> {
+    let path = Path::new(source);
+    if set.set.is_empty() && path.exists() {
+        return task_file::read(path);
+    }
+    let input = TaskInput { source: Some(Source::open(source)?), given: set.set.clone() };
+    // A preset has no name of its own.
+    let implied = if preset::text(source).is_some() { json!({ "name": source }) } else { json!({}) };
+    input.over(&implied)
+}
+
+/// Whether one of two keys is the other, or within it.
+fn overlap(one: &str, other: &str) -> bool {
+    let within = |inner: &str, outer: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    within(one, other) || within(other, one)
+}
+
+/// What a command implies, from parts of which later ones come above earlier ones.
+pub(crate) fn layered(parts: impl IntoIterator<Item = Value>) -> Value {
+    let mut whole = Table::new();
+    for part in parts {
+        if let Value::Object(part) = part {
+            table::cover(&mut whole, part);
+        }
+    }
+    Value::Object(whole)
+}
+
+impl Source {
+    /// A file of this path, or else a preset of this name.
+    fn open(name: &str) -> Outcome<Self> {
+        let path = Path::new(name);
+        let preset = preset::text(name).filter(|_| !path.exists());
+        if preset.is_none() && !path.exists() && path.extension().is_none() && path.components().count() == 1 {
+            let detail = format!("there is neither a file nor a preset `{name}`; presets are {}", preset::names());
+            return Err(Failure::new(Exit::Configuration, detail));
+        }
+        let text = preset.map_or_else(|| task_file::text(path), |text| Ok(text.to_owned()))?;
+        let table: toml::Table = toml::from_str(&text).map_err(|error| task_file::wrong(path, error))?;
+        let table = table::object(table)
+            .ok_or_else(|| task_file::wrong(path, "holds a number that is not finite, or a date"))?;
+        Ok(Self { name: name.to_owned(), table })
+    }
+}
+
+/// The table as a task, with the tensors of the model that it names.
+fn complete(whole: &Table) -> Result<TaskSpec, Wrong> {
+    let mut spec = parse(whole, 1)?;
+    task_file::expand(&mut spec).map_err(|(key, why)| Wrong { key: key.to_owned(), why })?;
+    // A percentage of the model can be told once the model is known.
+    let parameters = spec.model.tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum();
+    Ok(TaskSpec { model: spec.model, ..parse(whole, parameters)? })
+}
+
+/// The table as a task whose model has so many parameters.
+fn parse(whole: &Table, parameters: u64) -> Result<TaskSpec, Wrong> {
+    let mut whole = whole.clone();
+    if let Some(Value::Object(codec)) = whole.get_mut("compression") {
+        codec.values_mut().for_each(|value| percentage(value, parameters));
+    }
+    serde_path_to_error::deserialize(Value::Object(whole)).map_err(|error| {
+        let key = error.path().to_string();
+        Wrong { key, why: error.into_inner().to_string() }
+    })
+}
+
+/// Turns `N%` into a number of the model's parameters.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates; judged with the task")]
+fn percentage(value: &mut Value, parameters: u64) {
+    let percent = value.as_str().and_then(|text| text.strip_suffix('%')?.trim().parse::<f64>().ok());
+    if let Some(percent) = percent.filter(|percent| percent.is_finite()) {
+        *value = ((parameters as f64 * percent / 100.0).round() as u64).into();
+    }
+}

@@ -72,7 +72,7 @@ impl Demo {
             scene.seed
         ));
         if let Some(robust) = &task.spec.aggregation.robust {
-            let rule = robust.rule.name().replace('_', " ");
+            let rule = robust.rule.as_str().replace('_', " ");
             let of =
                 robust.group_size.map_or_else(|| "updates".to_owned(), |size| format!("means of groups of {size}"));
             let part = 100.0 * robust.attackers;

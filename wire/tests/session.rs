@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own certificates can be made")]
 
-use federation::id::{Attempt, Digest, ParticipantId, TaskId};
+use federation::id::{Digest, ParticipantId};
 use federation::time::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519,

@@ -13,6 +13,7 @@ use coordinator::work::{Engine, Environment, FailPoint, NoFailPoint, StepError, 
 use federation::id::{ParticipantId, RoundKey, TaskId};
 use federation::round::{FailureReason, RoundState};
 use learning::NoisedSum;
+use recipe::TaskModel;
 use secure_agg::client::Client;
 use serde_json::{Value, json};
 use task_spec::TaskSpec;

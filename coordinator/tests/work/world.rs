@@ -260,7 +260,7 @@ impl World {
     /// What the codec draws from in the first attempt at a round.
     pub(crate) fn codec_seed(&self, number: u32) -> [u8; 32] {
         self.model
-            .encoding()
+            .encoding
             .compression
             .as_ref()
             .map_or([0; 32], |terms| recipe::digest::codec_seed(Some(terms), self.key(number).attempt(1)).0)

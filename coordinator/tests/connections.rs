@@ -4,9 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are not tests themselves")]
 
 mod connections {
+    mod connection_pool;
     mod drain;
     mod places;
     mod unsent;
-    mod visit;
 }
 mod support;

@@ -18,7 +18,7 @@ pub enum UpdateCodec {
     /// Weighted deltas, their weight and metrics, in the form that the task's compression gives them.
     Plain(Arc<learning::UpdateCodec>),
     /// Clipped deltas on a grid that leaves room for noise.
-    Private(Grid),
+    Private(Arc<Grid>),
     /// Counts and sums of an analysis.
     Sums(Arc<Analysis>),
 }
@@ -73,7 +73,8 @@ impl UpdateCodec {
     pub fn shape(&self) -> VectorShape {
         let (modulus_bits, input_bound, noise_margin) = match self {
             Self::Plain(codec) => (codec.modulus_bits(), codec.input_bound(), 0),
-            Self::Private(Grid { codec, .. }) => {
+            Self::Private(grid) => {
+                let codec = &grid.codec;
                 (codec.params().modulus_bits, codec.input_bound(), codec.noise_margin())
             }
             Self::Sums(analysis) => (analysis.codec().modulus_bits(), analysis.codec().input_bound(), 0),
@@ -116,8 +117,10 @@ impl UpdateCodec {
     pub fn inspector(&self) -> Option<UpdateInspector> {
         match self {
             Self::Plain(codec) => codec.inspector().map(UpdateInspector::Plain),
-            Self::Private(Grid { shares: Some(_), .. }) => None,
-            Self::Private(Grid { codec, .. }) => Some(UpdateInspector::Private(codec.inspector())),
+            Self::Private(grid) => match grid.shares {
+                Some(_) => None,
+                None => Some(UpdateInspector::Private(grid.codec.inspector())),
+            },
             Self::Sums(analysis) => Some(UpdateInspector::Sums(analysis.codec().inspector())),
         }
     }

@@ -9,6 +9,7 @@ pub mod codec;
 pub mod device;
 pub mod digest;
 mod error;
+mod recipe;
 pub mod rule;
 pub mod server;
 mod tensors;
@@ -16,7 +17,8 @@ mod told;
 
 pub use codec::UpdateCodec;
 pub use error::RecipeError;
+pub use recipe::Recipe;
 pub use rule::Rule;
 pub use server::TaskModel;
 pub use tensors::Tensors;
-pub use told::{Recipe, Told};
+pub use told::Told;

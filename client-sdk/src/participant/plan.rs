@@ -52,7 +52,7 @@ impl Plan {
         let recipe = Recipe::new(&told, tensors, Some(assignment.round))?;
         most_bytes.check_values("an encoded update", recipe.codec.len() as u64)?;
         let private = match (&recipe.codec, &assignment.privacy) {
-            (UpdateCodec::Private(grid), Some(terms)) => Some(PrivateRound::of(&assignment, terms, grid.clone())?),
+            (UpdateCodec::Private(grid), Some(terms)) => Some(PrivateRound::of(&assignment, terms, Arc::clone(grid))?),
             _ => None,
         };
         if let Some(terms) = &assignment.secure_aggregation {

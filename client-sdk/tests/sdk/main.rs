@@ -18,6 +18,7 @@ mod fairness;
 mod far;
 mod members;
 mod offline;
+mod private;
 mod rejections;
 mod renewal_killed;
 mod restart;

@@ -1,10 +1,11 @@
 //! Deliberate faults, which audits must detect. Only with the feature `deliberate-faults`, which only tests enable.
 
+use learning::Update;
+use learning::clip::norm;
 use learning::privacy::{NoiseLaw, NoiseSampler, PrivateEncodeError, Sigma, Variance};
-use learning::{Update, clip};
 use rand_chacha::ChaCha20Rng;
 
-use super::PrivateRound;
+use crate::codec::Grid;
 
 /// What a participant does wrong in rounds with a privacy mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,17 +23,17 @@ impl Fault {
     pub(crate) fn words(
         self,
         update: &Update,
-        round: &PrivateRound,
+        grid: &Grid,
+        clip: f64,
+        rotation_seed: &[u8; 32],
         rng: &mut ChaCha20Rng,
     ) -> Result<Vec<u32>, PrivateEncodeError> {
-        let bits = round.grid.codec.params().modulus_bits;
+        let bits = grid.codec.params().modulus_bits;
         let mut words = match self {
-            Self::NoClipping => unclipped(update, round, rng)?,
-            Self::NoNoise | Self::HalfNoise => {
-                round.grid.codec.encode(update, round.clip, &round.rotation_seed, rng)?.words
-            }
+            Self::NoClipping => unclipped(update, grid, clip, rotation_seed, rng)?,
+            Self::NoNoise | Self::HalfNoise => grid.codec.encode(update, clip, rotation_seed, rng)?.words,
         };
-        let own = round.grid.shares.map(|shares| shares.share);
+        let own = grid.shares.map(|shares| shares.share);
         let law = match self {
             Self::NoClipping => own,
             Self::NoNoise => None,
@@ -46,14 +47,20 @@ impl Fault {
 }
 
 /// A fraction of the update that is short enough, multiplied back after rounding.
-fn unclipped(update: &Update, round: &PrivateRound, rng: &mut ChaCha20Rng) -> Result<Vec<u32>, PrivateEncodeError> {
+fn unclipped(
+    update: &Update,
+    grid: &Grid,
+    clip: f64,
+    rotation_seed: &[u8; 32],
+    rng: &mut ChaCha20Rng,
+) -> Result<Vec<u32>, PrivateEncodeError> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a norm over the clip; saturating")]
-    let times = (clip::norm(&update.delta) / round.clip).ceil().max(1.0) as u32;
+    let times = (norm(&update.delta) / clip).ceil().max(1.0) as u32;
     #[expect(clippy::cast_possible_truncation, reason = "back to what it was")]
     let delta = update.delta.iter().map(|value| (f64::from(*value) / f64::from(times)) as f32).collect();
     let part = Update { delta, ..update.clone() };
-    let mut words = round.grid.codec.encode(&part, round.clip, &round.rotation_seed, rng)?.words;
-    let mask = u32::MAX >> (32 - u32::from(round.grid.codec.params().modulus_bits));
+    let mut words = grid.codec.encode(&part, clip, rotation_seed, rng)?.words;
+    let mask = u32::MAX >> (32 - u32::from(grid.codec.params().modulus_bits));
     words.iter_mut().for_each(|word| *word = word.wrapping_mul(times) & mask);
     Ok(words)
 }

@@ -267,7 +267,7 @@ fn covered(mut words: Vec<u32>, modulus_bits: u8, cover: Cover<'_>) -> Result<Ma
 fn noised(update: &Update, round: &PrivateRound, secrets: &mut ChaCha20Rng) -> Result<Vec<u32>, PrivateEncodeError> {
     #[cfg(feature = "deliberate-faults")]
     if let Some(fault) = round.fault {
-        return fault.words(update, round, secrets);
+        return fault.words(update, &round.grid, round.clip, &round.rotation_seed, secrets);
     }
     let mut words = round.grid.codec.encode(update, round.clip, &round.rotation_seed, secrets)?.words;
     // Where the coordinator adds the noise, there is none of ours.

@@ -3,6 +3,8 @@
 //! Everything is derived by the code that the coordinator derives it by. What cannot be derived, or is not what the encoding and
 //! the session say, is refused before a byte of the model has come.
 
+use std::sync::Arc;
+
 use learning::privacy::accountant::tree_levels;
 use learning::privacy::{Bands, PlanError, PlanRequest, Release};
 use task_spec::{PrivacyMechanism, PrivacySpec};
@@ -17,7 +19,7 @@ pub struct PrivateRound {
     /// As the operator wrote it.
     pub spec: PrivacySpec,
     /// From floats to integers, and what this participant adds.
-    pub grid: Grid,
+    pub grid: Arc<Grid>,
     /// The L2 norm that updates are scaled down to.
     pub clip: f64,
     /// What the rotation of the whole cohort is drawn from.
@@ -36,14 +38,14 @@ impl PrivateRound {
     /// [`TermsError`].
     pub fn new(assignment: &Assignment, terms: &PrivacyTerms, parameters: usize) -> Result<Self, TermsError> {
         let grid = Grid::new(terms, parameters as u64, assignment.encoding.modulus_bits)?;
-        Self::of(assignment, terms, grid)
+        Self::of(assignment, terms, Arc::new(grid))
     }
 
     /// The same, on a grid that was derived from these terms.
     ///
     /// # Errors
     /// [`TermsError`].
-    pub fn of(assignment: &Assignment, terms: &PrivacyTerms, grid: Grid) -> Result<Self, TermsError> {
+    pub fn of(assignment: &Assignment, terms: &PrivacyTerms, grid: Arc<Grid>) -> Result<Self, TermsError> {
         check_encoding(assignment, &grid.request)?;
         check_cover(assignment.secure_aggregation.as_ref(), terms, terms.spec.mechanism)?;
         Ok(Self {

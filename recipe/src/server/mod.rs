@@ -70,7 +70,7 @@ impl TaskModel {
         let private = Private::new(spec, tensors.shared.len() as u64)?;
         encoding = encoding::of(spec, private.as_ref());
         let told = self::told(spec, &encoding, &metrics);
-        let grid = private.as_ref().map(|private| private.grid.clone());
+        let grid = private.as_ref().map(|private| Arc::clone(&private.grid));
         let Recipe { tensors, codec, rule: _ } = Recipe::on_grid(&told, tensors, grid, None).map_err(at)?;
         let modulus = codec.shape().modulus_bits;
         let modulus = Modulus::new(modulus).map_err(|error| wrong("aggregation.modulus_bits", error))?;

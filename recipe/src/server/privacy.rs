@@ -2,6 +2,8 @@
 //!
 //! The figures are `learning`'s; here they are put together from the task, once, for requests and background work alike.
 
+use std::sync::Arc;
+
 use federation::round::RoundLimits;
 use learning::privacy::plan::smallest_draw;
 use learning::privacy::{
@@ -46,7 +48,7 @@ pub struct Private {
     /// As the operator wrote it.
     pub spec: PrivacySpec,
     /// From floats to integers, and what participants add.
-    pub grid: Grid,
+    pub grid: Arc<Grid>,
     terms: PrivacyTerms,
     least: u32,
     /// Whether sampling is worth anything to the published figure.
@@ -94,7 +96,7 @@ impl Private {
         if amplified {
             grid.codec = grid.codec.with_secret_count();
         }
-        Ok(Some(Self { spec: spec.privacy.clone(), grid, terms, least, amplified, attendance }))
+        Ok(Some(Self { spec: spec.privacy.clone(), grid: Arc::new(grid), terms, least, amplified, attendance }))
     }
 
     /// The most participants a round may have: what the grid has room for.

@@ -1,4 +1,3 @@
-//! Privacy: what leaves the device, and the participant's own ledger.
+//! Privacy: the participant's own ledger.
 
 mod account;
-mod round;

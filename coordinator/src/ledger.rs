@@ -232,7 +232,12 @@ fn may_be_open(task: &TaskRow, round: &Round) -> bool {
     match round.state {
         RoundState::Unmasking | RoundState::Aggregating => true,
         RoundState::Collecting => is_seen_singly,
-        _ => false,
+        RoundState::Selecting
+        | RoundState::Sharing
+        | RoundState::Confirming
+        | RoundState::Completed
+        | RoundState::Failed
+        | RoundState::Cancelled => false,
     }
 }
 

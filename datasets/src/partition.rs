@@ -83,7 +83,7 @@ impl Partition {
             // Negated so that NaN is rejected as well.
             Self::Dirichlet { alpha } if !(alpha > 0.0 && alpha <= MAX_ALPHA) => Err(DataError::BadAlpha(alpha)),
             Self::Shards { per_participant: 0 } => Err(DataError::NoShards),
-            _ => Ok(()),
+            Self::Iid | Self::Dirichlet { .. } | Self::Shards { .. } => Ok(()),
         }
     }
 }

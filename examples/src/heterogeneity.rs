@@ -198,7 +198,9 @@ impl Server {
         let alike = matches!(solver, Solver::Scaffold | Solver::Plain);
         let sent: Layout = match solver {
             Solver::Scaffold => scaffold::layout(model.layout())?,
-            _ => (**model.layout()).clone(),
+            Solver::FedAvg | Solver::Partial | Solver::FedProx | Solver::FedNova | Solver::Plain => {
+                (**model.layout()).clone()
+            }
         };
         let params = QuantizationParams {
             parameters: sent.len(),

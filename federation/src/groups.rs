@@ -54,7 +54,13 @@ pub fn advance_groups(round: &Round, tally: &Tally, groups: &[GroupTally], now: 
         // Dealers may send an input.
         RoundState::Sharing => (of_left(|tally| tally.answered), of_left(|tally| tally.pending)),
         RoundState::Collecting => (of_left(|tally| tally.reported), of_left(|tally| tally.pending)),
-        _ => (of_left(|tally| tally.reported), 0),
+        RoundState::Selecting
+        | RoundState::Confirming
+        | RoundState::Unmasking
+        | RoundState::Aggregating
+        | RoundState::Completed
+        | RoundState::Failed
+        | RoundState::Cancelled => (of_left(|tally| tally.reported), 0),
     };
     let decision = if !is_enough(round, left, inputs.saturating_add(coming)) {
         Decision::Abort(lost.first().map_or(FailureReason::QuorumLost, |(_, reason)| *reason))

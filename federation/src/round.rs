@@ -129,7 +129,12 @@ impl Round {
         match self.state {
             RoundState::Collecting | RoundState::Confirming => Some(RoundState::Confirming),
             RoundState::Unmasking => Some(RoundState::Unmasking),
-            _ => None,
+            RoundState::Selecting
+            | RoundState::Sharing
+            | RoundState::Aggregating
+            | RoundState::Completed
+            | RoundState::Failed
+            | RoundState::Cancelled => None,
         }
     }
 

@@ -127,7 +127,12 @@ impl World {
                 Ok(())
             }
             // About something that the device does no longer.
-            _ => Ok(()),
+            Operation::Tick { .. }
+            | Operation::Arrive { .. }
+            | Operation::Fetch { .. }
+            | Operation::Answer { .. }
+            | Operation::Look { .. }
+            | Operation::PollEnds { .. } => Ok(()),
         }
     }
 
@@ -197,7 +202,7 @@ impl World {
                     | Request::AbortStatements { .. }
             ),
             Action::Fetch { .. } | Action::Train(_) => true,
-            _ => false,
+            Action::Load(_) | Action::Persist(_) | Action::WaitUntil(_) | Action::Finished(_) => false,
         };
         if is_of_a_round && let Some(away) = device.meets_its_fate(&self.terms) {
             device.stop();

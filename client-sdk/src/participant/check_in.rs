@@ -87,7 +87,9 @@ impl CheckIn {
                 State::CheckIn(Self { attempts: self.attempts.check_in_again(core, now, &error, after) })
             }
             // A task that is not there may come yet: participants often start before it.
-            _ => State::CheckIn(Self { attempts: self.attempts.in_vain(core, now, "check in", &error) }),
+            Verdict::RoundOver | Verdict::Revoked | Verdict::Expired => {
+                State::CheckIn(Self { attempts: self.attempts.in_vain(core, now, "check in", &error) })
+            }
         }
     }
 

@@ -73,7 +73,9 @@ impl Enroll {
             Verdict::Again(after) => {
                 State::Enroll(Self { attempts: self.attempts.again(core, now, "enrol", &error, after) })
             }
-            _ => State::Finished(Err(refused(error))),
+            Verdict::RoundOver | Verdict::Revoked | Verdict::Expired | Verdict::Refused => {
+                State::Finished(Err(refused(error)))
+            }
         }
     }
 }

@@ -133,7 +133,7 @@ pub(super) fn failed<S>(
     match verdict {
         Verdict::Again(after) => Ok(again(attempts.again(core, now, what, error, after))),
         Verdict::RoundOver => Err(Left::Over(error.to_string())),
-        _ => Err(Left::Refused(error.clone())),
+        Verdict::Revoked | Verdict::Expired | Verdict::Refused => Err(Left::Refused(error.clone())),
     }
 }
 

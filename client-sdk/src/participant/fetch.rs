@@ -97,7 +97,7 @@ impl Fetch {
             }
             // What we have does not fit the file: begin anew.
             _ if is_bad_range(error) => self.wrong(core, error, now),
-            _ => {
+            Verdict::Revoked | Verdict::Expired | Verdict::Refused => {
                 core.events.push(Event::Refused { place: self.plan.place, reason: error.to_string() });
                 core.give_up(self.plan.place, RefusalCode::Model, None)
             }

@@ -52,7 +52,7 @@ impl Sending {
                 State::Upload(Self { attempts, ..self })
             }
             Verdict::RoundOver => core.round_over(place, &error.to_string(), Some(self.pending.at_home.not_sent())),
-            _ => {
+            Verdict::Revoked | Verdict::Expired | Verdict::Refused => {
                 core.events.push(Event::TrainingFailed { place, error: error.to_string() });
                 core.give_up(place, RefusalCode::NotTaken, Some(self.pending.at_home.not_sent()))
             }

@@ -226,10 +226,8 @@ async fn close_sessions(
 /// Whether the groups that have a phase to go on with are enough; a round without groups has one.
 fn can_go_on(round: &Round, phases: &[Option<Phase>], groups: &[GroupTally]) -> bool {
     let left = || phases.iter().zip(groups).filter(|(phase, _)| phase.is_some());
-    let inputs = left().map(|(_, facts)| match round.state {
-        RoundState::Sharing => facts.tally.answered,
-        _ => facts.tally.reported,
-    });
+    let has_inputs = round.state != RoundState::Sharing;
+    let inputs = left().map(|(_, facts)| if has_inputs { facts.tally.reported } else { facts.tally.answered });
     is_enough(round, u32::try_from(left().count()).unwrap_or(u32::MAX), inputs.sum())
 }
 

@@ -83,7 +83,14 @@ fn plan_round(situation: &Situation, packed_len: u64, config: &WorkConfig, now: 
             }
             RoundState::Aggregating if situation.unfolded > chunk(packed_len, config) => Next::Do(Step::SumChunk),
             RoundState::Aggregating => Next::Do(Step::ReleaseSum),
-            _ => Next::Wait(Some(until)),
+            RoundState::Selecting
+            | RoundState::Sharing
+            | RoundState::Collecting
+            | RoundState::Confirming
+            | RoundState::Unmasking
+            | RoundState::Completed
+            | RoundState::Failed
+            | RoundState::Cancelled => Next::Wait(Some(until)),
         },
     }
 }

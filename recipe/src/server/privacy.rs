@@ -272,7 +272,7 @@ pub(super) fn solve(spec: &mut TaskSpec, parameters: u64) -> Result<(), Vec<Spec
         (PrivacyView::CohortKnown | PrivacyView::Server, Some(epsilon)) => least_noise(&request, epsilon),
         // The published figure is the other one then.
         (PrivacyView::Published, Some(epsilon)) if !is_sampled => least_noise(&request, epsilon),
-        _ => plan(&request).map(|plan| plan.noise_multiplier),
+        (PrivacyView::Published, Some(_)) | (_, None) => plan(&request).map(|plan| plan.noise_multiplier),
     };
     spec.privacy.noise_multiplier = Some(solved.map_err(|error| match error {
         PlanError::Codec(PrivateCodecError::Headroom { .. }) => wrong(bits_field(spec), no_room(&request, 1.0)),

@@ -46,6 +46,6 @@ fn field_of(error: &InvalidConfig) -> &'static str {
         InvalidConfig::Corrupt { .. } => "secure_aggregation.max_corrupt_fraction",
         InvalidConfig::Dropout { .. } => "secure_aggregation.max_dropout_fraction",
         InvalidConfig::Modulus { .. } | InvalidConfig::Headroom { .. } => "secure_aggregation.modulus_bits",
-        _ => "secure_aggregation",
+        InvalidConfig::Suite { .. } | InvalidConfig::Words { .. } => "secure_aggregation",
     }
 }

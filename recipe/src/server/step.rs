@@ -202,7 +202,7 @@ impl Version {
             (Some(Solver::Scaffold { population, .. }), Some(control)) => {
                 Scaffold::absorb(control, mean, population, clip_range).map_err(|error| error.to_string())
             }
-            _ => Ok(()),
+            (Some(Solver::Scaffold { .. }), None) | (None, _) => Ok(()),
         }
     }
 

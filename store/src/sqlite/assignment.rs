@@ -391,7 +391,12 @@ fn answer_to(phase: RoundState) -> Option<MessageKind> {
         RoundState::Sharing => Some(MessageKind::Shares),
         RoundState::Confirming => Some(MessageKind::Consistency),
         RoundState::Unmasking => Some(MessageKind::Unmasking),
-        _ => None,
+        RoundState::Selecting
+        | RoundState::Collecting
+        | RoundState::Aggregating
+        | RoundState::Completed
+        | RoundState::Failed
+        | RoundState::Cancelled => None,
     }
 }
 

@@ -106,7 +106,7 @@ impl TargetSpec {
     pub(super) fn outputs(self) -> usize {
         match self {
             Self::Class { classes } if classes > 2 => classes as usize,
-            _ => 1,
+            Self::Class { .. } | Self::Real { .. } => 1,
         }
     }
 }

@@ -179,7 +179,7 @@ impl<W: Weight> Majorant<W> {
         let away = i64::from(halvings).checked_mul(width)?;
         let x = match block.side {
             Side::LeftTail => block.start.checked_sub(away)?.checked_sub(width)?.checked_add(offset)?,
-            _ => block.start.checked_add(away)?.checked_add(offset)?,
+            Side::Inside | Side::RightTail => block.start.checked_add(away)?.checked_add(offset)?,
         };
         self.accepts_exactly(x, digit, block.height, halvings, rng).then_some(x)
     }

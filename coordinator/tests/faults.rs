@@ -3,17 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are not tests themselves")]
 
-#[path = "work/world.rs"]
+#[path = "support/world.rs"]
 #[expect(dead_code, reason = "shared with the tests of background work, which use the rest")]
 mod world;
 
-#[path = "faults/blobs.rs"]
-mod blobs;
-#[path = "faults/cancelled.rs"]
-mod cancelled;
-#[path = "faults/clock.rs"]
-mod clock;
-#[path = "faults/killed.rs"]
-mod killed;
-#[path = "faults/leases.rs"]
-mod leases;
+mod faults {
+    mod blobs;
+    mod cancelled;
+    mod clock;
+    mod killed;
+    mod leases;
+}

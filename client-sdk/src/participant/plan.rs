@@ -34,6 +34,14 @@ pub(super) struct Plan {
     pub(super) wanted: Option<(Held, f64)>,
 }
 
+/// Why no control variate is recalled.
+pub(super) enum NoControl {
+    /// The coordinator counts an update that the record does not have.
+    Unsettled(String),
+    /// The record cannot be read.
+    Journal(JournalError),
+}
+
 impl Plan {
     /// Checks everything that can be checked before a byte of the model has come, sizes first.
     pub(super) fn new(assignment: Box<Assignment>, most_bytes: MaxModelBytes) -> Result<Self, PlanError> {
@@ -145,9 +153,10 @@ impl Plan {
     }
 
     /// The control variate that counts, from its record; nothing before the first that did.
-    pub(super) fn control(&self, record: Option<&[u8]>) -> Result<Result<Option<Control>, String>, JournalError> {
-        let record = record.map(|record| ControlRecord::decode(record, self.recipe.tensors.whole.len())).transpose()?;
-        Ok(ControlRecord::settle(record, self.assignment.counted))
+    pub(super) fn control(&self, record: Option<&[u8]>) -> Result<Option<Control>, NoControl> {
+        let record = record.map(|record| ControlRecord::decode(record, self.recipe.tensors.whole.len()));
+        let record = record.transpose().map_err(NoControl::Journal)?;
+        ControlRecord::settle(record, self.assignment.counted).map_err(NoControl::Unsettled)
     }
 
     /// What the codec left out of earlier updates.

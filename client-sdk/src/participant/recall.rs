@@ -12,7 +12,7 @@ use super::action::Action;
 use super::base::Base;
 use super::core::Core;
 use super::event::Event;
-use super::plan::Plan;
+use super::plan::{NoControl, Plan};
 use super::session::Session;
 use super::snapshot::{self, Control};
 use super::state::{Recall, RecallStep, State, Train};
@@ -75,13 +75,13 @@ impl Recall {
                 Err(error) => State::Finished(Err(error.into())),
             },
             RecallStep::Control => match self.plan.control(record) {
-                Ok(Ok(control)) => self.train(core, None, control),
-                Ok(Err(reason)) => {
+                Ok(control) => self.train(core, None, control),
+                Err(NoControl::Unsettled(reason)) => {
                     let place = self.plan.place;
                     core.events.push(Event::Refused { place, reason });
                     core.give_up(place, RefusalCode::Assignment, None)
                 }
-                Err(error) => State::Finished(Err(error.into())),
+                Err(NoControl::Journal(error)) => State::Finished(Err(error.into())),
             },
         }
     }

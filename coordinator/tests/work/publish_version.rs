@@ -14,6 +14,10 @@ use task_spec::{Better, GateSpec, ServerOptimizer};
 
 use crate::world::World;
 
+mod analysis;
+mod compressed;
+mod solver;
+
 #[tokio::test]
 async fn the_version_is_the_base_plus_the_weighted_mean() {
     let world = World::new(3).await;

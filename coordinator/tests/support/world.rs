@@ -26,9 +26,9 @@ use store::{BlobStore as _, Blobs, Database, Store, StoreConfig};
 use task_spec::TaskSpec;
 use uuid::Uuid;
 
-#[path = "../support/die_at.rs"]
+#[path = "die_at.rs"]
 mod die_at;
-#[path = "../support/faulty_blobs.rs"]
+#[path = "faulty_blobs.rs"]
 pub(crate) mod faulty_blobs;
 pub(crate) use die_at::DieAt;
 use faulty_blobs::FaultyBlobs;

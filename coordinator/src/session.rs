@@ -164,8 +164,8 @@ pub(crate) fn participant(client_id: &[u8]) -> Option<ParticipantId> {
 }
 
 /// How `secure-agg` names an attempt.
-pub(crate) fn round_name(attempt: Attempt) -> messages::Round {
-    messages::Round::new(attempt.task.0.as_bytes(), u64::from(attempt.round), attempt.attempt)
+pub(crate) fn round_name(attempt: Attempt) -> messages::RoundId {
+    messages::RoundId::new(attempt.task.0.as_bytes(), u64::from(attempt.round), attempt.attempt)
 }
 
 /// What an answer that opens the sum is sealed for.
@@ -482,6 +482,6 @@ mod tests {
         let place = seal_place(attempt, ParticipantId(uuid::Uuid::from_u128(7)));
         let known = [&b"tributary/unmasking/1"[..], of_the_task, b"\0\0\x01\x02\0\0\0\x03", &[0; 15], b"\x07"];
         assert_eq!(place, known.concat());
-        assert_eq!(round_name(attempt), messages::Round::new(of_the_task, 258, 3));
+        assert_eq!(round_name(attempt), messages::RoundId::new(of_the_task, 258, 3));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use secure_agg::client::{Doubt, Received};
+use secure_agg::client::{Challenge, Received};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{Delivery, ShareKeys};
 use secure_agg::rejection::Refusal;
@@ -62,16 +62,18 @@ impl AwaitDelivery {
                 core.events.push(Event::Delivered { place, dealers: masking.dealers().len() });
                 Recall::enter(core, plan, deadline, received, Some((session, masking)))
             }
-            Ok(Received::Doubt(doubt)) => Self::new(plan, deadline, received, session).doubt(core, doubt),
+            Ok(Received::Challenge(challenge)) => {
+                Self::new(plan, deadline, received, session).challenge(core, challenge)
+            }
             Err(error) => core.refuse(place, &error, None),
         }
     }
 
-    fn doubt(self, core: &mut Core, doubt: Box<Doubt>) -> State {
-        let position = usize::from(doubt.dealer()).checked_sub(1);
+    fn challenge(self, core: &mut Core, challenge: Box<Challenge>) -> State {
+        let position = usize::from(challenge.dealer()).checked_sub(1);
         match position.and_then(|position| self.session.members.get(position)) {
             Some(&dealer) => {
-                let suspicion = Suspicion { doubt, dealer, attempts: Attempts::default() };
+                let suspicion = Suspicion { challenge, dealer, attempts: Attempts::default() };
                 State::AwaitDelivery(Self { step: DeliveryStep::Evidence(suspicion), ..self })
             }
             None => core.refuse(self.plan.place, &Refusal::OutOfOrder.into(), None),
@@ -91,7 +93,7 @@ impl AwaitDelivery {
             }
         };
         let place = self.plan.place;
-        match complain(core, *suspicion.doubt, self.session, &evidence) {
+        match complain(core, *suspicion.challenge, self.session, &evidence) {
             Ok((session, complaint)) => {
                 core.events.push(Event::Complained { place, dealer: suspicion.dealer });
                 let records = core.session_record(&session, None);
@@ -107,7 +109,12 @@ fn receive(session: &Session, delivery: &[u8]) -> Result<Received, SessionError>
 }
 
 /// The key of one ciphertext is told, and no input is sent in this session.
-fn complain(core: &Core, doubt: Doubt, session: Session, evidence: &[u8]) -> Result<(Session, Bytes), SessionError> {
-    let step = doubt.complain(&ShareKeys::decode(evidence)?, &core.key.signer()?)?;
+fn complain(
+    core: &Core,
+    challenge: Challenge,
+    session: Session,
+    evidence: &[u8],
+) -> Result<(Session, Bytes), SessionError> {
+    let step = challenge.complain(&ShareKeys::decode(evidence)?, &core.key.signer()?)?;
     Ok((session.advance(&step.persist), step.send.encode().into()))
 }

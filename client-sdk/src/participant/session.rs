@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use secure_agg::client::{Client, Snapshot};
 use secure_agg::codec::DecodeError;
-use secure_agg::messages::Round;
+use secure_agg::messages::RoundId;
 use secure_agg::rejection::Refusal;
 use secure_agg::unopened::Unproven;
 use wire::base64::Base64;
@@ -129,6 +129,6 @@ impl Session {
 }
 
 /// An attempt, as the protocol names it.
-pub(super) fn round(place: Attempt) -> Round {
-    Round::new(place.task.0.as_bytes(), place.round.into(), place.attempt)
+pub(super) fn round(place: Attempt) -> RoundId {
+    RoundId::new(place.task.0.as_bytes(), place.round.into(), place.attempt)
 }

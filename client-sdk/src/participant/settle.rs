@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use secure_agg::codec::Message as _;
-use secure_agg::unopened::Unopened;
+use secure_agg::unopened::AbortProof;
 use wire::Attempt;
 use wire::certificate::Recorded;
 
@@ -50,5 +50,5 @@ impl Settle {
 }
 
 fn proves(given: &Input, proof: &[u8]) -> Result<(), SessionError> {
-    Ok(Unopened::decode(proof)?.prove(&given.session.0, &Recorded)?)
+    Ok(AbortProof::decode(proof)?.prove(&given.session.0, &Recorded)?)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use learning::Residual;
-use secure_agg::client::{Doubt, Masking};
+use secure_agg::client::{Challenge, Masking};
 use wire::participant::{Announcement, Answer};
 use wire::{Attempt, ParticipantId};
 
@@ -104,7 +104,7 @@ pub(super) enum DeliveryStep {
 
 /// A ciphertext does not open: was it dealt like that?
 pub(super) struct Suspicion {
-    pub(super) doubt: Box<Doubt>,
+    pub(super) challenge: Box<Challenge>,
     pub(super) dealer: ParticipantId,
     pub(super) attempts: Attempts,
 }

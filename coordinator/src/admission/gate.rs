@@ -218,8 +218,8 @@ pub(super) fn place(state: Option<federation::round::AssignmentState>) -> Result
     Err(Rejection::NotAssigned { why })
 }
 
-impl From<secure_agg::rejection::Rejection> for Rejection {
-    fn from(rejection: secure_agg::rejection::Rejection) -> Self {
+impl From<secure_agg::rejection::MessageRejection> for Rejection {
+    fn from(rejection: secure_agg::rejection::MessageRejection) -> Self {
         Self::Protocol { code: rejection.code(), problem: rejection.to_string() }
     }
 }

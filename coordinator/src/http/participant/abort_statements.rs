@@ -13,8 +13,8 @@ use federation::id::{Attempt, ParticipantId, RoundKey, TaskId};
 use http::{HeaderMap, StatusCode, header};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::Roster;
-use secure_agg::rejection::Rejection as SessionRejection;
-use secure_agg::unopened::{AbortStatement, Ended, Unopened};
+use secure_agg::rejection::MessageRejection;
+use secure_agg::unopened::{AbortProof, AbortStatement, EndedSession};
 use serde::Deserialize;
 use store::entity::unopened::{AbortStatement as Said, UnopenedSession};
 use store::{StoreError, Transaction};
@@ -63,9 +63,9 @@ pub(in crate::http) async fn say(
     let Some((session, roster)) = session else { return Ok(StatusCode::NO_CONTENT) };
     let sender = statement.body.sender;
     if position(&roster, participant) != Some(usize::from(sender)) {
-        return Err(rejected(SessionRejection::NotExpected { sender }));
+        return Err(rejected(MessageRejection::NotExpected { sender }));
     }
-    let ended = Ended::new(roster, &Recorded).map_err(Error::fault)?;
+    let ended = EndedSession::new(roster, &Recorded).map_err(Error::fault)?;
     ended.admit(&statement).map_err(rejected)?;
     let said = Said { attempt, participant, group: session.group, statement: bytes, received_at: app.now() };
     let is_new = app
@@ -119,7 +119,7 @@ pub(in crate::http) async fn show(
     let Some((roster, said)) = found else { return Ok(StatusCode::NO_CONTENT.into_response()) };
     let statements = said.iter().map(|said| AbortStatement::decode(&said.statement));
     let statements: Vec<_> = statements.collect::<std::result::Result<_, _>>().map_err(Error::fault)?;
-    let message = Unopened::of(roster, statements).encode();
+    let message = AbortProof::of(roster, statements).encode();
     Ok(([(header::CONTENT_TYPE, MEDIA_SECURE_AGG)], message).into_response())
 }
 

@@ -14,7 +14,7 @@ use federation::round::RoundState;
 use http::{HeaderMap, StatusCode};
 use secure_agg::codec::Message;
 use secure_agg::messages::{Complaint, Consistency, ShareKeys, Unmasking};
-use secure_agg::rejection::Rejection as SessionRejection;
+use secure_agg::rejection::MessageRejection;
 use secure_agg::server::Phase;
 use store::StoreError;
 use store::entity::session_message::{MessageKind, SessionMessage};
@@ -168,7 +168,7 @@ async fn judge(app: &App, place: &Place, seat: &Seat, what: Answer, bytes: &[u8]
             own(seat, complaint.body.sender)?;
             let dealt = app.sessions.dealt(&app.store, &seat.session, place.attempt).await?;
             let accused = complaint.body.accused;
-            let shares = dealt.shares(accused).ok_or_else(|| rejected(SessionRejection::Accused { accused }))?;
+            let shares = dealt.shares(accused).ok_or_else(|| rejected(MessageRejection::Accused { accused }))?;
             let verdict = phase.judge(&complaint, shares).map_err(rejected)?;
             let name =
                 |index| seat.session.participant(index).map_or_else(|| format!("{index}"), |who| who.to_string());
@@ -202,10 +202,10 @@ pub(super) fn decode<M: Message>(bytes: &[u8]) -> Result<M> {
 
 /// Checks that the sender of a message is its signer.
 pub(super) fn own(seat: &Seat, sender: secure_agg::Index) -> Result<()> {
-    if sender == seat.index { Ok(()) } else { Err(rejected(SessionRejection::NotExpected { sender })) }
+    if sender == seat.index { Ok(()) } else { Err(rejected(MessageRejection::NotExpected { sender })) }
 }
 
-pub(super) fn rejected(rejection: SessionRejection) -> Error {
+pub(super) fn rejected(rejection: MessageRejection) -> Error {
     Rejection::from(rejection).into()
 }
 

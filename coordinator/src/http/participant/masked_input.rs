@@ -17,7 +17,7 @@ use recipe::codec::UpdateInspector;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::MaskedInput;
 use secure_agg::packing::{PackingError, Unpacker};
-use secure_agg::rejection::Rejection as SessionRejection;
+use secure_agg::rejection::MessageRejection;
 use secure_agg::server::Phase;
 use secure_agg::upload::BodyDigest;
 use store::entity::admitted::Admitted;
@@ -123,7 +123,7 @@ fn signed_input(ticket: &Ticket, participant: ParticipantId, headers: &HeaderMap
     };
     let sender = message.body.sender;
     if session.index(participant) != Some(sender) {
-        return Err(rejected(SessionRejection::NotExpected { sender }));
+        return Err(rejected(MessageRejection::NotExpected { sender }));
     }
     phase.admit(message).map(|admitted| Some(admitted.into_message())).map_err(rejected)
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::participant::machine::{Action, Input, Request};
-use client_sdk::participant::{Contribution, Event, Work, WorkError};
+use client_sdk::participant::{Contribution, Event, RoundWork, WorkError};
 use client_sdk::train::Device as Processor;
 use client_sdk::{CandleTrainer, Dataset};
 use futures_util::FutureExt as _;
@@ -392,7 +392,7 @@ impl World {
 }
 
 /// Trains with the SDK's own trainer. One that panics is a participant's failure, as it is on a device.
-fn train(work: &Work, data: &dyn crate::Data, device: u32) -> Result<Contribution, WorkError> {
+fn train(work: &RoundWork, data: &dyn crate::Data, device: u32) -> Result<Contribution, WorkError> {
     let run = || {
         let nothing = Dataset::Labelled { features: Vec::new(), labels: Vec::new(), width: 1 };
         work.run(&mut CandleTrainer::new(data.shard(device), nothing, Processor::Cpu))

@@ -44,7 +44,7 @@ impl Usual<'_> {
         draft: &TaskSpec,
         parts: impl IntoIterator<Item = Value>,
     ) -> Outcome<TaskSpec> {
-        let usual = self.architecture.usual();
+        let usual = self.architecture.defaults();
         let mut whole = self.implied(draft);
         parts.into_iter().for_each(|part| cover(&mut whole, part.as_object().cloned().unwrap_or_default()));
         let mut task = input.over(&Value::Object(whole))?;
@@ -57,7 +57,7 @@ impl Usual<'_> {
     }
 
     fn implied(&self, draft: &TaskSpec) -> Table {
-        let usual = self.architecture.usual();
+        let usual = self.architecture.defaults();
         let implied = json!({
             "description": self.description,
             "model": { "seed": self.seed },

@@ -10,7 +10,7 @@ use recipe::{Recipe, Tensors, Told, UpdateCodec};
 use wire::participant::{Assignment, HeldUpdate};
 use wire::{Attempt, Digest};
 
-use super::base::{self, Base, BaseError};
+use super::base::{self, BaseError, RoundBase};
 use super::model_file::ModelFile;
 use super::plan_error::{PersonalError, PlanError};
 use super::size::MaxModelBytes;
@@ -98,11 +98,11 @@ impl Plan {
     }
 
     /// Reads the published part of the model, or the state of the analysis.
-    pub(super) fn read_model(&self, file: &ModelFile) -> Result<Base, BaseError> {
+    pub(super) fn read_model(&self, file: &ModelFile) -> Result<RoundBase, BaseError> {
         if let Some(analysis) = &self.recipe.tensors.analysis {
-            return Ok(Base::State(Box::new(analysis.read_published(file.bytes())?)));
+            return Ok(RoundBase::State(Box::new(analysis.read_published(file.bytes())?)));
         }
-        Ok(Base::Model(file.parameters(&self.recipe.tensors.published)?))
+        Ok(RoundBase::Model(file.parameters(&self.recipe.tensors.published)?))
     }
 
     /// What an input of this round is made from, unless noise of this participant's own is in it: by [`base_digest`], which stands for

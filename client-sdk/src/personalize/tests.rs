@@ -128,12 +128,12 @@ fn personalizer(personal: &[&str], method: Personalization) -> Derived {
 }
 
 /// Runs rounds in which the received model does not change; returns the last result.
-fn rounds(personalizer: &Derived, trainer: &mut Descent, received: &[f32], count: u32) -> Local {
+fn rounds(personalizer: &Derived, trainer: &mut Descent, received: &[f32], count: u32) -> LocalResult {
     let received = Parameters::new(Arc::clone(personalizer.shared()), received.to_vec()).unwrap();
     let mut kept = personalizer.initial(&model(&["head"])).unwrap();
     let mut last = None;
     for _ in 0..count {
-        let mut round = Round { trainer, job: &job(), received: &received, kept: kept.as_ref() };
+        let mut round = LocalRound { trainer, job: &job(), received: &received, kept: kept.as_ref() };
         let local = personalizer.run(&mut round).unwrap();
         let record = local.personal.as_ref().unwrap().to_record().unwrap();
         kept = Some(PersonalTensors::from_record(&record, personalizer.kept()).unwrap());
@@ -307,7 +307,7 @@ fn nothing_is_measured_that_the_task_does_not_ask_for() {
     let kept = personalizer.initial(&model(&["head"])).unwrap();
     let job = TrainingJob { metrics: vec!["loss".into()], ..job() };
     let mut trainer = Descent::to(&TARGET);
-    let mut round = Round { trainer: &mut trainer, job: &job, received: &received, kept: kept.as_ref() };
+    let mut round = LocalRound { trainer: &mut trainer, job: &job, received: &received, kept: kept.as_ref() };
     assert!(personalizer.run(&mut round).unwrap().own.metrics.is_empty());
 }
 
@@ -350,7 +350,7 @@ fn shared_adapters_are_all_that_is_trained_and_sent() {
     let mut last = 0.0;
     for number in 0..15 {
         let job = TrainingJob { seed: number, ..job.clone() };
-        let mut round = Round { trainer: &mut trainer, job: &job, received: &shared, kept: None };
+        let mut round = LocalRound { trainer: &mut trainer, job: &job, received: &shared, kept: None };
         let local = personalizer.run(&mut round).unwrap();
         assert!(local.personal.is_none(), "nothing is kept but the own model");
         let merged = adapters.merge(&base, &local.update.parameters).unwrap();
@@ -370,7 +370,7 @@ fn a_base_that_the_app_brings_is_the_one_that_the_task_names() {
         let personalizer = derive(&model, Some(&method)).unwrap().unwrap();
         let received = Parameters::zeros(Arc::clone(personalizer.shared()));
         personalizer
-            .run(&mut Round { trainer, job: &job, received: &received, kept: None })
+            .run(&mut LocalRound { trainer, job: &job, received: &received, kept: None })
             .map(|local| local.evaluated)
     };
     let [without, other] = opposites();
@@ -416,7 +416,7 @@ fn accuracies(personal: &[&str], method: Personalization) -> (f64, f64) {
         let mut sum = vec![0.0_f32; shared.values().len()];
         means = (0.0, 0.0);
         for (trainer, kept) in trainers.iter_mut().zip(&mut kept) {
-            let mut round = Round { trainer, job: &job, received: &shared, kept: kept.as_ref() };
+            let mut round = LocalRound { trainer, job: &job, received: &shared, kept: kept.as_ref() };
             let local = personalizer.run(&mut round).unwrap();
             sum.iter_mut().zip(local.update.parameters.values()).for_each(|(sum, value)| *sum += value / 2.0);
             means.0 += loss(&local.evaluated, "accuracy") / 2.0;

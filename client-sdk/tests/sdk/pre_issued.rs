@@ -193,7 +193,7 @@ async fn who_was_away_too_long_comes_back_with_a_token_and_a_certificate_that_ho
 
 fn refused(world: &World, pem: &Pem) -> CertificateError {
     match world.builder(pem).build().err() {
-        Some(BuildError::Participant(ParticipantError::GivenCertificate(error))) => error,
+        Some(BuildError::Participant(ParticipantError::PreIssuedCertificate(error))) => error,
         error => panic!("{error:?}"),
     }
 }

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use wire::{Digest, TaskId};
 use zeroize::Zeroizing;
 
-use super::at_home::Lengths;
-use super::{AtHome, HELD, UPDATE, decode, encode};
+use super::local_state::Lengths;
+use super::{HELD, LocalState, UPDATE, decode, encode};
 use crate::journal::JournalError;
 
 /// Which update waits.
@@ -23,15 +23,15 @@ pub(in crate::participant) struct Held {
     /// The version it started from.
     pub(in crate::participant) version: u32,
     /// What the device was told to do: a round that agrees on anything else does not get it.
-    #[serde(default = "untold")]
+    #[serde(default = "unknown_base")]
     pub(in crate::participant) trained: Digest,
     /// Of the file of that version, as it came: a round whose members agree on another file does not get it.
-    #[serde(default = "untold")]
+    #[serde(default = "unknown_base")]
     pub(in crate::participant) base: Digest,
 }
 
 /// Of a record that does not say one of them: no round gets that update.
-fn untold() -> Digest {
+fn unknown_base() -> Digest {
     Digest([0; 32])
 }
 
@@ -43,7 +43,7 @@ pub(in crate::participant) struct HeldRecord {
     /// What training changed: a safetensors file.
     pub(in crate::participant) delta: Zeroizing<Vec<u8>>,
     /// What stays at home of the same training.
-    pub(in crate::participant) at_home: AtHome,
+    pub(in crate::participant) local_state: LocalState,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,15 +59,15 @@ struct UpdateHeader {
     metrics: Vec<MetricValue>,
     delta_bytes: usize,
     #[serde(flatten)]
-    at_home: Lengths,
+    local_state: Lengths,
 }
 
 impl HeldRecord {
     pub(in crate::participant) fn encode(&self) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-        let Self { held, examples, ref metrics, ref delta, ref at_home } = *self;
-        let (metrics, delta_bytes, lengths) = (metrics.clone(), delta.len(), at_home.lengths());
-        let update = UpdateHeader { held, examples, metrics, delta_bytes, at_home: lengths };
-        let [personal, residual, own] = at_home.parts();
+        let Self { held, examples, ref metrics, ref delta, ref local_state } = *self;
+        let (metrics, delta_bytes, lengths) = (metrics.clone(), delta.len(), local_state.lengths());
+        let update = UpdateHeader { held, examples, metrics, delta_bytes, local_state: lengths };
+        let [personal, residual, own] = local_state.parts();
         encode(UPDATE, HELD, &Header { update: Some(update) }, &[delta, personal, residual, own])
     }
 
@@ -75,9 +75,9 @@ impl HeldRecord {
     pub(in crate::participant) fn decode(record: &[u8]) -> Result<Option<Self>, JournalError> {
         let (Header { update }, mut parts) = decode(UPDATE, record)?;
         let update = match update {
-            Some(UpdateHeader { held, examples, metrics, delta_bytes, at_home }) => {
+            Some(UpdateHeader { held, examples, metrics, delta_bytes, local_state }) => {
                 let delta = parts.secret(delta_bytes)?;
-                Some(Self { held, examples, metrics, delta, at_home: AtHome::read(&mut parts, at_home)? })
+                Some(Self { held, examples, metrics, delta, local_state: LocalState::read(&mut parts, local_state)? })
             }
             None => None,
         };
@@ -99,12 +99,12 @@ mod tests {
     fn an_update_that_does_not_say_how_or_from_what_it_was_trained_is_one_that_no_round_gets() {
         let task = "00000000-0000-0000-0000-000000000001".parse().unwrap();
         let held = Held { task, serial: 3, version: 9, trained: Digest([7; 32]), base: Digest([8; 32]) };
-        let untold = Digest([0; 32]);
+        let unknown_base = Digest([0; 32]);
         for (absent, expected) in
-            [("trained", Held { trained: untold, ..held }), ("base", Held { base: untold, ..held })]
+            [("trained", Held { trained: unknown_base, ..held }), ("base", Held { base: unknown_base, ..held })]
         {
-            let at_home = AtHome::NOTHING.lengths();
-            let update = UpdateHeader { held, examples: 60, metrics: Vec::new(), delta_bytes: 2, at_home };
+            let local_state = LocalState::NOTHING.lengths();
+            let update = UpdateHeader { held, examples: 60, metrics: Vec::new(), delta_bytes: 2, local_state };
             let mut header = serde_json::to_value(Header { update: Some(update) }).unwrap();
             header["update"].as_object_mut().unwrap().remove(absent).unwrap();
             let back = HeldRecord::decode(&encode(UPDATE, HELD, &header, &[b"ab"]).unwrap()).unwrap().unwrap();
@@ -117,13 +117,13 @@ mod tests {
         let task = "00000000-0000-0000-0000-000000000001".parse().unwrap();
         let held = Held { task, serial: 3, version: 9, trained: Digest([7; 32]), base: Digest([8; 32]) };
         let metrics = vec![MetricValue { value: 0.1, count: 3 }];
-        let at_home = AtHome { personal: Some(Zeroizing::new(b"head".to_vec())), ..AtHome::NOTHING };
+        let local_state = LocalState { personal: Some(Zeroizing::new(b"head".to_vec())), ..LocalState::NOTHING };
         let delta = Zeroizing::new(b"what training changed".to_vec());
-        let record = HeldRecord { held, examples: 60, metrics: metrics.clone(), delta, at_home }.encode().unwrap();
+        let record = HeldRecord { held, examples: 60, metrics: metrics.clone(), delta, local_state }.encode().unwrap();
         let back = HeldRecord::decode(&record).unwrap().unwrap();
         assert_eq!((back.held, back.examples, back.metrics), (held, 60, metrics));
         assert_eq!(back.delta.as_slice(), b"what training changed");
-        assert_eq!(back.at_home.personal.unwrap().as_slice(), b"head");
+        assert_eq!(back.local_state.personal.unwrap().as_slice(), b"head");
         assert!(HeldRecord::decode(&encode_nothing_held().unwrap()).unwrap().is_none());
         for position in 0..record.len() {
             let mut damaged = record.to_vec();

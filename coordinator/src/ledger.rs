@@ -19,7 +19,7 @@ use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
 use crate::step_error::StepError;
 use recipe::TaskModel;
-use recipe::server::Private;
+use recipe::server::PrivateTask;
 
 /// Purpose of the stored seed of one release's noise.
 pub(crate) const NOISE_OF_A_RELEASE: &str = "noise";
@@ -60,7 +60,7 @@ impl From<LedgerFault> for StepError {
 pub(crate) async fn read(
     tx: &mut (dyn Transaction + '_),
     task: &TaskRow,
-    private: &Private,
+    private: &PrivateTask,
     sealer: &Sealer,
 ) -> Result<Ledger, LedgerFault> {
     // Before the rows, which may go on meanwhile: they are never behind it.

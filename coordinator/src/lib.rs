@@ -11,9 +11,9 @@ pub mod faults;
 mod files;
 pub mod http;
 pub mod identity;
-pub mod lines;
 pub mod observe;
 pub mod random;
+pub mod round_trips;
 pub mod seal;
 pub mod work;
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secure_agg::rejection::Refusal;
-use wire::line;
 use wire::participant::{AbandonReason, Assignment, CheckInReply, CheckInRequest, RefusalCode};
 use wire::problem::ProblemType;
+use wire::round_trip;
 
 use super::action::{Action, Request};
 use super::ahead::UpdateMismatch;
@@ -35,7 +35,7 @@ impl CheckIn {
             let (task, examples) = (core.settings.task.clone(), core.reported_examples());
             let keys = core.session.as_ref().and_then(Session::keys);
             let (loss, findings, training) = (core.loss, core.findings(), core.ahead.report());
-            let (declined, round_trip_ms) = (core.behind, line::told(core.round_trip));
+            let (declined, round_trip_ms) = (core.behind, round_trip::reported(core.round_trip));
             Action::Send(Request::CheckIn(CheckInRequest {
                 task,
                 examples,

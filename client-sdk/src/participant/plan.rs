@@ -6,7 +6,7 @@ use learning::compress::BadResidual;
 use learning::{Layout, Residual, checkpoint};
 use recipe::device::{PrivateRound, check_session};
 use recipe::digest::base_digest;
-use recipe::{Recipe, Tensors, Told, UpdateCodec};
+use recipe::{AssignmentTerms, Recipe, Tensors, UpdateCodec};
 use wire::participant::{Assignment, HeldUpdate};
 use wire::{Attempt, Digest};
 
@@ -39,8 +39,8 @@ impl Plan {
     pub(super) fn new(assignment: Box<Assignment>, most_bytes: MaxModelBytes) -> Result<Self, PlanError> {
         most_bytes.check_model(&assignment)?;
         base::check_analysis(&assignment)?;
-        let (told, encoding) = (Told::from(&*assignment), &assignment.encoding);
-        let tensors = Tensors::new(&told)?;
+        let (terms, encoding) = (AssignmentTerms::from(&*assignment), &assignment.encoding);
+        let tensors = Tensors::new(&terms)?;
         let personalizer = Personalizer::new(&tensors, &assignment.model, encoding.personalization.as_ref())?;
         if assignment.cohort > encoding.max_cohort {
             return Err(PlanError::Cohort { cohort: assignment.cohort, room: encoding.max_cohort });
@@ -49,10 +49,12 @@ impl Plan {
         most_bytes.check_values("what is sent of the model", sent)?;
         let kept = personalizer.as_ref().map_or(0, |personalizer| personalizer.kept().len());
         most_bytes.check_values("what stays at home of the model", kept as u64)?;
-        let recipe = Recipe::new(&told, tensors, Some(assignment.round))?;
+        let recipe = Recipe::new(&terms, tensors, Some(assignment.round))?;
         most_bytes.check_values("an encoded update", recipe.codec.len() as u64)?;
         let private = match (&recipe.codec, &assignment.privacy) {
-            (UpdateCodec::Private(grid), Some(terms)) => Some(PrivateRound::of(&assignment, terms, Arc::clone(grid))?),
+            (UpdateCodec::Private(quantizer), Some(terms)) => {
+                Some(PrivateRound::of(&assignment, terms, Arc::clone(quantizer))?)
+            }
             _ => None,
         };
         if let Some(terms) = &assignment.secure_aggregation {
@@ -183,7 +185,8 @@ fn wanted(assignment: &Assignment) -> Result<Option<(Held, f64)>, PlanError> {
         Some(behind) => assignment.earlier.get(behind as usize).copied(),
     };
     let base = base.ok_or(PlanError::Staleness(LACKS_VERSIONS))?;
-    let held = Held { task: assignment.task, serial, version, trained: Told::from(assignment).training(), base };
+    let held =
+        Held { task: assignment.task, serial, version, trained: AssignmentTerms::from(assignment).training(), base };
     Ok(Some((held, rule.weight(staleness))))
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use learning::{Parameters, Update, checkpoint};
-use recipe::Told;
+use recipe::AssignmentTerms;
 use wire::participant::{Assignment, DiscardReason};
 use wire::{Attempt, TaskId};
 use zeroize::Zeroizing;
@@ -106,7 +106,7 @@ fn past_input(core: &Core, plan: &Plan) -> Option<used_bases::PastInput> {
 /// Keeps a finished update, and what stays at home of the same training.
 pub(super) fn keep(core: &mut Core, plan: &Plan, update: &Update, local_state: LocalState) -> State {
     let place = plan.place;
-    let trained = Told::from(&*plan.assignment).training();
+    let trained = AssignmentTerms::from(&*plan.assignment).training();
     let base = &plan.assignment.base;
     let held = Held { task: place.task, serial: place.attempt, version: base.version, trained, base: base.sha256 };
     core.ahead.under_way = None;

@@ -11,7 +11,7 @@ use learning::contribution::staleness::discount;
 use learning::{MetricValue, Parameters, Residual, Update};
 use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
-use recipe::device::pipeline::{self, Cover, Encoder, MaskedInput, PipelineError, Weighed};
+use recipe::device::pipeline::{self, Encoder, MaskedInput, PipelineError, Protection, WeightedUpdate};
 use recipe::digest::codec_seed;
 use recipe::{Recipe, UpdateCodec};
 use secure_agg::client::Masking;
@@ -171,7 +171,7 @@ impl RoundWork {
     ) -> Result<Contribution, WorkError> {
         let table = trainer.table(&self.job)?;
         let values = analysis.contribution(state, &table)?;
-        let input = self.covered(|cover| pipeline::masked_sums(&values, analysis.codec(), cover))?;
+        let input = self.protected(|protection| pipeline::masked_sums(&values, analysis.codec(), protection))?;
         let (evaluated, trained, examples) = (Vec::new(), Vec::new(), table.rows() as u64);
         let output = WorkOutput::MaskedInput(input);
         Ok(Contribution { output, personal: None, own: None, evaluated, trained, examples })
@@ -197,7 +197,8 @@ impl RoundWork {
         };
         let metrics = self.in_order(&evaluated, &trained.metrics);
         let weight = received.weight(rule, &trained, &evaluated, control)?;
-        let Weighed { update, control } = pipeline::update(&received.model, &trained.parameters, weight, metrics)?;
+        let WeightedUpdate { update, control } =
+            pipeline::update(&received.model, &trained.parameters, weight, metrics)?;
         let output = match self.plan.is_ahead {
             true => WorkOutput::Update(Box::new(update)),
             false => WorkOutput::MaskedInput(MaskedInput { control, ..self.masked(&update)? }),
@@ -227,23 +228,23 @@ impl RoundWork {
             // The terms of a private round are checked with its codec.
             (UpdateCodec::Sums(_) | UpdateCodec::Private(_), _) => return Err(PipelineError::WrongLayout.into()),
         };
-        self.covered(|cover| pipeline::masked_update(update, encoder, cover))
+        self.protected(|protection| pipeline::masked_update(update, encoder, protection))
     }
 
     /// Lets `send` have the masks of the round, if the task has secure aggregation. Once.
-    fn covered(
+    fn protected(
         &self,
-        send: impl FnOnce(Cover<'_>) -> Result<MaskedInput, PipelineError>,
+        send: impl FnOnce(Protection<'_>) -> Result<MaskedInput, PipelineError>,
     ) -> Result<MaskedInput, WorkError> {
         let signer;
-        let cover = match &self.masks {
+        let protection = match &self.masks {
             Some(masks) => {
                 signer = masks.key.signer()?;
-                Cover::Masks(masks.take()?, &signer)
+                Protection::Masks(masks.take()?, &signer)
             }
-            None => Cover::Nothing,
+            None => Protection::Plaintext,
         };
-        Ok(send(cover)?)
+        Ok(send(protection)?)
     }
 
     /// Tells the trainer that nobody waits any more.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use learning::{Adapters, InitError, Layout};
 use recipe::Tensors;
-use task_spec::{AdapterHome, ModelSpec, Personalization};
+use task_spec::{AdapterScope, ModelSpec, Personalization};
 use wire::Digest;
 
 pub use fed_per::FedPer;
@@ -62,8 +62,8 @@ impl Personalizer {
         match (parts, method, tensors.adapters.as_deref()) {
             (Some(parts), method, _) => Self::parted(parts, &method),
             (None, Personalization::Lora { adapters, epochs, base_sha256, .. }, Some(made)) => Ok(match adapters {
-                AdapterHome::Personal => Self::with_adapters(made.clone(), epochs, model),
-                AdapterHome::Shared => Self::of_adapters(made.clone(), base_sha256, model),
+                AdapterScope::Personal => Self::with_adapters(made.clone(), epochs, model),
+                AdapterScope::Shared => Self::of_adapters(made.clone(), base_sha256, model),
             }),
             (None, method, _) => Self::adapted(&tensors.whole, &method),
         }

@@ -311,7 +311,7 @@ fn nothing_is_measured_that_the_task_does_not_ask_for() {
     assert!(personalizer.run(&mut round).unwrap().own.metrics.is_empty());
 }
 
-fn lora(adapters: AdapterHome, base_sha256: Option<Digest>) -> Personalization {
+fn lora(adapters: AdapterScope, base_sha256: Option<Digest>) -> Personalization {
     let layers = vec!["fc*.weight".to_owned()];
     Personalization::Lora { layers, rank: 2, alpha: Some(4.0), adapters, epochs: None, base_sha256 }
 }
@@ -339,7 +339,7 @@ fn opposites_task() -> (ModelSpec, Parameters, TrainingJob) {
 #[test]
 fn shared_adapters_are_all_that_is_trained_and_sent() {
     let (model, first, job) = opposites_task();
-    let personalizer = derive(&model, Some(&lora(AdapterHome::Shared, None))).unwrap().unwrap();
+    let personalizer = derive(&model, Some(&lora(AdapterScope::Shared, None))).unwrap().unwrap();
     // Beside 6 x 2 and 2 x 6, of rank 2.
     assert_eq!(personalizer.shared().len(), 2 * (2 * 2 + 6 * 2));
     let patterns = Patterns::new(vec!["fc*.weight".into()]).unwrap();
@@ -366,7 +366,7 @@ fn a_base_that_the_app_brings_is_the_one_that_the_task_names() {
     let (model, first, job) = opposites_task();
     let digest = recipe::digest::sha256(&learning::checkpoint::write(&first).unwrap());
     let run = |trainer: &mut CandleTrainer| {
-        let method = lora(AdapterHome::Shared, Some(digest));
+        let method = lora(AdapterScope::Shared, Some(digest));
         let personalizer = derive(&model, Some(&method)).unwrap().unwrap();
         let received = Parameters::zeros(Arc::clone(personalizer.shared()));
         personalizer
@@ -438,7 +438,7 @@ fn where_participants_differ_every_method_beats_the_one_model() {
         (vec![], Personalization::PFedMe { lambda: 0.05, local_rounds: 4, steps: 30, rate: 1.0 }),
         (vec![], Personalization::Apfl { alpha: 0.5, alpha_rate: 0.1 }),
         (vec![], Personalization::Elastic { alpha: 0.02 }),
-        (vec![], lora(AdapterHome::Personal, None)),
+        (vec![], lora(AdapterScope::Personal, None)),
     ] {
         let (one, own) = accuracies(&personal, method.clone());
         assert!(own >= 0.9, "{method:?}: {own}");

@@ -18,11 +18,11 @@ use super::problem::{Error, Result};
 use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
 use crate::behind::Behind;
 use crate::identity::{Authority, Members};
-use crate::lines::Lines;
 use crate::models::Models;
 use crate::observe::health::Health;
 use crate::proximal::Mus;
 use crate::random::Random;
+use crate::round_trips::RoundTrips;
 use crate::seal::Sealer;
 use crate::session::Sessions;
 
@@ -60,7 +60,7 @@ pub(crate) struct App {
     /// Participants that have seen more than this coordinator.
     pub(crate) behind: Behind,
     /// Round-trip times of participants.
-    pub(crate) lines: Lines,
+    pub(crate) round_trips: RoundTrips,
     /// Results of `/readyz`.
     pub(crate) health: Health,
     /// Content of `/openapi.json`.

@@ -26,12 +26,12 @@ use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
 use crate::behind::Behind;
 use crate::config::Config;
 use crate::http::{App, Document, EndedRounds, Held, Identities, Limiter, Listener, Looker, ServeSettings, TokenError};
-use crate::lines::Lines;
 use crate::lock::Locks;
 use crate::models::Models;
 use crate::observe;
 use crate::observe::health::Health;
 use crate::proximal::Mus;
+use crate::round_trips::RoundTrips;
 use crate::session::Sessions;
 use crate::work::{Engine, Environment, WorkConfig};
 
@@ -78,7 +78,7 @@ impl Coordinator {
         let members = members(config, authority.as_ref())?;
         let sealer = Arc::new(sealer(config, &parts)?);
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
-        let lines = Lines::default();
+        let round_trips = RoundTrips::default();
         let app = Arc::new(App {
             check_ins: CheckIns::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
             round_wakeups: RoundWakeups::start(&store, stopped.clone(), &tasks),
@@ -97,7 +97,7 @@ impl Coordinator {
             identities: Identities::default(),
             limiter: Limiter::new(rates(config)),
             behind: Behind::default(),
-            lines: lines.clone(),
+            round_trips: round_trips.clone(),
             health: Health::default(),
             document: Document::default(),
             metrics,
@@ -106,7 +106,7 @@ impl Coordinator {
         });
         let mut environment = Environment::new(store.clone(), aggregator, parts.clock, parts.random);
         environment.sealer = sealer;
-        environment.lines = lines;
+        environment.round_trips = round_trips;
         environment.config = WorkConfig {
             poll_interval: Duration::from_millis(config.work.poll_interval_ms),
             lease_ttl: Duration::from_millis(config.work.lease_ttl_ms),

@@ -120,7 +120,7 @@ async fn decide(
     }
     match decision {
         Decision::Close(_) if round.state == RoundState::Selecting => {
-            match draw_cohort(tx, &task, &round, &env.lines, fresh_seed, now).await {
+            match draw_cohort(tx, &task, &round, &env.round_trips, fresh_seed, now).await {
                 Ok(drawn) => Ok(drawn.map_or(Outcome::Nothing, |(round, cohort)| Outcome::Drawn { round, cohort })),
                 Err(NotClosed::Aborted(abort)) => aborted(tx, sealer, &task, &round, &abort, now).await,
                 Err(NotClosed::Step(error)) => Err(error),

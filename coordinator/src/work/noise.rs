@@ -28,7 +28,7 @@ use super::{Environment, StepError};
 use crate::ledger::{self, Charge, NOISE_OF_A_BANDED_MATRIX, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE, noise_of_a_place};
 use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
-use recipe::server::Private;
+use recipe::server::PrivateTask;
 
 /// What makes an exact sum one that may be released.
 pub(super) enum Noise {
@@ -77,7 +77,7 @@ impl Noise {
 pub(super) async fn prepare(
     env: &Environment,
     lease: &Lease,
-    private: Option<&Arc<Private>>,
+    private: Option<&Arc<PrivateTask>>,
     task: &TaskRow,
     round: &Round,
     participants: u32,
@@ -96,8 +96,8 @@ pub(super) async fn prepare(
         Err(error) => Err(StepError::unworkable(error).into()),
     };
     let charge = blocking(charge).await?;
-    let sigma = private.grid.codec.sigma();
-    let noise = match (private.grid.shares, release.tree_release, release.bands) {
+    let sigma = private.quantizer.codec.sigma();
+    let noise = match (private.quantizer.shares, release.tree_release, release.bands) {
         (Some(shares), ..) => Noise::ByParticipants(shares),
         (None, Some(index), _) => {
             let seeds = place_seeds(env, lease, round, NOISE_OF_A_TREE, index).await?;

@@ -24,7 +24,7 @@ use crate::ledger::{self, LedgerFault};
 use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
 use recipe::TaskModel;
-use recipe::server::Private;
+use recipe::server::PrivateTask;
 
 /// What became of it.
 enum Outcome {
@@ -176,7 +176,7 @@ async fn insert(
 async fn out_of_budget(
     tx: &mut dyn Transaction,
     task: &TaskRow,
-    private: &Private,
+    private: &PrivateTask,
     sealer: &Sealer,
     attempt: Attempt,
 ) -> Result<Option<(TaskStatus, String)>, StepError> {

@@ -8,7 +8,7 @@ use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use learning::MetricValue;
 use recipe::TaskModel;
-use recipe::server::{Base, Made, NoStep, RoundTerms, step};
+use recipe::server::{BaseVersion, NextVersion, RoundTerms, StepFailure, step};
 use store::entity::round::RoundMetric;
 use store::{StoreError, Transaction, WakeEvent};
 
@@ -132,7 +132,7 @@ fn again(good: &ModelVersion, version: ModelVersion) -> ModelVersion {
 }
 
 /// Reads the released sum and the base model and takes the server's step.
-async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<Made, NoModel> {
+async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<NextVersion, NoModel> {
     let (attempt, base_version) = (round.key, round.base_version);
     let (sum, base, first) = env
         .store
@@ -159,12 +159,12 @@ async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<Mad
     // The first version may have been published again: then nothing is remembered either.
     let is_first = base.parent == Some(0) && first.is_some_and(|first| first.sha256 == base.sha256);
     let version = if is_first { 0 } else { base_version };
-    let base = Base { version, bytes: env.blobs.get(base.sha256).await?, optimizer_state };
+    let base = BaseVersion { version, bytes: env.blobs.get(base.sha256).await?, optimizer_state };
     let model = model.clone();
     match blocking(move || Ok::<_, StepError>(step(&model, &terms, sum, base))).await? {
         Ok(made) => Ok(made),
-        Err(NoStep::Garbage(problem)) => Err(NoModel::Garbage(problem)),
-        Err(NoStep::Unworkable(problem)) => Err(StepError::unworkable(problem).into()),
+        Err(StepFailure::ImplausibleSum(problem)) => Err(NoModel::Garbage(problem)),
+        Err(StepFailure::UnusableBase(problem)) => Err(StepError::unworkable(problem).into()),
     }
 }
 

@@ -23,7 +23,7 @@ use super::{Environment, StepError};
 use crate::ledger::{self, Charge};
 use crate::seal::Sealer;
 use crate::session::{NotClosed, Session, forget, open_masks};
-use recipe::server::Robust;
+use recipe::server::RobustAggregation;
 
 /// Why a sum is not released.
 pub(super) enum Withheld {
@@ -151,7 +151,7 @@ pub(super) async fn store_combined(
     env: &Environment,
     lease: &Lease,
     round: &Round,
-    robust: Robust,
+    robust: RobustAggregation,
     Combined { sum, scores, work }: Combined,
     inputs: &[Admitted],
     left_out: u32,

@@ -22,7 +22,7 @@ use super::sums::{SumCache, blocking, sum_up};
 use super::{Environment, StepError};
 use crate::session::{NotClosed, Session, messages_of, restore_all, stored};
 use recipe::TaskModel;
-use recipe::server::{Groups, Robust};
+use recipe::server::{GroupedMeans, RobustAggregation};
 
 /// A group that was not left out before.
 struct Group {
@@ -44,7 +44,7 @@ pub(super) async fn release_groups(
     env: &Environment,
     lease: &Lease,
     model: &TaskModel,
-    (robust, groups): (Robust, Groups),
+    (robust, groups): (RobustAggregation, GroupedMeans),
     round: &Round,
 ) -> Result<(), Withheld> {
     let (groups_left, reported) = read(env, round).await?;

@@ -32,7 +32,7 @@ use super::sums::{SumCache, blocking, sum_up};
 use super::{Environment, StepError};
 use crate::session::{NotClosed, Session};
 use recipe::TaskModel;
-use recipe::server::Robust;
+use recipe::server::RobustAggregation;
 
 /// Releases the sum of every admitted input.
 pub(super) async fn release_sum(
@@ -127,7 +127,7 @@ async fn release_robust(
     env: &Environment,
     lease: &Lease,
     model: &TaskModel,
-    robust: Robust,
+    robust: RobustAggregation,
     situation: &Situation,
     round: &Round,
 ) -> Result<(), StepError> {

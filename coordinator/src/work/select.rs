@@ -23,11 +23,11 @@ use super::sample::sample_present;
 use super::situation::{eligible, keyed};
 use crate::ahead::Standings;
 use crate::base;
-use crate::lines::Lines;
 use crate::proximal::plan_of_round;
+use crate::round_trips::RoundTrips;
 use crate::session::{NotClosed, Verified, encode_all, round_name};
 use recipe::TaskModel;
-use recipe::server::Robust;
+use recipe::server::RobustAggregation;
 
 /// Rounds that a strategy learns from.
 const LOOK_BACK: u32 = 4096;
@@ -42,7 +42,7 @@ pub(super) async fn draw_cohort(
     tx: &mut dyn Transaction,
     task: &TaskRow,
     round: &Round,
-    lines: &Lines,
+    round_trips: &RoundTrips,
     fresh_seed: [u8; 32],
     now: Timestamp,
 ) -> Result<Option<(Round, Vec<ParticipantId>)>, NotClosed> {
@@ -58,14 +58,14 @@ pub(super) async fn draw_cohort(
         Some(ahead) => oldest(ahead, candidates, count, fresh_seed, now),
         None => select(&task.spec, round, &history, candidates, count, fresh_seed),
     };
-    let mut slow_lines = None;
+    let mut round_trip_ms = None;
     let mut cohort = match round.limits.secure {
         None => {
             let mut candidates = eligible(tx, task, round, now).await?;
             if task.spec.sampling_amplifies() {
                 // Whoever is drawn is told its deadline, which must not say who else is.
                 let present: Vec<_> = candidates.iter().map(|candidate| candidate.participant).collect();
-                slow_lines = Some(lines.of_cohort(&present));
+                round_trip_ms = Some(round_trips.of_cohort(&present));
                 candidates = sample_present(tx, task, candidates, round.limits.collect.max, fresh_seed).await?;
             }
             let draw = draw(&task.spec, round, candidates.len());
@@ -93,7 +93,7 @@ pub(super) async fn draw_cohort(
         }
     };
     cohort.sort_unstable();
-    after.limits = after.limits.for_lines(slow_lines.unwrap_or_else(|| lines.of_cohort(&cohort)));
+    after.limits = after.limits.extended_for(round_trip_ms.unwrap_or_else(|| round_trips.of_cohort(&cohort)));
     after.cohort = u32::try_from(cohort.len()).unwrap_or(u32::MAX);
     if !tx.transition_round(round, &after).await? {
         return Ok(None);
@@ -144,8 +144,10 @@ fn set_limits(
     collect.min = collect.min.max(survivors);
     collect.max = collect_max.max(collect.min);
     if let Some(limits) = &mut after.limits.groups {
-        let robust =
-            Robust::new(&task.spec, 1).ok().flatten().ok_or_else(|| StepError::unworkable("groups without a rule"))?;
+        let robust = RobustAggregation::new(&task.spec, 1)
+            .ok()
+            .flatten()
+            .ok_or_else(|| StepError::unworkable("groups without a rule"))?;
         limits.count = u32::try_from(groups.len()).unwrap_or(u32::MAX);
         let cohort = limits.count.saturating_mul(u32::try_from(members.len()).unwrap_or(u32::MAX));
         (limits.needed, limits.collect_min) = (robust.groups_needed(cohort), survivors);

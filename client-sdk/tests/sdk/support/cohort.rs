@@ -21,9 +21,9 @@ use wire::participant::{
 use wire::problem::ProblemType;
 use wire::{Attempt, ParticipantId, RoundState, Timestamp};
 
+use super::assignments::TrainedAhead;
 use super::line::Line;
 use super::link::{Fault, problem};
-use super::told::TrainedAhead;
 use super::{CA, Ca, ca_pem, sha256, task};
 
 /// Some day on which the certificates hold.
@@ -157,7 +157,7 @@ impl World {
     pub(crate) fn open(&mut self, round: u32, attempt: u32) {
         (self.round, self.attempt) = (round, attempt);
         let name = RoundId::new(task().0.as_bytes(), round.into(), attempt);
-        let model_hash = self.told(None, round - 1).0;
+        let model_hash = self.stated_digest(None, round - 1).0;
         let keys = CollectKeys::new(name, model_hash, self.config()).unwrap();
         self.stage = Stage::Selecting(keys, BTreeMap::new());
         (self.cohort, self.dealt, self.given_up) = (vec![], vec![], vec![]);

@@ -18,7 +18,7 @@ use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 use crate::ledger::{self, LedgerFault};
-use recipe::server::Private;
+use recipe::server::PrivateTask;
 
 /// Maximum number of future rounds to compute.
 const AHEAD_MAX: u32 = 1_000_000;
@@ -88,7 +88,7 @@ pub(in crate::http) struct TotalQuery {
 }
 
 /// A task's ledger, or the reason there is none.
-type Opened = (TaskRow, Arc<Private>, std::result::Result<Ledger, LedgerFault>);
+type Opened = (TaskRow, Arc<PrivateTask>, std::result::Result<Ledger, LedgerFault>);
 
 /// Get an upper bound on what all private tasks together have revealed about a participant of each.
 #[utoipa::path(

@@ -60,7 +60,7 @@ pub(in crate::http) async fn check_in(
     }
     let asked = Duration::from_millis(request.wait_ms);
     let wait = if keeps_time.is_some() { asked } else { asked.min(app.settings.poll_max) };
-    app.lines.note(participant.id, request.round_trip_ms);
+    app.round_trips.note(participant.id, request.round_trip_ms);
     let place = app.check_ins.wait(participant.id);
     let mut leaving = Leaving {
         app: &app,

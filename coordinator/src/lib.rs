@@ -19,7 +19,6 @@ pub mod work;
 
 mod admission;
 mod ahead;
-mod behind;
 mod damage;
 mod ledger;
 mod ledger_end;
@@ -28,6 +27,7 @@ mod models;
 mod open_files;
 mod proximal;
 mod release_keys;
+mod reported_rounds;
 mod session;
 mod shortage;
 mod step_error;

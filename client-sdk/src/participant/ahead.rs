@@ -6,14 +6,14 @@ use wire::participant::TrainingReport;
 use wire::{Attempt, TaskId};
 
 use super::record::Record;
-use super::snapshot::{self, Held, HeldRecord, LocalState};
+use super::snapshot::{self, HeldRecord, HeldUpdateId, LocalState};
 use crate::journal::JournalError;
 
 /// What a participant knows of trainings ahead of rounds.
 #[derive(Default)]
 pub(super) struct Ahead {
     /// The update that waits in the journal, and what stays at home of the same training.
-    pub(super) held: Option<(Held, LocalState)>,
+    pub(super) held: Option<(HeldUpdateId, LocalState)>,
     /// The last training of which there is no update: it failed, was given up, or its update was sent or thrown away.
     pub(super) gone: Option<(TaskId, u32)>,
     /// The training that is under way.
@@ -44,15 +44,15 @@ impl Ahead {
     /// What to check in with.
     pub(super) fn report(&self) -> Option<TrainingReport> {
         let held = self.held.as_ref().map(|(held, _)| *held);
-        let held = held.map(|Held { task, serial, .. }| TrainingReport { task, serial, ready: true });
+        let held = held.map(|HeldUpdateId { task, serial, .. }| TrainingReport { task, serial, ready: true });
         held.or_else(|| self.gone.map(|(task, serial)| TrainingReport { task, serial, ready: false }))
     }
 
     /// Why the update that a round wants is not given to it; nothing if it waits, and was trained as the round's members agree.
-    pub(super) fn refusal(&self, wanted: Held) -> Option<UpdateMismatch> {
+    pub(super) fn refusal(&self, wanted: HeldUpdateId) -> Option<UpdateMismatch> {
         match &self.held {
             Some((held, _)) if *held == wanted => None,
-            Some((held, _)) if (Held { base: wanted.base, ..*held }) == wanted => {
+            Some((held, _)) if (HeldUpdateId { base: wanted.base, ..*held }) == wanted => {
                 Some(UpdateMismatch::OtherBase { version: held.version })
             }
             Some((held, _))

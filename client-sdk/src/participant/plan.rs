@@ -14,7 +14,7 @@ use super::base::{self, BaseError, RoundBase};
 use super::model_file::ModelFile;
 use super::plan_error::{PersonalError, PlanError};
 use super::size::MaxModelBytes;
-use super::snapshot::{Control, ControlRecord, Held};
+use super::snapshot::{Control, ControlRecord, HeldUpdateId};
 use crate::journal::JournalError;
 use crate::personalize::{PersonalTensors, Personalizer};
 
@@ -31,7 +31,7 @@ pub(super) struct Plan {
     /// The update is for a later round to take.
     pub(super) is_ahead: bool,
     /// The update that was trained ahead of this round, and what it counts for.
-    pub(super) wanted: Option<(Held, f64)>,
+    pub(super) wanted: Option<(HeldUpdateId, f64)>,
 }
 
 impl Plan {
@@ -90,7 +90,7 @@ impl Plan {
     }
 
     /// The update that the round wants instead of a training.
-    pub(super) fn wanted(&self) -> Option<Held> {
+    pub(super) fn wanted(&self) -> Option<HeldUpdateId> {
         self.wanted.map(|(held, _)| held)
     }
 
@@ -168,7 +168,7 @@ impl Plan {
 }
 
 /// The update that the round wants, and what it counts for: by the version that the round starts from.
-fn wanted(assignment: &Assignment) -> Result<Option<(Held, f64)>, PlanError> {
+fn wanted(assignment: &Assignment) -> Result<Option<(HeldUpdateId, f64)>, PlanError> {
     let rule = assignment.encoding.staleness;
     if rule.is_some_and(|rule| !rule.is_sound()) {
         return Err(PlanError::Staleness("the task's rule for old ones gives no weights above 0 and up to 1"));
@@ -185,8 +185,13 @@ fn wanted(assignment: &Assignment) -> Result<Option<(Held, f64)>, PlanError> {
         Some(behind) => assignment.earlier.get(behind as usize).copied(),
     };
     let base = base.ok_or(PlanError::Staleness(LACKS_VERSIONS))?;
-    let held =
-        Held { task: assignment.task, serial, version, trained: AssignmentTerms::from(assignment).training(), base };
+    let held = HeldUpdateId {
+        task: assignment.task,
+        serial,
+        version,
+        trained: AssignmentTerms::from(assignment).training(),
+        base,
+    };
     Ok(Some((held, rule.weight(staleness))))
 }
 

@@ -31,7 +31,7 @@ mod round;
 mod used_bases;
 
 pub(super) use control::{Control, ControlRecord};
-pub(super) use held::{Held, HeldRecord, encode_nothing_held};
+pub(super) use held::{HeldRecord, HeldUpdateId, encode_nothing_held};
 pub(super) use local_state::LocalState;
 pub(crate) use personalized::{PersonalizedRecord, encode_personalized};
 pub(super) use privacy::{encode_account, restore};

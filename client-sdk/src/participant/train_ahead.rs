@@ -14,7 +14,7 @@ use super::event::Event;
 use super::join::{accept, accept_staleness};
 use super::plan::Plan;
 use super::record::Record;
-use super::snapshot::{self, Held, HeldRecord, LocalState};
+use super::snapshot::{self, HeldRecord, HeldUpdateId, LocalState};
 use super::state::{AwaitAbortProof, CheckIn, Fetch, State};
 use super::used_bases;
 use crate::clock::Now;
@@ -62,7 +62,7 @@ impl CheckIn {
 impl Core {
     /// Throws the finished update away, if there is one, before it goes on.
     fn throw_away(&mut self, reason: DiscardReason, then: State) -> State {
-        let Some((Held { task, serial, .. }, _)) = self.ahead.held else { return then };
+        let Some((HeldUpdateId { task, serial, .. }, _)) = self.ahead.held else { return then };
         self.events.push(Event::Discarded { task, serial, reason });
         match self.ahead.let_go() {
             // What was trained at home holds all the same. If it dies in between, all of this is repeated.
@@ -108,7 +108,8 @@ pub(super) fn keep(core: &mut Core, plan: &Plan, update: &Update, local_state: L
     let place = plan.place;
     let trained = AssignmentTerms::from(&*plan.assignment).training();
     let base = &plan.assignment.base;
-    let held = Held { task: place.task, serial: place.attempt, version: base.version, trained, base: base.sha256 };
+    let held =
+        HeldUpdateId { task: place.task, serial: place.attempt, version: base.version, trained, base: base.sha256 };
     core.ahead.under_way = None;
     match record(plan, held, update, local_state) {
         Ok((record, local_state)) => {
@@ -121,7 +122,7 @@ pub(super) fn keep(core: &mut Core, plan: &Plan, update: &Update, local_state: L
 
 fn record(
     plan: &Plan,
-    held: Held,
+    held: HeldUpdateId,
     update: &Update,
     local_state: LocalState,
 ) -> Result<(Record, LocalState), JournalError> {

@@ -15,7 +15,7 @@ use crate::journal::JournalError;
 
 /// Which update waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::participant) struct Held {
+pub(in crate::participant) struct HeldUpdateId {
     /// Of which task.
     pub(in crate::participant) task: TaskId,
     /// Which training made it.
@@ -37,7 +37,7 @@ fn unknown_base() -> Digest {
 
 /// The update itself.
 pub(in crate::participant) struct HeldRecord {
-    pub(in crate::participant) held: Held,
+    pub(in crate::participant) held: HeldUpdateId,
     pub(in crate::participant) examples: u64,
     pub(in crate::participant) metrics: Vec<MetricValue>,
     /// What training changed: a safetensors file.
@@ -54,7 +54,7 @@ struct Header {
 #[derive(Serialize, Deserialize)]
 struct UpdateHeader {
     #[serde(flatten)]
-    held: Held,
+    held: HeldUpdateId,
     examples: u64,
     metrics: Vec<MetricValue>,
     delta_bytes: usize,
@@ -98,11 +98,12 @@ mod tests {
     #[test]
     fn an_update_that_does_not_say_how_or_from_what_it_was_trained_is_one_that_no_round_gets() {
         let task = "00000000-0000-0000-0000-000000000001".parse().unwrap();
-        let held = Held { task, serial: 3, version: 9, trained: Digest([7; 32]), base: Digest([8; 32]) };
+        let held = HeldUpdateId { task, serial: 3, version: 9, trained: Digest([7; 32]), base: Digest([8; 32]) };
         let unknown_base = Digest([0; 32]);
-        for (absent, expected) in
-            [("trained", Held { trained: unknown_base, ..held }), ("base", Held { base: unknown_base, ..held })]
-        {
+        for (absent, expected) in [
+            ("trained", HeldUpdateId { trained: unknown_base, ..held }),
+            ("base", HeldUpdateId { base: unknown_base, ..held }),
+        ] {
             let local_state = LocalState::NOTHING.lengths();
             let update = UpdateHeader { held, examples: 60, metrics: Vec::new(), delta_bytes: 2, local_state };
             let mut header = serde_json::to_value(Header { update: Some(update) }).unwrap();
@@ -115,7 +116,7 @@ mod tests {
     #[test]
     fn an_update_comes_back_and_every_damage_is_found() {
         let task = "00000000-0000-0000-0000-000000000001".parse().unwrap();
-        let held = Held { task, serial: 3, version: 9, trained: Digest([7; 32]), base: Digest([8; 32]) };
+        let held = HeldUpdateId { task, serial: 3, version: 9, trained: Digest([7; 32]), base: Digest([8; 32]) };
         let metrics = vec![MetricValue { value: 0.1, count: 3 }];
         let local_state = LocalState { personal: Some(Zeroizing::new(b"head".to_vec())), ..LocalState::NOTHING };
         let delta = Zeroizing::new(b"what training changed".to_vec());

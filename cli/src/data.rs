@@ -10,7 +10,7 @@ use datasets::{Dataset, Federated, Partition, idx, synthetic, text};
 use serde_json::Value;
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::task_input::{Given, TaskInput};
+use crate::task_input::{FlagValue, TaskInput};
 
 /// Part of a participant's shard that it keeps out of training, to evaluate the models it receives.
 pub(crate) const OWN_HELD_OUT: f64 = 0.1;
@@ -116,7 +116,7 @@ pub(crate) fn own_split(shard: Dataset, seed: u64) -> (Dataset, Dataset) {
 pub(crate) fn model(source: Source, input: TaskInput, test: &Dataset) -> Outcome<(Architecture, TaskInput)> {
     let architecture = architecture(source, input.said(MODEL).as_ref(), test)?;
     let sizes = serde_json::to_value(&architecture).map_err(Failure::because(Exit::Internal, "the model's sizes"))?;
-    let input = input.with(Given::by_itself(architecture.kind(), vec![(MODEL.to_owned(), sizes)]));
+    let input = input.with(FlagValue::by_itself(architecture.kind(), vec![(MODEL.to_owned(), sizes)]));
     Ok((architecture, input))
 }
 

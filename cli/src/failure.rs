@@ -117,12 +117,12 @@ pub(crate) struct Failure {
     pub(crate) detail: String,
     /// What more is known.
     #[serde(flatten)]
-    pub(crate) more: Box<More>,
+    pub(crate) more: Box<FailureDetails>,
 }
 
 /// What a coordinator or a file adds to a failure.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct More {
+pub(crate) struct FailureDetails {
     /// The problem type's URI, if the coordinator sent one.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
@@ -171,7 +171,11 @@ impl From<Problem> for Failure {
             exit: Exit::of(problem.problem_type(), problem.status),
             title: problem.title,
             detail: problem.detail.unwrap_or_default(),
-            more: Box::new(More { kind: Some(problem.kind), errors: problem.errors, instance: problem.instance }),
+            more: Box::new(FailureDetails {
+                kind: Some(problem.kind),
+                errors: problem.errors,
+                instance: problem.instance,
+            }),
         }
     }
 }

@@ -136,10 +136,10 @@ impl Trainer for CandleTrainer {
     ) -> Result<Trained, TrainerError> {
         let architecture = architecture(job)?;
         let config = SgdConfig::following(&job.plan, job.seed);
-        let beside = train::Beside { base, start, adapters };
+        let adapted = train::AdaptedBase { base, start, adapters };
         let examples = self.training.examples();
         let trained =
-            train::train_adapters(&architecture, beside, examples, &config, &self.device, &mut self.may_go_on(job))
+            train::train_adapters(&architecture, adapted, examples, &config, &self.device, &mut self.may_go_on(job))
                 .map_err(judge)?;
         moved(start, &trained, job)
     }

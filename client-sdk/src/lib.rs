@@ -89,7 +89,7 @@ pub mod transport;
 pub use candle_trainer::{CandleTrainer, Dataset};
 pub use learning;
 pub use participant::{
-    BuildError, Builder, Event, Lowered, Outcome, Participant, ParticipantError, Progress, SecurityPolicy,
+    BuildError, Builder, Event, LoweredFloor, Outcome, Participant, ParticipantError, Progress, SecurityPolicy,
 };
 pub use personalize::PersonalModel;
 pub use pre_issued::PreIssued;

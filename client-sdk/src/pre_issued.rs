@@ -29,7 +29,7 @@ impl PreIssued {
     }
 
     /// The identity, if one of `members` signed the certificate for this key.
-    fn identity(self, members: &Issuers) -> Result<Given, CertificateError> {
+    fn identity(self, members: &Issuers) -> Result<UsableCertificate, CertificateError> {
         let (holder, own) = holder(&self.chain_pem, members)?;
         if holder.key != self.key.signer()?.identity() {
             return Err(CertificateError::Key);
@@ -43,7 +43,7 @@ impl PreIssued {
             renew_at: holder.expires_at,
         };
         let identity = Arc::new(Identity { key: Arc::new(self.key), certified });
-        Ok(Given { identity, own, holder })
+        Ok(UsableCertificate { identity, own, holder })
     }
 }
 
@@ -63,13 +63,13 @@ type Read = dyn Fn() -> Result<PreIssued, CertificateError> + Send + Sync;
 pub struct Certificates(Option<Arc<Read>>);
 
 /// An externally issued certificate that was read and is usable for this participant.
-pub(crate) struct Given {
+pub(crate) struct UsableCertificate {
     pub(crate) identity: Arc<Identity>,
     own: Vec<u8>,
     holder: Holder,
 }
 
-impl Given {
+impl UsableCertificate {
     /// Start of validity, before which it replaces no other certificate: participants whose clock is behind may reject
     /// it.
     pub(crate) fn begins_at(&self) -> Timestamp {
@@ -88,7 +88,7 @@ impl Certificates {
         Self(Some(Arc::new(read)))
     }
 
-    pub(crate) fn are_given(&self) -> bool {
+    pub(crate) fn are_pre_issued(&self) -> bool {
         self.0.is_some()
     }
 
@@ -101,7 +101,7 @@ impl Certificates {
         &self,
         present: Option<&Identity>,
         members: &Issuers,
-    ) -> Result<Option<Given>, CertificateError> {
+    ) -> Result<Option<UsableCertificate>, CertificateError> {
         let Some(read) = &self.0 else { return Ok(None) };
         let given = read()?.identity(members)?;
         let Some(present) = present else { return Ok(Some(given)) };

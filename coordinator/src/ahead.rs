@@ -16,9 +16,9 @@ use task_spec::Ahead;
 use crate::base::next_round;
 
 /// Where everybody stands who has a training that is not over.
-pub(crate) struct Standings(BTreeMap<ParticipantId, (Training, Standing)>);
+pub(crate) struct TrainingStates(BTreeMap<ParticipantId, (Training, Standing)>);
 
-impl Standings {
+impl TrainingStates {
     /// Reads them.
     ///
     /// # Errors

@@ -14,12 +14,12 @@ use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacySpec};
 
-use crate::ledger_end::{EndProblem, Kept, LedgerEnd};
+use crate::ledger_end::{LedgerEnd, LedgerEndError, StoredEnd};
 use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
 use crate::step_error::StepError;
 use recipe::TaskModel;
-use recipe::server::Private;
+use recipe::server::PrivateTask;
 
 /// Purpose of the stored seed of one release's noise.
 pub(crate) const NOISE_OF_A_RELEASE: &str = "noise";
@@ -41,7 +41,7 @@ pub(crate) enum LedgerFault {
     Ledger(#[from] LedgerError),
     /// The rows are right in themselves, and not all that there were.
     #[error(transparent)]
-    End(#[from] EndProblem),
+    End(#[from] LedgerEndError),
 }
 
 impl From<LedgerFault> for StepError {
@@ -60,7 +60,7 @@ impl From<LedgerFault> for StepError {
 pub(crate) async fn read(
     tx: &mut (dyn Transaction + '_),
     task: &TaskRow,
-    private: &Private,
+    private: &PrivateTask,
     sealer: &Sealer,
 ) -> Result<Ledger, LedgerFault> {
     // Before the rows, which may go on meanwhile: they are never behind it.
@@ -92,23 +92,23 @@ pub(crate) async fn read(
 }
 
 /// Holds the ledger, and what the task promises, against what was kept outside the database.
-fn check_end(end: Kept, ledger: &Ledger, task: &TaskRow, sealer: &Sealer) -> Result<(), EndProblem> {
+fn check_end(end: StoredEnd, ledger: &Ledger, task: &TaskRow, sealer: &Sealer) -> Result<(), LedgerEndError> {
     let rows = ledger.rows().len() as u64;
     let end = match end {
-        Kept::End(end) => end,
+        StoredEnd::End(end) => end,
         // Nothing was released yet, or by a program that kept no such file.
-        Kept::Nothing if rows == 0 || !sealer.has_every_ledger_end() => return Ok(()),
-        Kept::Nothing => return Err(EndProblem::Missing),
-        Kept::Foreign(path) => return Err(EndProblem::File(path)),
+        StoredEnd::Nothing if rows == 0 || !sealer.has_every_ledger_end() => return Ok(()),
+        StoredEnd::Nothing => return Err(LedgerEndError::Missing),
+        StoredEnd::Foreign(path) => return Err(LedgerEndError::File(path)),
     };
     if end.privacy != task.spec.privacy {
-        return Err(EndProblem::Promise);
+        return Err(LedgerEndError::Promise);
     }
     let Some(last) = end.rows.checked_sub(1) else { return Ok(()) };
     let Some(there) = usize::try_from(last).ok().and_then(|last| ledger.rows().get(last)) else {
-        return Err(EndProblem::Older { rows, kept: end.rows });
+        return Err(LedgerEndError::Older { rows, kept: end.rows });
     };
-    if there.seal.to_string() == end.seal { Ok(()) } else { Err(EndProblem::Other(last)) }
+    if there.seal.to_string() == end.seal { Ok(()) } else { Err(LedgerEndError::Other(last)) }
 }
 
 /// Keeps where a ledger ends that was read from what is committed; waits for a disk if that is news.
@@ -118,10 +118,10 @@ fn check_end(end: Kept, ledger: &Ledger, task: &TaskRow, sealer: &Sealer) -> Res
 pub(crate) fn keep_end(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec, ledger: &Ledger) -> std::io::Result<()> {
     let end = LedgerEnd { rows: ledger.rows().len() as u64, seal: ledger.head().to_string(), privacy: privacy.clone() };
     match sealer.ledger_end(task)? {
-        Kept::End(kept) if kept.rows >= end.rows => Ok(()),
-        Kept::End(_) | Kept::Nothing => sealer.keep_ledger_end(task, &end),
+        StoredEnd::End(kept) if kept.rows >= end.rows => Ok(()),
+        StoredEnd::End(_) | StoredEnd::Nothing => sealer.keep_ledger_end(task, &end),
         // Whoever reads the ledger next says so; what is there is not written over.
-        Kept::Foreign(_) => Ok(()),
+        StoredEnd::Foreign(_) => Ok(()),
     }
 }
 
@@ -132,8 +132,8 @@ pub(crate) fn keep_end(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec, led
 pub(crate) fn keep_promise(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec) -> std::io::Result<()> {
     let end = LedgerEnd { rows: 0, seal: hex::encode([0; 32]), privacy: privacy.clone() };
     match sealer.ledger_end(task)? {
-        Kept::Nothing => sealer.keep_ledger_end(task, &end),
-        Kept::End(_) | Kept::Foreign(_) => Ok(()),
+        StoredEnd::Nothing => sealer.keep_ledger_end(task, &end),
+        StoredEnd::End(_) | StoredEnd::Foreign(_) => Ok(()),
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct LedgerEnd {
 }
 
 /// What is kept of where a ledger ends.
-pub(crate) enum Kept {
+pub(crate) enum StoredEnd {
     /// Nothing yet.
     Nothing,
     /// This.
@@ -40,7 +40,7 @@ pub(crate) enum Kept {
 
 /// Why a ledger that is right in itself is not the one that was kept.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum EndProblem {
+pub(crate) enum LedgerEndError {
     /// The file is not what was written, or was written with another sealing key.
     #[error(
         "the file that says where the privacy ledger ends is not what was written, or was written with another seal.key: {0}"

@@ -18,9 +18,9 @@ const SIZES_MAX: usize = 64;
 
 /// The arithmetic of the tasks that requests were about lately.
 #[derive(Default)]
-pub(crate) struct Models(Mutex<HashMap<TaskId, Known>>);
+pub(crate) struct Models(Mutex<HashMap<TaskId, CachedModel>>);
 
-struct Known {
+struct CachedModel {
     model: Arc<TaskModel>,
     /// What follows for sessions of so many participants; a mask graph takes milliseconds to choose.
     params: HashMap<u16, Option<Params>>,
@@ -40,7 +40,7 @@ impl Models {
         if models.len() >= REMEMBERED_MAX {
             models.clear();
         }
-        models.insert(task.id, Known { model: Arc::clone(&model), params: HashMap::new() });
+        models.insert(task.id, CachedModel { model: Arc::clone(&model), params: HashMap::new() });
         Ok(model)
     }
 
@@ -61,7 +61,7 @@ impl Models {
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, Known>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, CachedModel>> {
         // A map has no state between two of its calls that a panic could leave behind.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,6 +1,6 @@
 //! How many files the process may have open, and how many connections that allows.
 
-use crate::http::Crowds;
+use crate::http::ConnectionLimits;
 
 /// Files beside those of connections and uploads: the database's, logs, threads that read models, what libraries open.
 const ELSEWHERE: usize = 96;
@@ -39,43 +39,55 @@ fn saturate(files: u64) -> usize {
 
 /// As many connections of each kind as were `wanted`, or fewer where not so many files may be open. A participant may have
 /// two: its connection, and the file that its upload goes to.
-pub(crate) fn fit(wanted: Crowds, files: Option<usize>) -> Crowds {
+pub(crate) fn fit(wanted: ConnectionLimits, files: Option<usize>) -> ConnectionLimits {
     let Some(files) = files else { return wanted };
-    let rest = |crowds: &Crowds| crowds.arriving + crowds.operators + crowds.strangers + ELSEWHERE;
-    let mut crowds = wanted;
-    if rest(&crowds).saturating_add(crowds.members.saturating_mul(2)) <= files {
-        return crowds;
+    let rest = |connection_limits: &ConnectionLimits| {
+        connection_limits.arriving + connection_limits.operators + connection_limits.strangers + ELSEWHERE
+    };
+    let mut connection_limits = wanted;
+    if rest(&connection_limits).saturating_add(connection_limits.members.saturating_mul(2)) <= files {
+        return connection_limits;
     }
     // An eighth of the files for each of these at most, so that participants keep the larger part.
     let eighth = (files / 8).max(LEAST);
-    crowds.arriving = crowds.arriving.min(eighth);
-    crowds.operators = crowds.operators.min(eighth);
-    crowds.strangers = crowds.strangers.min(eighth);
-    crowds.each_address = crowds.each_address.min(crowds.strangers);
-    crowds.members = crowds.members.min((files.saturating_sub(rest(&crowds)) / 2).max(LEAST));
+    connection_limits.arriving = connection_limits.arriving.min(eighth);
+    connection_limits.operators = connection_limits.operators.min(eighth);
+    connection_limits.strangers = connection_limits.strangers.min(eighth);
+    connection_limits.each_address = connection_limits.each_address.min(connection_limits.strangers);
+    connection_limits.members =
+        connection_limits.members.min((files.saturating_sub(rest(&connection_limits)) / 2).max(LEAST));
     tracing::warn!(
         files,
-        participants = crowds.members,
-        strangers = crowds.strangers,
+        participants = connection_limits.members,
+        strangers = connection_limits.strangers,
         "only {files} files may be open: at most {} connections of participants and {} of strangers are held at once, not {} \
          and {}; raise the hard limit of open files (ulimit -Hn, LimitNOFILE) or lower http.connections_max",
-        crowds.members,
-        crowds.strangers,
+        connection_limits.members,
+        connection_limits.strangers,
         wanted.members,
         wanted.strangers
     );
-    crowds
+    connection_limits
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const WANTED: Crowds =
-        Crowds { arriving: 1024, operators: 256, members: 10_000, each_member: 16, strangers: 1000, each_address: 250 };
+    const WANTED: ConnectionLimits = ConnectionLimits {
+        arriving: 1024,
+        operators: 256,
+        members: 10_000,
+        each_member: 16,
+        strangers: 1000,
+        each_address: 250,
+    };
 
-    fn all(crowds: Crowds) -> usize {
-        crowds.arriving + crowds.operators + crowds.strangers + 2 * crowds.members
+    fn all(connection_limits: ConnectionLimits) -> usize {
+        connection_limits.arriving
+            + connection_limits.operators
+            + connection_limits.strangers
+            + 2 * connection_limits.members
     }
 
     #[test]
@@ -83,10 +95,10 @@ mod tests {
         assert_eq!(fit(WANTED, None), WANTED);
         assert_eq!(fit(WANTED, Some(30_000)), WANTED);
         for files in [512, 1024, 4096, 10_000] {
-            let crowds = fit(WANTED, Some(files));
-            assert!(all(crowds) + ELSEWHERE <= files, "{files}: {crowds:?}");
-            assert!(crowds.members > files / 8, "{files}: {crowds:?}");
-            assert!(crowds.each_address <= crowds.strangers);
+            let connection_limits = fit(WANTED, Some(files));
+            assert!(all(connection_limits) + ELSEWHERE <= files, "{files}: {connection_limits:?}");
+            assert!(connection_limits.members > files / 8, "{files}: {connection_limits:?}");
+            assert!(connection_limits.each_address <= connection_limits.strangers);
         }
         // So few that nothing fits: a few of each, and refusals.
         assert_eq!(fit(WANTED, Some(64)).members, LEAST);

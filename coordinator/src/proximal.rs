@@ -35,9 +35,9 @@ pub(crate) async fn plan_of_round(
 
 /// The μ of each task's present round: it follows from what is stored, and is asked for by every participant of the round.
 #[derive(Default)]
-pub(crate) struct Mus(Mutex<HashMap<TaskId, (u32, f64)>>);
+pub(crate) struct ProximalSchedule(Mutex<HashMap<TaskId, (u32, f64)>>);
 
-impl Mus {
+impl ProximalSchedule {
     /// [`plan_of_round`], read once for each round.
     ///
     /// # Errors

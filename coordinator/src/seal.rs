@@ -14,7 +14,7 @@ use store::StoreError;
 use zeroize::Zeroizing;
 
 use crate::files::write_new;
-use crate::ledger_end::{Kept, LedgerEnd, LedgerEnds};
+use crate::ledger_end::{LedgerEnd, LedgerEnds, StoredEnd};
 use crate::random::Random;
 use crate::release_keys::{ID_BYTES, KeyId, ReleaseKeys};
 
@@ -196,13 +196,13 @@ impl Sealer {
     ///
     /// # Errors
     /// The file system's.
-    pub(crate) fn ledger_end(&self, task: TaskId) -> std::io::Result<Kept> {
-        let Some(bytes) = self.ends.read(task)? else { return Ok(Kept::Nothing) };
+    pub(crate) fn ledger_end(&self, task: TaskId) -> std::io::Result<StoredEnd> {
+        let Some(bytes) = self.ends.read(task)? else { return Ok(StoredEnd::Nothing) };
         let read = bytes.split_first_chunk::<MAC_DIGITS>().and_then(|(mac, text)| {
             let fits = hex::encode(self.mac_of_end(task, text)).as_bytes() == mac;
             fits.then(|| serde_json::from_slice(text).ok()).flatten()
         });
-        Ok(read.map_or_else(|| Kept::Foreign(self.ends.path(task)), Kept::End))
+        Ok(read.map_or_else(|| StoredEnd::Foreign(self.ends.path(task)), StoredEnd::End))
     }
 
     /// Keeps where the ledger of a task ends; waits for a disk.

@@ -164,12 +164,12 @@ pub(crate) fn participant(client_id: &[u8]) -> Option<ParticipantId> {
 }
 
 /// How `secure-agg` names an attempt.
-pub(crate) fn round_name(attempt: Attempt) -> messages::Round {
-    messages::Round::new(attempt.task.0.as_bytes(), u64::from(attempt.round), attempt.attempt)
+pub(crate) fn round_name(attempt: Attempt) -> messages::RoundId {
+    messages::RoundId::new(attempt.task.0.as_bytes(), u64::from(attempt.round), attempt.attempt)
 }
 
 /// What an answer that opens the sum is sealed for.
-pub(crate) fn seal_place(attempt: Attempt, participant: ParticipantId) -> Vec<u8> {
+pub(crate) fn seal_context(attempt: Attempt, participant: ParticipantId) -> Vec<u8> {
     let mut place = b"tributary/unmasking/1".to_vec();
     place.extend(attempt.task.0.as_bytes());
     place.extend(attempt.round.to_be_bytes());
@@ -180,11 +180,11 @@ pub(crate) fn seal_place(attempt: Attempt, participant: ParticipantId) -> Vec<u8
 
 /// Believes certificates that were verified when they were stored, as long as they hold: nobody accepts a roster with one
 /// that has ended, and it would cost everybody the round.
-pub(crate) struct Verified {
+pub(crate) struct StoredCertificates {
     pub(crate) now: Timestamp,
 }
 
-impl IdentityVerifier for Verified {
+impl IdentityVerifier for StoredCertificates {
     fn verify(&self, client_id: &[u8], certificate: &[u8]) -> Result<IdentityKey, IdentityRefused> {
         let holder = wire::certificate::holder(certificate).ok_or(IdentityRefused)?;
         let holds = Some(holder.participant) == participant(client_id) && self.now < holder.expires_at;
@@ -234,7 +234,7 @@ fn decode<M: Message>(stored: &SessionMessage) -> Result<M, StoreError> {
 
 /// Why a phase of a session cannot be closed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotClosed {
+pub(crate) enum CloseError {
     /// These participants cannot go on; the protocol says why.
     #[error(transparent)]
     Aborted(#[from] Abort),
@@ -243,7 +243,7 @@ pub(crate) enum NotClosed {
     Step(#[from] StepError),
 }
 
-impl From<StoreError> for NotClosed {
+impl From<StoreError> for CloseError {
     fn from(error: StoreError) -> Self {
         Self::Step(error.into())
     }
@@ -252,18 +252,18 @@ impl From<StoreError> for NotClosed {
 /// Opens the masks of a round from its sealed answers.
 ///
 /// # Errors
-/// [`NotClosed`], with [`StoreError::Corrupt`] for answers that were not sealed here.
+/// [`CloseError`], with [`StoreError::Corrupt`] for answers that were not sealed here.
 pub(crate) fn open_masks(
     phase: CollectUnmasking,
     answers: &[SessionMessage],
     sealer: &Sealer,
-) -> Result<secure_agg::server::Unmasked, NotClosed> {
+) -> Result<secure_agg::server::Unmasked, CloseError> {
     let mut admitted = Vec::with_capacity(answers.len());
     for answer in answers {
         let what = || format!("the answer of {} in {}", answer.participant, answer.attempt.round_key());
         let sealed = answer.message.as_ref();
         let sealed = sealed.ok_or_else(|| StoreError::unreadable(what(), "it is not kept any more"))?;
-        let place = seal_place(answer.attempt, answer.participant);
+        let place = seal_context(answer.attempt, answer.participant);
         let plain = sealer.open_for_release(answer.attempt, &place, sealed).map_err(|error| error.of(what()))?;
         let message = messages::Unmasking::decode(&plain).map_err(|error| StoreError::unreadable(what(), error))?;
         admitted.push(Admitted::from_store(message));
@@ -346,9 +346,9 @@ pub(crate) async fn forget(tx: &mut (dyn Transaction + '_), attempt: Attempt) ->
 }
 
 /// What everybody dealt, by the dealer's position.
-pub(crate) struct Dealt(Vec<Option<ShareKeys>>);
+pub(crate) struct DealtShares(Vec<Option<ShareKeys>>);
 
-impl Dealt {
+impl DealtShares {
     /// What `dealer` dealt, as it signed it.
     pub(crate) fn shares(&self, dealer: Index) -> Option<&ShareKeys> {
         self.0.get(usize::from(dealer).checked_sub(1)?)?.as_ref()
@@ -361,14 +361,14 @@ impl Dealt {
 }
 
 /// An attempt, and a group of its cohort.
-type GroupPlace = (Attempt, Option<u32>);
-type OfGroups = Arc<[Option<Arc<Session>>]>;
+type GroupKey = (Attempt, Option<u32>);
+type GroupSessions = Arc<[Option<Arc<Session>>]>;
 
 /// Sessions that were read lately. A cache: the rows decide.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    phases: Mutex<HashMap<Attempt, (RoundState, OfGroups)>>,
-    dealt: Mutex<HashMap<GroupPlace, Arc<tokio::sync::OnceCell<Arc<Dealt>>>>>,
+    phases: Mutex<HashMap<Attempt, (RoundState, GroupSessions)>>,
+    dealt: Mutex<HashMap<GroupKey, Arc<tokio::sync::OnceCell<Arc<DealtShares>>>>>,
 }
 
 impl Sessions {
@@ -388,7 +388,7 @@ impl Sessions {
         Ok(left.find(|session| !is_divided || session.index(participant).is_some()).map(Arc::clone))
     }
 
-    async fn all(&self, tx: &mut (dyn Transaction + '_), round: &Round) -> Result<OfGroups, StoreError> {
+    async fn all(&self, tx: &mut (dyn Transaction + '_), round: &Round) -> Result<GroupSessions, StoreError> {
         let (attempt, state) = (round.key, round.state);
         let known = lock(&self.phases).get(&attempt).filter(|(of, _)| *of == state).map(|(_, known)| Arc::clone(known));
         if let Some(known) = known {
@@ -402,7 +402,7 @@ impl Sessions {
                 attempt.round_key()
             ))
         })?;
-        let sessions: OfGroups =
+        let sessions: GroupSessions =
             restore_all(round, &stored)?.into_iter().map(|session| session.map(Arc::new)).collect();
         // A task has one open round: what is kept of another is of no use, and may be large.
         let is_over = |other: &Attempt| other.task == attempt.task && *other != attempt;
@@ -428,7 +428,7 @@ impl Sessions {
         store: &store::Store,
         session: &Session,
         attempt: Attempt,
-    ) -> Result<Arc<Dealt>, StoreError> {
+    ) -> Result<Arc<DealtShares>, StoreError> {
         let cell = {
             let mut dealt = lock(&self.dealt);
             let rounds: HashSet<_> = dealt.keys().map(|(place, _)| *place).collect();
@@ -457,7 +457,7 @@ impl Sessions {
                     *slot = Some(shares);
                 }
             }
-            Ok::<_, StoreError>(Arc::new(Dealt(dealt)))
+            Ok::<_, StoreError>(Arc::new(DealtShares(dealt)))
         };
         cell.get_or_try_init(read).await.map(Arc::clone)
     }
@@ -479,9 +479,9 @@ mod tests {
         let task = TaskId("00112233-4455-6677-8899-aabbccddeeff".parse().unwrap());
         let attempt = Attempt { task, round: 258, attempt: 3 };
         let of_the_task = b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff";
-        let place = seal_place(attempt, ParticipantId(uuid::Uuid::from_u128(7)));
+        let place = seal_context(attempt, ParticipantId(uuid::Uuid::from_u128(7)));
         let known = [&b"tributary/unmasking/1"[..], of_the_task, b"\0\0\x01\x02\0\0\0\x03", &[0; 15], b"\x07"];
         assert_eq!(place, known.concat());
-        assert_eq!(round_name(attempt), messages::Round::new(of_the_task, 258, 3));
+        assert_eq!(round_name(attempt), messages::RoundId::new(of_the_task, 258, 3));
     }
 }

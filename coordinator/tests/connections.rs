@@ -6,7 +6,7 @@
 mod connections {
     mod connection_pool;
     mod drain;
-    mod places;
+    mod slots;
     mod unsent;
 }
 mod support;

@@ -10,7 +10,7 @@ use client_sdk::learning::{
     Controls, ExactSum, FedNova, Layout, MeanUpdate, Parameters, QuantizationParams, UpdateCodec,
 };
 use client_sdk::models::{Architecture, Linear};
-use client_sdk::pipeline::{Cover, Encoder, MaskedInput, Weight, masked_input};
+use client_sdk::pipeline::{Encoder, MaskedInput, Protection, Weight, masked_input};
 use client_sdk::train::{Constraints, Device, evaluate};
 use client_sdk::{Cancel, CandleTrainer, Dataset, Trained, Trainer as _, TrainingJob};
 use datasets::{Dataset as Data, synthetic};
@@ -177,7 +177,7 @@ impl Federation {
         };
         let mut rounding = ChaCha20Rng::seed_from_u64(!seed);
         let encoder = Encoder::Plain { codec: &server.codec, residual: None, seed: &[0; 32], rounding: &mut rounding };
-        Ok(masked_input(&server.model, &parameters, weight, Vec::new(), encoder, Cover::Nothing)?)
+        Ok(masked_input(&server.model, &parameters, weight, Vec::new(), encoder, Protection::Plaintext)?)
     }
 }
 

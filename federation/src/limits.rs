@@ -39,7 +39,7 @@ pub struct RoundLimits {
     /// [`TaskSpec::sampling_amplifies`]: task_spec::TaskSpec::sampling_amplifies
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<u32>,
-    /// Round-trip time of most of the cohort, in milliseconds, if it extended the deadlines of phases: [`crate::line`].
+    /// Round-trip time of most of the cohort, in milliseconds, if it extended the deadlines of phases: [`crate::round_trip`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_ms: Option<u32>,
     /// Limits of the secure aggregation phases, if the task has them.

@@ -7,10 +7,10 @@ use learning::privacy::PrivateInspector;
 use learning::{Codec, FixedClip};
 use secure_agg::params::VectorShape;
 
-pub(crate) use self::grid::request;
-pub use self::grid::{Grid, TermsError};
+pub(crate) use self::private_quantizer::request;
+pub use self::private_quantizer::{PrivateQuantizer, TermsError};
 
-mod grid;
+mod private_quantizer;
 
 /// How updates of a task become integers.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub enum UpdateCodec {
     /// Weighted deltas, their weight and metrics, in the form that the task's compression gives them.
     Plain(Arc<learning::UpdateCodec>),
     /// Clipped deltas on a grid that leaves room for noise.
-    Private(Arc<Grid>),
+    Private(Arc<PrivateQuantizer>),
     /// Counts and sums of an analysis.
     Sums(Arc<Analysis>),
 }
@@ -63,7 +63,7 @@ impl UpdateCodec {
     pub fn len(&self) -> usize {
         match self {
             Self::Plain(codec) => codec.len(),
-            Self::Private(grid) => grid.codec.len(),
+            Self::Private(quantizer) => quantizer.codec.len(),
             Self::Sums(analysis) => analysis.codec().len(),
         }
     }
@@ -73,8 +73,8 @@ impl UpdateCodec {
     pub fn shape(&self) -> VectorShape {
         let (modulus_bits, input_bound, noise_margin) = match self {
             Self::Plain(codec) => (codec.modulus_bits(), codec.input_bound(), 0),
-            Self::Private(grid) => {
-                let codec = &grid.codec;
+            Self::Private(quantizer) => {
+                let codec = &quantizer.codec;
                 (codec.params().modulus_bits, codec.input_bound(), codec.noise_margin())
             }
             Self::Sums(analysis) => (analysis.codec().modulus_bits(), analysis.codec().input_bound(), 0),
@@ -117,9 +117,9 @@ impl UpdateCodec {
     pub fn inspector(&self) -> Option<UpdateInspector> {
         match self {
             Self::Plain(codec) => codec.inspector().map(UpdateInspector::Plain),
-            Self::Private(grid) => match grid.shares {
+            Self::Private(quantizer) => match quantizer.shares {
                 Some(_) => None,
-                None => Some(UpdateInspector::Private(grid.codec.inspector())),
+                None => Some(UpdateInspector::Private(quantizer.codec.inspector())),
             },
             Self::Sums(analysis) => Some(UpdateInspector::Sums(analysis.codec().inspector())),
         }

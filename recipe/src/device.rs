@@ -9,7 +9,7 @@ use wire::participant::{Assignment, SessionTerms};
 
 pub use privacy::PrivateRound;
 
-use crate::{Told, UpdateCodec};
+use crate::{AssignmentTerms, UpdateCodec};
 
 /// What the participants of a session agree on must be what each of them is told to do: length, modulus and headroom of the sum,
 /// and by the digest everything that gives its words their meaning.
@@ -25,7 +25,7 @@ pub fn check_session(assignment: &Assignment, terms: &SessionTerms, codec: &Upda
         UpdateCodec::Private(_) => (terms.input_bound == shape.input_bound, terms.noise_margin == shape.noise_margin),
         UpdateCodec::Plain(_) | UpdateCodec::Sums(_) => (terms.input_bound >= shape.input_bound, true),
     };
-    let application = Told::from(assignment).in_round(assignment.base.version, &assignment.earlier);
+    let application = AssignmentTerms::from(assignment).in_round(assignment.base.version, &assignment.earlier);
     let checks = [
         ("largest cohort", u32::from(terms.max_cohort) == encoding.max_cohort),
         ("cohort", cohort.contains(&assignment.cohort)),

@@ -1,10 +1,11 @@
-//! What the rounds of a task compute, derived once for both sides: a pure function of what participants are told ([`Told`]).
+//! What the rounds of a task compute, derived once for both sides: a pure function of what participants are told ([`AssignmentTerms`]).
 //!
 //! A [`Recipe`] has the tensors that travel, how an update becomes integers ([`UpdateCodec`]), and what an update weighs
 //! ([`Rule`]). A participant derives it from its assignment and encodes its update by it ([`device`]); the coordinator derives the
 //! same one from the task's specification, and steps the model by the opened sum ([`server`]). Neither is told a derived number:
 //! each computes it, and [`digest`] binds a session to everything that it is derived from.
 
+mod assignment_terms;
 pub mod codec;
 pub mod device;
 pub mod digest;
@@ -13,12 +14,11 @@ mod recipe;
 pub mod rule;
 pub mod server;
 mod tensors;
-mod told;
 
+pub use assignment_terms::AssignmentTerms;
 pub use codec::UpdateCodec;
 pub use error::RecipeError;
 pub use recipe::Recipe;
 pub use rule::Rule;
 pub use server::TaskModel;
 pub use tensors::Tensors;
-pub use told::Told;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use learning::QuantizationParams;
 use wire::participant::Encoding;
 
-use crate::codec::Grid;
-use crate::{RecipeError, Rule, Tensors, Told, UpdateCodec};
+use crate::codec::PrivateQuantizer;
+use crate::{AssignmentTerms, RecipeError, Rule, Tensors, UpdateCodec};
 
 /// What a round computes.
 #[derive(Clone, Debug)]
@@ -25,36 +25,37 @@ impl Recipe {
     ///
     /// # Errors
     /// [`RecipeError`]: what the codec cannot encode, or what does not go together.
-    pub fn new(told: &Told<'_>, tensors: Tensors, round: Option<u32>) -> Result<Self, RecipeError> {
-        let grid = |terms| Grid::new(terms, tensors.shared.len() as u64, told.encoding.modulus_bits);
-        let grid = told.privacy.filter(|_| tensors.analysis.is_none()).map(grid).transpose()?;
-        Self::on_grid(told, tensors, grid.map(Arc::new), round)
+    pub fn new(terms: &AssignmentTerms<'_>, tensors: Tensors, round: Option<u32>) -> Result<Self, RecipeError> {
+        let quantizer =
+            |privacy| PrivateQuantizer::new(privacy, tensors.shared.len() as u64, terms.encoding.modulus_bits);
+        let quantizer = terms.privacy.filter(|_| tensors.analysis.is_none()).map(quantizer).transpose()?;
+        Self::with_quantizer(terms, tensors, quantizer.map(Arc::new), round)
     }
 
     /// The same, where the grid of a private task is known.
-    pub(crate) fn on_grid(
-        told: &Told<'_>,
+    pub(crate) fn with_quantizer(
+        terms: &AssignmentTerms<'_>,
         tensors: Tensors,
-        grid: Option<Arc<Grid>>,
+        quantizer: Option<Arc<PrivateQuantizer>>,
         round: Option<u32>,
     ) -> Result<Self, RecipeError> {
-        let codec = match (&tensors.analysis, grid) {
+        let codec = match (&tensors.analysis, quantizer) {
             (Some(analysis), _) => UpdateCodec::Sums(Arc::clone(analysis)),
-            (None, Some(grid)) => UpdateCodec::Private(grid),
+            (None, Some(quantizer)) => UpdateCodec::Private(quantizer),
             (None, None) => {
-                let compression = told.encoding.compression.as_ref().map(|terms| &terms.codec);
-                let params = quantization(told, &tensors);
+                let compression = terms.encoding.compression.as_ref().map(|compression| &compression.codec);
+                let params = quantization(terms, &tensors);
                 UpdateCodec::Plain(Arc::new(learning::UpdateCodec::new(compression, &tensors.published, params)?))
             }
         };
-        let rule = Rule::new(told, &codec, round)?;
+        let rule = Rule::new(terms, &codec, round)?;
         Ok(Self { tensors, codec, rule })
     }
 }
 
-fn quantization(told: &Told<'_>, tensors: &Tensors) -> QuantizationParams {
-    let Encoding { modulus_bits, clip_range, clip_norm, max_weight, max_cohort, solver, .. } = *told.encoding;
-    let metrics = told.metrics.len() + solver.map_or(0, |solver| solver.extra_metrics());
+fn quantization(terms: &AssignmentTerms<'_>, tensors: &Tensors) -> QuantizationParams {
+    let Encoding { modulus_bits, clip_range, clip_norm, max_weight, max_cohort, solver, .. } = *terms.encoding;
+    let metrics = terms.metrics.len() + solver.map_or(0, |solver| solver.extra_metrics());
     QuantizationParams {
         parameters: tensors.published.len(),
         modulus_bits,

@@ -5,7 +5,7 @@ use learning::contribution::fed_nova::{Reach, reach};
 use learning::{Fairness, FedNova, QFfl, QuantizationParams, Scaffold};
 use task_spec::{Solver, TrainingPlan};
 
-use crate::{RecipeError, Told, UpdateCodec};
+use crate::{AssignmentTerms, RecipeError, UpdateCodec};
 
 /// The most steps of one participant in a round.
 const MAX_STEPS: u32 = 10_000_000;
@@ -24,18 +24,26 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub(crate) fn new(told: &Told<'_>, codec: &UpdateCodec, round: Option<u32>) -> Result<Self, RecipeError> {
-        let asks = told.training.fairness.is_some() || told.encoding.solver.is_some();
+    pub(crate) fn new(
+        terms: &AssignmentTerms<'_>,
+        codec: &UpdateCodec,
+        round: Option<u32>,
+    ) -> Result<Self, RecipeError> {
+        let asks = terms.training.fairness.is_some() || terms.encoding.solver.is_some();
         match codec {
-            UpdateCodec::Plain(codec) if asks => Self::of_plain(told, codec.params(), round),
+            UpdateCodec::Plain(codec) if asks => Self::of_plain(terms, codec.params(), round),
             UpdateCodec::Plain(_) | UpdateCodec::Private(_) | UpdateCodec::Sums(_) if !asks => Ok(Self::Examples),
             UpdateCodec::Plain(_) | UpdateCodec::Sums(_) => Err(RecipeError::WeighedAnalysis),
             UpdateCodec::Private(_) => Err(RecipeError::FairAndPrivate),
         }
     }
 
-    fn of_plain(told: &Told<'_>, params: &QuantizationParams, round: Option<u32>) -> Result<Self, RecipeError> {
-        let (plan, encoding) = (told.training, told.encoding);
+    fn of_plain(
+        terms: &AssignmentTerms<'_>,
+        params: &QuantizationParams,
+        round: Option<u32>,
+    ) -> Result<Self, RecipeError> {
+        let (plan, encoding) = (terms.training, terms.encoding);
         let unsound = |problem: &dyn std::fmt::Display| RecipeError::Solver(problem.to_string());
         if let Some(fair) = &plan.fairness {
             if encoding.solver.is_some() {
@@ -61,7 +69,7 @@ impl Rule {
             }
             // The same in every round, or what is kept would be of another unit.
             Solver::Scaffold { .. } => {
-                let whole = encoding.personalization.is_none() && told.model.personal.is_empty();
+                let whole = encoding.personalization.is_none() && terms.model.personal.is_empty();
                 let exact = encoding.compression.is_none() && plan.proximal_mu == 0.0;
                 if !whole || !exact {
                     return Err(unsound(&"scaffold does not go with personal tensors, a codec or a proximal term"));

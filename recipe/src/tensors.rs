@@ -7,7 +7,7 @@ use learning::contribution::scaffold;
 use learning::{AdapterError, Adapters, Layout, Partition, Patterns, TensorSpec};
 use task_spec::{ModelSpec, Personalization, Solver};
 
-use crate::{RecipeError, Told};
+use crate::{AssignmentTerms, RecipeError};
 
 /// The tensors of a task.
 #[derive(Clone, Debug)]
@@ -31,12 +31,12 @@ impl Tensors {
     ///
     /// # Errors
     /// [`RecipeError`]: tensors that are no model, or settings that do not fit them.
-    pub fn new(told: &Told<'_>) -> Result<Self, RecipeError> {
-        match &told.encoding.analytics {
-            None => Self::of_model(told.model, told.encoding.personalization.as_ref(), told.encoding.solver),
+    pub fn new(terms: &AssignmentTerms<'_>) -> Result<Self, RecipeError> {
+        match &terms.encoding.analytics {
+            None => Self::of_model(terms.model, terms.encoding.personalization.as_ref(), terms.encoding.solver),
             Some(analytics) => {
                 let spec = AnalyticsSpec::read(analytics)?;
-                let analysis = Analysis::new(spec, told.encoding.modulus_bits, told.encoding.max_cohort)?;
+                let analysis = Analysis::new(spec, terms.encoding.modulus_bits, terms.encoding.max_cohort)?;
                 Self::of_sums(analysis)
             }
         }

@@ -235,7 +235,7 @@ fn inputs(
         let Some(Client::MaskInput(state)) = member.client.take() else { panic!("another state") };
         let (received, time) = timed(|| state.receive(&delivery).unwrap());
         opening.push(time);
-        let Received::Ready(ready) = received else { panic!("a doubt") };
+        let Received::Ready(ready) = received else { panic!("a share does not open") };
         let (model, scalars) = (member.model.clone(), member.scalars.clone());
         let (step, time) = timed(|| ready.mask(model, scalars, &member.signer).unwrap());
         masking.push(time);

@@ -13,7 +13,7 @@
 //! | R4 | to participants | [`Agreement`] | 9 |
 //! | R4 | to the coordinator | [`Unmasking`] | 10 |
 //! | after | to the coordinator | [`AbortStatement`](crate::unopened::AbortStatement) | 11 |
-//! | after | to participants | [`Unopened`](crate::unopened::Unopened) | 12 |
+//! | after | to participants | [`AbortProof`](crate::unopened::Unopened) | 12 |
 
 mod agreement;
 mod keys;
@@ -26,6 +26,6 @@ pub use agreement::{Agreement, AgreementSignature, Consistency, Unmasking, Unmas
 pub use keys::{Advertise, AdvertiseBody, Roster, RosterEntry};
 pub(crate) use keys::{roster_root, session_id};
 pub use masked::{MaskedInput, MaskedInputBody, SurvivorInput, Survivors};
-pub use session::{MAX_CERTIFICATE_BYTES, MAX_CLIENT_ID_BYTES, MAX_TASK_ID_BYTES, Round, SealedShares, Sid};
+pub use session::{MAX_CERTIFICATE_BYTES, MAX_CLIENT_ID_BYTES, MAX_TASK_ID_BYTES, RoundId, SealedShares, Sid};
 pub use shares::{Complaint, ComplaintBody, Delivery, ShareKeys, ShareKeysBody};
 pub use signed::{Body, InSession, Signed};

@@ -1,6 +1,6 @@
 //! Rejections, refusals and aborts, with stable codes for logs, metrics and peers.
 //!
-//! A [`Rejection`] is reported to the sender of one message and changes nothing. A [`Refusal`] is a participant's
+//! A [`MessageRejection`] is reported to the sender of one message and changes nothing. A [`Refusal`] is a participant's
 //! decision to leave, because going on could expose its input or waste everybody's work. An [`Abort`] ends the session
 //! for all.
 
@@ -29,7 +29,7 @@ pub enum PhaseName {
 
 /// Reasons the coordinator rejects a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Rejection {
+pub enum MessageRejection {
     /// The bytes are not a message of this kind.
     #[error("not a message: {0}")]
     Malformed(#[from] DecodeError),
@@ -90,7 +90,7 @@ pub enum Rejection {
     Conflict,
 }
 
-impl Rejection {
+impl MessageRejection {
     /// Stable code for logs, metrics and peers.
     #[must_use]
     pub const fn code(&self) -> &'static str {

@@ -4,7 +4,7 @@
 //! having answered destroys its means to answer, and only then signs an [`AbortStatement`]. Of a such statements at
 //! least a − n_c are true, so at most n − (a − n_c) members can ever answer. With a ≥ t these are fewer than t: n + n_c
 //! − t < t, since 2t > n + n_c. So t statements by distinct members of one roster, shown to somebody who accepted that
-//! roster (an [`Unopened`]), prove it under the protocol's general assumption: at most floor(γn) of the roster collude.
+//! roster (an [`AbortProof`]), prove it under the protocol's general assumption: at most floor(γn) of the roster collude.
 //!
 //! Statements cannot be revoked, and each is valid for its own session only.
 
@@ -16,8 +16,8 @@ use crate::crypto::signature::{IdentityVerifier, Signature, Signer, SignerFault}
 use crate::messages::{Body, InSession, Roster, Sid, Signed};
 use crate::params::InvalidConfig;
 use crate::participants::{Index, MAX_COHORT};
-use crate::rejection::Rejection;
-use crate::server::Facts;
+use crate::rejection::MessageRejection;
+use crate::server::ServerFacts;
 
 const COHORT: usize = MAX_COHORT as usize;
 
@@ -77,7 +77,7 @@ impl Departure {
 /// Shown to a participant that contributed an input to a session: enough [`AbortStatement`]s, and the roster that the
 /// session id covers.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
-pub struct Unopened {
+pub struct AbortProof {
     /// The roster as published in the session.
     pub roster: Roster,
     /// Strictly ascending by sender.
@@ -91,7 +91,7 @@ pub struct Statement {
     pub signature: Signature,
 }
 
-impl Message for Unopened {
+impl Message for AbortProof {
     const KIND: u8 = 12;
     const MAX_BYTES: usize = Roster::MAX_BYTES + 4 + COHORT * (2 + 64);
 
@@ -129,9 +129,9 @@ pub enum Unproven {
 
 /// A session that ended without a sum, identified by its roster.
 #[derive(Debug)]
-pub struct Ended(Facts);
+pub struct EndedSession(ServerFacts);
 
-impl Ended {
+impl EndedSession {
     /// Computes the session. `verifier` returns the key that a certificate of the roster binds. Whether the certificate
     /// is still valid does not matter, since it was when the roster was accepted.
     ///
@@ -143,7 +143,7 @@ impl Ended {
             let identity = verifier.verify(member.client_id.as_slice(), member.certificate.as_slice());
             identities.push(identity.map_err(|_| Unproven::Certificate { entry })?);
         }
-        Ok(Self(Facts::new(roster, identities)?))
+        Ok(Self(ServerFacts::new(roster, identities)?))
     }
 
     #[must_use]
@@ -160,14 +160,14 @@ impl Ended {
     /// Checks that a statement is signed by a member and about this session.
     ///
     /// # Errors
-    /// [`Rejection::WrongSession`], [`Rejection::NotExpected`], [`Rejection::Signature`].
-    pub fn admit(&self, statement: &AbortStatement) -> Result<(), Rejection> {
+    /// [`MessageRejection::WrongSession`], [`MessageRejection::NotExpected`], [`MessageRejection::Signature`].
+    pub fn admit(&self, statement: &AbortStatement) -> Result<(), MessageRejection> {
         self.0.check_frame(statement, &self.0.everybody())
     }
 }
 
-impl Unopened {
-    /// Collects statements that [`Ended::admit`] accepted; several of one sender count once.
+impl AbortProof {
+    /// Collects statements that [`EndedSession::admit`] accepted; several of one sender count once.
     #[must_use]
     pub fn of(roster: Roster, statements: impl IntoIterator<Item = AbortStatement>) -> Self {
         let of = |Signed { body, signature }: AbortStatement| Statement { sender: body.sender, signature };
@@ -183,7 +183,7 @@ impl Unopened {
     /// [`Unproven`].
     pub fn prove(self, sid: &Sid, verifier: &dyn IdentityVerifier) -> Result<(), Unproven> {
         let Self { roster, statements } = self;
-        let ended = Ended::new(roster, verifier)?;
+        let ended = EndedSession::new(roster, verifier)?;
         if ended.sid() != sid {
             return Err(Unproven::Session);
         }

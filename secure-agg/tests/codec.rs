@@ -12,7 +12,7 @@ use secure_agg::client::Client;
 use secure_agg::codec::{DecodeError, Message};
 use secure_agg::messages::{
     Advertise, AdvertiseBody, Agreement, AgreementSignature, Complaint, ComplaintBody, Consistency, Delivery,
-    MaskedInput, MaskedInputBody, Roster, RosterEntry, Round, ShareKeys, ShareKeysBody, Signed, SurvivorInput,
+    MaskedInput, MaskedInputBody, Roster, RosterEntry, RoundId, ShareKeys, ShareKeysBody, Signed, SurvivorInput,
     Survivors, Unmasking, UnmaskingBody,
 };
 use secure_agg::server::Phase;
@@ -135,7 +135,7 @@ fn the_largest_messages_are_within_their_bounds() {
     }
     let (n, sid) = (secure_agg::MAX_COHORT, [7; 32]);
     let all = IndexSet::full(n);
-    let round = Round::new(&[b't'; 64], u64::MAX, u32::MAX);
+    let round = RoundId::new(&[b't'; 64], u64::MAX, u32::MAX);
     let body = AdvertiseBody {
         round: round.clone(),
         client_id: vec![b'c'; 64].into(),

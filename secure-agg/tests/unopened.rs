@@ -5,9 +5,9 @@ mod support;
 
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{Roster, Signed};
-use secure_agg::rejection::Rejection;
+use secure_agg::rejection::MessageRejection;
 use secure_agg::server::CollectMasked;
-use secure_agg::unopened::{AbortStatement, AbortStatementBody, Departure, Ended, Unopened, Unproven};
+use secure_agg::unopened::{AbortProof, AbortStatement, AbortStatementBody, Departure, EndedSession, Unproven};
 use support::{Member, World, agreed, answered, cohort, config, masked, shared, wire};
 
 const N: u16 = 20;
@@ -28,12 +28,12 @@ fn leave(member: &mut Member) -> AbortStatement {
     wire(&departure.state(&member.signer).unwrap())
 }
 
-fn shown(world: &World, roster: &Roster, statements: &[AbortStatement]) -> Unopened {
-    let ended = Ended::new(roster.clone(), &world.registry).unwrap();
+fn shown(world: &World, roster: &Roster, statements: &[AbortStatement]) -> AbortProof {
+    let ended = EndedSession::new(roster.clone(), &world.registry).unwrap();
     for statement in statements {
         ended.admit(statement).unwrap();
     }
-    wire(&Unopened::of(roster.clone(), statements.iter().cloned()))
+    wire(&AbortProof::of(roster.clone(), statements.iter().cloned()))
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn t_members_that_left_in_whatever_state_prove_it_and_one_fewer_does_not() {
     statements.extend(staying[..3].iter_mut().map(leave));
     assert_eq!(statements.len(), usize::from(T));
     let proof = shown(&world, &roster, &statements);
-    assert_eq!(Unopened::decode(&proof.encode()).unwrap(), proof);
+    assert_eq!(AbortProof::decode(&proof.encode()).unwrap(), proof);
     proof.prove(&sid, &world.registry).unwrap();
     let fewer = shown(&world, &roster, &statements[1..]).prove(&sid, &world.registry);
     assert_eq!(fewer, Err(Unproven::TooFew { needed: T, got: T - 1 }));
@@ -85,19 +85,19 @@ fn statements_of_others_of_another_session_or_of_nobody_prove_nothing() {
     let statements: Vec<_> = members.iter_mut().map(leave).collect();
     let honest = shown(&world, &roster, &statements);
     honest.clone().prove(&sid, &world.registry).unwrap();
-    let ended = Ended::new(roster.clone(), &world.registry).unwrap();
+    let ended = EndedSession::new(roster.clone(), &world.registry).unwrap();
     assert_eq!((ended.sid(), ended.needed()), (&sid, T));
 
     // In another's name, and for a session that it was not said of.
     let body = AbortStatementBody { sid, sender: 2 };
     let forged = Signed::sign(body.clone(), &members[0].signer).unwrap();
-    assert_eq!(ended.admit(&forged), Err(Rejection::Signature));
+    assert_eq!(ended.admit(&forged), Err(MessageRejection::Signature));
     let other = Signed::sign(AbortStatementBody { sid: [9; 32], ..body.clone() }, &members[1].signer).unwrap();
-    assert_eq!(ended.admit(&other), Err(Rejection::WrongSession));
+    assert_eq!(ended.admit(&other), Err(MessageRejection::WrongSession));
     let stranger = Signed::sign(AbortStatementBody { sender: 21, ..body }, &members[1].signer).unwrap();
-    assert_eq!(ended.admit(&stranger), Err(Rejection::NotExpected { sender: 21 }));
+    assert_eq!(ended.admit(&stranger), Err(MessageRejection::NotExpected { sender: 21 }));
 
-    let change = |change: &dyn Fn(&mut Unopened)| {
+    let change = |change: &dyn Fn(&mut AbortProof)| {
         let mut proof = honest.clone();
         change(&mut proof);
         wire(&proof).prove(&sid, &world.registry)

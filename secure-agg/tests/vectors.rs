@@ -15,7 +15,7 @@ use crate::crypto::kdf::{self, hkdf};
 use crate::crypto::signature::{IdentityKey, MemorySigner, Signer as _};
 use crate::crypto::{aead, shamir::Seed};
 use crate::mask::{self, MaskPlan, MaskSeed, Plane, Sign, WORDS_PER_NONCE};
-use crate::messages::{self, AdvertiseBody, Body as _, MaskedInputBody, RosterEntry, Round};
+use crate::messages::{self, AdvertiseBody, Body as _, MaskedInputBody, RosterEntry, RoundId};
 use crate::modular::{self, Modulus};
 use crate::params::SessionConfig;
 use crate::participants::IndexSet;
@@ -216,9 +216,9 @@ fn the_session_id_is_that_of_the_specification() {
         .collect();
     let root = messages::roster_root(&entries, &identities);
     assert_eq!(hex::encode(root), known.roster_root);
-    let sid = |round: Round| hex::encode(messages::session_id(&round, &[0x4d; 32], &config_hash, &root));
-    assert_eq!(sid(Round::new(b"task-1", 7, 2)), known.sid);
-    for other in [Round::new(b"task-2", 7, 2), Round::new(b"task-1", 8, 2), Round::new(b"task-1", 7, 3)] {
+    let sid = |round: RoundId| hex::encode(messages::session_id(&round, &[0x4d; 32], &config_hash, &root));
+    assert_eq!(sid(RoundId::new(b"task-1", 7, 2)), known.sid);
+    for other in [RoundId::new(b"task-2", 7, 2), RoundId::new(b"task-1", 8, 2), RoundId::new(b"task-1", 7, 3)] {
         assert_ne!(sid(other), known.sid);
     }
     assert_ne!(hex::encode(messages::roster_root(&entries[..2], &identities[..2])), known.roster_root);
@@ -229,7 +229,7 @@ fn signed_texts_are_those_of_the_specification() {
     let known = known_session();
     let sid = unhex(&known.sid);
     let advertise = AdvertiseBody {
-        round: Round::new(b"task-1", 7, 2),
+        round: RoundId::new(b"task-1", 7, 2),
         client_id: b"client-1".to_vec().into(),
         certificate: b"cert".to_vec().into(),
         c_pk: [0x21; 32],

@@ -86,7 +86,7 @@ impl Data for Synthetic {
 
 /// Labelled examples that all devices draw theirs from: the same example may be at several of them, so there may be more
 /// devices than a data set has room for.
-pub struct Drawn {
+pub struct PooledData {
     pool: Labelled,
     by_class: Vec<Vec<usize>>,
     partition: Partition,
@@ -95,7 +95,7 @@ pub struct Drawn {
     test: Arc<Dataset>,
 }
 
-impl Drawn {
+impl PooledData {
     /// Every device draws `examples` from `pool`: evenly (`iid`), of classes in proportions from a Dirichlet distribution
     /// (`dirichlet:ALPHA`), or of so many classes alone (`shards:K`).
     ///
@@ -142,7 +142,7 @@ impl Drawn {
     }
 }
 
-impl Data for Drawn {
+impl Data for PooledData {
     fn examples(&self, _: u32) -> u64 {
         self.examples as u64
     }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn labels(partition: Partition, device: u32) -> Vec<u32> {
-        let data = Drawn::new(pool(), pool(), partition, 60, 5).unwrap();
+        let data = PooledData::new(pool(), pool(), partition, 60, 5).unwrap();
         let Dataset::Labelled { labels, .. } = &*data.shard(device) else { panic!("labelled") };
         assert_eq!((labels.len() as u64, &*data.shard(device)), (data.examples(device), &*data.shard(device)));
         labels.clone()

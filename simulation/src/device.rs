@@ -25,7 +25,7 @@ use crate::profile::{DeviceModel, Profile};
 const STEPS: (u64, u64) = (3, 8);
 
 /// What all participants are told.
-pub(crate) struct Terms {
+pub(crate) struct DeviceSettings {
     pub(crate) seed: u64,
     pub(crate) task: String,
     pub(crate) secure: bool,
@@ -97,24 +97,28 @@ impl Device {
     }
 
     /// Starts the participant, anew or from its journal.
-    pub(crate) fn start(&mut self, terms: &Terms, token: Option<Zeroizing<String>>) -> Result<(), ParticipantError> {
+    pub(crate) fn start(
+        &mut self,
+        common: &DeviceSettings,
+        token: Option<Zeroizing<String>>,
+    ) -> Result<(), ParticipantError> {
         let Some(participant) = &mut self.participant else { return Ok(()) };
         let about = u64::from(self.index);
         let settings = Settings {
-            task: Some(terms.task.clone()),
+            task: Some(common.task.clone()),
             name: Some(format!("device-{:06}", self.index)),
-            seed: Some(terms.seed),
-            wait: terms.wait,
-            members: terms.members.clone(),
-            security: SecurityPolicy { required: terms.secure, ..SecurityPolicy::lowest() },
+            seed: Some(common.seed),
+            wait: common.wait,
+            members: common.members.clone(),
+            security: SecurityPolicy { required: common.secure, ..SecurityPolicy::lowest() },
             // It lives for this one task.
             privacy: PrivacyPolicy { lifetime: None, ..PrivacyPolicy::default() },
             ..Settings::default()
         };
         let mut entropy = [0; 32];
-        stream(terms.seed, Purpose::Entropy, about, self.lives).fill_bytes(&mut entropy);
-        let secrets = Box::new(stream(terms.seed, Purpose::Secrets, about, self.lives));
-        let (seed, index, mut number) = (terms.seed, self.index, self.lives << 16);
+        stream(common.seed, Purpose::Entropy, about, self.lives).fill_bytes(&mut entropy);
+        let secrets = Box::new(stream(common.seed, Purpose::Secrets, about, self.lives));
+        let (seed, index, mut number) = (common.seed, self.index, self.lives << 16);
         // Numbered, from the device's start on, by the certificates that they are for.
         let key = move || {
             let made = signing_key(&mut stream(seed, Purpose::Key, index.into(), number));
@@ -176,11 +180,11 @@ impl Device {
     }
 
     /// Follows it through its round.
-    pub(crate) fn observe(&mut self, event: &Event, terms: &Terms, now: Moment) {
+    pub(crate) fn observe(&mut self, event: &Event, common: &DeviceSettings, now: Moment) {
         match event {
             Event::ToTrain { place, .. } => {
                 self.ahead = Some((now, None));
-                self.draw_fate(*place, terms, now);
+                self.draw_fate(*place, common, now);
             }
             Event::Trained { .. } => {
                 if let Some((_, finished)) = &mut self.ahead {
@@ -191,7 +195,7 @@ impl Device {
             Event::Assigned { place, .. } if self.ahead.is_some() && self.place.is_some() => {
                 self.place = Some((*place, now));
             }
-            Event::Assigned { place, .. } => self.draw_fate(*place, terms, now),
+            Event::Assigned { place, .. } => self.draw_fate(*place, common, now),
             Event::Abandoned { .. } | Event::RoundOver { .. } => {
                 self.place = None;
                 self.fate = None;
@@ -200,13 +204,13 @@ impl Device {
         }
     }
 
-    fn draw_fate(&mut self, place: Attempt, terms: &Terms, now: Moment) {
+    fn draw_fate(&mut self, place: Attempt, common: &DeviceSettings, now: Moment) {
         self.place = Some((place, now));
         self.steps = 0;
         let about = u64::from(place.round) << 32 | u64::from(place.attempt);
-        let rng = &mut stream(terms.seed, Purpose::Fate, self.index.into(), about);
+        let rng = &mut stream(common.seed, Purpose::Fate, self.index.into(), about);
         let vanishes = uniform(rng) < self.profile.dropout;
-        let most = if terms.secure { STEPS.1 } else { STEPS.0 };
+        let most = if common.secure { STEPS.1 } else { STEPS.0 };
         self.fate = vanishes.then(|| 1 + rng.next_u64() % most);
     }
 
@@ -217,15 +221,15 @@ impl Device {
     }
 
     /// It is about to do something in its round. If it vanishes instead: for how long.
-    pub(crate) fn meets_its_fate(&mut self, terms: &Terms) -> Option<Duration> {
+    pub(crate) fn meets_its_fate(&mut self, common: &DeviceSettings) -> Option<Duration> {
         let (place, _) = self.place?;
         self.steps += 1;
         if self.fate != Some(self.steps) {
             return None;
         }
         let about = u64::from(place.round) << 32 | u64::from(place.attempt);
-        let rng = &mut stream(terms.seed, Purpose::Fate, self.index.into(), about | 1 << 63);
-        let away = lognormal(terms.model.away.as_secs_f64().max(1e-3), 0.5, rng).min(30.0 * 86_400.0);
+        let rng = &mut stream(common.seed, Purpose::Fate, self.index.into(), about | 1 << 63);
+        let away = lognormal(common.model.away.as_secs_f64().max(1e-3), 0.5, rng).min(30.0 * 86_400.0);
         Some(Duration::from_secs_f64(away))
     }
 }

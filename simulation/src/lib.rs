@@ -26,11 +26,11 @@ mod trace;
 mod training;
 mod world;
 
-pub use data::{Data, Drawn, Synthetic};
+pub use data::{Data, PooledData, Synthetic};
 pub use error::SimulationError;
 pub use experiment::{Experiment, Progress};
 pub use profile::DeviceModel;
-pub use report::{Participation, Point, Report, RoundReport, Waiting};
+pub use report::{Participation, Point, Report, RoundReport, WaitingTimes};
 pub use trace::Trace;
 
 /// Runs an experiment to its end, on the calling thread and the threads it asks for. `progress` is called on the calling thread,

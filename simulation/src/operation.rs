@@ -9,7 +9,7 @@ use wire::TaskId;
 use wire::participant::ModelRef;
 
 use crate::in_process::{Advance, Participant};
-use crate::training::Job;
+use crate::training::TrainingHandle;
 
 /// What may happen.
 pub(crate) enum Operation {
@@ -22,7 +22,7 @@ pub(crate) enum Operation {
     /// An answer reaches the device.
     Answer { device: u32, action: u64, input: Box<Input> },
     /// The device has computed what it does next.
-    Computed { device: u32, job: Job<Computed> },
+    Computed { device: u32, job: TrainingHandle<Computed> },
     /// There may be something for a poll that is held open.
     Look { device: u32, action: u64 },
     /// A poll was held open for as long as it was meant to be.

@@ -30,7 +30,7 @@ pub struct Report {
     /// How often a device vanished in the middle of a round.
     pub vanished: u64,
     /// Time that rounds and participants waited.
-    pub waiting: Waiting,
+    pub waiting: WaitingTimes,
     /// How evenly devices took part.
     pub participation: Participation,
     /// The scored models, from the first on.
@@ -105,7 +105,7 @@ pub struct Point {
 
 /// Who waited for what.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Waiting {
+pub struct WaitingTimes {
     /// Time that rounds spent in each phase, in all.
     pub phases: BTreeMap<&'static str, f64>,
     /// From an accepted update to the end of its round: mean and quantiles over updates.
@@ -142,14 +142,14 @@ impl Participation {
 
 /// What is gathered about waiting.
 #[derive(Default)]
-pub(crate) struct WaitingLedger {
+pub(crate) struct WaitingSamples {
     /// Of each update, in seconds.
     waited: Vec<f64>,
     /// From assignment to the end of the round, of all together.
     engaged: f64,
 }
 
-impl WaitingLedger {
+impl WaitingSamples {
     /// An update's participant was assigned and reported so long before its round's end.
     pub(crate) fn add(&mut self, assigned_before: f64, reported_before: f64) {
         self.waited.push(reported_before);
@@ -157,14 +157,14 @@ impl WaitingLedger {
     }
 
     /// All of it, with the phases of these rounds.
-    pub(crate) fn finish(mut self, rounds: &[RoundReport]) -> Waiting {
+    pub(crate) fn finish(mut self, rounds: &[RoundReport]) -> WaitingTimes {
         let mut phases = BTreeMap::new();
         for (phase, seconds) in rounds.iter().flat_map(|round| &round.phases) {
             *phases.entry(*phase).or_default() += seconds;
         }
         self.waited.sort_by(f64::total_cmp);
         let total: f64 = self.waited.iter().sum();
-        Waiting {
+        WaitingTimes {
             phases,
             update_mean: total / self.waited.len().max(1) as f64,
             update_quantiles: [0.1, 0.5, 0.9].map(|part| quantile(&self.waited, part).unwrap_or_default()),
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn waiting_is_the_part_after_the_update() {
-        let mut ledger = WaitingLedger::default();
+        let mut ledger = WaitingSamples::default();
         ledger.add(10.0, 5.0);
         ledger.add(10.0, 0.0);
         let waiting = ledger.finish(&[]);

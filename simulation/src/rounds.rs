@@ -17,8 +17,8 @@ use wire::{RoundState, TaskId, route};
 
 use crate::clock::Moment;
 use crate::in_process::Network;
-use crate::report::{Participation, Point, Report, RoundReport, WaitingLedger};
-use crate::training::{Job, Pool};
+use crate::report::{Participation, Point, Report, RoundReport, WaitingSamples};
+use crate::training::{TrainingHandle, TrainingPool};
 use crate::{Experiment, Progress, SimulationError};
 
 /// The books.
@@ -47,7 +47,7 @@ pub(crate) struct Rounds {
     vanished: u64,
     /// Accepted updates of rounds that have not ended: when their participants were assigned and when they reported.
     reports: HashMap<(u32, u32), Vec<(Moment, Moment)>>,
-    waiting: WaitingLedger,
+    waiting: WaitingSamples,
     ended: Vec<RoundReport>,
     curve: Vec<Point>,
     reached: Option<Point>,
@@ -62,7 +62,7 @@ struct Scoring {
     round: u32,
     at: Moment,
     bytes: u64,
-    job: Job<Result<Evaluation, String>>,
+    job: TrainingHandle<Result<Evaluation, String>>,
 }
 
 impl Rounds {
@@ -90,7 +90,7 @@ impl Rounds {
             updates: 0,
             vanished: 0,
             reports: HashMap::new(),
-            waiting: WaitingLedger::default(),
+            waiting: WaitingSamples::default(),
             ended: Vec::new(),
             curve: Vec::new(),
             reached: None,
@@ -142,7 +142,7 @@ impl Rounds {
     }
 
     /// Has the first model scored.
-    pub(crate) async fn begin(&mut self, network: &Network, pool: &Pool) -> Result<(), SimulationError> {
+    pub(crate) async fn begin(&mut self, network: &Network, pool: &TrainingPool) -> Result<(), SimulationError> {
         self.score(network, pool, 0, 0, Moment::default()).await
     }
 
@@ -150,7 +150,7 @@ impl Rounds {
     pub(crate) async fn look(
         &mut self,
         network: &Network,
-        pool: &Pool,
+        pool: &TrainingPool,
         now: Moment,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(), SimulationError> {
@@ -169,7 +169,7 @@ impl Rounds {
     async fn book(
         &mut self,
         network: &Network,
-        pool: &Pool,
+        pool: &TrainingPool,
         view: RoundView,
         now: Moment,
         progress: &mut dyn FnMut(Progress<'_>),
@@ -252,7 +252,7 @@ impl Rounds {
     async fn score(
         &mut self,
         network: &Network,
-        pool: &Pool,
+        pool: &TrainingPool,
         round: u32,
         version: u32,
         at: Moment,

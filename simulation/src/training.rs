@@ -15,30 +15,30 @@ use crate::clock::Moment;
 ///
 /// Not a general thread pool: those have no order of urgency, and their idle threads look for work where the world needs the
 /// core.
-pub(crate) struct Pool {
-    waiting: Arc<Waiting>,
+pub(crate) struct TrainingPool {
+    waiting: Arc<TaskQueue>,
     threads: Vec<JoinHandle<()>>,
 }
 
 /// What no thread has begun.
 #[derive(Default)]
-struct Waiting {
-    work: Mutex<Work>,
+struct TaskQueue {
+    work: Mutex<QueuedTasks>,
     changed: Condvar,
 }
 
 /// By when it is needed and then as it was asked for.
 #[derive(Default)]
-struct Work {
+struct QueuedTasks {
     by_urgency: BTreeMap<(Moment, u64), Box<dyn FnOnce() + Send>>,
     started: u64,
     is_over: bool,
 }
 
 /// Something that is being computed.
-pub(crate) struct Job<T>(Receiver<T>);
+pub(crate) struct TrainingHandle<T>(Receiver<T>);
 
-impl Pool {
+impl TrainingPool {
     /// So many threads, at least one.
     pub(crate) fn new(threads: usize) -> Result<Self, SimulationError> {
         let mut pool = Self { waiting: Arc::default(), threads: Vec::with_capacity(threads) };
@@ -51,7 +51,11 @@ impl Pool {
     }
 
     /// Begins to compute what is needed at the moment `at`.
-    pub(crate) fn start<T: Send + 'static>(&self, at: Moment, work: impl FnOnce() -> T + Send + 'static) -> Job<T> {
+    pub(crate) fn start<T: Send + 'static>(
+        &self,
+        at: Moment,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> TrainingHandle<T> {
         let (sender, receiver) = channel();
         let work = move || {
             // The world may have lost interest; and one that panics is missed by whoever waits for it.
@@ -65,11 +69,11 @@ impl Pool {
         waiting.by_urgency.insert((at, number), Box::new(work));
         drop(waiting);
         self.waiting.changed.notify_one();
-        Job(receiver)
+        TrainingHandle(receiver)
     }
 }
 
-impl Drop for Pool {
+impl Drop for TrainingPool {
     fn drop(&mut self) {
         self.waiting.lock().is_over = true;
         self.waiting.changed.notify_all();
@@ -80,14 +84,14 @@ impl Drop for Pool {
     }
 }
 
-impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, Work> {
+impl TaskQueue {
+    fn lock(&self) -> MutexGuard<'_, QueuedTasks> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does the most urgent until it is over.
     fn work_off(&self) {
-        let idle = |work: &mut Work| work.by_urgency.is_empty() && !work.is_over;
+        let idle = |work: &mut QueuedTasks| work.by_urgency.is_empty() && !work.is_over;
         loop {
             let mut work = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
             if work.is_over {
@@ -102,7 +106,7 @@ impl Waiting {
     }
 }
 
-impl<T> Job<T> {
+impl<T> TrainingHandle<T> {
     /// Waits for the result; none if the computation panicked.
     pub(crate) fn finish(self) -> Option<T> {
         self.0.recv().ok()
@@ -115,7 +119,7 @@ mod tests {
 
     #[test]
     fn what_is_needed_first_is_computed_first() {
-        let pool = Pool::new(1).unwrap();
+        let pool = TrainingPool::new(1).unwrap();
         let (begin, begun) = channel::<()>();
         let (tell, told) = channel();
         let first = pool.start(Moment(9), move || begun.recv());
@@ -133,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_told_to_whoever_waits_and_ends_nothing_else() {
-        let pool = Pool::new(2).unwrap();
+        let pool = TrainingPool::new(2).unwrap();
         let jobs: Vec<_> = (0..50).map(|n| pool.start(Moment(n), move || assert!(n % 3 != 0))).collect();
         for (n, job) in jobs.into_iter().enumerate() {
             assert_eq!(job.finish().is_some(), n % 3 != 0);
@@ -142,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_has_begun_is_finished_before_the_pool_is_gone() {
-        let pool = Pool::new(1).unwrap();
+        let pool = TrainingPool::new(1).unwrap();
         let ((begin, begun), (tell, told)) = (channel::<()>(), channel());
         let job = pool.start(Moment(1), move || {
             tell.send(()).unwrap();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::participant::machine::{Action, Input, Request};
-use client_sdk::participant::{Contribution, Event, Work, WorkError};
+use client_sdk::participant::{Contribution, Event, RoundWork, WorkError};
 use client_sdk::train::Device as Processor;
 use client_sdk::{CandleTrainer, Dataset};
 use futures_util::FutureExt as _;
@@ -20,12 +20,12 @@ use wire::participant::ModelRef;
 use wire::{ParticipantId, TaskId};
 
 use crate::clock::{Moment, VirtualClock};
-use crate::device::{Device, OpenPoll, Terms};
+use crate::device::{Device, DeviceSettings, OpenPoll};
 use crate::in_process::{Advance, LocalCoordinator, Network, Question};
 use crate::operation::Operation;
 use crate::queue::Queue;
 use crate::rounds::Rounds;
-use crate::training::Pool;
+use crate::training::TrainingPool;
 use crate::{Progress, Report, SimulationError};
 
 /// What happens within this time is looked at by background work in one go.
@@ -37,8 +37,8 @@ pub(crate) struct World {
     queue: Queue,
     local: LocalCoordinator,
     events: WakeSubscription,
-    pool: Pool,
-    terms: Terms,
+    pool: TrainingPool,
+    common: DeviceSettings,
     data: Arc<dyn crate::Data>,
     devices: Vec<Device>,
     by_id: HashMap<ParticipantId, u32>,
@@ -93,9 +93,9 @@ impl World {
         match operation {
             Operation::Step => self.step(progress).await,
             Operation::Return { device } => {
-                let Self { devices, terms, .. } = self;
+                let Self { devices, common, .. } = self;
                 let device_ref = &mut devices[device as usize];
-                device_ref.start(terms, None).map_err(|error| ended(device_ref, error))?;
+                device_ref.start(common, None).map_err(|error| ended(device_ref, error))?;
                 self.go_on(device, Input::Tick)
             }
             Operation::Tick { device, action } if self.is_current(device, action) => self.go_on(device, Input::Tick),
@@ -175,7 +175,7 @@ impl World {
 
     fn observe(&mut self, index: u32, event: &Event, now: Moment) {
         let device = &mut self.devices[index as usize];
-        device.observe(event, &self.terms, now);
+        device.observe(event, &self.common, now);
         match event {
             Event::Trained { .. } => self.rounds.trained(),
             Event::Uploaded { place, .. } => {
@@ -204,7 +204,7 @@ impl World {
             Action::Fetch { .. } | Action::Train(_) => true,
             Action::Load(_) | Action::Persist(_) | Action::WaitUntil(_) | Action::Finished(_) => false,
         };
-        if is_of_a_round && let Some(away) = device.meets_its_fate(&self.terms) {
+        if is_of_a_round && let Some(away) = device.meets_its_fate(&self.common) {
             device.stop();
             self.rounds.vanished();
             self.queue.plan(now.plus(away), Operation::Return { device: index });
@@ -397,7 +397,7 @@ impl World {
 }
 
 /// Trains with the SDK's own trainer. One that panics is a participant's failure, as it is on a device.
-fn train(work: &Work, data: &dyn crate::Data, device: u32) -> Result<Contribution, WorkError> {
+fn train(work: &RoundWork, data: &dyn crate::Data, device: u32) -> Result<Contribution, WorkError> {
     let run = || {
         let nothing = Dataset::Labelled { features: Vec::new(), labels: Vec::new(), width: 1 };
         work.run(&mut CandleTrainer::new(data.shard(device), nothing, Processor::Cpu))

@@ -45,7 +45,7 @@ pub use model::{Initial, ModelSpec, TensorDeclaration};
 pub use named::UnknownName;
 pub use on_device::{Attribute, Attributes, Criterion, EXAMPLES, MAX_CRITERIA, MAX_TEXTS, eligible};
 pub use optimizer::ServerOptimizer;
-pub use personalization::{AdapterHome, BELOW, PERSONAL_PREFIX, Personalization, below};
+pub use personalization::{AdapterScope, BELOW, PERSONAL_PREFIX, Personalization, below};
 pub use privacy::{
     AdaptiveClip, Clip, NOISE_RANGE, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySampler, PrivacySpec,
     PrivacyView, SAMPLING_RATE_MIN, Sampling,

@@ -91,7 +91,7 @@ pub enum Personalization {
         alpha: Option<f64>,
         /// Whether adapters stay local or are aggregated.
         #[serde(default)]
-        adapters: AdapterHome,
+        adapters: AdapterScope,
         /// Passes over the data for local adapters, 1 to 10000. Default: as in `[training]`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         epochs: Option<u32>,
@@ -106,7 +106,7 @@ pub enum Personalization {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum AdapterHome {
+pub enum AdapterScope {
     /// Adapters stay in each participant's journal; the received model is trained as without them.
     #[default]
     Personal,
@@ -161,7 +161,7 @@ impl Personalization {
     /// Whether adapters are aggregated instead of the model's tensors.
     #[must_use]
     pub fn shares_adapters(&self) -> bool {
-        matches!(self, Self::Lora { adapters: AdapterHome::Shared, .. })
+        matches!(self, Self::Lora { adapters: AdapterScope::Shared, .. })
     }
 
     /// Whether the update, and so the shared model, is bit for bit that of the task without the method.
@@ -172,7 +172,7 @@ impl Personalization {
             Self::FineTune { .. }
                 | Self::Ditto { .. }
                 | Self::Apfl { .. }
-                | Self::Lora { adapters: AdapterHome::Personal, .. }
+                | Self::Lora { adapters: AdapterScope::Personal, .. }
         )
     }
 
@@ -220,7 +220,7 @@ impl Personalization {
                 f64::from(rank),
                 // The default.
                 alpha.unwrap_or(f64::from(rank)),
-                if adapters == AdapterHome::Shared { 1.0 } else { 0.0 },
+                if adapters == AdapterScope::Shared { 1.0 } else { 0.0 },
                 epochs.map_or(-1.0, f64::from),
             ],
         };

@@ -16,8 +16,8 @@ pub mod signer;
 
 pub use federation::cohort::{CoarseLoss, Ineligible};
 pub use federation::id::{Attempt, Digest, ParticipantId, RoundKey, TaskId, TokenId};
-pub use federation::line;
 pub use federation::round::{AssignmentState, FailureReason, RoundState};
+pub use federation::round_trip;
 pub use federation::task_status::TaskStatus;
 pub use federation::time::Timestamp;
 pub use task_spec::{Attribute, Attributes, Criterion, EXAMPLES};

@@ -50,26 +50,26 @@ pub(crate) enum TaskCommand {
         server: ServerArgs,
     },
     /// Show one task
-    Show(Named),
+    Show(TaskArg),
     /// Open no further rounds; the present one runs on
-    Pause(Named),
+    Pause(TaskArg),
     /// Resume a paused task
-    Resume(Named),
+    Resume(TaskArg),
     /// End a task and its present round, for good
-    Cancel(Named),
+    Cancel(TaskArg),
     /// Skip round numbers that participants have used and a restored database has not
     Rebase {
         /// The last round number that is not used again; without it, what participants say they have seen
         #[arg(long, value_name = "ROUND")]
         beyond: Option<u32>,
         #[command(flatten)]
-        named: Named,
+        named: TaskArg,
     },
 }
 
 /// One task.
 #[derive(clap::Args)]
-pub(crate) struct Named {
+pub(crate) struct TaskArg {
     /// Id or name of the task
     task: String,
     #[command(flatten)]
@@ -116,7 +116,7 @@ impl TaskCommand {
     }
 }
 
-impl Named {
+impl TaskArg {
     /// Does it, then shows where the task stands.
     async fn act(self, action: Option<&str>, output: Output) -> Outcome {
         let server = Server::new(&self.server)?;

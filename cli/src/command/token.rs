@@ -61,18 +61,18 @@ pub(crate) struct Create {
     #[arg(long, value_name = "HOURS", requires = "enrollment", value_parser = clap::value_parser!(u64).range(1..=720))]
     valid_for: Option<u64>,
     /// Write it into the database of a stopped coordinator, for operators who may write that file and have no token
-    #[arg(long, requires = "place", conflicts_with_all = ["enrollment", "server", "ca", "token"])]
+    #[arg(long, requires = "offline_database", conflicts_with_all = ["enrollment", "server", "ca", "token"])]
     offline: bool,
     #[command(flatten)]
-    place: Place,
+    database: OfflineDatabase,
     #[command(flatten)]
     server: Option<ServerArgs>,
 }
 
 /// Where the database of a coordinator is.
 #[derive(clap::Args)]
-#[group(id = "place", multiple = false)]
-struct Place {
+#[group(id = "offline_database", multiple = false)]
+struct OfflineDatabase {
     /// With --offline: the coordinator's TOML file
     #[arg(long, value_name = "FILE", requires = "offline")]
     config: Option<PathBuf>,
@@ -138,7 +138,7 @@ impl Create {
 
 impl Create {
     async fn run_offline(self, output: Output) -> Outcome {
-        let config = match (&self.place.config, &self.place.data_dir) {
+        let config = match (&self.database.config, &self.database.data_dir) {
             (Some(file), _) => serve::load(file)?,
             (None, Some(folder)) if folder.is_dir() => serve::dev_config(folder)?,
             (None, folder) => {

@@ -21,22 +21,22 @@ pub(crate) struct Flag {
     /// The key of the task that it is short for.
     pub(crate) path: &'static str,
     /// How it is written.
-    pub(crate) form: Form,
+    pub(crate) form: FlagForm,
     /// For `--help`.
     pub(crate) help: &'static str,
 }
 
 /// How a flag is written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Form {
+pub(crate) enum FlagForm {
     /// A value, under this name in `--help`, read like this.
     Value(&'static str, Reader),
     /// Nothing: the key is `false`.
     Off,
     /// `KEY=VALUE,…` for keys of the table at the path; without any, such pairs, where the flag may stand alone.
-    Table(Words, Option<&'static str>),
+    Table(FlagKeys, Option<&'static str>),
     /// `NAME,KEY=VALUE,…` or `NAME:KEY=VALUE,…`: a new table at the path, whose key of this name says NAME.
-    Choice(&'static str, Words),
+    Choice(&'static str, FlagKeys),
 }
 
 /// Reads what a task file would hold.
@@ -44,7 +44,7 @@ pub(crate) type Reader = fn(&str) -> Result<Value, String>;
 
 /// Keys that a flag knows by another name or in another form.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Words {
+pub(crate) struct FlagKeys {
     /// A pair, for whoever wrote none.
     pub(crate) example: &'static str,
     /// What can be chosen, where a task itself cannot tell.
@@ -53,7 +53,7 @@ pub(crate) struct Words {
     pub(crate) words: &'static [(&'static str, &'static str, Reader)],
 }
 
-impl Words {
+impl FlagKeys {
     /// None.
     pub(crate) const fn none(example: &'static str) -> Self {
         Self { example, names: &[], words: &[] }
@@ -62,7 +62,7 @@ impl Words {
 
 /// Keys of a task and their values, as they were given.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Given {
+pub(crate) struct FlagValue {
     /// With what, for example `codec` or `set`; empty where nobody gave it.
     pub(super) flag: &'static str,
     /// What was written.
@@ -70,22 +70,27 @@ pub(crate) struct Given {
     /// Dotted paths and what is set there, in order. A path that begins with a dot is the command's own.
     pub(super) sets: Vec<(String, Value)>,
     /// What is set where nothing else says it.
-    pub(super) usual: Vec<(String, Value)>,
+    pub(super) defaults: Vec<(String, Value)>,
 }
 
-impl Given {
+impl FlagValue {
     /// `--set KEY=VALUE`.
     pub(crate) fn set(text: &str) -> Result<Self, String> {
         let (path, value_text) = pair(text, "training.epochs=2")?;
         if path.is_empty() || path.split('.').any(str::is_empty) {
             return Err(format!("`{path}` is no key, such as training.epochs"));
         }
-        Ok(Self { flag: "set", text: text.to_owned(), sets: vec![(path.to_owned(), value(value_text))], usual: vec![] })
+        Ok(Self {
+            flag: "set",
+            text: text.to_owned(),
+            sets: vec![(path.to_owned(), value(value_text))],
+            defaults: vec![],
+        })
     }
 
     /// What a command sets by itself, under a name for people.
     pub(crate) fn by_itself(name: &str, sets: Vec<(String, Value)>) -> Self {
-        Self { flag: "", text: name.to_owned(), sets, usual: vec![] }
+        Self { flag: "", text: name.to_owned(), sets, defaults: vec![] }
     }
 
     /// As it was written.
@@ -94,7 +99,7 @@ impl Given {
     }
 }
 
-impl std::fmt::Display for Given {
+impl std::fmt::Display for FlagValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "--{}{}{}", self.flag, if self.text.is_empty() { "" } else { " " }, self.text)
     }
@@ -105,23 +110,23 @@ impl Flag {
     ///
     /// # Errors
     /// What is wrong with its form.
-    pub(crate) fn read(&self, text: &str) -> Result<Given, String> {
-        let (mut sets, mut usual) = (Vec::new(), Vec::new());
+    pub(crate) fn read(&self, text: &str) -> Result<FlagValue, String> {
+        let (mut sets, mut defaults) = (Vec::new(), Vec::new());
         let (words, pairs) = match self.form {
-            Form::Value(_, read) => {
+            FlagForm::Value(_, read) => {
                 sets.push((self.path.to_owned(), read(text)?));
                 (None, None)
             }
-            Form::Off => {
+            FlagForm::Off => {
                 sets.push((self.path.to_owned(), false.into()));
                 (None, None)
             }
-            Form::Table(words, _) => (Some(words), Some(text)),
-            Form::Choice(key, words) => {
+            FlagForm::Table(words, _) => (Some(words), Some(text)),
+            FlagForm::Choice(key, words) => {
                 let end = text.find([',', ':']).unwrap_or(text.len());
                 let (name, pairs) = text.split_at(end);
                 let name = word(name)?;
-                usual = preset::usual(self.name, name.as_str().unwrap_or_default())?;
+                defaults = preset::defaults(self.name, name.as_str().unwrap_or_default())?;
                 sets.push((self.path.to_owned(), json!({ key: name })));
                 (Some(words), pairs.get(1..))
             }
@@ -136,15 +141,15 @@ impl Flag {
                 });
             }
         }
-        Ok(Given { flag: self.name, text: text.to_owned(), sets, usual })
+        Ok(FlagValue { flag: self.name, text: text.to_owned(), sets, defaults })
     }
 
     /// For `--help`: what it is, what can be chosen, and the key that it is short for.
     pub(crate) fn help(&self) -> String {
         let choices = match self.form {
-            Form::Choice(key, words) if words.names.is_empty() => choices(self.path, key),
-            Form::Choice(_, words) => words.names.join(", "),
-            Form::Value(..) | Form::Off | Form::Table(..) => String::new(),
+            FlagForm::Choice(key, words) if words.names.is_empty() => choices(self.path, key),
+            FlagForm::Choice(_, words) => words.names.join(", "),
+            FlagForm::Value(..) | FlagForm::Off | FlagForm::Table(..) => String::new(),
         };
         let choices = if choices.is_empty() { choices } else { format!(". One of: {choices}") };
         format!("{}{choices} [{}]", self.help, self.path)
@@ -154,11 +159,13 @@ impl Flag {
         let arg = Arg::new(self.name).long(self.name).help(self.help());
         let arg = arg.value_parser(ValueParser::new(move |text: &str| self.read(text)));
         match self.form {
-            Form::Value(name, _) => arg.value_name(name),
-            Form::Off => arg.num_args(0).default_missing_value(""),
-            Form::Table(_, None) => arg.value_name("KEY=VALUE,…"),
-            Form::Table(_, Some(usual)) => arg.value_name("KEY=VALUE,…").num_args(0..=1).default_missing_value(usual),
-            Form::Choice(..) => arg.value_name("NAME,KEY=VALUE,…"),
+            FlagForm::Value(name, _) => arg.value_name(name),
+            FlagForm::Off => arg.num_args(0).default_missing_value(""),
+            FlagForm::Table(_, None) => arg.value_name("KEY=VALUE,…"),
+            FlagForm::Table(_, Some(defaults)) => {
+                arg.value_name("KEY=VALUE,…").num_args(0..=1).default_missing_value(defaults)
+            }
+            FlagForm::Choice(..) => arg.value_name("NAME,KEY=VALUE,…"),
         }
         .action(ArgAction::Set)
     }
@@ -219,15 +226,15 @@ pub(crate) trait Flags {
 
 /// What was given with the short flags of a command.
 #[derive(Clone, Debug)]
-pub(crate) struct Short<F> {
-    pub(super) given: Vec<Given>,
+pub(crate) struct ShortFlags<F> {
+    pub(super) given: Vec<FlagValue>,
     flags: PhantomData<F>,
 }
 
-impl<F: Flags> clap::FromArgMatches for Short<F> {
+impl<F: Flags> clap::FromArgMatches for ShortFlags<F> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let given = F::ALL.iter().copied().flatten();
-        let given = given.filter_map(|flag| matches.get_one::<Given>(flag.name).cloned()).collect();
+        let given = given.filter_map(|flag| matches.get_one::<FlagValue>(flag.name).cloned()).collect();
         Ok(Self { given, flags: PhantomData })
     }
 
@@ -237,7 +244,7 @@ impl<F: Flags> clap::FromArgMatches for Short<F> {
     }
 }
 
-impl<F: Flags> clap::Args for Short<F> {
+impl<F: Flags> clap::Args for ShortFlags<F> {
     fn augment_args(command: Command) -> Command {
         F::ALL.iter().copied().flatten().fold(command, |command, flag| command.arg(flag.arg()))
     }

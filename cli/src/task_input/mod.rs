@@ -8,15 +8,15 @@ use std::path::Path;
 use serde_json::{Value, json};
 use task_spec::{Deployment, SpecError, TaskSpec};
 
+mod defaults;
 mod flags;
 mod preset;
 mod table;
 mod training;
-mod usual;
 
-pub(crate) use flags::{Flag, Flags, Form, Given, Reader, Short, Words, many, plain, word, yes};
+pub(crate) use defaults::{TaskDefaults, ahead_of_rounds};
+pub(crate) use flags::{Flag, FlagForm, FlagKeys, FlagValue, Flags, Reader, ShortFlags, many, plain, word, yes};
 pub(crate) use training::{SCHEDULE, TRAINING};
-pub(crate) use usual::{Usual, ahead_of_rounds};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::task_file;
@@ -37,8 +37,8 @@ pub(crate) struct SetArgs {
     /// Set any key of the task as in a task file (`tributary task keys` lists them), for example aggregation.optimizer.name=fed_adam or
     /// 'selection.cohort={fraction=0.1}'. May be repeated; it comes after the file and after short flags, which name the key that
     /// they are short for in brackets
-    #[arg(long, value_name = "KEY=VALUE", value_parser = Given::set)]
-    set: Vec<Given>,
+    #[arg(long, value_name = "KEY=VALUE", value_parser = FlagValue::set)]
+    set: Vec<FlagValue>,
 }
 
 /// Where a task begins.
@@ -52,11 +52,11 @@ struct Source {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskInput {
     source: Option<Source>,
-    given: Vec<Given>,
+    given: Vec<FlagValue>,
 }
 
 /// Why layers make no task: the key, as far as it is known, and the reason.
-struct Wrong {
+struct TaskInputError {
     key: String,
     why: String,
 }
@@ -66,13 +66,13 @@ impl TaskInput {
     ///
     /// # Errors
     /// A file that cannot be read, or is no TOML.
-    pub(crate) fn new<F>(task: &TaskArgs, short: &Short<F>) -> Outcome<Self> {
+    pub(crate) fn new<F>(task: &TaskArgs, short: &ShortFlags<F>) -> Outcome<Self> {
         let given = short.given.iter().chain(&task.set.set).cloned().collect();
         Ok(Self { source: task.task.as_deref().map(Source::open).transpose()?, given })
     }
 
     /// The same with something more on top.
-    pub(crate) fn with(&self, more: Given) -> Self {
+    pub(crate) fn with(&self, more: FlagValue) -> Self {
         let mut input = self.clone();
         input.given.push(more);
         input
@@ -120,7 +120,7 @@ impl TaskInput {
         {
             table::set(&mut table, path, value.clone());
         }
-        for (path, value) in given.iter().flat_map(|(_, given)| &given.usual) {
+        for (path, value) in given.iter().flat_map(|(_, given)| &given.defaults) {
             if table::get(&table, path).is_none() {
                 table::set(&mut table, path, value.clone());
             }
@@ -152,7 +152,7 @@ impl TaskInput {
         }
     }
 
-    fn read(&self, implied: &Value, read: fn(&Table) -> Result<TaskSpec, Wrong>) -> Outcome<TaskSpec> {
+    fn read(&self, implied: &Value, read: fn(&Table) -> Result<TaskSpec, TaskInputError>) -> Outcome<TaskSpec> {
         let attempt = |said: Table| {
             let mut whole = implied.as_object().cloned().unwrap_or_default();
             table::cover(&mut whole, said);
@@ -166,7 +166,7 @@ impl TaskInput {
                 Some(index) => (Exit::Usage, self.given[index].to_string()),
                 None => match &self.source {
                     Some(source) if attempt(alone.table(None)).is_err() => (Exit::Configuration, source.name.clone()),
-                    _ => (Exit::Usage, self.given.iter().map(Given::to_string).collect::<Vec<_>>().join(" ")),
+                    _ => (Exit::Usage, self.given.iter().map(FlagValue::to_string).collect::<Vec<_>>().join(" ")),
                 },
             };
             Failure::new(exit, whose).with_error(&wrong.key, wrong.why)
@@ -188,11 +188,11 @@ impl TaskInput {
     }
 
     fn refusal(&self, problems: &[SpecError]) -> Failure {
-        let is_cause = |given: &&Given| {
+        let is_cause = |given: &&FlagValue| {
             let mut paths = given.sets.iter().map(|(path, _)| path).filter(|_| !given.flag.is_empty());
             paths.any(|path| problems.iter().any(|problem| overlap(&problem.field, path)))
         };
-        let causes: Vec<_> = self.given.iter().filter(is_cause).map(Given::to_string).collect();
+        let causes: Vec<_> = self.given.iter().filter(is_cause).map(FlagValue::to_string).collect();
         let (exit, whose) = match &self.source {
             Some(source) if causes.is_empty() => (Exit::Configuration, source.name.clone()),
             _ => (Exit::Usage, causes.join(" ")),
@@ -255,23 +255,23 @@ impl Source {
 }
 
 /// The table as a task, with the tensors of the model that it names.
-fn complete(whole: &Table) -> Result<TaskSpec, Wrong> {
+fn complete(whole: &Table) -> Result<TaskSpec, TaskInputError> {
     let mut spec = parse(whole, 1)?;
-    task_file::expand(&mut spec).map_err(|(key, why)| Wrong { key: key.to_owned(), why })?;
+    task_file::expand(&mut spec).map_err(|(key, why)| TaskInputError { key: key.to_owned(), why })?;
     // A percentage of the model can be told once the model is known.
     let parameters = spec.model.tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum();
     Ok(TaskSpec { model: spec.model, ..parse(whole, parameters)? })
 }
 
 /// The table as a task whose model has so many parameters.
-fn parse(whole: &Table, parameters: u64) -> Result<TaskSpec, Wrong> {
+fn parse(whole: &Table, parameters: u64) -> Result<TaskSpec, TaskInputError> {
     let mut whole = whole.clone();
     if let Some(Value::Object(codec)) = whole.get_mut("compression") {
         codec.values_mut().for_each(|value| percentage(value, parameters));
     }
     serde_path_to_error::deserialize(Value::Object(whole)).map_err(|error| {
         let key = error.path().to_string();
-        Wrong { key, why: error.into_inner().to_string() }
+        TaskInputError { key, why: error.into_inner().to_string() }
     })
 }
 

@@ -23,9 +23,9 @@ pub(super) fn text(name: &str) -> Option<&'static str> {
 ///
 /// # Errors
 /// The text that comes with the executable is no TOML.
-pub(super) fn usual(flag: &str, name: &str) -> Result<Vec<(String, Value)>, String> {
+pub(super) fn defaults(flag: &str, name: &str) -> Result<Vec<(String, Value)>, String> {
     let all: toml::Table =
-        toml::from_str(include_str!("../../presets/usual.toml")).map_err(|error| error.to_string())?;
+        toml::from_str(include_str!("../../presets/defaults.toml")).map_err(|error| error.to_string())?;
     let all = object(all).unwrap_or_default();
     let entry = all.get(flag).and_then(|names| names.get(name).or_else(|| names.get("*")));
     Ok(entry.and_then(Value::as_object).cloned().unwrap_or_default().into_iter().collect())

@@ -2,10 +2,10 @@
 
 use client_sdk::models::Architecture;
 
-use super::flags::{Flag, Form, Words, plain, seconds, word};
+use super::flags::{Flag, FlagForm, FlagKeys, plain, seconds, word};
 
 const fn number(name: &'static str, path: &'static str, value: &'static str, help: &'static str) -> Flag {
-    Flag { name, path, form: Form::Value(value, plain), help }
+    Flag { name, path, form: FlagForm::Value(value, plain), help }
 }
 
 /// How participants train; what is left out is chosen for the data and model.
@@ -13,7 +13,7 @@ pub(crate) const TRAINING: &[Flag] = &[
     Flag {
         name: "model",
         path: "model.architecture",
-        form: Form::Choice("kind", Words { names: &Architecture::KINDS, ..Words::none("hidden=[100]") }),
+        form: FlagForm::Choice("kind", FlagKeys { names: &Architecture::KINDS, ..FlagKeys::none("hidden=[100]") }),
         help: "Model to train [default: linear for synthetic, mlp for mnist, gru for text]",
     },
     number("epochs", "training.epochs", "EPOCHS", "Passes over the local data in a round"),
@@ -30,14 +30,14 @@ pub(crate) const TRAINING: &[Flag] = &[
     Flag {
         name: "solver",
         path: "training.solver",
-        form: Form::Choice("name", Words::none("steps=40")),
+        form: FlagForm::Choice("name", FlagKeys::none("steps=40")),
         help: "What keeps participants together that take unequal steps on unlike data, with steps=N (an update's unit) and for \
                scaffold population=N",
     },
     Flag {
         name: "adaptive-mu",
         path: "training.adaptive_mu",
-        form: Form::Table(Words::none("patience=5"), Some("patience=5")),
+        form: FlagForm::Table(FlagKeys::none("patience=5"), Some("patience=5")),
         help: "FedProx's rule for --proximal-mu: up while a loss rises, down while it falls; metric=NAME, step=S, patience=N",
     },
     number("accumulate", "training.accumulate", "BATCHES", "Mini-batches whose gradients are averaged into one step"),
@@ -50,26 +50,26 @@ pub(crate) const TRAINING: &[Flag] = &[
     Flag {
         name: "schedule",
         path: "training.schedule",
-        form: Form::Choice("kind", Words::none("length=10")),
+        form: FlagForm::Choice("kind", FlagKeys::none("length=10")),
         help: "How the learning rate changes, for example step,every=N,factor=F, exponential,factor=F, or \
                cosine,length=N,floor=F; each over=rounds or over=steps",
     },
     Flag {
         name: "warmup",
         path: "training.warmup",
-        form: Form::Table(Words::none("length=10"), None),
+        form: FlagForm::Table(FlagKeys::none("length=10"), None),
         help: "How long the learning rate rises: length=N, over=rounds or over=steps",
     },
     Flag {
         name: "budget",
         path: "training.budget",
-        form: Form::Table(Words::none("steps=20"), None),
+        form: FlagForm::Table(FlagKeys::none("steps=20"), None),
         help: "When a device stops and sends what it has: steps=N, time_ms=T",
     },
     Flag {
         name: "precision",
         path: "training.precision",
-        form: Form::Value("PRECISION", word),
+        form: FlagForm::Value("PRECISION", word),
         help: "Numbers to compute with, where the device has them: f32, bf16 or f16",
     },
 ];
@@ -79,7 +79,7 @@ pub(crate) const SCHEDULE: &[Flag] = &[
     Flag {
         name: "mode",
         path: "schedule.mode",
-        form: Form::Value("MODE", word),
+        form: FlagForm::Value("MODE", word),
         help: "How rounds follow each other: sync (a cohort is drawn and trains together), semi-sync (devices train on their own; \
                each period what is ready is aggregated) or buffered (as soon as a cohort's worth of updates is ready; FedBuff)",
     },
@@ -99,7 +99,7 @@ pub(crate) const SCHEDULE: &[Flag] = &[
     Flag {
         name: "period",
         path: "schedule.period_ms",
-        form: Form::Value("SECONDS", seconds),
+        form: FlagForm::Value("SECONDS", seconds),
         help: "From one round to the next in mode semi-sync, in seconds (of virtual time in a simulation) [default: 60]",
     },
 ];

@@ -6,7 +6,7 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 use task_spec::TensorDeclaration;
 
-use super::layers::{ArchitectureError, InputKind, MAX_SIZE, Usual, affine, check, check_from, rows, uniform};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, affine, check, check_from, rows, uniform};
 
 /// Channels of the first convolution.
 pub(crate) const FIRST_CHANNELS: u32 = 32;
@@ -62,8 +62,8 @@ impl Cnn {
         Ok(Self { height: side, width: side, channels: 1, classes })
     }
 
-    pub(super) fn usual() -> Usual {
-        Usual {
+    pub(super) fn defaults() -> ModelDefaults {
+        ModelDefaults {
             epochs: 2,
             batch_size: 10,
             learning_rate: 0.05,

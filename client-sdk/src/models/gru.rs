@@ -6,7 +6,7 @@ use candle_nn::ops::sigmoid;
 use serde::{Deserialize, Serialize};
 use task_spec::{Initial, TensorDeclaration};
 
-use super::layers::{ArchitectureError, InputKind, MAX_SIZE, Usual, affine, check, drawn, uniform};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, affine, check, drawn, uniform};
 
 /// Maximum number of recurrent layers.
 pub const MAX_LAYERS: u32 = 2;
@@ -57,8 +57,8 @@ impl Gru {
         }
     }
 
-    pub(super) fn usual() -> Usual {
-        Usual {
+    pub(super) fn defaults() -> ModelDefaults {
+        ModelDefaults {
             epochs: 1,
             batch_size: 10,
             learning_rate: 2.0,

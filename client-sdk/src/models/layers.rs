@@ -9,7 +9,7 @@ pub const MAX_SIZE: u32 = 1 << 20;
 
 /// What suits a model on small data, where a task says nothing: chosen by trying, not by a rule.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Usual {
+pub struct ModelDefaults {
     /// Passes over the local data in a round.
     pub epochs: u32,
     /// Examples in a mini-batch.

@@ -4,7 +4,7 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 use task_spec::{Initial, TensorDeclaration};
 
-use super::layers::{ArchitectureError, InputKind, MAX_SIZE, Usual, affine, check, drawn, rows};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, affine, check, drawn, rows};
 
 /// Sizes of a softmax regression. It starts at zero, since its loss is convex.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,8 +21,8 @@ impl Linear {
         Ok(Self { inputs: rows("linear", input)?, classes })
     }
 
-    pub(super) fn usual() -> Usual {
-        Usual {
+    pub(super) fn defaults() -> ModelDefaults {
+        ModelDefaults {
             epochs: 1,
             batch_size: 10,
             learning_rate: 0.01,

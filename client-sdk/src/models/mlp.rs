@@ -4,7 +4,7 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 use task_spec::TensorDeclaration;
 
-use super::layers::{ArchitectureError, InputKind, MAX_SIZE, Usual, affine, check, rows, uniform};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, affine, check, rows, uniform};
 
 /// Maximum number of hidden layers.
 pub const MAX_HIDDEN_LAYERS: u32 = 16;
@@ -40,8 +40,8 @@ impl Mlp {
         Ok(Self { inputs: rows("mlp", input)?, classes, ..Self::default() })
     }
 
-    pub(super) fn usual(&self) -> Usual {
-        Usual {
+    pub(super) fn defaults(&self) -> ModelDefaults {
+        ModelDefaults {
             epochs: 2,
             batch_size: 10,
             learning_rate: 0.1,

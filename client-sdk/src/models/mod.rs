@@ -19,7 +19,7 @@ pub mod mlp;
 
 pub use cnn::Cnn;
 pub use gru::Gru;
-pub use layers::{ArchitectureError, InputKind, MAX_SIZE, Usual};
+pub use layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults};
 pub use linear::Linear;
 pub use mlp::Mlp;
 
@@ -70,12 +70,12 @@ impl Architecture {
 
     /// What suits it where a task says nothing.
     #[must_use]
-    pub fn usual(&self) -> Usual {
+    pub fn defaults(&self) -> ModelDefaults {
         match self {
-            Self::Linear(_) => Linear::usual(),
-            Self::Mlp(sizes) => sizes.usual(),
-            Self::Cnn(_) => Cnn::usual(),
-            Self::Gru(_) => Gru::usual(),
+            Self::Linear(_) => Linear::defaults(),
+            Self::Mlp(sizes) => sizes.defaults(),
+            Self::Cnn(_) => Cnn::defaults(),
+            Self::Gru(_) => Gru::defaults(),
         }
     }
 
@@ -195,10 +195,13 @@ mod tests {
         assert_eq!(models.each_ref().map(Architecture::kind), Architecture::KINDS);
         let patterns = |pattern: &str| learning::Patterns::new(vec![pattern.to_owned()]).unwrap();
         for model in models {
-            let (usual, layout) = (model.usual(), model.layout().unwrap());
-            let parted = layout.partition(&patterns(&usual.last_layer)).unwrap();
-            assert!(parted.personal().len() < layout.len() / 2 || parted.personal().tensors().len() == 1, "{usual:?}");
-            for pattern in usual.linear_layers {
+            let (defaults, layout) = (model.defaults(), model.layout().unwrap());
+            let parted = layout.partition(&patterns(&defaults.last_layer)).unwrap();
+            assert!(
+                parted.personal().len() < layout.len() / 2 || parted.personal().tensors().len() == 1,
+                "{defaults:?}"
+            );
+            for pattern in defaults.linear_layers {
                 let is_matrix = |tensor: &learning::TensorSpec| tensor.shape.len() == 2;
                 let found: Vec<_> =
                     layout.tensors().iter().filter(|tensor| patterns(pattern).matches(&tensor.name)).collect();

@@ -5,9 +5,9 @@ use wire::Attempt;
 use super::action::{Action, Request};
 use super::attempts::Attempts;
 use super::core::Core;
-use super::ended::GivenUp;
 use super::event::Outcome;
 use super::exchange::once_more;
+use super::round_end::AbandonCause;
 use super::state::{Abandon, CheckIn, State};
 use crate::clock::Now;
 use crate::transport::{Abandonment, TransportError};
@@ -16,7 +16,7 @@ use crate::transport::{Abandonment, TransportError};
 const MOST_ATTEMPTS: u32 = 3;
 
 impl Abandon {
-    pub(super) fn new(place: Attempt, why: GivenUp) -> Self {
+    pub(super) fn new(place: Attempt, why: AbandonCause) -> Self {
         Self { place, why, attempts: Attempts::default() }
     }
 
@@ -24,7 +24,7 @@ impl Abandon {
         if let Some(wait) = self.attempts.wait(now) {
             return wait;
         }
-        let (place, GivenUp { reason, refusal }) = (self.place, self.why);
+        let (place, AbandonCause { reason, refusal }) = (self.place, self.why);
         core.send(|participant| Request::Abandon(Abandonment { place, participant, reason, refusal }))
     }
 

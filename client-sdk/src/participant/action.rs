@@ -15,7 +15,7 @@ use super::event::Outcome;
 use super::model_file::ModelFile;
 use super::plan_error::WorkError;
 use super::record::Record;
-use super::work::{Contribution, Work};
+use super::work::{Contribution, RoundWork};
 use crate::journal::JournalError;
 use crate::transport::{Abandonment, TransportError, Upload};
 
@@ -33,7 +33,7 @@ pub enum Action {
         have: Vec<u8>,
     },
     /// Run this, away from the caller's other business.
-    Train(Arc<Work>),
+    Train(Arc<RoundWork>),
     /// Load a record from the journal.
     Load(String),
     /// Save records in the journal, in this order.

@@ -6,14 +6,14 @@ use wire::participant::TrainingReport;
 use wire::{Attempt, TaskId};
 
 use super::record::Record;
-use super::snapshot::{self, AtHome, Held, HeldRecord};
+use super::snapshot::{self, HeldRecord, HeldUpdateId, LocalState};
 use crate::journal::JournalError;
 
 /// What a participant knows of trainings ahead of rounds.
 #[derive(Default)]
 pub(super) struct Ahead {
     /// The update that waits in the journal, and what stays at home of the same training.
-    pub(super) held: Option<(Held, AtHome)>,
+    pub(super) held: Option<(HeldUpdateId, LocalState)>,
     /// The last training of which there is no update: it failed, was given up, or its update was sent or thrown away.
     pub(super) gone: Option<(TaskId, u32)>,
     /// The training that is under way.
@@ -22,7 +22,7 @@ pub(super) struct Ahead {
 
 /// Why a round does not get an update that was trained ahead of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NotGiven {
+pub(super) enum UpdateMismatch {
     #[error("the round wants an update that this device does not hold")]
     NotHeld,
     #[error("the update was not trained as the round says")]
@@ -38,29 +38,29 @@ impl Ahead {
     /// As the journal has it.
     pub(super) fn restore(record: Option<&[u8]>) -> Result<Self, JournalError> {
         let record = record.map(HeldRecord::decode).transpose()?.flatten();
-        Ok(Self { held: record.map(|record| (record.held, record.at_home)), ..Self::default() })
+        Ok(Self { held: record.map(|record| (record.held, record.local_state)), ..Self::default() })
     }
 
     /// What to check in with.
     pub(super) fn report(&self) -> Option<TrainingReport> {
         let held = self.held.as_ref().map(|(held, _)| *held);
-        let held = held.map(|Held { task, serial, .. }| TrainingReport { task, serial, ready: true });
+        let held = held.map(|HeldUpdateId { task, serial, .. }| TrainingReport { task, serial, ready: true });
         held.or_else(|| self.gone.map(|(task, serial)| TrainingReport { task, serial, ready: false }))
     }
 
     /// Why the update that a round wants is not given to it; nothing if it waits, and was trained as the round's members agree.
-    pub(super) fn refusal(&self, wanted: Held) -> Option<NotGiven> {
+    pub(super) fn refusal(&self, wanted: HeldUpdateId) -> Option<UpdateMismatch> {
         match &self.held {
             Some((held, _)) if *held == wanted => None,
-            Some((held, _)) if (Held { base: wanted.base, ..*held }) == wanted => {
-                Some(NotGiven::OtherBase { version: held.version })
+            Some((held, _)) if (HeldUpdateId { base: wanted.base, ..*held }) == wanted => {
+                Some(UpdateMismatch::OtherBase { version: held.version })
             }
             Some((held, _))
                 if (held.task, held.serial, held.version) == (wanted.task, wanted.serial, wanted.version) =>
             {
-                Some(NotGiven::OtherTraining)
+                Some(UpdateMismatch::OtherTraining)
             }
-            _ => Some(NotGiven::NotHeld),
+            _ => Some(UpdateMismatch::NotHeld),
         }
     }
 
@@ -74,16 +74,16 @@ impl Ahead {
     }
 
     /// What takes effect at home whatever becomes of the update, to be written before it is forgotten.
-    pub(super) fn at_home_copies(&self) -> Vec<Record> {
-        self.held.as_ref().map(|(held, at_home)| at_home.copies(held.task)).unwrap_or_default()
+    pub(super) fn local_copies(&self) -> Vec<Record> {
+        self.held.as_ref().map(|(held, local_state)| local_state.copies(held.task)).unwrap_or_default()
     }
 
     /// Forgets the update: what has to be written before anything is done with it that cannot be done twice, and what stays at
     /// home.
-    pub(super) fn let_go(&mut self) -> Result<(Option<Record>, AtHome), JournalError> {
-        let Some((held, at_home)) = self.held.take() else { return Ok((None, AtHome::NOTHING)) };
+    pub(super) fn let_go(&mut self) -> Result<(Option<Record>, LocalState), JournalError> {
+        let Some((held, local_state)) = self.held.take() else { return Ok((None, LocalState::NOTHING)) };
         self.gone = Some((held.task, held.serial));
         let bytes = snapshot::encode_nothing_held()?;
-        Ok((Some(Record::new(snapshot::UPDATE.to_owned(), bytes)), at_home))
+        Ok((Some(Record::new(snapshot::UPDATE.to_owned(), bytes)), local_state))
     }
 }

@@ -9,7 +9,7 @@ use wire::participant::Assignment;
 use super::plan_error::PlanError;
 
 /// The published file, read.
-pub(super) enum Base {
+pub(super) enum RoundBase {
     /// The shared part of the model.
     Model(Arc<Parameters>),
     /// What an analysis knows so far.

@@ -327,7 +327,7 @@ impl Builder {
             round: load(snapshot::ROUND)?,
             privacy: load(snapshot::PRIVACY)?,
             update: load(snapshot::UPDATE)?,
-            given: load(snapshot::GIVEN)?,
+            used_bases: load(snapshot::USED_BASES)?,
         };
         let mut entropy = [0; 32];
         SystemRandom::new().fill(&mut entropy).map_err(|_| BuildError::Randomness)?;

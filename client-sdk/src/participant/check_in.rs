@@ -4,23 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secure_agg::rejection::Refusal;
-use wire::line;
 use wire::participant::{AbandonReason, Assignment, CheckInReply, CheckInRequest, RefusalCode};
 use wire::problem::ProblemType;
+use wire::round_trip;
 
 use super::action::{Action, Request};
-use super::ahead::NotGiven;
+use super::ahead::UpdateMismatch;
 use super::attempts::Attempts;
-use super::base::Base;
+use super::base::RoundBase;
 use super::core::Core;
-use super::ended::Ended;
 use super::error::{ParticipantError, problem_of};
 use super::event::{Event, Outcome};
 use super::join::{accept, accept_staleness};
 use super::plan::Plan;
 use super::plan_error::PlanError;
+use super::round_end::RoundEnd;
 use super::session::{Session, SessionError};
-use super::state::{CheckIn, Fetch, Recall, Share, State};
+use super::state::{CheckIn, Fetch, LoadLocal, Share, State};
 use crate::clock::Now;
 use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
@@ -32,10 +32,10 @@ impl CheckIn {
     pub(super) fn action(&self, core: &Core, now: Now) -> Action {
         self.attempts.wait(now).unwrap_or_else(|| {
             let wait_ms = u64::try_from(core.settings.wait.as_millis()).unwrap_or(u64::MAX);
-            let (task, examples) = (core.settings.task.clone(), core.told_examples());
+            let (task, examples) = (core.settings.task.clone(), core.reported_examples());
             let keys = core.session.as_ref().and_then(Session::keys);
             let (loss, findings, training) = (core.loss, core.findings(), core.ahead.report());
-            let (declined, round_trip_ms) = (core.behind, line::told(core.round_trip));
+            let (declined, round_trip_ms) = (core.behind, round_trip::reported(core.round_trip));
             Action::Send(Request::CheckIn(CheckInRequest {
                 task,
                 examples,
@@ -95,9 +95,9 @@ impl CheckIn {
 
     fn assigned(self, core: &mut Core, assignment: Box<Assignment>, now: Now) -> State {
         let place = assignment.attempt_key();
-        match core.ended {
-            Some((ended, Ended::GivenUp(why))) if ended == place => return core.give_up(place, why, None),
-            Some((ended, Ended::Answered)) if ended == place => {
+        match core.round_end {
+            Some((ended, RoundEnd::GivenUp(why))) if ended == place => return core.give_up(place, why, None),
+            Some((ended, RoundEnd::Answered)) if ended == place => {
                 // One answer per place: the coordinator has not caught up yet.
                 let attempts = self.attempts.in_vain(core, now, "check in", &"the same place was given again");
                 return State::CheckIn(Self { attempts });
@@ -127,18 +127,18 @@ impl CheckIn {
         };
         match plan.wanted().and_then(|wanted| core.ahead.refusal(wanted)) {
             None => {}
-            Some(why @ NotGiven::NotHeld) => {
+            Some(why @ UpdateMismatch::NotHeld) => {
                 core.events.push(Event::TrainingFailed { place, error: why.to_string() });
                 return core.give_up(place, AbandonReason::TrainingFailed, None);
             }
-            Some(why @ (NotGiven::OtherTraining | NotGiven::OtherBase { .. })) => {
+            Some(why @ (UpdateMismatch::OtherTraining | UpdateMismatch::OtherBase { .. })) => {
                 return core.refuse(place, &why.into(), None);
             }
         }
         if let Err(refusal) = core.account.check(place, plan.private()) {
             return core.refuse(place, &refusal.into(), None);
         }
-        if let Err(error) = plan.base().map_or(Ok(()), |base| core.given.check(base.into(), place)) {
+        if let Err(error) = plan.base().map_or(Ok(()), |base| core.used_bases.check(base.into(), place)) {
             return core.refuse(place, &error, None);
         }
         #[cfg(feature = "deliberate-faults")]
@@ -146,7 +146,7 @@ impl CheckIn {
         let plan = Arc::new(plan);
         match session {
             Some(session) => Share::enter(core, plan, deadline, session),
-            None if plan.wanted().is_some() => Recall::enter(core, plan, deadline, Base::Held, None),
+            None if plan.wanted().is_some() => LoadLocal::enter(core, plan, deadline, RoundBase::Held, None),
             None => State::Fetch(Fetch::new(plan, deadline, None)),
         }
     }

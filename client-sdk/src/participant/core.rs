@@ -14,17 +14,17 @@ use zeroize::Zeroizing;
 use super::action::{Action, Request};
 use super::ahead::Ahead;
 use super::attempts::Attempts;
-use super::ended::{Ended, GivenUp, Leave, Left};
 use super::error::{ParticipantError, problem_of};
 use super::event::{Event, Outcome};
-use super::given::{Base, Given, Input};
 use super::plan::Plan;
 use super::record::Record;
+use super::round_end::{AbandonCause, ExchangeError, LeaveReason, RoundEnd};
 use super::session::{Session, SessionError};
 use super::settings::Settings;
 use super::size::MaxModelBytes;
-use super::snapshot::{self, AtHome, Beside, IdentityRecord, Pending};
+use super::snapshot::{self, IdentityRecord, LocalState, Pending, RoundCounters};
 use super::state::{Abandon, CheckIn, Persist, State};
+use super::used_bases::{BaseId, PastInput, UsedBases};
 use crate::clock::Now;
 use crate::conditions::Readiness;
 use crate::entropy::Secrets;
@@ -48,7 +48,7 @@ pub(super) struct Core {
     /// For the next certificate, in the journal already.
     pub(super) next_key: Option<Arc<SigningKey>>,
     /// A certificate from elsewhere that the coordinator has not admitted yet.
-    pub(super) given_certificate: Option<crate::pre_issued::Given>,
+    pub(super) pre_issued_certificate: Option<crate::pre_issued::UsableCertificate>,
     /// What was there at the start could not be used: it is looked for again, whether the present one is due or not.
     pub(super) look_again: bool,
     pub(super) fresh_key: FreshKey,
@@ -60,7 +60,7 @@ pub(super) struct Core {
     pub(super) readiness: Readiness,
     pub(super) stopping: bool,
     /// How the last round ended; its place is never taken again.
-    pub(super) ended: Option<(Attempt, Ended)>,
+    pub(super) round_end: Option<(Attempt, RoundEnd)>,
     /// Keys for a round whose cohort is not drawn, or a session whose assignment has to be told again after a restart.
     pub(super) session: Option<Session>,
     /// For which place the journal's record of the round holds an update or the secrets of a session.
@@ -70,7 +70,7 @@ pub(super) struct Core {
     /// What was spent on privacy.
     pub(super) account: Account,
     /// From which models inputs were given under masks alone.
-    pub(super) given: Given,
+    pub(super) used_bases: UsedBases,
     /// What can be said of the session that the journal holds, once the journal holds it no more.
     pub(super) departure: Option<(Attempt, Departure)>,
     /// That a session was left, which is to be said: the journal holds nothing any more that could answer in it.
@@ -108,7 +108,7 @@ pub(super) struct Credential {
 }
 
 /// Why an update could not be accounted for.
-pub(super) enum Uncharged {
+pub(super) enum ChargeError {
     Refused(SessionError),
     Journal(JournalError),
 }
@@ -147,7 +147,7 @@ impl Core {
         let half =
             certified.renew_at.plus(Duration::from_millis(certified.expires_at.0.abs_diff(certified.renew_at.0) / 2));
         let may = self.session.as_ref().is_none_or(|session| now.wall >= half && session.keys().is_some());
-        let is_given = self.given_certificate.as_ref().is_some_and(|given| given.begins_at() <= now.wall);
+        let is_given = self.pre_issued_certificate.as_ref().is_some_and(|given| given.begins_at() <= now.wall);
         let due = is_given || self.look_again || now.wall >= certified.renew_at;
         due && now.elapsed >= self.next_renewal && may
     }
@@ -168,7 +168,7 @@ impl Core {
 
     /// The key that the next certificate is asked for, or is of.
     pub(super) fn wanted_key(&self) -> &Arc<SigningKey> {
-        match &self.given_certificate {
+        match &self.pre_issued_certificate {
             Some(given) => &given.identity.key,
             None => self.next_key.as_ref().unwrap_or(&self.key),
         }
@@ -176,9 +176,9 @@ impl Core {
 
     /// What the coordinator is asked for or told: a signing request, or a certificate from elsewhere; in PEM.
     pub(super) fn credential(&self, now: Now) -> Result<Credential, ParticipantError> {
-        match &self.given_certificate {
+        match &self.pre_issued_certificate {
             Some(given) if given.expires_at() <= now.wall => {
-                Err(ParticipantError::GivenCertificate(CertificateError::Ended(given.expires_at())))
+                Err(ParticipantError::PreIssuedCertificate(CertificateError::Ended(given.expires_at())))
             }
             Some(given) => {
                 let certificate_pem = Some(given.identity.certified.certificate_pem.clone());
@@ -202,7 +202,7 @@ impl Core {
     /// A certificate for that key has come.
     pub(super) fn certify(&mut self, certified: Certified) {
         self.key = Arc::clone(self.wanted_key());
-        (self.next_key, self.given_certificate) = (None, None);
+        (self.next_key, self.pre_issued_certificate) = (None, None);
         self.identity = Some(Arc::new(Identity { key: Arc::clone(&self.key), certified }));
     }
 
@@ -212,7 +212,7 @@ impl Core {
         if self.released.iter().any(is_late) {
             return Err(SessionError::Released);
         }
-        match self.ended {
+        match self.round_end {
             Some((ended, _)) if ended.task == place.task && ended.round == place.round => {
                 if ended.attempt >= place.attempt { Err(SessionError::Over) } else { Ok(()) }
             }
@@ -220,16 +220,16 @@ impl Core {
         }
     }
 
-    /// The record of a session before its input is made, or after the receipt. `at_home` is what takes effect
+    /// The record of a session before its input is made, or after the receipt. `local_state` is what takes effect
     /// when the round is over.
     pub(super) fn session_record(
         &mut self,
         session: &Session,
-        at_home: Option<&AtHome>,
+        local_state: Option<&LocalState>,
     ) -> Result<Vec<Record>, JournalError> {
         self.holds = Some(session.place);
         self.may_depart(Some(session));
-        round_record(snapshot::encode_session(session, at_home.unwrap_or(&AtHome::NOTHING), self.beside()))
+        round_record(snapshot::encode_session(session, local_state.unwrap_or(&LocalState::NOTHING), self.counters()))
     }
 
     /// The record of an update that is about to be sent.
@@ -243,38 +243,42 @@ impl Core {
             let surplus = self.released.len().saturating_sub(MOST_RELEASED);
             self.released.drain(..surplus);
         }
-        let bytes = pending.encode(self.beside())?;
+        let bytes = pending.encode(self.counters())?;
         let mut record = Record::new(snapshot::ROUND.to_owned(), bytes);
         record.body = pending.body.clone();
         Ok(vec![record])
     }
 
     /// Charges the update of this round, if a mechanism makes it private. Yields what has to be kept before the update is.
-    pub(super) fn charge(&mut self, plan: &Plan) -> Result<Option<Record>, Uncharged> {
+    pub(super) fn charge(&mut self, plan: &Plan) -> Result<Option<Record>, ChargeError> {
         let Some(round) = plan.private() else { return Ok(None) };
         let charged = self.account.charge(plan.place, &plan.assignment.task_name, round);
-        if !charged.map_err(|refusal| Uncharged::Refused(refusal.into()))? {
+        if !charged.map_err(|refusal| ChargeError::Refused(refusal.into()))? {
             return Ok(None);
         }
-        let bytes = snapshot::encode_account(&self.account).map_err(Uncharged::Journal)?;
+        let bytes = snapshot::encode_account(&self.account).map_err(ChargeError::Journal)?;
         Ok(Some(Record::new(snapshot::PRIVACY.to_owned(), bytes)))
     }
 
     /// Remembers what an input is made from that masks alone hide. Yields what has to be kept before the input is.
-    pub(super) fn give(&mut self, plan: &Plan, session: Option<&Session>) -> Result<Option<Record>, Uncharged> {
-        let Some(base) = plan.base().map(Base::from) else { return Ok(None) };
+    pub(super) fn record_base(
+        &mut self,
+        plan: &Plan,
+        session: Option<&Session>,
+    ) -> Result<Option<Record>, ChargeError> {
+        let Some(base) = plan.base().map(BaseId::from) else { return Ok(None) };
         let Some(session) = session else {
             // The coordinator can read it, and learns nothing by a second one: nothing to remember.
-            return self.given.check(base, plan.place).map(|()| None).map_err(Uncharged::Refused);
+            return self.used_bases.check(base, plan.place).map(|()| None).map_err(ChargeError::Refused);
         };
-        let session = session.id().map_err(Uncharged::Refused)?;
-        self.given.give(Input { base, place: plan.place, session }).map_err(Uncharged::Refused)?;
-        let bytes = self.given.encode().map_err(Uncharged::Journal)?;
-        Ok(Some(Record::new(snapshot::GIVEN.to_owned(), bytes)))
+        let session = session.id().map_err(ChargeError::Refused)?;
+        self.used_bases.record(PastInput { base, place: plan.place, session }).map_err(ChargeError::Refused)?;
+        let bytes = self.used_bases.encode().map_err(ChargeError::Journal)?;
+        Ok(Some(Record::new(snapshot::USED_BASES.to_owned(), bytes)))
     }
 
-    fn beside(&self) -> Beside<'_> {
-        Beside { released: &self.released, charges: self.account.charges(), inputs: self.given.inputs }
+    fn counters(&self) -> RoundCounters<'_> {
+        RoundCounters { released: &self.released, charges: self.account.charges(), inputs: self.used_bases.inputs }
     }
 
     /// The journal holds this session, or will once what is being written is safe; one that it held before is left with that.
@@ -297,42 +301,47 @@ impl Core {
 
     /// Forgets what the journal holds of this place, lets what stayed at home take effect, and goes on. Records are written
     /// in this order: if it dies in between, what was pending is sent again, gets the same answer, and all is repeated.
-    fn close(&mut self, place: Attempt, at_home: Option<AtHome>, then: State) -> State {
+    fn close(&mut self, place: Attempt, local_state: Option<LocalState>, then: State) -> State {
         self.holds = None;
         self.session = None;
-        let given_up = match self.ended {
-            Some((ended, Ended::GivenUp(why))) if ended == place => Some(why),
+        let given_up = match self.round_end {
+            Some((ended, RoundEnd::GivenUp(why))) if ended == place => Some(why),
             _ => None,
         };
-        let at_home = at_home.into_iter().flat_map(|at_home| at_home.records(place.task));
+        let local_state = local_state.into_iter().flat_map(|local_state| local_state.records(place.task));
         if let Some(unsaid) = self.depart(place) {
             self.unsaid = Some(unsaid);
         }
         let statement = self.unsaid.as_ref().filter(|(of, _)| *of == place).map(|(_, statement)| statement.clone());
-        let round = round_record(snapshot::encode_done(place, given_up, statement, self.beside()));
-        persist(round.map(|round| at_home.chain(round).collect()), then)
+        let round = round_record(snapshot::encode_done(place, given_up, statement, self.counters()));
+        persist(round.map(|round| local_state.chain(round).collect()), then)
     }
 
     /// The round was answered as far as it goes.
-    pub(super) fn answered(&mut self, place: Attempt, at_home: Option<AtHome>) -> State {
-        self.ended = Some((place, Ended::Answered));
-        self.close(place, at_home, State::CheckIn(CheckIn::default()))
+    pub(super) fn answered(&mut self, place: Attempt, local_state: Option<LocalState>) -> State {
+        self.round_end = Some((place, RoundEnd::Answered));
+        self.close(place, local_state, State::CheckIn(CheckIn::default()))
     }
 
     /// The round went on without this participant.
-    pub(super) fn round_over(&mut self, place: Attempt, reason: &str, at_home: Option<AtHome>) -> State {
+    pub(super) fn round_over(&mut self, place: Attempt, reason: &str, local_state: Option<LocalState>) -> State {
         if self.ahead.end(place) {
             self.events.push(Event::RoundOver { place, reason: reason.to_owned() });
             return State::CheckIn(CheckIn::default());
         }
-        self.ended = Some((place, Ended::Answered));
+        self.round_end = Some((place, RoundEnd::Answered));
         self.events.push(Event::RoundOver { place, reason: reason.to_owned() });
-        self.leave_behind(place, at_home, State::CheckIn(CheckIn::default()))
+        self.leave_behind(place, local_state, State::CheckIn(CheckIn::default()))
     }
 
     /// Tells the coordinator not to wait for us.
-    pub(super) fn give_up(&mut self, place: Attempt, why: impl Into<GivenUp>, at_home: Option<AtHome>) -> State {
-        let why @ GivenUp { reason, refusal } = why.into();
+    pub(super) fn give_up(
+        &mut self,
+        place: Attempt,
+        why: impl Into<AbandonCause>,
+        local_state: Option<LocalState>,
+    ) -> State {
+        let why @ AbandonCause { reason, refusal } = why.into();
         self.events.push(Event::Abandoned { place, reason, refusal });
         if self.ahead.end(place) {
             // Told with the next check-in.
@@ -341,25 +350,30 @@ impl Core {
                 false => State::CheckIn(CheckIn::default()),
             };
         }
-        self.ended = Some((place, Ended::GivenUp(why)));
-        self.leave_behind(place, at_home, State::Abandon(Abandon::new(place, why)))
+        self.round_end = Some((place, RoundEnd::GivenUp(why)));
+        self.leave_behind(place, local_state, State::Abandon(Abandon::new(place, why)))
     }
 
     /// Takes no further part, and says why to the app.
-    pub(super) fn refuse(&mut self, place: Attempt, error: &SessionError, at_home: Option<AtHome>) -> State {
+    pub(super) fn refuse(&mut self, place: Attempt, error: &SessionError, local_state: Option<LocalState>) -> State {
         self.events.push(Event::Refused { place, reason: error.to_string() });
-        self.give_up(place, error.code(), at_home)
+        self.give_up(place, error.code(), local_state)
     }
 
     /// The ways out of a session that the coordinator points to.
-    pub(super) fn left(&mut self, place: Attempt, left: Left, at_home: Option<AtHome>) -> State {
-        match left {
-            Left::Over(reason) => self.round_over(place, &reason, at_home),
-            Left::Refused(error) => {
+    pub(super) fn exchange_failed(
+        &mut self,
+        place: Attempt,
+        error: ExchangeError,
+        local_state: Option<LocalState>,
+    ) -> State {
+        match error {
+            ExchangeError::RoundOver(reason) => self.round_over(place, &reason, local_state),
+            ExchangeError::Rejected(error) => {
                 self.events.push(Event::Refused { place, reason: error.to_string() });
-                self.give_up(place, RefusalCode::NotTaken, at_home)
+                self.give_up(place, RefusalCode::NotTaken, local_state)
             }
-            Left::End(error) => State::Finished(Err(error)),
+            ExchangeError::Fatal(error) => State::Finished(Err(error)),
         }
     }
 
@@ -367,31 +381,31 @@ impl Core {
     pub(super) fn forget_keys(&mut self, then: State) -> State {
         match self.holds {
             Some(place) => {
-                self.ended = Some((place, Ended::GivenUp(RefusalCode::NotTaken.into())));
+                self.round_end = Some((place, RoundEnd::GivenUp(RefusalCode::NotTaken.into())));
                 self.close(place, None, then)
             }
             None => then,
         }
     }
 
-    fn leave_behind(&mut self, place: Attempt, at_home: Option<AtHome>, then: State) -> State {
-        if self.holds == Some(place) { self.close(place, at_home, then) } else { then }
+    fn leave_behind(&mut self, place: Attempt, local_state: Option<LocalState>, then: State) -> State {
+        if self.holds == Some(place) { self.close(place, local_state, then) } else { then }
     }
 
-    pub(super) fn must_leave(&self, deadline: Duration, now: Now) -> Option<Leave> {
+    pub(super) fn must_leave(&self, deadline: Duration, now: Now) -> Option<LeaveReason> {
         if self.stopping {
-            return Some(Leave::GiveUp(AbandonReason::ShuttingDown));
+            return Some(LeaveReason::GiveUp(AbandonReason::ShuttingDown));
         }
         if now.elapsed >= deadline {
-            return Some(Leave::DeadlinePassed);
+            return Some(LeaveReason::DeadlinePassed);
         }
-        matches!(self.readiness, Readiness::NotReady { .. }).then_some(Leave::GiveUp(AbandonReason::Conditions))
+        matches!(self.readiness, Readiness::NotReady { .. }).then_some(LeaveReason::GiveUp(AbandonReason::Conditions))
     }
 
-    pub(super) fn leave(&mut self, place: Attempt, leave: Leave) -> State {
+    pub(super) fn leave(&mut self, place: Attempt, leave: LeaveReason) -> State {
         match leave {
-            Leave::GiveUp(reason) => self.give_up(place, reason, None),
-            Leave::DeadlinePassed => self.round_over(place, "its deadline has passed", None),
+            LeaveReason::GiveUp(reason) => self.give_up(place, reason, None),
+            LeaveReason::DeadlinePassed => self.round_over(place, "its deadline has passed", None),
         }
     }
 

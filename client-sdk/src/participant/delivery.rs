@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use secure_agg::client::{Doubt, Received};
+use secure_agg::client::{Challenge, Received};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{Delivery, ShareKeys};
 use secure_agg::rejection::Refusal;
@@ -12,27 +12,35 @@ use wire::participant::{Announcement, Answer};
 
 use super::action::{Action, Request};
 use super::attempts::Attempts;
-use super::base::Base;
+use super::base::RoundBase;
 use super::core::{Core, persist};
 use super::event::Event;
-use super::exchange::{Heard, failed};
+use super::exchange::{Reply, failed};
 use super::plan::Plan;
 use super::session::{Session, SessionError};
-use super::state::{Ask, AwaitDelivery, Complain, DeliveryStep, Recall, Say, State, Suspicion};
+use super::state::{
+    AnnouncementPoll, AwaitDelivery, Complain, DeliveryStep, EvidenceRequest, LoadLocal, MessageUpload, State,
+};
 use crate::clock::Now;
 use crate::transport::TransportError;
 
 impl AwaitDelivery {
-    pub(super) fn new(plan: Arc<Plan>, deadline: Duration, received: Base, session: Session) -> Self {
-        Self { plan, deadline, received, session, step: DeliveryStep::Delivery(Ask::new(Announcement::Delivery)) }
+    pub(super) fn new(plan: Arc<Plan>, deadline: Duration, received: RoundBase, session: Session) -> Self {
+        Self {
+            plan,
+            deadline,
+            received,
+            session,
+            step: DeliveryStep::Delivery(AnnouncementPoll::new(Announcement::Delivery)),
+        }
     }
 
     pub(super) fn action(&mut self, core: &Core, now: Now) -> Action {
         let place = self.plan.place;
         match &mut self.step {
-            DeliveryStep::Delivery(ask) => ask.action(core, place, now),
-            DeliveryStep::Evidence(suspicion) => suspicion.attempts.wait(now).unwrap_or_else(|| {
-                let dealer = suspicion.dealer;
+            DeliveryStep::Delivery(poll) => poll.action(core, place, now),
+            DeliveryStep::Evidence(request) => request.attempts.wait(now).unwrap_or_else(|| {
+                let dealer = request.dealer;
                 core.send(|_| Request::Evidence { place, dealer })
             }),
         }
@@ -40,62 +48,67 @@ impl AwaitDelivery {
 
     pub(super) fn announced(self, core: &mut Core, result: Result<Option<Bytes>, TransportError>, now: Now) -> State {
         let Self { plan, deadline, received, session, step } = self;
-        let DeliveryStep::Delivery(ask) = step else {
+        let DeliveryStep::Delivery(poll) = step else {
             return State::AwaitDelivery(Self { plan, deadline, received, session, step });
         };
         let place = plan.place;
-        let delivery = match ask.heard(core, result, now) {
-            Heard::Well(delivery) => delivery,
-            Heard::Again(ask) => {
+        let delivery = match poll.receive(core, result, now) {
+            Reply::Answered(delivery) => delivery,
+            Reply::Again(poll) => {
                 return State::AwaitDelivery(Self {
                     plan,
                     deadline,
                     received,
                     session,
-                    step: DeliveryStep::Delivery(ask),
+                    step: DeliveryStep::Delivery(poll),
                 });
             }
-            Heard::Left(left) => return core.left(place, left, None),
+            Reply::Failed(error) => return core.exchange_failed(place, error, None),
         };
         match receive(&session, &delivery) {
             Ok(Received::Ready(masking)) => {
                 core.events.push(Event::Delivered { place, dealers: masking.dealers().len() });
-                Recall::enter(core, plan, deadline, received, Some((session, masking)))
+                LoadLocal::enter(core, plan, deadline, received, Some((session, masking)))
             }
-            Ok(Received::Doubt(doubt)) => Self::new(plan, deadline, received, session).doubt(core, doubt),
+            Ok(Received::Challenge(challenge)) => {
+                Self::new(plan, deadline, received, session).challenge(core, challenge)
+            }
             Err(error) => core.refuse(place, &error, None),
         }
     }
 
-    fn doubt(self, core: &mut Core, doubt: Box<Doubt>) -> State {
-        let position = usize::from(doubt.dealer()).checked_sub(1);
+    fn challenge(self, core: &mut Core, challenge: Box<Challenge>) -> State {
+        let position = usize::from(challenge.dealer()).checked_sub(1);
         match position.and_then(|position| self.session.members.get(position)) {
             Some(&dealer) => {
-                let suspicion = Suspicion { doubt, dealer, attempts: Attempts::default() };
-                State::AwaitDelivery(Self { step: DeliveryStep::Evidence(suspicion), ..self })
+                let request = EvidenceRequest { challenge, dealer, attempts: Attempts::default() };
+                State::AwaitDelivery(Self { step: DeliveryStep::Evidence(request), ..self })
             }
             None => core.refuse(self.plan.place, &Refusal::OutOfOrder.into(), None),
         }
     }
 
     pub(super) fn evidenced(self, core: &mut Core, result: Result<Bytes, TransportError>, now: Now) -> State {
-        let DeliveryStep::Evidence(suspicion) = self.step else { return State::AwaitDelivery(self) };
+        let DeliveryStep::Evidence(request) = self.step else { return State::AwaitDelivery(self) };
         let evidence = match result {
             Ok(evidence) => evidence,
             Err(error) => {
-                let again = |attempts| Suspicion { attempts, ..suspicion };
-                return match failed(core, &error, suspicion.attempts, "get the dealer's shares", now, again) {
-                    Ok(suspicion) => State::AwaitDelivery(Self { step: DeliveryStep::Evidence(suspicion), ..self }),
-                    Err(left) => core.left(self.plan.place, left, None),
+                let again = |attempts| EvidenceRequest { attempts, ..request };
+                return match failed(core, &error, request.attempts, "get the dealer's shares", now, again) {
+                    Ok(request) => State::AwaitDelivery(Self { step: DeliveryStep::Evidence(request), ..self }),
+                    Err(error) => core.exchange_failed(self.plan.place, error, None),
                 };
             }
         };
         let place = self.plan.place;
-        match complain(core, *suspicion.doubt, self.session, &evidence) {
+        match complain(core, *request.challenge, self.session, &evidence) {
             Ok((session, complaint)) => {
-                core.events.push(Event::Complained { place, dealer: suspicion.dealer });
+                core.events.push(Event::Complained { place, dealer: request.dealer });
                 let records = core.session_record(&session, None);
-                persist(records, State::Complain(Complain::new(place, Say::new(Answer::Complaint, complaint))))
+                persist(
+                    records,
+                    State::Complain(Complain::new(place, MessageUpload::new(Answer::Complaint, complaint))),
+                )
             }
             Err(error) => core.refuse(place, &error, None),
         }
@@ -107,7 +120,12 @@ fn receive(session: &Session, delivery: &[u8]) -> Result<Received, SessionError>
 }
 
 /// The key of one ciphertext is told, and no input is sent in this session.
-fn complain(core: &Core, doubt: Doubt, session: Session, evidence: &[u8]) -> Result<(Session, Bytes), SessionError> {
-    let step = doubt.complain(&ShareKeys::decode(evidence)?, &core.key.signer()?)?;
+fn complain(
+    core: &Core,
+    challenge: Challenge,
+    session: Session,
+    evidence: &[u8],
+) -> Result<(Session, Bytes), SessionError> {
+    let step = challenge.complain(&ShareKeys::decode(evidence)?, &core.key.signer()?)?;
     Ok((session.advance(&step.persist), step.send.encode().into()))
 }

@@ -13,11 +13,11 @@ use std::time::Duration;
 use wire::{Attributes, TaskId};
 
 use super::action::{Action, Input, Request};
-use super::early::{Answer, Early, RoundTrip};
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
 use super::machine::Machine;
 use super::plan_error::WorkError;
+use super::prefetches::{Answer, Prefetches, RoundTrip};
 use crate::clock::Clock;
 use crate::conditions::Conditions;
 use crate::identity::{Certified, Identity};
@@ -68,7 +68,7 @@ pub struct Participant {
 #[derive(Default)]
 pub(super) struct Slot {
     running: Option<Running>,
-    early: Early,
+    prefetches: Prefetches,
     round_trip: RoundTrip,
     shutdown: bool,
 }
@@ -123,7 +123,7 @@ impl Participant {
                     tokio::time::sleep_until(until).await;
                 }
                 action => {
-                    self.running.running = match self.running.early.take(&action) {
+                    self.running.running = match self.running.prefetches.take(&action) {
                         Some(answer) => Some(Running { answer, may_drop: true, since: None }),
                         None => self.start(action),
                     };
@@ -182,9 +182,9 @@ impl Participant {
                 continue;
             }
             let until = left.map_or(end, |left| end.min(tokio::time::Instant::now() + left));
-            let early = &mut self.running.early;
+            let prefetches = &mut self.running.prefetches;
             let answer = poll_fn(|context| {
-                early.advance(context);
+                prefetches.advance(context);
                 running.answer.as_mut().poll(context)
             });
             match tokio::time::timeout_at(until, answer).await {
@@ -235,9 +235,9 @@ impl Participant {
 
     /// Makes the requests that the machine will ask for next.
     fn follow(&mut self) {
-        let mut early = std::mem::take(&mut self.running.early);
-        early.follow(&self.machine, |action| self.start(action).map(|running| running.answer));
-        self.running.early = early;
+        let mut prefetches = std::mem::take(&mut self.running.prefetches);
+        prefetches.follow(&self.machine, |action| self.start(action).map(|running| running.answer));
+        self.running.prefetches = prefetches;
     }
 
     fn start(&self, action: Action) -> Option<Running> {

@@ -25,9 +25,9 @@ impl Enroll {
     pub(super) fn anew(core: &mut Core, ended: ParticipantError) -> State {
         match ended {
             ParticipantError::Expired(_) | ParticipantError::Revoked(_) if core.may_come_back() => {
-                match core.settings.certificates.are_given() {
+                match core.settings.certificates.are_pre_issued() {
                     false => core.with_next_key(State::Enroll(Self::default())),
-                    true if core.given_certificate.is_some() => State::Enroll(Self::default()),
+                    true if core.pre_issued_certificate.is_some() => State::Enroll(Self::default()),
                     true => State::Finished(Err(ended)),
                 }
             }

@@ -43,7 +43,7 @@ pub enum ParticipantError {
     Uncertified(CertificateError),
     /// The certificate that the app gave cannot be this participant's.
     #[error("the certificate that was given to this participant cannot be used: {0}")]
-    GivenCertificate(CertificateError),
+    PreIssuedCertificate(CertificateError),
     /// The certificate that the coordinator gave cannot be used.
     #[error("the certificate cannot be used: {0}")]
     Certificate(TransportError),

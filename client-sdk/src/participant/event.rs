@@ -6,7 +6,7 @@ use learning::MetricValue;
 use wire::participant::{AbandonReason, DiscardReason, RefusalCode};
 use wire::{Attempt, Digest, ParticipantId, TaskId};
 
-use super::policy::Lowered;
+use super::policy::LoweredFloor;
 
 /// Something that happened; told in order, right after it happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub enum Event {
     /// The app has set a floor of its [`super::SecurityPolicy`] lower than it is by default. Told first, each time it begins.
     Lowered {
         /// Which, and to what.
-        floor: Lowered,
+        floor: LoweredFloor,
     },
     /// The token bought a certificate.
     Enrolled {

@@ -10,38 +10,38 @@ use wire::participant::{Announcement, Answer};
 use super::action::{Action, Request};
 use super::attempts::Attempts;
 use super::core::Core;
-use super::ended::Left;
 use super::error::ParticipantError;
-use super::state::{Ask, Exchange, Say};
+use super::round_end::ExchangeError;
+use super::state::{AnnouncementPoll, Exchange, MessageUpload};
 use crate::clock::Now;
 use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
 
 /// What came of it.
-pub(super) enum Heard<S, T> {
+pub(super) enum Reply<S, T> {
     /// The answer.
-    Well(T),
+    Answered(T),
     /// None yet: the same once more.
     Again(S),
     /// There will be none.
-    Left(Left),
+    Failed(ExchangeError),
 }
 
 impl Exchange {
     /// Whether the answer is on its way.
-    pub(super) fn is_saying(&self) -> bool {
-        matches!(self, Self::Say(_))
+    pub(super) fn is_uploading(&self) -> bool {
+        matches!(self, Self::Upload(_))
     }
 
     pub(super) fn action(&mut self, core: &Core, place: Attempt, now: Now) -> Action {
         match self {
-            Self::Ask(ask) => ask.action(core, place, now),
-            Self::Say(say) => say.action(core, place, now),
+            Self::Poll(poll) => poll.action(core, place, now),
+            Self::Upload(upload) => upload.action(core, place, now),
         }
     }
 }
 
-impl Ask {
+impl AnnouncementPoll {
     pub(super) fn new(what: Announcement) -> Self {
         Self { what, asked_at: Duration::ZERO, attempts: Attempts::default() }
     }
@@ -59,19 +59,19 @@ impl Ask {
         core.send(|participant| Request::Announcement { what, place, participant, wait })
     }
 
-    pub(super) fn heard(
+    pub(super) fn receive(
         mut self,
         core: &mut Core,
         result: Result<Option<Bytes>, TransportError>,
         now: Now,
-    ) -> Heard<Self, Bytes> {
+    ) -> Reply<Self, Bytes> {
         match result {
-            Ok(Some(message)) => Heard::Well(message),
+            Ok(Some(message)) => Reply::Answered(message),
             Ok(None) => {
                 // Whoever waited is asked again at once; one that does not wait is not asked in a storm.
                 let again = self.asked_at.saturating_add(core.settings.retry.first);
                 self.attempts = Attempts::not_before(again);
-                Heard::Again(self)
+                Reply::Again(self)
             }
             Err(error) => {
                 let what = match self.what {
@@ -81,13 +81,13 @@ impl Ask {
                     Announcement::Agreement => "get the agreement",
                 };
                 failed(core, &error, self.attempts, what, now, |attempts| Self { attempts, ..self })
-                    .map_or_else(Heard::Left, Heard::Again)
+                    .map_or_else(Reply::Failed, Reply::Again)
             }
         }
     }
 }
 
-impl Say {
+impl MessageUpload {
     pub(super) fn new(what: Answer, body: impl Into<Bytes>) -> Self {
         Self { what, body: body.into(), attempts: Attempts::default() }
     }
@@ -100,9 +100,9 @@ impl Say {
         core.send(|participant| Request::Answer { what, place, participant, body })
     }
 
-    pub(super) fn heard(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> Heard<Self, ()> {
+    pub(super) fn receive(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> Reply<Self, ()> {
         match result {
-            Ok(()) => Heard::Well(()),
+            Ok(()) => Reply::Answered(()),
             Err(error) => {
                 let what = match self.what {
                     Answer::KeyShares => "send key shares",
@@ -111,7 +111,7 @@ impl Say {
                     Answer::UnmaskShares => "send unmasking shares",
                 };
                 failed(core, &error, self.attempts, what, now, |attempts| Self { attempts, ..self })
-                    .map_or_else(Heard::Left, Heard::Again)
+                    .map_or_else(Reply::Failed, Reply::Again)
             }
         }
     }
@@ -125,15 +125,15 @@ pub(super) fn failed<S>(
     what: &'static str,
     now: Now,
     again: impl FnOnce(Attempts) -> S,
-) -> Result<S, Left> {
+) -> Result<S, ExchangeError> {
     let verdict = judge(error);
     if let Some(end) = core.fatal(error, verdict) {
-        return Err(Left::End(end));
+        return Err(ExchangeError::Fatal(end));
     }
     match verdict {
         Verdict::Again(after) => Ok(again(attempts.again(core, now, what, error, after))),
-        Verdict::RoundOver => Err(Left::Over(error.to_string())),
-        Verdict::Revoked | Verdict::Expired | Verdict::Refused => Err(Left::Refused(error.clone())),
+        Verdict::RoundOver => Err(ExchangeError::RoundOver(error.to_string())),
+        Verdict::Revoked | Verdict::Expired | Verdict::Refused => Err(ExchangeError::Rejected(error.clone())),
     }
 }
 

@@ -13,7 +13,7 @@ use super::event::Event;
 use super::model_file::ModelFile;
 use super::plan::Plan;
 use super::session::Session;
-use super::state::{AwaitDelivery, Fetch, Recall, State};
+use super::state::{AwaitDelivery, Fetch, LoadLocal, State};
 use crate::clock::Now;
 use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
@@ -63,7 +63,7 @@ impl Fetch {
                     Some(session) => {
                         State::AwaitDelivery(AwaitDelivery::new(self.plan, self.deadline, received, session))
                     }
-                    None => Recall::enter(core, self.plan, self.deadline, received, None),
+                    None => LoadLocal::enter(core, self.plan, self.deadline, received, None),
                 }
             }
             Err(error) => {

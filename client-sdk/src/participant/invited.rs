@@ -6,15 +6,15 @@ use wire::{Attempt, Digest};
 
 use super::core::{Core, persist};
 use super::event::Event;
-use super::given::Base;
 use super::join::advertise;
 use super::session::SessionError;
-use super::state::{CheckIn, Settle, State};
+use super::state::{AwaitAbortProof, CheckIn, State};
+use super::used_bases::BaseId;
 use crate::clock::Now;
 
 /// Whether an input may be given from the base that an invitation names, if it names one.
 fn check_base(core: &Core, base: Option<Digest>, place: Attempt) -> Result<(), SessionError> {
-    base.map_or(Ok(()), |base| core.given.check(Base::from(base), place))
+    base.map_or(Ok(()), |base| core.used_bases.check(BaseId::from(base), place))
 }
 
 impl CheckIn {
@@ -32,8 +32,8 @@ impl CheckIn {
                 Ok(()) => advertise(core, place, terms),
                 Err(error @ (SessionError::Released | SessionError::Over)) => Err(error),
                 Err(error) => {
-                    return match base.and_then(|base| core.given.latest(base.into())) {
-                        Some(given) => State::Settle(Settle::new(place, given, self)),
+                    return match base.and_then(|base| core.used_bases.latest(base.into())) {
+                        Some(input) => State::AwaitAbortProof(AwaitAbortProof::new(place, input, self)),
                         None => self.declined(core, place, &error, now),
                     };
                 }

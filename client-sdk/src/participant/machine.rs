@@ -19,20 +19,20 @@ use zeroize::Zeroizing;
 pub use super::action::{Action, Input, Request};
 use super::ahead::Ahead;
 use super::core::Core;
-use super::ended::Ended;
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
-use super::given::Given;
 pub use super::model_file::ModelFile;
 pub use super::record::Record;
 use super::renew;
+use super::round_end::RoundEnd;
 use super::session::{Session, SessionError};
 pub use super::settings::{Saved, Settings};
 use super::snapshot::{self, IdentityRecord, RoundRecord, RoundState};
 use super::state::{
-    AwaitDelivery, CheckIn, Complain, Depart, Enroll, Fetch, Opening, OpeningPhase, Recall, Renew, Say, Sending, Share,
-    State, Train,
+    AwaitDelivery, CheckIn, Complain, Depart, Enroll, Fetch, LoadLocal, MessageUpload, Opening, OpeningPhase, Renew,
+    Sending, Share, State, Train,
 };
+use super::used_bases::UsedBases;
 use crate::clock::Now;
 use crate::conditions::Readiness;
 use crate::entropy::Secrets;
@@ -73,11 +73,11 @@ impl Machine {
         };
         let identity = certified.map(|certified| Arc::new(Identity { key: Arc::clone(&key), certified }));
         let found = settings.certificates.other_than(identity.as_deref(), &settings.members);
-        let (given_certificate, bad) = match found {
+        let (pre_issued_certificate, bad) = match found {
             Ok(given) => (given, None),
             // Its files may be half written. What the journal holds is good without them.
             Err(error) if identity.is_some() => (None, Some(Renew::bad(&error))),
-            Err(error) => return Err(ParticipantError::GivenCertificate(error)),
+            Err(error) => return Err(ParticipantError::PreIssuedCertificate(error)),
         };
         let next = saved.next_key.as_ref().map(|record| IdentityRecord::decode(record)).transpose()?;
         let is_other = |next: &Arc<SigningKey>| next.expose_pkcs8() != key.expose_pkcs8();
@@ -89,7 +89,7 @@ impl Machine {
         let charges = round.as_ref().map_or(0, |record| record.charges);
         let account = snapshot::restore(saved.privacy.as_deref().map(Vec::as_slice), charges, settings.privacy)?;
         let inputs = round.as_ref().map_or(0, |record| record.inputs);
-        let given = Given::restore(saved.given.as_deref().map(Vec::as_slice), inputs)?;
+        let used_bases = UsedBases::restore(saved.used_bases.as_deref().map(Vec::as_slice), inputs)?;
         let ahead = Ahead::restore(saved.update.as_deref().map(Vec::as_slice))?;
         let (round, released) = round.map(|record| (record.state, record.released)).unzip();
         let lowered = settings.security.lowered().into_iter().map(|floor| Event::Lowered { floor });
@@ -100,7 +100,7 @@ impl Machine {
             settings,
             key,
             next_key,
-            given_certificate,
+            pre_issued_certificate,
             look_again,
             fresh_key: Box::new(fresh_key),
             identity,
@@ -109,12 +109,12 @@ impl Machine {
             examples: 0,
             readiness: Readiness::Ready,
             stopping: false,
-            ended: None,
+            round_end: None,
             session: None,
             holds: None,
             released: released.unwrap_or_default(),
             account,
-            given,
+            used_bases,
             departure: None,
             unsaid: None,
             behind: None,
@@ -131,7 +131,7 @@ impl Machine {
             events,
         };
         let state = match (&core.identity, round) {
-            (None, _) if is_new && core.given_certificate.is_none() => {
+            (None, _) if is_new && core.pre_issued_certificate.is_none() => {
                 core.save_identity(State::Enroll(Enroll::default()))
             }
             (None, _) => State::Enroll(Enroll::default()),
@@ -142,7 +142,7 @@ impl Machine {
             (Some(_), None) => State::CheckIn(CheckIn::default()),
         };
         // A new certificate and a token for it: the one before may have ended.
-        let comes_back = core.given_certificate.is_some() && core.may_come_back();
+        let comes_back = core.pre_issued_certificate.is_some() && core.may_come_back();
         let state = if comes_back { State::Enroll(Enroll::default()) } else { state };
         Ok(Self { core, state })
     }
@@ -189,7 +189,7 @@ impl Machine {
     /// admitted.
     #[must_use]
     pub fn presented(&self) -> Option<&Arc<Identity>> {
-        match (&self.state, &self.core.given_certificate) {
+        match (&self.state, &self.core.pre_issued_certificate) {
             (State::Enroll(_), Some(given)) => Some(&given.identity),
             _ => self.identity(),
         }
@@ -211,7 +211,7 @@ impl Machine {
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         // What is recalled comes from the journal, at once.
-        let (_, deadline) = self.state.before_input().filter(|_| !matches!(self.state, State::Recall(_)))?;
+        let (_, deadline) = self.state.before_input().filter(|_| !matches!(self.state, State::LoadLocal(_)))?;
         Some(deadline)
     }
 
@@ -227,7 +227,7 @@ impl State {
         match round {
             RoundState::Done { place, given_up, statement } => {
                 core.unsaid = statement.map(|statement| (place, statement));
-                core.ended = Some((place, given_up.map_or(Ended::Answered, Ended::GivenUp)));
+                core.round_end = Some((place, given_up.map_or(RoundEnd::Answered, RoundEnd::GivenUp)));
                 Ok(Self::CheckIn(CheckIn::default()))
             }
             RoundState::Pending(pending) => {
@@ -236,7 +236,7 @@ impl State {
                 let signed = pending.session.as_ref().map(Session::resend).transpose()?;
                 Ok(Self::Upload(Sending::new(pending, signed)))
             }
-            RoundState::Session { session, at_home } => {
+            RoundState::Session { session, local_state } => {
                 let place = session.place;
                 core.holds = Some(place);
                 core.may_depart(Some(&session));
@@ -247,15 +247,17 @@ impl State {
                         core.session = Some(session);
                         Self::CheckIn(CheckIn::default())
                     }
-                    Client::CheckConsistency(_) => Self::Opening(Opening::new(OpeningPhase::Confirm, session, at_home)),
+                    Client::CheckConsistency(_) => {
+                        Self::Opening(Opening::new(OpeningPhase::Confirm, session, local_state))
+                    }
                     Client::Unmask(_) => {
-                        Self::Opening(Opening::resume(OpeningPhase::Confirm, session, at_home, client.resend()))
+                        Self::Opening(Opening::resume(OpeningPhase::Confirm, session, local_state, client.resend()))
                     }
                     Client::Answered(_) => {
-                        Self::Opening(Opening::resume(OpeningPhase::Unmask, session, at_home, client.resend()))
+                        Self::Opening(Opening::resume(OpeningPhase::Unmask, session, local_state, client.resend()))
                     }
                     Client::Complained(_) => {
-                        Self::Complain(Complain::new(place, Say::new(Answer::Complaint, client.resend())))
+                        Self::Complain(Complain::new(place, MessageUpload::new(Answer::Complaint, client.resend())))
                     }
                 })
             }
@@ -276,7 +278,7 @@ impl State {
             (Self::CheckIn(state), Input::CheckedIn(result)) => state.checked_in(core, result, now),
             (Self::Fetch(state), Input::Fetched { have, result }) => state.fetched(core, have, result, now),
             (Self::Fetch(state), Input::Given(file)) => state.came(core, &file, now),
-            (Self::Recall(state), Input::Loaded(result)) => state.loaded(core, result),
+            (Self::LoadLocal(state), Input::Loaded(result)) => state.loaded(core, result),
             (Self::Train(state), Input::Trained(result)) => state.trained(core, result),
             (Self::Upload(state), Input::Uploaded(result)) => state.uploaded(core, result, now),
             (state, Input::Announced(result)) => state.announced(core, result, now),
@@ -293,7 +295,7 @@ impl State {
             Self::Share(state) => state.announced(core, result, now),
             Self::AwaitDelivery(state) => state.announced(core, result, now),
             Self::Opening(state) => state.announced(core, result, now),
-            Self::Settle(state) => state.announced(core, result, now),
+            Self::AwaitAbortProof(state) => state.announced(core, result, now),
             state => state,
         }
     }
@@ -319,7 +321,7 @@ impl State {
                 | Self::Complain(_)
                 | Self::Opening(_)
                 | Self::Depart(_)
-                | Self::Settle(_)
+                | Self::AwaitAbortProof(_)
         )
     }
 
@@ -329,7 +331,7 @@ impl State {
             Self::Share(Share { plan, deadline, .. })
             | Self::AwaitDelivery(AwaitDelivery { plan, deadline, .. })
             | Self::Fetch(Fetch { plan, deadline, .. })
-            | Self::Recall(Recall { plan, deadline, .. })
+            | Self::LoadLocal(LoadLocal { plan, deadline, .. })
             | Self::Train(Train { plan, deadline, .. }) => Some((plan.place, *deadline)),
             Self::Persist(_)
             | Self::Enroll(_)
@@ -340,7 +342,7 @@ impl State {
             | Self::Opening(_)
             | Self::Abandon(_)
             | Self::Depart(_)
-            | Self::Settle(_)
+            | Self::AwaitAbortProof(_)
             | Self::Finished(_) => None,
         }
     }
@@ -382,13 +384,13 @@ impl State {
             Self::Fetch(state) => state.action(now),
             Self::AwaitDelivery(state) => state.action(core, now),
             Self::Complain(state) => state.action(core, now),
-            Self::Recall(state) => state.action(),
+            Self::LoadLocal(state) => state.action(),
             Self::Train(state) => state.action(),
             Self::Upload(state) => state.action(core, now),
             Self::Opening(state) => state.action(core, now),
             Self::Abandon(state) => state.action(core, now),
             Self::Depart(state) => state.action(core, now),
-            Self::Settle(state) => state.action(core),
+            Self::AwaitAbortProof(state) => state.action(core),
             Self::Finished(result) => Action::Finished(result.clone()),
         }
     }

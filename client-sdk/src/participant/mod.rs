@@ -1,22 +1,22 @@
 //! A participant: the machine that decides, one file per state, and the driver that performs what it decides.
 //!
 //! ```text
-//! Enroll ─► CheckIn ─► Fetch ─► (Recall) ─► Train ─► Persist ─► Upload ─► Persist ─► CheckIn …
-//!             ▲ ▼                  └────────────┴─► Abandon ─► CheckIn
+//! Enroll ─► CheckIn ─► Fetch ─► (LoadLocal) ─► Train ─► Persist ─► Upload ─► Persist ─► CheckIn …
+//!             ▲ ▼                  └───────────────┴─► Abandon ─► CheckIn
 //!            Renew
 //! ```
 //!
 //! With secure aggregation there is more to say, and each thing is persisted before it is said:
 //!
 //! ```text
-//! CheckIn ─► (invited: keys) ─► CheckIn ─► Share ─► Fetch ─► AwaitDelivery ─► (Recall) ─► Train (and mask) ─► Upload
-//!                                                                └─► Complain        CheckIn ◄─ Unmask ◄─ Confirm ◄┘
+//! CheckIn ─► (invited: keys) ─► CheckIn ─► Share ─► Fetch ─► AwaitDelivery ─► (LoadLocal) ─► Train (and mask) ─► Upload
+//!                                                                └─► Complain           CheckIn ◄─ Unmask ◄─ Confirm ◄┘
 //! ```
 
 mod abandon;
+mod abort_proof;
 mod action;
 mod ahead;
-mod asked;
 mod attempts;
 mod base;
 mod builder;
@@ -26,16 +26,15 @@ mod core;
 mod delivery;
 mod depart;
 mod driver;
-mod early;
-mod ended;
+mod eligibility;
 mod enroll;
 mod error;
 mod event;
 mod exchange;
 mod fetch;
-mod given;
 mod invited;
 mod join;
+mod load_local;
 pub mod machine;
 mod model_file;
 mod opening;
@@ -44,13 +43,13 @@ mod plan;
 mod plan_error;
 mod policy;
 mod prefetch;
-mod recall;
+mod prefetches;
 mod received;
 mod record;
 mod renew;
+mod round_end;
 mod session;
 mod settings;
-mod settle;
 mod share;
 mod size;
 pub mod snapshot;
@@ -58,6 +57,7 @@ mod state;
 mod train;
 mod train_ahead;
 mod upload;
+mod used_bases;
 mod work;
 
 pub use builder::{BuildError, Builder};
@@ -65,7 +65,7 @@ pub use driver::{Participant, Progress};
 pub use error::ParticipantError;
 pub use event::{Event, Outcome};
 pub use plan_error::{PlanError, WorkError};
-pub use policy::{Lowered, SecurityPolicy};
+pub use policy::{LoweredFloor, SecurityPolicy};
 pub use prefetch::Prefetch;
 pub use size::TooLarge;
-pub use work::{Contribution, Work};
+pub use work::{Contribution, RoundWork};

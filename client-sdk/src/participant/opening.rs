@@ -11,35 +11,40 @@ use wire::participant::{Announcement, Answer};
 use super::action::Action;
 use super::core::{Core, persist};
 use super::event::Event;
-use super::exchange::Heard;
+use super::exchange::Reply;
 use super::session::{Session, SessionError};
-use super::snapshot::AtHome;
-use super::state::{Ask, Exchange, Opening, OpeningPhase, Say, State};
+use super::snapshot::LocalState;
+use super::state::{AnnouncementPoll, Exchange, MessageUpload, Opening, OpeningPhase, State};
 use crate::clock::Now;
 use crate::transport::TransportError;
 
 impl Opening {
     /// Waits for what the phase begins with.
-    pub(super) fn new(phase: OpeningPhase, session: Session, at_home: AtHome) -> Self {
+    pub(super) fn new(phase: OpeningPhase, session: Session, local_state: LocalState) -> Self {
         let what = match phase {
             OpeningPhase::Confirm => Announcement::Survivors,
             OpeningPhase::Unmask => Announcement::Agreement,
         };
-        Self { phase, session, at_home, step: Exchange::Ask(Ask::new(what)) }
+        Self { phase, session, local_state, step: Exchange::Poll(AnnouncementPoll::new(what)) }
     }
 
     /// Says what was signed or revealed; after a restart, again.
-    pub(super) fn resume(phase: OpeningPhase, session: Session, at_home: AtHome, body: impl Into<Bytes>) -> Self {
+    pub(super) fn resume(
+        phase: OpeningPhase,
+        session: Session,
+        local_state: LocalState,
+        body: impl Into<Bytes>,
+    ) -> Self {
         let what = match phase {
             OpeningPhase::Confirm => Answer::Consistency,
             OpeningPhase::Unmask => Answer::UnmaskShares,
         };
-        Self { phase, session, at_home, step: Exchange::Say(Say::new(what, body)) }
+        Self { phase, session, local_state, step: Exchange::Upload(MessageUpload::new(what, body)) }
     }
 
     /// Whether the signature is on its way.
     pub(super) fn is_signing(&self) -> bool {
-        self.phase == OpeningPhase::Confirm && self.step.is_saying()
+        self.phase == OpeningPhase::Confirm && self.step.is_uploading()
     }
 
     pub(super) fn place(&self) -> Attempt {
@@ -51,15 +56,15 @@ impl Opening {
     }
 
     pub(super) fn announced(self, core: &mut Core, result: Result<Option<Bytes>, TransportError>, now: Now) -> State {
-        let Self { phase, session, at_home, step } = self;
-        let Exchange::Ask(ask) = step else { return State::Opening(Self { phase, session, at_home, step }) };
+        let Self { phase, session, local_state, step } = self;
+        let Exchange::Poll(poll) = step else { return State::Opening(Self { phase, session, local_state, step }) };
         let place = session.place;
-        let message = match ask.heard(core, result, now) {
-            Heard::Well(message) => message,
-            Heard::Again(ask) => {
-                return State::Opening(Self { phase, session, at_home, step: Exchange::Ask(ask) });
+        let message = match poll.receive(core, result, now) {
+            Reply::Answered(message) => message,
+            Reply::Again(poll) => {
+                return State::Opening(Self { phase, session, local_state, step: Exchange::Poll(poll) });
             }
-            Heard::Left(left) => return core.left(place, left, Some(at_home)),
+            Reply::Failed(error) => return core.exchange_failed(place, error, Some(local_state)),
         };
         let answer = match phase {
             OpeningPhase::Confirm => sign(core, session, &message),
@@ -68,26 +73,28 @@ impl Opening {
         match answer {
             Ok((session, body, event)) => {
                 core.events.push(event);
-                let records = core.session_record(&session, Some(&at_home));
-                persist(records, State::Opening(Self::resume(phase, session, at_home, body)))
+                let records = core.session_record(&session, Some(&local_state));
+                persist(records, State::Opening(Self::resume(phase, session, local_state, body)))
             }
             Err(SessionError::Refusal(Refusal::LeftOut)) => {
-                core.round_over(place, "the update is not in the sum", Some(at_home.not_sent()))
+                core.round_over(place, "the update is not in the sum", Some(local_state.not_sent()))
             }
-            Err(error) => core.refuse(place, &error, Some(at_home)),
+            Err(error) => core.refuse(place, &error, Some(local_state)),
         }
     }
 
     pub(super) fn answered(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {
-        let Self { phase, session, at_home, step } = self;
-        let Exchange::Say(say) = step else { return State::Opening(Self { phase, session, at_home, step }) };
-        match (say.heard(core, result, now), phase) {
-            (Heard::Well(()), OpeningPhase::Confirm) => {
-                State::Opening(Self::new(OpeningPhase::Unmask, session, at_home))
+        let Self { phase, session, local_state, step } = self;
+        let Exchange::Upload(upload) = step else { return State::Opening(Self { phase, session, local_state, step }) };
+        match (upload.receive(core, result, now), phase) {
+            (Reply::Answered(()), OpeningPhase::Confirm) => {
+                State::Opening(Self::new(OpeningPhase::Unmask, session, local_state))
             }
-            (Heard::Well(()), OpeningPhase::Unmask) => core.answered(session.place, Some(at_home)),
-            (Heard::Again(say), _) => State::Opening(Self { phase, session, at_home, step: Exchange::Say(say) }),
-            (Heard::Left(left), _) => core.left(session.place, left, Some(at_home)),
+            (Reply::Answered(()), OpeningPhase::Unmask) => core.answered(session.place, Some(local_state)),
+            (Reply::Again(upload), _) => {
+                State::Opening(Self { phase, session, local_state, step: Exchange::Upload(upload) })
+            }
+            (Reply::Failed(error), _) => core.exchange_failed(session.place, error, Some(local_state)),
         }
     }
 }

@@ -6,15 +6,15 @@ use learning::compress::BadResidual;
 use learning::{Layout, Residual, checkpoint};
 use recipe::device::{PrivateRound, check_session};
 use recipe::digest::base_digest;
-use recipe::{Recipe, Tensors, Told, UpdateCodec};
+use recipe::{AssignmentTerms, Recipe, Tensors, UpdateCodec};
 use wire::participant::{Assignment, HeldUpdate};
 use wire::{Attempt, Digest};
 
-use super::base::{self, Base, BaseError};
+use super::base::{self, BaseError, RoundBase};
 use super::model_file::ModelFile;
 use super::plan_error::{PersonalError, PlanError};
 use super::size::MaxModelBytes;
-use super::snapshot::{Control, ControlRecord, Held};
+use super::snapshot::{Control, ControlRecord, HeldUpdateId};
 use crate::journal::JournalError;
 use crate::personalize::{PersonalTensors, Personalizer};
 
@@ -31,7 +31,7 @@ pub(super) struct Plan {
     /// The update is for a later round to take.
     pub(super) is_ahead: bool,
     /// The update that was trained ahead of this round, and what it counts for.
-    pub(super) wanted: Option<(Held, f64)>,
+    pub(super) wanted: Option<(HeldUpdateId, f64)>,
 }
 
 /// Why no control variate is recalled.
@@ -47,8 +47,8 @@ impl Plan {
     pub(super) fn new(assignment: Box<Assignment>, most_bytes: MaxModelBytes) -> Result<Self, PlanError> {
         most_bytes.check_model(&assignment)?;
         base::check_analysis(&assignment)?;
-        let (told, encoding) = (Told::from(&*assignment), &assignment.encoding);
-        let tensors = Tensors::new(&told)?;
+        let (terms, encoding) = (AssignmentTerms::from(&*assignment), &assignment.encoding);
+        let tensors = Tensors::new(&terms)?;
         let personalizer = Personalizer::new(&tensors, &assignment.model, encoding.personalization.as_ref())?;
         if assignment.cohort > encoding.max_cohort {
             return Err(PlanError::Cohort { cohort: assignment.cohort, room: encoding.max_cohort });
@@ -57,10 +57,12 @@ impl Plan {
         most_bytes.check_values("what is sent of the model", sent)?;
         let kept = personalizer.as_ref().map_or(0, |personalizer| personalizer.kept().len());
         most_bytes.check_values("what stays at home of the model", kept as u64)?;
-        let recipe = Recipe::new(&told, tensors, Some(assignment.round))?;
+        let recipe = Recipe::new(&terms, tensors, Some(assignment.round))?;
         most_bytes.check_values("an encoded update", recipe.codec.len() as u64)?;
         let private = match (&recipe.codec, &assignment.privacy) {
-            (UpdateCodec::Private(grid), Some(terms)) => Some(PrivateRound::of(&assignment, terms, Arc::clone(grid))?),
+            (UpdateCodec::Private(quantizer), Some(terms)) => {
+                Some(PrivateRound::of(&assignment, terms, Arc::clone(quantizer))?)
+            }
             _ => None,
         };
         if let Some(terms) = &assignment.secure_aggregation {
@@ -96,7 +98,7 @@ impl Plan {
     }
 
     /// The update that the round wants instead of a training.
-    pub(super) fn wanted(&self) -> Option<Held> {
+    pub(super) fn wanted(&self) -> Option<HeldUpdateId> {
         self.wanted.map(|(held, _)| held)
     }
 
@@ -106,11 +108,11 @@ impl Plan {
     }
 
     /// Reads the published part of the model, or the state of the analysis.
-    pub(super) fn read_model(&self, file: &ModelFile) -> Result<Base, BaseError> {
+    pub(super) fn read_model(&self, file: &ModelFile) -> Result<RoundBase, BaseError> {
         if let Some(analysis) = &self.recipe.tensors.analysis {
-            return Ok(Base::State(Box::new(analysis.read_published(file.bytes())?)));
+            return Ok(RoundBase::State(Box::new(analysis.read_published(file.bytes())?)));
         }
-        Ok(Base::Model(file.parameters(&self.recipe.tensors.published)?))
+        Ok(RoundBase::Model(file.parameters(&self.recipe.tensors.published)?))
     }
 
     /// What an input of this round is made from, unless noise of this participant's own is in it: by [`base_digest`], which stands for
@@ -175,7 +177,7 @@ impl Plan {
 }
 
 /// The update that the round wants, and what it counts for: by the version that the round starts from.
-fn wanted(assignment: &Assignment) -> Result<Option<(Held, f64)>, PlanError> {
+fn wanted(assignment: &Assignment) -> Result<Option<(HeldUpdateId, f64)>, PlanError> {
     let rule = assignment.encoding.staleness;
     if rule.is_some_and(|rule| !rule.is_sound()) {
         return Err(PlanError::Staleness("the task's rule for old ones gives no weights above 0 and up to 1"));
@@ -192,7 +194,13 @@ fn wanted(assignment: &Assignment) -> Result<Option<(Held, f64)>, PlanError> {
         Some(behind) => assignment.earlier.get(behind as usize).copied(),
     };
     let base = base.ok_or(PlanError::Staleness(LACKS_VERSIONS))?;
-    let held = Held { task: assignment.task, serial, version, trained: Told::from(assignment).training(), base };
+    let held = HeldUpdateId {
+        task: assignment.task,
+        serial,
+        version,
+        trained: AssignmentTerms::from(assignment).training(),
+        base,
+    };
     Ok(Some((held, rule.weight(staleness))))
 }
 

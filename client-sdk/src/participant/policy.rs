@@ -44,7 +44,7 @@ impl Default for SecurityPolicy {
 /// A floor that an app has set lower than it is by default. It is told once, when a participant begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Lowered {
+pub enum LoweredFloor {
     /// [`SecurityPolicy::required`].
     Required,
     /// [`SecurityPolicy::min_cohort`], to this.
@@ -55,7 +55,7 @@ pub enum Lowered {
     MaxStaleness(u32),
 }
 
-impl std::fmt::Display for Lowered {
+impl std::fmt::Display for LoweredFloor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let usual = SecurityPolicy::default();
         match self {
@@ -126,17 +126,17 @@ impl SecurityPolicy {
 
     /// The floors that are lower than by default.
     #[must_use]
-    pub fn lowered(&self) -> Vec<Lowered> {
+    pub fn lowered(&self) -> Vec<LoweredFloor> {
         let usual = Self::default();
         let &Self { required, min_cohort, min_tolerated_colluders, max_staleness, .. } = self;
         let lowered = [
-            (usual.required && !required, Lowered::Required),
-            (min_cohort < usual.min_cohort, Lowered::MinCohort(min_cohort)),
+            (usual.required && !required, LoweredFloor::Required),
+            (min_cohort < usual.min_cohort, LoweredFloor::MinCohort(min_cohort)),
             (
                 min_tolerated_colluders < usual.min_tolerated_colluders,
-                Lowered::MinToleratedColluders(min_tolerated_colluders),
+                LoweredFloor::MinToleratedColluders(min_tolerated_colluders),
             ),
-            (max_staleness > usual.max_staleness, Lowered::MaxStaleness(max_staleness)),
+            (max_staleness > usual.max_staleness, LoweredFloor::MaxStaleness(max_staleness)),
         ];
         lowered.into_iter().filter(|(is_lower, _)| *is_lower).map(|(_, lowered)| lowered).collect()
     }
@@ -218,8 +218,12 @@ mod tests {
         let higher = SecurityPolicy { min_cohort: 11, min_tolerated_colluders: 2, ..SecurityPolicy::default() };
         assert_eq!(higher.lowered(), []);
         let lowest = SecurityPolicy { required: false, ..SecurityPolicy::lowest() };
-        let lowered =
-            [Lowered::Required, Lowered::MinCohort(3), Lowered::MinToleratedColluders(0), Lowered::MaxStaleness(1000)];
+        let lowered = [
+            LoweredFloor::Required,
+            LoweredFloor::MinCohort(3),
+            LoweredFloor::MinToleratedColluders(0),
+            LoweredFloor::MaxStaleness(1000),
+        ];
         assert_eq!(lowest.lowered(), lowered);
         assert_eq!(lowered[1].to_string(), "takes part in cohorts of 3, fewer than the default of 10");
     }

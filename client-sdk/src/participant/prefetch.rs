@@ -7,7 +7,7 @@ use wire::{Attempt, ParticipantId, TaskId};
 use super::action::{Action, Request};
 use super::core::Core;
 use super::machine::Machine;
-use super::state::{Ask, State};
+use super::state::{AnnouncementPoll, State};
 
 /// Names a request that may be made ahead of its time: two with the same name have the same answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,25 +50,25 @@ impl Machine {
 
 impl State {
     fn prefetch(&self, core: &Core) -> Vec<Action> {
-        let ask = |what, place| Ask::new(what).request(core, place);
+        let poll = |what, place| AnnouncementPoll::new(what).request(core, place);
         match self {
             // The roster is the answer to keys that were drawn.
             Self::CheckIn(_) => match core.session.as_ref().filter(|session| session.keys().is_some()) {
-                Some(session) => vec![ask(Announcement::Roster, session.place)],
+                Some(session) => vec![poll(Announcement::Roster, session.place)],
                 None => Vec::new(),
             },
             Self::Share(state) if state.is_dealing() => {
-                let mut next = vec![ask(Announcement::Delivery, state.plan.place)];
+                let mut next = vec![poll(Announcement::Delivery, state.plan.place)];
                 if state.plan.wanted().is_none() {
                     next.push(state.plan.fetch(Vec::new()));
                 }
                 next
             }
-            Self::Fetch(state) if state.has_session() => vec![ask(Announcement::Delivery, state.plan.place)],
+            Self::Fetch(state) if state.has_session() => vec![poll(Announcement::Delivery, state.plan.place)],
             Self::Upload(state) => {
-                state.session_place().map(|place| ask(Announcement::Survivors, place)).into_iter().collect()
+                state.session_place().map(|place| poll(Announcement::Survivors, place)).into_iter().collect()
             }
-            Self::Opening(state) if state.is_signing() => vec![ask(Announcement::Agreement, state.place())],
+            Self::Opening(state) if state.is_signing() => vec![poll(Announcement::Agreement, state.place())],
             Self::Share(_)
             | Self::Fetch(_)
             | Self::Opening(_)
@@ -77,11 +77,11 @@ impl State {
             | Self::Renew(_)
             | Self::AwaitDelivery(_)
             | Self::Complain(_)
-            | Self::Recall(_)
+            | Self::LoadLocal(_)
             | Self::Train(_)
             | Self::Abandon(_)
             | Self::Depart(_)
-            | Self::Settle(_)
+            | Self::AwaitAbortProof(_)
             | Self::Finished(_) => Vec::new(),
         }
     }

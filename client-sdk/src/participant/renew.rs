@@ -16,7 +16,7 @@ use super::event::Event;
 use super::state::{CheckIn, Renew, State};
 use crate::clock::Now;
 use crate::identity::{CertificateError, Certified};
-use crate::pre_issued::Given;
+use crate::pre_issued::UsableCertificate;
 use crate::transport::TransportError;
 use crate::transport::retry::judge;
 
@@ -34,7 +34,7 @@ fn bad(error: &CertificateError) -> String {
 impl Renew {
     /// Lets go of keys whose cohort was not drawn: they are of the certificate that ends.
     pub(super) fn enter(core: &mut Core, then: CheckIn, now: Now) -> State {
-        let renew = if core.settings.certificates.are_given() {
+        let renew = if core.settings.certificates.are_pre_issued() {
             match Self::find(core, now) {
                 Ok(true) => State::Renew(Self { then }),
                 Ok(false) => return State::CheckIn(then),
@@ -58,17 +58,17 @@ impl Renew {
     /// Looks for a newer certificate from elsewhere, unless one is at hand: whether there is one. If there is none although the
     /// present one is due, says why, and when to look again.
     fn find(core: &mut Core, now: Now) -> Result<bool, (String, Duration)> {
-        let is_good = |given: &Given| given.begins_at() <= now.wall && now.wall < given.expires_at();
-        core.given_certificate = core.given_certificate.take().filter(is_good);
+        let is_good = |given: &UsableCertificate| given.begins_at() <= now.wall && now.wall < given.expires_at();
+        core.pre_issued_certificate = core.pre_issued_certificate.take().filter(is_good);
         let mut begins_at = None;
-        if core.given_certificate.is_none() {
+        if core.pre_issued_certificate.is_none() {
             let found = core.settings.certificates.other_than(core.identity.as_deref(), &core.settings.members);
             let found = found.map_err(|error| (bad(&error), PAUSE))?;
             core.look_again = false;
-            begins_at = found.as_ref().map(Given::begins_at).filter(|begins_at| *begins_at > now.wall);
-            core.given_certificate = found.filter(is_good);
+            begins_at = found.as_ref().map(UsableCertificate::begins_at).filter(|begins_at| *begins_at > now.wall);
+            core.pre_issued_certificate = found.filter(is_good);
         }
-        if core.given_certificate.is_some() {
+        if core.pre_issued_certificate.is_some() {
             return Ok(true);
         }
         if core.identity.as_ref().is_some_and(|present| now.wall < present.certified.renew_at) {

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use secure_agg::client::{Client, Snapshot};
 use secure_agg::codec::DecodeError;
-use secure_agg::messages::Round;
+use secure_agg::messages::RoundId;
 use secure_agg::rejection::Refusal;
 use secure_agg::unopened::Unproven;
 use wire::base64::Base64;
@@ -15,7 +15,7 @@ use wire::participant::{RefusalCode, RoundKeys, SessionTerms};
 use wire::{Attempt, Digest, ParticipantId};
 use zeroize::Zeroizing;
 
-use super::ahead::NotGiven;
+use super::ahead::UpdateMismatch;
 use super::policy::TooStale;
 use super::size::TooLarge;
 use crate::identity::{CertificateError, IdentityError};
@@ -36,11 +36,11 @@ pub(super) enum SessionError {
         "an update was given from this very model before, hidden by masks alone; the sum with another one from it, without \
          somebody, would tell the two apart"
     )]
-    Given,
+    BaseUsed,
     #[error("what was shown does not prove that an update given from this very model before is in no sum: {0}")]
     Unproven(#[from] Unproven),
     #[error("this participant has given updates from as many models as it can remember")]
-    GivenFull,
+    UsedBasesFull,
     #[error("this attempt at the round, or a later one, is over for this participant")]
     Over,
     #[error("the round is without secure aggregation, which this participant demands")]
@@ -50,11 +50,11 @@ pub(super) enum SessionError {
     #[error("this participant holds no keys for the round")]
     NoKeys,
     #[error(transparent)]
-    Privacy(#[from] privacy::Refusal),
+    Privacy(#[from] privacy::PrivacyRefusal),
     #[error("not enrolled")]
     NotEnrolled,
     #[error(transparent)]
-    TrainedAhead(#[from] NotGiven),
+    TrainedAhead(#[from] UpdateMismatch),
     #[error(transparent)]
     Staleness(#[from] TooStale),
     #[error(transparent)]
@@ -67,7 +67,9 @@ impl SessionError {
         match self {
             Self::Refusal(Refusal::BelowPolicy { .. }) | Self::Uncovered | Self::Staleness(_) => RefusalCode::Policy,
             Self::Refusal(_) | Self::Downgraded => RefusalCode::Protocol,
-            Self::Released | Self::Given | Self::Unproven(_) | Self::GivenFull | Self::Over => RefusalCode::Given,
+            Self::Released | Self::BaseUsed | Self::Unproven(_) | Self::UsedBasesFull | Self::Over => {
+                RefusalCode::Given
+            }
             Self::Certificate(_) | Self::Key(_) | Self::NoKeys | Self::NotEnrolled => RefusalCode::Keys,
             Self::Privacy(_) => RefusalCode::Privacy,
             Self::TrainedAhead(_) => RefusalCode::Assignment,
@@ -129,6 +131,6 @@ impl Session {
 }
 
 /// An attempt, as the protocol names it.
-pub(super) fn round(place: Attempt) -> Round {
-    Round::new(place.task.0.as_bytes(), place.round.into(), place.attempt)
+pub(super) fn round(place: Attempt) -> RoundId {
+    RoundId::new(place.task.0.as_bytes(), place.round.into(), place.attempt)
 }

@@ -79,6 +79,6 @@ pub struct Saved {
     pub privacy: Option<Zeroizing<Vec<u8>>>,
     /// The record [`super::snapshot::UPDATE`].
     pub update: Option<Zeroizing<Vec<u8>>>,
-    /// The record [`super::snapshot::GIVEN`].
-    pub given: Option<Zeroizing<Vec<u8>>>,
+    /// The record [`super::snapshot::USED_BASES`].
+    pub used_bases: Option<Zeroizing<Vec<u8>>>,
 }

@@ -9,14 +9,14 @@ use secure_agg::rejection::Refusal;
 use wire::participant::{Announcement, Answer};
 
 use super::action::Action;
-use super::base::Base;
+use super::base::RoundBase;
 use super::core::{Core, persist};
 use super::event::Event;
-use super::exchange::Heard;
+use super::exchange::Reply;
 use super::join::deal;
 use super::plan::Plan;
 use super::session::Session;
-use super::state::{Ask, AwaitDelivery, Exchange, Fetch, Say, Share, State};
+use super::state::{AnnouncementPoll, AwaitDelivery, Exchange, Fetch, MessageUpload, Share, State};
 use crate::clock::Now;
 use crate::transport::TransportError;
 
@@ -24,12 +24,14 @@ impl Share {
     /// Begins; or, after a restart, says again what was dealt.
     pub(super) fn enter(core: &mut Core, plan: Arc<Plan>, deadline: Duration, session: Session) -> State {
         let step = match session.client() {
-            Ok(Client::ShareKeys(_)) => Exchange::Ask(Ask::new(Announcement::Roster)),
+            Ok(Client::ShareKeys(_)) => Exchange::Poll(AnnouncementPoll::new(Announcement::Roster)),
             // A model that was swapped meanwhile would be trained in a session that is bound to another.
             Ok(Client::MaskInput(_)) if session.model != Some(plan.assignment.base.sha256) => {
                 return core.refuse(plan.place, &Refusal::Different { what: "model" }.into(), None);
             }
-            Ok(client @ Client::MaskInput(_)) => Exchange::Say(Say::new(Answer::KeyShares, client.resend())),
+            Ok(client @ Client::MaskInput(_)) => {
+                Exchange::Upload(MessageUpload::new(Answer::KeyShares, client.resend()))
+            }
             Ok(_) => return core.refuse(plan.place, &Refusal::OutOfOrder.into(), None),
             Err(error) => return core.refuse(plan.place, &error, None),
         };
@@ -38,7 +40,7 @@ impl Share {
 
     /// Whether the shares are on their way.
     pub(super) fn is_dealing(&self) -> bool {
-        self.step.is_saying()
+        self.step.is_uploading()
     }
 
     pub(super) fn action(&mut self, core: &Core, now: Now) -> Action {
@@ -47,18 +49,18 @@ impl Share {
 
     pub(super) fn announced(self, core: &mut Core, result: Result<Option<Bytes>, TransportError>, now: Now) -> State {
         let Self { plan, deadline, session, step } = self;
-        let Exchange::Ask(ask) = step else { return State::Share(Self { plan, deadline, session, step }) };
-        let roster = match ask.heard(core, result, now) {
-            Heard::Well(roster) => roster,
-            Heard::Again(ask) => return State::Share(Self { plan, deadline, session, step: Exchange::Ask(ask) }),
-            Heard::Left(left) => return core.left(plan.place, left, None),
+        let Exchange::Poll(poll) = step else { return State::Share(Self { plan, deadline, session, step }) };
+        let roster = match poll.receive(core, result, now) {
+            Reply::Answered(roster) => roster,
+            Reply::Again(poll) => return State::Share(Self { plan, deadline, session, step: Exchange::Poll(poll) }),
+            Reply::Failed(error) => return core.exchange_failed(plan.place, error, None),
         };
         let place = plan.place;
         match deal(core, session, &roster, plan.assignment.base.sha256, now) {
             Ok((session, shares)) => {
                 core.events.push(Event::Shared { place, participants: session.members.len() });
                 let records = core.session_record(&session, None);
-                let step = Exchange::Say(Say::new(Answer::KeyShares, shares));
+                let step = Exchange::Upload(MessageUpload::new(Answer::KeyShares, shares));
                 persist(records, State::Share(Self { plan, deadline, session, step }))
             }
             Err(error) => core.refuse(place, &error, None),
@@ -67,15 +69,15 @@ impl Share {
 
     pub(super) fn answered(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {
         let Self { plan, deadline, session, step } = self;
-        let Exchange::Say(say) = step else { return State::Share(Self { plan, deadline, session, step }) };
-        match say.heard(core, result, now) {
+        let Exchange::Upload(upload) = step else { return State::Share(Self { plan, deadline, session, step }) };
+        match upload.receive(core, result, now) {
             // The others deal meanwhile.
-            Heard::Well(()) if plan.wanted().is_some() => {
-                State::AwaitDelivery(AwaitDelivery::new(plan, deadline, Base::Held, session))
+            Reply::Answered(()) if plan.wanted().is_some() => {
+                State::AwaitDelivery(AwaitDelivery::new(plan, deadline, RoundBase::Held, session))
             }
-            Heard::Well(()) => State::Fetch(Fetch::new(plan, deadline, Some(session))),
-            Heard::Again(say) => State::Share(Self { plan, deadline, session, step: Exchange::Say(say) }),
-            Heard::Left(left) => core.left(plan.place, left, None),
+            Reply::Answered(()) => State::Fetch(Fetch::new(plan, deadline, Some(session))),
+            Reply::Again(upload) => State::Share(Self { plan, deadline, session, step: Exchange::Upload(upload) }),
+            Reply::Failed(error) => core.exchange_failed(plan.place, error, None),
         }
     }
 }

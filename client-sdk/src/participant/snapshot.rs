@@ -22,20 +22,20 @@ use crate::identity::{Certified, SigningKey};
 use crate::journal::JournalError;
 use recipe::digest::sha256;
 
-mod at_home;
 mod control;
-mod given;
 mod held;
-mod own;
+mod local_state;
+mod personalized;
 mod privacy;
 mod round;
+mod used_bases;
 
-pub(super) use at_home::AtHome;
 pub(super) use control::{Control, ControlRecord};
-pub(super) use held::{Held, HeldRecord, encode_nothing_held};
-pub(crate) use own::{OwnRecord, encode_own};
+pub(super) use held::{HeldRecord, HeldUpdateId, encode_nothing_held};
+pub(super) use local_state::LocalState;
+pub(crate) use personalized::{PersonalizedRecord, encode_personalized};
 pub(super) use privacy::{encode_account, restore};
-pub(super) use round::{Beside, Pending, RoundRecord, RoundState, encode_done, encode_session};
+pub(super) use round::{Pending, RoundCounters, RoundRecord, RoundState, encode_done, encode_session};
 
 /// Name of the record that says who the participant is.
 pub const IDENTITY: &str = "identity";
@@ -51,7 +51,7 @@ pub const UPDATE: &str = "update";
 pub const PRIVACY: &str = "privacy";
 
 /// Name of the record of the models that inputs were given from.
-pub const GIVEN: &str = "given";
+pub const USED_BASES: &str = "given";
 
 const MAGIC: &[u8; 16] = b"tributary record";
 /// The newest version that is read and written.

@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use learning::Residual;
-use secure_agg::client::{Doubt, Masking};
+use secure_agg::client::{Challenge, Masking};
 use wire::participant::{Announcement, Answer};
 use wire::{Attempt, ParticipantId};
 
 use super::attempts::Attempts;
-use super::base::Base;
-use super::ended::GivenUp;
+use super::base::RoundBase;
 use super::error::ParticipantError;
 use super::event::Outcome;
-use super::given::Input;
 use super::plan::Plan;
 use super::record::Record;
+use super::round_end::AbandonCause;
 use super::session::Session;
-use super::snapshot::{AtHome, Pending};
-use super::work::Work;
+use super::snapshot::{LocalState, Pending};
+use super::used_bases::PastInput;
+use super::work::RoundWork;
 use crate::personalize::PersonalTensors;
 
 /// One of the states; what each does has its file.
@@ -33,13 +33,13 @@ pub(super) enum State {
     Fetch(Fetch),
     AwaitDelivery(AwaitDelivery),
     Complain(Complain),
-    Recall(Recall),
+    LoadLocal(LoadLocal),
     Train(Train),
     Upload(Sending),
     Opening(Opening),
     Abandon(Abandon),
     Depart(Depart),
-    Settle(Settle),
+    AwaitAbortProof(AwaitAbortProof),
     Finished(Result<Outcome, ParticipantError>),
 }
 
@@ -92,19 +92,19 @@ pub(super) struct Fetch {
 pub(super) struct AwaitDelivery {
     pub(super) plan: Arc<Plan>,
     pub(super) deadline: Duration,
-    pub(super) received: Base,
+    pub(super) received: RoundBase,
     pub(super) session: Session,
     pub(super) step: DeliveryStep,
 }
 
 pub(super) enum DeliveryStep {
-    Delivery(Ask),
-    Evidence(Suspicion),
+    Delivery(AnnouncementPoll),
+    Evidence(EvidenceRequest),
 }
 
 /// A ciphertext does not open: was it dealt like that?
-pub(super) struct Suspicion {
-    pub(super) doubt: Box<Doubt>,
+pub(super) struct EvidenceRequest {
+    pub(super) challenge: Box<Challenge>,
     pub(super) dealer: ParticipantId,
     pub(super) attempts: Attempts,
 }
@@ -112,20 +112,20 @@ pub(super) struct Suspicion {
 /// A complaint is safe and has to be sent.
 pub(super) struct Complain {
     pub(super) place: Attempt,
-    pub(super) say: Say,
+    pub(super) upload: MessageUpload,
 }
 
 /// The model is there, what stayed at home not yet.
-pub(super) struct Recall {
+pub(super) struct LoadLocal {
     pub(super) plan: Arc<Plan>,
     pub(super) deadline: Duration,
-    pub(super) received: Base,
+    pub(super) received: RoundBase,
     /// The session and its masks, if the task has secure aggregation.
     pub(super) masks: Option<(Session, Box<Masking>)>,
-    pub(super) step: RecallStep,
+    pub(super) step: LoadStep,
 }
 
-pub(super) enum RecallStep {
+pub(super) enum LoadStep {
     /// Waits for the personal tensors.
     Personal,
     /// Has them, if there are any, and waits for what the codec left out.
@@ -140,7 +140,7 @@ pub(super) enum RecallStep {
 pub(super) struct Train {
     pub(super) plan: Arc<Plan>,
     pub(super) deadline: Duration,
-    pub(super) work: Arc<Work>,
+    pub(super) work: Arc<RoundWork>,
     /// As it is without the input, if the task has secure aggregation.
     pub(super) session: Option<Session>,
 }
@@ -157,7 +157,7 @@ pub(super) struct Sending {
 pub(super) struct Opening {
     pub(super) phase: OpeningPhase,
     pub(super) session: Session,
-    pub(super) at_home: AtHome,
+    pub(super) local_state: LocalState,
     pub(super) step: Exchange,
 }
 
@@ -172,7 +172,7 @@ pub(super) enum OpeningPhase {
 /// A place is given up.
 pub(super) struct Abandon {
     pub(super) place: Attempt,
-    pub(super) why: GivenUp,
+    pub(super) why: AbandonCause,
     pub(super) attempts: Attempts,
 }
 
@@ -185,28 +185,28 @@ pub(super) struct Depart {
 }
 
 /// Waits for what the members said.
-pub(super) struct Settle {
+pub(super) struct AwaitAbortProof {
     /// To where an invitation came.
     pub(super) invited: Attempt,
-    pub(super) given: Input,
+    pub(super) input: PastInput,
     pub(super) then: CheckIn,
 }
 
 /// An announcement, and the answer to it.
 pub(super) enum Exchange {
-    Ask(Ask),
-    Say(Say),
+    Poll(AnnouncementPoll),
+    Upload(MessageUpload),
 }
 
 /// Waits for an announcement.
-pub(super) struct Ask {
+pub(super) struct AnnouncementPoll {
     pub(super) what: Announcement,
     pub(super) asked_at: Duration,
     pub(super) attempts: Attempts,
 }
 
 /// Hands in a message.
-pub(super) struct Say {
+pub(super) struct MessageUpload {
     pub(super) what: Answer,
     pub(super) body: Bytes,
     pub(super) attempts: Attempts,

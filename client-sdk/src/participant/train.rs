@@ -10,16 +10,16 @@ use wire::{Attempt, CoarseLoss, TaskId};
 use zeroize::Zeroizing;
 
 use super::action::Action;
-use super::core::{Core, Uncharged, persist};
-use super::ended::GivenUp;
+use super::core::{ChargeError, Core, persist};
 use super::event::Event;
 use super::plan::Plan;
 use super::plan_error::WorkError;
 use super::record::Record;
-use super::snapshot::{self, AtHome, ControlRecord, Pending};
+use super::round_end::AbandonCause;
+use super::snapshot::{self, ControlRecord, LocalState, Pending};
 use super::state::{Sending, State, Train};
 use super::train_ahead;
-use super::work::{Contribution, Made};
+use super::work::{Contribution, WorkOutput};
 use crate::journal::JournalError;
 use crate::personalize::PersonalTensors;
 use crate::trainer::TrainerError;
@@ -32,20 +32,20 @@ impl Train {
 
     pub(super) fn trained(self, core: &mut Core, result: Result<Contribution, WorkError>) -> State {
         let place = self.plan.place;
-        let Contribution { made, personal, own, evaluated, trained, examples } = match result {
+        let Contribution { output, personal, own, evaluated, trained, examples } = match result {
             Ok(contribution) => contribution,
             Err(error) => return failed(core, &self.plan, &error),
         };
-        let at_home = match self.at_home(personal.as_ref(), own.as_ref()) {
-            Ok(at_home) => at_home,
+        let local_state = match self.local_state(personal.as_ref(), own.as_ref()) {
+            Ok(local_state) => local_state,
             Err(error) => return State::Finished(Err(error.into())),
         };
-        let input = match made {
-            Made::Input(input) => input,
-            Made::Update(update) => {
+        let input = match output {
+            WorkOutput::MaskedInput(input) => input,
+            WorkOutput::Update(update) => {
                 core.events.push(Event::Evaluated { place, metrics: evaluated });
                 core.events.push(Event::Trained { place, metrics: trained, examples });
-                return train_ahead::keep(core, &self.plan, &update, at_home);
+                return train_ahead::keep(core, &self.plan, &update, local_state);
             }
         };
         if self.session.is_some() && input.signed.is_none() {
@@ -54,13 +54,13 @@ impl Train {
         // Before the update is kept, let alone sent: from here on it counts.
         let charged = match core.charge(&self.plan) {
             Ok(charged) => charged,
-            Err(Uncharged::Refused(error)) => return core.refuse(place, &error, None),
-            Err(Uncharged::Journal(error)) => return State::Finished(Err(error.into())),
+            Err(ChargeError::Refused(error)) => return core.refuse(place, &error, None),
+            Err(ChargeError::Journal(error)) => return State::Finished(Err(error.into())),
         };
-        let given = match core.give(&self.plan, self.session.as_ref()) {
+        let given = match core.record_base(&self.plan, self.session.as_ref()) {
             Ok(given) => given,
-            Err(Uncharged::Refused(error)) => return core.refuse(place, &error, None),
-            Err(Uncharged::Journal(error)) => return State::Finished(Err(error.into())),
+            Err(ChargeError::Refused(error)) => return core.refuse(place, &error, None),
+            Err(ChargeError::Journal(error)) => return State::Finished(Err(error.into())),
         };
         // What an epsilon promises does not cover a loss: a private task that asks for one is not told.
         let asks = self.plan.assignment.report_loss && self.plan.assignment.privacy.is_none();
@@ -77,13 +77,13 @@ impl Train {
             Err(error) => return State::Finished(Err(error.into())),
         };
         // An update that was trained ahead is forgotten before an input made of it can be sent.
-        let own_first = self.plan.wanted().map(|_| core.ahead.at_home_copies()).unwrap_or_default();
-        let (let_go, at_home) = match self.plan.wanted().map(|_| core.ahead.let_go()).transpose() {
+        let own_first = self.plan.wanted().map(|_| core.ahead.local_copies()).unwrap_or_default();
+        let (let_go, local_state) = match self.plan.wanted().map(|_| core.ahead.let_go()).transpose() {
             Ok(Some(let_go)) => let_go,
-            Ok(None) => (None, at_home),
+            Ok(None) => (None, local_state),
             Err(error) => return State::Finished(Err(error.into())),
         };
-        let (pending, signed) = self.pending(&input, at_home);
+        let (pending, signed) = self.pending(&input, local_state);
         let records = core.pending_record(&pending);
         let records = records.map(|records| {
             charged.into_iter().chain(given).chain(own_first).chain(let_go).chain(kept).chain(records).collect()
@@ -92,16 +92,16 @@ impl Train {
     }
 
     /// What stays on the device of the same training.
-    fn at_home(
+    fn local_state(
         &self,
         personal: Option<&PersonalTensors>,
         own: Option<&PersonalTensors>,
-    ) -> Result<AtHome, JournalError> {
+    ) -> Result<LocalState, JournalError> {
         let name = snapshot::personal(self.plan.place.task);
         let personal = personal.map(|personal| personal.to_record()).transpose();
         let personal = personal.map_err(|error| JournalError::corrupt(&name, error))?;
         let own = own.map(|own| self.own(own)).transpose()?;
-        Ok(AtHome { personal, own, residual: None })
+        Ok(LocalState { personal, own, residual: None })
     }
 
     /// The record of the control variate: as it counted, and as it will if this update does. Before the update is sent.
@@ -116,19 +116,20 @@ impl Train {
     fn own(&self, own: &PersonalTensors) -> Result<Zeroizing<Vec<u8>>, JournalError> {
         let Assignment { round, task, model, .. } = &*self.plan.assignment;
         let tensors = own.to_record().map_err(|error| JournalError::corrupt(&snapshot::own(*task), error))?;
-        snapshot::encode_own(*round, model.architecture.clone(), &tensors)
+        snapshot::encode_personalized(*round, model.architecture.clone(), &tensors)
     }
 
     /// What is kept, and what is sent beside the body.
-    fn pending(self, input: &MaskedInput, at_home: AtHome) -> (Pending, Option<Bytes>) {
+    fn pending(self, input: &MaskedInput, local_state: LocalState) -> (Pending, Option<Bytes>) {
         let place = self.plan.place;
         let MaskedInput { body, sha256, signed, residual, .. } = input;
-        let at_home = AtHome { residual: residual.as_ref().map(|residual| residual.to_record()), ..at_home };
+        let local_state =
+            LocalState { residual: residual.as_ref().map(|residual| residual.to_record()), ..local_state };
         let (session, message) = match (self.session, signed) {
             (Some(session), Some(signed)) => (Some(session.advance(&signed.snapshot)), Some(signed.message.clone())),
             _ => (None, None),
         };
-        (Pending { place, sha256: *sha256, body: body.clone(), at_home, session }, message)
+        (Pending { place, sha256: *sha256, body: body.clone(), local_state, session }, message)
     }
 }
 
@@ -141,7 +142,7 @@ fn loss_report(task: TaskId, trained: &[(String, MetricValue)]) -> Option<LossRe
 fn failed(core: &mut Core, plan: &Plan, error: &WorkError) -> State {
     let place = plan.place;
     core.events.push(Event::TrainingFailed { place, error: error.to_string() });
-    let why: GivenUp = match error {
+    let why: AbandonCause = match error {
         WorkError::Trainer(TrainerError::Refused(_)) | WorkError::Pipeline(PipelineError::Refused(_)) => {
             RefusalCode::App.into()
         }

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use learning::{Parameters, Update, checkpoint};
-use recipe::Told;
+use recipe::AssignmentTerms;
 use wire::participant::{Assignment, DiscardReason};
 use wire::{Attempt, TaskId};
 use zeroize::Zeroizing;
 
 use super::core::{Core, persist};
 use super::event::Event;
-use super::given;
 use super::join::{accept, accept_staleness};
 use super::plan::Plan;
 use super::record::Record;
-use super::snapshot::{self, AtHome, Held, HeldRecord};
-use super::state::{CheckIn, Fetch, Settle, State};
+use super::snapshot::{self, HeldRecord, HeldUpdateId, LocalState};
+use super::state::{AwaitAbortProof, CheckIn, Fetch, State};
+use super::used_bases;
 use crate::clock::Now;
 use crate::journal::JournalError;
 
@@ -28,8 +28,8 @@ impl CheckIn {
         let (version, is_secure) = (assignment.base.version, assignment.secure_aggregation.is_some());
         core.events.push(Event::ToTrain { place, version, remaining, is_secure });
         let then = match plan(core, assignment) {
-            Ok(plan) => match given(core, &plan) {
-                Some(given) => State::Settle(Settle::new(place, given, self)),
+            Ok(plan) => match past_input(core, &plan) {
+                Some(input) => State::AwaitAbortProof(AwaitAbortProof::new(place, input, self)),
                 None => {
                     core.ahead.under_way = Some(place);
                     let deadline = core.deadline(remaining, now);
@@ -62,11 +62,11 @@ impl CheckIn {
 impl Core {
     /// Throws the finished update away, if there is one, before it goes on.
     fn throw_away(&mut self, reason: DiscardReason, then: State) -> State {
-        let Some((Held { task, serial, .. }, _)) = self.ahead.held else { return then };
+        let Some((HeldUpdateId { task, serial, .. }, _)) = self.ahead.held else { return then };
         self.events.push(Event::Discarded { task, serial, reason });
         match self.ahead.let_go() {
             // What was trained at home holds all the same. If it dies in between, all of this is repeated.
-            Ok((record, at_home)) => persist(Ok(at_home.records(task).chain(record).collect()), then),
+            Ok((record, local_state)) => persist(Ok(local_state.records(task).chain(record).collect()), then),
             Err(error) => State::Finished(Err(error.into())),
         }
     }
@@ -92,40 +92,46 @@ fn plan(core: &Core, assignment: Box<Assignment>) -> Result<Plan, String> {
     // At no attempt yet: the serial of the training may be the number of one that was charged.
     let place = Attempt { attempt: 0, ..plan.place };
     core.account.check(place, plan.private()).map_err(|refusal| refusal.to_string())?;
-    if let (Some(base), None) = (plan.base().map(given::Base::from), given(core, &plan)) {
-        core.given.check(base, place).map_err(|error| error.to_string())?;
+    if let (Some(base), None) = (plan.base().map(used_bases::BaseId::from), past_input(core, &plan)) {
+        core.used_bases.check(base, place).map_err(|error| error.to_string())?;
     }
     Ok(plan)
 }
 
 /// The input that was given from the version which the training would start from, if it may yet prove to be in no sum.
-fn given(core: &Core, plan: &Plan) -> Option<given::Input> {
-    plan.base().and_then(|base| core.given.latest(base.into()))
+fn past_input(core: &Core, plan: &Plan) -> Option<used_bases::PastInput> {
+    plan.base().and_then(|base| core.used_bases.latest(base.into()))
 }
 
 /// Keeps a finished update, and what stays at home of the same training.
-pub(super) fn keep(core: &mut Core, plan: &Plan, update: &Update, at_home: AtHome) -> State {
+pub(super) fn keep(core: &mut Core, plan: &Plan, update: &Update, local_state: LocalState) -> State {
     let place = plan.place;
-    let trained = Told::from(&*plan.assignment).training();
+    let trained = AssignmentTerms::from(&*plan.assignment).training();
     let base = &plan.assignment.base;
-    let held = Held { task: place.task, serial: place.attempt, version: base.version, trained, base: base.sha256 };
+    let held =
+        HeldUpdateId { task: place.task, serial: place.attempt, version: base.version, trained, base: base.sha256 };
     core.ahead.under_way = None;
-    match record(plan, held, update, at_home) {
-        Ok((record, at_home)) => {
-            core.ahead.held = Some((held, at_home));
+    match record(plan, held, update, local_state) {
+        Ok((record, local_state)) => {
+            core.ahead.held = Some((held, local_state));
             persist(Ok(vec![record]), State::CheckIn(CheckIn::default()))
         }
         Err(error) => State::Finished(Err(error.into())),
     }
 }
 
-fn record(plan: &Plan, held: Held, update: &Update, at_home: AtHome) -> Result<(Record, AtHome), JournalError> {
+fn record(
+    plan: &Plan,
+    held: HeldUpdateId,
+    update: &Update,
+    local_state: LocalState,
+) -> Result<(Record, LocalState), JournalError> {
     let corrupt = |error: &dyn std::fmt::Display| JournalError::corrupt(snapshot::UPDATE, error);
     let delta = Parameters::new(Arc::clone(plan.shared()), update.delta.clone()).map_err(|error| corrupt(&error))?;
     let delta = Zeroizing::new(checkpoint::write(&delta).map_err(|error| corrupt(&error))?);
-    let record = HeldRecord { held, examples: update.examples, metrics: update.metrics.clone(), delta, at_home };
+    let record = HeldRecord { held, examples: update.examples, metrics: update.metrics.clone(), delta, local_state };
     let bytes = record.encode()?;
-    Ok((Record::new(snapshot::UPDATE.to_owned(), bytes), record.at_home))
+    Ok((Record::new(snapshot::UPDATE.to_owned(), bytes), record.local_state))
 }
 
 /// The update that a round wants, from its record.

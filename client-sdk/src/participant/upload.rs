@@ -51,21 +51,21 @@ impl Sending {
                 let attempts = self.attempts.again(core, now, "send the update", &error, after);
                 State::Upload(Self { attempts, ..self })
             }
-            Verdict::RoundOver => core.round_over(place, &error.to_string(), Some(self.pending.at_home.not_sent())),
+            Verdict::RoundOver => core.round_over(place, &error.to_string(), Some(self.pending.local_state.not_sent())),
             Verdict::Revoked | Verdict::Expired | Verdict::Refused => {
                 core.events.push(Event::TrainingFailed { place, error: error.to_string() });
-                core.give_up(place, RefusalCode::NotTaken, Some(self.pending.at_home.not_sent()))
+                core.give_up(place, RefusalCode::NotTaken, Some(self.pending.local_state.not_sent()))
             }
         }
     }
 
     /// Without secure aggregation that was all; with it, the sum has yet to be opened.
     fn accepted(self, core: &mut Core) -> State {
-        let Pending { place, sha256, body, at_home, session } = self.pending;
+        let Pending { place, sha256, body, local_state, session } = self.pending;
         core.events.push(Event::Uploaded { place, bytes: body.len() as u64, sha256 });
         match session {
-            Some(session) => State::Opening(Opening::new(OpeningPhase::Confirm, session, at_home)),
-            None => core.answered(place, Some(at_home)),
+            Some(session) => State::Opening(Opening::new(OpeningPhase::Confirm, session, local_state)),
+            None => core.answered(place, Some(local_state)),
         }
     }
 }

@@ -11,20 +11,20 @@ use learning::contribution::staleness::discount;
 use learning::{MetricValue, Parameters, Residual, Update};
 use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
-use recipe::device::pipeline::{self, Cover, Encoder, MaskedInput, PipelineError, Weighed};
+use recipe::device::pipeline::{self, Encoder, MaskedInput, PipelineError, Protection, WeightedUpdate};
 use recipe::digest::codec_seed;
 use recipe::{Recipe, UpdateCodec};
 use secure_agg::client::Masking;
 use task_spec::below;
 use zeroize::Zeroizing;
 
-use super::base::Base;
+use super::base::RoundBase;
 use super::plan::Plan;
 use super::plan_error::WorkError;
 use super::received::Received;
 use super::snapshot::Control;
 use crate::identity::SigningKey;
-use crate::personalize::{Local, PersonalTensors, Round};
+use crate::personalize::{LocalResult, LocalRound, PersonalTensors};
 use crate::seed::RoundSeeds;
 use crate::trainer::{Cancel, Trained, Trainer, TrainingJob};
 
@@ -71,16 +71,16 @@ pub(super) struct Draws {
 
 /// What stayed at home and is needed again.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct SavedState {
     pub(super) personal: Option<PersonalTensors>,
     pub(super) residual: Option<Residual>,
     pub(super) control: Option<Control>,
 }
 
 /// Evaluate, train, encode, mask; or add up, encode, mask.
-pub struct Work {
+pub struct RoundWork {
     plan: Arc<Plan>,
-    received: Base,
+    received: RoundBase,
     personal: Option<PersonalTensors>,
     residual: Option<Residual>,
     control: Option<Control>,
@@ -92,7 +92,7 @@ pub struct Work {
 
 /// What comes out of it.
 pub struct Contribution {
-    pub(super) made: Made,
+    pub(super) output: WorkOutput,
     pub(super) personal: Option<PersonalTensors>,
     /// The device's own model.
     pub(super) own: Option<PersonalTensors>,
@@ -102,18 +102,18 @@ pub struct Contribution {
 }
 
 /// What became of the update.
-pub(super) enum Made {
+pub(super) enum WorkOutput {
     /// What is sent.
-    Input(MaskedInput),
+    MaskedInput(MaskedInput),
     /// It is kept, for a later round.
     Update(Box<Update>),
 }
 
-impl Work {
+impl RoundWork {
     pub(super) fn new(
         plan: Arc<Plan>,
-        received: Base,
-        Kept { personal, residual, control }: Kept,
+        received: RoundBase,
+        SavedState { personal, residual, control }: SavedState,
         draws: Draws,
         masks: Option<Masks>,
     ) -> Self {
@@ -137,11 +137,11 @@ impl Work {
     /// [`WorkError`]; to be handed to the machine like a result.
     pub fn run(&self, trainer: &mut dyn Trainer) -> Result<Contribution, WorkError> {
         match (&self.plan.recipe.codec, &self.received) {
-            (UpdateCodec::Sums(analysis), Base::State(state)) => self.add_up(analysis, state, trainer),
-            (_, Base::Model(received)) => self.train(received, trainer),
-            (_, Base::Update(update)) => self.aggregate(update),
+            (UpdateCodec::Sums(analysis), RoundBase::State(state)) => self.add_up(analysis, state, trainer),
+            (_, RoundBase::Model(received)) => self.train(received, trainer),
+            (_, RoundBase::Update(update)) => self.aggregate(update),
             // Plan and base come from one assignment.
-            (_, Base::State(_) | Base::Held) => Err(PipelineError::WrongLayout.into()),
+            (_, RoundBase::State(_) | RoundBase::Held) => Err(PipelineError::WrongLayout.into()),
         }
     }
 
@@ -157,9 +157,9 @@ impl Work {
         let weight = self.plan.wanted.map_or(1.0, |(_, weight)| weight);
         let bound = self.plan.recipe.codec.norm_bound(self.plan.private().map(|round| round.clip));
         discount(&mut update, bound, weight);
-        let made = Made::Input(self.masked(&update)?);
+        let output = WorkOutput::MaskedInput(self.masked(&update)?);
         let examples = update.examples;
-        Ok(Contribution { made, personal: None, own: None, evaluated: Vec::new(), trained: Vec::new(), examples })
+        Ok(Contribution { output, personal: None, own: None, evaluated: Vec::new(), trained: Vec::new(), examples })
     }
 
     /// The device's part of an analysis.
@@ -171,10 +171,10 @@ impl Work {
     ) -> Result<Contribution, WorkError> {
         let table = trainer.table(&self.job)?;
         let values = analysis.contribution(state, &table)?;
-        let input = self.covered(|cover| pipeline::masked_sums(&values, analysis.codec(), cover))?;
+        let input = self.protected(|protection| pipeline::masked_sums(&values, analysis.codec(), protection))?;
         let (evaluated, trained, examples) = (Vec::new(), Vec::new(), table.rows() as u64);
-        let made = Made::Input(input);
-        Ok(Contribution { made, personal: None, own: None, evaluated, trained, examples })
+        let output = WorkOutput::MaskedInput(input);
+        Ok(Contribution { output, personal: None, own: None, evaluated, trained, examples })
     }
 
     fn train(&self, received: &Parameters, trainer: &mut dyn Trainer) -> Result<Contribution, WorkError> {
@@ -185,8 +185,8 @@ impl Work {
         let (trained, evaluated, (personal, own)) = match &self.plan.personalizer {
             Some(personalizer) => {
                 let kept = self.personal.as_ref();
-                let mut round = Round { trainer, job: &self.job, received: &received.model, kept };
-                let Local { mut update, personal, evaluated, own } = personalizer.run(&mut round)?;
+                let mut round = LocalRound { trainer, job: &self.job, received: &received.model, kept };
+                let LocalResult { mut update, personal, evaluated, own } = personalizer.run(&mut round)?;
                 update.metrics.extend(own.metrics);
                 (update, evaluated, (personal, Some(own.model)))
             }
@@ -197,13 +197,14 @@ impl Work {
         };
         let metrics = self.in_order(&evaluated, &trained.metrics);
         let weight = received.weight(rule, &trained, &evaluated, control)?;
-        let Weighed { update, control } = pipeline::update(&received.model, &trained.parameters, weight, metrics)?;
-        let made = match self.plan.is_ahead {
-            true => Made::Update(Box::new(update)),
-            false => Made::Input(MaskedInput { control, ..self.masked(&update)? }),
+        let WeightedUpdate { update, control } =
+            pipeline::update(&received.model, &trained.parameters, weight, metrics)?;
+        let output = match self.plan.is_ahead {
+            true => WorkOutput::Update(Box::new(update)),
+            false => WorkOutput::MaskedInput(MaskedInput { control, ..self.masked(&update)? }),
         };
         let Trained { metrics: trained, examples, .. } = trained;
-        Ok(Contribution { made, personal, own, evaluated, trained, examples })
+        Ok(Contribution { output, personal, own, evaluated, trained, examples })
     }
 
     /// The control variate that counted when the work began.
@@ -227,23 +228,23 @@ impl Work {
             // The terms of a private round are checked with its codec.
             (UpdateCodec::Sums(_) | UpdateCodec::Private(_), _) => return Err(PipelineError::WrongLayout.into()),
         };
-        self.covered(|cover| pipeline::masked_update(update, encoder, cover))
+        self.protected(|protection| pipeline::masked_update(update, encoder, protection))
     }
 
     /// Lets `send` have the masks of the round, if the task has secure aggregation. Once.
-    fn covered(
+    fn protected(
         &self,
-        send: impl FnOnce(Cover<'_>) -> Result<MaskedInput, PipelineError>,
+        send: impl FnOnce(Protection<'_>) -> Result<MaskedInput, PipelineError>,
     ) -> Result<MaskedInput, WorkError> {
         let signer;
-        let cover = match &self.masks {
+        let protection = match &self.masks {
             Some(masks) => {
                 signer = masks.key.signer()?;
-                Cover::Masks(masks.take()?, &signer)
+                Protection::Masks(masks.take()?, &signer)
             }
-            None => Cover::Nothing,
+            None => Protection::Plaintext,
         };
-        Ok(send(cover)?)
+        Ok(send(protection)?)
     }
 
     /// Tells the trainer that nobody waits any more.

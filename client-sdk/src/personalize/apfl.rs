@@ -10,7 +10,7 @@ use std::sync::Arc;
 use learning::{Layout, Parameters, TensorSpec, WrongLayout};
 
 use super::round::{mix, narrow};
-use super::{Local, LocalError, Method, MethodError, PersonalTensors, Round};
+use super::{LocalError, LocalResult, LocalRound, Method, MethodError, PersonalTensors};
 use crate::train::Constraints;
 
 /// Beyond these bounds v or w would no longer be trained.
@@ -53,7 +53,7 @@ impl Apfl {
 }
 
 impl Method for Apfl {
-    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+    fn run(&self, round: &mut LocalRound<'_>) -> Result<LocalResult, LocalError> {
         let (mut local, alpha) = match round.kept {
             Some(kept) => self.open(kept)?,
             None => (round.received.clone(), self.alpha),
@@ -85,6 +85,6 @@ impl Method for Apfl {
         }
         let own = round.own(&mix(&local, narrow(next), shared))?;
         let personal = self.close(&local, next)?;
-        Ok(Local { update, personal: Some(personal), evaluated, own })
+        Ok(LocalResult { update, personal: Some(personal), evaluated, own })
     }
 }

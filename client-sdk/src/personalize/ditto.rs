@@ -2,7 +2,7 @@
 //! loss plus λ/2 times the squared distance of the personalized model to the received one. The update is that of
 //! FedAvg, bit for bit.
 
-use super::{Local, LocalError, Method, PersonalTensors, Round};
+use super::{LocalError, LocalResult, LocalRound, Method, PersonalTensors};
 use crate::train::Constraints;
 
 /// λ, and how long the personalized model is trained.
@@ -12,7 +12,7 @@ pub(super) struct Ditto {
 }
 
 impl Method for Ditto {
-    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+    fn run(&self, round: &mut LocalRound<'_>) -> Result<LocalResult, LocalError> {
         let received = round.received;
         let evaluated = round.evaluate(received)?;
         let update = round.train(received)?;
@@ -25,6 +25,6 @@ impl Method for Ditto {
         let pull = Constraints { anchor: Some(received), ..Constraints::default() };
         let solved = round.train_within(start, plan, 1, pull)?.parameters;
         let own = round.own(&solved)?;
-        Ok(Local { update, personal: Some(PersonalTensors::new(solved)), evaluated, own })
+        Ok(LocalResult { update, personal: Some(PersonalTensors::new(solved)), evaluated, own })
     }
 }

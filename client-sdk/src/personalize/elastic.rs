@@ -5,7 +5,7 @@
 //! The paper's centre moves by the sum of all e; a mean of n with server learning rate n is the same.
 
 use super::round::narrow;
-use super::{Local, LocalError, Method, PersonalTensors, Round};
+use super::{LocalError, LocalResult, LocalRound, Method, PersonalTensors};
 
 /// α of the task.
 pub(super) struct Elastic {
@@ -13,7 +13,7 @@ pub(super) struct Elastic {
 }
 
 impl Method for Elastic {
-    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+    fn run(&self, round: &mut LocalRound<'_>) -> Result<LocalResult, LocalError> {
         let evaluated = round.evaluate(round.received)?;
         let start = round.kept.map_or(round.received, |kept| &kept.0);
         let mut update = round.train(start)?;
@@ -27,6 +27,6 @@ impl Method for Elastic {
         }
         let model = round.own(&own)?;
         update.parameters = centre;
-        Ok(Local { update, personal: Some(PersonalTensors::new(own)), evaluated, own: model })
+        Ok(LocalResult { update, personal: Some(PersonalTensors::new(own)), evaluated, own: model })
     }
 }

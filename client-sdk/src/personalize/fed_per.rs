@@ -5,7 +5,7 @@ use std::sync::Arc;
 use learning::{InitError, Parameters, Partition, WrongLayout, initialize};
 use task_spec::ModelSpec;
 
-use super::{Local, LocalError, Method, PersonalTensors, Round};
+use super::{LocalError, LocalResult, LocalRound, Method, PersonalTensors};
 
 /// A model split by the task's patterns.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ impl FedPer {
     }
 
     /// The model at the start of a round: the received part joined with the stored one.
-    pub(super) fn whole(&self, round: &Round<'_>) -> Result<Parameters, LocalError> {
+    pub(super) fn whole(&self, round: &LocalRound<'_>) -> Result<Parameters, LocalError> {
         let kept = round.kept.ok_or(WrongLayout)?;
         Ok(self.join(round.received, kept)?)
     }
@@ -67,14 +67,14 @@ impl FedPer {
 }
 
 impl Method for FedPer {
-    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+    fn run(&self, round: &mut LocalRound<'_>) -> Result<LocalResult, LocalError> {
         let model = self.whole(round)?;
         let evaluated = round.evaluate(&model)?;
         let mut update = round.train(&model)?;
         let own = round.own(&update.parameters)?;
         let (shared, personal) = self.split(&update.parameters)?;
         update.parameters = shared;
-        Ok(Local { update, personal: Some(personal), evaluated, own })
+        Ok(LocalResult { update, personal: Some(personal), evaluated, own })
     }
 }
 

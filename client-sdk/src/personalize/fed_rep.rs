@@ -1,7 +1,7 @@
 //! FedRep (Collins et al. 2021, algorithm 1): a participant first fits its own head to the received body, then trains
 //! the body with the head frozen.
 
-use super::{FedPer, Local, LocalError, Method, Round};
+use super::{FedPer, LocalError, LocalResult, LocalRound, Method};
 use crate::train::Constraints;
 
 /// A model split into a shared body and a local head.
@@ -22,7 +22,7 @@ impl FedRep {
 }
 
 impl Method for FedRep {
-    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+    fn run(&self, round: &mut LocalRound<'_>) -> Result<LocalResult, LocalError> {
         let model = self.parts.whole(round)?;
         let evaluated = round.evaluate(&model)?;
         let mut head_plan = round.job.plan.clone();
@@ -35,6 +35,6 @@ impl Method for FedRep {
         let own = round.own(&update.parameters)?;
         let (shared, personal) = self.parts.split(&update.parameters)?;
         update.parameters = shared;
-        Ok(Local { update, personal: Some(personal), evaluated, own })
+        Ok(LocalResult { update, personal: Some(personal), evaluated, own })
     }
 }

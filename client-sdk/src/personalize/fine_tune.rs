@@ -1,6 +1,6 @@
 //! Plain fine-tuning: each participant's personalized model is the received one, trained further locally.
 
-use super::{Local, LocalError, Method, PersonalTensors, Round};
+use super::{LocalError, LocalResult, LocalRound, Method, PersonalTensors};
 use crate::train::Constraints;
 
 /// How the copy is trained; by default, by the update's own training.
@@ -10,7 +10,7 @@ pub(super) struct FineTune {
 }
 
 impl Method for FineTune {
-    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+    fn run(&self, round: &mut LocalRound<'_>) -> Result<LocalResult, LocalError> {
         let received = round.received;
         let evaluated = round.evaluate(received)?;
         let update = round.train(received)?;
@@ -26,6 +26,6 @@ impl Method for FineTune {
             round.train_within(received, plan, 1, Constraints::default())?.parameters
         };
         let own = round.own(&tuned)?;
-        Ok(Local { update, personal: Some(PersonalTensors::new(tuned)), evaluated, own })
+        Ok(LocalResult { update, personal: Some(PersonalTensors::new(tuned)), evaluated, own })
     }
 }

@@ -11,7 +11,7 @@ use learning::{Adapters, InitError, Layout, Parameters, checkpoint, initialize};
 use task_spec::TensorDeclaration;
 use wire::Digest;
 
-use super::{Local, LocalError, Method, PersonalTensors, Round};
+use super::{LocalError, LocalResult, LocalRound, Method, PersonalTensors};
 use crate::trainer::TrainerError;
 use recipe::digest::sha256;
 
@@ -24,7 +24,7 @@ pub(super) struct PersonalLora {
 }
 
 impl Method for PersonalLora {
-    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+    fn run(&self, round: &mut LocalRound<'_>) -> Result<LocalResult, LocalError> {
         let base = round.received;
         let evaluated = round.evaluate(base)?;
         let update = round.train(base)?;
@@ -44,7 +44,7 @@ impl Method for PersonalLora {
         };
         let trained = round.train_adapters(base, start, plan, 1, &self.adapters)?.parameters;
         let own = round.own(&self.adapters.merge(base, &trained)?)?;
-        Ok(Local { update, personal: Some(PersonalTensors::new(trained)), evaluated, own })
+        Ok(LocalResult { update, personal: Some(PersonalTensors::new(trained)), evaluated, own })
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) enum Base {
 }
 
 impl Base {
-    fn model(&self, whole: &Arc<Layout>, round: &mut Round<'_>) -> Result<Parameters, LocalError> {
+    fn model(&self, whole: &Arc<Layout>, round: &mut LocalRound<'_>) -> Result<Parameters, LocalError> {
         match self {
             Self::Drawn { inits, seed } => {
                 let drawn: Result<_, InitError> = initialize(Arc::clone(whole), inits, *seed);
@@ -84,13 +84,13 @@ impl Base {
 }
 
 impl Method for SharedLora {
-    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+    fn run(&self, round: &mut LocalRound<'_>) -> Result<LocalResult, LocalError> {
         let base = self.base.model(self.adapters.whole(), round)?;
         let received = round.received;
         let evaluated = round.evaluate(&self.adapters.merge(&base, received)?)?;
         let plan = round.job.plan.clone();
         let update = round.train_adapters(&base, received, plan, 0, &self.adapters)?;
         let own = round.own(&self.adapters.merge(&base, &update.parameters)?)?;
-        Ok(Local { update, personal: None, evaluated, own })
+        Ok(LocalResult { update, personal: None, evaluated, own })
     }
 }

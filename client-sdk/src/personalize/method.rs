@@ -2,7 +2,7 @@
 
 use learning::parameters::LayoutError;
 
-use super::round::{Local, LocalError, Round};
+use super::round::{LocalError, LocalResult, LocalRound};
 
 /// Reasons a model cannot be personalized by the task's method.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -19,5 +19,5 @@ pub enum MethodError {
 /// A personalization method.
 pub(crate) trait Method: Send + Sync {
     /// Runs this device's part of a round.
-    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError>;
+    fn run(&self, round: &mut LocalRound<'_>) -> Result<LocalResult, LocalError>;
 }

@@ -15,7 +15,7 @@ mod fed_rep;
 mod fine_tune;
 mod lora;
 mod method;
-mod own;
+mod personalized;
 mod pfedme;
 mod round;
 mod tensors;
@@ -26,14 +26,14 @@ use std::sync::Arc;
 
 use learning::{Adapters, InitError, Layout};
 use recipe::Tensors;
-use task_spec::{AdapterHome, ModelSpec, Personalization};
+use task_spec::{AdapterScope, ModelSpec, Personalization};
 use wire::Digest;
 
 pub use fed_per::FedPer;
 pub(crate) use method::Method;
 pub use method::MethodError;
-pub use own::{PersonalModel, PredictError};
-pub(crate) use round::{Local, LocalError, Round};
+pub use personalized::{PersonalModel, PredictError};
+pub(crate) use round::{LocalError, LocalResult, LocalRound};
 pub use tensors::PersonalTensors;
 
 /// A task's method for its model.
@@ -62,10 +62,10 @@ impl Personalizer {
         match (parts, method, tensors.adapters.as_deref()) {
             (Some(parts), method, _) => Self::parted(parts, &method),
             (None, Personalization::Lora { adapters, epochs, base_sha256, .. }, Some(made)) => Ok(match adapters {
-                AdapterHome::Personal => Self::with_adapters(made.clone(), epochs, model),
-                AdapterHome::Shared => Self::of_adapters(made.clone(), base_sha256, model),
+                AdapterScope::Personal => Self::with_adapters(made.clone(), epochs, model),
+                AdapterScope::Shared => Self::of_adapters(made.clone(), base_sha256, model),
             }),
-            (None, method, _) => Self::beside(&tensors.whole, &method),
+            (None, method, _) => Self::adapted(&tensors.whole, &method),
         }
         .map(Some)
     }
@@ -88,7 +88,7 @@ impl Personalizer {
     }
 
     /// A complete personalized model in addition to the shared one.
-    fn beside(whole: &Arc<Layout>, how: &Personalization) -> Result<Self, MethodError> {
+    fn adapted(whole: &Arc<Layout>, how: &Personalization) -> Result<Self, MethodError> {
         let mut kept = Arc::clone(whole);
         let method: Box<dyn Method> = match *how {
             Personalization::FineTune { epochs, learning_rate } => {
@@ -146,7 +146,7 @@ impl Personalizer {
     ///
     /// # Errors
     /// [`LocalError`]; nothing is sent, and nothing new is stored.
-    pub(crate) fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+    pub(crate) fn run(&self, round: &mut LocalRound<'_>) -> Result<LocalResult, LocalError> {
         self.method.run(round)
     }
 }

@@ -5,7 +5,7 @@
 //! Each θ takes K steps over fresh batches from where the last one ended; the paper's takes them over one batch.
 
 use super::round::narrow;
-use super::{Local, LocalError, Method, PersonalTensors, Round};
+use super::{LocalError, LocalResult, LocalRound, Method, PersonalTensors};
 use crate::train::Constraints;
 use crate::trainer::TrainerError;
 
@@ -18,7 +18,7 @@ pub(super) struct PFedMe {
 }
 
 impl Method for PFedMe {
-    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+    fn run(&self, round: &mut LocalRound<'_>) -> Result<LocalResult, LocalError> {
         let evaluated = round.evaluate(round.received)?;
         let mut plan = round.job.plan.clone();
         (plan.steps, plan.proximal_mu) = (Some(self.steps), self.lambda);
@@ -38,6 +38,6 @@ impl Method for PFedMe {
         let mut update = last.ok_or_else(|| TrainerError::refused("pfedme needs at least one local round"))?;
         update.parameters = shared;
         let model = round.own(&own)?;
-        Ok(Local { update, personal: Some(PersonalTensors::new(own)), evaluated, own: model })
+        Ok(LocalResult { update, personal: Some(PersonalTensors::new(own)), evaluated, own: model })
     }
 }

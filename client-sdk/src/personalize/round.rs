@@ -24,7 +24,7 @@ impl From<WrongLayout> for LocalError {
 }
 
 /// A round's results on this device: one part for the pipeline, the others for the journal.
-pub(crate) struct Local {
+pub(crate) struct LocalResult {
     /// For the pipeline: in the layout of the received model.
     pub(crate) update: Trained,
     /// For the journal; `None` if only the personalized model stays local.
@@ -32,11 +32,11 @@ pub(crate) struct Local {
     /// Metrics of the received model.
     pub(crate) evaluated: Vec<(String, MetricValue)>,
     /// The personalized model at the end of the round.
-    pub(crate) own: Own,
+    pub(crate) own: PersonalizedModel,
 }
 
 /// A device's personalized model, which the journal keeps for the app.
-pub(crate) struct Own {
+pub(crate) struct PersonalizedModel {
     /// All of its tensors.
     pub(crate) model: PersonalTensors,
     /// Named with [`PERSONAL_PREFIX`]; empty if the task asks for none.
@@ -44,7 +44,7 @@ pub(crate) struct Own {
 }
 
 /// A round's inputs, and the trainer.
-pub(crate) struct Round<'a> {
+pub(crate) struct LocalRound<'a> {
     pub(crate) trainer: &'a mut dyn Trainer,
     pub(crate) job: &'a TrainingJob,
     pub(crate) received: &'a Parameters,
@@ -52,20 +52,20 @@ pub(crate) struct Round<'a> {
     pub(crate) kept: Option<&'a PersonalTensors>,
 }
 
-impl Round<'_> {
+impl LocalRound<'_> {
     /// Evaluates a model.
     pub(super) fn evaluate(&mut self, model: &Parameters) -> Result<Vec<(String, MetricValue)>, LocalError> {
         Ok(self.trainer.evaluate(model, self.job)?)
     }
 
     /// The personalized model, evaluated if the task asks for it.
-    pub(super) fn own(&mut self, model: &Parameters) -> Result<Own, LocalError> {
+    pub(super) fn own(&mut self, model: &Parameters) -> Result<PersonalizedModel, LocalError> {
         let mut metrics = Vec::new();
         if self.job.metrics.iter().any(|name| name.starts_with(PERSONAL_PREFIX)) {
             let measured = self.trainer.evaluate(model, self.job)?;
             metrics.extend(measured.into_iter().map(|(name, value)| (format!("{PERSONAL_PREFIX}{name}"), value)));
         }
-        Ok(Own { model: PersonalTensors::new(model.clone()), metrics })
+        Ok(PersonalizedModel { model: PersonalTensors::new(model.clone()), metrics })
     }
 
     /// Trains according to the task.

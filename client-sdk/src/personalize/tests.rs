@@ -128,12 +128,12 @@ fn personalizer(personal: &[&str], method: Personalization) -> Derived {
 }
 
 /// Runs rounds in which the received model does not change; returns the last result.
-fn rounds(personalizer: &Derived, trainer: &mut Descent, received: &[f32], count: u32) -> Local {
+fn rounds(personalizer: &Derived, trainer: &mut Descent, received: &[f32], count: u32) -> LocalResult {
     let received = Parameters::new(Arc::clone(personalizer.shared()), received.to_vec()).unwrap();
     let mut kept = personalizer.initial(&model(&["head"])).unwrap();
     let mut last = None;
     for _ in 0..count {
-        let mut round = Round { trainer, job: &job(), received: &received, kept: kept.as_ref() };
+        let mut round = LocalRound { trainer, job: &job(), received: &received, kept: kept.as_ref() };
         let local = personalizer.run(&mut round).unwrap();
         let record = local.personal.as_ref().unwrap().to_record().unwrap();
         kept = Some(PersonalTensors::from_record(&record, personalizer.kept()).unwrap());
@@ -307,11 +307,11 @@ fn nothing_is_measured_that_the_task_does_not_ask_for() {
     let kept = personalizer.initial(&model(&["head"])).unwrap();
     let job = TrainingJob { metrics: vec!["loss".into()], ..job() };
     let mut trainer = Descent::to(&TARGET);
-    let mut round = Round { trainer: &mut trainer, job: &job, received: &received, kept: kept.as_ref() };
+    let mut round = LocalRound { trainer: &mut trainer, job: &job, received: &received, kept: kept.as_ref() };
     assert!(personalizer.run(&mut round).unwrap().own.metrics.is_empty());
 }
 
-fn lora(adapters: AdapterHome, base_sha256: Option<Digest>) -> Personalization {
+fn lora(adapters: AdapterScope, base_sha256: Option<Digest>) -> Personalization {
     let layers = vec!["fc*.weight".to_owned()];
     Personalization::Lora { layers, rank: 2, alpha: Some(4.0), adapters, epochs: None, base_sha256 }
 }
@@ -339,7 +339,7 @@ fn opposites_task() -> (ModelSpec, Parameters, TrainingJob) {
 #[test]
 fn shared_adapters_are_all_that_is_trained_and_sent() {
     let (model, first, job) = opposites_task();
-    let personalizer = derive(&model, Some(&lora(AdapterHome::Shared, None))).unwrap().unwrap();
+    let personalizer = derive(&model, Some(&lora(AdapterScope::Shared, None))).unwrap().unwrap();
     // Beside 6 x 2 and 2 x 6, of rank 2.
     assert_eq!(personalizer.shared().len(), 2 * (2 * 2 + 6 * 2));
     let patterns = Patterns::new(vec!["fc*.weight".into()]).unwrap();
@@ -350,7 +350,7 @@ fn shared_adapters_are_all_that_is_trained_and_sent() {
     let mut last = 0.0;
     for number in 0..15 {
         let job = TrainingJob { seed: number, ..job.clone() };
-        let mut round = Round { trainer: &mut trainer, job: &job, received: &shared, kept: None };
+        let mut round = LocalRound { trainer: &mut trainer, job: &job, received: &shared, kept: None };
         let local = personalizer.run(&mut round).unwrap();
         assert!(local.personal.is_none(), "nothing is kept but the own model");
         let merged = adapters.merge(&base, &local.update.parameters).unwrap();
@@ -366,11 +366,11 @@ fn a_base_that_the_app_brings_is_the_one_that_the_task_names() {
     let (model, first, job) = opposites_task();
     let digest = recipe::digest::sha256(&learning::checkpoint::write(&first).unwrap());
     let run = |trainer: &mut CandleTrainer| {
-        let method = lora(AdapterHome::Shared, Some(digest));
+        let method = lora(AdapterScope::Shared, Some(digest));
         let personalizer = derive(&model, Some(&method)).unwrap().unwrap();
         let received = Parameters::zeros(Arc::clone(personalizer.shared()));
         personalizer
-            .run(&mut Round { trainer, job: &job, received: &received, kept: None })
+            .run(&mut LocalRound { trainer, job: &job, received: &received, kept: None })
             .map(|local| local.evaluated)
     };
     let [without, other] = opposites();
@@ -416,7 +416,7 @@ fn accuracies(personal: &[&str], method: Personalization) -> (f64, f64) {
         let mut sum = vec![0.0_f32; shared.values().len()];
         means = (0.0, 0.0);
         for (trainer, kept) in trainers.iter_mut().zip(&mut kept) {
-            let mut round = Round { trainer, job: &job, received: &shared, kept: kept.as_ref() };
+            let mut round = LocalRound { trainer, job: &job, received: &shared, kept: kept.as_ref() };
             let local = personalizer.run(&mut round).unwrap();
             sum.iter_mut().zip(local.update.parameters.values()).for_each(|(sum, value)| *sum += value / 2.0);
             means.0 += loss(&local.evaluated, "accuracy") / 2.0;
@@ -438,7 +438,7 @@ fn where_participants_differ_every_method_beats_the_one_model() {
         (vec![], Personalization::PFedMe { lambda: 0.05, local_rounds: 4, steps: 30, rate: 1.0 }),
         (vec![], Personalization::Apfl { alpha: 0.5, alpha_rate: 0.1 }),
         (vec![], Personalization::Elastic { alpha: 0.02 }),
-        (vec![], lora(AdapterHome::Personal, None)),
+        (vec![], lora(AdapterScope::Personal, None)),
     ] {
         let (one, own) = accuracies(&personal, method.clone());
         assert!(own >= 0.9, "{method:?}: {own}");

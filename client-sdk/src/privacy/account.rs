@@ -24,7 +24,7 @@ const NAME_MAX: usize = 64;
 
 /// Why no update is sent to a task. Told to the app; the coordinator learns only that it is so.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum PrivacyRefusal {
     #[error("the task has no privacy mechanism, which this participant demands")]
     Required,
     #[error("the task's delta is {delta:e}; this participant takes at most {most:e}")]
@@ -89,14 +89,14 @@ struct Damaged {
 
 /// An account as the journal keeps it: the rows of all tasks stand behind the rest, as JSON.
 #[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct AccountRecord {
     pub(crate) last: Option<Attempt>,
-    pub(crate) tasks: Vec<KeptTask>,
+    pub(crate) tasks: Vec<TaskRecord>,
 }
 
 /// One task's part of it.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct KeptTask {
+pub(crate) struct TaskRecord {
     pub(crate) task: TaskId,
     pub(crate) name: String,
     pub(crate) promise: Promise,
@@ -108,8 +108,8 @@ pub(crate) struct KeptTask {
 
 impl Account {
     /// Opens what was kept. `answered_for` is how many charges the record of the round was written after.
-    pub(crate) fn open(kept: Kept, answered_for: u64, policy: PrivacyPolicy) -> Self {
-        let tasks = kept.tasks.into_iter().map(|KeptTask { task, name, promise, rows, .. }| {
+    pub(crate) fn open(kept: AccountRecord, answered_for: u64, policy: PrivacyPolicy) -> Self {
+        let tasks = kept.tasks.into_iter().map(|TaskRecord { task, name, promise, rows, .. }| {
             let ledger = open(task, &promise, rows.clone(), &policy).map_err(|error| Damaged { rows, error });
             (task, TaskAccount { name, promise, ledger })
         });
@@ -124,15 +124,15 @@ impl Account {
     }
 
     /// For the journal.
-    pub(crate) fn keep(&self) -> Kept {
-        let tasks = self.tasks.iter().map(|(&task, account)| KeptTask {
+    pub(crate) fn keep(&self) -> AccountRecord {
+        let tasks = self.tasks.iter().map(|(&task, account)| TaskRecord {
             task,
             name: account.name.clone(),
             promise: account.promise,
             rows_bytes: 0,
             rows: account.rows().to_vec(),
         });
-        Kept { last: self.last, tasks: tasks.collect() }
+        AccountRecord { last: self.last, tasks: tasks.collect() }
     }
 
     /// For the app.
@@ -141,21 +141,21 @@ impl Account {
     }
 
     /// Whether an update may be made at this place, on these terms; before anything is trained.
-    pub(crate) fn check(&self, place: Attempt, round: Option<&PrivateRound>) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, place: Attempt, round: Option<&PrivateRound>) -> Result<(), PrivacyRefusal> {
         let account = self.tasks.get(&place.task);
         let Some(round) = round else {
             return match account {
-                Some(account) => Err(Refusal::Mechanism {
+                Some(account) => Err(PrivacyRefusal::Mechanism {
                     promised: account.promise.mechanism.as_str(),
                     now: PrivacyMechanism::None.as_str(),
                 }),
-                None if self.policy.required => Err(Refusal::Required),
+                None if self.policy.required => Err(PrivacyRefusal::Required),
                 None => Ok(()),
             };
         };
         let now = &Promise::of(round);
         if let Some(most) = self.policy.max_delta.filter(|most| now.delta > *most) {
-            return Err(Refusal::Delta { delta: now.delta, most });
+            return Err(PrivacyRefusal::Delta { delta: now.delta, most });
         }
         let release = Release { round: place.round.into(), attempt: place.attempt, ..round.release };
         match account {
@@ -168,7 +168,7 @@ impl Account {
     }
 
     /// Why nothing could be sent at this place on whatever terms, if that is so: no keys have to be made then.
-    pub(crate) fn is_closed(&self, place: Attempt) -> Result<(), Refusal> {
+    pub(crate) fn is_closed(&self, place: Attempt) -> Result<(), PrivacyRefusal> {
         let Some(account) = self.tasks.get(&place.task) else { return Ok(()) };
         let like_before = account.rows().last().map(|sealed| {
             let (round, attempt) = (place.round.into(), place.attempt);
@@ -178,48 +178,48 @@ impl Account {
     }
 
     /// Charges an update, before it is kept or sent. True if there is something new to be kept.
-    pub(crate) fn charge(&mut self, place: Attempt, name: &str, round: &PrivateRound) -> Result<bool, Refusal> {
+    pub(crate) fn charge(&mut self, place: Attempt, name: &str, round: &PrivateRound) -> Result<bool, PrivacyRefusal> {
         self.check(place, Some(round))?;
         if self.unsent.take() == Some(place) {
             return Ok(false);
         }
         let (task, promise) = (place.task, Promise::of(round));
         if !self.tasks.contains_key(&task) {
-            let ledger = open(task, &promise, Vec::new(), &self.policy).map_err(Refusal::Budget)?;
+            let ledger = open(task, &promise, Vec::new(), &self.policy).map_err(PrivacyRefusal::Budget)?;
             let name = name.chars().take(NAME_MAX).collect();
             self.tasks.insert(task, TaskAccount { name, promise, ledger: Ok(ledger) });
         }
         if let Some(TaskAccount { promise, ledger: Ok(ledger), .. }) = self.tasks.get_mut(&task) {
-            ledger.charge(round.release, &sealer(task, promise)).map_err(Refusal::Budget)?;
+            ledger.charge(round.release, &sealer(task, promise)).map_err(PrivacyRefusal::Budget)?;
         }
         self.last = Some(place);
         Ok(true)
     }
 
     /// A task's first release, before there is an account of it.
-    fn first(&self, task: TaskId, promise: &Promise, release: &Release) -> Result<(), Refusal> {
+    fn first(&self, task: TaskId, promise: &Promise, release: &Release) -> Result<(), PrivacyRefusal> {
         if self.tasks.len() >= MOST_TASKS {
             return Err(self.full());
         }
-        let ledger = open(task, promise, Vec::new(), &self.policy).map_err(Refusal::Budget)?;
+        let ledger = open(task, promise, Vec::new(), &self.policy).map_err(PrivacyRefusal::Budget)?;
         self.fits(task, &ledger, release)
     }
 
-    fn room(&self, account: &TaskAccount, place: Attempt, release: &Release) -> Result<(), Refusal> {
-        let ledger = account.ledger.as_ref().map_err(|damaged| Refusal::Damaged(damaged.error.clone()))?;
+    fn room(&self, account: &TaskAccount, place: Attempt, release: &Release) -> Result<(), PrivacyRefusal> {
+        let ledger = account.ledger.as_ref().map_err(|damaged| PrivacyRefusal::Damaged(damaged.error.clone()))?;
         if self.unsent == Some(place) {
             return Ok(());
         }
         let key = (u64::from(place.round), place.attempt);
         let releases = ledger.rows().iter().map(|sealed| &sealed.row.release);
         if releases.map(|release| (release.round, release.attempt)).any(|charged| charged == key) {
-            return Err(Refusal::Sent);
+            return Err(PrivacyRefusal::Sent);
         }
         if account.promise.mechanism == PrivacyMechanism::Tree && !ledger.rows().is_empty() {
-            return Err(Refusal::Tree);
+            return Err(PrivacyRefusal::Tree);
         }
         if ledger.rows().len() as u64 >= account.promise.most_releases().into() {
-            return Err(Refusal::Rounds(account.promise.most_releases()));
+            return Err(PrivacyRefusal::Rounds(account.promise.most_releases()));
         }
         if let Some(Participations { separation, .. }) = account.promise.participations {
             // Whether an attempt that was sent to was opened is the coordinator's word, so another one at the same round is as
@@ -227,26 +227,26 @@ impl Account {
             let is_close = |last: u64| separation > 1 && last.abs_diff(key.0) < separation.into();
             let mut rounds = ledger.rows().iter().map(|sealed| sealed.row.release.round);
             if let Some(last) = rounds.find(|last| is_close(*last)) {
-                return Err(Refusal::TooSoon { last, round: key.0, separation });
+                return Err(PrivacyRefusal::TooSoon { last, round: key.0, separation });
             }
         }
         self.fits(place.task, ledger, release)
     }
 
-    fn fits(&self, task: TaskId, ledger: &Ledger, release: &Release) -> Result<(), Refusal> {
+    fn fits(&self, task: TaskId, ledger: &Ledger, release: &Release) -> Result<(), PrivacyRefusal> {
         if self.charges() >= MOST_ROWS {
             return Err(self.full());
         }
-        ledger.would_exceed(release).map_err(Refusal::Budget)?;
+        ledger.would_exceed(release).map_err(PrivacyRefusal::Budget)?;
         self.lives_on(task, ledger.cost_after(Some(release)))
     }
 
     /// Whether the lifetime's budget has room, where `task` will have cost this.
-    fn lives_on(&self, task: TaskId, mut cost: Cost) -> Result<(), Refusal> {
+    fn lives_on(&self, task: TaskId, mut cost: Cost) -> Result<(), PrivacyRefusal> {
         let Some(Lifetime { epsilon: most, delta }) = self.policy.lifetime else { return Ok(()) };
-        self.add_others(Some(task), &mut cost).map_err(|error| Refusal::Unknown(error.clone()))?;
+        self.add_others(Some(task), &mut cost).map_err(|error| PrivacyRefusal::Unknown(error.clone()))?;
         let after = together(&cost, delta);
-        if after > most { Err(Refusal::Lifetime { after, most, delta }) } else { Ok(()) }
+        if after > most { Err(PrivacyRefusal::Lifetime { after, most, delta }) } else { Ok(()) }
     }
 
     /// Adds what all tasks cost, but this one.
@@ -270,8 +270,8 @@ impl Account {
         }
     }
 
-    fn full(&self) -> Refusal {
-        Refusal::Full { rows: self.charges(), tasks: self.tasks.len() }
+    fn full(&self) -> PrivacyRefusal {
+        PrivacyRefusal::Full { rows: self.charges(), tasks: self.tasks.len() }
     }
 }
 
@@ -308,22 +308,22 @@ impl Promise {
     }
 
     /// Whether what is promised now is at least what was promised first.
-    fn holds(&self, now: &Self) -> Result<(), Refusal> {
+    fn holds(&self, now: &Self) -> Result<(), PrivacyRefusal> {
         if now.mechanism != self.mechanism {
             let (promised, now) = (self.mechanism.as_str(), now.mechanism.as_str());
-            return Err(Refusal::Mechanism { promised, now });
+            return Err(PrivacyRefusal::Mechanism { promised, now });
         }
         if now.noise_multiplier < self.noise_multiplier {
-            return Err(Refusal::LessNoise { promised: self.noise_multiplier, now: now.noise_multiplier });
+            return Err(PrivacyRefusal::LessNoise { promised: self.noise_multiplier, now: now.noise_multiplier });
         }
         if now.delta > self.delta {
-            return Err(Refusal::MoreDelta { promised: self.delta, now: now.delta });
+            return Err(PrivacyRefusal::MoreDelta { promised: self.delta, now: now.delta });
         }
         // Other bands are another matrix, and participations of one do not add up with those of another.
         if let Some((promised, now)) =
             self.participations.zip(now.participations).filter(|(promised, now)| promised != now)
         {
-            return Err(Refusal::Participations { promised, now });
+            return Err(PrivacyRefusal::Participations { promised, now });
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ mod account;
 mod policy;
 mod promise;
 
-pub(crate) use account::{Account, Kept, Refusal};
+pub(crate) use account::{Account, AccountRecord, PrivacyRefusal};
 pub use policy::{Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent};
 pub(crate) use promise::{Participations, Promise};
 pub use recipe::codec::TermsError;

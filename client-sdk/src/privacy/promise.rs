@@ -33,18 +33,18 @@ pub(crate) struct Participations {
 impl Promise {
     /// What the terms of a round promise.
     pub(crate) fn of(round: &PrivateRound) -> Self {
-        let PrivateRound { spec, grid, .. } = round;
+        let PrivateRound { spec, quantizer, .. } = round;
         let is_ours = matches!(spec.against, PrivacyView::CohortKnown | PrivacyView::Server);
         Self {
             mechanism: spec.mechanism,
             // The grid is derived from both, so they are given.
             noise_multiplier: spec.noise_multiplier.unwrap_or_default(),
-            delta: grid.request.delta,
-            rounds: grid.request.rounds,
+            delta: quantizer.request.delta,
+            rounds: quantizer.request.rounds,
             epsilon: spec.epsilon.filter(|_| is_ours),
             participations: (spec.mechanism == PrivacyMechanism::BandedMatrix).then(|| Participations {
-                most: grid.request.participations.unwrap_or(grid.request.rounds),
-                separation: grid.request.bands(),
+                most: quantizer.request.participations.unwrap_or(quantizer.request.rounds),
+                separation: quantizer.request.bands(),
             }),
         }
     }

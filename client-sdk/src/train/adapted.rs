@@ -9,13 +9,13 @@ use super::batches::Batches;
 use super::config::SgdConfig;
 use super::error::TrainError;
 use super::examples::Examples;
-use super::learner::Step;
+use super::learner::StepResult;
 use super::{Run, Trained, check, learner};
 use crate::models::Architecture;
 
 /// Adapters and their base.
 #[derive(Clone, Copy, Debug)]
-pub struct Beside<'a> {
+pub struct AdaptedBase<'a> {
     /// The frozen model.
     pub base: &'a Parameters,
     /// The initial adapters.
@@ -30,7 +30,7 @@ pub struct Beside<'a> {
 /// As for [`super::train`], and [`TrainError::Constraints`] for adapters of another model.
 pub fn train_adapters(
     architecture: &Architecture,
-    Beside { base, start, adapters }: Beside<'_>,
+    AdaptedBase { base, start, adapters }: AdaptedBase<'_>,
     examples: Examples<'_>,
     config: &SgdConfig,
     device: &Device,
@@ -55,7 +55,7 @@ pub fn train_adapters(
             *velocity = config.momentum * *velocity + gradient + pull;
             *value -= rate * *velocity;
         }
-        Ok((batch, Step::Taken))
+        Ok((batch, StepResult::Taken))
     })?;
     run.trained(config, own.into_values(), start, count)
 }

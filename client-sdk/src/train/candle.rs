@@ -15,7 +15,7 @@ use super::config::SgdConfig;
 use super::constraints::Flat;
 use super::error::TrainError;
 use super::examples::Examples;
-use super::learner::{Learner, Score, Step};
+use super::learner::{Learner, Score, StepResult};
 use crate::models::Architecture;
 
 /// A model on a candle device, ready to train.
@@ -61,17 +61,17 @@ impl LossScale {
     }
 
     /// Updates the scale after a step, given whether all gradients were finite; returns whether to apply the step.
-    pub(super) fn after(&mut self, is_finite: bool) -> Step {
-        let Some(steps) = &mut self.steps else { return Step::Taken };
+    pub(super) fn after(&mut self, is_finite: bool) -> StepResult {
+        let Some(steps) = &mut self.steps else { return StepResult::Taken };
         if !is_finite {
             (self.factor, *steps) = (self.factor / 2.0, 0);
-            return Step::Skipped;
+            return StepResult::Skipped;
         }
         *steps += 1;
         if *steps == Self::PATIENCE {
             (self.factor, *steps) = ((self.factor * 2.0).min(Self::MOST), 0);
         }
-        Step::Taken
+        StepResult::Taken
     }
 }
 
@@ -207,11 +207,16 @@ fn are_finite(gradients: &[Option<Tensor>]) -> Result<bool, TrainError> {
 }
 
 impl Learner for CandleLearner<'_> {
-    fn step(&mut self, examples: &Examples<'_>, chosen: &[usize], rate: f32) -> Result<(Score, Step), TrainError> {
+    fn step(
+        &mut self,
+        examples: &Examples<'_>,
+        chosen: &[usize],
+        rate: f32,
+    ) -> Result<(Score, StepResult), TrainError> {
         let (score, gradients) = self.gradients(examples, chosen)?;
         let is_finite = self.scale.steps.is_none() || are_finite(&gradients)?;
-        if self.scale.after(is_finite) == Step::Skipped {
-            return Ok((score, Step::Skipped));
+        if self.scale.after(is_finite) == StepResult::Skipped {
+            return Ok((score, StepResult::Skipped));
         }
         let factor = self.clip(&gradients)?;
         let momentum = f64::from(self.config.momentum);
@@ -244,7 +249,7 @@ impl Learner for CandleLearner<'_> {
         if momentum != 0.0 {
             self.velocity = velocity;
         }
-        Ok((score, Step::Taken))
+        Ok((score, StepResult::Taken))
     }
 
     fn gradient(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<f32>), TrainError> {

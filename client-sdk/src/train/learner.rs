@@ -27,7 +27,7 @@ impl Score {
 
 /// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum StepResult {
     Taken,
     /// The gradient overflowed 16 bits: the loss scale is reduced from now on.
     Skipped,
@@ -38,7 +38,8 @@ pub(super) enum Step {
 pub(super) trait Learner {
     /// Takes a gradient step with this learning rate on the chosen examples, any number of them, in chunks of the
     /// learner's size; scores them with the parameters before the step.
-    fn step(&mut self, examples: &Examples<'_>, chosen: &[usize], rate: f32) -> Result<(Score, Step), TrainError>;
+    fn step(&mut self, examples: &Examples<'_>, chosen: &[usize], rate: f32)
+    -> Result<(Score, StepResult), TrainError>;
     /// The flat gradient of the chosen examples' mean loss, in layout order.
     fn gradient(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<f32>), TrainError>;
     /// Scores the chosen examples.

@@ -24,7 +24,7 @@ use learning::Parameters;
 use learning::contribution::fed_nova::Reach;
 use learning::parameters::first_not_finite;
 
-pub use self::adapted::{Beside, train_adapters};
+pub use self::adapted::{AdaptedBase, train_adapters};
 pub use self::config::{ConfigError, MAX_BATCH, MAX_EPOCHS, MAX_STEPS, SgdConfig};
 pub use self::constraints::Constraints;
 pub use self::device::{DeviceChoice, DeviceError};
@@ -33,7 +33,7 @@ pub use self::examples::Examples;
 
 use self::batches::Batches;
 use self::candle::CandleLearner;
-use self::learner::{Learner, Score, Step};
+use self::learner::{Learner, Score, StepResult};
 use crate::models::Architecture;
 
 /// Number of examples that [`evaluate`] scores at once; bounds its memory.
@@ -122,7 +122,7 @@ impl Run {
         config: &SgdConfig,
         batches: &mut Batches,
         go_on: &mut dyn FnMut(u64) -> bool,
-        mut step: impl FnMut(&[usize], f32) -> Result<(Score, Step), TrainError>,
+        mut step: impl FnMut(&[usize], f32) -> Result<(Score, StepResult), TrainError>,
     ) -> Result<Self, TrainError> {
         let mut reach = Reach::new(config.momentum.into(), config.proximal_mu.into());
         let (mut score, mut tried, mut taken) = (Score::default(), 0, 0);
@@ -131,7 +131,7 @@ impl Run {
             let rate = config.rate(tried);
             let (batch, step) = step(chosen, rate)?;
             tried += 1;
-            if step == Step::Taken {
+            if step == StepResult::Taken {
                 reach.step(rate.into());
                 taken += 1;
             }

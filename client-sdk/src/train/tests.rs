@@ -365,7 +365,7 @@ fn an_overflow_costs_a_step_and_halves_the_scale() {
     let mut learner = CandleLearner::new(&architecture, start.values(), &config, &Device::Cpu, 4).unwrap();
     let examples = data.examples(&architecture);
     let mut skipped = 0;
-    while learner.step(&examples, &[0, 1, 2, 3], 1e-6).unwrap().1 == Step::Skipped {
+    while learner.step(&examples, &[0, 1, 2, 3], 1e-6).unwrap().1 == StepResult::Skipped {
         assert_eq!(learner.values().unwrap(), start.values(), "a skipped step changes nothing");
         skipped += 1;
         assert!(skipped < 20);
@@ -373,10 +373,10 @@ fn an_overflow_costs_a_step_and_halves_the_scale() {
     assert!(skipped > 0);
     assert_ne!(learner.values().unwrap(), start.values());
     let mut scale = LossScale::new(task_spec::Precision::F16);
-    assert_eq!(scale.after(false), Step::Skipped);
+    assert_eq!(scale.after(false), StepResult::Skipped);
     let halved = scale;
-    (0..2000).for_each(|_| assert_eq!(scale.after(true), Step::Taken));
+    (0..2000).for_each(|_| assert_eq!(scale.after(true), StepResult::Taken));
     assert_ne!(scale, halved, "it grows again");
     assert_eq!(scale, LossScale::new(task_spec::Precision::F16));
-    assert_eq!(LossScale::new(task_spec::Precision::Bf16).after(false), Step::Taken);
+    assert_eq!(LossScale::new(task_spec::Precision::Bf16).after(false), StepResult::Taken);
 }

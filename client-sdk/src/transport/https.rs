@@ -18,7 +18,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{Agreement, Delivery, Roster, ShareKeys, Survivors};
-use secure_agg::unopened::Unopened;
+use secure_agg::unopened::AbortProof;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use url::Url;
@@ -232,7 +232,7 @@ impl Transport for HttpsTransport {
         if response.status() == StatusCode::NO_CONTENT {
             return Ok(None);
         }
-        read_message(response, Unopened::MAX_BYTES).await.map(Some)
+        read_message(response, AbortProof::MAX_BYTES).await.map(Some)
     }
 }
 

@@ -165,7 +165,7 @@ pub trait Transport: Send + Sync {
         body: Bytes,
     ) -> Result<(), TransportError>;
 
-    /// What members of a session said who have left it, with its roster: an encoded `secure_agg::unopened::Unopened`. None as long as
+    /// What members of a session said who have left it, with its roster: an encoded `secure_agg::unopened::AbortProof`. None as long as
     /// they are too few.
     async fn abort_statements(&self, place: Attempt) -> Result<Option<Bytes>, TransportError>;
 }

@@ -4,19 +4,19 @@
 use client_sdk::participant::machine::Settings;
 use client_sdk::{Event, SecurityPolicy};
 
+use crate::support::assignments::{StatedDigest, TrainedAhead};
 use crate::support::cohort::Hub;
 use crate::support::device::{Device, check_sums, finish, published, run_until};
-use crate::support::told::{Told, TrainedAhead};
 use crate::support::trainers::Exact;
 
 const DEVICES: usize = 6;
 const VICTIM: usize = 2;
 
 /// A cohort that trained ahead from version `from` for the round whose base is version 1.
-fn trained_ahead(from: u32, served_doctored: fn(usize) -> bool, told: Told) -> (Hub, Vec<Device>) {
+fn trained_ahead(from: u32, served_doctored: fn(usize) -> bool, stated: StatedDigest) -> (Hub, Vec<Device>) {
     let hub = Hub::new(DEVICES, 2);
     hub.world(|world| {
-        world.ahead = Some(TrainedAhead { from, max_staleness: 1, served_doctored, told });
+        world.ahead = Some(TrainedAhead { from, max_staleness: 1, served_doctored, stated });
         world.open(2, 1);
     });
     let mut devices: Vec<_> = (0..DEVICES).map(|device| Device::new(device, &hub, allowing(1))).collect();
@@ -39,7 +39,7 @@ fn declined(device: &Device) -> Option<String> {
 #[test]
 fn members_that_trained_from_the_same_bytes_are_added_up() {
     for from in [0, 1] {
-        let (hub, devices) = trained_ahead(from, |_| false, Told::Honest);
+        let (hub, devices) = trained_ahead(from, |_| false, StatedDigest::Honest);
         for device in &devices {
             assert_eq!(declined(device), None, "from version {from}");
         }
@@ -52,15 +52,15 @@ fn members_that_trained_from_the_same_bytes_are_added_up() {
 fn nobody_is_alone_in_having_learnt() {
     let all_but = |device| device != VICTIM;
     let lies = [
-        (Told::Honest, 0, "other bytes of version 0", all_but as fn(usize) -> bool),
-        (Told::Honest, 1, "other bytes of version 1", all_but),
-        (Told::Doctored, 0, "other bytes of version 0", |device| device == VICTIM),
-        (Told::Doctored, 1, "other bytes of version 1", |device| device == VICTIM),
+        (StatedDigest::Honest, 0, "other bytes of version 0", all_but as fn(usize) -> bool),
+        (StatedDigest::Honest, 1, "other bytes of version 1", all_but),
+        (StatedDigest::Doctored, 0, "other bytes of version 0", |device| device == VICTIM),
+        (StatedDigest::Doctored, 1, "other bytes of version 1", |device| device == VICTIM),
         // The terms of the session are what all agree on, and do not have what it is told.
-        (Told::EachItsOwn, 0, "has another encoding, model or training", all_but),
-        (Told::EachItsOwn, 1, "another model", all_but),
-        (Told::EachItsOwnTerms, 0, "another configuration", all_but),
-        (Told::EachItsOwnTerms, 1, "another model", all_but),
+        (StatedDigest::EachItsOwn, 0, "has another encoding, model or training", all_but),
+        (StatedDigest::EachItsOwn, 1, "another model", all_but),
+        (StatedDigest::EachItsOwnTerms, 0, "another configuration", all_but),
+        (StatedDigest::EachItsOwnTerms, 1, "another model", all_but),
     ];
     for (told, from, expected, declines) in lies {
         let what = format!("{told:?}, from version {from}");
@@ -87,8 +87,8 @@ fn a_participant_trains_ahead_only_with_those_that_start_as_late_as_its_app_says
         let what = format!("up to {max_staleness} behind, {limit} allowed");
         let hub = Hub::new(DEVICES, 2);
         hub.world(|world| {
-            let (served_doctored, told) = ((|_| false) as fn(usize) -> bool, Told::Honest);
-            world.ahead = Some(TrainedAhead { from: 1, max_staleness, served_doctored, told });
+            let (served_doctored, stated) = ((|_| false) as fn(usize) -> bool, StatedDigest::Honest);
+            world.ahead = Some(TrainedAhead { from: 1, max_staleness, served_doctored, stated });
             world.open(2, 1);
         });
         let mut devices: Vec<_> = (0..DEVICES).map(|device| Device::new(device, &hub, allowing(limit))).collect();
@@ -112,8 +112,8 @@ fn a_participant_trains_ahead_only_with_those_that_start_as_late_as_its_app_says
 fn an_update_that_was_trained_ahead_is_given_to_no_round_that_the_app_would_decline() {
     let hub = Hub::new(DEVICES, 2);
     hub.world(|world| {
-        let (served_doctored, told) = ((|_| false) as fn(usize) -> bool, Told::Honest);
-        world.ahead = Some(TrainedAhead { from: 0, max_staleness: 1, served_doctored, told });
+        let (served_doctored, stated) = ((|_| false) as fn(usize) -> bool, StatedDigest::Honest);
+        world.ahead = Some(TrainedAhead { from: 0, max_staleness: 1, served_doctored, stated });
         world.open(2, 1);
     });
     let mut devices: Vec<_> = (0..DEVICES).map(|device| Device::new(device, &hub, allowing(1))).collect();
@@ -134,8 +134,8 @@ fn an_update_that_was_trained_ahead_is_given_to_no_round_that_the_app_would_decl
 fn from_one_version_an_update_is_trained_ahead_once() {
     let hub = Hub::new(DEVICES, 3);
     hub.world(|world| {
-        let (served_doctored, told) = ((|_| false) as fn(usize) -> bool, Told::Honest);
-        world.ahead = Some(TrainedAhead { from: 1, max_staleness: 1, served_doctored, told });
+        let (served_doctored, stated) = ((|_| false) as fn(usize) -> bool, StatedDigest::Honest);
+        world.ahead = Some(TrainedAhead { from: 1, max_staleness: 1, served_doctored, stated });
         world.open(2, 1);
     });
     let mut devices: Vec<_> = (0..DEVICES).map(|device| Device::new(device, &hub, allowing(1))).collect();

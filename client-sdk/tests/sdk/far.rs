@@ -49,7 +49,7 @@ async fn time_of(rounds: u32, one_way: Duration, cut: Range<Duration>) -> Durati
     futures_util::future::join_all(participants).await;
     check_sums(&hub, "far away");
     assert_eq!(hub.world(|world| world.published.len()), rounds as usize);
-    let expected: BTreeSet<_> = wire::line::told(2 * one_way).into_iter().collect();
+    let expected: BTreeSet<_> = wire::round_trip::reported(2 * one_way).into_iter().collect();
     assert_eq!(*told.lock().unwrap(), expected, "the coordinator knows their lines, where they are long");
     start.elapsed()
 }

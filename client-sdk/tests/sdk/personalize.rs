@@ -8,7 +8,7 @@ use client_sdk::learning::{Adapters, MetricValue, Parameters};
 use client_sdk::participant::snapshot;
 use client_sdk::train::Constraints;
 use client_sdk::{PersonalModel, Trained, Trainer, TrainerError, TrainingJob};
-use task_spec::{AdapterHome, Personalization, TrainingPlan};
+use task_spec::{AdapterScope, Personalization, TrainingPlan};
 use wire::participant::Assignment;
 
 use crate::support::trainers::By;
@@ -222,7 +222,7 @@ async fn no_method_sends_a_byte_of_what_it_keeps() {
                 layers: vec!["base".into()],
                 rank: 1,
                 alpha: None,
-                adapters: AdapterHome::Personal,
+                adapters: AdapterScope::Personal,
                 epochs: None,
                 base_sha256: None,
             });

@@ -115,7 +115,7 @@ async fn where_certificates_are_renewed_is_looked_again_when_it_is_time() {
 }
 
 /// What it said about certificates that it cannot use.
-fn told(world: &World) -> Vec<String> {
+fn event_texts(world: &World) -> Vec<String> {
     let events = world.events.lock().unwrap();
     let told = events.iter().filter_map(|event| match event {
         Event::Retry { what: "renew the certificate", error, .. } => Some(error.clone()),
@@ -147,7 +147,7 @@ async fn a_next_certificate_for_the_same_key_is_refused_until_there_is_one_for_a
         builder(&world.coordinator, &world.journal, &world.events).certificates(read).build().unwrap();
     participant.run(std::future::pending()).await.unwrap();
     assert_eq!(world.sent(), [first.0.as_str(), &third.0], "the second is never shown");
-    let told = told(&world);
+    let told = event_texts(&world);
     assert!(told[0].contains("for the same key") && told[0].contains("a new key"), "{told:?}");
 }
 
@@ -161,7 +161,7 @@ async fn a_next_certificate_is_not_taken_before_it_begins() {
         world.coordinator.script("check_in", vec![Fault::Lost; 100]);
         world.run(&issue(2090..2100)).await.unwrap();
         assert_eq!(world.sent(), [first.0.as_str()]);
-        let told = told(&world);
+        let told = event_texts(&world);
         assert_eq!(told.iter().any(|why| why.contains("the next one begins at 2090-01-01")), is_due, "{told:?}");
     }
 }
@@ -193,7 +193,7 @@ async fn who_was_away_too_long_comes_back_with_a_token_and_a_certificate_that_ho
 
 fn refused(world: &World, pem: &Pem) -> CertificateError {
     match world.builder(pem).build().err() {
-        Some(BuildError::Participant(ParticipantError::GivenCertificate(error))) => error,
+        Some(BuildError::Participant(ParticipantError::PreIssuedCertificate(error))) => error,
         error => panic!("{error:?}"),
     }
 }
@@ -243,7 +243,7 @@ async fn a_bad_next_certificate_at_the_start_stops_no_enrolled_device_and_is_loo
             builder(&world.coordinator, &world.journal, &world.events).certificates(read).build().unwrap();
         assert_eq!(participant.certified().unwrap().certificate_pem, first.0);
         participant.run(std::future::pending()).await.unwrap();
-        let told = told(&world);
+        let told = event_texts(&world);
         assert!(told.len() == 1 && told[0].contains(words), "{words}: {told:?}");
         assert_eq!(world.sent(), [first.0.as_str(), &next.0], "{words}");
     }

@@ -77,7 +77,7 @@ fn spellings(secret: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Everything that is told about a run: events, outcomes, settings, errors of damaged records.
-fn told(devices: &[Device]) -> Vec<u8> {
+fn event_text(devices: &[Device]) -> Vec<u8> {
     let mut text = String::new();
     for device in devices {
         for event in &device.events {
@@ -97,7 +97,7 @@ fn told(devices: &[Device]) -> Vec<u8> {
 }
 
 fn check(hub: &Hub, devices: &[Device]) {
-    let told = told(devices);
+    let told = event_text(devices);
     let said: Vec<u8> = hub.world(|world| world.said.values().flatten().copied().collect());
     for device in devices {
         let secrets = Secrets::of(device);
@@ -152,7 +152,7 @@ fn refusals_and_complaints_tell_no_secret() {
     finish(&hub, &mut devices);
     assert!(!refusals(&devices[1]).is_empty());
     assert!(devices[0].events.iter().any(|event| matches!(event, Event::Complained { .. })));
-    let told = told(&devices);
+    let told = event_text(&devices);
     for device in &devices {
         for secret in Secrets::of(device).all() {
             assert!(spellings(secret).iter().all(|spelling| !contains(&told, spelling)));

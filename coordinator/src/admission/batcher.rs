@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::receipt::{Fact, Outcome, write};
+use super::receipt::{Fact, FactOutcome, write};
 
 /// Maximum number of facts in a transaction.
 const BATCH_MAX: usize = 256;
@@ -31,7 +31,7 @@ pub(crate) enum InboxError {
     Closed,
 }
 
-type Job = (Fact, Option<oneshot::Sender<Result<Outcome, StoreError>>>);
+type Job = (Fact, Option<oneshot::Sender<Result<FactOutcome, StoreError>>>);
 
 /// The entrance for facts.
 #[derive(Clone)]
@@ -50,7 +50,7 @@ impl Inbox {
     ///
     /// # Errors
     /// [`InboxError`]; the fact is then not written.
-    pub(crate) async fn submit(&self, fact: Fact) -> Result<Outcome, InboxError> {
+    pub(crate) async fn submit(&self, fact: Fact) -> Result<FactOutcome, InboxError> {
         let (reply, answer) = oneshot::channel();
         self.0.send((fact, Some(reply))).await.map_err(|_| InboxError::Closed)?;
         Ok(answer.await.map_err(|_| InboxError::Closed)??)
@@ -122,13 +122,13 @@ async fn deliver(store: &Store, clock: &dyn Clock, jobs: Vec<Job>) {
             tracing::debug!(%error, facts = facts.len(), "a batch failed; writing its facts one by one");
             for (fact, reply) in facts.into_iter().zip(replies) {
                 let outcome = write_batch(store, clock, &[fact]).await;
-                answer(reply, outcome.map(|mut outcomes| outcomes.pop().unwrap_or(Outcome::Written)));
+                answer(reply, outcome.map(|mut outcomes| outcomes.pop().unwrap_or(FactOutcome::Written)));
             }
         }
     }
 }
 
-async fn write_batch(store: &Store, clock: &dyn Clock, facts: &[Fact]) -> Result<Vec<Outcome>, StoreError> {
+async fn write_batch(store: &Store, clock: &dyn Clock, facts: &[Fact]) -> Result<Vec<FactOutcome>, StoreError> {
     let now = clock.now();
     let outcomes = store.transact("admit", |tx| Box::pin(async move { write(tx, facts, now).await })).await?;
     if facts.iter().any(Fact::may_move_a_round) {
@@ -137,7 +137,7 @@ async fn write_batch(store: &Store, clock: &dyn Clock, facts: &[Fact]) -> Result
     Ok(outcomes)
 }
 
-fn answer(reply: Option<oneshot::Sender<Result<Outcome, StoreError>>>, outcome: Result<Outcome, StoreError>) {
+fn answer(reply: Option<oneshot::Sender<Result<FactOutcome, StoreError>>>, outcome: Result<FactOutcome, StoreError>) {
     if let Some(reply) = reply {
         // A sender that gave up asks again and finds the result.
         let _ = reply.send(outcome);

@@ -53,28 +53,28 @@ pub(crate) struct Offer {
 
 /// What a due check-in changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Novelty {
+pub(crate) enum CheckInChange {
     /// Information that is not written yet.
-    News,
+    New,
     /// Only an extension of what is written.
-    Renewal,
+    Extension,
 }
 
 /// A participant that waits for work.
-pub(crate) struct Waiting {
+pub(crate) struct WaitingParticipant {
     check_ins: CheckIns,
     participant: ParticipantId,
     notify: Arc<Notify>,
 }
 
-impl Waiting {
+impl WaitingParticipant {
     /// Resolves when there may be something for this participant after this was created.
     pub(crate) fn called(&self) -> tokio::sync::futures::Notified<'_> {
         self.notify.notified()
     }
 }
 
-impl Waiting {
+impl WaitingParticipant {
     /// Whether the participant has no other waiting request.
     pub(crate) fn is_only_one(&self) -> bool {
         // The two owners are the map and this one.
@@ -82,7 +82,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingParticipant {
     fn drop(&mut self) {
         self.check_ins.waiting(|waiting| {
             if Arc::strong_count(&self.notify) == 2 {
@@ -175,9 +175,9 @@ impl CheckIns {
 
     /// Starts waiting. Create [`Waiting::called`] before reading facts, or a wake-up may be missed.
     #[must_use]
-    pub(crate) fn wait(&self, participant: ParticipantId) -> Waiting {
+    pub(crate) fn wait(&self, participant: ParticipantId) -> WaitingParticipant {
         let notify = self.waiting(|waiting| Arc::clone(waiting.entry(participant).or_default()));
-        Waiting { check_ins: self.clone(), participant, notify }
+        WaitingParticipant { check_ins: self.clone(), participant, notify }
     }
 
     /// The check-in to write for a participant that will be heard from again within `away`, and whether it only renews
@@ -191,7 +191,7 @@ impl CheckIns {
         keys: Option<CheckInKeys>,
         away: Duration,
         now: Timestamp,
-    ) -> Option<(CheckIn, Novelty)> {
+    ) -> Option<(CheckIn, CheckInChange)> {
         let needed = now.plus(away + SLACK);
         let until = self.written(|written| {
             let mut same = written.get(&participant).into_iter().flatten().filter(|check_in| {
@@ -203,16 +203,16 @@ impl CheckIns {
             });
             same.next().map(|check_in| check_in.expires_at)
         });
-        let novelty = match until {
+        let change = match until {
             Some(until) if until >= needed => return None,
             // The row is still valid, so counting candidates again is unnecessary.
-            Some(until) if until > now => Novelty::Renewal,
-            Some(_) | None => Novelty::News,
+            Some(until) if until > now => CheckInChange::Extension,
+            Some(_) | None => CheckInChange::New,
         };
         let expires_at = now.plus(away + GRACE);
         let Offer { examples, loss, training } = offer;
         let check_in = CheckIn { participant, task, examples, checked_in_at: now, expires_at, loss, keys, training };
-        Some((check_in, novelty))
+        Some((check_in, change))
     }
 
     /// Remembers a written check-in.
@@ -301,8 +301,8 @@ mod tests {
         let due = |now: i64, examples| {
             check_ins.due(who(1), TASK, offer(examples), None, Duration::from_secs(30), Timestamp(now))
         };
-        let (first, novelty) = due(1_000_000, 5).unwrap();
-        assert_eq!(novelty, Novelty::News);
+        let (first, change) = due(1_000_000, 5).unwrap();
+        assert_eq!(change, CheckInChange::New);
         assert_eq!(first.expires_at, Timestamp(1_040_000));
         check_ins.remember(first, NOW);
         let keys = CheckInKeys {
@@ -313,10 +313,10 @@ mod tests {
         check_ins.remember(with_keys().expect("keys must be written").0, NOW);
         assert_eq!(with_keys(), None, "once");
         assert_eq!(due(1_005_000, 5), None);
-        assert_eq!(due(1_005_001, 5).map(|(_, novelty)| novelty), Some(Novelty::Renewal));
-        assert_eq!(due(1_039_999, 5).map(|(_, novelty)| novelty), Some(Novelty::Renewal));
-        assert_eq!(due(1_040_000, 5).map(|(_, novelty)| novelty), Some(Novelty::News), "it counts no more");
-        assert_eq!(due(1_000_000, 6).map(|(_, novelty)| novelty), Some(Novelty::News), "other content");
+        assert_eq!(due(1_005_001, 5).map(|(_, change)| change), Some(CheckInChange::Extension));
+        assert_eq!(due(1_039_999, 5).map(|(_, change)| change), Some(CheckInChange::Extension));
+        assert_eq!(due(1_040_000, 5).map(|(_, change)| change), Some(CheckInChange::New), "it counts no more");
+        assert_eq!(due(1_000_000, 6).map(|(_, change)| change), Some(CheckInChange::New), "other content");
         let told = Offer { loss: CoarseLoss::of(1.0), ..offer(5) };
         assert!(check_ins.due(who(1), TASK, told, None, Duration::from_secs(30), NOW).is_some(), "it tells a loss now");
         assert!(due(999_999, 5).is_some(), "the clock was set back");

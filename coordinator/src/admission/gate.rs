@@ -78,7 +78,7 @@ pub(crate) enum Rejection {
 
 /// Why somebody may not enter.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotAdmitted {
+pub(crate) enum AdmissionError {
     /// Expected, and told to the participant.
     #[error(transparent)]
     Rejected(#[from] Rejection),
@@ -89,7 +89,7 @@ pub(crate) enum NotAdmitted {
 
 /// Leave to send a masked input.
 #[derive(Clone)]
-pub(crate) struct Ticket {
+pub(crate) struct UploadPermit {
     /// Required SHA-256.
     pub(crate) sha256: Digest,
     /// Required length.
@@ -106,14 +106,14 @@ pub(crate) struct Ticket {
 /// Judges an announced masked input.
 ///
 /// # Errors
-/// [`NotAdmitted`].
+/// [`AdmissionError`].
 pub(crate) async fn enter(
     store: &Store,
     (models, sessions): (&Models, &Sessions),
     attempt: Attempt,
     participant: ParticipantId,
     sha256: Digest,
-) -> Result<Ticket, NotAdmitted> {
+) -> Result<UploadPermit, AdmissionError> {
     store
         .read("masked_input_gate", |tx| {
             Box::pin(async move {
@@ -123,21 +123,21 @@ pub(crate) async fn enter(
                     return Err(StoreError::corrupt(format!("task {} cannot work as it is stored", task.id)).into());
                 };
                 let (bytes, codec, modulus) = (model.packed_len(), model.codec.clone(), model.modulus);
-                let mut ticket = Ticket { sha256, bytes, codec, modulus, earlier: None, session: None };
+                let mut permit = UploadPermit { sha256, bytes, codec, modulus, earlier: None, session: None };
                 // A receipt may be asked for again at any time, also when the round is long over.
                 if let Some(admitted) = tx.admitted(attempt, participant).await? {
                     same(&admitted, sha256)?;
-                    ticket.earlier = Some(admitted);
-                    return Ok(ticket);
+                    permit.earlier = Some(admitted);
+                    return Ok(permit);
                 }
                 let assignment = tx.assignment(attempt, participant).await?;
                 place(assignment.map(|assignment| assignment.state))?;
                 open(row.round.state, RoundState::Collecting)?;
                 if row.round.limits.secure.is_some() {
                     let session = sessions.read(tx, &row.round, participant).await?;
-                    ticket.session = Some(session.ok_or(Rejection::NotAssigned { why: LEFT_OUT })?);
+                    permit.session = Some(session.ok_or(Rejection::NotAssigned { why: LEFT_OUT })?);
                 }
-                Ok(ticket)
+                Ok(permit)
             })
         })
         .await
@@ -147,7 +147,7 @@ pub(crate) async fn enter(
 const LEFT_OUT: &str = "too few of its group could go on, and the group was left out";
 
 /// A participant's place in a session, valid while the round is in one state.
-pub(crate) struct Seat {
+pub(crate) struct SessionMember {
     pub(crate) session: Arc<Session>,
     /// The participant's position in the roster.
     pub(crate) index: Index,
@@ -157,13 +157,13 @@ pub(crate) struct Seat {
 /// Finds a participant's place in a round with secure aggregation, whatever its state.
 ///
 /// # Errors
-/// [`NotAdmitted`].
-pub(crate) async fn take_seat(
+/// [`AdmissionError`].
+pub(crate) async fn find_member(
     store: &Store,
     sessions: &Sessions,
     attempt: Attempt,
     participant: ParticipantId,
-) -> Result<Seat, NotAdmitted> {
+) -> Result<SessionMember, AdmissionError> {
     store
         .read("session_gate", |tx| {
             Box::pin(async move {
@@ -185,7 +185,7 @@ pub(crate) async fn take_seat(
                 let session = session.ok_or(Rejection::NotAssigned { why: LEFT_OUT })?;
                 let index = session.index(participant);
                 let index = index.ok_or(Rejection::NotAssigned { why: "it is not in the roster" })?;
-                Ok(Seat { session, index, state })
+                Ok(SessionMember { session, index, state })
             })
         })
         .await
@@ -218,8 +218,8 @@ pub(super) fn place(state: Option<federation::round::AssignmentState>) -> Result
     Err(Rejection::NotAssigned { why })
 }
 
-impl From<secure_agg::rejection::Rejection> for Rejection {
-    fn from(rejection: secure_agg::rejection::Rejection) -> Self {
+impl From<secure_agg::rejection::MessageRejection> for Rejection {
+    fn from(rejection: secure_agg::rejection::MessageRejection) -> Self {
         Self::Protocol { code: rejection.code(), problem: rejection.to_string() }
     }
 }

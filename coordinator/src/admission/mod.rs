@@ -10,8 +10,8 @@ mod round_wakeups;
 mod uploads;
 
 pub(crate) use batcher::{Inbox, InboxError};
-pub(crate) use check_ins::{CheckIns, Novelty, Offer, Waiting};
-pub(crate) use gate::{NotAdmitted, Rejection, Seat, Ticket, enter, open, take_seat};
-pub(crate) use receipt::{Fact, Outcome};
+pub(crate) use check_ins::{CheckInChange, CheckIns, Offer, WaitingParticipant};
+pub(crate) use gate::{AdmissionError, Rejection, SessionMember, UploadPermit, enter, find_member, open};
+pub(crate) use receipt::{Fact, FactOutcome};
 pub(crate) use round_wakeups::RoundWakeups;
 pub(crate) use uploads::Uploads;

@@ -11,7 +11,7 @@ use store::entity::check_in::CheckIn;
 use store::entity::session_message::{MessageInsertion, MessageKind, SessionMessage};
 use store::{StoreError, Transaction};
 
-use super::gate::{NotAdmitted, Rejection, open, place, same};
+use super::gate::{AdmissionError, Rejection, open, place, same};
 
 /// A participant's action.
 #[derive(Clone, Debug)]
@@ -66,20 +66,20 @@ impl Fact {
 
 /// Result of writing a fact.
 #[derive(Clone, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum FactOutcome {
     Written,
     /// The input counts; this is its row.
     Admitted(Admitted),
     Rejected(Rejection),
 }
 
-impl Outcome {
+impl FactOutcome {
     /// A rejection is an outcome too: what else is in the transaction is written all the same.
-    fn of(judged: Result<Self, NotAdmitted>) -> Result<Self, StoreError> {
+    fn of(judged: Result<Self, AdmissionError>) -> Result<Self, StoreError> {
         match judged {
             Ok(outcome) => Ok(outcome),
-            Err(NotAdmitted::Rejected(rejection)) => Ok(Self::Rejected(rejection)),
-            Err(NotAdmitted::Store(error)) => Err(error),
+            Err(AdmissionError::Rejected(rejection)) => Ok(Self::Rejected(rejection)),
+            Err(AdmissionError::Store(error)) => Err(error),
         }
     }
 }
@@ -89,7 +89,7 @@ pub(super) async fn write(
     tx: &mut (dyn Transaction + '_),
     facts: &[Fact],
     now: Timestamp,
-) -> Result<Vec<Outcome>, StoreError> {
+) -> Result<Vec<FactOutcome>, StoreError> {
     let mut outcomes = Vec::with_capacity(facts.len());
     let (mut check_ins, mut renewed) = (HashMap::new(), Vec::new());
     let mut bytes_down: BTreeMap<(Attempt, RoundState), u64> = BTreeMap::new();
@@ -97,27 +97,27 @@ pub(super) async fn write(
         outcomes.push(match fact {
             Fact::CheckIn(check_in) => {
                 check_ins.insert((check_in.participant, check_in.task), check_in.clone());
-                Outcome::Written
+                FactOutcome::Written
             }
             Fact::StillThere(check_in) => {
                 renewed.push(check_in.clone());
-                Outcome::Written
+                FactOutcome::Written
             }
             &Fact::Input { attempt, participant, sha256, bytes, ref signed } => {
                 let admitted = Admitted { attempt, participant, sha256, bytes, accepted_at: now, folded: false };
-                Outcome::of(admit(tx, admitted, signed.as_ref()).await.map(Outcome::Admitted))?
+                FactOutcome::of(admit(tx, admitted, signed.as_ref()).await.map(FactOutcome::Admitted))?
             }
             Fact::Answer { message, wanted } => {
-                Outcome::of(answer(tx, message, *wanted, now).await.map(|()| Outcome::Written))?
+                FactOutcome::of(answer(tx, message, *wanted, now).await.map(|()| FactOutcome::Written))?
             }
             &Fact::Working { attempt, participant } => {
                 let (from, to) = ([AssignmentState::Assigned], AssignmentState::Working);
                 tx.set_assignment_state(attempt, participant, &from, to, now, None).await?;
-                Outcome::Written
+                FactOutcome::Written
             }
             &Fact::BytesDown { attempt, state, bytes } => {
                 *bytes_down.entry((attempt, state)).or_default() += bytes;
-                Outcome::Written
+                FactOutcome::Written
             }
         });
     }
@@ -146,7 +146,7 @@ async fn admit(
     tx: &mut (dyn Transaction + '_),
     input: Admitted,
     signed: Option<&Bytes>,
-) -> Result<Admitted, NotAdmitted> {
+) -> Result<Admitted, AdmissionError> {
     let Admitted { attempt, participant, .. } = input;
     if let Some(earlier) = tx.admitted(attempt, participant).await? {
         same(&earlier, input.sha256)?;
@@ -184,7 +184,7 @@ async fn answer(
     message: &SessionMessage,
     wanted: RoundState,
     now: Timestamp,
-) -> Result<(), NotAdmitted> {
+) -> Result<(), AdmissionError> {
     let &SessionMessage { attempt, kind, participant, sha256, .. } = message;
     // Whoever asks again gets the same answer, also when the round has gone on.
     if let Some(earlier) = tx.message(attempt, kind, participant).await? {

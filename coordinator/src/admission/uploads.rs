@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 /// Uploads in progress. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Uploads {
-    running: Arc<Mutex<Running>>,
+    running: Arc<Mutex<LatestUploads>>,
     /// Permits to hold a whole upload in memory.
     judge: Arc<Semaphore>,
 }
@@ -25,13 +25,13 @@ impl Default for Uploads {
 }
 
 #[derive(Default)]
-struct Running {
+struct LatestUploads {
     begun: u64,
     latest: HashMap<ParticipantId, (u64, CancellationToken)>,
 }
 
 /// An upload in progress; it ends when dropped.
-pub(crate) struct Turn {
+pub(crate) struct UploadGuard {
     uploads: Uploads,
     participant: ParticipantId,
     number: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Turn {
 impl Uploads {
     /// Starts an upload, and ends the participant's upload in progress, if any.
     #[must_use]
-    pub(crate) fn begin(&self, participant: ParticipantId) -> Turn {
+    pub(crate) fn begin(&self, participant: ParticipantId) -> UploadGuard {
         let ended = CancellationToken::new();
         let (number, earlier) = self.with(|running| {
             running.begun += 1;
@@ -50,7 +50,7 @@ impl Uploads {
         if let Some((_, earlier)) = earlier {
             earlier.cancel();
         }
-        Turn { uploads: self.clone(), participant, number, ended }
+        UploadGuard { uploads: self.clone(), participant, number, ended }
     }
 
     /// Waits in turn for a permit to hold one whole upload in memory; released when dropped.
@@ -59,19 +59,19 @@ impl Uploads {
         Arc::clone(&self.judge).acquire_owned().await.ok()
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Running) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut LatestUploads) -> T) -> T {
         act(&mut self.running.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Turn {
+impl UploadGuard {
     /// Resolves when a later upload has started.
     pub(crate) async fn ended(&self) {
         self.ended.cancelled().await;
     }
 }
 
-impl Drop for Turn {
+impl Drop for UploadGuard {
     fn drop(&mut self) {
         self.uploads.with(|running| {
             if running.latest.get(&self.participant).is_some_and(|(number, _)| *number == self.number) {

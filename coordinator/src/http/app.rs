@@ -16,13 +16,13 @@ use super::limits::Limiter;
 use super::openapi::Document;
 use super::problem::{Error, Result};
 use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
-use crate::behind::Behind;
 use crate::identity::{Authority, Members};
-use crate::lines::Lines;
 use crate::models::Models;
 use crate::observe::health::Health;
-use crate::proximal::Mus;
+use crate::proximal::ProximalSchedule;
 use crate::random::Random;
+use crate::reported_rounds::ReportedRounds;
+use crate::round_trips::RoundTrips;
 use crate::seal::Sealer;
 use crate::session::Sessions;
 
@@ -50,7 +50,7 @@ pub(crate) struct App {
     /// Cache of views of rounds that have ended.
     pub(crate) ended_rounds: EndedRounds,
     /// The proximal μ of current rounds.
-    pub(crate) mus: Mus,
+    pub(crate) mus: ProximalSchedule,
     /// Seals data that must not be readable from a backup.
     pub(crate) sealer: Arc<Sealer>,
     /// The entrance for facts.
@@ -58,9 +58,9 @@ pub(crate) struct App {
     /// Masked inputs being received.
     pub(crate) uploads: Uploads,
     /// Participants that have seen more than this coordinator.
-    pub(crate) behind: Behind,
+    pub(crate) reported_rounds: ReportedRounds,
     /// Round-trip times of participants.
-    pub(crate) lines: Lines,
+    pub(crate) round_trips: RoundTrips,
     /// Results of `/readyz`.
     pub(crate) health: Health,
     /// Content of `/openapi.json`.

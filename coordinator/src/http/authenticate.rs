@@ -17,7 +17,7 @@ use wire::admin::Role;
 use super::app::App;
 use super::connection::Connection;
 use super::connection_pool::ConnectionGuard;
-use super::identities::Known;
+use super::identities::CertificateOwner;
 use super::limits::Key;
 use super::problem::{Error, Result};
 use crate::identity::Peer;
@@ -27,8 +27,8 @@ fn connection(parts: &Parts) -> Connection {
 }
 
 /// Judges whether the certificate is valid at `now`.
-fn judge(known: Known, peer: Peer, now: Timestamp) -> Result<()> {
-    if known.revoked {
+fn judge(owner: CertificateOwner, peer: Peer, now: Timestamp) -> Result<()> {
+    if owner.revoked {
         return Err(Error::Revoked);
     }
     if peer.expires_at <= now {
@@ -71,14 +71,14 @@ async fn participant(app: &App, connection: Connection) -> Result<Participant> {
         return Err(Error::Unauthenticated("this needs the client certificate that enrolment gave"));
     };
     let now = app.now();
-    let (known, usage) = find(app, peer, now).await?;
-    judge(known, peer, now)?;
+    let (owner, usage) = find(app, peer, now).await?;
+    judge(owner, peer, now)?;
     match usage {
-        Usage::First => end_previous(app, known.participant, peer.fingerprint).await?,
+        Usage::First => end_previous(app, owner.participant, peer.fingerprint).await?,
         Usage::Later => {}
     }
-    app.limiter.admit(Key::Participant(known.participant), now).map_err(Error::RateLimited)?;
-    Ok(Participant { id: known.participant, certificate: peer.fingerprint, key: peer.key })
+    app.limiter.admit(Key::Participant(owner.participant), now).map_err(Error::RateLimited)?;
+    Ok(Participant { id: owner.participant, certificate: peer.fingerprint, key: peer.key })
 }
 
 /// The participant with this valid certificate. Neither ends a certificate nor counts against a rate limit: there is no
@@ -88,8 +88,8 @@ async fn participant(app: &App, connection: Connection) -> Result<Participant> {
 /// Nobody has it, or no longer; errors of the store.
 pub(super) async fn member(app: &App, peer: Peer) -> Result<ParticipantId> {
     let now = app.now();
-    let (known, _) = find(app, peer, now).await?;
-    judge(known, peer, now).map(|()| known.participant)
+    let (owner, _) = find(app, peer, now).await?;
+    judge(owner, peer, now).map(|()| owner.participant)
 }
 
 /// How a certificate is used.
@@ -100,9 +100,9 @@ enum Usage {
 }
 
 /// The certificate's participant, possibly from the cache.
-async fn find(app: &App, peer: Peer, now: Timestamp) -> Result<(Known, Usage)> {
+async fn find(app: &App, peer: Peer, now: Timestamp) -> Result<(CertificateOwner, Usage)> {
     let generation = match app.identities.find(peer.fingerprint, now) {
-        (Some(known), _) => return Ok((known, Usage::Later)),
+        (Some(owner), _) => return Ok((owner, Usage::Later)),
         (None, generation) => generation,
     };
     let row = app
@@ -111,13 +111,13 @@ async fn find(app: &App, peer: Peer, now: Timestamp) -> Result<(Known, Usage)> {
         .await
         .map_err(Error::Store)?;
     let row = row.ok_or(REPLACED)?;
-    let known = Known { participant: row.id, revoked: row.revoked_at.is_some(), read_at: now };
+    let owner = CertificateOwner { participant: row.id, revoked: row.revoked_at.is_some(), read_at: now };
     if row.certificate_fingerprint == peer.fingerprint && row.previous_fingerprint.is_some() {
         // Not cached: it must be looked up again until the previous one has ended.
-        return Ok((known, Usage::First));
+        return Ok((owner, Usage::First));
     }
-    app.identities.remember(peer.fingerprint, known, generation);
-    Ok((known, Usage::Later))
+    app.identities.remember(peer.fingerprint, owner, generation);
+    Ok((owner, Usage::Later))
 }
 
 /// The newest certificate is in use, so its holder has it: ends the previous one.
@@ -143,12 +143,12 @@ fn stranger(app: &App, connection: Connection, error: Error) -> Error {
 }
 
 /// Any peer; counted by address.
-pub(super) struct Anybody {
+pub(super) struct AnyPeer {
     /// The holder of the handshake's certificate, enrolled or not.
     pub(super) peer: Option<Peer>,
 }
 
-impl FromRequestParts<Arc<App>> for Anybody {
+impl FromRequestParts<Arc<App>> for AnyPeer {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {

@@ -22,9 +22,9 @@ use wire::route;
 use super::connection::Connection;
 use super::drain::lend;
 use super::limits::Key;
-use super::places::{Bounds, Crowded, Place, Places};
-use super::settings::{Crowds, ServeSettings};
-use super::unsent::{Account, Unsent};
+use super::settings::{ConnectionLimits, ServeSettings};
+use super::slots::{Slot, SlotLimits, Slots, WhenFull};
+use super::unsent::{ConnectionBudget, Unsent};
 use crate::identity::Peer;
 
 /// When a rejected peer may come back.
@@ -33,7 +33,7 @@ const COME_BACK_S: u16 = 15;
 const ARRIVING_GRACE: Duration = Duration::from_secs(2);
 /// Current connections of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct ConnectionCounts {
     /// In the handshake, or being told that there is no room.
     pub arriving: usize,
     /// Without good credentials.
@@ -49,40 +49,45 @@ pub struct Held {
 /// All connections of a listener. Clones share them.
 #[derive(Clone)]
 pub(super) struct ConnectionPool {
-    arriving: Places,
-    strangers: Places,
-    members: Places,
-    operators: Places,
+    arriving: Slots,
+    strangers: Slots,
+    members: Slots,
+    operators: Slots,
     unsent: Arc<Unsent>,
 }
 
 impl ConnectionPool {
-    pub(super) fn new(crowds: Crowds, unsent: Unsent) -> Self {
-        let grace = Crowded::EndOldest(ARRIVING_GRACE);
-        let arriving = Bounds { all: (crowds.arriving, grace), each: (crowds.arriving.div_ceil(2), grace) };
-        let strangers =
-            Bounds { all: (crowds.strangers, Crowded::Refuse), each: (crowds.each_address, Crowded::Refuse) };
+    pub(super) fn new(connection_limits: ConnectionLimits, unsent: Unsent) -> Self {
+        let grace = WhenFull::CloseOldest(ARRIVING_GRACE);
+        let arriving = SlotLimits {
+            all: (connection_limits.arriving, grace),
+            each: (connection_limits.arriving.div_ceil(2), grace),
+        };
+        let strangers = SlotLimits {
+            all: (connection_limits.strangers, WhenFull::Refuse),
+            each: (connection_limits.each_address, WhenFull::Refuse),
+        };
         // A device that lost its network leaves dead connections behind.
-        let each_member = (crowds.each_member, Crowded::EndOldest(Duration::ZERO));
-        let members = Bounds { all: (crowds.members, Crowded::Refuse), each: each_member };
-        let operators = (crowds.operators, Crowded::Refuse);
-        let operators = Bounds { all: operators, each: operators };
+        let each_member = (connection_limits.each_member, WhenFull::CloseOldest(Duration::ZERO));
+        let members = SlotLimits { all: (connection_limits.members, WhenFull::Refuse), each: each_member };
+        let operators = (connection_limits.operators, WhenFull::Refuse);
+        let operators = SlotLimits { all: operators, each: operators };
         Self {
-            arriving: Places::new("arriving", arriving),
-            strangers: Places::new("strangers", strangers),
-            members: Places::new("participants", members),
-            operators: Places::new("operators", operators),
+            arriving: Slots::new("arriving", arriving),
+            strangers: Slots::new("strangers", strangers),
+            members: Slots::new("participants", members),
+            operators: Slots::new("operators", operators),
             unsent: Arc::new(unsent),
         }
     }
 
     /// A slot for a new connection that `end` closes; `None` if there are too many new ones.
-    pub(super) fn arrive(&self, address: std::net::IpAddr, end: &CancellationToken) -> Option<Place> {
+    pub(super) fn arrive(&self, address: std::net::IpAddr, end: &CancellationToken) -> Option<Slot> {
         self.arriving.take(Key::address(address), end, Instant::now())
     }
 
-    pub(super) fn held(&self) -> Held {
-        Held {
+    pub(super) fn held(&self) -> ConnectionCounts {
+        ConnectionCounts {
             arriving: self.arriving.taken(),
             strangers: self.strangers.taken(),
             members: self.members.taken(),
@@ -93,23 +98,23 @@ impl ConnectionPool {
 }
 
 /// Classification of the peer.
-enum Standing {
+enum PeerKind {
     Member {
-        _place: Place,
+        _slot: Slot,
     },
     Operator {
-        _place: Place,
+        _slot: Slot,
     },
     Stranger {
-        _place: Place,
+        _slot: Slot,
     },
     /// There is no slot for it, and it is told so.
     TurnedAway {
-        _place: Place,
+        _slot: Slot,
     },
 }
 
-impl Standing {
+impl PeerKind {
     fn is_known(&self) -> bool {
         match self {
             Self::Member { .. } | Self::Operator { .. } => true,
@@ -122,8 +127,8 @@ impl Standing {
 pub(super) struct ConnectionGuard {
     connection: Connection,
     pool: ConnectionPool,
-    standing: Mutex<Standing>,
-    account: Account,
+    kind: Mutex<PeerKind>,
+    budget: ConnectionBudget,
     /// Closes the connection at once.
     end: CancellationToken,
     /// Closes it when all requests are answered.
@@ -136,67 +141,67 @@ impl ConnectionGuard {
         pool: &ConnectionPool,
         connection: Connection,
         member: Option<ParticipantId>,
-        arrived: Place,
+        arrived: Slot,
         end: CancellationToken,
     ) -> Self {
-        let (places, peer) = match member {
+        let (slots, peer) = match member {
             Some(participant) => (&pool.members, Key::Participant(participant)),
             None => (&pool.strangers, Key::address(connection.address)),
         };
-        let standing = match (places.take(peer, &end, Instant::now()), member) {
-            (Some(place), Some(_)) => Standing::Member { _place: place },
-            (Some(place), None) => Standing::Stranger { _place: place },
+        let kind = match (slots.take(peer, &end, Instant::now()), member) {
+            (Some(slot), Some(_)) => PeerKind::Member { _slot: slot },
+            (Some(slot), None) => PeerKind::Stranger { _slot: slot },
             (None, _) => {
                 let what = if member.is_some() { "participants" } else { "strangers" };
                 metrics::counter!("tributary_connections_refused_total", "kind" => what).increment(1);
-                Standing::TurnedAway { _place: arrived }
+                PeerKind::TurnedAway { _slot: arrived }
             }
         };
-        let account = pool.unsent.account(peer);
+        let budget = pool.unsent.budget(peer);
         let leave = CancellationToken::new();
-        Self { connection, pool: pool.clone(), standing: Mutex::new(standing), account, end, leave }
+        Self { connection, pool: pool.clone(), kind: Mutex::new(kind), budget, end, leave }
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Standing) -> T) -> T {
-        act(&mut self.standing.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, act: impl FnOnce(&mut PeerKind) -> T) -> T {
+        act(&mut self.kind.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn is_turned_away(&self) -> bool {
-        self.with(|standing| matches!(standing, Standing::TurnedAway { .. }))
+        self.with(|kind| matches!(kind, PeerKind::TurnedAway { .. }))
     }
 
     /// Whether the peer is authenticated and has a slot.
     pub(super) fn is_known(&self) -> bool {
-        self.with(|standing| standing.is_known())
+        self.with(|kind| kind.is_known())
     }
 
     /// The certificate of a participant's connection.
     pub(super) fn member(&self) -> Option<Peer> {
-        self.connection.peer.filter(|_| self.with(|standing| matches!(standing, Standing::Member { .. })))
+        self.connection.peer.filter(|_| self.with(|kind| matches!(kind, PeerKind::Member { .. })))
     }
 
     /// A valid operator token was presented: the connection becomes an operator's.
     pub(super) fn promote_to_operator(&self) {
         let key = Key::address(self.connection.address);
-        self.promote(&self.pool.operators, key, |place| Standing::Operator { _place: place });
+        self.promote(&self.pool.operators, key, |slot| PeerKind::Operator { _slot: slot });
     }
 
     /// A participant's certificate was valid: the connection becomes the participant's, and so do its answers.
     pub(super) fn promote_to_member(&self, participant: ParticipantId) {
         let peer = Key::Participant(participant);
-        if self.promote(&self.pool.members, peer, |place| Standing::Member { _place: place }) {
-            self.pool.unsent.turn_out(&self.account, peer);
+        if self.promote(&self.pool.members, peer, |slot| PeerKind::Member { _slot: slot }) {
+            self.pool.unsent.turn_out(&self.budget, peer);
         }
     }
 
     /// Whether the peer was unknown and becomes known.
-    fn promote(&self, places: &Places, peer: Key, known: impl FnOnce(Place) -> Standing) -> bool {
-        self.with(|standing| {
-            if standing.is_known() {
+    fn promote(&self, slots: &Slots, peer: Key, known: impl FnOnce(Slot) -> PeerKind) -> bool {
+        self.with(|kind| {
+            if kind.is_known() {
                 return false;
             }
-            let Some(place) = places.take(peer, &self.end, Instant::now()) else { return false };
-            *standing = known(place);
+            let Some(slot) = slots.take(peer, &self.end, Instant::now()) else { return false };
+            *kind = known(slot);
             true
         })
     }
@@ -230,7 +235,7 @@ impl ConnectionGuard {
     /// Keeps unsent answers within limits.
     fn count(&self, response: Response<Body>) -> Response<Body> {
         let (mut parts, body) = response.into_parts();
-        if let Some(body) = self.account.send(body) {
+        if let Some(body) = self.budget.send(body) {
             return Response::from_parts(parts, body);
         }
         metrics::counter!("tributary_answers_unread_total").increment(1);
@@ -263,7 +268,7 @@ impl ConnectionGuard {
 
     /// Resolves when the peer has not read an answer for this long.
     pub(super) async fn stalled(&self, patience: Duration) {
-        self.account.stalled(patience).await;
+        self.budget.stalled(patience).await;
     }
 }
 

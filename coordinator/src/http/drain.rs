@@ -21,21 +21,21 @@ const REST_MAX: u64 = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The body, after its handler has dropped it.
-pub(super) struct Rest(Arc<Mutex<Option<Body>>>);
+pub(super) struct UnreadBody(Arc<Mutex<Option<Body>>>);
 
 /// Lends the request's body to its handler. It does not come back if there is none, if it is large, or if the peer
 /// waits for permission to send it.
-pub(super) fn lend(request: Request<Body>) -> (Request<Body>, Option<Rest>) {
+pub(super) fn lend(request: Request<Body>) -> (Request<Body>, Option<UnreadBody>) {
     let is_large = |body: &Body| body.size_hint().lower() > REST_MAX;
     if request.body().is_end_stream() || is_large(request.body()) || request.headers().contains_key(header::EXPECT) {
         return (request, None);
     }
     let back = Arc::new(Mutex::new(None));
-    let request = request.map(|body| Body::new(Lent { body, is_over: false, back: Arc::clone(&back) }));
-    (request, Some(Rest(back)))
+    let request = request.map(|body| Body::new(LentBody { body, is_over: false, back: Arc::clone(&back) }));
+    (request, Some(UnreadBody(back)))
 }
 
-impl Rest {
+impl UnreadBody {
     pub(super) async fn drain(self) {
         let rest = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut rest) = rest else { return };
@@ -53,13 +53,13 @@ impl Rest {
 }
 
 /// A body that is returned if dropped before its end.
-struct Lent {
+struct LentBody {
     body: Body,
     is_over: bool,
     back: Arc<Mutex<Option<Body>>>,
 }
 
-impl HttpBody for Lent {
+impl HttpBody for LentBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -78,7 +78,7 @@ impl HttpBody for Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for LentBody {
     fn drop(&mut self) {
         if !self.is_over && !self.body.is_end_stream() {
             let body = std::mem::take(&mut self.body);

@@ -14,44 +14,44 @@ const REMEMBERED_MAX: usize = 100_000;
 
 /// Cache of certificates, so that a poll need not query the database for its participant.
 #[derive(Default)]
-pub(crate) struct Identities(Mutex<Remembered>);
+pub(crate) struct Identities(Mutex<IdentityCache>);
 
 #[derive(Default)]
-struct Remembered {
-    by_fingerprint: HashMap<Digest, Known>,
+struct IdentityCache {
+    by_fingerprint: HashMap<Digest, CertificateOwner>,
     /// Number of invalidations: a look-up that began before one must not be cached after it.
     generation: u64,
 }
 
 /// The owner of a certificate.
 #[derive(Clone, Copy)]
-pub(super) struct Known {
+pub(super) struct CertificateOwner {
     pub(super) participant: ParticipantId,
     pub(super) revoked: bool,
     pub(super) read_at: Timestamp,
 }
 
 impl Identities {
-    fn with<T>(&self, act: impl FnOnce(&mut Remembered) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut IdentityCache) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The cached owner of a certificate, and the generation for [`Identities::remember`].
-    pub(super) fn find(&self, fingerprint: Digest, now: Timestamp) -> (Option<Known>, u64) {
+    pub(super) fn find(&self, fingerprint: Digest, now: Timestamp) -> (Option<CertificateOwner>, u64) {
         self.with(|remembered| {
-            let fresh = |known: &&Known| known.read_at <= now && now.since(known.read_at) < REMEMBER;
+            let fresh = |owner: &&CertificateOwner| owner.read_at <= now && now.since(owner.read_at) < REMEMBER;
             (remembered.by_fingerprint.get(&fingerprint).filter(fresh).copied(), remembered.generation)
         })
     }
 
     /// Caches a look-up, unless something was invalidated since `generation`.
-    pub(super) fn remember(&self, fingerprint: Digest, known: Known, generation: u64) {
+    pub(super) fn remember(&self, fingerprint: Digest, owner: CertificateOwner, generation: u64) {
         self.with(|remembered| {
             if remembered.generation == generation {
                 if remembered.by_fingerprint.len() >= REMEMBERED_MAX {
                     remembered.by_fingerprint.clear();
                 }
-                remembered.by_fingerprint.insert(fingerprint, known);
+                remembered.by_fingerprint.insert(fingerprint, owner);
             }
         });
     }
@@ -60,7 +60,7 @@ impl Identities {
     pub(crate) fn forget(&self, participant: ParticipantId) {
         self.with(|remembered| {
             remembered.generation += 1;
-            remembered.by_fingerprint.retain(|_, known| known.participant != participant);
+            remembered.by_fingerprint.retain(|_, owner| owner.participant != participant);
         });
     }
 }

@@ -8,7 +8,7 @@ use http::header;
 use wire::route;
 
 use super::app::App;
-use super::authenticate::{Anybody, Viewer};
+use super::authenticate::{AnyPeer, Viewer};
 use super::problem::{Error, Result};
 use crate::observe::health::NotReady;
 
@@ -28,11 +28,11 @@ pub(super) async fn healthz() -> &'static str {
 #[utoipa::path(
     get, path = route::READYZ, responses((status = 200, body = String)),
 )]
-pub(super) async fn readyz(_: Anybody, State(app): State<Arc<App>>) -> Result<String> {
+pub(super) async fn readyz(_: AnyPeer, State(app): State<Arc<App>>) -> Result<String> {
     if app.shutdown.is_cancelled() {
         return Err(Error::ShuttingDown);
     }
-    match app.health.check(&app.store, &app.behind, || app.now()).await {
+    match app.health.check(&app.store, &app.reported_rounds, || app.now()).await {
         Ok(problems) if problems.is_empty() => Ok("ready\n".to_owned()),
         Ok(problems) => Ok(format!("degraded\n{}\n", problems.join("\n"))),
         // The details are in the log.
@@ -54,7 +54,7 @@ pub(super) async fn metrics(_: Viewer, State(app): State<Arc<App>>) -> String {
 }
 
 /// `GET /metrics` on the health listener.
-pub(super) async fn metrics_apart(_: Anybody, State(app): State<Arc<App>>) -> String {
+pub(super) async fn metrics_apart(_: AnyPeer, State(app): State<Arc<App>>) -> String {
     rendered(&app)
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn metrics_apart(_: Anybody, State(app): State<Arc<App>>) -> St
 #[utoipa::path(
     get, path = route::OPENAPI, responses((status = 200, body = inline(Value), content_type = "application/json")),
 )]
-pub(super) async fn openapi(_: Anybody, State(app): State<Arc<App>>) -> Response {
+pub(super) async fn openapi(_: AnyPeer, State(app): State<Arc<App>>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], app.document.text()).into_response()
 }
 

@@ -15,7 +15,7 @@ use task_spec::SpecError;
 use wire::headers::MEDIA_PROBLEM;
 use wire::problem::{FieldError, Problem, ProblemType};
 
-use crate::admission::{InboxError, NotAdmitted, Rejection};
+use crate::admission::{AdmissionError, InboxError, Rejection};
 use crate::identity::{CredentialError, IssueError, SignerError};
 
 /// Every reason a request is not served.
@@ -107,11 +107,11 @@ impl From<IssueError> for Error {
     }
 }
 
-impl From<NotAdmitted> for Error {
-    fn from(error: NotAdmitted) -> Self {
+impl From<AdmissionError> for Error {
+    fn from(error: AdmissionError) -> Self {
         match error {
-            NotAdmitted::Rejected(rejection) => Self::Rejected(rejection),
-            NotAdmitted::Store(error) => Self::Store(error),
+            AdmissionError::Rejected(rejection) => Self::Rejected(rejection),
+            AdmissionError::Store(error) => Self::Store(error),
         }
     }
 }

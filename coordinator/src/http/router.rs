@@ -12,24 +12,24 @@ use utoipa_axum::routes;
 use wire::route;
 
 use super::app::{App, Settings};
-use super::authenticate::Anybody;
+use super::authenticate::AnyPeer;
 use super::problem::Error;
-use super::trace::{Names, trace, within};
+use super::trace::{RequestIds, trace, within};
 use super::{admin, inspect, operations, participant};
 
 /// The service, without a socket. Requests carry a [`super::Connection`] in their extensions.
 ///
 /// `extract` and `masked_input` limit bodies, `authenticate` limits rates, and this router limits time.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let names = Arc::new(Names::new(&app));
+    let request_ids = Arc::new(RequestIds::new(&app));
     let (routes, described) = endpoints(app.settings).split_for_parts();
     app.document.write(&described);
     routes
-        .fallback(|_: Anybody| async { Error::NotFound("there is no such path".to_owned()) })
+        .fallback(|_: AnyPeer| async { Error::NotFound("there is no such path".to_owned()) })
         .method_not_allowed_fallback(|| async { Error::Method })
         .layer(DefaultBodyLimit::disable())
         .layer(map_response(hide))
-        .layer(from_fn_with_state(names, trace))
+        .layer(from_fn_with_state(request_ids, trace))
         .with_state(app)
 }
 
@@ -94,15 +94,15 @@ fn limit_all((schemas, paths, routes): Endpoint, time: Duration) -> Endpoint {
 /// Operational endpoints for a separate listener.
 pub(crate) fn health_router(app: Arc<App>) -> Router {
     let short = |routes: MethodRouter<Arc<App>>| limit(routes, app.settings.request_timeout);
-    let names = Arc::new(Names::new(&app));
+    let request_ids = Arc::new(RequestIds::new(&app));
     Router::new()
         .route(route::HEALTHZ, short(get(operations::healthz)))
         .route(route::READYZ, short(get(operations::readyz)))
         .route(route::METRICS, short(get(operations::metrics_apart)))
-        .fallback(|_: Anybody| async { Error::NotFound("there is no such path".to_owned()) })
+        .fallback(|_: AnyPeer| async { Error::NotFound("there is no such path".to_owned()) })
         .method_not_allowed_fallback(|| async { Error::Method })
         .layer(map_response(hide))
-        .layer(from_fn_with_state(names, trace))
+        .layer(from_fn_with_state(request_ids, trace))
         .with_state(app)
 }
 

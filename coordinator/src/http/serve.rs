@@ -20,11 +20,11 @@ use tokio_util::task::TaskTracker;
 use super::app::App;
 use super::authenticate::member;
 use super::connection::Connection;
-use super::connection_pool::{ConnectionGuard, ConnectionPool, Held};
-use super::places::Place;
+use super::connection_pool::{ConnectionCounts, ConnectionGuard, ConnectionPool};
 use super::problem::Error;
-use super::prompt::Prompt;
+use super::read_deadline::ReadDeadline;
 use super::settings::ServeSettings;
+use super::slots::Slot;
 use super::unsent::{Bounds, PIECE, Unsent};
 use crate::identity::Peer;
 
@@ -50,10 +50,10 @@ pub(crate) struct Listener {
 
 /// Observes a listener while it serves.
 #[derive(Clone)]
-pub(crate) struct Looker(ConnectionPool);
+pub(crate) struct PoolObserver(ConnectionPool);
 
-impl Looker {
-    pub(crate) fn held(&self) -> Held {
+impl PoolObserver {
+    pub(crate) fn held(&self) -> ConnectionCounts {
         self.0.held()
     }
 }
@@ -70,7 +70,7 @@ impl Listener {
     ) -> std::io::Result<Self> {
         let tcp = TcpListener::bind(address).await?;
         let acceptor = tls.map(|tls| TlsAcceptor::from(Arc::new(tls)));
-        let pool = ConnectionPool::new(settings.crowds, Unsent::new(Bounds::of(settings.unsent_max_bytes)));
+        let pool = ConnectionPool::new(settings.connection_limits, Unsent::new(Bounds::of(settings.unsent_max_bytes)));
         Ok(Self { tcp, acceptor, settings, pool })
     }
 
@@ -83,8 +83,8 @@ impl Listener {
     }
 
     /// An observer of the listener.
-    pub(crate) fn looker(&self) -> Looker {
-        Looker(self.pool.clone())
+    pub(crate) fn observer(&self) -> PoolObserver {
+        PoolObserver(self.pool.clone())
     }
 
     /// Serves until `shutdown` is cancelled; then accepts no more, and returns when all accepted requests are answered
@@ -92,7 +92,7 @@ impl Listener {
     pub(crate) async fn serve(self, app: Arc<App>, router: Router, shutdown: CancellationToken) {
         let Self { tcp, acceptor, settings, pool } = self;
         let connections = TaskTracker::new();
-        let host = Arc::new(Host::new(acceptor, app, router, settings, pool, shutdown.clone()));
+        let state = Arc::new(ListenerState::new(acceptor, app, router, settings, pool, shutdown.clone()));
         loop {
             let accepted = tokio::select! {
                 accepted = tcp.accept() => accepted,
@@ -108,8 +108,8 @@ impl Listener {
                 }
             };
             let end = CancellationToken::new();
-            match host.pool.arrive(address.ip(), &end) {
-                Some(place) => drop(connections.spawn(Arc::clone(&host).receive(stream, address, place, end))),
+            match state.pool.arrive(address.ip(), &end) {
+                Some(slot) => drop(connections.spawn(Arc::clone(&state).receive(stream, address, slot, end))),
                 // Dropped before it costs anything.
                 None => metrics::counter!("tributary_connections_refused_total", "kind" => "arriving").increment(1),
             }
@@ -123,7 +123,7 @@ impl Listener {
 }
 
 /// Shared state of all connections of a listener.
-struct Host {
+struct ListenerState {
     acceptor: Option<TlsAcceptor>,
     app: Arc<App>,
     router: Router,
@@ -134,7 +134,7 @@ struct Host {
     of_others: auto::Builder<TokioExecutor>,
 }
 
-impl Host {
+impl ListenerState {
     fn new(
         acceptor: Option<TlsAcceptor>,
         app: Arc<App>,
@@ -149,12 +149,12 @@ impl Host {
     }
 
     /// Serves one connection from start to end.
-    async fn receive(self: Arc<Self>, stream: TcpStream, address: SocketAddr, place: Place, end: CancellationToken) {
+    async fn receive(self: Arc<Self>, stream: TcpStream, address: SocketAddr, slot: Slot, end: CancellationToken) {
         // Small answers must not wait for more data.
         let _ = stream.set_nodelay(true);
         let Some(acceptor) = &self.acceptor else {
             let connection = Connection { address: address.ip(), peer: None };
-            return self.serve(stream, ConnectionGuard::begin(&self.pool, connection, None, place, end)).await;
+            return self.serve(stream, ConnectionGuard::begin(&self.pool, connection, None, slot, end)).await;
         };
         let shaken = tokio::select! {
             shaken = tokio::time::timeout(self.settings.header_timeout, acceptor.accept(stream)) => shaken,
@@ -168,7 +168,7 @@ impl Host {
                     member = self.find_member(connection.peer) => member,
                     () = end.cancelled() => return,
                 };
-                self.serve(tls, ConnectionGuard::begin(&self.pool, connection, member, place, end)).await;
+                self.serve(tls, ConnectionGuard::begin(&self.pool, connection, member, slot, end)).await;
             }
             Ok(Err(error)) => {
                 metrics::counter!("tributary_handshakes_refused_total").increment(1);
@@ -216,7 +216,7 @@ impl Host {
             )
         });
         let builder = if guard.is_known() { &self.of_participants } else { &self.of_others };
-        let stream = TokioIo::new(Prompt::new(stream, settings.header_timeout));
+        let stream = TokioIo::new(ReadDeadline::new(stream, settings.header_timeout));
         let mut served = pin!(builder.serve_connection(stream, service));
         let mut overstayed = pin!(self.overstayed(&guard));
         let mut last_moment = pin!(tokio::time::sleep(Duration::ZERO));

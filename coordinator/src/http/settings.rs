@@ -14,14 +14,14 @@ pub(crate) struct ServeSettings {
     pub(crate) request_timeout: Duration,
     /// Time to complete accepted requests after a shutdown began.
     pub(crate) shutdown_timeout: Duration,
-    pub(crate) crowds: Crowds,
+    pub(crate) connection_limits: ConnectionLimits,
     /// Bytes of model versions that were read but not yet sent, over all peers.
     pub(crate) unsent_max_bytes: usize,
 }
 
 /// Maximum number of concurrent connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Crowds {
+pub(crate) struct ConnectionLimits {
     /// In the handshake, or being told that there is no room; half as many per address.
     pub(crate) arriving: usize,
     /// With an operator token.

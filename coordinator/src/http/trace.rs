@@ -20,12 +20,12 @@ use super::problem::Error;
 const REQUEST_ID: &str = "x-request-id";
 
 /// Generates request ids: a random prefix per process and a counter.
-pub(super) struct Names {
+pub(super) struct RequestIds {
     prefix: String,
     next: AtomicU64,
 }
 
-impl Names {
+impl RequestIds {
     pub(super) fn new(app: &App) -> Self {
         Self { prefix: hex::encode(app.random.bytes::<4>()), next: AtomicU64::new(1) }
     }
@@ -36,8 +36,8 @@ impl Names {
 }
 
 /// Wraps a request. Must be the outermost layer: it turns [`Error`]s into responses.
-pub(super) async fn trace(State(names): State<Arc<Names>>, request: Request, next: Next) -> Response {
-    let id = names.name();
+pub(super) async fn trace(State(request_ids): State<Arc<RequestIds>>, request: Request, next: Next) -> Response {
+    let id = request_ids.name();
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
     let span = tracing::info_span!("request", request_id = %id, %method, route);

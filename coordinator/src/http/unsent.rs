@@ -17,7 +17,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::limits::Key;
-use super::untaken::{Untaken, Waiting};
+use super::unread::{UnreadStreams, WaitingStream};
 
 /// Bytes passed on at once. One per half minute is 2 kB/s, the slowest peer that is tolerated.
 pub(super) const PIECE: usize = 64 << 10;
@@ -48,11 +48,11 @@ impl Bounds {
 pub(super) struct Unsent {
     bounds: Bounds,
     streamed: Arc<Semaphore>,
-    peers: Mutex<HashMap<Key, Weak<Debtor>>>,
+    peers: Mutex<HashMap<Key, Weak<PeerBudget>>>,
 }
 
 /// Budget of unsent data for one peer, over all of its connections.
-struct Debtor {
+struct PeerBudget {
     bytes: Arc<Semaphore>,
     /// Number of streamed answers.
     answers: Arc<Semaphore>,
@@ -67,54 +67,54 @@ impl Unsent {
     pub(super) fn bytes(&self) -> usize {
         let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let debtors = peers.values().filter_map(Weak::upgrade);
-        debtors.map(|debtor| self.bounds.peer - debtor.bytes.available_permits()).sum()
+        debtors.map(|peer_budget| self.bounds.peer - peer_budget.bytes.available_permits()).sum()
     }
 
     /// The account of one connection of this peer.
-    pub(super) fn account(&self, peer: Key) -> Account {
-        Account {
+    pub(super) fn budget(&self, peer: Key) -> ConnectionBudget {
+        ConnectionBudget {
             bound: self.bounds.connection,
             connection: Arc::new(Semaphore::new(self.bounds.connection)),
-            peer: self.debtor(peer),
-            turned_out: OnceLock::new(),
+            peer: self.peer_budget(peer),
+            identified: OnceLock::new(),
             streamed: Arc::clone(&self.streamed),
-            untaken: Arc::default(),
+            unread: Arc::default(),
         }
     }
 
     /// Charges later answers to this peer, once the connection is authenticated. At most once; earlier answers stay
     /// charged to the first one.
-    pub(super) fn turn_out(&self, account: &Account, peer: Key) {
-        account.turned_out.get_or_init(|| self.debtor(peer));
+    pub(super) fn turn_out(&self, budget: &ConnectionBudget, peer: Key) {
+        budget.identified.get_or_init(|| self.peer_budget(peer));
     }
 
-    fn debtor(&self, peer: Key) -> Arc<Debtor> {
+    fn peer_budget(&self, peer: Key) -> Arc<PeerBudget> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         // Peers without a connection are forgotten when the map has about doubled since the last time.
         if peers.len() == peers.capacity() {
-            peers.retain(|_, debtor| debtor.strong_count() > 0);
+            peers.retain(|_, peer_budget| peer_budget.strong_count() > 0);
         }
         peers.get(&peer).and_then(Weak::upgrade).unwrap_or_else(|| {
             let semaphore = |permits| Arc::new(Semaphore::new(permits));
-            let debtor = Debtor { bytes: semaphore(self.bounds.peer), answers: semaphore(STREAMED_PER_PEER) };
-            let debtor = Arc::new(debtor);
-            peers.insert(peer, Arc::downgrade(&debtor));
-            debtor
+            let peer_budget = PeerBudget { bytes: semaphore(self.bounds.peer), answers: semaphore(STREAMED_PER_PEER) };
+            let peer_budget = Arc::new(peer_budget);
+            peers.insert(peer, Arc::downgrade(&peer_budget));
+            peer_budget
         })
     }
 }
 
 /// The unsent answers of one connection.
-pub(super) struct Account {
+pub(super) struct ConnectionBudget {
     bound: usize,
     connection: Arc<Semaphore>,
-    peer: Arc<Debtor>,
-    turned_out: OnceLock<Arc<Debtor>>,
+    peer: Arc<PeerBudget>,
+    identified: OnceLock<Arc<PeerBudget>>,
     streamed: Arc<Semaphore>,
-    untaken: Arc<Untaken>,
+    unread: Arc<UnreadStreams>,
 }
 
-impl Account {
+impl ConnectionBudget {
     /// Charges an answer, and passes it on in pieces. An answer in memory is charged at once; a streamed one is read as
     /// fast as the peer takes it. `None` if the connection or its peer has too many unsent bytes, or the peer too many
     /// streamed answers.
@@ -122,28 +122,28 @@ impl Account {
         if body.is_end_stream() {
             return Some(body);
         }
-        let debtor = self.turned_out.get().unwrap_or(&self.peer);
+        let peer_budget = self.identified.get().unwrap_or(&self.peer);
         let source = match body.size_hint().exact() {
             Some(bytes) => {
                 // A large answer leaves room for small ones on the same connection: a roster must not block the answer
                 // to a concurrent check-in.
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.bound() / 2);
                 let connection = Arc::clone(&self.connection).try_acquire_many_owned(bytes).ok()?;
-                let peer = Arc::clone(&debtor.bytes).try_acquire_many_owned(bytes).ok()?;
-                Source::Whole(Charge { connection, peer, streamed: None })
+                let peer = Arc::clone(&peer_budget.bytes).try_acquire_many_owned(bytes).ok()?;
+                Source::Whole(ByteCharge { connection, peer, streamed: None })
             }
             None => {
-                let place = Arc::clone(&debtor.answers).try_acquire_owned().ok()?;
+                let place = Arc::clone(&peer_budget.answers).try_acquire_owned().ok()?;
                 Source::Streamed { admission: None, charge: None, _place: place }
             }
         };
-        let lane = Lane {
+        let budget = AnswerBudget {
             connection: Arc::clone(&self.connection),
-            peer: Arc::clone(&debtor.bytes),
+            peer: Arc::clone(&peer_budget.bytes),
             streamed: Arc::clone(&self.streamed),
-            untaken: Arc::clone(&self.untaken),
+            unread: Arc::clone(&self.unread),
         };
-        Some(Body::new(Sending { body, rest: Bytes::new(), source, lane }))
+        Some(Body::new(Sending { body, rest: Bytes::new(), source, budget }))
     }
 
     fn bound(&self) -> u32 {
@@ -152,45 +152,45 @@ impl Account {
 
     /// Resolves when a piece has not been taken for this long.
     pub(super) async fn stalled(&self, patience: Duration) {
-        self.untaken.stalled(patience).await;
+        self.unread.stalled(patience).await;
     }
 }
 
 /// Accounts for the pieces of one answer.
-struct Lane {
+struct AnswerBudget {
     connection: Arc<Semaphore>,
     peer: Arc<Semaphore>,
     streamed: Arc<Semaphore>,
-    untaken: Arc<Untaken>,
+    unread: Arc<UnreadStreams>,
 }
 
-impl Lane {
+impl AnswerBudget {
     /// Waits for room for one more piece.
-    fn admit(&self) -> BoxFuture<'static, Option<Charge>> {
+    fn admit(&self) -> BoxFuture<'static, Option<ByteCharge>> {
         let (connection, peer) = (Arc::clone(&self.connection), Arc::clone(&self.peer));
         let (streamed, bytes) = (Arc::clone(&self.streamed), u32::try_from(PIECE).unwrap_or(u32::MAX));
-        let untaken = Arc::clone(&self.untaken);
+        let unread = Arc::clone(&self.unread);
         Box::pin(async move {
             // A stream that waits because its peer does not read makes no progress either, on any of its connections.
-            let behind = Waiting::begin(untaken);
+            let behind = WaitingStream::begin(unread);
             // `None` only if one were closed, which none ever is.
             let connection = connection.acquire_many_owned(bytes).await.ok()?;
             let peer = peer.acquire_many_owned(bytes).await.ok()?;
             drop(behind);
             let streamed = streamed.acquire_many_owned(bytes).await.ok()?;
-            Some(Charge { connection, peer, streamed: Some(streamed) })
+            Some(ByteCharge { connection, peer, streamed: Some(streamed) })
         })
     }
 }
 
 /// Bytes that count as unsent until this is dropped.
-struct Charge {
+struct ByteCharge {
     connection: OwnedSemaphorePermit,
     peer: OwnedSemaphorePermit,
     streamed: Option<OwnedSemaphorePermit>,
 }
 
-impl Charge {
+impl ByteCharge {
     /// Splits off this many bytes, or all that are left.
     fn split(&mut self, bytes: usize) -> Self {
         let take = |permit: &mut OwnedSemaphorePermit| {
@@ -211,11 +211,11 @@ impl Charge {
 /// Source of an answer.
 enum Source {
     /// In memory; already charged.
-    Whole(Charge),
+    Whole(ByteCharge),
     /// A file, for example: the next piece is read when there is room for it.
     Streamed {
-        admission: Option<BoxFuture<'static, Option<Charge>>>,
-        charge: Option<Charge>,
+        admission: Option<BoxFuture<'static, Option<ByteCharge>>>,
+        charge: Option<ByteCharge>,
         /// Slot among the streamed answers of its peer.
         _place: OwnedSemaphorePermit,
     },
@@ -227,7 +227,7 @@ struct Sending {
     /// Read but not yet passed on.
     rest: Bytes,
     source: Source,
-    lane: Lane,
+    budget: AnswerBudget,
 }
 
 impl HttpBody for Sending {
@@ -240,7 +240,7 @@ impl HttpBody for Sending {
             if let Source::Streamed { admission, charge, .. } = &mut this.source
                 && charge.is_none()
             {
-                let waiting = admission.get_or_insert_with(|| this.lane.admit());
+                let waiting = admission.get_or_insert_with(|| this.budget.admit());
                 *charge = std::task::ready!(waiting.as_mut().poll(cx));
                 *admission = None;
             }
@@ -250,7 +250,8 @@ impl HttpBody for Sending {
                     Source::Whole(charge) => Some(charge.split(bytes.len())),
                     Source::Streamed { charge, .. } => charge.take().map(|mut charge| charge.split(bytes.len())),
                 };
-                let piece = Piece { bytes, _waiting: Waiting::begin(Arc::clone(&this.lane.untaken)), _charge: charge };
+                let piece =
+                    Piece { bytes, _waiting: WaitingStream::begin(Arc::clone(&this.budget.unread)), _charge: charge };
                 return Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(piece)))));
             }
             match std::task::ready!(Pin::new(&mut this.body).poll_frame(cx)) {
@@ -280,8 +281,8 @@ impl HttpBody for Sending {
 /// A part of an answer; dropped when the socket has taken it, or the stream or connection has ended.
 struct Piece {
     bytes: Bytes,
-    _waiting: Waiting,
-    _charge: Option<Charge>,
+    _waiting: WaitingStream,
+    _charge: Option<ByteCharge>,
 }
 
 impl AsRef<[u8]> for Piece {
@@ -314,14 +315,14 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_arrives_whole_in_pieces_and_its_length_is_known() {
-        let account = unsent(1 << 20).account(here());
+        let budget = unsent(1 << 20).budget(here());
         for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 7] {
             let bytes: Bytes = (0..length).map(|n| n.to_le_bytes()[0]).collect();
-            let body = account.send(Body::from(bytes.clone())).unwrap();
+            let body = budget.send(Body::from(bytes.clone())).unwrap();
             assert_eq!(body.size_hint().exact(), Some(length as u64));
             assert_eq!(body.collect().await.unwrap().to_bytes(), bytes);
             let chunks: Vec<_> = bytes.chunks(1000).map(|c| Ok::<_, axum::Error>(Bytes::copy_from_slice(c))).collect();
-            let mut body = account.send(Body::from_stream(futures_util::stream::iter(chunks))).unwrap();
+            let mut body = budget.send(Body::from_stream(futures_util::stream::iter(chunks))).unwrap();
             // Each taken before the next: there need not be room for two.
             let mut taken = Vec::new();
             while let Some(frame) = body.frame().await {
@@ -329,19 +330,19 @@ mod tests {
             }
             assert_eq!(taken, bytes);
         }
-        assert_eq!(account.connection.available_permits(), account.bound, "all of it was given back");
-        assert_eq!(account.streamed.available_permits(), 1 << 20);
+        assert_eq!(budget.connection.available_permits(), budget.bound, "all of it was given back");
+        assert_eq!(budget.streamed.available_permits(), 1 << 20);
     }
 
     #[tokio::test]
     async fn whole_answers_are_refused_beyond_what_a_connection_or_its_peer_may_have_unsent() {
         let unsent = unsent(16 * 8 * PIECE);
-        let (first, second) = (unsent.account(here()), unsent.account(here()));
+        let (first, second) = (unsent.budget(here()), unsent.budget(here()));
         let answer = || Body::from(vec![0; PIECE]);
         let mut held: Vec<_> = (0..6).map(|_| first.send(answer()).unwrap()).collect();
         assert!(first.send(answer()).is_none(), "the connection has enough");
         held.extend((0..2).map(|_| second.send(answer()).unwrap()));
-        let third = unsent.account(here());
+        let third = unsent.budget(here());
         assert!(second.send(answer()).is_none() && third.send(answer()).is_none(), "the peer has enough");
         let taken = piece(&mut held[0]).await;
         assert!(first.send(answer()).is_none(), "handed on is not yet sent");
@@ -352,23 +353,23 @@ mod tests {
     #[tokio::test]
     async fn a_large_answer_leaves_room_for_a_small_one_on_the_same_connection() {
         let unsent = unsent(16 * 8 * PIECE);
-        let account = unsent.account(here());
-        let roster = account.send(Body::from(vec![0; 99 * PIECE])).unwrap();
-        let check_in = account.send(Body::from(vec![0; 1000])).unwrap();
-        assert!(account.send(Body::from(vec![0; 99 * PIECE])).is_none(), "not for another like it");
+        let budget = unsent.budget(here());
+        let roster = budget.send(Body::from(vec![0; 99 * PIECE])).unwrap();
+        let check_in = budget.send(Body::from(vec![0; 1000])).unwrap();
+        assert!(budget.send(Body::from(vec![0; 99 * PIECE])).is_none(), "not for another like it");
         drop((roster, check_in));
-        assert_eq!(account.connection.available_permits(), account.bound);
+        assert_eq!(budget.connection.available_permits(), budget.bound);
     }
 
     #[tokio::test]
     async fn a_stream_is_read_no_faster_than_its_pieces_are_taken() {
         let unsent = unsent(PIECE);
-        let account = unsent.account(here());
+        let budget = unsent.budget(here());
         let endless = || {
             Body::from_stream(futures_util::stream::repeat_with(|| Ok::<_, axum::Error>(Bytes::from_static(&[7; 100]))))
         };
-        let mut one = account.send(endless()).unwrap();
-        let mut other = unsent.account(Key::Address(Ipv4Addr::BROADCAST.into())).send(endless()).unwrap();
+        let mut one = budget.send(endless()).unwrap();
+        let mut other = unsent.budget(Key::Address(Ipv4Addr::BROADCAST.into())).send(endless()).unwrap();
         let taken = piece(&mut one).await;
         // A short piece gives the rest of its room back, but less than a piece is left.
         assert!(one.frame().now_or_never().is_none());
@@ -380,12 +381,12 @@ mod tests {
     #[tokio::test]
     async fn a_peer_has_so_many_answers_at_once_that_are_read_from_somewhere() {
         let unsent = unsent(1 << 20);
-        let (first, second) = (unsent.account(here()), unsent.account(here()));
+        let (first, second) = (unsent.budget(here()), unsent.budget(here()));
         let answer = || Body::from_stream(futures_util::stream::iter([Ok::<_, axum::Error>(Bytes::from_static(b"7"))]));
         let held: Vec<_> = (0..STREAMED_PER_PEER).map(|_| first.send(answer()).unwrap()).collect();
         assert!(second.send(answer()).is_none(), "over all of its connections");
         assert!(second.send(Body::from("whole")).is_some(), "what is whole is counted in bytes");
-        assert!(unsent.account(Key::Address(Ipv4Addr::BROADCAST.into())).send(answer()).is_some(), "nor for others");
+        assert!(unsent.budget(Key::Address(Ipv4Addr::BROADCAST.into())).send(answer()).is_some(), "nor for others");
         drop(held);
         assert!(second.send(answer()).is_some());
     }
@@ -393,38 +394,38 @@ mod tests {
     #[tokio::test]
     async fn a_connection_whose_peer_turns_out_later_owes_what_it_is_sent_from_then_on() {
         let unsent = unsent(16 * 8 * PIECE);
-        let (account, other) = (unsent.account(here()), Key::Address(Ipv4Addr::BROADCAST.into()));
+        let (budget, other) = (unsent.budget(here()), Key::Address(Ipv4Addr::BROADCAST.into()));
         let answer = || Body::from(vec![0; PIECE]);
-        let before = account.send(answer()).unwrap();
-        unsent.turn_out(&account, other);
-        unsent.turn_out(&account, here());
-        let after = account.send(answer()).unwrap();
-        let left = |key| unsent.debtor(key).bytes.available_permits();
+        let before = budget.send(answer()).unwrap();
+        unsent.turn_out(&budget, other);
+        unsent.turn_out(&budget, here());
+        let after = budget.send(answer()).unwrap();
+        let left = |key| unsent.peer_budget(key).bytes.available_permits();
         assert_eq!((left(here()), left(other)), (7 * PIECE, 7 * PIECE));
-        let rest: Vec<_> = (0..4).map(|_| account.send(answer()).unwrap()).collect();
-        assert!(account.send(answer()).is_none(), "it is the same connection");
+        let rest: Vec<_> = (0..4).map(|_| budget.send(answer()).unwrap()).collect();
+        assert!(budget.send(answer()).is_none(), "it is the same connection");
         drop((before, after, rest));
         assert_eq!((left(here()), left(other)), (8 * PIECE, 8 * PIECE));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_piece_that_is_not_taken_in_time_is_noticed() {
-        let account = unsent(1 << 20).account(here());
+        let budget = unsent(1 << 20).budget(here());
         let patience = Duration::from_secs(30);
-        assert!(account.stalled(patience).now_or_never().is_none());
+        assert!(budget.stalled(patience).now_or_never().is_none());
         for _ in 0..5 {
             // Slow, but it goes on.
-            let taken = piece(&mut account.send(Body::from("slow")).unwrap()).await;
-            assert!(tokio::time::timeout(patience * 9 / 10, account.stalled(patience)).await.is_err());
+            let taken = piece(&mut budget.send(Body::from("slow")).unwrap()).await;
+            assert!(tokio::time::timeout(patience * 9 / 10, budget.stalled(patience)).await.is_err());
             drop(taken);
         }
         assert!(
-            tokio::time::timeout(patience * 100, account.stalled(patience)).await.is_err(),
+            tokio::time::timeout(patience * 100, budget.stalled(patience)).await.is_err(),
             "an idle peer owes nothing"
         );
-        let _untaken = piece(&mut account.send(Body::from("never")).unwrap()).await;
+        let _untaken = piece(&mut budget.send(Body::from("never")).unwrap()).await;
         let began = Instant::now();
-        account.stalled(patience).await;
+        budget.stalled(patience).await;
         assert_eq!(began.elapsed(), patience);
     }
 
@@ -436,7 +437,7 @@ mod tests {
                 Ok::<_, axum::Error>(Bytes::from_static(&[7; PIECE]))
             }))
         };
-        let (first, second) = (unsent.account(here()), unsent.account(here()));
+        let (first, second) = (unsent.budget(here()), unsent.budget(here()));
         let _untaken = piece(&mut first.send(endless()).unwrap()).await;
         let mut behind = second.send(endless()).unwrap();
         assert!(behind.frame().now_or_never().is_none(), "the peer has enough");
@@ -445,7 +446,7 @@ mod tests {
         assert_eq!(began.elapsed(), patience);
         // Another peer that waits because all together have enough is not to blame.
         let (small, elsewhere) = (super::Unsent::new(Bounds::of(PIECE)), Key::Address(Ipv4Addr::BROADCAST.into()));
-        let (deaf, honest) = (small.account(here()), small.account(elsewhere));
+        let (deaf, honest) = (small.budget(here()), small.budget(elsewhere));
         let _untaken = piece(&mut deaf.send(endless()).unwrap()).await;
         let mut waits = honest.send(endless()).unwrap();
         assert!(waits.frame().now_or_never().is_none());
@@ -456,7 +457,7 @@ mod tests {
     async fn peers_without_a_connection_are_forgotten() {
         let unsent = unsent(1 << 20);
         for n in 0..10_000_u32 {
-            drop(unsent.account(Key::Address(Ipv4Addr::from(n).into())));
+            drop(unsent.budget(Key::Address(Ipv4Addr::from(n).into())));
         }
         assert!(unsent.peers.lock().unwrap().len() < 10);
     }

@@ -9,7 +9,7 @@ use store::{Store, StoreError};
 use uuid::Uuid;
 use wire::inspect::BehindView;
 
-use crate::behind::Behind;
+use crate::reported_rounds::ReportedRounds;
 
 /// The whole database is read this often at most: that takes as long as its size demands.
 const READ_EVERY: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ impl Health {
     ///
     /// # Errors
     /// [`NotReady`].
-    pub(crate) async fn check(&self, store: &Store, behind: &Behind, now: impl Fn() -> Timestamp) -> Found {
+    pub(crate) async fn check(&self, store: &Store, behind: &ReportedRounds, now: impl Fn() -> Timestamp) -> Found {
         let mut latest = self.latest.lock().await;
         let asked = now();
         if let Some((at, found)) = &*latest
@@ -59,7 +59,7 @@ impl Health {
         found
     }
 
-    async fn look(&self, store: &Store, behind: &Behind, now: Timestamp) -> Found {
+    async fn look(&self, store: &Store, behind: &ReportedRounds, now: Timestamp) -> Found {
         if !self.is_well_formed(store, now).await? {
             return Err(NotReady::Malformed);
         }

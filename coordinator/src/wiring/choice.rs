@@ -13,7 +13,7 @@ use store::{Blobs, Database, StoreConfig};
 
 use super::parts::{Parts, StartError};
 use crate::config::Config;
-use crate::http::{App, Crowds, Rate, Rates, ServeSettings, Settings};
+use crate::http::{App, ConnectionLimits, Rate, Rates, ServeSettings, Settings};
 use crate::identity::{Authority, Members, MembersCa, ServerKey, Signer};
 use crate::lock::{LockError, Locks};
 use crate::seal::Sealer;
@@ -142,7 +142,7 @@ pub(super) fn serve_settings(config: &Config) -> ServeSettings {
         stranger_lifetime: Duration::from_millis(http.stranger_lifetime_ms),
         request_timeout: Duration::from_millis(http.request_timeout_ms),
         shutdown_timeout: Duration::from_millis(http.shutdown_timeout_ms),
-        crowds: Crowds {
+        connection_limits: ConnectionLimits {
             arriving: ARRIVING_MAX,
             operators: OPERATORS_MAX,
             members: count(http.connections_max),
@@ -156,7 +156,7 @@ pub(super) fn serve_settings(config: &Config) -> ServeSettings {
 
 pub(super) fn health_settings(config: &Config) -> ServeSettings {
     // Nobody has credentials there.
-    let crowds = Crowds {
+    let connection_limits = ConnectionLimits {
         arriving: HEALTH_MAX,
         operators: 0,
         members: 0,
@@ -164,7 +164,7 @@ pub(super) fn health_settings(config: &Config) -> ServeSettings {
         strangers: HEALTH_MAX,
         each_address: HEALTH_MAX,
     };
-    ServeSettings { crowds, ..serve_settings(config) }
+    ServeSettings { connection_limits, ..serve_settings(config) }
 }
 
 pub(super) fn url(config: &Config, address: SocketAddr) -> String {

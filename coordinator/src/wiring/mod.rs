@@ -23,15 +23,18 @@ use self::choice::{
 };
 pub use self::parts::{Parts, StartError, SystemClock};
 use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
-use crate::behind::Behind;
 use crate::config::Config;
-use crate::http::{App, Document, EndedRounds, Held, Identities, Limiter, Listener, Looker, ServeSettings, TokenError};
-use crate::lines::Lines;
+use crate::http::{
+    App, ConnectionCounts, Document, EndedRounds, Identities, Limiter, Listener, PoolObserver, ServeSettings,
+    TokenError,
+};
 use crate::lock::Locks;
 use crate::models::Models;
 use crate::observe;
 use crate::observe::health::Health;
-use crate::proximal::Mus;
+use crate::proximal::ProximalSchedule;
+use crate::reported_rounds::ReportedRounds;
+use crate::round_trips::RoundTrips;
 use crate::session::Sessions;
 use crate::work::{Engine, Environment, WorkConfig};
 
@@ -58,7 +61,7 @@ pub struct Running {
     url: String,
     health_address: Option<SocketAddr>,
     coordinator: Coordinator,
-    looker: Looker,
+    observer: PoolObserver,
     served: JoinHandle<()>,
     health_served: Option<JoinHandle<()>>,
     worked: Option<JoinHandle<()>>,
@@ -78,14 +81,14 @@ impl Coordinator {
         let members = members(config, authority.as_ref())?;
         let sealer = Arc::new(sealer(config, &parts)?);
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
-        let lines = Lines::default();
+        let round_trips = RoundTrips::default();
         let app = Arc::new(App {
             check_ins: CheckIns::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
             round_wakeups: RoundWakeups::start(&store, stopped.clone(), &tasks),
             sessions: Sessions::default(),
             models: Models::default(),
             ended_rounds: EndedRounds::default(),
-            mus: Mus::default(),
+            mus: ProximalSchedule::default(),
             sealer: Arc::clone(&sealer),
             inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), stopped.clone(), &tasks),
             uploads: Uploads::default(),
@@ -96,8 +99,8 @@ impl Coordinator {
             members,
             identities: Identities::default(),
             limiter: Limiter::new(rates(config)),
-            behind: Behind::default(),
-            lines: lines.clone(),
+            reported_rounds: ReportedRounds::default(),
+            round_trips: round_trips.clone(),
             health: Health::default(),
             document: Document::default(),
             metrics,
@@ -106,7 +109,7 @@ impl Coordinator {
         });
         let mut environment = Environment::new(store.clone(), aggregator, parts.clock, parts.random);
         environment.sealer = sealer;
-        environment.lines = lines;
+        environment.round_trips = round_trips;
         environment.config = WorkConfig {
             poll_interval: Duration::from_millis(config.work.poll_interval_ms),
             lease_ttl: Duration::from_millis(config.work.lease_ttl_ms),
@@ -125,7 +128,7 @@ impl Coordinator {
         // Before anything is opened.
         let files = crate::open_files::raise_limit();
         let mut settings = serve_settings(config);
-        settings.crowds = crate::open_files::fit(settings.crowds, files);
+        settings.connection_limits = crate::open_files::fit(settings.connection_limits, files);
         let coordinator = Self::assemble(config, parts).await?;
         // The locks guarantee that this is the only process: any remaining lease belongs to a dead one.
         coordinator.store.transact("clear_leases", |tx| Box::pin(async move { tx.clear_leases().await })).await?;
@@ -140,7 +143,7 @@ impl Coordinator {
             None => None,
         };
         let (health, health_address) = health.unzip();
-        let looker = listener.looker();
+        let observer = listener.observer();
         let served =
             tokio::spawn(listener.serve(Arc::clone(app), coordinator.router.clone(), coordinator.stopping.clone()));
         // To the very end: health checks must see that requests are still being completed.
@@ -154,7 +157,7 @@ impl Coordinator {
         });
         let url = url(config, address);
         tracing::info!(%address, url, "serving at {url}");
-        Ok(Running { address, url, health_address, coordinator, looker, served, health_served, worked })
+        Ok(Running { address, url, health_address, coordinator, observer, served, health_served, worked })
     }
 
     /// Our own authority's certificate in PEM, which peers must trust unless the server presents another authority's
@@ -227,8 +230,8 @@ impl Running {
 
     /// Current connections and their memory.
     #[must_use]
-    pub fn held(&self) -> Held {
-        self.looker.held()
+    pub fn held(&self) -> ConnectionCounts {
+        self.observer.held()
     }
 
     /// The URL for which its certificate is valid.

@@ -24,13 +24,13 @@ use super::{Environment, StepError};
 use crate::ledger;
 use crate::seal::Sealer;
 use crate::session::{
-    NotClosed, Session, admitted, encode_all, failure, forget, given_by, keep_unopened, restore_all, stored,
+    CloseError, Session, admitted, encode_all, failure, forget, given_by, keep_unopened, restore_all, stored,
 };
 use crate::shortage::shortage;
 
 /// What became of the round.
 #[derive(Clone, Debug)]
-enum Outcome {
+enum CloseOutcome {
     /// Facts have changed, there is nothing to do.
     Nothing,
     Rebased,
@@ -45,7 +45,7 @@ enum Outcome {
     Failed(Failed),
 }
 
-impl Outcome {
+impl CloseOutcome {
     /// Whether summing is next.
     fn is_followed_by_work(&self) -> bool {
         matches!(self, Self::Closed { round, .. } if round.state == RoundState::Aggregating)
@@ -94,7 +94,7 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
     };
     lease.note(outcome.is_followed_by_work());
     env.fail_point.reached("close_phase: after the rows")?;
-    if matches!(outcome, Outcome::Failed(_)) {
+    if matches!(outcome, CloseOutcome::Failed(_)) {
         destroy_keys_of_an_end(env, before.key).await;
     }
     announce(env, before, outcome);
@@ -107,10 +107,10 @@ async fn decide(
     key: RoundKey,
     fresh_seed: [u8; 32],
     now: Timestamp,
-) -> Result<Outcome, StepError> {
+) -> Result<CloseOutcome, StepError> {
     let sealer = &*env.sealer;
-    let Some(task) = tx.task(key.task).await? else { return Ok(Outcome::Nothing) };
-    let Some(row) = tx.round(key).await? else { return Ok(Outcome::Nothing) };
+    let Some(task) = tx.task(key.task).await? else { return Ok(CloseOutcome::Nothing) };
+    let Some(row) = tx.round(key).await? else { return Ok(CloseOutcome::Nothing) };
     let round = row.round;
     let tally = tally(tx, &task, &round, now).await?;
     let groups = groups_of(tx, &round).await?;
@@ -120,27 +120,29 @@ async fn decide(
     }
     match decision {
         Decision::Close(_) if round.state == RoundState::Selecting => {
-            match draw_cohort(tx, &task, &round, &env.lines, fresh_seed, now).await {
-                Ok(drawn) => Ok(drawn.map_or(Outcome::Nothing, |(round, cohort)| Outcome::Drawn { round, cohort })),
-                Err(NotClosed::Aborted(abort)) => aborted(tx, sealer, &task, &round, &abort, now).await,
-                Err(NotClosed::Step(error)) => Err(error),
+            match draw_cohort(tx, &task, &round, &env.round_trips, fresh_seed, now).await {
+                Ok(drawn) => {
+                    Ok(drawn.map_or(CloseOutcome::Nothing, |(round, cohort)| CloseOutcome::Drawn { round, cohort }))
+                }
+                Err(CloseError::Aborted(abort)) => aborted(tx, sealer, &task, &round, &abort, now).await,
+                Err(CloseError::Step(error)) => Err(error),
             }
         }
-        Decision::Close(RoundState::Completed) => Ok(Outcome::Nothing),
+        Decision::Close(RoundState::Completed) => Ok(CloseOutcome::Nothing),
         Decision::Close(next) if round.limits.secure.is_some() => {
             match close_sessions(tx, &round, next, (&groups, &lost), now).await {
                 Ok(outcome) => Ok(outcome),
-                Err(NotClosed::Aborted(abort)) => aborted(tx, sealer, &task, &round, &abort, now).await,
-                Err(NotClosed::Step(error)) => Err(error),
+                Err(CloseError::Aborted(abort)) => aborted(tx, sealer, &task, &round, &abort, now).await,
+                Err(CloseError::Step(error)) => Err(error),
             }
         }
         Decision::Close(next) => close_collection(tx, &round, next, now).await,
         Decision::Abort(reason) => failed(tx, sealer, &task, &round, reason, now).await,
         Decision::Rebase => {
             let rebased = tx.rebase_round(round.key, round.state, now).await?;
-            Ok(if rebased { Outcome::Rebased } else { Outcome::Nothing })
+            Ok(if rebased { CloseOutcome::Rebased } else { CloseOutcome::Nothing })
         }
-        Decision::Wait(_) | Decision::Done => Ok(Outcome::Nothing),
+        Decision::Wait(_) | Decision::Done => Ok(CloseOutcome::Nothing),
     }
 }
 
@@ -159,14 +161,14 @@ async fn close_collection(
     round: &Round,
     next: RoundState,
     now: Timestamp,
-) -> Result<Outcome, StepError> {
+) -> Result<CloseOutcome, StepError> {
     let after = Round { state: next, state_since: now, ..round.clone() };
     if !tx.transition_round(round, &after).await? {
-        return Ok(Outcome::Nothing);
+        return Ok(CloseOutcome::Nothing);
     }
     let missing = tx.drop_missing(round.key, RoundState::Collecting, &[], now).await?;
     tx.end_reported_trainings(round.key).await?;
-    Ok(Outcome::Closed { round: after, missing })
+    Ok(CloseOutcome::Closed { round: after, missing })
 }
 
 /// Closes a phase of secure aggregation: who answered it is fixed, and so is what the next one asks for. Groups that are lost,
@@ -177,7 +179,7 @@ async fn close_sessions(
     next: RoundState,
     (groups, lost): (&[GroupTally], &[(u32, FailureReason)]),
     now: Timestamp,
-) -> Result<Outcome, NotClosed> {
+) -> Result<CloseOutcome, CloseError> {
     let attempt = round.key;
     let stored = stored(tx, attempt).await?;
     let mut phases = Vec::new();
@@ -193,7 +195,7 @@ async fn close_sessions(
             }
             (Some(session), None) => match close_one(tx, round, session).await {
                 Ok(phase) => Some(phase),
-                Err(NotClosed::Aborted(abort)) if round.limits.groups.is_some() => {
+                Err(CloseError::Aborted(abort)) if round.limits.groups.is_some() => {
                     tracing::warn!(round = %attempt.round_key(), attempt = attempt.attempt, group, code = abort.code(), "a group is left out: {abort}");
                     left_out.push(group);
                     last = Some(abort);
@@ -211,7 +213,7 @@ async fn close_sessions(
     }
     let after = Round { state: next, state_since: now, ..round.clone() };
     if !tx.transition_round(round, &after).await? {
-        return Ok(Outcome::Nothing);
+        return Ok(CloseOutcome::Nothing);
     }
     tx.put_session(attempt, &encode_all(round, &phases)?, now).await?;
     if round.state == RoundState::Collecting {
@@ -220,7 +222,7 @@ async fn close_sessions(
         tx.end_reported_trainings(attempt).await?;
     }
     let missing = tx.drop_missing(attempt, round.state, &left_out, now).await?;
-    Ok(Outcome::Closed { round: after, missing })
+    Ok(CloseOutcome::Closed { round: after, missing })
 }
 
 /// Whether the groups that have a phase to go on with are enough; a round without groups has one.
@@ -231,7 +233,7 @@ fn can_go_on(round: &Round, phases: &[Option<Phase>], groups: &[GroupTally]) -> 
     is_enough(round, u32::try_from(left().count()).unwrap_or(u32::MAX), inputs.sum())
 }
 
-async fn close_one(tx: &mut dyn Transaction, round: &Round, session: Session) -> Result<Phase, NotClosed> {
+async fn close_one(tx: &mut dyn Transaction, round: &Round, session: Session) -> Result<Phase, CloseError> {
     let attempt = round.key;
     let (phase, group) = session.into_parts();
     let group = group.as_deref();
@@ -276,7 +278,7 @@ pub(super) async fn fail_round(
     env.fail_point.reached("fail_round: after the rows")?;
     destroy_keys_of_an_end(env, before.key).await;
     if let Some(failed) = failed {
-        announce(env, before, Outcome::Failed(failed));
+        announce(env, before, CloseOutcome::Failed(failed));
     }
     Ok(())
 }
@@ -288,7 +290,7 @@ async fn aborted(
     round: &Round,
     abort: &Abort,
     now: Timestamp,
-) -> Result<Outcome, StepError> {
+) -> Result<CloseOutcome, StepError> {
     tracing::warn!(round = %round.key.round_key(), attempt = round.key.attempt, code = abort.code(), "the session ends: {abort}");
     failed(tx, sealer, task, round, failure(abort), now).await
 }
@@ -300,8 +302,8 @@ async fn failed(
     round: &Round,
     reason: FailureReason,
     now: Timestamp,
-) -> Result<Outcome, StepError> {
-    Ok(fail(tx, sealer, task, round, reason, now).await?.map_or(Outcome::Nothing, Outcome::Failed))
+) -> Result<CloseOutcome, StepError> {
+    Ok(fail(tx, sealer, task, round, reason, now).await?.map_or(CloseOutcome::Nothing, CloseOutcome::Failed))
 }
 
 async fn fail(
@@ -356,24 +358,24 @@ async fn pause_if_hopeless(
 }
 
 /// Logs, counts and wakes, after the commit.
-fn announce(env: &Environment, before: &Round, outcome: Outcome) {
+fn announce(env: &Environment, before: &Round, outcome: CloseOutcome) {
     let Attempt { task, round: number, attempt } = before.key;
     let wake = env.store.wake();
     match outcome {
-        Outcome::Nothing => return,
-        Outcome::Rebased => {
+        CloseOutcome::Nothing => return,
+        CloseOutcome::Rebased => {
             tracing::warn!(%task, round = number, attempt, state = %before.state, "the clock was set back: the phase's time starts anew");
         }
-        Outcome::Drawn { round, cohort } => {
+        CloseOutcome::Drawn { round, cohort } => {
             tracing::info!(%task, round = number, attempt, cohort = cohort.len(), "cohort drawn");
             count_phase(before, &round);
             wake.publish(WakeEvent::Assigned(cohort.into()));
         }
-        Outcome::Closed { round, missing } => {
+        CloseOutcome::Closed { round, missing } => {
             tracing::info!(%task, round = number, attempt, missing, state = %before.state, next = %round.state, "phase closed");
             count_phase(before, &round);
         }
-        Outcome::Failed(failed) => {
+        CloseOutcome::Failed(failed) => {
             let reason = failed.reason;
             tracing::warn!(%task, round = number, attempt, state = %before.state, %reason, "round failed");
             if failed.given_by > 0 {

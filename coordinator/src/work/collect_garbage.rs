@@ -28,12 +28,12 @@ pub struct Collected {
 
 /// Tells whether the clock went ahead of time since it was last asked. If it did, a blob that was stored a moment ago, and
 /// whose row is on its way, seems to be old: garbage has to wait until the clock has kept pace for one interval.
-pub(super) struct Pace {
+pub(super) struct ClockPace {
     clock: Timestamp,
     elapsed: Duration,
 }
 
-impl Pace {
+impl ClockPace {
     /// Begins to watch: `clock` is the time now.
     pub(super) fn new(clock: Timestamp) -> Self {
         Self { clock, elapsed: Duration::ZERO }
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn only_a_clock_that_gains_on_time_has_jumped_ahead() {
         let (second, tolerance) = (Duration::from_secs(1), Duration::from_secs(30));
-        let mut pace = Pace::new(Timestamp(0));
+        let mut pace = ClockPace::new(Timestamp(0));
         let mut asked = |clock_s: i64, elapsed_s: u32| {
             pace.has_jumped_ahead(Timestamp(clock_s * 1000), second * elapsed_s, tolerance)
         };

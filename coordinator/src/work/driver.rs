@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::close_phase::close_phase;
-use super::collect_garbage::{Collected, Pace, collect_garbage};
+use super::collect_garbage::{ClockPace, Collected, collect_garbage};
 use super::grant::grant;
 use super::keep_ledger::check_ledgers;
 use super::lease::Lease;
@@ -47,9 +47,9 @@ const REST_MAX: Duration = Duration::from_millis(100);
 
 /// Takes every task's next step. Clones are the same engine.
 #[derive(Clone)]
-pub struct Engine(Arc<Inner>);
+pub struct Engine(Arc<EngineState>);
 
-struct Inner {
+struct EngineState {
     env: Environment,
     holder: Uuid,
     sums: SumCache,
@@ -57,7 +57,7 @@ struct Inner {
 }
 
 /// What one look at the rows found.
-struct Survey {
+struct TaskSurvey {
     /// Tasks with something to do, oldest first.
     runnable: Vec<TaskId>,
     /// The earliest time at which a task may have something to do.
@@ -75,7 +75,7 @@ impl Engine {
     #[must_use]
     pub fn new(env: Environment) -> Self {
         let holder = env.random.uuid();
-        Self(Arc::new(Inner { env, holder, sums: SumCache::default(), models: Mutex::default() }))
+        Self(Arc::new(EngineState { env, holder, sums: SumCache::default(), models: Mutex::default() }))
     }
 
     /// Works until `shutdown` is cancelled, then lets running steps finish. Errors are logged, counted and tried again.
@@ -85,7 +85,7 @@ impl Engine {
         let mut workers = Workers::default();
         let started = Instant::now();
         let mut garbage_at = started;
-        let mut pace = Pace::new(self.0.env.clock.now());
+        let mut pace = ClockPace::new(self.0.env.clock.now());
         while !shutdown.is_cancelled() {
             let looked_at = Instant::now();
             let next = self.look_and_spawn(&mut workers, looked_at).await;
@@ -179,11 +179,11 @@ impl Engine {
         let survey = match self.0.survey(now).await {
             Ok(survey) => survey,
             Err(error) => {
-                workers.failed(Job::Survey, &error);
+                workers.failed(Job::TaskSurvey, &error);
                 return workers.retry_in().map_or(poll, |retry| retry.min(poll));
             }
         };
-        workers.succeeded(Job::Survey);
+        workers.succeeded(Job::TaskSurvey);
         for task in survey.runnable {
             // What waits for a worker is looked at again when one is done.
             if workers.tasks() < self.0.env.config.concurrency {
@@ -226,8 +226,8 @@ impl Engine {
     }
 }
 
-impl Inner {
-    async fn survey(&self, now: Timestamp) -> Result<Survey, StepError> {
+impl EngineState {
+    async fn survey(&self, now: Timestamp) -> Result<TaskSurvey, StepError> {
         let situations = self.env.store.read("survey", |tx| {
             Box::pin(async move {
                 let open: Vec<_> = tx.open_rounds().await?.into_iter().map(|row| row.round).collect();
@@ -244,7 +244,7 @@ impl Inner {
         });
         let situations = situations.await?;
         self.forget_all_but(&situations);
-        let mut survey = Survey { runnable: Vec::new(), next: None };
+        let mut survey = TaskSurvey { runnable: Vec::new(), next: None };
         for situation in &situations {
             match self.plan(situation, now) {
                 Ok(Next::Do(_)) => survey.runnable.push(situation.task.id),
@@ -357,7 +357,7 @@ fn describe_metrics() {
 /// What may run, fail and be tried again on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Job {
-    Survey,
+    TaskSurvey,
     Garbage,
     Task(TaskId),
 }
@@ -365,7 +365,7 @@ enum Job {
 impl std::fmt::Display for Job {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Survey => f.write_str("survey"),
+            Self::TaskSurvey => f.write_str("survey"),
             Self::Garbage => f.write_str("garbage"),
             Self::Task(task) => write!(f, "task {task}"),
         }

@@ -8,8 +8,8 @@ use federation::time::Clock;
 use store::{BlobStore, Store};
 
 use super::StepError;
-use crate::lines::Lines;
 use crate::random::Random;
+use crate::round_trips::RoundTrips;
 use crate::seal::Sealer;
 
 /// What steps may touch. Clones share it.
@@ -28,7 +28,7 @@ pub struct Environment {
     /// Opens the answers that unmask a sum, and the seeds of noise.
     pub sealer: Arc<Sealer>,
     /// How slow participants' lines are; nothing is known of them unless somebody notes it.
-    pub lines: Lines,
+    pub round_trips: RoundTrips,
     /// The numbers.
     pub config: WorkConfig,
     /// Where tests stop a step; [`NoFailPoint`] elsewhere.
@@ -41,8 +41,8 @@ impl Environment {
     pub fn new(store: Store, aggregator: Arc<dyn Aggregator>, clock: Arc<dyn Clock>, random: Random) -> Self {
         let (blobs, config) = (Arc::clone(store.blobs()), WorkConfig::default());
         let sealer = Arc::new(Sealer::in_memory(&random));
-        let lines = Lines::default();
-        Self { store, blobs, aggregator, clock, random, sealer, lines, config, fail_point: Arc::new(NoFailPoint) }
+        let round_trips = RoundTrips::default();
+        Self { store, blobs, aggregator, clock, random, sealer, round_trips, config, fail_point: Arc::new(NoFailPoint) }
     }
 }
 

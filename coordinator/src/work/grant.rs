@@ -14,7 +14,7 @@ use super::lease::Lease;
 use super::situation::{Situation, next_round};
 use super::waiting::{free_places, waiting};
 use super::{Environment, StepError};
-use crate::ahead::{Standings, filled_next, last_opened};
+use crate::ahead::{TrainingStates, filled_next, last_opened};
 
 /// Grants what places there are.
 pub(super) async fn grant(env: &Environment, lease: &mut Lease, situation: &Situation) -> Result<(), StepError> {
@@ -54,7 +54,7 @@ async fn insert(
     let latest = tx.round(next_round(&task)).await?;
     let number = filled_next(&task, latest.as_ref().map(|row| &row.round));
     let Some(number) = number.filter(|_| task.status == TaskStatus::Active) else { return Ok(Vec::new()) };
-    let standings = Standings::read(tx, &task, &ahead, now).await?;
+    let standings = TrainingStates::read(tx, &task, &ahead, now).await?;
     let places = free_places(&standings, &ahead, last_opened(tx, &task).await?);
     let candidates = waiting(tx, &task, &standings, number, now).await?;
     let seed = task.spec.selection.seed.map_or(fresh_seed, |seed| draw_seed(seed, now));

@@ -12,13 +12,17 @@ use super::sums::blocking;
 use super::{Environment, StepError};
 use crate::ledger::{self, LedgerFault};
 use recipe::TaskModel;
-use recipe::server::Private;
+use recipe::server::PrivateTask;
 
 /// Tasks that are read at once.
 const PAGE: u32 = 100;
 
 /// Reads a task's ledger as it is committed, and keeps where it ends.
-pub(super) async fn keep_ledger(env: &Environment, task: &TaskRow, private: &Private) -> Result<Ledger, LedgerFault> {
+pub(super) async fn keep_ledger(
+    env: &Environment,
+    task: &TaskRow,
+    private: &PrivateTask,
+) -> Result<Ledger, LedgerFault> {
     let ledger = env.store.read("privacy ledger", |tx| Box::pin(ledger::read(tx, task, private, &env.sealer))).await?;
     let (sealer, id, privacy, read) = (Arc::clone(&env.sealer), task.id, task.spec.privacy.clone(), ledger.clone());
     let kept = blocking(move || Ok(ledger::keep_end(&sealer, id, &privacy, &read).map_err(StoreError::from)?)).await;
@@ -34,7 +38,7 @@ pub(super) async fn before_publishing(
     env: &Environment,
     task: &TaskRow,
     round: &Round,
-    private: &Private,
+    private: &PrivateTask,
 ) -> Result<(), StepError> {
     let ledger = keep_ledger(env, task, private).await?;
     let of = (u64::from(round.key.round), round.key.attempt);

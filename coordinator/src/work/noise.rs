@@ -22,13 +22,13 @@ use store::{StoreError, Transaction};
 use zeroize::Zeroizing;
 
 use super::lease::Lease;
-use super::release::Withheld;
+use super::release::ReleaseError;
 use super::sums::blocking;
 use super::{Environment, StepError};
 use crate::ledger::{self, Charge, NOISE_OF_A_BANDED_MATRIX, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE, noise_of_a_place};
 use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
-use recipe::server::Private;
+use recipe::server::PrivateTask;
 
 /// What makes an exact sum one that may be released.
 pub(super) enum Noise {
@@ -77,11 +77,11 @@ impl Noise {
 pub(super) async fn prepare(
     env: &Environment,
     lease: &Lease,
-    private: Option<&Arc<Private>>,
+    private: Option<&Arc<PrivateTask>>,
     task: &TaskRow,
     round: &Round,
     participants: u32,
-) -> Result<(Noise, Option<Charge>), Withheld> {
+) -> Result<(Noise, Option<Charge>), ReleaseError> {
     let Some(private) = private else { return Ok((Noise::None, None)) };
     let (attempt, now) = (round.key, env.clock.now());
     let read = env.store.read("privacy ledger", |tx| Box::pin(ledger::read(tx, task, private, &env.sealer)));
@@ -92,12 +92,12 @@ pub(super) async fn prepare(
     // A release of another size is accounted for by the textbook, too, which takes a while.
     let charge = move || match ledger::charge(&mut ledger, &sealer, attempt, release, true, now) {
         Ok(charge) => Ok(charge),
-        Err(error @ LedgerError::BudgetExceeded { .. }) => Err(Withheld::OverBudget(error)),
+        Err(error @ LedgerError::BudgetExceeded { .. }) => Err(ReleaseError::OverBudget(error)),
         Err(error) => Err(StepError::unworkable(error).into()),
     };
     let charge = blocking(charge).await?;
-    let sigma = private.grid.codec.sigma();
-    let noise = match (private.grid.shares, release.tree_release, release.bands) {
+    let sigma = private.quantizer.codec.sigma();
+    let noise = match (private.quantizer.shares, release.tree_release, release.bands) {
         (Some(shares), ..) => Noise::ByParticipants(shares),
         (None, Some(index), _) => {
             let seeds = place_seeds(env, lease, round, NOISE_OF_A_TREE, index).await?;

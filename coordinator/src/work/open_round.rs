@@ -18,16 +18,16 @@ use super::sample::{population, sample};
 use super::shred::destroy_keys_of_an_end;
 use super::situation::{Situation, next_round};
 use super::{Environment, StepError};
-use crate::ahead::Standings;
+use crate::ahead::TrainingStates;
 use crate::damage;
 use crate::ledger::{self, LedgerFault};
 use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
 use recipe::TaskModel;
-use recipe::server::Private;
+use recipe::server::PrivateTask;
 
 /// What became of it.
-enum Outcome {
+enum OpenOutcome {
     /// Facts have changed since they were read.
     Nothing,
     /// The round, and those who hold updates that it may aggregate, where they are trained ahead.
@@ -71,8 +71,8 @@ pub(super) async fn open_round(
     lease.note(false);
     env.fail_point.reached("open_round: after the row")?;
     match outcome {
-        Outcome::Nothing => {}
-        Outcome::Opened(round, holders) => {
+        OpenOutcome::Nothing => {}
+        OpenOutcome::Opened(round, holders) => {
             tracing::info!(
                 task = %round.key.task, round = round.key.round, attempt = round.key.attempt,
                 base = round.base_version, "round opened"
@@ -86,7 +86,7 @@ pub(super) async fn open_round(
                 env.store.wake().publish(WakeEvent::Opened(round.key.task));
             }
         }
-        Outcome::Stopped(status, why) => {
+        OpenOutcome::Stopped(status, why) => {
             if status.is_terminal() {
                 destroy_keys_of_an_end(env, of_the_task(situation.task.id)).await;
             }
@@ -119,8 +119,8 @@ async fn insert(
     situation: &Situation,
     seed: [u8; 32],
     now: Timestamp,
-) -> Result<Outcome, StepError> {
-    let Some(task) = tx.task(situation.task.id).await? else { return Ok(Outcome::Nothing) };
+) -> Result<OpenOutcome, StepError> {
+    let Some(task) = tx.task(situation.task.id).await? else { return Ok(OpenOutcome::Nothing) };
     let key = next_round(&task);
     let latest = tx.round(key).await?;
     let same_facts = task.status == TaskStatus::Active
@@ -128,7 +128,7 @@ async fn insert(
         && latest.as_ref().map(|row| (row.round.key, row.round.state))
             == situation.latest.as_ref().map(|row| (row.round.key, row.round.state));
     if !same_facts {
-        return Ok(Outcome::Nothing);
+        return Ok(OpenOutcome::Nothing);
     }
     let attempt = key.attempt(latest.map_or(1, |row| row.round.key.attempt.saturating_add(1)));
     let mut limits = RoundLimits::of(&task.spec);
@@ -139,7 +139,7 @@ async fn insert(
             if status.is_terminal() {
                 ledger::forget_correlated_noise(tx, task.id).await?;
             }
-            return Ok(Outcome::Stopped(status, why));
+            return Ok(OpenOutcome::Stopped(status, why));
         }
         limits = private.limits(limits);
         // Where the figures rest on the draw it comes last, when nothing is left to depend on it.
@@ -165,10 +165,10 @@ async fn insert(
         tx.insert_sampled(attempt, &sampled).await?;
     }
     let holders = match task.spec.ahead() {
-        Some(ahead) => Some(Standings::read(tx, &task, &ahead, now).await?.holders()),
+        Some(ahead) => Some(TrainingStates::read(tx, &task, &ahead, now).await?.holders()),
         None => None,
     };
-    Ok(Outcome::Opened(round, holders))
+    Ok(OpenOutcome::Opened(round, holders))
 }
 
 /// Whether no round may open: what it is planned to cost is more than may be spent, or its noise cannot be drawn. Where the task
@@ -176,7 +176,7 @@ async fn insert(
 async fn out_of_budget(
     tx: &mut dyn Transaction,
     task: &TaskRow,
-    private: &Private,
+    private: &PrivateTask,
     sealer: &Sealer,
     attempt: Attempt,
 ) -> Result<Option<(TaskStatus, String)>, StepError> {

@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
     use crate::shortage::Enrolment;
-    use crate::work::situation::AheadNow;
+    use crate::work::situation::AheadStatus;
 
     const NOW: Timestamp = Timestamp(1_000_000);
     const PACKED_LEN: u64 = 1 << 20;
@@ -264,7 +264,7 @@ mod tests {
         spec.schedule = serde_json::from_value(serde_json::json!({ "mode": "buffered" })).unwrap();
         spec.rounds.select_min = Some(3);
         let lapse = lapse.map(Timestamp);
-        situation.ahead = Some(AheadNow { ready, grantable, lapse, last_opened: NOW });
+        situation.ahead = Some(AheadStatus { ready, grantable, lapse, last_opened: NOW });
         situation
     }
 

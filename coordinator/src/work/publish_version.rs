@@ -8,7 +8,7 @@ use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use learning::MetricValue;
 use recipe::TaskModel;
-use recipe::server::{Base, Made, NoStep, RoundTerms, step};
+use recipe::server::{BaseVersion, NextVersion, RoundTerms, StepFailure, step};
 use store::entity::round::RoundMetric;
 use store::{StoreError, Transaction, WakeEvent};
 
@@ -20,23 +20,23 @@ use super::shred::{before_publishing, destroy_keys_of_an_end};
 use super::situation::{Situation, next_round};
 use super::sums::blocking;
 use super::{Environment, StepError};
-use crate::ahead::Standings;
+use crate::ahead::TrainingStates;
 use crate::ledger::forget_correlated_noise;
 use crate::release_keys::of_the_task;
 
 /// Why no model was made of a sum.
-enum NoModel {
+enum PublishError {
     /// The attempt has no released sum.
     NotReleased,
     /// Honest participants cannot have made this sum.
-    Garbage(String),
+    ImplausibleSum(String),
     /// The released sum cannot be read any more.
     Lost(StepError),
     /// The step did not get as far.
     Step(StepError),
 }
 
-impl<E: Into<StepError>> From<E> for NoModel {
+impl<E: Into<StepError>> From<E> for PublishError {
     fn from(error: E) -> Self {
         Self::Step(error.into())
     }
@@ -122,7 +122,7 @@ pub(super) async fn publish_version(
 async fn outdated(tx: &mut dyn Transaction, round: &Round, now: Timestamp) -> Result<Vec<ParticipantId>, StepError> {
     let Some(task) = tx.task(round.key.task).await? else { return Ok(Vec::new()) };
     let Some(ahead) = task.spec.ahead() else { return Ok(Vec::new()) };
-    Ok(Standings::read(tx, &task, &ahead, now).await?.stale())
+    Ok(TrainingStates::read(tx, &task, &ahead, now).await?.stale())
 }
 
 /// An earlier version once more, in the place of `version`.
@@ -132,7 +132,7 @@ fn again(good: &ModelVersion, version: ModelVersion) -> ModelVersion {
 }
 
 /// Reads the released sum and the base model and takes the server's step.
-async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<Made, NoModel> {
+async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<NextVersion, PublishError> {
     let (attempt, base_version) = (round.key, round.base_version);
     let (sum, base, first) = env
         .store
@@ -144,11 +144,11 @@ async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<Mad
             })
         })
         .await?;
-    let sum = sum.ok_or(NoModel::NotReleased)?;
+    let sum = sum.ok_or(PublishError::NotReleased)?;
     let base = base
         .ok_or_else(|| StepError::unworkable(format!("model version {base_version} of {} has no row", attempt.task)))?;
     let sum = match env.blobs.get(sum.blob).await.map_err(StepError::from) {
-        Err(error) if error.is_loss() => return Err(NoModel::Lost(error)),
+        Err(error) if error.is_loss() => return Err(PublishError::Lost(error)),
         bytes => bytes?,
     };
     let terms = RoundTerms::new(model, base.clip, attempt);
@@ -159,12 +159,12 @@ async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<Mad
     // The first version may have been published again: then nothing is remembered either.
     let is_first = base.parent == Some(0) && first.is_some_and(|first| first.sha256 == base.sha256);
     let version = if is_first { 0 } else { base_version };
-    let base = Base { version, bytes: env.blobs.get(base.sha256).await?, optimizer_state };
+    let base = BaseVersion { version, bytes: env.blobs.get(base.sha256).await?, optimizer_state };
     let model = model.clone();
     match blocking(move || Ok::<_, StepError>(step(&model, &terms, sum, base))).await? {
         Ok(made) => Ok(made),
-        Err(NoStep::Garbage(problem)) => Err(NoModel::Garbage(problem)),
-        Err(NoStep::Unworkable(problem)) => Err(StepError::unworkable(problem).into()),
+        Err(StepFailure::ImplausibleSum(problem)) => Err(PublishError::ImplausibleSum(problem)),
+        Err(StepFailure::UnusableBase(problem)) => Err(StepError::unworkable(problem).into()),
     }
 }
 
@@ -172,20 +172,20 @@ async fn give_up(
     env: &Environment,
     lease: &mut Lease,
     situation: &Situation,
-    reason: NoModel,
+    reason: PublishError,
 ) -> Result<(), StepError> {
     let task = situation.task.id;
     match reason {
-        NoModel::NotReleased => Ok(()),
-        NoModel::Garbage(problem) => {
+        PublishError::NotReleased => Ok(()),
+        PublishError::ImplausibleSum(problem) => {
             tracing::error!(%task, problem, "honest participants cannot have made this sum");
             fail_round(env, lease, situation, FailureReason::GarbageSum).await
         }
-        NoModel::Lost(error) => {
+        PublishError::Lost(error) => {
             tracing::error!(%task, %error, "the released sum cannot be read any more");
             fail_round(env, lease, situation, FailureReason::InputLost).await
         }
-        NoModel::Step(error) => Err(error),
+        PublishError::Step(error) => Err(error),
     }
 }
 

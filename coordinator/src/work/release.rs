@@ -22,32 +22,32 @@ use super::shred::destroy_keys_of_an_end;
 use super::{Environment, StepError};
 use crate::ledger::{self, Charge};
 use crate::seal::Sealer;
-use crate::session::{NotClosed, Session, forget, open_masks};
-use recipe::server::Robust;
+use crate::session::{CloseError, Session, forget, open_masks};
+use recipe::server::RobustAggregation;
 
 /// Why a sum is not released.
-pub(super) enum Withheld {
+pub(super) enum ReleaseError {
     /// What comes off it cannot be restored.
-    Masked(Abort),
+    Aborted(Abort),
     /// It would cost more than may be spent.
     OverBudget(LedgerError),
     /// Honest participants cannot have made it.
-    Garbage(String),
+    ImplausibleSum(String),
     /// The step did not get as far.
     Step(StepError),
 }
 
-impl<E: Into<StepError>> From<E> for Withheld {
+impl<E: Into<StepError>> From<E> for ReleaseError {
     fn from(error: E) -> Self {
         Self::Step(error.into())
     }
 }
 
-impl From<NotClosed> for Withheld {
-    fn from(error: NotClosed) -> Self {
+impl From<CloseError> for ReleaseError {
+    fn from(error: CloseError) -> Self {
         match error {
-            NotClosed::Aborted(abort) => Self::Masked(abort),
-            NotClosed::Step(error) => Self::Step(error),
+            CloseError::Aborted(abort) => Self::Aborted(abort),
+            CloseError::Step(error) => Self::Step(error),
         }
     }
 }
@@ -58,7 +58,7 @@ pub(super) fn mask_plan(
     answers: &[SessionMessage],
     sealer: &Sealer,
     attempt: Attempt,
-) -> Result<MaskPlan, NotClosed> {
+) -> Result<MaskPlan, CloseError> {
     let members = session.members().to_vec();
     let name = |index: Index| {
         let member = usize::from(index).checked_sub(1).and_then(|at| members.get(at));
@@ -151,7 +151,7 @@ pub(super) async fn store_combined(
     env: &Environment,
     lease: &Lease,
     round: &Round,
-    robust: Robust,
+    robust: RobustAggregation,
     Combined { sum, scores, work }: Combined,
     inputs: &[Admitted],
     left_out: u32,

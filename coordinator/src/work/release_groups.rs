@@ -16,13 +16,13 @@ use store::entity::noised_sum::SumWork;
 use store::entity::session_message::{MessageKind, SessionMessage};
 
 use super::lease::Lease;
-use super::release::{Withheld, mask_plan, open, store_combined};
+use super::release::{ReleaseError, mask_plan, open, store_combined};
 use super::robust::combine_means;
 use super::sums::{SumCache, blocking, sum_up};
 use super::{Environment, StepError};
-use crate::session::{NotClosed, Session, messages_of, restore_all, stored};
+use crate::session::{CloseError, Session, messages_of, restore_all, stored};
 use recipe::TaskModel;
-use recipe::server::{Groups, Robust};
+use recipe::server::{GroupedMeans, RobustAggregation};
 
 /// A group that was not left out before.
 struct Group {
@@ -33,10 +33,10 @@ struct Group {
 }
 
 /// What a group's sum turned out to be.
-enum Opened {
+enum GroupSum {
     Mean(MeanUpdate, SumWork),
-    Garbage(String),
-    Masked(Abort),
+    Implausible(String),
+    Aborted(Abort),
 }
 
 /// Releases it.
@@ -44,25 +44,25 @@ pub(super) async fn release_groups(
     env: &Environment,
     lease: &Lease,
     model: &TaskModel,
-    (robust, groups): (Robust, Groups),
+    (robust, groups): (RobustAggregation, GroupedMeans),
     round: &Round,
-) -> Result<(), Withheld> {
+) -> Result<(), ReleaseError> {
     let (groups_left, reported) = read(env, round).await?;
     let (mut means, mut members, mut garbage) = (Vec::new(), Vec::new(), Vec::new());
     let (mut masked, mut problems, mut work) = (None, Vec::new(), None::<SumWork>);
     for Group { number, session, answers, inputs } in groups_left {
         match open_group(env, model, round, session, answers, &inputs).await? {
-            Opened::Mean(mean, of_group) => {
+            GroupSum::Mean(mean, of_group) => {
                 work = Some(work.map_or(of_group.clone(), |work| add(work, &of_group)));
                 means.push(mean);
                 members.push(inputs);
             }
-            Opened::Garbage(problem) => {
+            GroupSum::Implausible(problem) => {
                 tracing::warn!(round = %round.key.round_key(), group = number, problem, "honest participants cannot have made the sum of a group");
                 problems.push(problem);
                 garbage.push(inputs);
             }
-            Opened::Masked(abort) => {
+            GroupSum::Aborted(abort) => {
                 tracing::warn!(round = %round.key.round_key(), group = number, code = abort.code(), "a group is left out: {abort}");
                 masked = masked.or(Some(abort));
             }
@@ -81,12 +81,12 @@ pub(super) async fn release_groups(
     };
     if let Some(too_few) = too_few {
         return Err(match (masked, problems.pop()) {
-            (Some(abort), _) => Withheld::Masked(abort),
-            (None, problem) => Withheld::Garbage(problem.unwrap_or(too_few)),
+            (Some(abort), _) => ReleaseError::Aborted(abort),
+            (None, problem) => ReleaseError::ImplausibleSum(problem.unwrap_or(too_few)),
         });
     }
     if means.is_empty() {
-        return Err(Withheld::Garbage("no group is left".to_owned()));
+        return Err(ReleaseError::ImplausibleSum("no group is left".to_owned()));
     }
     let (sum, scores) = combine_means(env, groups.codec, &robust.spec, attackers, means).await?;
     let of_members = |(inputs, score): (&Vec<Admitted>, f64)| -> Vec<_> {
@@ -140,12 +140,12 @@ async fn open_group(
     session: Session,
     answers: Vec<SessionMessage>,
     inputs: &[Admitted],
-) -> Result<Opened, StepError> {
+) -> Result<GroupSum, StepError> {
     let (sealer, place) = (Arc::clone(&env.sealer), round.key);
     let plan = match blocking(move || mask_plan(session, &answers, &sealer, place)).await {
         Ok(plan) => plan,
-        Err(NotClosed::Aborted(abort)) => return Ok(Opened::Masked(abort)),
-        Err(NotClosed::Step(error)) => return Err(error),
+        Err(CloseError::Aborted(abort)) => return Ok(GroupSum::Aborted(abort)),
+        Err(CloseError::Step(error)) => return Err(error),
     };
     let codec = *model.codec.plain().ok_or_else(|| StepError::unworkable("groups need updates as they are"))?;
     let sum = sum_up(env, &SumCache::default(), model, None, inputs).await?;
@@ -155,8 +155,8 @@ async fn open_group(
         // The sum of a group is what the task lets the coordinator see; what is published is made of all of them.
         let sum: NoisedSum = exact.release_without_noise();
         Ok(match codec.decode(&sum) {
-            Ok(mean) => Opened::Mean(mean, work),
-            Err(error) => Opened::Garbage(error.to_string()),
+            Ok(mean) => GroupSum::Mean(mean, work),
+            Err(error) => GroupSum::Implausible(error.to_string()),
         })
     })
     .await

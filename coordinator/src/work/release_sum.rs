@@ -22,7 +22,7 @@ use super::draw::keep_draw;
 use super::lease::Lease;
 use super::noise::{Noise, prepare};
 use super::plan::chunk;
-use super::release::{Withheld, mask_plan, open, store_combined, store_row};
+use super::release::{ReleaseError, mask_plan, open, store_combined, store_row};
 use super::release_groups::release_groups;
 use super::robust::combine;
 use super::shred::destroy_keys_of_an_end;
@@ -30,9 +30,9 @@ use super::situation::Situation;
 use super::sum_chunk::read_inputs;
 use super::sums::{SumCache, blocking, sum_up};
 use super::{Environment, StepError};
-use crate::session::{NotClosed, Session};
+use crate::session::{CloseError, Session};
 use recipe::TaskModel;
-use recipe::server::Robust;
+use recipe::server::RobustAggregation;
 
 /// Releases the sum of every admitted input.
 pub(super) async fn release_sum(
@@ -45,23 +45,23 @@ pub(super) async fn release_sum(
     lease.hold(env).await?;
     match lease.keep_during(env, release(env, lease, cache, model, situation)).await {
         Ok(()) => Ok(()),
-        Err(Withheld::Step(error)) if error.is_loss() => {
+        Err(ReleaseError::Step(error)) if error.is_loss() => {
             tracing::error!(task = %situation.task.id, %error, "an accepted input, or what opens their sum, cannot be read any more");
             fail_round(env, lease, situation, FailureReason::InputLost).await
         }
-        Err(Withheld::Masked(abort)) => {
+        Err(ReleaseError::Aborted(abort)) => {
             tracing::error!(task = %situation.task.id, code = abort.code(), "the masks cannot be restored: {abort}");
             fail_round(env, lease, situation, FailureReason::UnmaskingFailed).await
         }
-        Err(Withheld::Garbage(problem)) => {
+        Err(ReleaseError::ImplausibleSum(problem)) => {
             tracing::error!(task = %situation.task.id, problem, "too few of the groups' sums can be used");
             fail_round(env, lease, situation, FailureReason::GarbageSum).await
         }
-        Err(Withheld::OverBudget(error)) => {
+        Err(ReleaseError::OverBudget(error)) => {
             tracing::error!(task = %situation.task.id, "the sum is not released: {error}");
             fail_round(env, lease, situation, FailureReason::BudgetExceeded).await
         }
-        Err(Withheld::Step(error)) => Err(error),
+        Err(ReleaseError::Step(error)) => Err(error),
     }
 }
 
@@ -71,7 +71,7 @@ async fn release(
     cache: &SumCache,
     model: &TaskModel,
     situation: &Situation,
-) -> Result<(), Withheld> {
+) -> Result<(), ReleaseError> {
     let Some(round) = situation.open_round() else { return Ok(()) };
     if let Some(robust) = model.robust {
         return match robust.groups {
@@ -127,7 +127,7 @@ async fn release_robust(
     env: &Environment,
     lease: &Lease,
     model: &TaskModel,
-    robust: Robust,
+    robust: RobustAggregation,
     situation: &Situation,
     round: &Round,
 ) -> Result<(), StepError> {
@@ -137,7 +137,7 @@ async fn release_robust(
 }
 
 /// What has to come off the sum: nothing without secure aggregation. It opens the sum, so it stays in memory.
-async fn masks(env: &Environment, model: &TaskModel, round: &Round) -> Result<MaskPlan, NotClosed> {
+async fn masks(env: &Environment, model: &TaskModel, round: &Round) -> Result<MaskPlan, CloseError> {
     if round.limits.secure.is_none() {
         let plan = MaskPlan::new(Plane::Model, model.codec.len() as u64, model.modulus);
         return Ok(plan.map_err(StepError::unworkable)?);

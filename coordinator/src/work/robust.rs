@@ -26,7 +26,7 @@ use task_spec::{RobustRule, RobustSpec};
 use super::sums::blocking;
 use super::{Environment, StepError};
 use recipe::TaskModel;
-use recipe::server::Robust;
+use recipe::server::RobustAggregation;
 
 /// Most memory for one slice of all inputs.
 const SLICE_BYTES: usize = 32 << 20;
@@ -72,7 +72,7 @@ enum Source {
 pub(super) async fn combine(
     env: &Environment,
     model: &TaskModel,
-    robust: Robust,
+    robust: RobustAggregation,
     inputs: &[Admitted],
 ) -> Result<Combined, StepError> {
     let codec = *model.codec.plain().ok_or_else(|| StepError::unworkable("a robust rule needs updates as they are"))?;

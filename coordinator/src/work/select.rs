@@ -21,13 +21,13 @@ use task_spec::{Draw, TRAINING_LOSS, TaskSpec};
 use super::StepError;
 use super::sample::sample_present;
 use super::situation::{eligible, keyed};
-use crate::ahead::Standings;
+use crate::ahead::TrainingStates;
 use crate::base;
-use crate::lines::Lines;
 use crate::proximal::plan_of_round;
-use crate::session::{NotClosed, Verified, encode_all, round_name};
+use crate::round_trips::RoundTrips;
+use crate::session::{CloseError, StoredCertificates, encode_all, round_name};
 use recipe::TaskModel;
-use recipe::server::Robust;
+use recipe::server::RobustAggregation;
 
 /// Rounds that a strategy learns from.
 const LOOK_BACK: u32 = 4096;
@@ -37,35 +37,35 @@ const LOOK_BACK: u32 = 4096;
 /// else changed the round, or if somebody's keys are in the way, who is not checked in any more then.
 ///
 /// # Errors
-/// [`NotClosed::Aborted`] if these participants can have no session at all.
+/// [`CloseError::Aborted`] if these participants can have no session at all.
 pub(super) async fn draw_cohort(
     tx: &mut dyn Transaction,
     task: &TaskRow,
     round: &Round,
-    lines: &Lines,
+    round_trips: &RoundTrips,
     fresh_seed: [u8; 32],
     now: Timestamp,
-) -> Result<Option<(Round, Vec<ParticipantId>)>, NotClosed> {
+) -> Result<Option<(Round, Vec<ParticipantId>)>, CloseError> {
     let mut after = round.clone();
     after.state_since = now;
     let (mut session, mut group_of) = (None, HashMap::new());
     let history = history(tx, task, round).await?;
     let ahead = match task.spec.ahead() {
-        Some(ahead) => Some(Standings::read(tx, task, &ahead, now).await?),
+        Some(ahead) => Some(TrainingStates::read(tx, task, &ahead, now).await?),
         None => None,
     };
     let choose = |candidates: &[Candidate], count: u32| match &ahead {
         Some(ahead) => oldest(ahead, candidates, count, fresh_seed, now),
         None => select(&task.spec, round, &history, candidates, count, fresh_seed),
     };
-    let mut slow_lines = None;
+    let mut round_trip_ms = None;
     let mut cohort = match round.limits.secure {
         None => {
             let mut candidates = eligible(tx, task, round, now).await?;
             if task.spec.sampling_amplifies() {
                 // Whoever is drawn is told its deadline, which must not say who else is.
                 let present: Vec<_> = candidates.iter().map(|candidate| candidate.participant).collect();
-                slow_lines = Some(lines.of_cohort(&present));
+                round_trip_ms = Some(round_trips.of_cohort(&present));
                 candidates = sample_present(tx, task, candidates, round.limits.collect.max, fresh_seed).await?;
             }
             let draw = draw(&task.spec, round, candidates.len());
@@ -93,7 +93,7 @@ pub(super) async fn draw_cohort(
         }
     };
     cohort.sort_unstable();
-    after.limits = after.limits.for_lines(slow_lines.unwrap_or_else(|| lines.of_cohort(&cohort)));
+    after.limits = after.limits.extended_for(round_trip_ms.unwrap_or_else(|| round_trips.of_cohort(&cohort)));
     after.cohort = u32::try_from(cohort.len()).unwrap_or(u32::MAX);
     if !tx.transition_round(round, &after).await? {
         return Ok(None);
@@ -144,8 +144,10 @@ fn set_limits(
     collect.min = collect.min.max(survivors);
     collect.max = collect_max.max(collect.min);
     if let Some(limits) = &mut after.limits.groups {
-        let robust =
-            Robust::new(&task.spec, 1).ok().flatten().ok_or_else(|| StepError::unworkable("groups without a rule"))?;
+        let robust = RobustAggregation::new(&task.spec, 1)
+            .ok()
+            .flatten()
+            .ok_or_else(|| StepError::unworkable("groups without a rule"))?;
         limits.count = u32::try_from(groups.len()).unwrap_or(u32::MAX);
         let cohort = limits.count.saturating_mul(u32::try_from(members.len()).unwrap_or(u32::MAX));
         (limits.needed, limits.collect_min) = (robust.groups_needed(cohort), survivors);
@@ -153,9 +155,9 @@ fn set_limits(
     Ok(())
 }
 
-type Opened = Vec<(CollectShares, Vec<ParticipantId>)>;
+type OpenedSessions = Vec<(CollectShares, Vec<ParticipantId>)>;
 /// The sessions; without an abort as error, somebody was in the way. And who cannot be in one.
-type Tried = (Result<Opened, Option<Abort>>, Vec<ParticipantId>);
+type Tried = (Result<OpenedSessions, Option<Abort>>, Vec<ParticipantId>);
 
 /// Makes rosters of the advertisements and opens a session, or one for each group. They were judged when they came. Nobody would
 /// accept a roster with a key twice, so a participant that advertises another's is left out; and it is not checked in any
@@ -167,7 +169,7 @@ async fn open_sessions(
     mut keys: HashMap<ParticipantId, Bytes>,
     seed: [u8; 32],
     now: Timestamp,
-) -> Result<Option<Opened>, NotClosed> {
+) -> Result<Option<OpenedSessions>, CloseError> {
     let model =
         TaskModel::new(&task.spec).map_err(|_| StepError::unworkable("the task cannot work as it is stored"))?;
     let base = base::read(tx, task, round.base_version).await?;
@@ -276,7 +278,7 @@ fn divide(round: &Round, mut cohort: Vec<ParticipantId>, rng: &mut ChaCha20Rng) 
 
 fn admit(phase: &CollectKeys, advertisement: &Bytes, now: Timestamp) -> Result<Admitted<Enrolled>, String> {
     let advertise = Advertise::decode(advertisement).map_err(|error| error.to_string())?;
-    phase.admit(advertise, &Verified { now }).map_err(|error| error.to_string())
+    phase.admit(advertise, &StoredCertificates { now }).map_err(|error| error.to_string())
 }
 
 /// Who has to be left out.
@@ -328,7 +330,7 @@ fn select(
 /// The updates that were begun first, so that none grows too old by waiting; among equals by chance. Whoever was drawn before
 /// and sent nothing comes last, or a few who never send would be drawn for ever.
 fn oldest(
-    ahead: &Standings,
+    ahead: &TrainingStates,
     candidates: &[Candidate],
     count: u32,
     fresh_seed: [u8; 32],

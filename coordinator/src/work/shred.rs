@@ -11,7 +11,7 @@ use store::{StoreError, Transaction};
 
 use super::sums::blocking;
 use super::{Environment, StepError};
-use recipe::server::Private;
+use recipe::server::PrivateTask;
 
 /// Destroys the keys of an attempt that is released, or over.
 pub(super) async fn destroy_keys(env: &Environment, of: Attempt) -> Result<usize, StepError> {
@@ -30,10 +30,10 @@ pub(super) async fn destroy_keys_of_an_end(env: &Environment, of: Attempt) {
 pub(super) async fn before_publishing(
     env: &Environment,
     of: Attempt,
-    private: Option<&Private>,
+    private: Option<&PrivateTask>,
 ) -> Result<(), StepError> {
     destroy_keys(env, of).await?;
-    if private.is_some_and(Private::adds_noise_here) {
+    if private.is_some_and(PrivateTask::adds_noise_here) {
         env.fail_point.reached("publish_version: after the keys")?;
         env.store.empty_log().await?;
         env.fail_point.reached("publish_version: after the log")?;

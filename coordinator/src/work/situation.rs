@@ -18,7 +18,7 @@ use task_spec::Requirements;
 use super::StepError;
 use super::sample::population;
 use super::waiting::{free_places, waiting};
-use crate::ahead::{Standings, filled_next, last_opened};
+use crate::ahead::{TrainingStates, filled_next, last_opened};
 pub(super) use crate::base::next_round;
 use crate::shortage::{Enrolment, enrolment};
 
@@ -41,14 +41,14 @@ pub(super) struct Situation {
     /// Whether a participant complained about what another dealt; of groups, see `groups`.
     pub(super) complained: bool,
     /// Training ahead of rounds, where the task has it.
-    pub(super) ahead: Option<AheadNow>,
+    pub(super) ahead: Option<AheadStatus>,
     /// Participants that the next attempt needs and could have, if the last one waited for them in vain.
     pub(super) enrolment: Option<Enrolment>,
 }
 
 /// Training ahead of rounds, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AheadNow {
+pub(super) struct AheadStatus {
     /// Updates that may be aggregated.
     pub(super) ready: u32,
     /// Participants that are there and may be told to train now.
@@ -114,9 +114,9 @@ async fn ahead_now(
     task: &TaskRow,
     latest: Option<&RoundRow>,
     now: Timestamp,
-) -> Result<Option<AheadNow>, StepError> {
+) -> Result<Option<AheadStatus>, StepError> {
     let Some(ahead) = task.spec.ahead() else { return Ok(None) };
-    let standings = Standings::read(tx, task, &ahead, now).await?;
+    let standings = TrainingStates::read(tx, task, &ahead, now).await?;
     let last_opened = last_opened(tx, task).await?;
     let places = free_places(&standings, &ahead, last_opened);
     let grantable = match filled_next(task, latest.map(|row| &row.round)) {
@@ -127,7 +127,7 @@ async fn ahead_now(
         // Nobody is told to train for rounds that will not be.
         _ => 0,
     };
-    Ok(Some(AheadNow { ready: standings.ready_count(), grantable, lapse: standings.first_lapse(), last_opened }))
+    Ok(Some(AheadStatus { ready: standings.ready_count(), grantable, lapse: standings.first_lapse(), last_opened }))
 }
 
 /// Attempts that failed in a row until now, the `latest` at the next round among them. The number of a spent round is not used
@@ -236,7 +236,7 @@ async fn admission<'a>(
         None => None,
     };
     let standings = match task.spec.ahead() {
-        Some(ahead) => Some(Standings::read(tx, task, &ahead, now).await?),
+        Some(ahead) => Some(TrainingStates::read(tx, task, &ahead, now).await?),
         None => None,
     };
     let number = round.key.round;

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha20Rng;
 
 use super::noise::Noise;
 use crate::faults::{Fault, present};
-use recipe::server::Private;
+use recipe::server::PrivateTask;
 
 /// Whose noise is charged for.
 pub(super) fn counted(participants: u32, round: &Round) -> u32 {
@@ -17,8 +17,8 @@ pub(super) fn counted(participants: u32, round: &Round) -> u32 {
 }
 
 /// The noise that is added.
-pub(super) fn noise(noise: Noise, private: Option<&Arc<Private>>) -> Noise {
-    let half = private.and_then(|private| Sigma::at_least(private.grid.codec.sigma().value() / 2.0).ok());
+pub(super) fn noise(noise: Noise, private: Option<&Arc<PrivateTask>>) -> Noise {
+    let half = private.and_then(|private| Sigma::at_least(private.quantizer.codec.sigma().value() / 2.0).ok());
     match (present(), noise, half) {
         (Some(Fault::NoNoise), Noise::Central(..), _) => Noise::None,
         (Some(Fault::HalfNoise), Noise::Central(_, rng), Some(half)) => {

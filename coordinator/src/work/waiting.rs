@@ -7,10 +7,10 @@ use store::entity::task::TaskRow;
 use task_spec::Ahead;
 
 use super::StepError;
-use crate::ahead::Standings;
+use crate::ahead::TrainingStates;
 
 /// How many more may be told to train.
-pub(super) fn free_places(standings: &Standings, ahead: &Ahead, last_opened: Timestamp) -> u32 {
+pub(super) fn free_places(standings: &TrainingStates, ahead: &Ahead, last_opened: Timestamp) -> u32 {
     ahead.concurrency.saturating_sub(standings.busy_count(last_opened))
 }
 
@@ -18,7 +18,7 @@ pub(super) fn free_places(standings: &Standings, ahead: &Ahead, last_opened: Tim
 pub(super) async fn waiting(
     tx: &mut dyn Transaction,
     task: &TaskRow,
-    standings: &Standings,
+    standings: &TrainingStates,
     number: u32,
     now: Timestamp,
 ) -> Result<Vec<Candidate>, StepError> {

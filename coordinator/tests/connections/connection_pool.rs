@@ -12,7 +12,7 @@ use wire::ParticipantId;
 use wire::participant::CheckInReply;
 use wire::route;
 
-use super::places::linger;
+use super::slots::linger;
 use crate::support::server::{Server, serve};
 use crate::support::{config, small_task};
 

@@ -39,10 +39,10 @@ async fn evidence(world: &World, caller: &Member, dealer: &Member) -> ShareKeys 
 async fn garbage_is_found_proven_and_ends_the_round() {
     let mut world = garbage().await;
     world.act(RoundState::Collecting, |at| at > 1).await;
-    let doubt = world.members[1].doubt(&world.t).await;
-    assert_eq!(doubt.dealer(), 1);
+    let challenge = world.members[1].challenge(&world.t).await;
+    assert_eq!(challenge.dealer(), 1);
     let proof = evidence(&world, &world.members[1], &world.members[0]).await;
-    let step = doubt.complain(&proof, &world.members[1].signer).unwrap();
+    let step = challenge.complain(&proof, &world.members[1].signer).unwrap();
     let complaint = world.members[1].keep(step).encode();
     assert_eq!(world.members[1].say(&world.t, Answer::Complaint, &complaint).await.status, 204);
     assert_eq!(world.members[1].say(&world.t, Answer::Complaint, &complaint).await.status, 204, "said twice");
@@ -58,9 +58,9 @@ async fn garbage_is_found_proven_and_ends_the_round() {
 #[tokio::test]
 async fn whoever_complained_sends_no_input() {
     let mut world = garbage().await;
-    let doubt = world.members[1].doubt(&world.t).await;
+    let challenge = world.members[1].challenge(&world.t).await;
     let proof = evidence(&world, &world.members[1], &world.members[0]).await;
-    let step = doubt.complain(&proof, &world.members[1].signer).unwrap();
+    let step = challenge.complain(&proof, &world.members[1].signer).unwrap();
     // The work is not done yet: the round still collects.
     let complaint = step.send.encode();
     assert_eq!(world.members[1].say(&world.t, Answer::Complaint, &complaint).await.status, 204);
@@ -142,9 +142,9 @@ async fn what_was_bent_on_the_way_is_no_reason_to_complain() {
     sealed[0][3] ^= 1;
     delivery.sealed = sealed.into();
     let state = world.members[1].client.take().unwrap().waiting_for_delivery().unwrap();
-    let Received::Doubt(doubt) = state.receive(&delivery).unwrap() else { panic!("it opens") };
+    let Received::Challenge(challenge) = state.receive(&delivery).unwrap() else { panic!("it opens") };
     let proof = evidence(&world, &world.members[1], &world.members[0]).await;
-    assert!(doubt.complain(&proof, &world.members[1].signer).is_err());
+    assert!(challenge.complain(&proof, &world.members[1].signer).is_err());
     world.members[1].restore();
     world.act(RoundState::Collecting, |_| true).await;
     assert_eq!(world.state(1).await, RoundState::Confirming);

@@ -331,10 +331,10 @@ async fn garbage_that_was_dealt_costs_its_group_alone() {
     let bent = Signed::sign(body, &world.members[dealer].signer).unwrap();
     assert_eq!(world.members[dealer].say(&world.t, Answer::KeyShares, &bent.encode()).await.status, 204);
     world.act(RoundState::Sharing, |at| at != dealer).await;
-    let doubt = world.members[holder].doubt(&world.t).await;
+    let challenge = world.members[holder].challenge(&world.t).await;
     let path = route::evidence(Attempt { task: world.task, round: 1, attempt: 1 }, world.members[dealer].id);
     let proof = ShareKeys::decode(&world.t.get(&world.members[holder].who, &path).await.body).unwrap();
-    let step = doubt.complain(&proof, &world.members[holder].signer).unwrap();
+    let step = challenge.complain(&proof, &world.members[holder].signer).unwrap();
     let complaint = world.members[holder].keep(step).encode();
     assert_eq!(world.members[holder].say(&world.t, Answer::Complaint, &complaint).await.status, 204);
     world.act(RoundState::Collecting, |at| at != holder).await;

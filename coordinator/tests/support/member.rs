@@ -11,7 +11,7 @@ use rand_chacha::ChaCha20Rng;
 use recipe::TaskModel;
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use secure_agg::MemorySigner;
-use secure_agg::client::{Client, Doubt, Received, Release, Setup, Step, advertise_keys};
+use secure_agg::client::{Challenge, Client, Received, Release, Setup, Transition, advertise_keys};
 use secure_agg::codec::Message;
 use secure_agg::messages::{self, Agreement, Delivery, MaskedInput, Roster, ShareKeys, Survivors};
 use secure_agg::params::{Policy, SessionConfig};
@@ -85,7 +85,7 @@ impl Member {
     }
 
     /// Makes the state durable, and goes on from what is durable.
-    pub(crate) fn keep<N, M>(&mut self, step: Step<N, M>) -> M {
+    pub(crate) fn keep<N, M>(&mut self, step: Transition<N, M>) -> M {
         self.snapshots.push(step.persist.expose().to_vec());
         self.client = Some(Client::restore(step.persist.expose()).unwrap());
         step.send
@@ -119,7 +119,7 @@ impl Member {
     /// Fresh keys for an attempt, as they go into a check-in.
     pub(crate) fn keys(&mut self, invitation: &Invitation) -> Value {
         let setup = Setup {
-            round: messages::Round::new(invitation.task.0.as_bytes(), invitation.round.into(), invitation.attempt),
+            round: messages::RoundId::new(invitation.task.0.as_bytes(), invitation.round.into(), invitation.attempt),
             client_id: self.id.0.as_bytes().to_vec(),
             certificate: self.certificate.clone(),
             config: SessionConfig::from(&invitation.terms),
@@ -224,9 +224,9 @@ impl Member {
     }
 
     /// The same, when somebody dealt garbage.
-    pub(crate) async fn doubt(&mut self, t: &TestCoordinator) -> Doubt {
+    pub(crate) async fn challenge(&mut self, t: &TestCoordinator) -> Challenge {
         match self.receive(t).await {
-            Received::Doubt(doubt) => *doubt,
+            Received::Challenge(challenge) => *challenge,
             Received::Ready(_) => panic!("everything opened"),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coordinator::config::Config;
-use coordinator::http::Held;
+use coordinator::http::ConnectionCounts;
 use coordinator::random::Random;
 use coordinator::{Coordinator, Parts, Running, SystemClock};
 use federation::time::{Clock as _, MockClock, Timestamp};
@@ -132,7 +132,7 @@ impl Server {
     }
 
     /// Waits until the listener holds what is wanted.
-    pub(crate) async fn holds(&self, what: &str, wanted: impl Fn(Held) -> bool) {
+    pub(crate) async fn holds(&self, what: &str, wanted: impl Fn(ConnectionCounts) -> bool) {
         for _ in 0..1000 {
             if wanted(self.running.held()) {
                 return;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use task_spec::ServerOptimizer;
 use learning::checkpoint::{read, read_layout, write};
 use learning::optimizer::{Moments, OptimizerState, state};
 use learning::parameters::{Layout, Parameters, TensorSpec};
+use task_spec::ServerOptimizer;
 
 fn known() -> Arc<Layout> {
     let tensor = |name: &str, shape: &[u64]| TensorSpec { name: name.into(), shape: shape.to_vec() };

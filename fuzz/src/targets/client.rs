@@ -75,10 +75,10 @@ fn delivery(data: &[u8]) {
             assert_ne!(step.send.body[..16], packed(&member.model)[..16], "nothing leaves unmasked");
             assert_eq!(Client::restore(step.persist.expose()).unwrap().resend(), step.send.message.encode());
         }
-        Ok(Received::Doubt(doubt)) => {
+        Ok(Received::Challenge(challenge)) => {
             // An honest dealer's evidence never makes the participant reveal a key.
-            let dealer = doubt.dealer();
-            assert!(doubt.complain(&session.dealt[&dealer], &session.members[0].signer).is_err());
+            let dealer = challenge.dealer();
+            assert!(challenge.complain(&session.dealt[&dealer], &session.members[0].signer).is_err());
         }
         Err(_) => {}
     }
@@ -99,9 +99,9 @@ fn evidence(data: &[u8], resign: bool) {
         evidence = Signed::sign(evidence.body, signer).unwrap();
     }
     let Client::MaskInput(state) = client(session, 1) else { panic!("another state") };
-    let Ok(Received::Doubt(doubt)) = state.receive(&bent) else { panic!("a bent share opened") };
-    let dealer = doubt.dealer();
-    if let Ok(step) = doubt.complain(&evidence, &session.members[0].signer) {
+    let Ok(Received::Challenge(challenge)) = state.receive(&bent) else { panic!("a bent share opened") };
+    let dealer = challenge.dealer();
+    if let Ok(step) = challenge.complain(&evidence, &session.members[0].signer) {
         assert!(resign && evidence.body.sender == dealer, "a key was revealed for what the dealer never signed");
         assert_ne!(evidence.body.sealed_for(1), session.dealt[&dealer].body.sealed_for(1));
         assert_eq!(Client::restore(step.persist.expose()).unwrap().resend(), step.send.encode());

@@ -3,12 +3,12 @@
 //! The first byte selects the codec; the rest is an upload that the coordinator expands, or the words of a summable
 //! one.
 
-use task_spec::Compression;
 use learning::compress::{CompactUpdate, Residual, UpdateCodec, Upload};
 use learning::parameters::{Layout, TensorSpec};
 use learning::privacy::ExactSum;
 use learning::quantize::QuantizationParams;
 use learning::update::Update;
+use task_spec::Compression;
 
 const SEED: [u8; 32] = [7; 32];
 

@@ -5,7 +5,7 @@ use learning::clip::norm;
 use learning::privacy::{NoiseLaw, NoiseSampler, PrivateEncodeError, Sigma, Variance};
 use rand_chacha::ChaCha20Rng;
 
-use crate::codec::Grid;
+use crate::codec::PrivateQuantizer;
 
 /// What a participant does wrong in rounds with a privacy mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,17 +23,17 @@ impl Fault {
     pub(crate) fn words(
         self,
         update: &Update,
-        grid: &Grid,
+        quantizer: &PrivateQuantizer,
         clip: f64,
         rotation_seed: &[u8; 32],
         rng: &mut ChaCha20Rng,
     ) -> Result<Vec<u32>, PrivateEncodeError> {
-        let bits = grid.codec.params().modulus_bits;
+        let bits = quantizer.codec.params().modulus_bits;
         let mut words = match self {
-            Self::NoClipping => unclipped(update, grid, clip, rotation_seed, rng)?,
-            Self::NoNoise | Self::HalfNoise => grid.codec.encode(update, clip, rotation_seed, rng)?.words,
+            Self::NoClipping => unclipped(update, quantizer, clip, rotation_seed, rng)?,
+            Self::NoNoise | Self::HalfNoise => quantizer.codec.encode(update, clip, rotation_seed, rng)?.words,
         };
-        let own = grid.shares.map(|shares| shares.share);
+        let own = quantizer.shares.map(|shares| shares.share);
         let law = match self {
             Self::NoClipping => own,
             Self::NoNoise => None,
@@ -49,7 +49,7 @@ impl Fault {
 /// A fraction of the update that is short enough, multiplied back after rounding.
 fn unclipped(
     update: &Update,
-    grid: &Grid,
+    quantizer: &PrivateQuantizer,
     clip: f64,
     rotation_seed: &[u8; 32],
     rng: &mut ChaCha20Rng,
@@ -59,8 +59,8 @@ fn unclipped(
     #[expect(clippy::cast_possible_truncation, reason = "back to what it was")]
     let delta = update.delta.iter().map(|value| (f64::from(*value) / f64::from(times)) as f32).collect();
     let part = Update { delta, ..update.clone() };
-    let mut words = grid.codec.encode(&part, clip, rotation_seed, rng)?.words;
-    let mask = u32::MAX >> (32 - u32::from(grid.codec.params().modulus_bits));
+    let mut words = quantizer.codec.encode(&part, clip, rotation_seed, rng)?.words;
+    let mask = u32::MAX >> (32 - u32::from(quantizer.codec.params().modulus_bits));
     words.iter_mut().for_each(|word| *word = word.wrapping_mul(times) & mask);
     Ok(words)
 }

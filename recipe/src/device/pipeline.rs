@@ -66,7 +66,7 @@ impl From<u64> for Weight<'_> {
 
 /// An update that was checked and weighed.
 #[derive(Debug)]
-pub struct Weighed {
+pub struct WeightedUpdate {
     /// As the codec takes it.
     pub update: Update,
     /// See [`MaskedInput::control`].
@@ -74,9 +74,9 @@ pub struct Weighed {
 }
 
 /// What hides the words of an update.
-pub enum Cover<'a> {
+pub enum Protection<'a> {
     /// Nothing: the task is without secure aggregation, and says so.
-    Nothing,
+    Plaintext,
     /// The masks of a session; they cover one input and are gone.
     Masks(Box<Masking>, &'a dyn Signer),
 }
@@ -174,10 +174,10 @@ pub fn masked_input<'a>(
     weight: impl Into<Weight<'a>>,
     metrics: Vec<MetricValue>,
     encoder: Encoder<'_>,
-    cover: Cover<'_>,
+    protection: Protection<'_>,
 ) -> Result<MaskedInput, PipelineError> {
-    let Weighed { update, control } = update(received, trained, weight, metrics)?;
-    Ok(MaskedInput { control, ..masked_update(&update, encoder, cover)? })
+    let WeightedUpdate { update, control } = update(received, trained, weight, metrics)?;
+    Ok(MaskedInput { control, ..masked_update(&update, encoder, protection)? })
 }
 
 /// The first half of [`masked_input`], **check and weigh**: for a participant that keeps its update for a later round.
@@ -189,7 +189,7 @@ pub fn update<'a>(
     trained: &Parameters,
     weight: impl Into<Weight<'a>>,
     metrics: Vec<MetricValue>,
-) -> Result<Weighed, PipelineError> {
+) -> Result<WeightedUpdate, PipelineError> {
     check_finite(trained)?;
     let between =
         |examples| Update::between(received, trained, examples, metrics).map_err(|_| PipelineError::WrongLayout);
@@ -204,14 +204,18 @@ pub fn update<'a>(
             update
         }
     };
-    Ok(Weighed { update, control })
+    Ok(WeightedUpdate { update, control })
 }
 
 /// The second half: **clip, quantize, add noise, mask, pack**.
 ///
 /// # Errors
 /// [`PipelineError`]; nothing may be sent then.
-pub fn masked_update(update: &Update, encoder: Encoder<'_>, cover: Cover<'_>) -> Result<MaskedInput, PipelineError> {
+pub fn masked_update(
+    update: &Update,
+    encoder: Encoder<'_>,
+    protection: Protection<'_>,
+) -> Result<MaskedInput, PipelineError> {
     let (Encoded { upload, residual }, modulus_bits) = match encoder {
         // Scaled to the norm bound, compressed, multiplied by its capped weight, rounded to integers modulo 2^b.
         Encoder::Plain { codec, residual, seed, rounding } => {
@@ -221,16 +225,16 @@ pub fn masked_update(update: &Update, encoder: Encoder<'_>, cover: Cover<'_>) ->
             let words = noised(update, round, secrets)?;
             (
                 Encoded { upload: Upload::Words(QuantizedUpdate { words }), residual: None },
-                round.grid.codec.params().modulus_bits,
+                round.quantizer.codec.params().modulus_bits,
             )
         }
     };
     let input = match upload {
-        Upload::Words(update) => covered(update.words, modulus_bits, cover)?,
+        Upload::Words(update) => protect(update.words, modulus_bits, protection)?,
         // Read by the coordinator, which expands it before it is added.
-        Upload::Bytes(update) => match cover {
-            Cover::Masks(..) => return Err(PipelineError::NotSummable),
-            Cover::Nothing => MaskedInput::new(update.0, None),
+        Upload::Bytes(update) => match protection {
+            Protection::Masks(..) => return Err(PipelineError::NotSummable),
+            Protection::Plaintext => MaskedInput::new(update.0, None),
         },
     };
     Ok(MaskedInput { residual, ..input })
@@ -240,21 +244,21 @@ pub fn masked_update(update: &Update, encoder: Encoder<'_>, cover: Cover<'_>) ->
 ///
 /// # Errors
 /// [`PipelineError`]; nothing may be sent then.
-pub fn masked_sums(values: &[i64], codec: &SumCodec, cover: Cover<'_>) -> Result<MaskedInput, PipelineError> {
-    covered(codec.encode(values)?, codec.modulus_bits(), cover)
+pub fn masked_sums(values: &[i64], codec: &SumCodec, protection: Protection<'_>) -> Result<MaskedInput, PipelineError> {
+    protect(codec.encode(values)?, codec.modulus_bits(), protection)
 }
 
 /// The end of every road: nothing but integers comes here, and nothing leaves without passing.
-fn covered(mut words: Vec<u32>, modulus_bits: u8, cover: Cover<'_>) -> Result<MaskedInput, PipelineError> {
-    match cover {
+fn protect(mut words: Vec<u32>, modulus_bits: u8, protection: Protection<'_>) -> Result<MaskedInput, PipelineError> {
+    match protection {
         // Masked in place, packed, and signed: who sends it, in which session, over whose masks.
-        Cover::Masks(masking, signer) => {
+        Protection::Masks(masking, signer) => {
             let step = masking.mask(words, Vec::new(), signer)?;
             let signed = SignedInput { message: step.send.message.encode().into(), snapshot: step.persist };
             Ok(MaskedInput::new(step.send.body, Some(signed)))
         }
         // The same road with an empty plan.
-        Cover::Nothing => {
+        Protection::Plaintext => {
             let modulus = Modulus::new(modulus_bits)?;
             mask::apply(&MaskPlan::new(Plane::Model, words.len() as u64, modulus)?, 0, &mut words)?;
             Ok(MaskedInput::new(packing::pack(&words, modulus), None))
@@ -267,12 +271,12 @@ fn covered(mut words: Vec<u32>, modulus_bits: u8, cover: Cover<'_>) -> Result<Ma
 fn noised(update: &Update, round: &PrivateRound, secrets: &mut ChaCha20Rng) -> Result<Vec<u32>, PrivateEncodeError> {
     #[cfg(feature = "deliberate-faults")]
     if let Some(fault) = round.fault {
-        return fault.words(update, &round.grid, round.clip, &round.rotation_seed, secrets);
+        return fault.words(update, &round.quantizer, round.clip, &round.rotation_seed, secrets);
     }
-    let mut words = round.grid.codec.encode(update, round.clip, &round.rotation_seed, secrets)?.words;
+    let mut words = round.quantizer.codec.encode(update, round.clip, &round.rotation_seed, secrets)?.words;
     // Where the coordinator adds the noise, there is none of ours.
-    if let Some(shares) = round.grid.shares {
-        NoiseSampler::new(shares.share).add_to(&mut words, round.grid.codec.params().modulus_bits, secrets);
+    if let Some(shares) = round.quantizer.shares {
+        NoiseSampler::new(shares.share).add_to(&mut words, round.quantizer.codec.params().modulus_bits, secrets);
     }
     Ok(words)
 }
@@ -332,7 +336,7 @@ mod tests {
     fn run(trained: &Parameters) -> Result<MaskedInput, PipelineError> {
         let received = parameters("w", &[0.0, 1.0, 2.0]);
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
-        masked_input(&received, trained, 4, vec![], plain(&codec(), &mut rng), Cover::Nothing)
+        masked_input(&received, trained, 4, vec![], plain(&codec(), &mut rng), Protection::Plaintext)
     }
 
     #[test]
@@ -355,11 +359,11 @@ mod tests {
     fn sums_of_an_analysis_take_the_same_road() {
         let fields = [Field { len: 2, bound: 100 }, Field { len: 1, bound: 1 << 40 }];
         let codec = SumCodec::new(&fields, 20, 10).unwrap();
-        let input = masked_sums(&[100, -7, 1 << 39], &codec, Cover::Nothing).unwrap();
+        let input = masked_sums(&[100, -7, 1 << 39], &codec, Protection::Plaintext).unwrap();
         let words = packing::unpack(&input.body, codec.len(), Modulus::new(20).unwrap()).unwrap();
         assert_eq!(words, codec.encode(&[100, -7, 1 << 39]).unwrap());
         assert_eq!(input.sha256, sha256(&input.body));
-        let beyond = masked_sums(&[101, 0, 0], &codec, Cover::Nothing).unwrap_err();
+        let beyond = masked_sums(&[101, 0, 0], &codec, Protection::Plaintext).unwrap_err();
         assert!(matches!(beyond, PipelineError::Sums(_)), "{beyond}");
     }
 
@@ -375,7 +379,7 @@ mod tests {
         let trained = parameters("w", &[f32::MAX, 0.0, 0.0]);
         let (codec, mut rng) = (codec(), ChaCha20Rng::from_seed([1; 32]));
         let encoder = plain(&codec, &mut rng);
-        let error = masked_input(&received, &trained, 4, vec![], encoder, Cover::Nothing).unwrap_err();
+        let error = masked_input(&received, &trained, 4, vec![], encoder, Protection::Plaintext).unwrap_err();
         assert_eq!(error, PipelineError::Encode(EncodeError::NotFinite { index: 0 }), "the difference overflows");
     }
 }

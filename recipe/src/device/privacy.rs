@@ -10,7 +10,7 @@ use learning::privacy::{Bands, PlanError, PlanRequest, Release};
 use task_spec::{PrivacyMechanism, PrivacySpec};
 use wire::participant::{Assignment, PrivacyTerms, SessionTerms};
 
-use crate::codec::{Grid, TermsError};
+use crate::codec::{PrivateQuantizer, TermsError};
 use crate::digest::rotation_seed;
 
 /// The arithmetic of one round with a privacy mechanism, as one participant needs it.
@@ -19,7 +19,7 @@ pub struct PrivateRound {
     /// As the operator wrote it.
     pub spec: PrivacySpec,
     /// From floats to integers, and what this participant adds.
-    pub grid: Arc<Grid>,
+    pub quantizer: Arc<PrivateQuantizer>,
     /// The L2 norm that updates are scaled down to.
     pub clip: f64,
     /// What the rotation of the whole cohort is drawn from.
@@ -37,23 +37,27 @@ impl PrivateRound {
     /// # Errors
     /// [`TermsError`].
     pub fn new(assignment: &Assignment, terms: &PrivacyTerms, parameters: usize) -> Result<Self, TermsError> {
-        let grid = Grid::new(terms, parameters as u64, assignment.encoding.modulus_bits)?;
-        Self::of(assignment, terms, Arc::new(grid))
+        let quantizer = PrivateQuantizer::new(terms, parameters as u64, assignment.encoding.modulus_bits)?;
+        Self::of(assignment, terms, Arc::new(quantizer))
     }
 
     /// The same, on a grid that was derived from these terms.
     ///
     /// # Errors
     /// [`TermsError`].
-    pub fn of(assignment: &Assignment, terms: &PrivacyTerms, grid: Arc<Grid>) -> Result<Self, TermsError> {
-        check_encoding(assignment, &grid.request)?;
+    pub fn of(
+        assignment: &Assignment,
+        terms: &PrivacyTerms,
+        quantizer: Arc<PrivateQuantizer>,
+    ) -> Result<Self, TermsError> {
+        check_encoding(assignment, &quantizer.request)?;
         check_cover(assignment.secure_aggregation.as_ref(), terms, terms.spec.mechanism)?;
         Ok(Self {
             spec: terms.spec.clone(),
             clip: terms.clip,
             rotation_seed: rotation_seed(assignment.attempt_key()).0,
-            release: cost(assignment, &grid)?,
-            grid,
+            release: cost(assignment, &quantizer)?,
+            quantizer,
             #[cfg(feature = "deliberate-faults")]
             fault: None,
         })
@@ -62,7 +66,7 @@ impl PrivateRound {
     /// Whether this participant's own noise is in what it sends.
     #[must_use]
     pub fn has_own_noise(&self) -> bool {
-        self.grid.shares.is_some()
+        self.quantizer.shares.is_some()
     }
 }
 
@@ -103,7 +107,10 @@ fn check_cover(
 }
 
 /// What one participation costs whoever knows of it.
-fn cost(assignment: &Assignment, Grid { request, codec, .. }: &Grid) -> Result<Release, PlanError> {
+fn cost(
+    assignment: &Assignment,
+    PrivateQuantizer { request, codec, .. }: &PrivateQuantizer,
+) -> Result<Release, PlanError> {
     let mut release = request.release(codec)?.without_sampling();
     (release.round, release.attempt) = (assignment.round.into(), assignment.attempt);
     if request.mechanism == PrivacyMechanism::Tree {

@@ -3,15 +3,15 @@
 use task_spec::TaskSpec;
 use wire::participant::{CodecTerms, Encoding, GroupTerms};
 
-use super::Private;
+use super::PrivateTask;
 
-pub(super) fn of(spec: &TaskSpec, private: Option<&Private>) -> Encoding {
+pub(super) fn of(spec: &TaskSpec, private: Option<&PrivateTask>) -> Encoding {
     Encoding {
         modulus_bits: spec.modulus_bits(),
         clip_range: spec.clip_range(),
         clip_norm: spec.aggregation.clip_norm,
-        max_weight: private.map_or(spec.aggregation.max_weight, |private| private.grid.request.max_weight),
-        max_cohort: private.map_or_else(|| largest_cohort(spec), Private::largest_cohort),
+        max_weight: private.map_or(spec.aggregation.max_weight, |private| private.quantizer.request.max_weight),
+        max_cohort: private.map_or_else(|| largest_cohort(spec), PrivateTask::largest_cohort),
         compression: spec.compression.map(|codec| CodecTerms { codec, seed: spec.model.seed }),
         analytics: spec.analytics.clone(),
         personalization: spec.personalization.clone(),

@@ -18,13 +18,13 @@ use task_spec::{ServerOptimizer, Solver, SpecError, TaskSpec, TrainingPlan};
 use wire::Digest;
 use wire::participant::Encoding;
 
-pub use privacy::{Private, SamplerError};
-pub use robust::{Groups, Robust};
-pub use step::{Base, Made, NoStep, RoundTerms, step};
+pub use privacy::{PrivateTask, SamplerError};
+pub use robust::{GroupedMeans, RobustAggregation};
+pub use step::{BaseVersion, NextVersion, RoundTerms, StepFailure, step};
 
 use crate::codec::UpdateCodec;
 use crate::digest::base_digest;
-use crate::{Recipe, Tensors, Told};
+use crate::{AssignmentTerms, Recipe, Tensors};
 use field::wrong;
 
 /// A task's arithmetic.
@@ -44,9 +44,9 @@ pub struct TaskModel {
     /// updates are in the clear. See [`TaskModel::session_in`].
     pub session: Option<Arc<SessionConfig>>,
     /// Its noise and budget; none without a privacy mechanism.
-    pub private: Option<Arc<Private>>,
+    pub private: Option<Arc<PrivateTask>>,
     /// What replaces the mean; none where it is the mean.
-    pub robust: Option<Robust>,
+    pub robust: Option<RobustAggregation>,
     /// How updates become integers, as participants are told.
     pub encoding: Encoding,
     /// Names of the metrics that travel, in their order.
@@ -62,20 +62,21 @@ impl TaskModel {
         let at = |error| field::of(spec, error);
         let metrics = spec.travelling_metrics();
         let mut encoding = encoding::of(spec, None);
-        let told = told(spec, &encoding, &metrics);
-        let tensors = Tensors::new(&told).map_err(at)?;
+        let terms = assignment_terms(spec, &encoding, &metrics);
+        let tensors = Tensors::new(&terms).map_err(at)?;
         if let Some(analysis) = &tensors.analysis {
             field::check_rounds(spec, analysis.rounds())?;
         }
-        let private = Private::new(spec, tensors.shared.len() as u64)?;
+        let private = PrivateTask::new(spec, tensors.shared.len() as u64)?;
         encoding = encoding::of(spec, private.as_ref());
-        let told = self::told(spec, &encoding, &metrics);
-        let grid = private.as_ref().map(|private| Arc::clone(&private.grid));
-        let Recipe { tensors, codec, rule: _ } = Recipe::on_grid(&told, tensors, grid, None).map_err(at)?;
+        let terms = assignment_terms(spec, &encoding, &metrics);
+        let quantizer = private.as_ref().map(|private| Arc::clone(&private.quantizer));
+        let Recipe { tensors, codec, rule: _ } =
+            Recipe::with_quantizer(&terms, tensors, quantizer, None).map_err(at)?;
         let modulus = codec.shape().modulus_bits;
         let modulus = Modulus::new(modulus).map_err(|error| wrong("aggregation.modulus_bits", error))?;
-        let robust = Robust::new(spec, tensors.shared.len())?;
-        let session = session::config(spec, &told, &codec, private.as_ref())?.map(Arc::new);
+        let robust = RobustAggregation::new(spec, tensors.shared.len())?;
+        let session = session::config(spec, &terms, &codec, private.as_ref())?.map(Arc::new);
         Ok(Self {
             tensors,
             codec,
@@ -100,7 +101,7 @@ impl TaskModel {
             return Ok(());
         }
         let encoding = encoding::of(spec, None);
-        let tensors = Tensors::new(&told(spec, &encoding, &[])).map_err(|error| field::of(spec, error))?;
+        let tensors = Tensors::new(&assignment_terms(spec, &encoding, &[])).map_err(|error| field::of(spec, error))?;
         privacy::solve(spec, tensors.shared.len() as u64)
     }
 
@@ -114,9 +115,13 @@ impl TaskModel {
         plan: &TrainingPlan,
     ) -> Option<SessionConfig> {
         let session = self.session.as_ref()?;
-        let terms = self.private.as_ref().map(|private| private.terms(clip.unwrap_or(private.initial_clip())));
-        let told = Told { training: plan, privacy: terms.as_ref(), ..told(spec, &self.encoding, &self.metrics) };
-        Some(SessionConfig { application: told.in_round(version, earlier).0, ..(**session).clone() })
+        let privacy = self.private.as_ref().map(|private| private.terms(clip.unwrap_or(private.initial_clip())));
+        let terms = AssignmentTerms {
+            training: plan,
+            privacy: privacy.as_ref(),
+            ..assignment_terms(spec, &self.encoding, &self.metrics)
+        };
+        Some(SessionConfig { application: terms.in_round(version, earlier).0, ..(**session).clone() })
     }
 
     /// What participants give one input from at most: the base of a round in which masks alone hide what they send. None where they
@@ -146,7 +151,7 @@ impl TaskModel {
 }
 
 /// What participants of a task are told, but for privacy.
-fn told<'a>(spec: &'a TaskSpec, encoding: &'a Encoding, metrics: &'a [String]) -> Told<'a> {
+fn assignment_terms<'a>(spec: &'a TaskSpec, encoding: &'a Encoding, metrics: &'a [String]) -> AssignmentTerms<'a> {
     let TaskSpec { name, model, training, .. } = spec;
-    Told { task: name, model, training, encoding, metrics, privacy: None }
+    AssignmentTerms { task: name, model, training, encoding, metrics, privacy: None }
 }

@@ -15,7 +15,7 @@ use task_spec::{NOISE_RANGE, PrivacyMechanism, PrivacySampler, PrivacySpec, Priv
 use wire::participant::PrivacyTerms;
 
 use super::field::wrong;
-use crate::codec::{Grid, request};
+use crate::codec::{PrivateQuantizer, request};
 
 /// The probability with which a Poisson draw may be so small that its round is given up before anybody uploads.
 const FAILING: f64 = 0.01;
@@ -44,11 +44,11 @@ pub enum SamplerError {
 
 /// A private task's arithmetic.
 #[derive(Clone, Debug)]
-pub struct Private {
+pub struct PrivateTask {
     /// As the operator wrote it.
     pub spec: PrivacySpec,
     /// From floats to integers, and what participants add.
-    pub grid: Arc<Grid>,
+    pub quantizer: Arc<PrivateQuantizer>,
     terms: PrivacyTerms,
     least: u32,
     /// Whether sampling is worth anything to the published figure.
@@ -57,7 +57,7 @@ pub struct Private {
     attendance: u32,
 }
 
-impl Private {
+impl PrivateTask {
     /// Derives it; nothing for a task without a mechanism. `noise_multiplier` must have been solved for.
     ///
     /// # Errors
@@ -74,9 +74,9 @@ impl Private {
         let Some(z) = spec.privacy.noise_multiplier else {
             return Err(wrong("privacy.noise_multiplier", "must have been solved for when the task was created"));
         };
-        let mut grid = match Grid::of(request, z) {
+        let mut quantizer = match PrivateQuantizer::of(request, z) {
             // A grid that may wrap around is none that a session of secure aggregation takes.
-            Ok(grid) if grid.codec.params().wrap_sigmas.is_none() => grid,
+            Ok(quantizer) if quantizer.codec.params().wrap_sigmas.is_none() => quantizer,
             Ok(_) | Err(PlanError::Codec(PrivateCodecError::Headroom { .. })) => {
                 return Err(wrong(bits_field(spec), no_room(&request, z)));
             }
@@ -94,14 +94,21 @@ impl Private {
         }
         let (amplified, attendance) = (spec.sampling_amplifies(), attendance(spec)?);
         if amplified {
-            grid.codec = grid.codec.with_secret_count();
+            quantizer.codec = quantizer.codec.with_secret_count();
         }
-        Ok(Some(Self { spec: spec.privacy.clone(), grid: Arc::new(grid), terms, least, amplified, attendance }))
+        Ok(Some(Self {
+            spec: spec.privacy.clone(),
+            quantizer: Arc::new(quantizer),
+            terms,
+            least,
+            amplified,
+            attendance,
+        }))
     }
 
     /// The most participants a round may have: what the grid has room for.
     pub fn largest_cohort(&self) -> u32 {
-        self.grid.request.largest_cohort()
+        self.quantizer.request.largest_cohort()
     }
 
     /// What a participant is told of how many there are in its cohort, of so many: where the published figure rests on a draw that
@@ -129,7 +136,7 @@ impl Private {
             // Nothing of the draw is known, and none is made, before enough of those it is made from are there; after it
             // nothing may depend on how many were drawn, not even whether the round goes on.
             limits.select.min = self.attendance;
-            limits.select.max = self.grid.request.population.max(self.attendance);
+            limits.select.max = self.quantizer.request.population.max(self.attendance);
             limits.collect.min = 0;
             limits.collect.max = self.largest_cohort();
         } else if self.spec.sampling.is_some() {
@@ -171,7 +178,7 @@ impl Private {
 
     /// Whether the coordinator adds the noise, and could take it off with what it was made from.
     pub fn adds_noise_here(&self) -> bool {
-        self.grid.shares.is_none()
+        self.quantizer.shares.is_none()
     }
 
     /// OpenDP's measurement, if the task wants its noise from it, held against what a release is charged.
@@ -183,11 +190,11 @@ impl Private {
             PrivacySampler::Exact => return Ok(None),
             PrivacySampler::OpenDp => {}
         }
-        if self.grid.codec.len() > OPENDP_WORDS_MAX {
-            return Err(SamplerError::TooLong(self.grid.codec.len()));
+        if self.quantizer.codec.len() > OPENDP_WORDS_MAX {
+            return Err(SamplerError::TooLong(self.quantizer.codec.len()));
         }
-        let measurement = OpenDpGaussian::new(self.grid.codec.sigma())?;
-        measurement.check(&self.grid.request.release(&self.grid.codec)?.sum)?;
+        let measurement = OpenDpGaussian::new(self.quantizer.codec.sigma())?;
+        measurement.check(&self.quantizer.request.release(&self.quantizer.codec)?.sum)?;
         Ok(Some(measurement))
     }
 
@@ -201,7 +208,7 @@ impl Private {
     /// # Errors
     /// Noise that cannot be; a stored task was checked and gives none.
     pub fn planned(&self, ledger: &Ledger, round: u32, attempt: u32) -> Result<Release, PlanError> {
-        let mut release = self.grid.request.release(&self.grid.codec)?;
+        let mut release = self.quantizer.request.release(&self.quantizer.codec)?;
         if !self.amplified {
             release = release.without_sampling();
         }
@@ -217,7 +224,7 @@ impl Private {
     pub fn release(&self, ledger: &Ledger, round: u32, attempt: u32, participants: u32) -> Result<Release, PlanError> {
         let mut release = self.planned(ledger, round, attempt)?;
         release.participants = participants;
-        if let Some(shares) = self.grid.shares
+        if let Some(shares) = self.quantizer.shares
             && self.mechanism() != PrivacyMechanism::Local
         {
             release.sum.noise = shares.noise_of(participants)?;

@@ -8,16 +8,16 @@ use super::field::wrong;
 
 /// A rule, and what it is to stand.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Robust {
+pub struct RobustAggregation {
     /// As the operator wrote it.
     pub spec: RobustSpec,
     /// Whose updates it looks at; none: everybody's.
-    pub groups: Option<Groups>,
+    pub groups: Option<GroupedMeans>,
 }
 
 /// A rule that looks at the means of groups.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Groups {
+pub struct GroupedMeans {
     /// s: participants in each.
     pub size: u32,
     /// How what the rule makes of the means becomes words again, each group with the same say. It has as many levels as there
@@ -25,7 +25,7 @@ pub struct Groups {
     pub codec: Codec,
 }
 
-impl Robust {
+impl RobustAggregation {
     /// Derives it for a task with so many shared parameters; none for a task that takes the mean.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Robust {
             metrics: task.travelling_metrics().len(),
         };
         let codec = Codec::new(params).map_err(|error| wrong("aggregation", error))?;
-        let robust = Self { spec, groups: Some(Groups { size, codec }) };
+        let robust = Self { spec, groups: Some(GroupedMeans { size, codec }) };
         robust.check_groups(task, size)?;
         Ok(Some(robust))
     }
@@ -113,7 +113,7 @@ mod tests {
             "secure_aggregation": { "enabled": false },
         });
         let spec: TaskSpec = serde_json::from_value(spec).unwrap();
-        Robust::new(&spec, 3).err().map(|errors| errors[0].to_string())
+        RobustAggregation::new(&spec, 3).err().map(|errors| errors[0].to_string())
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
         assert!(problem("krum", 0.49, 5).unwrap().ends_with("rounds.select_max = 100 has enough: lower attackers"));
     }
 
-    fn grouped(rule: &str, (attackers, size): (f64, u32), cohort: u32) -> Result<Robust, String> {
+    fn grouped(rule: &str, (attackers, size): (f64, u32), cohort: u32) -> Result<RobustAggregation, String> {
         let spec = serde_json::json!({
             "name": "t",
             "model": { "tensors": [{ "name": "w", "shape": [3] }] },
@@ -139,7 +139,7 @@ mod tests {
             "rounds": { "select_max": 100 },
         });
         let spec: TaskSpec = serde_json::from_value(spec).unwrap();
-        Robust::new(&spec, 3).map(Option::unwrap).map_err(|errors| errors[0].to_string())
+        RobustAggregation::new(&spec, 3).map(Option::unwrap).map_err(|errors| errors[0].to_string())
     }
 
     #[test]

@@ -4,16 +4,16 @@ use secure_agg::SUITE_CHACHA20;
 use secure_agg::params::{InvalidConfig, SessionConfig, VectorShape};
 use task_spec::{SpecError, TaskSpec};
 
-use super::Private;
+use super::PrivateTask;
 use super::field::wrong;
-use crate::{Told, UpdateCodec};
+use crate::{AssignmentTerms, UpdateCodec};
 
 /// Each participant derives the same from its assignment, and refuses anything else.
 pub(super) fn config(
     spec: &TaskSpec,
-    told: &Told<'_>,
+    terms: &AssignmentTerms<'_>,
     codec: &UpdateCodec,
-    private: Option<&Private>,
+    private: Option<&PrivateTask>,
 ) -> Result<Option<SessionConfig>, Vec<SpecError>> {
     let secure = &spec.secure_aggregation;
     if !secure.enabled {
@@ -22,17 +22,17 @@ pub(super) fn config(
     let small = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
     // A group has as many as it was said to have, no more and no fewer.
     let least = spec.session_min();
-    let terms = private.map(|private| private.terms(private.initial_clip()));
+    let privacy = private.map(|private| private.terms(private.initial_clip()));
     let config = SessionConfig {
         suite: SUITE_CHACHA20,
         min_cohort: small(private.map_or(least, |private| least.max(private.least_cohort()))),
-        max_cohort: small(told.encoding.max_cohort),
+        max_cohort: small(terms.encoding.max_cohort),
         max_corrupt: secure.max_corrupt_millionths(),
         max_dropout: secure.max_dropout_millionths(),
         min_included: private.map_or(0, |private| small(private.smallest_cohort())),
         model: codec.shape(),
         scalars: VectorShape::NONE,
-        application: Told { privacy: terms.as_ref(), ..*told }.application().0,
+        application: AssignmentTerms { privacy: privacy.as_ref(), ..*terms }.application().0,
     };
     match config.validate() {
         Ok(()) => Ok(Some(config)),

@@ -39,7 +39,7 @@ impl RoundTerms {
 }
 
 /// What a step goes on from.
-pub struct Base {
+pub struct BaseVersion {
     /// Number of the version.
     pub version: u32,
     /// Its file.
@@ -50,7 +50,7 @@ pub struct Base {
 
 /// A version that is not published yet.
 #[derive(Debug)]
-pub struct Made {
+pub struct NextVersion {
     /// Its file.
     pub bytes: Vec<u8>,
     /// What the next step goes on from, unless that is nothing.
@@ -63,65 +63,64 @@ pub struct Made {
 
 /// Why there is no next version.
 #[derive(Debug, thiserror::Error)]
-pub enum NoStep {
+pub enum StepFailure {
     /// Honest participants cannot have made this sum.
     #[error("honest participants cannot have made this sum: {0}")]
-    Garbage(String),
+    ImplausibleSum(String),
     /// The base, or what is stored beside it, cannot be gone on from.
     #[error("{0}")]
-    Unworkable(String),
+    UnusableBase(String),
 }
 
-fn garbage(error: impl std::fmt::Display) -> NoStep {
-    NoStep::Garbage(error.to_string())
+fn implausible(error: impl std::fmt::Display) -> StepFailure {
+    StepFailure::ImplausibleSum(error.to_string())
 }
 
-fn unworkable(what: &str) -> impl Fn(&dyn std::fmt::Display) -> NoStep {
-    move |error| NoStep::Unworkable(format!("{what}: {error}"))
+fn unusable(what: &str) -> impl Fn(&dyn std::fmt::Display) -> StepFailure {
+    move |error| StepFailure::UnusableBase(format!("{what}: {error}"))
 }
 
 /// Makes the next version of an opened sum. What is done with is dropped at once: each of these has the size of a model.
 ///
 /// # Errors
-/// [`NoStep`].
-pub fn step(model: &TaskModel, terms: &RoundTerms, sum: Bytes, base: Base) -> Result<Made, NoStep> {
-    let released = NoisedSum::from_bytes(&sum).map_err(garbage)?;
+/// [`StepFailure`].
+pub fn step(model: &TaskModel, terms: &RoundTerms, sum: Bytes, base: BaseVersion) -> Result<NextVersion, StepFailure> {
+    let released = NoisedSum::from_bytes(&sum).map_err(implausible)?;
     drop(sum);
     if let Some(analysis) = &model.tensors.analysis {
         return advance(analysis, &released, &base.bytes);
     }
     let Decoded { mut mean, within_clip, distortion } = decode(model, &released, terms)?;
     drop(released);
-    let unread = unworkable("the base model cannot be read");
+    let unread = unusable("the base model cannot be read");
     let read = checkpoint::read(&base.bytes, &model.tensors.published).map_err(|error| unread(&error))?;
     let shared = &model.tensors.shared;
     let mut version = Version::new(model.solver, read, shared).map_err(|error| unread(&error))?;
-    version.take(model.solver, &mut mean, model.encoding.clip_range).map_err(garbage)?;
+    version.take(model.solver, &mut mean, model.encoding.clip_range).map_err(implausible)?;
     let state = resume(&model.optimizer, shared, base.version, base.optimizer_state.as_ref())
-        .map_err(|error| unworkable("the server optimizer cannot go on from the base model")(&error))?;
+        .map_err(|error| unusable("the server optimizer cannot go on from the base model")(&error))?;
     drop(base);
-    let state = optimizer::step(&model.optimizer, state, &mut version.model, &mean).map_err(garbage)?;
-    let parameters = version
-        .join(&model.tensors.published)
-        .map_err(|error| unworkable("the model cannot be put together")(&error))?;
-    let bytes = checkpoint::write(&parameters).map_err(garbage)?;
-    let optimizer_state = state::write(&state, shared).map_err(garbage)?;
+    let state = optimizer::step(&model.optimizer, state, &mut version.model, &mean).map_err(implausible)?;
+    let parameters =
+        version.join(&model.tensors.published).map_err(|error| unusable("the model cannot be put together")(&error))?;
+    let bytes = checkpoint::write(&parameters).map_err(implausible)?;
+    let optimizer_state = state::write(&state, shared).map_err(implausible)?;
     let clip = model.private.as_ref().map(|private| private.next_clip(terms.clip, within_clip));
     let mut metrics = measured(model.metrics.iter().cloned().zip(mean.metrics));
     metrics.extend(distortion.into_iter().flat_map(|distortion| codec_metrics(&distortion, mean.participants)));
-    Ok(Made { bytes, optimizer_state, metrics, clip })
+    Ok(NextVersion { bytes, optimizer_state, metrics, clip })
 }
 
 /// The next state of an analysis.
-fn advance(analysis: &Analysis, sum: &NoisedSum, base: &[u8]) -> Result<Made, NoStep> {
-    let stuck = unworkable("the state cannot be advanced");
+fn advance(analysis: &Analysis, sum: &NoisedSum, base: &[u8]) -> Result<NextVersion, StepFailure> {
+    let stuck = unusable("the state cannot be advanced");
     let state = analysis.read(base).map_err(|error| stuck(&error))?;
     let Advanced { state, metrics } = analysis.advance(&state, sum).map_err(|error| match error {
-        AnalyticsError::Sum(problem) => NoStep::Garbage(problem),
+        AnalyticsError::Sum(problem) => StepFailure::ImplausibleSum(problem),
         other => stuck(&other),
     })?;
     let bytes = state.to_bytes().map_err(|error| stuck(&error))?;
-    Ok(Made { bytes, optimizer_state: None, metrics: measured(metrics), clip: None })
+    Ok(NextVersion { bytes, optimizer_state: None, metrics: measured(metrics), clip: None })
 }
 
 /// Metrics that nobody measured are left out.
@@ -147,27 +146,27 @@ struct Decoded {
 }
 
 /// Makes a released sum a mean.
-fn decode(model: &TaskModel, sum: &NoisedSum, terms: &RoundTerms) -> Result<Decoded, NoStep> {
+fn decode(model: &TaskModel, sum: &NoisedSum, terms: &RoundTerms) -> Result<Decoded, StepFailure> {
     let participants = sum.participants();
     if participants == 0 && model.private.is_none() {
-        return Err(garbage("a sum of nobody, without noise, says nothing"));
+        return Err(implausible("a sum of nobody, without noise, says nothing"));
     }
     if let Some(groups) = model.robust.and_then(|robust| robust.groups) {
-        let mean = groups.codec.decode(sum).map_err(garbage)?;
+        let mean = groups.codec.decode(sum).map_err(implausible)?;
         return Ok(Decoded { mean, within_clip: None, distortion: None });
     }
     match &model.codec {
         UpdateCodec::Plain(codec) => {
-            let decoded = codec.decode(sum, &terms.codec.0).map_err(garbage)?;
+            let decoded = codec.decode(sum, &terms.codec.0).map_err(implausible)?;
             Ok(Decoded { mean: decoded.mean, within_clip: None, distortion: decoded.distortion })
         }
-        UpdateCodec::Private(grid) => {
-            let made = grid.codec.decode(sum, terms.clip, &terms.rotation.0).map_err(garbage)?;
-            let PrivateMean { delta, within_clip } = made;
+        UpdateCodec::Private(quantizer) => {
+            let decoded = quantizer.codec.decode(sum, terms.clip, &terms.rotation.0).map_err(implausible)?;
+            let PrivateMean { delta, within_clip } = decoded;
             let mean = MeanUpdate { delta, weight: 0, participants, metrics: Vec::new() };
             Ok(Decoded { mean, within_clip, distortion: None })
         }
-        UpdateCodec::Sums(_) => Err(garbage("the sum of an analysis is no mean")),
+        UpdateCodec::Sums(_) => Err(implausible("the sum of an analysis is no mean")),
     }
 }
 

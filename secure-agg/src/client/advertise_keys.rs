@@ -4,20 +4,20 @@ use tls_codec::{TlsByteVecU8, TlsByteVecU16};
 
 use super::share_keys::ShareKeys;
 use super::snapshot::{BadSnapshot, Reader, SHARE_KEYS, Writer};
-use super::step::Step;
+use super::transition::Transition;
 use crate::CryptoRng;
 use crate::codec::Message as _;
 use crate::crypto::agreement::AgreementKey;
 use crate::crypto::kdf;
 use crate::crypto::signature::Signer;
-use crate::messages::{Advertise, AdvertiseBody, Round, Signed};
+use crate::messages::{Advertise, AdvertiseBody, RoundId, Signed};
 use crate::params::{Policy, SessionConfig, fraction_of};
 use crate::rejection::Refusal;
 use crate::secret::Secret;
 
 /// A participant's input to an attempt.
 pub struct Setup {
-    pub round: Round,
+    pub round: RoundId,
     /// This participant's id, 1 to 64 bytes.
     pub client_id: Vec<u8>,
     /// The certificate that binds its signing key to the id, up to 2048 bytes.
@@ -69,7 +69,7 @@ pub fn advertise_keys(
     setup: Setup,
     signer: &dyn Signer,
     rng: &mut dyn CryptoRng,
-) -> Result<Step<ShareKeys, Advertise>, Refusal> {
+) -> Result<Transition<ShareKeys, Advertise>, Refusal> {
     let Setup { round, client_id, certificate, config, policy } = setup;
     policy.accept(&config)?;
     let (seed_s, seed_b) = (Secret::random(rng), Secret::random(rng));
@@ -86,7 +86,7 @@ pub fn advertise_keys(
     unsigned.check()?;
     let sent = Signed::sign(unsigned.body, signer)?;
     let next = ShareKeys { config, seed_s, seed_b, c_key, sent: sent.clone() };
-    Ok(Step { persist: next.write().finish(), next, send: sent })
+    Ok(Transition { persist: next.write().finish(), next, send: sent })
 }
 
 impl ShareKeys {

@@ -5,10 +5,10 @@
 
 use zeroize::Zeroizing;
 
-use super::held::Held;
-use super::session::{Session, at_least};
+use super::session::{ClientSession, at_least};
+use super::share_pair::SharePair;
 use super::snapshot::{BadSnapshot, CHECK_CONSISTENCY, Reader, Writer};
-use super::step::Step;
+use super::transition::Transition;
 use super::unmask::Unmask;
 use crate::crypto::aead::PLAIN_BYTES;
 use crate::crypto::signature::Signer;
@@ -19,10 +19,10 @@ use crate::secret::Secret;
 
 /// The participant has sent its masked input and waits for the survivors.
 pub struct CheckConsistency {
-    pub(super) session: Session,
+    pub(super) session: ClientSession,
     pub(super) dealers: IndexSet,
     pub(super) out: IndexSet,
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<SharePair>,
     pub(super) sent: MaskedInput,
 }
 
@@ -37,7 +37,7 @@ impl CheckConsistency {
     /// # Errors
     /// [`Refusal`] if this participant is not a survivor, there are too few survivors, too few of its drawn neighbours
     /// or of another survivor's are survivors, or a survivor did not deal shares.
-    pub fn check(self, survivors: &Survivors, signer: &dyn Signer) -> Result<Step<Unmask, Consistency>, Refusal> {
+    pub fn check(self, survivors: &Survivors, signer: &dyn Signer) -> Result<Transition<Unmask, Consistency>, Refusal> {
         let (me, params) = (self.session.me(), &self.session.params);
         let Survivors { sid, survivors, inputs } = survivors;
         if sid != self.session.sid() {
@@ -62,7 +62,7 @@ impl CheckConsistency {
         }
         let Self { session, dealers, .. } = self;
         let next = Unmask { session, dealers, survivors: survivors.clone(), answers, sent: sent.clone() };
-        Ok(Step { persist: next.write().finish(), next, send: sent })
+        Ok(Transition { persist: next.write().finish(), next, send: sent })
     }
 
     /// Checks that every other survivor masked for the same dealers and keeps as many of its own neighbours as this
@@ -97,7 +97,7 @@ impl CheckConsistency {
 
     pub(super) fn write(&self) -> Writer {
         let mut held = Zeroizing::new(Vec::with_capacity(PLAIN_BYTES * self.held.len()));
-        for Held { s, b } in &self.held {
+        for SharePair { s, b } in &self.held {
             held.extend(s.to_bytes().expose());
             held.extend(b.to_bytes().expose());
         }
@@ -110,7 +110,7 @@ impl CheckConsistency {
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, BadSnapshot> {
-        let session = Session::read(reader)?;
+        let session = ClientSession::read(reader)?;
         let (dealers, out): (IndexSet, IndexSet) = (reader.public()?, reader.public()?);
         let (pairs, rest) = reader.part()?.as_chunks::<PLAIN_BYTES>();
         if !rest.is_empty() || pairs.len() != usize::from(dealers.len()) {
@@ -119,7 +119,7 @@ impl CheckConsistency {
         // Allocated once: a vector that grows leaves shares behind in the memory it frees.
         let mut held = Vec::with_capacity(pairs.len());
         for pair in pairs {
-            held.push(Held::parse(&Secret::new(*pair)).ok_or(BadSnapshot)?);
+            held.push(SharePair::parse(&Secret::new(*pair)).ok_or(BadSnapshot)?);
         }
         let sent: MaskedInput = reader.message()?;
         session.among(&dealers)?;

@@ -6,25 +6,25 @@
 //! from each, and obtain both seeds of the victim, which meanwhile sent its input. Signed ciphertexts of an honest
 //! dealer always open, so keys are revealed only for shares of a dishonest dealer.
 
-use super::held::opens;
-use super::session::Session;
+use super::session::ClientSession;
+use super::share_pair::opens;
 use super::snapshot::{BadSnapshot, COMPLAINED, Reader, Writer};
-use super::step::Step;
+use super::transition::Transition;
 use crate::crypto::signature::Signer;
-use crate::messages::{Complaint, ComplaintBody, Round, ShareKeys, Signed};
+use crate::messages::{Complaint, ComplaintBody, RoundId, ShareKeys, Signed};
 use crate::participants::Index;
 use crate::rejection::Refusal;
 use crate::secret::Secret;
 
 /// Holds a ciphertext that does not open. All other secrets of the session are erased; without evidence the session
 /// ends here.
-pub struct Doubt {
-    pub(super) session: Session,
+pub struct Challenge {
+    pub(super) session: ClientSession,
     pub(super) dealer: Index,
     pub(super) key: Secret<[u8; 32]>,
 }
 
-impl Doubt {
+impl Challenge {
     /// The dealer of the ciphertext; the participant asks the coordinator for this dealer's signed [`ShareKeys`].
     #[must_use]
     pub const fn dealer(&self) -> Index {
@@ -36,7 +36,11 @@ impl Doubt {
     /// # Errors
     /// [`Refusal::Signature`], [`Refusal::WrongSession`] or [`Refusal::Inconsistent`] if the evidence is not the
     /// dealer's, or if its ciphertext opens, so that the delivered one was not the dealer's. No key is revealed then.
-    pub fn complain(self, evidence: &ShareKeys, signer: &dyn Signer) -> Result<Step<Complained, Complaint>, Refusal> {
+    pub fn complain(
+        self,
+        evidence: &ShareKeys,
+        signer: &dyn Signer,
+    ) -> Result<Transition<Complained, Complaint>, Refusal> {
         let (dealer, me, sid) = (self.dealer, self.session.me(), self.session.sid());
         if evidence.body.sid != *sid {
             return Err(Refusal::WrongSession);
@@ -53,13 +57,13 @@ impl Doubt {
         let body = ComplaintBody { sid: *sid, sender: me, accused: dealer, key: *self.key.expose() };
         let sent = Signed::sign(body, signer)?;
         let next = Complained { round: self.session.facts.round, sent: sent.clone() };
-        Ok(Step { persist: next.write().finish(), next, send: sent })
+        Ok(Transition { persist: next.write().finish(), next, send: sent })
     }
 }
 
 /// The participant has complained. All other secrets of the session are erased.
 pub struct Complained {
-    pub(super) round: Round,
+    pub(super) round: RoundId,
     pub(super) sent: Complaint,
 }
 

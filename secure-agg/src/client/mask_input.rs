@@ -6,11 +6,11 @@
 use zeroize::Zeroizing;
 
 use super::check_consistency::CheckConsistency;
-use super::complain::Doubt;
-use super::held::{Held, open};
-use super::session::{Session, at_least};
+use super::complain::Challenge;
+use super::session::{ClientSession, at_least};
+use super::share_pair::{SharePair, open};
 use super::snapshot::{BadSnapshot, Reader};
-use super::step::Step;
+use super::transition::Transition;
 use crate::crypto::agreement::AgreementKey;
 use crate::crypto::kdf;
 use crate::crypto::shamir::Seed;
@@ -27,12 +27,12 @@ use crate::upload;
 
 /// The participant has dealt its shares and waits for those of the others.
 pub struct MaskInput {
-    pub(super) session: Session,
+    pub(super) session: ClientSession,
     pub(super) seed_s: Seed,
     pub(super) seed_b: Seed,
     /// E_v→me of every other participant v, ascending.
     pub(super) inbound: Vec<Secret<[u8; 32]>>,
-    pub(super) own: Held,
+    pub(super) own: SharePair,
     pub(super) out: IndexSet,
     pub(super) sent: messages::ShareKeys,
 }
@@ -42,19 +42,19 @@ pub enum Received {
     /// Every share opened; the input may be masked.
     Ready(Box<Masking>),
     /// A ciphertext does not open; either its dealer or the coordinator is at fault. Nothing was sent.
-    Doubt(Box<Doubt>),
+    Challenge(Box<Challenge>),
 }
 
 /// Holds everybody's shares and masks one input, which consumes it.
 pub struct Masking {
-    session: Session,
+    session: ClientSession,
     seed_s: Seed,
     seed_b: Seed,
     dealers: IndexSet,
     incoming: IndexSet,
     out: IndexSet,
     /// The shares of every dealer, ascending.
-    held: Vec<Held>,
+    held: Vec<SharePair>,
 }
 
 /// A masked input: the signed digest and the packed vectors. The body is masked, so it needs no protection. Keep it
@@ -73,7 +73,7 @@ impl MaskInput {
         self.session.sid()
     }
 
-    /// Opens the delivered shares. The first that does not open ends this state with a [`Doubt`]; to be asked again
+    /// Opens the delivered shares. The first that does not open ends this state with a [`Challenge`]; to be asked again
     /// instead, restore the last snapshot.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl MaskInput {
                 Some(opened) => held.push(opened),
                 None => {
                     let key = key.duplicate();
-                    return Ok(Received::Doubt(Box::new(Doubt { session: self.session, dealer, key })));
+                    return Ok(Received::Challenge(Box::new(Challenge { session: self.session, dealer, key })));
                 }
             }
         }
@@ -127,14 +127,14 @@ impl MaskInput {
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, BadSnapshot> {
-        let session = Session::read(reader)?;
+        let session = ClientSession::read(reader)?;
         let (seed_s, seed_b) = (reader.secret()?, reader.secret()?);
         let (keys, rest) = reader.part()?.as_chunks::<32>();
         if !rest.is_empty() || keys.len() != usize::from(session.participants() - 1) {
             return Err(BadSnapshot);
         }
         let inbound = keys.iter().map(|key| Secret::new(*key)).collect();
-        let own = Held::parse(&reader.secret()?).ok_or(BadSnapshot)?;
+        let own = SharePair::parse(&reader.secret()?).ok_or(BadSnapshot)?;
         let (out, sent): (IndexSet, messages::ShareKeys) = (reader.public()?, reader.message()?);
         session.drawn(&out)?;
         session.sent(&sent.body.sid, sent.body.sender)?;
@@ -159,7 +159,7 @@ impl Masking {
         model: Vec<u32>,
         scalars: Vec<u32>,
         signer: &dyn Signer,
-    ) -> Result<Step<CheckConsistency, MaskedUpload>, Refusal> {
+    ) -> Result<Transition<CheckConsistency, MaskedUpload>, Refusal> {
         let (mut model, mut scalars) = (Zeroizing::new(model), Zeroizing::new(scalars));
         let config = &self.session.facts.config;
         check_input("model words", &config.model, &model)?;
@@ -185,7 +185,7 @@ impl Masking {
         };
         let message = Signed::sign(input, signer)?;
         let next = CheckConsistency { session, dealers, out, held, sent: message.clone() };
-        Ok(Step { persist: next.write().finish(), next, send: MaskedUpload { message, body } })
+        Ok(Transition { persist: next.write().finish(), next, send: MaskedUpload { message, body } })
     }
 
     /// The self mask, and one mask for every neighbour that dealt: added for neighbours at higher positions, subtracted

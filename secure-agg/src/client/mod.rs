@@ -1,7 +1,7 @@
 //! A participant's side. Each state consumes itself: `advertise_keys` → [`ShareKeys`] → [`MaskInput`] → [`Masking`] →
-//! [`CheckConsistency`] → [`Unmask`] → [`Answered`], or from [`MaskInput`] via [`Doubt`] to [`Complained`].
+//! [`CheckConsistency`] → [`Unmask`] → [`Answered`], or from [`MaskInput`] via [`Challenge`] to [`Complained`].
 //!
-//! After each step, make [`Step::persist`] durable, *then* send [`Step::send`]. A participant killed in between
+//! After each step, make [`Transition::persist`] durable, *then* send [`Transition::send`]. A participant killed in between
 //! restores the snapshot and sends the same bytes again with [`Client::resend`]; it can never give two answers to one
 //! message, because the state for that is gone. A step that fails has sent nothing: the session is over for this
 //! participant unless the caller restores the last snapshot and waits for a valid message.
@@ -9,28 +9,28 @@
 mod advertise_keys;
 mod check_consistency;
 mod complain;
-mod held;
 mod mask_input;
 mod session;
 mod share_keys;
+mod share_pair;
 mod snapshot;
-mod step;
+mod transition;
 mod unmask;
 
 pub use advertise_keys::{Release, Setup, advertise_keys};
 pub use check_consistency::CheckConsistency;
-pub use complain::{Complained, Doubt};
-pub(crate) use held::opens;
+pub use complain::{Challenge, Complained};
 pub use mask_input::{MaskInput, MaskedUpload, Masking, Received};
 pub use share_keys::ShareKeys;
+pub(crate) use share_pair::opens;
 pub use snapshot::{BadSnapshot, Snapshot};
-pub use step::Step;
+pub use transition::Transition;
 pub use unmask::{Answered, Unmask};
 
 use crate::CryptoRng;
 use crate::codec::Message as _;
 use crate::crypto::signature::Signer;
-use crate::messages::{Advertise, Round, Sid};
+use crate::messages::{Advertise, RoundId, Sid};
 use crate::rejection::Refusal;
 use crate::unopened::Departure;
 use snapshot::{ANSWERED, CHECK_CONSISTENCY, COMPLAINED, MASK_INPUT, Reader, SHARE_KEYS, UNMASK};
@@ -131,7 +131,7 @@ impl Client {
     }
 
     #[must_use]
-    pub const fn round(&self) -> &Round {
+    pub const fn round(&self) -> &RoundId {
         match self {
             Self::ShareKeys(state) => &state.sent.body.round,
             Self::MaskInput(state) => &state.session.facts.round,
@@ -189,7 +189,7 @@ impl Client {
         release: Release,
         signer: &dyn Signer,
         rng: &mut dyn CryptoRng,
-    ) -> Result<Step<ShareKeys, Advertise>, Refusal> {
+    ) -> Result<Transition<ShareKeys, Advertise>, Refusal> {
         let before = self.round();
         if (&before.task_id, before.round) != (&setup.round.task_id, setup.round.round) {
             return Err(Refusal::Different { what: "round" });

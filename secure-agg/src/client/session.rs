@@ -5,14 +5,14 @@ use tls_codec::{TlsDeserializeBytes, TlsSerialize, TlsSize, TlsVecU32};
 use super::snapshot::{BadSnapshot, Reader, Writer};
 use crate::crypto::agreement::PublicKey;
 use crate::crypto::signature::IdentityKey;
-use crate::messages::{Round, Sid};
+use crate::messages::{RoundId, Sid};
 use crate::params::{Params, SessionConfig};
 use crate::participants::{Index, IndexSet};
 use crate::rejection::Refusal;
 
 #[derive(TlsSize, TlsSerialize, TlsDeserializeBytes)]
-pub(crate) struct Facts {
-    pub(crate) round: Round,
+pub(crate) struct ClientFacts {
+    pub(crate) round: RoundId,
     pub(crate) config: SessionConfig,
     pub(crate) sid: Sid,
     pub(crate) me: Index,
@@ -26,12 +26,12 @@ pub(crate) struct Member {
     pub(crate) s_pk: PublicKey,
 }
 
-pub(crate) struct Session {
-    pub(crate) facts: Facts,
+pub(crate) struct ClientSession {
+    pub(crate) facts: ClientFacts,
     pub(crate) params: Params,
 }
 
-impl Session {
+impl ClientSession {
     pub(crate) fn member(&self, index: Index) -> Option<&Member> {
         self.facts.members.get(usize::from(index.checked_sub(1)?))
     }
@@ -57,7 +57,7 @@ impl Session {
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, BadSnapshot> {
-        let facts: Facts = reader.public()?;
+        let facts: ClientFacts = reader.public()?;
         let count = u16::try_from(facts.members.len()).map_err(|_| BadSnapshot)?;
         let params = facts.config.params(count).map_err(|_| BadSnapshot)?;
         facts.round.check().map_err(|_| BadSnapshot)?;

@@ -7,11 +7,11 @@ use std::collections::HashSet;
 
 use zeroize::Zeroizing;
 
-use super::held::Held;
 use super::mask_input::MaskInput;
-use super::session::{Facts, Member, Session};
+use super::session::{ClientFacts, ClientSession, Member};
+use super::share_pair::SharePair;
 use super::snapshot::{MASK_INPUT, Writer};
-use super::step::Step;
+use super::transition::Transition;
 use crate::CryptoRng;
 use crate::crypto::aead::{self, PLAIN_BYTES};
 use crate::crypto::agreement::AgreementKey;
@@ -47,7 +47,7 @@ impl ShareKeys {
         verifier: &dyn IdentityVerifier,
         signer: &dyn Signer,
         rng: &mut dyn CryptoRng,
-    ) -> Result<Step<MaskInput, messages::ShareKeys>, Refusal> {
+    ) -> Result<Transition<MaskInput, messages::ShareKeys>, Refusal> {
         let params = self.check_announcement(roster, model_hash)?;
         let (me, identities) = self.check_entries(roster, verifier, signer)?;
         let root = roster_root(roster.entries.as_slice(), &identities);
@@ -58,8 +58,8 @@ impl ShareKeys {
             .map(|(identity, entry)| Member { identity: identity.0, s_pk: entry.s_pk })
             .collect();
         let facts =
-            Facts { round: roster.round.clone(), config: self.config.clone(), sid, me, members: members.into() };
-        let session = Session { facts, params };
+            ClientFacts { round: roster.round.clone(), config: self.config.clone(), sid, me, members: members.into() };
+        let session = ClientSession { facts, params };
         self.deal(session, roster.entries.as_slice(), signer, rng)
     }
 
@@ -130,11 +130,11 @@ impl ShareKeys {
     /// Splits both seeds and seals one share of each for everybody else.
     fn deal(
         self,
-        session: Session,
+        session: ClientSession,
         entries: &[RosterEntry],
         signer: &dyn Signer,
         rng: &mut dyn CryptoRng,
-    ) -> Result<Step<MaskInput, messages::ShareKeys>, Refusal> {
+    ) -> Result<Transition<MaskInput, messages::ShareKeys>, Refusal> {
         let (me, sid, n) = (session.me(), *session.sid(), session.participants());
         let shares_s = shamir::split(&self.seed_s, session.params.threshold(), n, rng);
         let shares_b = shamir::split(&self.seed_b, session.params.threshold(), n, rng);
@@ -143,7 +143,7 @@ impl ShareKeys {
         let mut own = None;
         for (((peer, entry), s), b) in (1..).zip(entries).zip(shares_s).zip(shares_b) {
             if peer == me {
-                own = Some(Held { s, b });
+                own = Some(SharePair { s, b });
                 continue;
             }
             let refuse = |reason| Refusal::PublicKey { entry: peer, reason };
@@ -159,7 +159,7 @@ impl ShareKeys {
         let own = own.ok_or(Refusal::OwnEntry)?;
         let Self { seed_s, seed_b, .. } = self;
         let next = MaskInput { session, seed_s, seed_b, inbound, own, out, sent: sent.clone() };
-        Ok(Step { persist: next.write().finish(), next, send: sent })
+        Ok(Transition { persist: next.write().finish(), next, send: sent })
     }
 }
 

@@ -2,19 +2,19 @@
 
 use zeroize::Zeroizing;
 
-use super::session::{Session, at_least, expect};
+use super::session::{ClientSession, at_least, expect};
 use super::snapshot::{ANSWERED, BadSnapshot, Reader, UNMASK, Writer};
-use super::step::Step;
+use super::transition::Transition;
 use crate::crypto::shamir::SHARE_BYTES;
 use crate::crypto::signature::Signer;
-use crate::messages::{Agreement, Consistency, Round, Sid, Signed, Unmasking, UnmaskingBody, consistency_text};
+use crate::messages::{Agreement, Consistency, RoundId, Sid, Signed, Unmasking, UnmaskingBody, consistency_text};
 use crate::participants::IndexSet;
 use crate::rejection::Refusal;
 use crate::secret::Secret;
 
 /// The participant has signed the survivors and waits for the others' signatures.
 pub struct Unmask {
-    pub(super) session: Session,
+    pub(super) session: ClientSession,
     pub(super) dealers: IndexSet,
     pub(super) survivors: IndexSet,
     /// The one share per dealer that these survivors need, ascending.
@@ -24,7 +24,7 @@ pub struct Unmask {
 
 /// The participant has revealed its shares. Asked again, it sends the same bytes.
 pub struct Answered {
-    pub(super) round: Round,
+    pub(super) round: RoundId,
     pub(super) sent: Unmasking,
 }
 
@@ -39,13 +39,17 @@ impl Unmask {
     /// # Errors
     /// [`Refusal`] unless the agreement holds valid signatures of at least t distinct survivors on the text that this
     /// participant signed itself.
-    pub fn unmask(self, agreement: &Agreement, signer: &dyn Signer) -> Result<Step<Answered, Unmasking>, Refusal> {
+    pub fn unmask(
+        self,
+        agreement: &Agreement,
+        signer: &dyn Signer,
+    ) -> Result<Transition<Answered, Unmasking>, Refusal> {
         self.check(agreement)?;
         let shares: Vec<[u8; SHARE_BYTES]> = self.answers.iter().map(|share| *share.expose()).collect();
         let body = UnmaskingBody { sid: *self.session.sid(), sender: self.session.me(), shares: shares.into() };
         let sent = Signed::sign(body, signer)?;
         let next = Answered { round: self.session.facts.round, sent: sent.clone() };
-        Ok(Step { persist: next.write().finish(), next, send: sent })
+        Ok(Transition { persist: next.write().finish(), next, send: sent })
     }
 
     fn check(&self, agreement: &Agreement) -> Result<(), Refusal> {
@@ -85,7 +89,7 @@ impl Unmask {
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, BadSnapshot> {
-        let session = Session::read(reader)?;
+        let session = ClientSession::read(reader)?;
         let (dealers, survivors): (IndexSet, IndexSet) = (reader.public()?, reader.public()?);
         let (answers, rest) = reader.part()?.as_chunks::<SHARE_BYTES>();
         if !rest.is_empty() || answers.len() != usize::from(dealers.len()) {

@@ -2,7 +2,7 @@
 
 use tls_codec::{TlsByteVecU8, TlsByteVecU16, TlsDeserializeBytes, TlsSerialize, TlsSize, TlsVecU32};
 
-use super::session::{COHORT, MAX_CERTIFICATE_BYTES, MAX_CLIENT_ID_BYTES, MAX_TASK_ID_BYTES, Round, Sid};
+use super::session::{COHORT, MAX_CERTIFICATE_BYTES, MAX_CLIENT_ID_BYTES, MAX_TASK_ID_BYTES, RoundId, Sid};
 use super::signed::{Body, Signed};
 use crate::codec::{DecodeError, Message, bound};
 use crate::crypto::agreement::PublicKey;
@@ -17,7 +17,7 @@ pub type Advertise = Signed<AdvertiseBody>;
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct AdvertiseBody {
     /// The attempt the keys are for.
-    pub round: Round,
+    pub round: RoundId,
     /// The participant, 1 to [`MAX_CLIENT_ID_BYTES`] opaque bytes.
     pub client_id: TlsByteVecU8,
     /// The certificate of its signing key, up to [`MAX_CERTIFICATE_BYTES`] opaque bytes.
@@ -53,7 +53,7 @@ impl Body for AdvertiseBody {
 /// R1, identical for everybody: the participants. Cacheable; nothing in it is secret.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct Roster {
-    pub round: Round,
+    pub round: RoundId,
     /// Digest of the model that this round trains from.
     pub model_hash: Digest,
     /// The session settings of the task.
@@ -89,7 +89,7 @@ impl RosterEntry {
 
     /// The advertisement of this entry.
     #[must_use]
-    pub fn advertise(&self, round: &Round) -> Advertise {
+    pub fn advertise(&self, round: &RoundId) -> Advertise {
         let Self { client_id, certificate, c_pk, s_pk, b_commit, signature } = self.clone();
         Signed { body: AdvertiseBody { round: round.clone(), client_id, certificate, c_pk, s_pk, b_commit }, signature }
     }
@@ -126,7 +126,7 @@ pub(crate) fn roster_root(entries: &[RosterEntry], identities: &[IdentityKey]) -
 }
 
 /// The session id: task, round, attempt, model, configuration and roster , in one digest.
-pub(crate) fn session_id(round: &Round, model_hash: &Digest, config_hash: &Digest, roster_root: &Digest) -> Sid {
+pub(crate) fn session_id(round: &RoundId, model_hash: &Digest, config_hash: &Digest, roster_root: &Digest) -> Sid {
     Transcript::labelled("sid")
         .enc(round.task_id.as_slice())
         .u64(round.round)

@@ -28,7 +28,7 @@ pub type SealedShares = [u8; SEALED_BYTES];
 
 /// An attempt at a round of a task.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
-pub struct Round {
+pub struct RoundId {
     /// The task, up to [`MAX_TASK_ID_BYTES`].
     pub task_id: TlsByteVecU8,
     /// The round's number within the task.
@@ -38,7 +38,7 @@ pub struct Round {
     pub attempt: u32,
 }
 
-impl Round {
+impl RoundId {
     #[must_use]
     pub fn new(task_id: &[u8], round: u64, attempt: u32) -> Self {
         Self { task_id: TlsByteVecU8::from_slice(task_id), round, attempt }

@@ -3,17 +3,17 @@
 use tls_codec::TlsVecU32;
 
 use super::collect_unmasking::CollectUnmasking;
-use super::facts::Facts;
+use super::facts::ServerFacts;
 use super::{Admitted, first_of_each, quorum};
 use crate::messages::{Agreement, AgreementSignature, Consistency, Sid, SurvivorInput, Survivors, consistency_text};
 use crate::params::Params;
 use crate::participants::IndexSet;
-use crate::rejection::{Abort, PhaseName, Rejection};
+use crate::rejection::{Abort, MessageRejection, PhaseName};
 
 /// Collects signatures on fixed survivors.
 #[derive(Debug)]
 pub struct CollectConsistency {
-    pub(super) facts: Facts,
+    pub(super) facts: ServerFacts,
     pub(super) dealers: IndexSet,
     pub(super) outs: Vec<Option<IndexSet>>,
     pub(super) survivors: IndexSet,
@@ -48,13 +48,13 @@ impl CollectConsistency {
     /// Checks one signature.
     ///
     /// # Errors
-    /// [`Rejection`] for another session, a sender that did not survive, or a signature over anything else.
-    pub fn admit(&self, consistency: Consistency) -> Result<Admitted<Consistency>, Rejection> {
+    /// [`MessageRejection`] for another session, a sender that did not survive, or a signature over anything else.
+    pub fn admit(&self, consistency: Consistency) -> Result<Admitted<Consistency>, MessageRejection> {
         self.facts.check_sender(&consistency.sid, consistency.sender, &self.survivors)?;
         let text = consistency_text(&self.facts.sid, &self.dealers, &self.survivors);
         match self.facts.identity(consistency.sender) {
             Some(identity) if identity.verifies(&text, &consistency.signature) => Ok(Admitted(consistency)),
-            _ => Err(Rejection::Signature),
+            _ => Err(MessageRejection::Signature),
         }
     }
 

@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::Admitted;
 use super::collect_shares::CollectShares;
-use super::facts::Facts;
+use super::facts::ServerFacts;
 use crate::codec::Message as _;
 use crate::crypto::agreement::{self, BadPublicKey};
 use crate::crypto::signature::{IdentityKey, IdentityVerifier};
 use crate::crypto::transcript::Digest;
-use crate::messages::{Advertise, Roster, RosterEntry, Round};
+use crate::messages::{Advertise, Roster, RosterEntry, RoundId};
 use crate::params::{InvalidConfig, SessionConfig};
 use crate::participants::Index;
-use crate::rejection::{Abort, PhaseName, Rejection};
+use crate::rejection::{Abort, MessageRejection, PhaseName};
 
 /// Collects keys for one attempt.
 #[derive(Debug)]
 pub struct CollectKeys {
-    pub(super) round: Round,
+    pub(super) round: RoundId,
     pub(super) model_hash: Digest,
     pub(super) config: SessionConfig,
 }
@@ -35,7 +35,7 @@ impl CollectKeys {
     ///
     /// # Errors
     /// [`InvalidConfig`] with the largest value that would work, if any.
-    pub fn new(round: Round, model_hash: Digest, config: SessionConfig) -> Result<Self, InvalidConfig> {
+    pub fn new(round: RoundId, model_hash: Digest, config: SessionConfig) -> Result<Self, InvalidConfig> {
         config.validate()?;
         Ok(Self { round, model_hash, config })
     }
@@ -43,24 +43,24 @@ impl CollectKeys {
     /// Checks one participant's keys.
     ///
     /// # Errors
-    /// [`Rejection`] for another round, an invalid certificate or signature, or an unusable key.
+    /// [`MessageRejection`] for another round, an invalid certificate or signature, or an unusable key.
     pub fn admit(
         &self,
         advertise: Advertise,
         verifier: &dyn IdentityVerifier,
-    ) -> Result<Admitted<Enrolled>, Rejection> {
+    ) -> Result<Admitted<Enrolled>, MessageRejection> {
         advertise.check()?;
         let body = &advertise.body;
         if body.round != self.round {
-            return Err(Rejection::WrongRound);
+            return Err(MessageRejection::WrongRound);
         }
         agreement::check(&body.c_pk)?;
         agreement::check(&body.s_pk)?;
         let identity = verifier
             .verify(body.client_id.as_slice(), body.certificate.as_slice())
-            .map_err(|_| Rejection::Certificate)?;
+            .map_err(|_| MessageRejection::Certificate)?;
         if !advertise.is_signed_by(&identity) {
-            return Err(Rejection::Signature);
+            return Err(MessageRejection::Signature);
         }
         if body.c_pk == body.s_pk || [body.c_pk, body.s_pk].contains(&identity.0) {
             return Err(BadPublicKey::Repeated.into());
@@ -92,7 +92,7 @@ impl CollectKeys {
         let (threshold, out_degree, min_out) = (0, 0, 0);
         let entries = entries.into();
         let roster = Roster { round, model_hash, config, threshold, out_degree, min_out, entries };
-        Ok(CollectShares { facts: Facts::new(roster, identities)? })
+        Ok(CollectShares { facts: ServerFacts::new(roster, identities)? })
     }
 }
 

@@ -4,7 +4,7 @@
 //! digest; the caller of `admit` has checked both against the bytes.
 
 use super::collect_consistency::CollectConsistency;
-use super::facts::Facts;
+use super::facts::ServerFacts;
 use super::{Admitted, first_of_each, quorum};
 use crate::client;
 use crate::codec::Message as _;
@@ -12,14 +12,14 @@ use crate::graph;
 use crate::messages::{Complaint, Delivery, MaskedInput, SealedShares, ShareKeys, Sid, SurvivorInput};
 use crate::params::{InvalidConfig, Params};
 use crate::participants::{Index, IndexSet};
-use crate::rejection::{Abort, PhaseName, Rejection};
+use crate::rejection::{Abort, MessageRejection, PhaseName};
 use crate::secret::Secret;
 use crate::upload;
 
 /// Collects masked inputs of fixed dealers.
 #[derive(Debug)]
 pub struct CollectMasked {
-    pub(super) facts: Facts,
+    pub(super) facts: ServerFacts,
     pub(super) dealers: IndexSet,
     /// The out lists by position; `None` for participants that dealt no shares.
     pub(super) outs: Vec<Option<IndexSet>>,
@@ -75,18 +75,18 @@ impl CollectMasked {
     /// Checks the signed digest of one input.
     ///
     /// # Errors
-    /// [`Rejection`] for another session, a sender that dealt no shares, an invalid signature, a wrong length, or masks
+    /// [`MessageRejection`] for another session, a sender that dealt no shares, an invalid signature, a wrong length, or masks
     /// that are not those of this session.
-    pub fn admit(&self, input: MaskedInput) -> Result<Admitted<MaskedInput>, Rejection> {
+    pub fn admit(&self, input: MaskedInput) -> Result<Admitted<MaskedInput>, MessageRejection> {
         self.facts.check_frame(&input, &self.dealers)?;
         let expected = self.input_bytes().unwrap_or(0);
         let body = &input.body;
         if body.bytes != expected {
-            return Err(Rejection::InputBytes { expected, got: body.bytes });
+            return Err(MessageRejection::InputBytes { expected, got: body.bytes });
         }
         let drawn = self.outs.get(usize::from(body.sender - 1)).and_then(Option::as_ref);
         if body.dealers != self.dealers.digest() || drawn != Some(&body.out) {
-            return Err(Rejection::OtherMasks);
+            return Err(MessageRejection::OtherMasks);
         }
         Ok(Admitted(input))
     }
@@ -100,12 +100,12 @@ impl CollectMasked {
     /// attempt can keep both apart.
     ///
     /// # Errors
-    /// [`Rejection`] if the complaint itself is not admissible.
-    pub fn judge(&self, complaint: &Complaint, shares: &ShareKeys) -> Result<Abort, Rejection> {
+    /// [`MessageRejection`] if the complaint itself is not admissible.
+    pub fn judge(&self, complaint: &Complaint, shares: &ShareKeys) -> Result<Abort, MessageRejection> {
         complaint.check()?;
         self.facts.check_frame(complaint, &self.dealers)?;
         let (reporter, accused) = (complaint.body.sender, complaint.body.accused);
-        let unfounded = Rejection::Accused { accused };
+        let unfounded = MessageRejection::Accused { accused };
         if !self.dealers.contains(accused) || shares.body.sender != accused || shares.body.sid != self.facts.sid {
             return Err(unfounded);
         }

@@ -1,17 +1,17 @@
 //! R1: collects and forwards sealed shares. The coordinator can count but not open them.
 
 use super::collect_masked::CollectMasked;
-use super::facts::Facts;
+use super::facts::ServerFacts;
 use super::{Admitted, first_of_each, quorum};
 use crate::codec::Message as _;
 use crate::messages::{Roster, ShareKeys, Sid};
 use crate::params::Params;
-use crate::rejection::{Abort, PhaseName, Rejection};
+use crate::rejection::{Abort, MessageRejection, PhaseName};
 
 /// Collects shares for a fixed roster.
 #[derive(Debug)]
 pub struct CollectShares {
-    pub(super) facts: Facts,
+    pub(super) facts: ServerFacts,
 }
 
 impl CollectShares {
@@ -34,18 +34,18 @@ impl CollectShares {
     /// Checks one dealer's shares.
     ///
     /// # Errors
-    /// [`Rejection`] for another session, an unexpected sender, an invalid signature, or lists of the wrong size.
-    pub fn admit(&self, shares: ShareKeys) -> Result<Admitted<ShareKeys>, Rejection> {
+    /// [`MessageRejection`] for another session, an unexpected sender, an invalid signature, or lists of the wrong size.
+    pub fn admit(&self, shares: ShareKeys) -> Result<Admitted<ShareKeys>, MessageRejection> {
         shares.check()?;
         self.facts.check_frame(&shares, &self.facts.everybody())?;
         let (body, params) = (&shares.body, &self.facts.params);
         let expected = params.participants() - 1;
         if body.sealed.len() != usize::from(expected) {
-            return Err(Rejection::SealedCount { expected, got: body.sealed.len() });
+            return Err(MessageRejection::SealedCount { expected, got: body.sealed.len() });
         }
         let universe = params.participants();
         if body.out.universe() != universe || body.out.len() != params.out_degree() || body.out.contains(body.sender) {
-            return Err(Rejection::OutList { expected: params.out_degree() });
+            return Err(MessageRejection::OutList { expected: params.out_degree() });
         }
         Ok(Admitted(shares))
     }

@@ -1,7 +1,7 @@
 //! R4: collects one share per dealer from each participant that confirmed. t of them open the masks that remain in the
 //! sum, and nothing else.
 
-use super::facts::Facts;
+use super::facts::ServerFacts;
 use super::reconstruct::{self, MaskedSum, Responders, ShareFault};
 use super::{Admitted, first_of_each, quorum};
 use crate::codec::Message as _;
@@ -10,12 +10,12 @@ use crate::mask::{MaskError, MaskPlan, MaskSeed, Plane, Sign};
 use crate::messages::{Agreement, Sid, Unmasking};
 use crate::params::{Params, VectorShape};
 use crate::participants::IndexSet;
-use crate::rejection::{Abort, PhaseName, Rejection};
+use crate::rejection::{Abort, MessageRejection, PhaseName};
 
 /// Collects shares from the participants that confirmed the survivors.
 #[derive(Debug)]
 pub struct CollectUnmasking {
-    pub(super) facts: Facts,
+    pub(super) facts: ServerFacts,
     pub(super) dealers: IndexSet,
     pub(super) outs: Vec<Option<IndexSet>>,
     pub(super) survivors: IndexSet,
@@ -60,17 +60,17 @@ impl CollectUnmasking {
     /// Checks one participant's shares.
     ///
     /// # Errors
-    /// [`Rejection`] for another session, a sender that did not sign, an invalid signature, or shares that are not one
+    /// [`MessageRejection`] for another session, a sender that did not sign, an invalid signature, or shares that are not one
     /// per dealer in canonical form. Their values are verified when the phase closes.
-    pub fn admit(&self, unmasking: Unmasking) -> Result<Admitted<Unmasking>, Rejection> {
+    pub fn admit(&self, unmasking: Unmasking) -> Result<Admitted<Unmasking>, MessageRejection> {
         unmasking.check()?;
         self.facts.check_frame(&unmasking, &self.signers)?;
         let (expected, got) = (self.dealers.len(), unmasking.body.shares.len());
         if got != usize::from(expected) {
-            return Err(Rejection::ShareCount { expected, got });
+            return Err(MessageRejection::ShareCount { expected, got });
         }
         if unmasking.body.shares.iter().any(|share| Share::from_bytes(share).is_none()) {
-            return Err(Rejection::ShareEncoding);
+            return Err(MessageRejection::ShareEncoding);
         }
         Ok(Admitted(unmasking))
     }

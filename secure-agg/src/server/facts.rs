@@ -4,17 +4,17 @@ use crate::crypto::signature::IdentityKey;
 use crate::messages::{InSession, Roster, Sid, Signed, roster_root, session_id};
 use crate::params::{InvalidConfig, Params};
 use crate::participants::{Index, IndexSet};
-use crate::rejection::Rejection;
+use crate::rejection::MessageRejection;
 
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub(crate) struct ServerFacts {
     pub(crate) roster: Roster,
     pub(crate) identities: Vec<IdentityKey>,
     pub(crate) params: Params,
     pub(crate) sid: Sid,
 }
 
-impl Facts {
+impl ServerFacts {
     /// Computes the session of a roster with admitted entries, and fills in the derived parameters.
     pub(crate) fn new(mut roster: Roster, identities: Vec<IdentityKey>) -> Result<Self, InvalidConfig> {
         let count = u16::try_from(roster.entries.len()).unwrap_or(u16::MAX);
@@ -31,19 +31,23 @@ impl Facts {
     }
 
     /// Checks session, sender and signature of a message; the phase checks the rest.
-    pub(crate) fn check_frame<B: InSession>(&self, message: &Signed<B>, expected: &IndexSet) -> Result<(), Rejection> {
+    pub(crate) fn check_frame<B: InSession>(
+        &self,
+        message: &Signed<B>,
+        expected: &IndexSet,
+    ) -> Result<(), MessageRejection> {
         self.check_sender(message.body.sid(), message.body.sender(), expected)?;
         match self.identity(message.body.sender()) {
             Some(identity) if message.is_signed_by(identity) => Ok(()),
-            _ => Err(Rejection::Signature),
+            _ => Err(MessageRejection::Signature),
         }
     }
 
-    pub(crate) fn check_sender(&self, sid: &Sid, sender: Index, expected: &IndexSet) -> Result<(), Rejection> {
+    pub(crate) fn check_sender(&self, sid: &Sid, sender: Index, expected: &IndexSet) -> Result<(), MessageRejection> {
         if *sid != self.sid {
-            return Err(Rejection::WrongSession);
+            return Err(MessageRejection::WrongSession);
         }
-        if expected.contains(sender) { Ok(()) } else { Err(Rejection::NotExpected { sender }) }
+        if expected.contains(sender) { Ok(()) } else { Err(MessageRejection::NotExpected { sender }) }
     }
 
     pub(crate) fn everybody(&self) -> IndexSet {

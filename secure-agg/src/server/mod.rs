@@ -22,7 +22,7 @@ pub use collect_keys::{CollectKeys, Enrolled};
 pub use collect_masked::CollectMasked;
 pub use collect_shares::CollectShares;
 pub use collect_unmasking::{CollectUnmasking, Unmasked};
-pub(crate) use facts::Facts;
+pub(crate) use facts::ServerFacts;
 pub use phase::{BadPhase, Phase};
 pub use reconstruct::ShareFault;
 
@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 
 use crate::messages::{Consistency, InSession, Signed};
 use crate::participants::{Index, IndexSet};
-use crate::rejection::{Abort, PhaseName, Rejection};
+use crate::rejection::{Abort, MessageRejection, PhaseName};
 
 /// A message that `admit` accepted. Only such messages can close a phase.
 #[derive(Debug, Clone)]
@@ -56,9 +56,9 @@ impl<M: PartialEq> Admitted<M> {
     /// Checks that another message of the same sender is identical, and so gets the same answer.
     ///
     /// # Errors
-    /// [`Rejection::Conflict`] if it differs.
-    pub fn repeated_by(&self, again: &M) -> Result<(), Rejection> {
-        if self.0 == *again { Ok(()) } else { Err(Rejection::Conflict) }
+    /// [`MessageRejection::Conflict`] if it differs.
+    pub fn repeated_by(&self, again: &M) -> Result<(), MessageRejection> {
+        if self.0 == *again { Ok(()) } else { Err(MessageRejection::Conflict) }
     }
 }
 

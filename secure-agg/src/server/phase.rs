@@ -3,10 +3,10 @@
 use thiserror::Error;
 use tls_codec::{DeserializeBytes as _, Serialize as _, TlsDeserializeBytes, TlsSerialize, TlsSize, TlsVecU32};
 
-use super::facts::Facts;
+use super::facts::ServerFacts;
 use super::{CollectConsistency, CollectKeys, CollectMasked, CollectShares, CollectUnmasking};
 use crate::crypto::signature::IdentityKey;
-use crate::messages::{Agreement, AgreementSignature, Roster, Round, SurvivorInput};
+use crate::messages::{Agreement, AgreementSignature, Roster, RoundId, SurvivorInput};
 use crate::params::SessionConfig;
 use crate::participants::IndexSet;
 use crate::rejection::PhaseName;
@@ -45,7 +45,7 @@ enum Stored {
 
 #[derive(TlsSize, TlsSerialize, TlsDeserializeBytes)]
 struct StoredKeys {
-    round: Round,
+    round: RoundId,
     model_hash: [u8; 32],
     config: SessionConfig,
 }
@@ -155,7 +155,7 @@ impl Phase {
     }
 }
 
-fn store_roster(facts: &Facts) -> StoredRoster {
+fn store_roster(facts: &ServerFacts) -> StoredRoster {
     let identities: Vec<[u8; 32]> = facts.identities.iter().map(|identity| identity.0).collect();
     StoredRoster { roster: facts.roster.clone(), identities: identities.into() }
 }
@@ -165,15 +165,15 @@ fn store_dealers(dealers: &IndexSet, outs: &[Option<IndexSet>]) -> StoredDealers
     StoredDealers { dealers: dealers.clone(), outs: outs.into() }
 }
 
-fn load_roster(stored: StoredRoster) -> Result<Facts, BadPhase> {
+fn load_roster(stored: StoredRoster) -> Result<ServerFacts, BadPhase> {
     if stored.roster.entries.len() != stored.identities.len() {
         return Err(BadPhase);
     }
     let identities = stored.identities.iter().map(|identity| IdentityKey(*identity)).collect();
-    Facts::new(stored.roster, identities).map_err(|_| BadPhase)
+    ServerFacts::new(stored.roster, identities).map_err(|_| BadPhase)
 }
 
-fn load_dealers(stored: StoredDealers, facts: &Facts) -> Result<(IndexSet, Vec<Option<IndexSet>>), BadPhase> {
+fn load_dealers(stored: StoredDealers, facts: &ServerFacts) -> Result<(IndexSet, Vec<Option<IndexSet>>), BadPhase> {
     let dealers = subset(stored.dealers, &facts.everybody())?;
     if stored.outs.len() != usize::from(dealers.len()) {
         return Err(BadPhase);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use subtle::ConstantTimeEq as _;
 
-use super::facts::Facts;
+use super::facts::ServerFacts;
 use crate::crypto::agreement::AgreementKey;
 use crate::crypto::kdf;
 use crate::crypto::shamir::{self, Basis, Seed, Share};
@@ -31,7 +31,7 @@ pub struct ShareFault {
 
 /// The sum to open.
 pub(super) struct MaskedSum<'a> {
-    pub(super) facts: &'a Facts,
+    pub(super) facts: &'a ServerFacts,
     /// U2.
     pub(super) dealers: &'a IndexSet,
     /// The drawn out-neighbours of each participant, by position; `None` for those that dealt no shares.

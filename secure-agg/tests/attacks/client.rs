@@ -10,7 +10,7 @@ use secure_agg::messages::{
     AdvertiseBody, Complaint, ComplaintBody, Consistency, ShareKeys, Unmasking, consistency_text,
 };
 use secure_agg::params::SessionConfig;
-use secure_agg::rejection::{Abort, PhaseName, Refusal, Rejection};
+use secure_agg::rejection::{Abort, MessageRejection, PhaseName, Refusal};
 use secure_agg::server::{Admitted, CollectUnmasking, ShareFault};
 
 use crate::five;
@@ -86,14 +86,14 @@ fn shares_in_no_canonical_form_or_of_the_wrong_number() {
     let mut shares = body.shares.as_slice().to_vec();
     shares[0][..8].copy_from_slice(&((1u64 << 61) - 1).to_le_bytes());
     body.shares = shares.clone().into();
-    assert_eq!(phase.admit(resigned(body.clone(), signer)).err(), Some(Rejection::ShareEncoding));
+    assert_eq!(phase.admit(resigned(body.clone(), signer)).err(), Some(MessageRejection::ShareEncoding));
     shares.pop();
     body.shares = shares.into();
-    let count = Rejection::ShareCount { expected: 5, got: 4 };
+    let count = MessageRejection::ShareCount { expected: 5, got: 4 };
     assert_eq!(phase.admit(resigned(body, signer)).err(), Some(count));
     let mut unsigned = message;
     unsigned.signature[0] ^= 1;
-    assert_eq!(phase.admit(unsigned).err(), Some(Rejection::Signature));
+    assert_eq!(phase.admit(unsigned).err(), Some(MessageRejection::Signature));
 }
 
 /// A cohort whose member 1 deals another seed than it committed to; `survives` says whether its input counts.
@@ -136,7 +136,7 @@ fn short_y() {
         let mut body = upload.message.body.clone();
         body.bytes = got;
         let refused = phase.admit(resigned(body, &members[0].signer)).err();
-        assert_eq!(refused, Some(Rejection::InputBytes { expected, got }));
+        assert_eq!(refused, Some(MessageRejection::InputBytes { expected, got }));
     }
     // Whoever signs one digest and uploads another body is found out by the digest.
     let mut other = upload.body.clone();
@@ -203,7 +203,7 @@ fn equivocating_out_list() {
     other.out.remove(taken);
     other.out.insert(free);
     let other = resigned(other, &members[0].signer);
-    assert_eq!(first.repeated_by(&phase.admit(other).unwrap().into_message()), Err(Rejection::Conflict));
+    assert_eq!(first.repeated_by(&phase.admit(other).unwrap().into_message()), Err(MessageRejection::Conflict));
     assert_eq!(first.repeated_by(&shares), Ok(()));
     // Lists that are too short, too long, or name their drawer are refused.
     let mut lists = [shares.body.out.clone(), shares.body.out.clone(), shares.body.out.clone()];
@@ -211,7 +211,7 @@ fn equivocating_out_list() {
     lists[1].insert(free);
     lists[2].remove(taken);
     lists[2].insert(1);
-    let expected = Rejection::OutList { expected: shares.body.out.len() };
+    let expected = MessageRejection::OutList { expected: shares.body.out.len() };
     for out in lists {
         let mut body = shares.body.clone();
         body.out = out;
@@ -220,7 +220,7 @@ fn equivocating_out_list() {
     let mut fewer = shares.body.clone();
     fewer.sealed = fewer.sealed.as_slice()[1..].to_vec().into();
     let refused = phase.admit(resigned(fewer, &members[0].signer)).err();
-    assert_eq!(refused, Some(Rejection::SealedCount { expected: 129, got: 128 }));
+    assert_eq!(refused, Some(MessageRejection::SealedCount { expected: 129, got: 128 }));
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn another_out_list_with_the_input_than_with_the_shares() {
     others.dealers[0] ^= 1;
     for body in [fewer, others] {
         let refused = phase.admit(resigned(body, &members[0].signer)).err();
-        assert_eq!(refused, Some(Rejection::OtherMasks));
+        assert_eq!(refused, Some(MessageRejection::OtherMasks));
     }
     phase.admit(input).unwrap();
 }
@@ -247,9 +247,9 @@ fn a_signature_on_other_survivors() {
     let honest = members[0].check(&phase.announcement()).unwrap();
     let text = consistency_text(phase.sid(), &IndexSet::full(5), &IndexSet::full(5));
     let other = Consistency { signature: members[0].signer.sign(&text).unwrap(), ..honest.clone() };
-    assert_eq!(phase.admit(other).err(), Some(Rejection::Signature));
+    assert_eq!(phase.admit(other).err(), Some(MessageRejection::Signature));
     let another_s = Consistency { sender: 2, ..honest.clone() };
-    assert_eq!(phase.admit(another_s).err(), Some(Rejection::Signature));
+    assert_eq!(phase.admit(another_s).err(), Some(MessageRejection::Signature));
     phase.admit(honest).unwrap();
 }
 
@@ -293,12 +293,12 @@ fn false_complaint() {
     let judged = phase.judge(&complaint, &dealt[&2]).unwrap();
     assert_eq!(judged, Abort::Complaint { reporter: 1, accused: 2, blamed: 1 });
     // About somebody that dealt nothing to it, with a bad signature, or about itself: refused.
-    assert_eq!(phase.judge(&complaint, &dealt[&3]).err(), Some(Rejection::Accused { accused: 2 }));
+    assert_eq!(phase.judge(&complaint, &dealt[&3]).err(), Some(MessageRejection::Accused { accused: 2 }));
     let mut unsigned = complaint;
     unsigned.signature[0] ^= 1;
-    assert_eq!(phase.judge(&unsigned, &dealt[&2]).err(), Some(Rejection::Signature));
+    assert_eq!(phase.judge(&unsigned, &dealt[&2]).err(), Some(MessageRejection::Signature));
     let own = resigned(ComplaintBody { accused: 1, ..body }, &members[0].signer);
-    assert!(matches!(phase.judge(&own, &dealt[&1]), Err(Rejection::Malformed(_))));
+    assert!(matches!(phase.judge(&own, &dealt[&1]), Err(MessageRejection::Malformed(_))));
 }
 
 #[test]
@@ -308,11 +308,11 @@ fn keys_that_are_not_its_own() {
     let advert = members[0].advertise(&mut world);
     let mut unsigned = advert.clone();
     unsigned.signature[0] ^= 1;
-    assert_eq!(phase.admit(unsigned, &world.registry).err(), Some(Rejection::Signature));
+    assert_eq!(phase.admit(unsigned, &world.registry).err(), Some(MessageRejection::Signature));
     let mut other = advert.body.clone();
     other.client_id = members[1].id.clone().into();
     let refused = phase.admit(resigned(other, &members[0].signer), &world.registry).err();
-    assert_eq!(refused, Some(Rejection::Certificate));
+    assert_eq!(refused, Some(MessageRejection::Certificate));
     // Two participants with one key end the session before anybody is shown the roster.
     let second = members[1].advertise(&mut world);
     let mut copied = members[2].advertise(&mut world).body;
@@ -334,11 +334,11 @@ fn one_key_for_two_purposes() {
         change(&mut body, identity);
         phase.admit(resigned(body, &members[0].signer), &world.registry).err()
     };
-    let repeated = Some(Rejection::PublicKey(BadPublicKey::Repeated));
+    let repeated = Some(MessageRejection::PublicKey(BadPublicKey::Repeated));
     assert_eq!(refused(|body, _| body.c_pk = body.s_pk), repeated);
     // An Ed25519 key need not even be an encoding of an X25519 key.
-    assert!(matches!(refused(|body, identity| body.c_pk = identity), Some(Rejection::PublicKey(_))));
-    assert!(matches!(refused(|body, identity| body.s_pk = identity), Some(Rejection::PublicKey(_))));
+    assert!(matches!(refused(|body, identity| body.c_pk = identity), Some(MessageRejection::PublicKey(_))));
+    assert!(matches!(refused(|body, identity| body.s_pk = identity), Some(MessageRejection::PublicKey(_))));
 }
 
 #[test]

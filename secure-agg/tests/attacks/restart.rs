@@ -134,7 +134,7 @@ fn dealt(world: &mut World, members: &mut [Member], phase: &[u8]) -> Dealt {
 }
 
 #[test]
-fn a_doubt_that_was_forgotten_is_no_complaint() {
+fn a_challenge_that_was_forgotten_is_no_complaint() {
     // Killed after a share did not open: nothing was said, so an honest delivery is answered and no key was ever told.
     let (mut world, mut members) = five(62);
     let (phase, dealt) = crate::support::shared(&mut world, &mut members);
@@ -142,7 +142,7 @@ fn a_doubt_that_was_forgotten_is_no_complaint() {
     let mut sealed = bent.sealed.as_slice().to_vec();
     sealed[0][0] ^= 1;
     bent.sealed = sealed.into();
-    assert!(matches!(members[0].mask(&bent), Ok(Sent::Doubt(_))));
+    assert!(matches!(members[0].mask(&bent), Ok(Sent::Challenge(_))));
     members[0].restore();
     members[0].upload(&delivery(&phase, &dealt, 1));
 }

@@ -7,11 +7,11 @@ use crate::support::{
 use secure_agg::client::Release;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{
-    Advertise, Agreement, AgreementSignature, Consistency, Delivery, MaskedInput, Roster, Round, SurvivorInput,
+    Advertise, Agreement, AgreementSignature, Consistency, Delivery, MaskedInput, Roster, RoundId, SurvivorInput,
     Survivors, consistency_text,
 };
 use secure_agg::params::{InvalidConfig, Policy, SessionConfig, VectorShape};
-use secure_agg::rejection::{Abort, Refusal, Rejection};
+use secure_agg::rejection::{Abort, MessageRejection, Refusal};
 use secure_agg::server::{Admitted, Phase};
 use secure_agg::{BadPublicKey, IndexSet, Signer as _};
 
@@ -165,7 +165,7 @@ fn roster_with_a_wrong_certificate() {
 fn keys_of_another_attempt_in_the_roster() {
     let (mut world, mut members) = five(6);
     let old: Vec<Advertise> = members.iter_mut().map(|member| member.advertise(&mut world)).collect();
-    world.round = Round::new(b"task-1", 7, 1);
+    world.round = RoundId::new(b"task-1", 7, 1);
     let phase = advertised(&mut world, &mut members);
     let mut roster = phase.roster().clone();
     let mut entries = roster.entries.as_slice().to_vec();
@@ -252,7 +252,7 @@ fn all_zero_x25519_point() {
         adverts[4] = resigned(adverts[4].body.clone(), &members[4].signer);
         // The server refuses it from a client …
         let refused = phase.admit(adverts[4].clone(), &world.registry).err();
-        assert_eq!(refused, Some(Rejection::PublicKey(BadPublicKey::SmallOrder)));
+        assert_eq!(refused, Some(MessageRejection::PublicKey(BadPublicKey::SmallOrder)));
         // … and a client from a server that let it pass.
         let entries = adverts.iter().map(secure_agg::messages::RosterEntry::of).collect::<Vec<_>>();
         let params = world.config.params(5).unwrap();
@@ -325,16 +325,16 @@ fn replay_from_an_old_sid() {
     let (mut world, mut members) = five(12);
     let (old_phase, old) = shared(&mut world, &mut members);
     let old_delivery = delivery(&old_phase, &old, 1);
-    world.round = Round::new(b"task-1", 8, 0);
+    world.round = RoundId::new(b"task-1", 8, 0);
     let (phase, dealt) = shared(&mut world, &mut members);
     // The old message as it was, and the old ciphertexts under the new session's name.
     assert!(matches!(members[0].mask(&old_delivery), Err(Refusal::WrongSession)));
     members[0].restore();
     let renamed = Delivery { sid: *phase.sid(), ..old_delivery };
-    assert!(matches!(members[0].mask(&renamed), Ok(Sent::Doubt(_))));
+    assert!(matches!(members[0].mask(&renamed), Ok(Sent::Challenge(_))));
     // And towards the server.
     let next = members[1].upload(&delivery(&phase, &dealt, 2));
-    assert_eq!(old_phase.admit(next.message).err(), Some(Rejection::WrongSession));
+    assert_eq!(old_phase.admit(next.message).err(), Some(MessageRejection::WrongSession));
 }
 
 #[test]
@@ -356,12 +356,12 @@ fn different_model_to_half_the_clients() {
         dealt.insert(shares.body.sender, shares);
     }
     assert_ne!(dealt[&1].body.sid, dealt[&3].body.sid);
-    assert_eq!(phase.admit(dealt[&1].clone()).err(), Some(Rejection::WrongSession));
+    assert_eq!(phase.admit(dealt[&1].clone()).err(), Some(MessageRejection::WrongSession));
     // A server that goes on all the same: no share opens across the two halves, so nobody sends an input.
     let sealed: Vec<_> = [2, 3, 4, 5].iter().map(|dealer| sealed(&dealt, *dealer, 1).unwrap()).collect();
     let (dealers, incoming) = (IndexSet::full(5), IndexSet::of(5, 2..=5));
     let mixed = Delivery { sid: dealt[&1].body.sid, recipient: 1, dealers, incoming, sealed: sealed.into() };
-    assert!(matches!(members[0].mask(&mixed), Ok(Sent::Doubt(_))));
+    assert!(matches!(members[0].mask(&mixed), Ok(Sent::Challenge(_))));
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn second_unmask_after_restart() {
 fn retry_with_u3_without_w() {
     let (mut world, mut members, phase) = five_masked(18, &[]);
     phase.close(Vec::new()).unwrap_err();
-    world.round = Round::new(b"task-1", 7, 1);
+    world.round = RoundId::new(b"task-1", 7, 1);
     let mut retry = |member: &mut Member, release| {
         member.restore();
         let setup = member.setup(&world);
@@ -471,13 +471,13 @@ fn retry_with_u3_without_w() {
     let (mut world, mut members) = five(19);
     shared(&mut world, &mut members);
     for (attempt, expected) in [(0, Some(Refusal::StaleAttempt { attempt: 0 })), (1, None)] {
-        world.round = Round::new(b"task-1", 7, attempt);
+        world.round = RoundId::new(b"task-1", 7, attempt);
         members[0].restore();
         let (setup, state) = (members[0].setup(&world), members[0].client.take().unwrap());
         let retried = state.retry(setup, Release::SameUpdate, &members[0].signer, &mut world.rng);
         assert_eq!(retried.err(), expected);
     }
-    world.round = Round::new(b"task-1", 8, 1);
+    world.round = RoundId::new(b"task-1", 8, 1);
     members[1].restore();
     let (setup, state) = (members[1].setup(&world), members[1].client.take().unwrap());
     let retried = state.retry(setup, Release::SameUpdate, &members[1].signer, &mut world.rng);
@@ -544,11 +544,11 @@ fn late_phases() {
     let early = advertised(&mut world, &mut members);
     let late_keys = {
         let phase = open_round(&world);
-        world.round = Round::new(b"task-1", 9, 0);
+        world.round = RoundId::new(b"task-1", 9, 0);
         let advert = members[0].advertise(&mut world);
         phase.admit(advert, &world.registry).err()
     };
-    assert_eq!(late_keys, Some(Rejection::WrongRound));
+    assert_eq!(late_keys, Some(MessageRejection::WrongRound));
     drop(early);
 
     let (mut world, mut members) = five(22);
@@ -564,18 +564,18 @@ fn late_phases() {
     let mut stranger = members[0].upload(&delivery(&phase, &dealt, 1)).message;
     stranger.body.sender = 5;
     let stranger = resigned(stranger.body, &members[4].signer);
-    assert_eq!(phase.admit(stranger).err(), Some(Rejection::NotExpected { sender: 5 }));
+    assert_eq!(phase.admit(stranger).err(), Some(MessageRejection::NotExpected { sender: 5 }));
     drop(late);
 
     let (_, mut members, phase) = five_masked(23, &[5]);
     let text = consistency_text(phase.sid(), &IndexSet::full(5), phase.survivors());
     let late = Consistency { sid: *phase.sid(), sender: 5, signature: members[4].signer.sign(&text).unwrap() };
-    assert_eq!(phase.admit(late).err(), Some(Rejection::NotExpected { sender: 5 }));
+    assert_eq!(phase.admit(late).err(), Some(MessageRejection::NotExpected { sender: 5 }));
     let announcement = phase.announcement();
     let signed: Vec<Consistency> = members[..4].iter_mut().map(|member| member.check(&announcement).unwrap()).collect();
     let next = phase.close(signed[..3].iter().cloned().map(Admitted::from_store).collect()).unwrap();
     let late = members[3].unmask(next.agreement()).unwrap();
-    assert_eq!(next.admit(late).err(), Some(Rejection::NotExpected { sender: 4 }));
+    assert_eq!(next.admit(late).err(), Some(MessageRejection::NotExpected { sender: 4 }));
 }
 
 /// A cohort that draws its mask neighbours: n = 130, k_m = 28, t = 72.
@@ -665,7 +665,7 @@ fn isolate_a_survivor_that_was_shown_other_dealers() {
         .map(|(index, member)| (index, member.upload(&delivery(&phase, &dealt, index)).message))
         .collect();
     inputs.insert(1, members[0].upload(&narrowed).message);
-    assert_eq!(phase.admit(inputs[&1].clone()).err(), Some(Rejection::OtherMasks));
+    assert_eq!(phase.admit(inputs[&1].clone()).err(), Some(MessageRejection::OtherMasks));
     let all = announced(*phase.sid(), &IndexSet::full(130), &inputs);
     for member in &mut members[1..6] {
         assert_eq!(member.check(&all).err(), Some(Refusal::Signature { signer: 1 }));

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng as _, SeedableRng as _};
-use secure_agg::client::{Client, Doubt, MaskedUpload, Received, Setup, Step, advertise_keys};
+use secure_agg::client::{Challenge, Client, MaskedUpload, Received, Setup, Transition, advertise_keys};
 use secure_agg::codec::Message;
 use secure_agg::mask::{self, Plane};
 use secure_agg::messages::{
-    Advertise, Agreement, Body, Complaint, Consistency, Delivery, Roster, Round, SealedShares, ShareKeys, Signed,
+    Advertise, Agreement, Body, Complaint, Consistency, Delivery, Roster, RoundId, SealedShares, ShareKeys, Signed,
     Survivors, Unmasking,
 };
 use secure_agg::params::{Policy, SessionConfig, VectorShape};
@@ -83,7 +83,7 @@ pub(crate) struct Member {
 
 pub(crate) enum Sent {
     Upload(Box<MaskedUpload>),
-    Doubt(Box<Doubt>),
+    Challenge(Box<Challenge>),
 }
 
 impl Member {
@@ -97,7 +97,7 @@ impl Member {
         }
     }
 
-    pub(crate) fn keep<N, M>(&mut self, step: Step<N, M>, state: fn(N) -> Client) -> M {
+    pub(crate) fn keep<N, M>(&mut self, step: Transition<N, M>, state: fn(N) -> Client) -> M {
         self.snapshot = step.persist.expose().to_vec();
         self.client = Some(if self.restarts { Client::restore(&self.snapshot).unwrap() } else { state(step.next) });
         step.send
@@ -105,7 +105,7 @@ impl Member {
 
     /// Keeps the state and sends the message through bytes. Killed after the one and before the other, a participant sends the
     /// same bytes.
-    fn say<N, M: Message>(&mut self, step: Step<N, M>, state: fn(N) -> Client) -> M {
+    fn say<N, M: Message>(&mut self, step: Transition<N, M>, state: fn(N) -> Client) -> M {
         let message = self.keep(step, state);
         if self.restarts {
             assert_eq!(self.client.as_ref().unwrap().resend(), message.encode());
@@ -144,21 +144,21 @@ impl Member {
                 let step = masking.mask(self.model.clone(), self.scalars.clone(), &self.signer)?;
                 Ok(Sent::Upload(Box::new(self.keep(step, Client::CheckConsistency))))
             }
-            Received::Doubt(doubt) => Ok(Sent::Doubt(doubt)),
+            Received::Challenge(challenge) => Ok(Sent::Challenge(challenge)),
         }
     }
 
-    /// Complains about a delivery that must raise a doubt, with the evidence at hand.
+    /// Complains about a delivery that must raise a challenge, with the evidence at hand.
     pub(crate) fn complain(&mut self, delivery: &Delivery, evidence: &ShareKeys) -> Result<Complaint, Refusal> {
-        let Sent::Doubt(doubt) = self.mask(delivery)? else { panic!("every share opened") };
-        let step = doubt.complain(evidence, &self.signer)?;
+        let Sent::Challenge(challenge) = self.mask(delivery)? else { panic!("every share opened") };
+        let step = challenge.complain(evidence, &self.signer)?;
         Ok(self.say(step, Client::Complained))
     }
 
     pub(crate) fn upload(&mut self, delivery: &Delivery) -> MaskedUpload {
         match self.mask(delivery).unwrap() {
             Sent::Upload(upload) => *upload,
-            Sent::Doubt(doubt) => panic!("the share of {} does not open", doubt.dealer()),
+            Sent::Challenge(challenge) => panic!("the share of {} does not open", challenge.dealer()),
         }
     }
 
@@ -179,7 +179,7 @@ impl Member {
 pub(crate) struct World {
     pub(crate) registry: Registry,
     pub(crate) config: SessionConfig,
-    pub(crate) round: Round,
+    pub(crate) round: RoundId,
     pub(crate) rng: ChaCha20Rng,
 }
 
@@ -199,7 +199,7 @@ pub(crate) fn cohort(n: u16, config: SessionConfig, seed: u64) -> (World, Vec<Me
             Member { id, signer, client: None, snapshot: Vec::new(), model, scalars, restarts: false }
         })
         .collect();
-    (World { registry, config, round: Round::new(b"task-1", 7, 0), rng }, members)
+    (World { registry, config, round: RoundId::new(b"task-1", 7, 0), rng }, members)
 }
 
 fn random_words(shape: &VectorShape, rng: &mut ChaCha20Rng) -> Vec<u32> {

@@ -12,7 +12,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use client_sdk::participant::machine::{Input, ModelFile, Request as Wish};
 use client_sdk::transport::TransportError;
-use coordinator::http::{Connection, KeepsTime};
+use coordinator::http::{Connection, VirtualTime};
 use coordinator::identity::Peer;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, IF_NONE_MATCH, RETRY_AFTER};
 use http::request::Builder;
@@ -226,7 +226,7 @@ fn outgoing(wish: Wish) -> Outgoing {
             let Outgoing { request, up, read } =
                 post(route::CHECK_IN, &request, |answer| Input::CheckedIn(read(answer)));
             let request = request.map(|mut request| {
-                request.extensions_mut().insert(KeepsTime);
+                request.extensions_mut().insert(VirtualTime);
                 request
             });
             Outgoing { request, up, read }

@@ -59,7 +59,7 @@ impl Participant {
             round: record(snapshot::ROUND),
             privacy: record(snapshot::PRIVACY),
             update: record(snapshot::UPDATE),
-            given: record(snapshot::GIVEN),
+            used_bases: record(snapshot::USED_BASES),
         };
         self.machine = Some(Machine::new(settings, token, &saved, fresh_key, entropy, secrets)?);
         Ok(())

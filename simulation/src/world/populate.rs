@@ -11,13 +11,13 @@ use coordinator::random::Random;
 use super::{World, ended};
 use crate::chance::{Purpose, stream};
 use crate::clock::{Moment, VirtualClock};
-use crate::device::{Device, Terms};
+use crate::device::{Device, DeviceSettings};
 use crate::in_process::{LocalCoordinator, in_memory};
 use crate::operation::Operation;
 use crate::profile::Profile;
 use crate::queue::Queue;
 use crate::rounds::Rounds;
-use crate::training::Pool;
+use crate::training::TrainingPool;
 use crate::{Experiment, Progress, SimulationError};
 
 /// Longest that certificates may be good for: renewing them is not what is simulated.
@@ -43,7 +43,7 @@ impl World {
         let local = LocalCoordinator::start(&config, Arc::clone(&clock) as _, random).await?;
         let events = local.coordinator.store.wake().subscribe();
         let task = local.create_task(experiment.task.clone()).await?;
-        let terms = Terms {
+        let common = DeviceSettings {
             seed: experiment.seed,
             task: experiment.task.name.clone(),
             secure: experiment.task.secure_aggregation.enabled,
@@ -56,8 +56,8 @@ impl World {
             queue: Queue::default(),
             local,
             events,
-            pool: Pool::new(experiment.threads)?,
-            terms,
+            pool: TrainingPool::new(experiment.threads)?,
+            common,
             data: Arc::clone(&experiment.data),
             devices: Vec::with_capacity(experiment.population as usize),
             by_id: HashMap::new(),
@@ -79,10 +79,10 @@ impl World {
 
     /// Has a new device enrol, over the coordinator's own routes and before time begins, and plans when it is there first.
     async fn enroll(&mut self, index: u32, model: &crate::DeviceModel) -> Result<(), SimulationError> {
-        let profile = Profile::draw(model, self.terms.seed, index);
+        let profile = Profile::draw(model, self.common.seed, index);
         let mut device = Device::new(index, profile, self.data.examples(index));
         let token = self.local.enrollment_token(Some(device.name())).await?;
-        device.start(&self.terms, Some(token)).map_err(|error| ended(&device, error))?;
+        device.start(&self.common, Some(token)).map_err(|error| ended(&device, error))?;
         let mut input = Input::Tick;
         while let Some(advance) = device.advance(input, self.clock.participant_now(), Readiness::Ready) {
             input = match advance.action {

@@ -1,7 +1,7 @@
 //! Parameters of personalization methods, and their requirements on the rest of the task.
 
 use crate::problem::Checks;
-use crate::{AdapterHome, Over, PERSONAL_PREFIX, Personalization, Schedule, TaskSpec, below};
+use crate::{AdapterScope, Over, PERSONAL_PREFIX, Personalization, Schedule, TaskSpec, below};
 
 impl Personalization {
     /// `learning_rate` is that of `[training]`.
@@ -91,8 +91,8 @@ fn check_adapters(layers: &[String], rank: u32, alpha: Option<f64>, checks: &mut
 }
 
 /// Rejects settings of local adapters for shared ones, and the reverse.
-fn check_home(adapters: AdapterHome, has_epochs: bool, has_base: bool, checks: &mut Checks) {
-    let shared = adapters == AdapterHome::Shared;
+fn check_home(adapters: AdapterScope, has_epochs: bool, has_base: bool, checks: &mut Checks) {
+    let shared = adapters == AdapterScope::Shared;
     checks.require(
         !(shared && has_epochs),
         "personalization.epochs",

@@ -39,7 +39,7 @@ pub struct CheckInRequest {
     /// coordinator has lost rounds, or lies. Repeated until a later round invites.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declined: Option<Declined>,
-    /// Round-trip time of the connection in milliseconds, coarsely ([`crate::line::told`]); omitted if short. Phases of
+    /// Round-trip time of the connection in milliseconds, coarsely ([`crate::round_trip::reported`]); omitted if short. Phases of
     /// its rounds wait that much longer, within a bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_ms: Option<u32>,

@@ -10,7 +10,7 @@ use wire::inspect::{
 };
 use wire::{AssignmentState, Digest, FailureReason, RoundState};
 
-use super::personal::Served;
+use super::personal::MethodAccuracy;
 use crate::command::model::Score;
 
 /// The federation stands.
@@ -145,7 +145,7 @@ pub(super) struct Finished {
 /// Accuracy over participants, each on its own held-out data.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(super) struct Personalized {
-    pub(super) served: Vec<Served>,
+    pub(super) served: Vec<MethodAccuracy>,
 }
 
 /// Where the privacy ledger stands.

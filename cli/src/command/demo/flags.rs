@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::task_input::{Flag, Flags, Form, Reader, SCHEDULE, TRAINING, Words, many, plain, word, yes};
+use crate::task_input::{Flag, FlagForm, FlagKeys, Flags, Reader, SCHEDULE, TRAINING, many, plain, word, yes};
 
 /// All of them.
 #[derive(Clone, Debug)]
@@ -19,20 +19,20 @@ const OWN: &[Flag] = &[
     Flag {
         name: "rounds",
         path: "rounds.count",
-        form: Form::Value("ROUNDS", plain),
+        form: FlagForm::Value("ROUNDS", plain),
         help: "Rounds to run [default: 10]",
     },
     Flag {
         name: "insecure-aggregation",
         path: "secure_aggregation.enabled",
-        form: Form::Off,
+        form: FlagForm::Off,
         help: "Let the coordinator read every update: no secure aggregation",
     },
     Flag {
         name: "privacy",
         path: "privacy",
-        form: Form::Table(
-            Words {
+        form: FlagForm::Table(
+            FlagKeys {
                 example: "epsilon=8",
                 names: &[],
                 words: &[
@@ -49,9 +49,9 @@ const OWN: &[Flag] = &[
     Flag {
         name: "codec",
         path: "compression",
-        form: Form::Choice(
+        form: FlagForm::Choice(
             "codec",
-            Words {
+            FlagKeys {
                 example: "k=1%",
                 names: &[],
                 words: &[("norm", "aggregation.clip_norm", plain), ("feedback", "compression.error_feedback", yes)],
@@ -63,20 +63,20 @@ const OWN: &[Flag] = &[
     Flag {
         name: "robust",
         path: "aggregation.robust",
-        form: Form::Choice("rule", Words::none("attackers=0.1")),
+        form: FlagForm::Choice("rule", FlagKeys::none("attackers=0.1")),
         help: "A robust rule instead of the mean, with attackers=PART, group_size=S (needed under secure aggregation), \
                norm_factor=X; for example median,attackers=0.05,group_size=5",
     },
     Flag {
         name: "server-optimizer",
         path: "aggregation.optimizer",
-        form: Form::Choice("name", Words::none("beta1=0.9")),
+        form: FlagForm::Choice("name", FlagKeys::none("beta1=0.9")),
         help: "How the mean update steps the model, for example fed_adam,beta1=0.5 [default: fed_avg]",
     },
     Flag {
         name: "server-lr",
         path: "aggregation.optimizer.learning_rate",
-        form: Form::Value("RATE", plain),
+        form: FlagForm::Value("RATE", plain),
         help: "Learning rate of the server optimizer [default: 1 for fed_avg and fed_avg_m, 0.1 for fed_adagrad, 0.01 for others]",
     },
 ];
@@ -85,9 +85,9 @@ const OWN: &[Flag] = &[
 pub(super) const PERSONALIZE: Flag = Flag {
     name: "personalize",
     path: "personalization",
-    form: Form::Choice(
+    form: FlagForm::Choice(
         "method",
-        Words {
+        FlagKeys {
             example: "lambda=0.1",
             names: &[],
             words: &[("personal", "model.personal", many), ("layers", "personalization.layers", many as Reader)],
@@ -124,12 +124,12 @@ mod tests {
 
     #[test]
     fn what_flags_fill_in_is_of_flags_and_names_that_there_are() {
-        let usual: toml::Table = toml::from_str(include_str!("../../../presets/usual.toml")).unwrap();
+        let usual: toml::Table = toml::from_str(include_str!("../../../presets/defaults.toml")).unwrap();
         let flags: Vec<_> = DemoFlags::ALL.iter().copied().flatten().chain([&PERSONALIZE]).collect();
         for (flag, names) in usual {
             let flag = flags.iter().find(|known| known.name == flag).unwrap_or_else(|| panic!("no flag {flag}"));
             for name in names.as_table().unwrap().keys().filter(|name| *name != "*") {
-                let Form::Choice(key, _) = flag.form else { panic!("{} names nothing", flag.name) };
+                let FlagForm::Choice(key, _) = flag.form else { panic!("{} names nothing", flag.name) };
                 let given = flag.read(name).unwrap();
                 let task = crate::task_input::TaskInput::default().with(given.clone()).draft(&json!({ "name": "t" }));
                 assert!(task.is_ok(), "{name} is a {key} with its usual numbers: {task:?}");

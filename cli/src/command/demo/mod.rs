@@ -19,12 +19,13 @@ use crate::command::privacy::ledger;
 use crate::data::{self, DataArgs};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
-use crate::task_input::{Given, Short, TaskArgs, TaskInput};
+use crate::task_input::{FlagValue, ShortFlags, TaskArgs, TaskInput};
 use crate::trainer::cores;
 use crate::{signal, task_file};
 
 mod attack;
 mod centralized;
+mod dropout;
 mod events;
 mod flags;
 mod personal;
@@ -34,14 +35,13 @@ mod rounds;
 mod scene;
 mod table;
 mod tell;
-mod vanish;
 mod world;
 
 use events::{Finished, ModelFile, Personalized, Spent};
 use flags::{DemoFlags, PERSONALIZE};
-use personal::{Served, Shards};
+use personal::{MethodAccuracy, Shards};
 use plan::{DropPlan, Plan};
-use rounds::{Last, Rounds};
+use rounds::{PublishedModel, Rounds};
 use scene::{Scene, blocking};
 use table::LiveTable;
 use world::{Settings, World};
@@ -57,7 +57,7 @@ pub(crate) struct Demo {
     #[command(flatten)]
     task: TaskArgs,
     #[command(flatten)]
-    short: Short<DemoFlags>,
+    short: ShortFlags<DemoFlags>,
     /// Participants drawn for a round [default: all; a third of them where they train ahead of rounds]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     cohort: Option<u32>,
@@ -76,8 +76,8 @@ pub(crate) struct Demo {
     /// Train the same model on the pooled data as well, for comparison
     #[arg(long)]
     centralized: bool,
-    #[arg(long, value_name = "METHOD[:KEY=VALUE,…]", conflicts_with = "centralized", value_parser = way, help = PERSONALIZE.help())]
-    personalize: Vec<Given>,
+    #[arg(long, value_name = "METHOD[:KEY=VALUE,…]", conflicts_with = "centralized", value_parser = personalize, help = PERSONALIZE.help())]
+    personalize: Vec<FlagValue>,
     /// Keep the coordinator running after the last round
     #[arg(long)]
     inspect: bool,
@@ -93,10 +93,10 @@ pub(crate) struct Demo {
 }
 
 /// A federation whose rounds are over.
-struct Played {
+struct FinishedFederation {
     world: World,
     task: TaskView,
-    last: Last,
+    last: PublishedModel,
     /// What the privacy ledger says, if something was promised.
     privacy: Option<PrivacyReport>,
 }
@@ -105,7 +105,7 @@ struct Played {
 struct Federation {
     spec: TaskSpec,
     /// How its participants come by models of their own, if they do.
-    way: Option<Given>,
+    personalize: Option<FlagValue>,
     /// Whether it is one of several.
     is_compared: bool,
 }
@@ -127,7 +127,7 @@ impl Federation {
 }
 
 /// One way to a personalized model.
-fn way(text: &str) -> Result<Given, String> {
+fn personalize(text: &str) -> Result<FlagValue, String> {
     PERSONALIZE.read(text)
 }
 
@@ -191,7 +191,7 @@ impl Demo {
             let detail = "--task-file takes one task: personalize in one way at a time";
             return Err(Failure::new(Exit::Usage, detail));
         }
-        self.personalize.iter().try_for_each(|way| input.with(way.clone()).draft(&plan::base()).map(|_| ()))
+        self.personalize.iter().try_for_each(|method| input.with(method.clone()).draft(&plan::base()).map(|_| ()))
     }
 
     async fn play_all(&self, input: TaskInput, folder: &Path, output: Output) -> Outcome<World> {
@@ -199,17 +199,17 @@ impl Demo {
         let plain = self.task(&scene, &scene.input)?;
         let table = LiveTable::new(output, plain.privacy.is_private());
         scene.training = plain.training.clone();
-        let ways = match &plain.personalization {
-            Some(method) if self.personalize.is_empty() => vec![Given::by_itself(method.as_str(), Vec::new())],
+        let methods = match &plain.personalization {
+            Some(method) if self.personalize.is_empty() => vec![FlagValue::by_itself(method.as_str(), Vec::new())],
             _ => self.personalize.clone(),
         };
-        if !ways.is_empty() {
-            return self.compare(folder, &mut scene, ways, &table, output).await;
+        if !methods.is_empty() {
+            return self.compare(folder, &mut scene, methods, &table, output).await;
         }
         let pooled = self.centralized.then(|| scene.shards.iter().map(|(train, _)| train.clone()).collect());
         let shards = std::mem::take(&mut scene.shards);
         let rounds = plain.rounds.count;
-        let federation = Federation { spec: plain, way: None, is_compared: false };
+        let federation = Federation { spec: plain, personalize: None, is_compared: false };
         let played = self.play(folder, &scene, shards, federation, &table, output).await?;
         let centralized = match pooled {
             Some(shards) => {
@@ -229,26 +229,26 @@ impl Demo {
         &self,
         folder: &Path,
         scene: &mut Scene,
-        ways: Vec<Given>,
+        methods: Vec<FlagValue>,
         table: &LiveTable,
         output: Output,
     ) -> Outcome<World> {
         let shards = Shards::new(std::mem::take(&mut scene.shards));
-        let federations = self.federations(scene, ways)?;
+        let federations = self.federations(scene, methods)?;
         let rounds = federations.first().map_or(0, |federation| federation.spec.rounds.count);
-        let (mut served, mut fed_avg, mut last) = (Vec::new(), None, None::<Played>);
+        let (mut served, mut fed_avg, mut last) = (Vec::new(), None, None::<FinishedFederation>);
         for (number, federation) in federations.into_iter().enumerate() {
             if let Some(earlier) = last.take() {
                 earlier.world.shutdown().await;
                 output.line("");
             }
             let folder = folder.join(number.to_string());
-            let (way, makes_fed_avg) = (federation.way.clone(), federation.makes_fed_avg());
+            let (method, makes_fed_avg) = (federation.personalize.clone(), federation.makes_fed_avg());
             let played = self.play(&folder, scene, shards.to_vec(), federation, table, output).await?;
             table.message("evaluating the personalized models");
-            if let Some(way) = way {
+            if let Some(method) = method {
                 let (journals, task) = (folder.join(PARTICIPANTS), played.task.summary.id);
-                served.push(personal::personally(scene, &shards, way.text(), &journals, task).await?);
+                served.push(personal::personally(scene, &shards, method.text(), &journals, task).await?);
             }
             if fed_avg.is_none() && makes_fed_avg {
                 served.push(personal::globally(scene, &shards, &played.last.bytes).await?);
@@ -260,7 +260,7 @@ impl Demo {
         served.push(personal::alone(scene, &shards, rounds).await?);
         table.finish();
         // The yardsticks first.
-        served.sort_by_key(Served::rank);
+        served.sort_by_key(MethodAccuracy::rank);
         let nothing = || Failure::new(Exit::Internal, "nothing was played");
         let (finished, last) = fed_avg.zip(last).ok_or_else(nothing)?;
         let finished = Finished { personalization: Some(Personalized { served }), ..finished };
@@ -269,19 +269,20 @@ impl Demo {
     }
 
     /// A federation for each way, all of which can be, and before them one without unless one of them makes the same model.
-    fn federations(&self, scene: &Scene, ways: Vec<Given>) -> Outcome<Vec<Federation>> {
-        let federation = |way: Option<Given>| {
+    fn federations(&self, scene: &Scene, methods: Vec<FlagValue>) -> Outcome<Vec<Federation>> {
+        let federation = |method: Option<FlagValue>| {
             // Without a way there is no method, whatever the task file says.
             let none = || {
-                Given::by_itself(
+                FlagValue::by_itself(
                     "none",
                     vec![("personalization".into(), Value::Null), ("model.personal".into(), json!([]))],
                 )
             };
-            let input = scene.input.with(way.clone().unwrap_or_else(none));
-            Ok(Federation { spec: self.task(scene, &input)?, way, is_compared: true })
+            let input = scene.input.with(method.clone().unwrap_or_else(none));
+            Ok(Federation { spec: self.task(scene, &input)?, personalize: method, is_compared: true })
         };
-        let mut federations = ways.into_iter().map(|way| federation(Some(way))).collect::<Outcome<Vec<_>>>()?;
+        let mut federations =
+            methods.into_iter().map(|method| federation(Some(method))).collect::<Outcome<Vec<_>>>()?;
         if !federations.iter().any(Federation::makes_fed_avg) {
             federations.insert(0, federation(None)?);
         }
@@ -302,7 +303,7 @@ impl Demo {
         federation: Federation,
         table: &LiveTable,
         output: Output,
-    ) -> Outcome<Played> {
+    ) -> Outcome<FinishedFederation> {
         let device = self.device.open().map_err(Failure::because(Exit::Device, format!("{:?}", self.device)))?;
         let Federation { spec, .. } = &federation;
         let (name, count, private) = (spec.name.clone(), spec.rounds.count, spec.privacy.is_private());
@@ -330,13 +331,13 @@ impl Demo {
             Some(_) => Some(ledger::get(&world.server, id).await?),
             None => None,
         };
-        Ok(Played { world, task, last, privacy })
+        Ok(FinishedFederation { world, task, last, privacy })
     }
 
     fn finished(
         &self,
         folder: &Path,
-        played: &Played,
+        played: &FinishedFederation,
         centralized: Option<Score>,
         personalization: Option<Personalized>,
     ) -> Outcome<Finished> {
@@ -376,7 +377,7 @@ impl Demo {
     }
 
     /// Writes the final model to where it outlives the demo.
-    fn save(&self, folder: &Path, last: &Last) -> Outcome<PathBuf> {
+    fn save(&self, folder: &Path, last: &PublishedModel) -> Outcome<PathBuf> {
         let path = match (&self.out, &self.dir) {
             (Some(out), _) => out.clone(),
             (None, Some(_)) => folder.join("model.safetensors"),

@@ -31,9 +31,10 @@ pub(super) type Shards = Arc<Vec<(Dataset, Dataset)>>;
 
 /// How well participants are served by one way to a model.
 #[derive(Clone, Debug, serde::Serialize)]
-pub(super) struct Served {
+pub(super) struct MethodAccuracy {
     /// `fed_avg`, `local_only`, or the method as it was asked for.
-    way: String,
+    #[serde(rename = "way")]
+    method: String,
     /// Participants that have a model of this kind.
     participants: usize,
     mean: f64,
@@ -45,18 +46,18 @@ pub(super) struct Served {
     accuracies: Vec<f64>,
 }
 
-impl Served {
+impl MethodAccuracy {
     /// The yardsticks first, then the methods in the order in which they were asked for.
     pub(super) fn rank(&self) -> usize {
-        ["fed_avg", "local_only"].iter().position(|way| *way == self.way).unwrap_or(2)
+        ["fed_avg", "local_only"].iter().position(|method| *method == self.method).unwrap_or(2)
     }
 
-    fn new(way: impl Into<String>, accuracies: Vec<f64>) -> Self {
+    fn new(method: impl Into<String>, accuracies: Vec<f64>) -> Self {
         let mut sorted = accuracies.clone();
         sorted.sort_by(f64::total_cmp);
         let mean = accuracies.iter().sum::<f64>() / accuracies.len().max(1) as f64;
         Self {
-            way: way.into(),
+            method: method.into(),
             participants: accuracies.len(),
             mean,
             p10: quantile(&sorted, 0.1),
@@ -77,17 +78,17 @@ fn quantile(sorted: &[f64], part: f64) -> f64 {
 }
 
 /// By the model that a federation without personalization published.
-pub(super) async fn globally(scene: &Scene, shards: &Shards, published: &[u8]) -> Outcome<Served> {
+pub(super) async fn globally(scene: &Scene, shards: &Shards, published: &[u8]) -> Outcome<MethodAccuracy> {
     let layout = scene.architecture.layout().map_err(Failure::because(Exit::Internal, "the model's sizes"))?;
     let model = read(published, layout)?;
     let architecture = scene.architecture.clone();
     let accuracies =
         each(scene, shards, move |_, (_, held_out)| accuracy(&architecture, &model, held_out).map(Some)).await?;
-    Ok(Served::new("fed_avg", accuracies))
+    Ok(MethodAccuracy::new("fed_avg", accuracies))
 }
 
 /// By a model that each trains on its own data alone, for as many passes as all rounds make.
-pub(super) async fn alone(scene: &Scene, shards: &Shards, rounds: u32) -> Outcome<Served> {
+pub(super) async fn alone(scene: &Scene, shards: &Shards, rounds: u32) -> Outcome<MethodAccuracy> {
     let (architecture, plan, seed) = (scene.architecture.clone(), scene.training.clone(), scene.seed);
     let accuracies = each(scene, shards, move |_, (train, held_out)| {
         if held_out.is_empty() {
@@ -96,7 +97,7 @@ pub(super) async fn alone(scene: &Scene, shards: &Shards, rounds: u32) -> Outcom
         let model = train_alone(&architecture, train, &plan, rounds, seed)?;
         accuracy(&architecture, &model, held_out).map(Some)
     });
-    Ok(Served::new("local_only", accuracies.await?))
+    Ok(MethodAccuracy::new("local_only", accuracies.await?))
 }
 
 /// As in a federation of one: what counts rounds counts them, and momentum begins anew in each.
@@ -123,10 +124,10 @@ fn train_alone(
 pub(super) async fn personally(
     scene: &Scene,
     shards: &Shards,
-    way: &str,
+    method: &str,
     journals: &Path,
     task: TaskId,
-) -> Outcome<Served> {
+) -> Outcome<MethodAccuracy> {
     let (architecture, journals) = (scene.architecture.clone(), journals.to_owned());
     let accuracies = each(scene, shards, move |index, (_, held_out)| {
         let cannot = || Failure::because(Exit::Data, "a participant's journal");
@@ -137,7 +138,7 @@ pub(super) async fn personally(
             None => Ok(None),
         }
     });
-    Ok(Served::new(way, accuracies.await?))
+    Ok(MethodAccuracy::new(method, accuracies.await?))
 }
 
 fn read(safetensors: &[u8], layout: Layout) -> Outcome<Parameters> {
@@ -178,7 +179,7 @@ async fn each(
 }
 
 /// For people.
-pub(super) fn table(served: &[Served]) -> String {
+pub(super) fn table(served: &[MethodAccuracy]) -> String {
     let mut table = Table::new(&[
         ("WAY", Align::Left),
         ("PARTICIPANTS", Align::Right),
@@ -188,12 +189,12 @@ pub(super) fn table(served: &[Served]) -> String {
         ("LOWEST", Align::Right),
     ]);
     let percent = |part: f64| format!("{:.2} %", 100.0 * part);
-    for Served { way, participants, mean, p10, median, lowest, .. } in served {
+    for MethodAccuracy { method, participants, mean, p10, median, lowest, .. } in served {
         let figures = [mean, p10, median, lowest].map(|&part| percent(part));
-        let name = match way.as_str() {
+        let name = match method.as_str() {
             "fed_avg" => "one model for all (FedAvg)",
             "local_only" => "each alone",
-            way => way,
+            method => method,
         };
         table.row([name.to_owned(), participants.to_string()].into_iter().chain(figures).collect());
     }
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_interpolated_between_neighbours() {
-        let served = Served::new("x", vec![0.5, 0.1, 0.4, 0.3, 0.2]);
+        let served = MethodAccuracy::new("x", vec![0.5, 0.1, 0.4, 0.3, 0.2]);
         let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
         assert!(close(served.mean, 0.3) && close(served.median, 0.3) && close(served.lowest, 0.1));
         assert!(close(served.p10, 0.14), "{}", served.p10);

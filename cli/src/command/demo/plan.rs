@@ -13,7 +13,7 @@ use task_spec::{Cohort, MIN_SECURE_COHORT, TaskSpec};
 use super::privacy;
 use crate::data::DataArgs;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::task_input::{TaskInput, Usual, ahead_of_rounds, layered};
+use crate::task_input::{TaskDefaults, TaskInput, ahead_of_rounds, layered};
 
 /// Name of the demo's task, unless a task file has another.
 const TASK: &str = "demo";
@@ -91,7 +91,7 @@ impl Plan<'_> {
         most_examples: usize,
     ) -> Outcome<TaskSpec> {
         let Draft { spec: draft, drawn, implied } = self.draft()?;
-        let usual = Usual {
+        let usual = TaskDefaults {
             architecture,
             source: self.data.data,
             description,

@@ -22,7 +22,7 @@ const WAIT: Duration = Duration::from_secs(10);
 const WAIT_LIVE: Duration = Duration::from_millis(200);
 
 /// The last published model.
-pub(super) struct Last {
+pub(super) struct PublishedModel {
     /// How many rounds made a model.
     pub(super) rounds: u32,
     pub(super) model: ModelVersionRef,
@@ -47,8 +47,8 @@ pub(super) struct Rounds<'a> {
 
 impl Rounds<'_> {
     /// Until the last round has made its model, or the privacy budget is used up.
-    pub(super) async fn run(&self, world: &mut World) -> Outcome<Last> {
-        let (mut number, mut last, mut opened_at) = (1, None::<Last>, None);
+    pub(super) async fn run(&self, world: &mut World) -> Outcome<PublishedModel> {
+        let (mut number, mut last, mut opened_at) = (1, None::<PublishedModel>, None);
         loop {
             let Some(round) = self.until_over(world, number).await? else { return spent(last) };
             world.round_over(round.number, round.attempt);
@@ -70,7 +70,7 @@ impl Rounds<'_> {
             self.show(RoundEvent::new(round, score));
             let rounds = last.map_or(0, |last| last.rounds) + 1;
             let seconds = ended_at.since(opened_at).as_secs_f64();
-            let made = Last { rounds, model, bytes, score, compression, seconds };
+            let made = PublishedModel { rounds, model, bytes, score, compression, seconds };
             if rounds == self.count {
                 return Ok(made);
             }
@@ -145,7 +145,7 @@ impl Rounds<'_> {
 }
 
 /// The last model that the privacy budget had room for.
-fn spent(last: Option<Last>) -> Outcome<Last> {
+fn spent(last: Option<PublishedModel>) -> Outcome<PublishedModel> {
     let detail =
         "the privacy budget has no room for a single round: raise epsilon, or ask for less noise or more participants";
     last.ok_or_else(|| Failure::new(Exit::Round, detail))

@@ -37,8 +37,8 @@ impl Demo {
             personalization: task.spec.personalization.clone(),
         };
         output.event("started", &started);
-        if let Some(way) = &federation.way {
-            output.line(format!("Own models   {}", way.text()));
+        if let Some(method) = &federation.personalize {
+            output.line(format!("Own models   {}", method.text()));
         } else if federation.is_compared {
             output.line("Own models   none: one model for all, to compare with");
         }

@@ -17,8 +17,8 @@ use wire::admin::{CreateEnrollmentToken, EnrollmentTokenReply, Role};
 use wire::{Attempt, ParticipantId, route};
 
 use super::attack::Suspect;
+use super::dropout::{Dropout, DropoutTransport};
 use super::plan::DropPlan;
-use super::vanish::{Vanished, VanishingTransport};
 use crate::command::participant::{build_failure, default_name, failure};
 use crate::command::serve;
 use crate::failure::{Exit, Failure, Outcome};
@@ -100,7 +100,7 @@ impl World {
             let name = default_name(index);
             let body = CreateEnrollmentToken { name: Some(name.clone()), ..CreateEnrollmentToken::default() };
             let reply: EnrollmentTokenReply = self.server.post(route::ENROLLMENT_TOKENS, &body, None).await?;
-            let life = Life {
+            let life = RestartingParticipant {
                 index,
                 journal: folder.join(&name),
                 name,
@@ -172,7 +172,7 @@ fn config(folder: &Path) -> Outcome<Config> {
 }
 
 /// One participant through all its lives.
-struct Life {
+struct RestartingParticipant {
     index: u32,
     name: String,
     task: String,
@@ -194,7 +194,7 @@ struct Life {
     output: Output,
 }
 
-impl Life {
+impl RestartingParticipant {
     /// Takes part until the task is over; whenever it vanished, comes back from its journal once that round is over.
     async fn live(mut self, token: String, enrolled: oneshot::Sender<ParticipantId>) -> Outcome {
         let mut token = Some(token);
@@ -230,9 +230,9 @@ impl Life {
         &self,
         token: Option<String>,
         enrolled: Arc<Mutex<Option<oneshot::Sender<ParticipantId>>>>,
-    ) -> Outcome<(Participant, watch::Receiver<Option<Vanished>>)> {
+    ) -> Outcome<(Participant, watch::Receiver<Option<Dropout>>)> {
         let (transport, vanished) =
-            VanishingTransport::new(&self.url, &self.ca_pem, self.drops, self.index, self.gate.clone())
+            DropoutTransport::new(&self.url, &self.ca_pem, self.drops, self.index, self.gate.clone())
                 .map_err(Failure::because(Exit::Internal, "a participant's transport"))?;
         let (train, held_out) = (Arc::clone(&self.train), Arc::clone(&self.held_out));
         let trainer = CandleTrainer::new(train, held_out, self.device.clone());
@@ -268,7 +268,7 @@ impl Life {
     }
 
     /// Tells the round not to wait: the demo knows who vanished, a real operator would find out by the deadline.
-    async fn excuse(&self, gone: Vanished) -> Outcome {
+    async fn excuse(&self, gone: Dropout) -> Outcome {
         let Attempt { task, round, .. } = gone.place;
         let path = route::fill(route::EXCUSE, &[&task, &round, &gone.participant]);
         match self.operator.act(&path).await {
@@ -279,6 +279,6 @@ impl Life {
     }
 }
 
-async fn has_vanished(vanished: &mut watch::Receiver<Option<Vanished>>) -> Option<Vanished> {
+async fn has_vanished(vanished: &mut watch::Receiver<Option<Dropout>>) -> Option<Dropout> {
     vanished.wait_for(Option::is_some).await.ok().and_then(|gone| *gone)
 }

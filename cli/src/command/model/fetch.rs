@@ -16,7 +16,7 @@ use crate::server::Server;
 
 /// What was fetched.
 #[derive(serde::Serialize)]
-pub(super) struct Fetched {
+pub(super) struct FetchedModel {
     /// Where it lies.
     pub(super) path: PathBuf,
     /// Its number.

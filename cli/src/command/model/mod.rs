@@ -61,7 +61,7 @@ impl ModelCommand {
                 let out = out.unwrap_or_else(|| format!("{task}-v{}.safetensors", model.version).into());
                 fetch::fetch(&server, &model, &out, output).await?;
                 let answer =
-                    fetch::Fetched { path: out, version: model.version, sha256: model.sha256, bytes: model.bytes };
+                    fetch::FetchedModel { path: out, version: model.version, sha256: model.sha256, bytes: model.bytes };
                 output.answer(&answer, || {
                     format!("{} (version {}, sha256 {})", answer.path.display(), model.version, model.sha256)
                 });

@@ -23,16 +23,16 @@ pub(crate) enum ParticipantCommand {
         server: ServerArgs,
     },
     /// Show one participant
-    Show(Named),
+    Show(ParticipantArg),
     /// Refuse a participant's certificate from now on
-    Revoke(Named),
+    Revoke(ParticipantArg),
     /// Run a participant in this process until the task is over or ctrl-c
     Run(Box<run::Run>),
 }
 
 /// One participant.
 #[derive(clap::Args)]
-pub(crate) struct Named {
+pub(crate) struct ParticipantArg {
     /// Id or name of the participant
     participant: String,
     #[command(flatten)]
@@ -59,7 +59,7 @@ impl ParticipantCommand {
     }
 }
 
-impl Named {
+impl ParticipantArg {
     async fn act(self, action: Option<&str>, output: Output) -> Outcome {
         let server = Server::new(&self.server)?;
         let id = find(&server, &self.participant).await?;

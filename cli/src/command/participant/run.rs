@@ -249,7 +249,7 @@ pub(crate) fn failure(error: &ParticipantError) -> Failure {
         | ParticipantError::Refused { problem: said, .. } => problem(said),
         ParticipantError::Journal(JournalError::Restored { .. }) => Failure::new(Exit::Integrity, error),
         ParticipantError::Journal(_) => Failure::new(Exit::Io, error),
-        ParticipantError::GivenCertificate(_) => Failure::new(Exit::Configuration, error),
+        ParticipantError::PreIssuedCertificate(_) => Failure::new(Exit::Configuration, error),
         ParticipantError::Certificate(_) | ParticipantError::Uncertified(_) => Failure::new(Exit::Connection, error),
         _ => Failure::new(Exit::Internal, error),
     }

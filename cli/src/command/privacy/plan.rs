@@ -43,7 +43,7 @@ pub(crate) struct PlanArgs {
     noise: Option<f64>,
     /// How cohorts are drawn: poisson (each with probability M/N), fixed (exactly M) or none (anyhow) [default: poisson]
     #[arg(long, value_enum, hide_possible_values = true)]
-    sampling: Option<Drawn>,
+    sampling: Option<CohortDraw>,
     /// central_gaussian, distributed_discrete_gaussian, distributed_skellam, tree, banded_matrix or local
     #[arg(long, default_value = "central_gaussian", value_parser = parse_mechanism)]
     mechanism: PrivacyMechanism,
@@ -85,7 +85,7 @@ pub(crate) struct PlanArgs {
 /// How cohorts are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Drawn {
+enum CohortDraw {
     /// Everybody with the same probability.
     Poisson,
     /// So many, exactly.
@@ -116,7 +116,7 @@ struct Planned {
     rounds: u32,
     delta: f64,
     parameters: u64,
-    sampling: Drawn,
+    sampling: CohortDraw,
     /// M/N, where that is the probability of being drawn.
     sampling_rate: Option<f64>,
     /// Which setting the published figure is charged under.
@@ -193,7 +193,7 @@ impl PlanArgs {
             delta: self.delta,
             parameters: self.parameters,
             sampling,
-            sampling_rate: (sampling == Drawn::Poisson).then(|| self.rate()),
+            sampling_rate: (sampling == CohortDraw::Poisson).then(|| self.rate()),
             shares: self.mechanism.needs_secure_aggregation().then_some(shares),
             cohort_for,
             choices,
@@ -203,8 +203,8 @@ impl PlanArgs {
         Ok(())
     }
 
-    fn sampling(&self) -> Drawn {
-        let usual = if self.mechanism.is_correlated() { Drawn::None } else { Drawn::Poisson };
+    fn sampling(&self) -> CohortDraw {
+        let usual = if self.mechanism.is_correlated() { CohortDraw::None } else { CohortDraw::Poisson };
         self.sampling.unwrap_or(usual)
     }
 
@@ -231,7 +231,7 @@ impl PlanArgs {
         let usual = SecureAggregationSpec::default();
         let dropouts = part("--dropouts", self.dropouts, usual.max_dropout_fraction)?;
         let colluders = part("--colluders", self.colluders, usual.max_corrupt_fraction)?;
-        let poisson = self.sampling() == Drawn::Poisson;
+        let poisson = self.sampling() == CohortDraw::Poisson;
         let drawn = if poisson {
             smallest_draw(self.population, self.sampling_rate()?, 0.0, SMALL_COHORTS).clamp(1, self.cohort)
         } else {
@@ -255,9 +255,9 @@ impl PlanArgs {
             rounds: Some(self.rounds),
             clip: Some(clip),
             sampling: match self.sampling() {
-                Drawn::Poisson => Some(Sampling::Poisson(self.rate())),
-                Drawn::Fixed => Some(Sampling::FixedSize(self.cohort)),
-                Drawn::None => None,
+                CohortDraw::Poisson => Some(Sampling::Poisson(self.rate())),
+                CohortDraw::Fixed => Some(Sampling::FixedSize(self.cohort)),
+                CohortDraw::None => None,
             },
             population: Some(self.population),
             accounting: self.accounting,
@@ -289,11 +289,11 @@ impl PlanArgs {
     fn subject(&self) -> String {
         let (cohort, population) = (number(self.cohort.into()), number(self.population.into()));
         let drawn = match self.sampling() {
-            Drawn::Poisson => {
+            CohortDraw::Poisson => {
                 format!("about {cohort} of {population} participants (Poisson, q = {})", figure(self.rate()))
             }
-            Drawn::Fixed => format!("exactly {cohort} of {population} participants"),
-            Drawn::None => format!("{cohort} of {population} participants, drawn anyhow"),
+            CohortDraw::Fixed => format!("exactly {cohort} of {population} participants"),
+            CohortDraw::None => format!("{cohort} of {population} participants, drawn anyhow"),
         };
         let rounds =
             if self.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", number(self.rounds.into())) };

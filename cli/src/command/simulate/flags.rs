@@ -7,7 +7,7 @@ use task_spec::Strategy;
 
 use super::devices::DeviceArgs;
 use super::pool::SimulatedData;
-use crate::task_input::{Flag, Flags, Form, SCHEDULE, Short, TRAINING, TaskArgs, plain};
+use crate::task_input::{Flag, FlagForm, Flags, SCHEDULE, ShortFlags, TRAINING, TaskArgs, plain};
 
 /// The simulation's short flags for keys of its task.
 #[derive(Clone, Debug)]
@@ -21,26 +21,26 @@ const OWN: &[Flag] = &[
     Flag {
         name: "rounds",
         path: "rounds.count",
-        form: Form::Value("ROUNDS", plain),
+        form: FlagForm::Value("ROUNDS", plain),
         help: "Rounds to run [default: 20]",
     },
     Flag {
         name: "insecure-aggregation",
         path: "secure_aggregation.enabled",
-        form: Form::Off,
+        form: FlagForm::Off,
         help: "Let the coordinator read every update: no secure aggregation",
     },
     Flag {
         name: "selector",
         path: "selection.strategy",
-        form: Form::Value("NAME", strategy),
+        form: FlagForm::Value("NAME", strategy),
         help: "How cohorts are drawn: a selector's name, or a table as in a task file, for example '{\"oort\":{}}' [default: \
                uniform]",
     },
     Flag {
         name: "over-selection",
         path: "selection.over_selection",
-        form: Form::Value("PART", plain),
+        form: FlagForm::Value("PART", plain),
         help: "Devices drawn beyond the cohort, as a fraction of it, because some will not report [default: 0.3; 0.2 where devices \
                train ahead of rounds]",
     },
@@ -70,7 +70,7 @@ pub(crate) struct Simulate {
     #[command(flatten)]
     pub(super) task: TaskArgs,
     #[command(flatten)]
-    pub(super) short: Short<SimulateFlags>,
+    pub(super) short: ShortFlags<SimulateFlags>,
     /// How long a device may train, and in mode sync how long a round waits for updates, in virtual seconds
     #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(30..=2_592_000))]
     pub(super) deadline: u64,

@@ -25,7 +25,7 @@ pub(crate) use flags::Simulate;
 
 /// What is answered to programs.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct SimulationOutput<'a> {
     seed: u64,
     cohort: u32,
     data: &'a str,
@@ -58,7 +58,7 @@ impl Simulate {
         output.line(format!("Data         {description}"));
         output.line(format!("Model        {kind}, seed {}", self.seed));
         output.line("");
-        let live = Live::new(output, self.population);
+        let live = ProgressDisplay::new(output, self.population);
         let stopwatch = Stopwatch::start();
         let (mut enrolled, mut enrolled_cpu) = (Duration::ZERO, None);
         let report = simulation::run(&experiment, &mut |progress| {
@@ -76,7 +76,7 @@ impl Simulate {
                 .map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))?;
         }
         let task = &experiment.task;
-        let answer = Answer {
+        let answer = SimulationOutput {
             seed: self.seed,
             cohort,
             data: &description,
@@ -129,13 +129,13 @@ impl Simulate {
 }
 
 /// What a person sees while it runs.
-struct Live {
+struct ProgressDisplay {
     output: Output,
     bar: ProgressBar,
     population: u32,
 }
 
-impl Live {
+impl ProgressDisplay {
     fn new(output: Output, population: u32) -> Self {
         let bar = if output.is_live() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {

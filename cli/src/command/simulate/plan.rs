@@ -7,9 +7,9 @@ use serde_json::json;
 use task_spec::{Cohort, TaskSpec};
 
 use super::flags::Simulate;
-use super::pool::Dealt;
+use super::pool::DeviceData;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::task_input::{TaskInput, Usual, ahead_of_rounds};
+use crate::task_input::{TaskDefaults, TaskInput, ahead_of_rounds};
 
 /// Name of the task.
 const TASK: &str = "simulation";
@@ -26,7 +26,7 @@ pub(super) fn task(
     simulate: &Simulate,
     input: &TaskInput,
     architecture: &Architecture,
-    dealt: &Dealt,
+    dealt: &DeviceData,
 ) -> Outcome<(TaskSpec, u32)> {
     let base = json!({ "name": TASK, "rounds": { "count": ROUNDS } });
     let draft = input.draft(&base)?;
@@ -53,7 +53,7 @@ pub(super) fn task(
         },
         "metrics": ["train_loss"],
     });
-    let usual = Usual {
+    let usual = TaskDefaults {
         architecture,
         source: simulate.data.source(),
         description: &dealt.description,

@@ -4,25 +4,25 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use datasets::{Dataset, Partition, idx, synthetic};
-use simulation::{Data, Drawn, Synthetic};
+use simulation::{Data, PooledData, Synthetic};
 
 use crate::data::Source;
 use crate::failure::{Exit, Failure, Outcome};
 
 /// A source of data that any number of devices can be dealt from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Pool {
+enum DataPool {
     /// The federated Synthetic(α, β) benchmark of Li et al. 2020, generated
     Synthetic,
     /// MNIST or anything in its IDX format, from --data-dir
     Mnist,
 }
 
-impl From<Pool> for Source {
-    fn from(pool: Pool) -> Self {
+impl From<DataPool> for Source {
+    fn from(pool: DataPool) -> Self {
         match pool {
-            Pool::Synthetic => Self::Synthetic,
-            Pool::Mnist => Self::Mnist,
+            DataPool::Synthetic => Self::Synthetic,
+            DataPool::Mnist => Self::Mnist,
         }
     }
 }
@@ -32,7 +32,7 @@ impl From<Pool> for Source {
 pub(super) struct SimulatedData {
     /// What to train on
     #[arg(long, value_enum, default_value = "synthetic")]
-    data: Pool,
+    data: DataPool,
     /// Folder with the data's files
     #[arg(long, env = "TRIBUTARY_DATA_DIR", value_name = "DIR", required_if_eq("data", "mnist"))]
     data_dir: Option<PathBuf>,
@@ -51,7 +51,7 @@ pub(super) struct SimulatedData {
 }
 
 /// Data in the hands of devices.
-pub(super) struct Dealt {
+pub(super) struct DeviceData {
     pub(super) data: Arc<dyn Data>,
     pub(super) description: String,
     /// Training examples of the device that has most.
@@ -66,13 +66,13 @@ impl SimulatedData {
         self.data.into()
     }
 
-    pub(super) fn deal(&self, population: u32, seed: u64) -> Outcome<Dealt> {
+    pub(super) fn deal(&self, population: u32, seed: u64) -> Outcome<DeviceData> {
         let data_failure = |error: simulation::SimulationError| Failure::new(Exit::Data, error);
         match self.data {
-            Pool::Synthetic => {
+            DataPool::Synthetic => {
                 let sample = Dataset::Labelled(synthetic::shard(0, self.alpha, self.beta, seed)?.1);
                 let data = Synthetic::new(self.alpha, self.beta, seed, population).map_err(data_failure)?;
-                Ok(Dealt {
+                Ok(DeviceData {
                     data: Arc::new(data),
                     description: format!("Synthetic({}, {})", self.alpha, self.beta),
                     most_examples: synthetic::MAX_EXAMPLES,
@@ -80,15 +80,21 @@ impl SimulatedData {
                     sample,
                 })
             }
-            Pool::Mnist => {
+            DataPool::Mnist => {
                 let dir =
                     self.data_dir.as_deref().ok_or_else(|| Failure::new(Exit::Usage, "mnist needs --data-dir"))?;
                 let (pool, test) = idx::load_mnist(dir, seed)?;
                 let description = format!("MNIST: {} of {} images each, {}", self.examples, pool.len(), self.partition);
                 let sample = Dataset::Labelled(test.subset(&[0]));
                 let examples = self.examples as usize;
-                let data = Drawn::new(pool, test, self.partition, examples, seed).map_err(data_failure)?;
-                Ok(Dealt { data: Arc::new(data), description, most_examples: examples, source: self.source(), sample })
+                let data = PooledData::new(pool, test, self.partition, examples, seed).map_err(data_failure)?;
+                Ok(DeviceData {
+                    data: Arc::new(data),
+                    description,
+                    most_examples: examples,
+                    source: self.source(),
+                    sample,
+                })
             }
         }
     }

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use wire::{Digest, TaskId};
 use zeroize::Zeroizing;
 
-use super::at_home::Lengths;
-use super::{AtHome, HELD, UPDATE, decode, encode};
+use super::local_state::Lengths;
+use super::{HELD, LocalState, UPDATE, decode, encode};
 use crate::journal::JournalError;
 
 /// Which update waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::participant) struct Held {
+pub(in crate::participant) struct HeldUpdateId {
     /// Of which task.
     pub(in crate::participant) task: TaskId,
     /// Which training made it.
@@ -23,27 +23,27 @@ pub(in crate::participant) struct Held {
     /// The version it started from.
     pub(in crate::participant) version: u32,
     /// What the device was told to do: a round that agrees on anything else does not get it.
-    #[serde(default = "untold")]
+    #[serde(default = "unknown_base")]
     pub(in crate::participant) trained: Digest,
     /// Of the file of that version, as it came: a round whose members agree on another file does not get it.
-    #[serde(default = "untold")]
+    #[serde(default = "unknown_base")]
     pub(in crate::participant) base: Digest,
 }
 
 /// Of a record that does not say one of them: no round gets that update.
-fn untold() -> Digest {
+fn unknown_base() -> Digest {
     Digest([0; 32])
 }
 
 /// The update itself.
 pub(in crate::participant) struct HeldRecord {
-    pub(in crate::participant) held: Held,
+    pub(in crate::participant) held: HeldUpdateId,
     pub(in crate::participant) examples: u64,
     pub(in crate::participant) metrics: Vec<MetricValue>,
     /// What training changed: a safetensors file.
     pub(in crate::participant) delta: Zeroizing<Vec<u8>>,
     /// What stays at home of the same training.
-    pub(in crate::participant) at_home: AtHome,
+    pub(in crate::participant) local_state: LocalState,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -54,20 +54,20 @@ struct Header {
 #[derive(Serialize, Deserialize)]
 struct UpdateHeader {
     #[serde(flatten)]
-    held: Held,
+    held: HeldUpdateId,
     examples: u64,
     metrics: Vec<MetricValue>,
     delta_bytes: usize,
     #[serde(flatten)]
-    at_home: Lengths,
+    local_state: Lengths,
 }
 
 impl HeldRecord {
     pub(in crate::participant) fn encode(&self) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-        let Self { held, examples, ref metrics, ref delta, ref at_home } = *self;
-        let (metrics, delta_bytes, lengths) = (metrics.clone(), delta.len(), at_home.lengths());
-        let update = UpdateHeader { held, examples, metrics, delta_bytes, at_home: lengths };
-        let [personal, residual, own] = at_home.parts();
+        let Self { held, examples, ref metrics, ref delta, ref local_state } = *self;
+        let (metrics, delta_bytes, lengths) = (metrics.clone(), delta.len(), local_state.lengths());
+        let update = UpdateHeader { held, examples, metrics, delta_bytes, local_state: lengths };
+        let [personal, residual, own] = local_state.parts();
         encode(UPDATE, HELD, &Header { update: Some(update) }, &[delta, personal, residual, own])
     }
 
@@ -75,9 +75,9 @@ impl HeldRecord {
     pub(in crate::participant) fn decode(record: &[u8]) -> Result<Option<Self>, JournalError> {
         let (Header { update }, mut parts) = decode(UPDATE, record)?;
         let update = match update {
-            Some(UpdateHeader { held, examples, metrics, delta_bytes, at_home }) => {
+            Some(UpdateHeader { held, examples, metrics, delta_bytes, local_state }) => {
                 let delta = parts.secret(delta_bytes)?;
-                Some(Self { held, examples, metrics, delta, at_home: AtHome::read(&mut parts, at_home)? })
+                Some(Self { held, examples, metrics, delta, local_state: LocalState::read(&mut parts, local_state)? })
             }
             None => None,
         };
@@ -98,13 +98,14 @@ mod tests {
     #[test]
     fn an_update_that_does_not_say_how_or_from_what_it_was_trained_is_one_that_no_round_gets() {
         let task = "00000000-0000-0000-0000-000000000001".parse().unwrap();
-        let held = Held { task, serial: 3, version: 9, trained: Digest([7; 32]), base: Digest([8; 32]) };
-        let untold = Digest([0; 32]);
-        for (absent, expected) in
-            [("trained", Held { trained: untold, ..held }), ("base", Held { base: untold, ..held })]
-        {
-            let at_home = AtHome::NOTHING.lengths();
-            let update = UpdateHeader { held, examples: 60, metrics: Vec::new(), delta_bytes: 2, at_home };
+        let held = HeldUpdateId { task, serial: 3, version: 9, trained: Digest([7; 32]), base: Digest([8; 32]) };
+        let unknown_base = Digest([0; 32]);
+        for (absent, expected) in [
+            ("trained", HeldUpdateId { trained: unknown_base, ..held }),
+            ("base", HeldUpdateId { base: unknown_base, ..held }),
+        ] {
+            let local_state = LocalState::NOTHING.lengths();
+            let update = UpdateHeader { held, examples: 60, metrics: Vec::new(), delta_bytes: 2, local_state };
             let mut header = serde_json::to_value(Header { update: Some(update) }).unwrap();
             header["update"].as_object_mut().unwrap().remove(absent).unwrap();
             let back = HeldRecord::decode(&encode(UPDATE, HELD, &header, &[b"ab"]).unwrap()).unwrap().unwrap();
@@ -115,15 +116,15 @@ mod tests {
     #[test]
     fn an_update_comes_back_and_every_damage_is_found() {
         let task = "00000000-0000-0000-0000-000000000001".parse().unwrap();
-        let held = Held { task, serial: 3, version: 9, trained: Digest([7; 32]), base: Digest([8; 32]) };
+        let held = HeldUpdateId { task, serial: 3, version: 9, trained: Digest([7; 32]), base: Digest([8; 32]) };
         let metrics = vec![MetricValue { value: 0.1, count: 3 }];
-        let at_home = AtHome { personal: Some(Zeroizing::new(b"head".to_vec())), ..AtHome::NOTHING };
+        let local_state = LocalState { personal: Some(Zeroizing::new(b"head".to_vec())), ..LocalState::NOTHING };
         let delta = Zeroizing::new(b"what training changed".to_vec());
-        let record = HeldRecord { held, examples: 60, metrics: metrics.clone(), delta, at_home }.encode().unwrap();
+        let record = HeldRecord { held, examples: 60, metrics: metrics.clone(), delta, local_state }.encode().unwrap();
         let back = HeldRecord::decode(&record).unwrap().unwrap();
         assert_eq!((back.held, back.examples, back.metrics), (held, 60, metrics));
         assert_eq!(back.delta.as_slice(), b"what training changed");
-        assert_eq!(back.at_home.personal.unwrap().as_slice(), b"head");
+        assert_eq!(back.local_state.personal.unwrap().as_slice(), b"head");
         assert!(HeldRecord::decode(&encode_nothing_held().unwrap()).unwrap().is_none());
         for position in 0..record.len() {
             let mut damaged = record.to_vec();

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::{LEDGER, PRIVACY, decode, encode};
 use crate::journal::JournalError;
-use crate::privacy::{Account, Kept, PrivacyPolicy};
+use crate::privacy::{Account, AccountRecord, PrivacyPolicy};
 
 /// The account as it was left. `charges` is how many the record of the round knows of.
 pub(in crate::participant) fn restore(
@@ -24,8 +24,8 @@ pub(in crate::participant) fn restore(
     }
 }
 
-fn read(record: &[u8]) -> Result<Kept, JournalError> {
-    let (mut kept, mut parts): (Kept, _) = decode(PRIVACY, record)?;
+fn read(record: &[u8]) -> Result<AccountRecord, JournalError> {
+    let (mut kept, mut parts): (AccountRecord, _) = decode(PRIVACY, record)?;
     for task in &mut kept.tasks {
         let rows = serde_json::from_slice(parts.take(task.rows_bytes)?);
         task.rows = rows.map_err(|error| JournalError::corrupt(PRIVACY, error))?;

@@ -8,10 +8,10 @@ use wire::participant::SessionTerms;
 use wire::{Attempt, Digest, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
-use super::at_home::Lengths;
-use super::{AtHome, PLAIN, ROUND, SESSION, decode, encode, encode_before_body};
+use super::local_state::Lengths;
+use super::{LocalState, PLAIN, ROUND, SESSION, decode, encode, encode_before_body};
 use crate::journal::JournalError;
-use crate::participant::ended::GivenUp;
+use crate::participant::round_end::AbandonCause;
 use crate::participant::session::{self, Session};
 
 /// What the journal knows of rounds.
@@ -30,10 +30,10 @@ pub(in crate::participant) enum RoundState {
     /// An update that must be sent, and resent, as exactly these bytes.
     Pending(Pending),
     /// A session before its input is made, or after the receipt; then with what will take effect.
-    Session { session: Session, at_home: AtHome },
+    Session { session: Session, local_state: LocalState },
     /// It was answered, or went on without this participant, or was given up. This place is never taken again.
     /// With `statement`, its session was left without an answer, and that has to be said.
-    Done { place: Attempt, given_up: Option<GivenUp>, statement: Option<Bytes> },
+    Done { place: Attempt, given_up: Option<AbandonCause>, statement: Option<Bytes> },
 }
 
 /// An update on its way.
@@ -42,7 +42,7 @@ pub(in crate::participant) struct Pending {
     pub(in crate::participant) sha256: Digest,
     pub(in crate::participant) body: Bytes,
     /// What stays here after the same training.
-    pub(in crate::participant) at_home: AtHome,
+    pub(in crate::participant) local_state: LocalState,
     /// Under secure aggregation: the session whose masks are on the body.
     pub(in crate::participant) session: Option<Session>,
 }
@@ -66,13 +66,13 @@ fn is_zero(count: &u64) -> bool {
 
 /// What every record of a round says beside the round itself.
 #[derive(Clone, Copy)]
-pub(in crate::participant) struct Beside<'a> {
+pub(in crate::participant) struct RoundCounters<'a> {
     pub(in crate::participant) released: &'a [RoundKey],
     pub(in crate::participant) charges: u64,
     pub(in crate::participant) inputs: u64,
 }
 
-impl Beside<'_> {
+impl RoundCounters<'_> {
     fn header(self, state: State) -> Header {
         Header { state, released: self.released.to_vec(), charges: self.charges, inputs: self.inputs }
     }
@@ -86,7 +86,7 @@ enum State {
         sha256: Digest,
         body_bytes: usize,
         #[serde(flatten)]
-        at_home: Lengths,
+        local_state: Lengths,
     },
     Session {
         place: Attempt,
@@ -96,12 +96,12 @@ enum State {
         snapshot_bytes: usize,
         upload: Option<Upload>,
         #[serde(flatten)]
-        at_home: Lengths,
+        local_state: Lengths,
     },
     Done {
         place: Attempt,
         #[serde(flatten)]
-        given_up: Option<GivenUp>,
+        given_up: Option<AbandonCause>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         statement: Option<Base64>,
     },
@@ -120,22 +120,22 @@ impl RoundRecord {
             State::Done { place, given_up, statement } => {
                 RoundState::Done { place, given_up, statement: statement.map(|statement| statement.0.into()) }
             }
-            State::Pending { place, sha256, body_bytes, at_home } => {
+            State::Pending { place, sha256, body_bytes, local_state } => {
                 let body = Bytes::copy_from_slice(parts.body(body_bytes)?);
-                let at_home = AtHome::read(&mut parts, at_home)?;
-                RoundState::Pending(Pending { place, sha256, body, at_home, session: None })
+                let local_state = LocalState::read(&mut parts, local_state)?;
+                RoundState::Pending(Pending { place, sha256, body, local_state, session: None })
             }
-            State::Session { place, terms, model, members, snapshot_bytes, upload, at_home } => {
+            State::Session { place, terms, model, members, snapshot_bytes, upload, local_state } => {
                 let session = Session { place, terms, model, members, snapshot: parts.secret(snapshot_bytes)? };
                 check(&session)?;
                 let body = upload.as_ref().map(|upload| parts.body(upload.body_bytes)).transpose()?;
                 let body = body.map(Bytes::copy_from_slice);
-                let at_home = AtHome::read(&mut parts, at_home)?;
+                let local_state = LocalState::read(&mut parts, local_state)?;
                 match (upload, body) {
                     (Some(Upload { sha256, .. }), Some(body)) => {
-                        RoundState::Pending(Pending { place, sha256, body, at_home, session: Some(session) })
+                        RoundState::Pending(Pending { place, sha256, body, local_state, session: Some(session) })
                     }
-                    _ => RoundState::Session { session, at_home },
+                    _ => RoundState::Session { session, local_state },
                 }
             }
         };
@@ -156,32 +156,35 @@ fn check(session: &Session) -> Result<(), JournalError> {
 
 impl Pending {
     /// The record up to the body, which comes behind it.
-    pub(in crate::participant) fn encode(&self, beside: Beside<'_>) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-        let Self { place, sha256, body, at_home, session } = self;
+    pub(in crate::participant) fn encode(
+        &self,
+        counters: RoundCounters<'_>,
+    ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
+        let Self { place, sha256, body, local_state, session } = self;
         let body_bytes = body.len();
         let state = match session {
-            Some(session) => session_state(session, Some(Upload { sha256: *sha256, body_bytes }), at_home),
-            None => State::Pending { place: *place, sha256: *sha256, body_bytes, at_home: at_home.lengths() },
+            Some(session) => session_state(session, Some(Upload { sha256: *sha256, body_bytes }), local_state),
+            None => State::Pending { place: *place, sha256: *sha256, body_bytes, local_state: local_state.lengths() },
         };
         let snapshot = session.as_ref().map_or(&[][..], |session| &session.snapshot);
-        let [personal, residual, own] = at_home.parts();
-        encode_before_body(ROUND, (body_bytes, *sha256), &beside.header(state), &[snapshot, personal, residual, own])
+        let [personal, residual, own] = local_state.parts();
+        encode_before_body(ROUND, (body_bytes, *sha256), &counters.header(state), &[snapshot, personal, residual, own])
     }
 }
 
 /// A session without an update on its way.
 pub(in crate::participant) fn encode_session(
     session: &Session,
-    at_home: &AtHome,
-    beside: Beside<'_>,
+    local_state: &LocalState,
+    counters: RoundCounters<'_>,
 ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-    let version = at_home.lengths().version(SESSION);
-    let [personal, residual, own] = at_home.parts();
-    let state = session_state(session, None, at_home);
-    encode(ROUND, version, &beside.header(state), &[&session.snapshot, personal, residual, own])
+    let version = local_state.lengths().version(SESSION);
+    let [personal, residual, own] = local_state.parts();
+    let state = session_state(session, None, local_state);
+    encode(ROUND, version, &counters.header(state), &[&session.snapshot, personal, residual, own])
 }
 
-fn session_state(session: &Session, upload: Option<Upload>, at_home: &AtHome) -> State {
+fn session_state(session: &Session, upload: Option<Upload>, local_state: &LocalState) -> State {
     State::Session {
         place: session.place,
         terms: session.terms.clone(),
@@ -189,19 +192,19 @@ fn session_state(session: &Session, upload: Option<Upload>, at_home: &AtHome) ->
         members: session.members.clone(),
         snapshot_bytes: session.snapshot.len(),
         upload,
-        at_home: at_home.lengths(),
+        local_state: local_state.lengths(),
     }
 }
 
 /// Nothing of the round is left but that it was.
 pub(in crate::participant) fn encode_done(
     place: Attempt,
-    given_up: Option<GivenUp>,
+    given_up: Option<AbandonCause>,
     statement: Option<Bytes>,
-    beside: Beside<'_>,
+    counters: RoundCounters<'_>,
 ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
     let statement = statement.map(|statement| Base64(statement.to_vec()));
-    encode(ROUND, PLAIN, &beside.header(State::Done { place, given_up, statement }), &[])
+    encode(ROUND, PLAIN, &counters.header(State::Done { place, given_up, statement }), &[])
 }
 
 #[cfg(test)]
@@ -216,53 +219,58 @@ mod tests {
         Attempt { task: "00000000-0000-0000-0000-000000000001".parse().unwrap(), round: 3, attempt: 1 }
     }
 
-    const NOTHING: Beside<'static> = Beside { released: &[], charges: 0, inputs: 0 };
+    const NOTHING: RoundCounters<'static> = RoundCounters { released: &[], charges: 0, inputs: 0 };
 
     /// As the journal keeps it.
-    fn whole(pending: &Pending, beside: Beside<'_>) -> Vec<u8> {
-        [&pending.encode(beside).unwrap()[..], &pending.body].concat()
+    fn whole(pending: &Pending, counters: RoundCounters<'_>) -> Vec<u8> {
+        [&pending.encode(counters).unwrap()[..], &pending.body].concat()
     }
 
     fn pending() -> Pending {
         let body = Bytes::from_static(b"masked input");
-        let at_home = AtHome { personal: Some(Zeroizing::new(b"stays".to_vec())), ..AtHome::NOTHING };
-        Pending { place: place(), sha256: sha256(&body), body, at_home, session: None }
+        let local_state = LocalState { personal: Some(Zeroizing::new(b"stays".to_vec())), ..LocalState::NOTHING };
+        Pending { place: place(), sha256: sha256(&body), body, local_state, session: None }
     }
 
     #[test]
     fn updates_come_back() {
         let released = [RoundKey { task: place().task, number: 2 }];
         let record =
-            RoundRecord::decode(&whole(&pending(), Beside { released: &released, charges: 7, inputs: 5 })).unwrap();
+            RoundRecord::decode(&whole(&pending(), RoundCounters { released: &released, charges: 7, inputs: 5 }))
+                .unwrap();
         let RoundState::Pending(back) = record.state else { panic!("another record") };
         assert_eq!((back.place, &back.body[..]), (place(), &b"masked input"[..]));
-        assert_eq!(back.at_home.personal.unwrap().as_slice(), b"stays");
-        assert!(back.at_home.residual.is_none());
+        assert_eq!(back.local_state.personal.unwrap().as_slice(), b"stays");
+        assert!(back.local_state.residual.is_none());
         assert_eq!((&record.released[..], record.charges, record.inputs), (&released[..], 7, 5));
     }
 
     #[test]
     fn residuals_come_back_in_records_that_older_ones_do_not_read() {
         let mut pending = pending();
-        pending.at_home.residual = Some(Zeroizing::new(b"left out".to_vec()));
+        pending.local_state.residual = Some(Zeroizing::new(b"left out".to_vec()));
         let record = whole(&pending, NOTHING);
         assert_eq!(record[MAGIC.len()], 8);
         let RoundState::Pending(back) = RoundRecord::decode(&record).unwrap().state else { panic!("another record") };
-        assert_eq!(back.at_home.personal.as_ref().unwrap().as_slice(), b"stays");
-        assert_eq!(back.at_home.residual.as_ref().unwrap().as_slice(), b"left out");
-        let names = |at_home: AtHome| at_home.records(place().task).map(|record| record.name).collect::<Vec<_>>();
-        assert_eq!(names(back.at_home), [format!("personal-{}", place().task), format!("residual-{}", place().task)]);
-        assert_eq!(names(pending.at_home.not_sent()), [format!("personal-{}", place().task)]);
+        assert_eq!(back.local_state.personal.as_ref().unwrap().as_slice(), b"stays");
+        assert_eq!(back.local_state.residual.as_ref().unwrap().as_slice(), b"left out");
+        let names =
+            |local_state: LocalState| local_state.records(place().task).map(|record| record.name).collect::<Vec<_>>();
+        assert_eq!(
+            names(back.local_state),
+            [format!("personal-{}", place().task), format!("residual-{}", place().task)]
+        );
+        assert_eq!(names(pending.local_state.not_sent()), [format!("personal-{}", place().task)]);
     }
 
     #[test]
     fn the_own_model_comes_back_and_takes_effect_however_the_round_ends() {
         let mut pending = pending();
-        pending.at_home.own = Some(Zeroizing::new(b"own model".to_vec()));
+        pending.local_state.own = Some(Zeroizing::new(b"own model".to_vec()));
         let record = whole(&pending, NOTHING);
         let RoundState::Pending(back) = RoundRecord::decode(&record).unwrap().state else { panic!("another record") };
-        assert_eq!(back.at_home.own.as_ref().unwrap().as_slice(), b"own model");
-        let names: Vec<_> = back.at_home.not_sent().records(place().task).map(|record| record.name).collect();
+        assert_eq!(back.local_state.own.as_ref().unwrap().as_slice(), b"own model");
+        let names: Vec<_> = back.local_state.not_sent().records(place().task).map(|record| record.name).collect();
         assert_eq!(names, [format!("personal-{}", place().task), format!("own-{}", place().task)]);
     }
 

@@ -4,7 +4,7 @@ use super::super::config::SgdConfig;
 use super::super::constraints::Flat;
 use super::super::error::TrainError;
 use super::super::examples::Examples;
-use super::super::learner::{Learner, Score, Step};
+use super::super::learner::{Learner, Score, StepResult};
 use super::buffer::Buffer;
 use super::conv::Conv;
 use super::core::{Core, Place};
@@ -122,7 +122,12 @@ impl Passes for Classifier {
 }
 
 impl Learner for Classifier {
-    fn step(&mut self, examples: &Examples<'_>, chosen: &[usize], rate: f32) -> Result<(Score, Step), TrainError> {
+    fn step(
+        &mut self,
+        examples: &Examples<'_>,
+        chosen: &[usize],
+        rate: f32,
+    ) -> Result<(Score, StepResult), TrainError> {
         step(self, examples, chosen, rate)
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::error::TrainError;
 use super::super::examples::Examples;
-use super::super::learner::{Score, Step};
+use super::super::learner::{Score, StepResult};
 use super::core::Core;
 
 /// A model that stores its gradient in its core.
@@ -20,12 +20,12 @@ pub(super) fn step(
     examples: &Examples<'_>,
     chosen: &[usize],
     rate: f32,
-) -> Result<(Score, Step), TrainError> {
+) -> Result<(Score, StepResult), TrainError> {
     let most = model.most();
     if chosen.len() <= most {
         let score = model.backward(examples, chosen)?;
         model.core().step(rate);
-        return Ok((score, Step::Taken));
+        return Ok((score, StepResult::Taken));
     }
     let mut score = Score::default();
     for (index, chunk) in chosen.chunks(most).enumerate() {
@@ -36,5 +36,5 @@ pub(super) fn step(
     }
     model.core().take_accumulated();
     model.core().step(rate);
-    Ok((score, Step::Taken))
+    Ok((score, StepResult::Taken))
 }

@@ -8,7 +8,7 @@ use super::super::config::SgdConfig;
 use super::super::constraints::Flat;
 use super::super::error::TrainError;
 use super::super::examples::Examples;
-use super::super::learner::{Learner, Score, Step};
+use super::super::learner::{Learner, Score, StepResult};
 use super::buffer::Buffer;
 use super::core::{Core, Place};
 use super::dense::{Batch, Dense, Scratch};
@@ -202,7 +202,12 @@ impl Passes for Recurrent {
 }
 
 impl Learner for Recurrent {
-    fn step(&mut self, examples: &Examples<'_>, chosen: &[usize], rate: f32) -> Result<(Score, Step), TrainError> {
+    fn step(
+        &mut self,
+        examples: &Examples<'_>,
+        chosen: &[usize],
+        rate: f32,
+    ) -> Result<(Score, StepResult), TrainError> {
         step(self, examples, chosen, rate)
     }
 

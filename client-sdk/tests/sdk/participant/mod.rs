@@ -1,6 +1,6 @@
 //! The participant's state machine, part by part.
 
-mod asked;
+mod eligibility;
 mod renew;
 mod size;
 mod snapshot;

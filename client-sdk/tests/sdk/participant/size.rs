@@ -1,13 +1,13 @@
 //! What a participant takes of a task has a limit that its app sets, whatever the coordinator says of sizes.
 
 use client_sdk::participant::machine::Settings;
-use task_spec::{AdapterHome, Initial, Personalization, TensorDeclaration};
+use task_spec::{AdapterScope, Initial, Personalization, TensorDeclaration};
 use wire::participant::{Assignment, SessionTerms};
 
+use crate::support::assignments::{StatedDigest, TrainedAhead};
 use crate::support::cohort::Hub;
 use crate::support::device::{Device, cohort, finish, published, refusals};
 use crate::support::settings;
-use crate::support::told::{Told, TrainedAhead};
 
 /// Why one of three devices takes no part. Nothing was fetched, and it was given up at once.
 fn refusal(settings: &Settings, spoil: impl FnOnce(&mut crate::support::cohort::World)) -> String {
@@ -47,7 +47,7 @@ fn a_model_above_the_limit_is_refused_before_anything_is_fetched() {
                 layers: vec!["base".into()],
                 rank: 7000,
                 alpha: None,
-                adapters: AdapterHome::Personal,
+                adapters: AdapterScope::Personal,
                 epochs: None,
                 base_sha256: None,
             });
@@ -76,7 +76,7 @@ fn an_update_above_the_limit_is_refused_with_the_invitation_or_the_assignment() 
 fn nothing_is_trained_ahead_for_a_model_above_the_limit() {
     let told = refusal(&settings(), |world| {
         let served_doctored: fn(usize) -> bool = |_| false;
-        world.ahead = Some(TrainedAhead { from: 0, max_staleness: 0, served_doctored, told: Told::Honest });
+        world.ahead = Some(TrainedAhead { from: 0, max_staleness: 0, served_doctored, stated: StatedDigest::Honest });
         world.open(1, 1);
         world.tweak = Some(|a| one_tensor(a, &[1 << 28]));
     });

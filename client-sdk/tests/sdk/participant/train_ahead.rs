@@ -255,7 +255,7 @@ fn with_update(change: impl FnOnce(&mut crate::support::World)) -> Device {
     }
 }
 
-fn told(reply: CheckInReply) -> Input {
+fn answered(reply: CheckInReply) -> Input {
     Input::CheckedIn(Ok(reply))
 }
 
@@ -275,7 +275,7 @@ fn another(device: &Device) -> Box<Assignment> {
 fn an_update_is_let_go_with_its_task() {
     for (over, expected) in [(task(), false), (other_task(), true)] {
         let mut device = with_update(|world| world.personal = true);
-        let mut input = told(CheckInReply::TaskOver { task: over });
+        let mut input = answered(CheckInReply::TaskOver { task: over });
         loop {
             match device.poll(input) {
                 Action::Finished(result) => break assert_eq!(result.unwrap(), Outcome::TaskOver { task: over }),
@@ -299,7 +299,7 @@ fn an_update_is_let_go_with_its_task() {
 fn an_update_is_let_go_before_a_training_for_another_task() {
     let mut device = with_update(|_| {});
     let assignment = another(&device);
-    let Action::Persist(records) = device.poll(told(CheckInReply::Train(assignment))) else {
+    let Action::Persist(records) = device.poll(answered(CheckInReply::Train(assignment))) else {
         panic!("it holds two updates");
     };
     assert_eq!(records[0].name, snapshot::UPDATE);
@@ -345,7 +345,7 @@ fn nothing_is_trained_ahead_for_a_session_that_would_be_declined() {
             scalars: VectorShape::NONE,
             application: [0; 32],
         }));
-        let said = until_check_in(&mut device, told(CheckInReply::Train(assignment))).training;
+        let said = until_check_in(&mut device, answered(CheckInReply::Train(assignment))).training;
         assert_eq!(said, Some(TrainingReport { task: other_task(), serial: 4, ready: false }));
         let refused = |event: &Event| matches!(event, Event::Refused { reason, .. } if reason.contains(limit));
         assert!(device.events.iter().any(refused), "{limit}: {:?}", device.events);
@@ -359,11 +359,11 @@ fn nothing_is_trained_ahead_for_a_task_that_wants_other_devices() {
     until_check_in(&mut device, Input::Tick);
     let criterion = Criterion { attribute: "examples".into(), at_least: Some(8.0), ..Criterion::default() };
     let question = Question { task: other_task(), criteria: vec![criterion] };
-    let asked = told(CheckInReply::Asked { questions: vec![question] });
+    let asked = answered(CheckInReply::Asked { questions: vec![question] });
     let said = until_check_in(&mut device, asked);
     assert!(!said.findings[0].eligible);
     let assignment = another(&device);
-    let said = until_check_in(&mut device, told(CheckInReply::Train(assignment))).training;
+    let said = until_check_in(&mut device, answered(CheckInReply::Train(assignment))).training;
     assert_eq!(said, Some(TrainingReport { task: other_task(), serial: 4, ready: false }));
     assert!(device.trainer.seen.lock().unwrap().is_empty());
 }
@@ -388,7 +388,7 @@ fn the_serial_of_a_training_is_no_attempt_that_was_charged() {
     device.coordinator.world(|world| (world.rounds_done, world.attempt) = (0, 3));
     let mut assignment = another(&device);
     (assignment.task, assignment.attempt) = (task(), 2);
-    let action = device.poll(told(CheckInReply::Train(assignment)));
+    let action = device.poll(answered(CheckInReply::Train(assignment)));
     assert!(matches!(action, Action::Fetch { .. }), "{:?}", device.events);
 }
 

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use client_sdk::transport::{Abandonment, TransportError, Upload};
 use secure_agg::codec::Message as _;
 use secure_agg::mask::{self, Plane};
-use secure_agg::messages::{Advertise, Complaint, Consistency, MaskedInput, Roster, Round, ShareKeys, Unmasking};
+use secure_agg::messages::{Advertise, Complaint, Consistency, MaskedInput, Roster, RoundId, ShareKeys, Unmasking};
 use secure_agg::server::{
     Admitted, CollectConsistency, CollectKeys, CollectMasked, CollectShares, CollectUnmasking, Enrolled,
 };
-use secure_agg::unopened::{AbortStatement, Ended, Unopened};
+use secure_agg::unopened::{AbortProof, AbortStatement, EndedSession};
 use secure_agg::{modular, packing, upload};
 use wire::certificate::{Authority, Issuers, Recorded};
 use wire::participant::{
@@ -21,9 +21,9 @@ use wire::participant::{
 use wire::problem::ProblemType;
 use wire::{Attempt, ParticipantId, RoundState, Timestamp};
 
+use super::assignments::TrainedAhead;
 use super::line::Line;
 use super::link::{Fault, problem};
-use super::told::TrainedAhead;
 use super::{CA, Ca, ca_pem, sha256, task};
 
 /// Some day on which the certificates hold.
@@ -156,8 +156,8 @@ impl World {
     /// Begins an attempt; whatever was before is over.
     pub(crate) fn open(&mut self, round: u32, attempt: u32) {
         (self.round, self.attempt) = (round, attempt);
-        let name = Round::new(task().0.as_bytes(), round.into(), attempt);
-        let model_hash = self.told(None, round - 1).0;
+        let name = RoundId::new(task().0.as_bytes(), round.into(), attempt);
+        let model_hash = self.stated_digest(None, round - 1).0;
         let keys = CollectKeys::new(name, model_hash, self.config()).unwrap();
         self.stage = Stage::Selecting(keys, BTreeMap::new());
         (self.cohort, self.dealt, self.given_up) = (vec![], vec![], vec![]);
@@ -442,7 +442,7 @@ impl World {
     pub(crate) fn depart(&mut self, device: usize, place: Attempt, body: &[u8]) {
         let statement = AbortStatement::decode(body).unwrap();
         let roster = self.rosters[&(place.round, place.attempt)].clone();
-        Ended::new(roster, &Recorded).unwrap().admit(&statement).unwrap();
+        EndedSession::new(roster, &Recorded).unwrap().admit(&statement).unwrap();
         self.departed.entry((place.round, place.attempt)).or_default().insert(device, statement);
     }
 
@@ -450,7 +450,7 @@ impl World {
         let place = (place.round, place.attempt);
         let (said, roster) = (self.departed.get(&place)?, self.rosters[&place].clone());
         let is_enough = said.len() >= usize::from(roster.threshold);
-        is_enough.then(|| Unopened::of(roster, said.values().cloned()).encode().into())
+        is_enough.then(|| AbortProof::of(roster, said.values().cloned()).encode().into())
     }
 
     pub(crate) fn abandon(&mut self, device: usize, abandonment: &Abandonment) {

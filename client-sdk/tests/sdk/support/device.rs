@@ -62,7 +62,7 @@ fn saved(load: impl Fn(&str) -> Option<Zeroizing<Vec<u8>>>) -> Saved {
         round: load(snapshot::ROUND),
         privacy: load(snapshot::PRIVACY),
         update: load(snapshot::UPDATE),
-        given: load(snapshot::GIVEN),
+        used_bases: load(snapshot::USED_BASES),
     }
 }
 

@@ -1,13 +1,13 @@
 //! A coordinator of a few lines, scripted, with a journal and trainers to go with it.
 #![expect(clippy::cast_possible_truncation, reason = "numbers of devices and words are small")]
 
+pub(crate) mod assignments;
 pub(crate) mod authority;
 pub(crate) mod cohort;
 pub(crate) mod device;
 pub(crate) mod line;
 pub(crate) mod link;
 pub(crate) mod private;
-pub(crate) mod told;
 pub(crate) mod trainers;
 pub(crate) mod words;
 

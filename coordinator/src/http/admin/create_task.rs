@@ -184,7 +184,7 @@ async fn store(
     key: Option<&Key>,
     request_sha256: Digest,
 ) -> Result<IdempotentAnswer> {
-    let (row, version, behind) = (&row, &version, &app.behind);
+    let (row, version, behind) = (&row, &version, &app.reported_rounds);
     let expires_at: Timestamp = row.created_at.plus(REMEMBER);
     app.store
         .transact("create_task", |tx| {

@@ -67,7 +67,7 @@ pub(in crate::http) async fn rebase(
     Json(RebaseTask { beyond }): Json<RebaseTask>,
 ) -> Result<Json<TaskView>> {
     let (id, now) = (app.task(&task).await?.id, app.now());
-    let (name, sealer, behind) = (bearer.name.as_str(), &*app.sealer, &app.behind);
+    let (name, sealer, behind) = (bearer.name.as_str(), &*app.sealer, &app.reported_rounds);
     let (view, ended) = app
         .store
         .transact("rebase_task", |tx| {
@@ -141,7 +141,7 @@ async fn change(
 ) -> Result<Json<TaskView>> {
     let (id, now) = (app.task(named).await?.id, app.now());
     let detail = format!("by operator {}", bearer.name);
-    let (detail, sealer, behind) = (detail.as_str(), &*app.sealer, &app.behind);
+    let (detail, sealer, behind) = (detail.as_str(), &*app.sealer, &app.reported_rounds);
     let (view, ended) = app
         .store
         .transact("change_task_status", |tx| {

@@ -13,25 +13,25 @@ const REMEMBERED_MAX: usize = 8 << 20;
 /// Cache of views of rounds that have ended. An entry is valid only for the exact row it was made from, which may still
 /// change when bytes in transit are counted after the end; everything else in a view is final.
 #[derive(Default)]
-pub(crate) struct EndedRounds(Mutex<Known>);
+pub(crate) struct EndedRounds(Mutex<CachedViews>);
 
 #[derive(Default)]
-struct Known {
+struct CachedViews {
     views: HashMap<Attempt, (RoundRow, RoundView)>,
     /// Of all views as JSON.
     bytes: usize,
 }
 
 impl EndedRounds {
-    fn with<T>(&self, act: impl FnOnce(&mut Known) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut CachedViews) -> T) -> T {
         // Any entry that a panic leaves behind is still valid for its row.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The cached view of this round, if it has ended.
     pub(super) fn find(&self, row: &RoundRow) -> Option<RoundView> {
-        self.with(|known| {
-            let (of, view) = known.views.get(&row.round.key)?;
+        self.with(|cached| {
+            let (of, view) = cached.views.get(&row.round.key)?;
             (of == row).then(|| view.clone())
         })
     }
@@ -43,12 +43,12 @@ impl EndedRounds {
             return;
         }
         let Ok(json) = serde_json::to_vec(view) else { return };
-        self.with(|known| {
-            if known.bytes + json.len() > REMEMBERED_MAX {
-                *known = Known::default();
+        self.with(|cached| {
+            if cached.bytes + json.len() > REMEMBERED_MAX {
+                *cached = CachedViews::default();
             }
-            known.bytes += json.len();
-            known.views.insert(row.round.key, (row, view.clone()));
+            cached.bytes += json.len();
+            cached.views.insert(row.round.key, (row, view.clone()));
         });
     }
 }

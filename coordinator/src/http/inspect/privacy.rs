@@ -18,7 +18,7 @@ use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 use crate::ledger::{self, LedgerFault};
-use recipe::server::Private;
+use recipe::server::PrivateTask;
 
 /// Maximum number of future rounds to compute.
 const AHEAD_MAX: u32 = 1_000_000;
@@ -88,7 +88,7 @@ pub(in crate::http) struct TotalQuery {
 }
 
 /// A task's ledger, or the reason there is none.
-type Opened = (TaskRow, Arc<Private>, std::result::Result<Ledger, LedgerFault>);
+type OpenedLedger = (TaskRow, Arc<PrivateTask>, std::result::Result<Ledger, LedgerFault>);
 
 /// Get an upper bound on what all private tasks together have revealed about a participant of each.
 #[utoipa::path(
@@ -122,7 +122,7 @@ pub(in crate::http) async fn total(
 }
 
 /// The ledgers of all private tasks, newest task first.
-async fn open_all(app: &Arc<App>) -> Result<Vec<Opened>> {
+async fn open_all(app: &Arc<App>) -> Result<Vec<OpenedLedger>> {
     let (sealer, models) = (&app.sealer, &app.models);
     let read = app.store.read("show_all_privacy", |tx| {
         Box::pin(async move {

@@ -12,11 +12,11 @@ use wire::route;
 
 use super::{PageQuery, page};
 use crate::base::next_round;
-use crate::behind::Behind;
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
+use crate::reported_rounds::ReportedRounds;
 use crate::shortage::shortage;
 
 /// List tasks, newest first.
@@ -52,7 +52,7 @@ pub(in crate::http) async fn show(
 }
 
 pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {
-    let (behind, now) = (&app.behind, app.now());
+    let (behind, now) = (&app.reported_rounds, app.now());
     let found = app.store.read("show_task", |tx| Box::pin(async move { read(tx, behind, id, now).await }));
     let found = found.await.map_err(Error::Store)?;
     found.ok_or_else(|| Error::NotFound(format!("there is no task {id}")))
@@ -61,7 +61,7 @@ pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {
 /// The same within a transaction.
 pub(in crate::http) async fn read(
     tx: &mut (dyn Transaction + '_),
-    behind: &Behind,
+    behind: &ReportedRounds,
     id: TaskId,
     now: Timestamp,
 ) -> std::result::Result<Option<TaskView>, StoreError> {

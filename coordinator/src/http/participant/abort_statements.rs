@@ -13,10 +13,10 @@ use federation::id::{Attempt, ParticipantId, RoundKey, TaskId};
 use http::{HeaderMap, StatusCode, header};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::Roster;
-use secure_agg::rejection::Rejection as SessionRejection;
-use secure_agg::unopened::{AbortStatement, Ended, Unopened};
+use secure_agg::rejection::MessageRejection;
+use secure_agg::unopened::{AbortProof, AbortStatement, EndedSession};
 use serde::Deserialize;
-use store::entity::unopened::{AbortStatement as Said, UnopenedSession};
+use store::entity::unopened::{AbortStatement as StatementRow, UnopenedSession};
 use store::{StoreError, Transaction};
 use utoipa::IntoParams;
 use wire::certificate::Recorded;
@@ -24,7 +24,7 @@ use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
 use wire::route;
 
 use super::answers::{decode, rejected};
-use crate::admission::{NotAdmitted, Rejection};
+use crate::admission::{AdmissionError, Rejection};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Path, Query, is_media_type, read, required};
@@ -63,11 +63,11 @@ pub(in crate::http) async fn say(
     let Some((session, roster)) = session else { return Ok(StatusCode::NO_CONTENT) };
     let sender = statement.body.sender;
     if position(&roster, participant) != Some(usize::from(sender)) {
-        return Err(rejected(SessionRejection::NotExpected { sender }));
+        return Err(rejected(MessageRejection::NotExpected { sender }));
     }
-    let ended = Ended::new(roster, &Recorded).map_err(Error::fault)?;
+    let ended = EndedSession::new(roster, &Recorded).map_err(Error::fault)?;
     ended.admit(&statement).map_err(rejected)?;
-    let said = Said { attempt, participant, group: session.group, statement: bytes, received_at: app.now() };
+    let said = StatementRow { attempt, participant, group: session.group, statement: bytes, received_at: app.now() };
     let is_new = app
         .store
         .transact("abort_statement", |tx| {
@@ -109,7 +109,7 @@ pub(in crate::http) async fn show(
             let sessions = &app.sessions;
             Box::pin(async move {
                 let Some((session, roster)) = session_of(tx, sessions, attempt, caller.id).await? else {
-                    return Ok::<_, NotAdmitted>(None);
+                    return Ok::<_, AdmissionError>(None);
                 };
                 let said = tx.abort_statements(attempt, session.group).await?;
                 Ok((said.len() >= usize::from(session.needed)).then_some((roster, said)))
@@ -119,7 +119,7 @@ pub(in crate::http) async fn show(
     let Some((roster, said)) = found else { return Ok(StatusCode::NO_CONTENT.into_response()) };
     let statements = said.iter().map(|said| AbortStatement::decode(&said.statement));
     let statements: Vec<_> = statements.collect::<std::result::Result<_, _>>().map_err(Error::fault)?;
-    let message = Unopened::of(roster, statements).encode();
+    let message = AbortProof::of(roster, statements).encode();
     Ok(([(header::CONTENT_TYPE, MEDIA_SECURE_AGG)], message).into_response())
 }
 
@@ -129,7 +129,7 @@ async fn session_of(
     sessions: &Sessions,
     attempt: Attempt,
     participant: ParticipantId,
-) -> Result<Option<(UnopenedSession, Roster)>, NotAdmitted> {
+) -> Result<Option<(UnopenedSession, Roster)>, AdmissionError> {
     let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;
     if row.round.limits.secure.is_none() {
         return Err(Rejection::NoSession.into());

@@ -20,7 +20,7 @@ use wire::headers::MEDIA_SECURE_AGG;
 use wire::participant::Announcement;
 use wire::route;
 
-use crate::admission::{Fact, NotAdmitted, Rejection, Seat, open, take_seat};
+use crate::admission::{AdmissionError, Fact, Rejection, SessionMember, find_member, open};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Path, Query};
@@ -146,12 +146,12 @@ pub(in crate::http) async fn evidence(
     Query(query): Query<SessionQuery>,
 ) -> Result<Response> {
     let attempt = Attempt { task, round: number, attempt: query.attempt };
-    let seat = take_seat(&app.store, &app.sessions, attempt, caller.id).await?;
-    open(seat.state, RoundState::Collecting)?;
-    let dealt = app.sessions.dealt(&app.store, &seat.session, attempt).await?;
-    let shares = seat.session.index(dealer).and_then(|index| dealt.shares(index));
+    let member = find_member(&app.store, &app.sessions, attempt, caller.id).await?;
+    open(member.state, RoundState::Collecting)?;
+    let dealt = app.sessions.dealt(&app.store, &member.session, attempt).await?;
+    let shares = member.session.index(dealer).and_then(|index| dealt.shares(index));
     let shares = shares.ok_or_else(|| Error::NotFound("this participant dealt nothing in this session".to_owned()))?;
-    Ok(told(&app, &seat, attempt, shares.encode().into()))
+    Ok(announcement_response(&app, &member, attempt, shares.encode().into()))
 }
 
 async fn announce(
@@ -170,14 +170,14 @@ async fn announce(
         let changed = listener.changed();
         tokio::pin!(changed);
         changed.as_mut().enable();
-        match take_seat(&app.store, &app.sessions, attempt, caller).await {
-            Ok(seat) => {
-                if let Some(message) = message(app, &seat, attempt, what).await? {
-                    return Ok(told(app, &seat, attempt, message));
+        match find_member(&app.store, &app.sessions, attempt, caller).await {
+            Ok(member) => {
+                if let Some(message) = message(app, &member, attempt, what).await? {
+                    return Ok(announcement_response(app, &member, attempt, message));
                 }
             }
             // Whoever is far away asks for the roster together with the check-in that may get it a place.
-            Err(NotAdmitted::Rejected(Rejection::PhaseClosed { state: RoundState::Selecting, .. })) => {}
+            Err(AdmissionError::Rejected(Rejection::PhaseClosed { state: RoundState::Selecting, .. })) => {}
             Err(error) => return Err(error.into()),
         }
         if wait.is_zero() {
@@ -192,25 +192,25 @@ async fn announce(
 }
 
 /// What there is to tell; none if it is not time yet.
-async fn message(app: &App, seat: &Seat, attempt: Attempt, what: Announcement) -> Result<Option<Bytes>> {
-    let session = &seat.session;
+async fn message(app: &App, member: &SessionMember, attempt: Attempt, what: Announcement) -> Result<Option<Bytes>> {
+    let session = &member.session;
     let wanted = what.state();
     match (&session.phase, what) {
         (_, Announcement::Roster) => Ok(session.roster()),
         (Phase::CollectMasked(phase), Announcement::Delivery) => {
             let dealt = app.sessions.dealt(&app.store, session, attempt).await?;
-            let delivery = phase.delivery(seat.index, |dealer| dealt.sealed(dealer, seat.index));
+            let delivery = phase.delivery(member.index, |dealer| dealt.sealed(dealer, member.index));
             let delivery = delivery.ok_or(Rejection::NotAssigned { why: "it dealt no shares in time" })?;
             Ok(Some(delivery.encode().into()))
         }
         (Phase::CollectConsistency(_), Announcement::Survivors)
         | (Phase::CollectUnmasking(_), Announcement::Agreement) => Ok(session.announcement()),
-        _ if seat.state < wanted => Ok(None),
-        _ => Err(Rejection::PhaseClosed { state: seat.state, wanted }.into()),
+        _ if member.state < wanted => Ok(None),
+        _ => Err(Rejection::PhaseClosed { state: member.state, wanted }.into()),
     }
 }
 
-fn told(app: &App, seat: &Seat, attempt: Attempt, message: Bytes) -> Response {
-    app.inbox.note(Fact::BytesDown { attempt, state: seat.state, bytes: message.len() as u64 });
+fn announcement_response(app: &App, member: &SessionMember, attempt: Attempt, message: Bytes) -> Response {
+    app.inbox.note(Fact::BytesDown { attempt, state: member.state, bytes: message.len() as u64 });
     ([(header::CONTENT_TYPE, MEDIA_SECURE_AGG)], message).into_response()
 }

@@ -14,7 +14,7 @@ use federation::round::RoundState;
 use http::{HeaderMap, StatusCode};
 use secure_agg::codec::Message;
 use secure_agg::messages::{Complaint, Consistency, ShareKeys, Unmasking};
-use secure_agg::rejection::Rejection as SessionRejection;
+use secure_agg::rejection::MessageRejection;
 use secure_agg::server::Phase;
 use store::StoreError;
 use store::entity::session_message::{MessageKind, SessionMessage};
@@ -22,13 +22,13 @@ use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
 use wire::participant::Answer;
 use wire::route;
 
-use crate::admission::{Fact, NotAdmitted, Outcome, Rejection, Seat, take_seat};
+use crate::admission::{AdmissionError, Fact, FactOutcome, Rejection, SessionMember, find_member};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Path, is_media_type, read, required};
 use crate::http::openapi::{AttemptHeader, Octets};
 use crate::http::problem::{Error, Result};
-use crate::session::seal_place;
+use crate::session::seal_context;
 
 type Named = Path<(TaskId, u32, ParticipantId)>;
 
@@ -78,7 +78,7 @@ taking!(
 );
 
 /// The destination of an answer.
-struct Place {
+struct AnswerKey {
     attempt: Attempt,
     participant: ParticipantId,
 }
@@ -98,34 +98,34 @@ async fn take(
         return Err(Error::MediaType(MEDIA_SECURE_AGG));
     }
     let attempt: u32 = required(headers, ATTEMPT, "the number of the round's attempt")?;
-    let place = Place { attempt: Attempt { task, round: number, attempt }, participant };
-    let (state, seat) = match take_seat(&app.store, &app.sessions, place.attempt, participant).await {
-        Ok(seat) => (seat.state, Some(seat)),
+    let key = AnswerKey { attempt: Attempt { task, round: number, attempt }, participant };
+    let (state, member) = match find_member(&app.store, &app.sessions, key.attempt, participant).await {
+        Ok(member) => (member.state, Some(member)),
         // Whoever did not hear that its last answer was taken asks when the session is over.
-        Err(NotAdmitted::Rejected(Rejection::PhaseClosed { state, .. })) => (state, None),
+        Err(AdmissionError::Rejected(Rejection::PhaseClosed { state, .. })) => (state, None),
         Err(error) => return Err(error.into()),
     };
     let bytes = read(headers, body, max_bytes(what)).await?;
     let sha256 = crate::digest(&bytes);
-    let Some(seat) = seat.filter(|seat| seat.state == what.state()) else {
-        return repeated(app, &place, what, sha256, state).await;
+    let Some(member) = member.filter(|member| member.state == what.state()) else {
+        return repeated(app, &key, what, sha256, state).await;
     };
-    judge(app, &place, &seat, what, &bytes).await?;
+    judge(app, &key, &member, what, &bytes).await?;
     let message = SessionMessage {
-        attempt: place.attempt,
+        attempt: key.attempt,
         kind: kind(what),
         participant,
         sha256,
         bytes: bytes.len() as u64,
         received_at: app.now(),
         message: Some(match what {
-            Answer::UnmaskShares => sealed(app, &place, bytes).await?,
+            Answer::UnmaskShares => sealed(app, &key, bytes).await?,
             Answer::KeyShares | Answer::Complaint | Answer::Consistency => bytes,
         }),
     };
     match app.inbox.submit(Fact::Answer { message, wanted: what.state() }).await? {
-        Outcome::Rejected(rejection) => Err(rejection.into()),
-        Outcome::Written | Outcome::Admitted(_) => {
+        FactOutcome::Rejected(rejection) => Err(rejection.into()),
+        FactOutcome::Written | FactOutcome::Admitted(_) => {
             metrics::counter!("tributary_session_messages_total", "kind" => kind(what).as_str()).increment(1);
             Ok(StatusCode::NO_CONTENT)
         }
@@ -133,17 +133,17 @@ async fn take(
 }
 
 /// Seals an answer that opens the sum with the key of its release; the first one of an attempt waits for a disk.
-async fn sealed(app: &App, place: &Place, bytes: Bytes) -> Result<Bytes> {
-    let &Place { attempt, participant } = place;
+async fn sealed(app: &App, key: &AnswerKey, bytes: Bytes) -> Result<Bytes> {
+    let &AnswerKey { attempt, participant } = key;
     let sealer = Arc::clone(&app.sealer);
-    let seal = move || sealer.seal_for_release(attempt, &seal_place(attempt, participant), &bytes);
+    let seal = move || sealer.seal_for_release(attempt, &seal_context(attempt, participant), &bytes);
     let sealed = tokio::task::spawn_blocking(seal).await.map_err(Error::fault)?;
     Ok(sealed.map_err(StoreError::from)?.into())
 }
 
 /// After the round has moved on, a repeated answer is confirmed; a new one is too late or too early.
-async fn repeated(app: &App, place: &Place, what: Answer, sha256: Digest, state: RoundState) -> Result<StatusCode> {
-    let &Place { attempt, participant } = place;
+async fn repeated(app: &App, key: &AnswerKey, what: Answer, sha256: Digest, state: RoundState) -> Result<StatusCode> {
+    let &AnswerKey { attempt, participant } = key;
     let earlier = app
         .store
         .read("repeated_answer", |tx| Box::pin(async move { tx.message(attempt, kind(what), participant).await }))
@@ -156,24 +156,24 @@ async fn repeated(app: &App, place: &Place, what: Answer, sha256: Digest, state:
 }
 
 /// Judges a message, which must be the caller's own, by the protocol.
-async fn judge(app: &App, place: &Place, seat: &Seat, what: Answer, bytes: &[u8]) -> Result<(), Error> {
-    match (&seat.session.phase, what) {
+async fn judge(app: &App, key: &AnswerKey, member: &SessionMember, what: Answer, bytes: &[u8]) -> Result<(), Error> {
+    match (&member.session.phase, what) {
         (Phase::CollectShares(phase), Answer::KeyShares) => {
             let message: ShareKeys = decode(bytes)?;
-            own(seat, message.body.sender)?;
+            own(member, message.body.sender)?;
             phase.admit(message).map(drop).map_err(rejected)
         }
         (Phase::CollectMasked(phase), Answer::Complaint) => {
             let complaint: Complaint = decode(bytes)?;
-            own(seat, complaint.body.sender)?;
-            let dealt = app.sessions.dealt(&app.store, &seat.session, place.attempt).await?;
+            own(member, complaint.body.sender)?;
+            let dealt = app.sessions.dealt(&app.store, &member.session, key.attempt).await?;
             let accused = complaint.body.accused;
-            let shares = dealt.shares(accused).ok_or_else(|| rejected(SessionRejection::Accused { accused }))?;
+            let shares = dealt.shares(accused).ok_or_else(|| rejected(MessageRejection::Accused { accused }))?;
             let verdict = phase.judge(&complaint, shares).map_err(rejected)?;
             let name =
-                |index| seat.session.participant(index).map_or_else(|| format!("{index}"), |who| who.to_string());
+                |index| member.session.participant(index).map_or_else(|| format!("{index}"), |who| who.to_string());
             tracing::warn!(
-                round = %place.attempt.round_key(), attempt = place.attempt.attempt, reporter = %place.participant,
+                round = %key.attempt.round_key(), attempt = key.attempt.attempt, reporter = %key.participant,
                 accused = name(accused),
                 "a share that was dealt does not open, says its holder; the round ends: {verdict}"
             );
@@ -181,17 +181,17 @@ async fn judge(app: &App, place: &Place, seat: &Seat, what: Answer, bytes: &[u8]
         }
         (Phase::CollectConsistency(phase), Answer::Consistency) => {
             let message: Consistency = decode(bytes)?;
-            own(seat, message.sender)?;
+            own(member, message.sender)?;
             phase.admit(message).map(drop).map_err(rejected)
         }
         (Phase::CollectUnmasking(phase), Answer::UnmaskShares) => {
             let message: Unmasking = decode(bytes)?;
-            own(seat, message.body.sender)?;
+            own(member, message.body.sender)?;
             phase.admit(message).map(drop).map_err(rejected)
         }
         (phase, _) => {
-            let round = place.attempt.round_key();
-            Err(Error::fault(format!("round {round} is {} with a session in {:?}", seat.state, phase.name())))
+            let round = key.attempt.round_key();
+            Err(Error::fault(format!("round {round} is {} with a session in {:?}", member.state, phase.name())))
         }
     }
 }
@@ -201,11 +201,11 @@ pub(super) fn decode<M: Message>(bytes: &[u8]) -> Result<M> {
 }
 
 /// Checks that the sender of a message is its signer.
-pub(super) fn own(seat: &Seat, sender: secure_agg::Index) -> Result<()> {
-    if sender == seat.index { Ok(()) } else { Err(rejected(SessionRejection::NotExpected { sender })) }
+pub(super) fn own(member: &SessionMember, sender: secure_agg::Index) -> Result<()> {
+    if sender == member.index { Ok(()) } else { Err(rejected(MessageRejection::NotExpected { sender })) }
 }
 
-pub(super) fn rejected(rejection: SessionRejection) -> Error {
+pub(super) fn rejected(rejection: MessageRejection) -> Error {
     Rejection::from(rejection).into()
 }
 

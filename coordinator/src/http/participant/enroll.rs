@@ -22,7 +22,7 @@ use wire::route;
 use wire::signer::EVIDENCE_MAX_BYTES;
 
 use crate::http::app::App;
-use crate::http::authenticate::Anybody;
+use crate::http::authenticate::AnyPeer;
 use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
 use crate::identity::{Credential, Issued, Peer, PreIssued};
@@ -54,7 +54,7 @@ const SCOPE: &str = "enroll";
     post, path = route::ENROLL, request_body = EnrollRequest, responses((status = 200, body = EnrollReply)),
 )]
 pub(in crate::http) async fn enroll(
-    anybody: Anybody,
+    anybody: AnyPeer,
     State(app): State<Arc<App>>,
     Json(request): Json<EnrollRequest>,
 ) -> Result<Json<EnrollReply>> {
@@ -77,15 +77,15 @@ pub(in crate::http) async fn enroll(
     // Nothing is signed without a valid token.
     let given = app.store.read("find_enrollment", |tx| {
         Box::pin(async move {
-            if let Some(reply) = given_before(tx, secret, key_sha256).await? {
-                return Ok(Given::Before(reply));
+            if let Some(reply) = earlier_reply(tx, secret, key_sha256).await? {
+                return Ok(TokenUse::Repeated(reply));
             }
-            usable(tx.enrollment_token_by_secret(secret).await?, now).map(|token| Given::To(token.participant))
+            usable(tx.enrollment_token_by_secret(secret).await?, now).map(|token| TokenUse::First(token.participant))
         })
     });
     let known = match given.await? {
-        Given::Before(reply) => return Ok(Json(reply)),
-        Given::To(known) => known,
+        TokenUse::Repeated(reply) => return Ok(Json(reply)),
+        TokenUse::First(known) => known,
     };
     let participant = match (known, named) {
         (Some(known), Some(named)) if known != named => return Err(NAMES_ANOTHER),
@@ -98,7 +98,7 @@ pub(in crate::http) async fn enroll(
         .store
         .transact("enroll", |tx| {
             Box::pin(async move {
-                if let Some(reply) = given_before(tx, secret, key_sha256).await? {
+                if let Some(reply) = earlier_reply(tx, secret, key_sha256).await? {
                     return Ok(reply);
                 }
                 let token = match tx.take_enrollment_token(secret, now, participant).await? {
@@ -157,11 +157,11 @@ fn shown(certificate: &PreIssued, peer: Option<Peer>) -> Result<ParticipantId> {
 }
 
 /// The effect of a token.
-enum Given {
+enum TokenUse {
     /// It was used for the same key; this is the answer.
-    Before(EnrollReply),
+    Repeated(EnrollReply),
     /// Unused: for the participant that enrols again, or for a new one.
-    To(Option<ParticipantId>),
+    First(Option<ParticipantId>),
 }
 
 /// Replaces the certificate of a participant that enrols again.
@@ -197,7 +197,7 @@ fn usable(token: Option<EnrollmentToken>, now: Timestamp) -> Result<EnrollmentTo
 }
 
 /// The stored answer for this token and key.
-async fn given_before(
+async fn earlier_reply(
     tx: &mut (dyn Transaction + '_),
     secret: Digest,
     key_sha256: Digest,

@@ -17,7 +17,7 @@ use recipe::codec::UpdateInspector;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::MaskedInput;
 use secure_agg::packing::{PackingError, Unpacker};
-use secure_agg::rejection::Rejection as SessionRejection;
+use secure_agg::rejection::MessageRejection;
 use secure_agg::server::Phase;
 use secure_agg::upload::BodyDigest;
 use store::entity::admitted::Admitted;
@@ -29,7 +29,7 @@ use wire::participant::Receipt;
 use wire::route;
 
 use super::answers::{decode, rejected};
-use crate::admission::{Fact, Outcome, Rejection, Ticket, enter};
+use crate::admission::{Fact, FactOutcome, Rejection, UploadPermit, enter};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Json, Path, content_length, is_media_type, required};
@@ -76,14 +76,14 @@ pub(in crate::http) async fn masked_input(
     }
     let round = RoundKey { task, number };
     let attempt = round.attempt(attempt);
-    let ticket = enter(&app.store, (&app.models, &app.sessions), attempt, participant, sha256).await?;
-    let signed = signed_input(&ticket, participant, &headers)?;
-    check_length(&ticket, announced, limit)?;
+    let permit = enter(&app.store, (&app.models, &app.sessions), attempt, participant, sha256).await?;
+    let signed = signed_input(&permit, participant, &headers)?;
+    check_length(&permit, announced, limit)?;
     let turn = app.uploads.begin(participant);
     let received = async {
-        match &ticket.earlier {
-            Some(_) => reread(&ticket, body).await,
-            None => store_blob(&app, &ticket, signed.as_ref(), body).await,
+        match &permit.earlier {
+            Some(_) => reread(&permit, body).await,
+            None => store_blob(&app, &permit, signed.as_ref(), body).await,
         }
     };
     let received = tokio::select! {
@@ -94,26 +94,26 @@ pub(in crate::http) async fn masked_input(
         turn_away(&app, attempt, participant, rejection).await?;
     }
     received?;
-    if let Some(earlier) = ticket.earlier {
+    if let Some(earlier) = permit.earlier {
         return Ok(Json(receipt(&earlier)));
     }
     let signed = signed.map(|signed| signed.encode().into());
-    let fact = Fact::Input { attempt, participant, sha256, bytes: ticket.bytes, signed };
+    let fact = Fact::Input { attempt, participant, sha256, bytes: permit.bytes, signed };
     match app.inbox.submit(fact).await? {
-        Outcome::Admitted(admitted) => {
+        FactOutcome::Admitted(admitted) => {
             metrics::counter!("tributary_masked_inputs_total").increment(1);
             metrics::counter!("tributary_masked_input_bytes_total").increment(admitted.bytes);
             tracing::debug!(%round, attempt = attempt.attempt, %participant, "masked input of {participant} admitted to round {round}");
             Ok(Json(receipt(&admitted)))
         }
-        Outcome::Rejected(rejection) => Err(rejection.into()),
-        Outcome::Written => Err(Error::fault("an input was written, but not admitted")),
+        FactOutcome::Rejected(rejection) => Err(rejection.into()),
+        FactOutcome::Written => Err(Error::fault("an input was written, but not admitted")),
     }
 }
 
 /// With secure aggregation: the participant's signed message for this input, judged by the protocol.
-fn signed_input(ticket: &Ticket, participant: ParticipantId, headers: &HeaderMap) -> Result<Option<MaskedInput>> {
-    let Some(session) = &ticket.session else { return Ok(None) };
+fn signed_input(permit: &UploadPermit, participant: ParticipantId, headers: &HeaderMap) -> Result<Option<MaskedInput>> {
+    let Some(session) = &permit.session else { return Ok(None) };
     let text: String = required(headers, SIGNED_INPUT, "the signed digest of the body, in base64")?;
     let bytes = wire::base64::decode(&text)
         .ok_or_else(|| Error::Malformed(format!("the header {SIGNED_INPUT} must be base64")))?;
@@ -123,26 +123,26 @@ fn signed_input(ticket: &Ticket, participant: ParticipantId, headers: &HeaderMap
     };
     let sender = message.body.sender;
     if session.index(participant) != Some(sender) {
-        return Err(rejected(SessionRejection::NotExpected { sender }));
+        return Err(rejected(MessageRejection::NotExpected { sender }));
     }
     phase.admit(message).map(|admitted| Some(admitted.into_message())).map_err(rejected)
 }
 
-fn check_length(ticket: &Ticket, announced: Option<u64>, limit: u64) -> Result<(), Rejection> {
-    if ticket.bytes > limit {
+fn check_length(permit: &UploadPermit, announced: Option<u64>, limit: u64) -> Result<(), Rejection> {
+    if permit.bytes > limit {
         return Err(Rejection::TooLarge { limit });
     }
     match announced {
-        Some(got) if got != ticket.bytes => Err(Rejection::WrongLength { expected: ticket.bytes, got }),
+        Some(got) if got != permit.bytes => Err(Rejection::WrongLength { expected: permit.bytes, got }),
         _ => Ok(()),
     }
 }
 
 /// Stores what arrives, and judges it: [`Rejection::Implausible`] is of what is stored as it was sent.
-async fn store_blob(app: &App, ticket: &Ticket, signed: Option<&MaskedInput>, body: Body) -> Result<()> {
+async fn store_blob(app: &App, permit: &UploadPermit, signed: Option<&MaskedInput>, body: Body) -> Result<()> {
     let mut writer = app.store.blobs().writer().await?;
-    let mut chunks = Measured::new(ticket, body);
-    let mut inspection = Inspection::new(ticket);
+    let mut chunks = ExactLengthBody::new(permit, body);
+    let mut inspection = Inspection::new(permit);
     let mut signature = signed.map(|signed| (signed.body.digest, BodyDigest::default()));
     while let Some(chunk) = chunks.next().await? {
         if let Some(inspection) = &mut inspection {
@@ -156,22 +156,22 @@ async fn store_blob(app: &App, ticket: &Ticket, signed: Option<&MaskedInput>, bo
     if signature.is_some_and(|(expected, digest)| digest.finish() != expected) {
         return Err(Rejection::NotSigned.into());
     }
-    match writer.finish(Some(ticket.sha256)).await {
+    match writer.finish(Some(permit.sha256)).await {
         Ok(_) => match inspection {
             Some(inspection) => Ok(inspection.finish()?),
-            None => read_back(app, ticket).await,
+            None => read_back(app, permit).await,
         },
-        Err(StoreError::Conflict(_)) => Err(Rejection::DigestMismatch { expected: ticket.sha256 }.into()),
+        Err(StoreError::Conflict(_)) => Err(Rejection::DigestMismatch { expected: permit.sha256 }.into()),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Judges an upload of a codec whose uploads only make sense as a whole: from the disk, and one after the other, so that not
 /// more than one is in memory however many arrive.
-async fn read_back(app: &App, ticket: &Ticket) -> Result<()> {
-    let Some(codec) = ticket.codec.expanding().map(Arc::clone) else { return Ok(()) };
+async fn read_back(app: &App, permit: &UploadPermit) -> Result<()> {
+    let Some(codec) = permit.codec.expanding().map(Arc::clone) else { return Ok(()) };
     let _turn = app.uploads.judge().await;
-    let mut blob = app.store.blobs().open(ticket.sha256).await?;
+    let mut blob = app.store.blobs().open(permit.sha256).await?;
     let length = usize::try_from(blob.size()).map_err(Error::fault)?;
     let checked = store::with_files(move || {
         let mut bytes = vec![0; length];
@@ -201,12 +201,12 @@ fn inspector(codec: &UpdateCodec) -> Option<UpdateInspector> {
 
 impl Inspection {
     /// `None` for a codec that needs the whole upload: see [`read_back`].
-    fn new(ticket: &Ticket) -> Option<Self> {
-        if ticket.codec.expanding().is_some() {
+    fn new(permit: &UploadPermit) -> Option<Self> {
+        if permit.codec.expanding().is_some() {
             return None;
         }
-        let unpacker = Box::new(Unpacker::new(ticket.codec.len(), ticket.modulus));
-        let inspector = ticket.session.is_none().then(|| inspector(&ticket.codec)).flatten();
+        let unpacker = Box::new(Unpacker::new(permit.codec.len(), permit.modulus));
+        let inspector = permit.session.is_none().then(|| inspector(&permit.codec)).flatten();
         Some(Self { unpacker, inspector, broken: None })
     }
 
@@ -250,29 +250,29 @@ async fn turn_away(app: &App, attempt: Attempt, participant: ParticipantId, reje
 }
 
 /// The same input again: its bytes are checked but not stored again.
-async fn reread(ticket: &Ticket, body: Body) -> Result<()> {
+async fn reread(permit: &UploadPermit, body: Body) -> Result<()> {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-    let mut chunks = Measured::new(ticket, body);
+    let mut chunks = ExactLengthBody::new(permit, body);
     while let Some(chunk) = chunks.next().await? {
         context.update(&chunk);
     }
-    if context.finish().as_ref() == ticket.sha256.0 {
+    if context.finish().as_ref() == permit.sha256.0 {
         Ok(())
     } else {
-        Err(Rejection::DigestMismatch { expected: ticket.sha256 }.into())
+        Err(Rejection::DigestMismatch { expected: permit.sha256 }.into())
     }
 }
 
 /// A body that must have exactly the ticket's length.
-struct Measured {
+struct ExactLengthBody {
     stream: axum::body::BodyDataStream,
     expected: u64,
     got: u64,
 }
 
-impl Measured {
-    fn new(ticket: &Ticket, body: Body) -> Self {
-        Self { stream: body.into_data_stream(), expected: ticket.bytes, got: 0 }
+impl ExactLengthBody {
+    fn new(permit: &UploadPermit, body: Body) -> Self {
+        Self { stream: body.into_data_stream(), expected: permit.bytes, got: 0 }
     }
 
     async fn next(&mut self) -> Result<Option<bytes::Bytes>, Rejection> {

@@ -2,7 +2,7 @@
 
 use federation::round::{FailureReason, RoundState};
 use secure_agg::codec::Message as _;
-use secure_agg::unopened::{AbortStatement, Unopened};
+use secure_agg::unopened::{AbortProof, AbortStatement};
 use serde_json::json;
 use wire::certificate::Recorded;
 use wire::headers::MEDIA_SECURE_AGG;
@@ -58,7 +58,7 @@ async fn a_spent_round_is_shown_to_be_unopened_once_t_members_have_left_it() {
     for at in 0..5 {
         let reply = told(&world, at).await;
         assert_eq!((reply.status.as_u16(), &reply.headers["content-type"]), (200, &MEDIA_SECURE_AGG.parse().unwrap()));
-        let shown = Unopened::decode(&reply.body).unwrap();
+        let shown = AbortProof::decode(&reply.body).unwrap();
         let senders: Vec<_> = shown.statements.iter().map(|statement| statement.sender).collect();
         assert_eq!(senders, [1, 3, 5]);
         shown.prove(&sid, &Recorded).unwrap();

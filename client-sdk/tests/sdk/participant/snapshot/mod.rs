@@ -2,7 +2,7 @@
 //! `v3` and `v8` have what those versions added; they are never written again. A new version adds a folder (run an ignored test like those below, then
 //! keep what it wrote).
 
-mod at_home;
+mod local_state;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -8,18 +8,18 @@ use store::{StoreError, Transaction};
 use task_spec::Ahead;
 use wire::participant::{CheckInRequest, DiscardReason};
 
-use super::found::{Found, Train};
+use super::found::{CheckInOutcome, TrainingOffer};
 use crate::ahead::filled_next;
 use crate::base;
 use crate::base::next_round;
 use crate::http::problem::Result;
 
 /// What is left for a participant once its training ahead of rounds is looked at.
-pub(super) enum Remaining {
+pub(super) enum AheadOutcome {
     /// These tasks, each with whether it may join the next round.
     Tasks(Vec<(TaskRow, bool)>),
     /// This comes first.
-    Told(Found),
+    Answer(CheckInOutcome),
 }
 
 /// Which of these tasks the participant may do something for now. Where participants train ahead, only those join who hold an
@@ -30,11 +30,11 @@ pub(super) async fn trained_ahead(
     participant: ParticipantId,
     request: &CheckInRequest,
     now: Timestamp,
-) -> Result<Remaining> {
+) -> Result<AheadOutcome> {
     let held = match update_held(tx, participant, request, now).await? {
-        Held::Nothing => None,
-        Held::Update(held) => Some(held).filter(|held| tasks.iter().any(|task| task.id == held.task)),
-        Held::OfNoUse(found) => return Ok(Remaining::Told(found)),
+        ReportedUpdate::Nothing => None,
+        ReportedUpdate::Update(held) => Some(held).filter(|held| tasks.iter().any(|task| task.id == held.task)),
+        ReportedUpdate::Unusable(found) => return Ok(AheadOutcome::Answer(found)),
     };
     let mut open = Vec::with_capacity(tasks.len());
     let mut is_before = true;
@@ -47,17 +47,17 @@ pub(super) async fn trained_ahead(
             // A participant holds one update at a time: training for this task would replace it.
             Some(_) if held.as_ref().is_some_and(|held| !(held.is_overdue && is_before)) => continue,
             Some(ahead) => match to_train(tx, &task, &ahead, participant, request, now).await? {
-                Some(train) => return Ok(Remaining::Told(Found::Train(Box::new(train)))),
+                Some(train) => return Ok(AheadOutcome::Answer(CheckInOutcome::Train(Box::new(train)))),
                 None => false,
             },
         };
         open.push((task, may_join));
     }
-    Ok(Remaining::Tasks(open))
+    Ok(AheadOutcome::Tasks(open))
 }
 
 /// A finished update that rounds may aggregate.
-struct UpdateHeld {
+struct UsableUpdate {
     task: TaskId,
     /// No round has taken it within the time that its training may take. Tasks older than its own may then use the
     /// participant, but no others, so that of several buffers that each lack an update, one fills up.
@@ -65,13 +65,13 @@ struct UpdateHeld {
 }
 
 /// What the update is that a participant says it holds.
-enum Held {
+enum ReportedUpdate {
     /// It says of none.
     Nothing,
     /// One that rounds may aggregate.
-    Update(UpdateHeld),
+    Update(UsableUpdate),
     /// One to throw away, as this tells it.
-    OfNoUse(Found),
+    Unusable(CheckInOutcome),
 }
 
 /// The finished update that the participant says it holds.
@@ -80,23 +80,21 @@ async fn update_held(
     participant: ParticipantId,
     request: &CheckInRequest,
     now: Timestamp,
-) -> Result<Held> {
-    let Some(report) = request.training.filter(|report| report.ready) else { return Ok(Held::Nothing) };
+) -> Result<ReportedUpdate> {
+    let Some(report) = request.training.filter(|report| report.ready) else { return Ok(ReportedUpdate::Nothing) };
     let task = tx.task(report.task).await?.filter(|task| !task.status.is_terminal());
-    let of_no_use = |reason| Ok(Held::OfNoUse(Found::Discard(report.task, report.serial, reason)));
+    let unusable = |reason| Ok(ReportedUpdate::Unusable(CheckInOutcome::Discard(report.task, report.serial, reason)));
     let Some((task, ahead)) = task.and_then(|task| task.spec.ahead().map(|ahead| (task, ahead))) else {
-        return of_no_use(DiscardReason::Unknown);
+        return unusable(DiscardReason::Unknown);
     };
     let training = tx.training(task.id, participant).await?;
     match standing(training.as_ref(), claim(request, task.id), task.model_version, ahead.staleness, now) {
         Standing::Ready { .. } => {
             let end = training.map(|training| training.granted_at.plus(ahead.training_deadline));
-            Ok(Held::Update(UpdateHeld { task: task.id, is_overdue: end.is_some_and(|end| end <= now) }))
+            Ok(ReportedUpdate::Update(UsableUpdate { task: task.id, is_overdue: end.is_some_and(|end| end <= now) }))
         }
-        Standing::Stale { .. } => of_no_use(DiscardReason::TooStale),
-        Standing::Unknown | Standing::Training | Standing::Resting | Standing::Free => {
-            of_no_use(DiscardReason::Unknown)
-        }
+        Standing::Stale { .. } => unusable(DiscardReason::TooStale),
+        Standing::Unknown | Standing::Training | Standing::Resting | Standing::Free => unusable(DiscardReason::Unknown),
     }
 }
 
@@ -108,7 +106,7 @@ async fn to_train(
     participant: ParticipantId,
     request: &CheckInRequest,
     now: Timestamp,
-) -> Result<Option<Train>> {
+) -> Result<Option<TrainingOffer>> {
     let training = tx.training(task.id, participant).await?;
     let stands = standing(training.as_ref(), claim(request, task.id), task.model_version, ahead.staleness, now);
     let Some(training) = training.filter(|_| stands == Standing::Training) else { return Ok(None) };
@@ -117,7 +115,7 @@ async fn to_train(
     let Some(number) = filled_next(task, latest.as_ref().map(|row| &row.round)) else { return Ok(None) };
     let base = base::read(tx, task, training.base_version).await?;
     let base = base.ok_or_else(|| StoreError::corrupt(format!("a training of task {} has no base", task.id)))?;
-    Ok(Some(Train { training, task: task.clone(), number, base }))
+    Ok(Some(TrainingOffer { training, task: task.clone(), number, base }))
 }
 
 /// The participant's report on its training for this task.

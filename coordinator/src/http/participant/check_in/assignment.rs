@@ -7,14 +7,14 @@ use store::entity::task::TaskRow;
 use task_spec::{TaskSpec, TrainingPlan};
 use wire::participant::{Assignment, CheckInReply, HeldUpdate, ModelRef, SessionTerms};
 
-use super::found::{Train, Work};
+use super::found::{RoundOffer, TrainingOffer};
 use crate::admission::Fact;
 use crate::base::RoundBase;
 use crate::http::app::App;
 use crate::http::problem::{Error, Result};
 
-pub(super) fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckInReply> {
-    let Work { place, task, round, base, update, plan, counted } = work;
+pub(super) fn assigned(app: &App, participant: ParticipantId, work: RoundOffer) -> Result<CheckInReply> {
+    let RoundOffer { place, task, round, base, update, plan, counted } = work;
     // The draw removed its check-in, so the next one must be written again.
     app.check_ins.forget(participant);
     if place.state == AssignmentState::Assigned {
@@ -32,33 +32,39 @@ pub(super) fn assigned(app: &App, participant: ParticipantId, work: Work) -> Res
     // The participants in the same sum.
     let cohort = limits.groups.map_or(cohort, |groups| groups.size);
     let update = update.map(|update| HeldUpdate { serial: update.serial, version: update.base_version });
-    let when = When { key, cohort, deadline_at, now };
+    let when = AssignmentTiming { key, cohort, deadline_at, now };
     let assignment = Assignment { update, groups, counted, ..assignment(app, task, base, plan, when)? };
     Ok(CheckInReply::Assigned(Box::new(assignment)))
 }
 
 /// The assignment of a training ahead of rounds.
-pub(super) fn to_train(app: &App, participant: ParticipantId, train: Train) -> Result<CheckInReply> {
-    let Train { training, task, number, base } = train;
+pub(super) fn to_train(app: &App, participant: ParticipantId, train: TrainingOffer) -> Result<CheckInReply> {
+    let TrainingOffer { training, task, number, base } = train;
     app.check_ins.forget(participant);
     let cohort = task.spec.draw(task.spec.select_min()).cohort;
     let key = Attempt { task: task.id, round: number, attempt: training.serial };
     let (deadline_at, now) = (training.expires_at, app.now());
-    let when = When { key, cohort, deadline_at, now };
+    let when = AssignmentTiming { key, cohort, deadline_at, now };
     let plan = task.spec.training.clone();
     Ok(CheckInReply::Train(Box::new(assignment(app, task, base, plan, when)?)))
 }
 
 /// Round, attempt and deadline of an assignment.
-struct When {
+struct AssignmentTiming {
     key: Attempt,
     cohort: u32,
     deadline_at: Timestamp,
     now: Timestamp,
 }
 
-fn assignment(app: &App, task: TaskRow, base: RoundBase, training: TrainingPlan, when: When) -> Result<Assignment> {
-    let When { key, cohort, deadline_at, now } = when;
+fn assignment(
+    app: &App,
+    task: TaskRow,
+    base: RoundBase,
+    training: TrainingPlan,
+    when: AssignmentTiming,
+) -> Result<Assignment> {
+    let AssignmentTiming { key, cohort, deadline_at, now } = when;
     let terms = app.models.of(&task).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
     let session = terms.session_in(&task.spec, base.terms(), &training).map(|config| SessionTerms::from(&config));
     let RoundBase { version: base, earlier } = base;

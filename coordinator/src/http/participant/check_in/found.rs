@@ -1,7 +1,7 @@
 //! The possible results of a check-in.
 
 use federation::id::TaskId;
-use federation::round::Assignment as Place;
+use federation::round::Assignment;
 use federation::training::Training;
 use store::entity::round::RoundRow;
 use store::entity::task::TaskRow;
@@ -12,12 +12,12 @@ use wire::participant::{Counted, DiscardReason, Invitation, Question};
 use crate::base::RoundBase;
 
 /// What there is for a participant.
-pub(super) enum Found {
-    Work(Box<Work>),
+pub(super) enum CheckInOutcome {
+    Round(Box<RoundOffer>),
     /// The task it has data for is over.
     Over(TaskId),
     /// It should train ahead of rounds.
-    Train(Box<Train>),
+    Train(Box<TrainingOffer>),
     /// Its finished update, of this task and training, is not useful.
     Discard(TaskId, u32, DiscardReason),
     /// Tasks want to know whether this device meets their criteria.
@@ -32,8 +32,8 @@ pub(super) enum Found {
     },
 }
 
-pub(super) struct Work {
-    pub(super) place: Place,
+pub(super) struct RoundOffer {
+    pub(super) place: Assignment,
     pub(super) task: TaskRow,
     pub(super) round: RoundRow,
     pub(super) base: RoundBase,
@@ -46,7 +46,7 @@ pub(super) struct Work {
 }
 
 /// A training ahead of rounds.
-pub(super) struct Train {
+pub(super) struct TrainingOffer {
     pub(super) training: Training,
     pub(super) task: TaskRow,
     /// The round that may use the update.

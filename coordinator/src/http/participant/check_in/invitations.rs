@@ -4,7 +4,7 @@ use federation::id::ParticipantId;
 use federation::round::RoundState;
 use secure_agg::messages::Advertise;
 use secure_agg::params::SessionConfig;
-use secure_agg::rejection::Rejection as SessionRejection;
+use secure_agg::rejection::MessageRejection;
 use secure_agg::server::CollectKeys;
 use store::entity::check_in::CheckInKeys;
 use store::entity::task::TaskRow;
@@ -77,7 +77,7 @@ pub(super) fn judge(
     let Some(keys) = &request.keys else { return Err(Error::fault("keys were found and are gone")) };
     let advertise: Advertise = decode(&keys.advertisement.0)?;
     if advertise.body.client_id.as_slice() != participant.0.as_bytes() {
-        return Err(rejected(SessionRejection::Certificate));
+        return Err(rejected(MessageRejection::Certificate));
     }
     let name = round_name(invitation.attempt_key());
     // Which model the round starts from makes no difference to keys.

@@ -1,7 +1,7 @@
 //! Determines the result of a check-in.
 
 use federation::id::ParticipantId;
-use federation::round::Assignment as Place;
+use federation::round::Assignment;
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use store::entity::participant::ParticipantRow;
@@ -10,9 +10,9 @@ use store::{StoreError, Transaction};
 use task_spec::Solver;
 use wire::participant::{CheckInRequest, Counted};
 
-use super::ahead::{Remaining, trained_ahead};
+use super::ahead::{AheadOutcome, trained_ahead};
 use super::ask::sift;
-use super::found::{Found, Work};
+use super::found::{CheckInOutcome, RoundOffer};
 use super::invitations::{has_keys_for, invitations};
 use crate::base;
 use crate::http::app::App;
@@ -23,7 +23,7 @@ pub(super) async fn look(
     participant: ParticipantId,
     request: &CheckInRequest,
     now: Timestamp,
-) -> Result<Found> {
+) -> Result<CheckInOutcome> {
     let name = request.task.as_deref();
     let examples = request.examples;
     app.store
@@ -37,10 +37,10 @@ pub(super) async fn look(
                     && name.is_none_or(|_| named.as_ref().is_some_and(|task| task.id == place.attempt.task))
                     && let Some(work) = work(app, tx, place, named.as_ref()).await?
                 {
-                    return Ok(Found::Work(Box::new(work)));
+                    return Ok(CheckInOutcome::Round(Box::new(work)));
                 }
                 let tasks = match (name, named) {
-                    (Some(_), Some(task)) if task.status.is_terminal() => return Ok(Found::Over(task.id)),
+                    (Some(_), Some(task)) if task.status.is_terminal() => return Ok(CheckInOutcome::Over(task.id)),
                     (Some(_), Some(task)) => vec![task],
                     // The task does not exist yet; the participant waits for an operator to create it.
                     (Some(_), None) => Vec::new(),
@@ -51,20 +51,20 @@ pub(super) async fn look(
                 };
                 let (tasks, questions) = sift(tasks, request, participant, now);
                 if !questions.is_empty() {
-                    return Ok(Found::Asked(questions));
+                    return Ok(CheckInOutcome::Asked(questions));
                 }
                 let tasks = match trained_ahead(tx, tasks, participant, request, now).await? {
-                    Remaining::Tasks(tasks) => tasks,
-                    Remaining::Told(found) => return Ok(found),
+                    AheadOutcome::Tasks(tasks) => tasks,
+                    AheadOutcome::Answer(found) => return Ok(found),
                 };
                 let joinable = tasks.iter().filter(|(_, may_join)| *may_join).map(|(task, _)| task);
                 let invitations = invitations(app, tx, joinable, participant, request.declined).await?;
                 let awaited = invitations.iter().find(|invitation| has_keys_for(request, invitation)).cloned();
                 if let (None, Some(invitation)) = (&awaited, invitations.into_iter().next()) {
-                    return Ok(Found::Invited(Box::new(invitation)));
+                    return Ok(CheckInOutcome::Invited(Box::new(invitation)));
                 }
                 let tasks = tasks.iter().map(|(task, _)| task.id).collect();
-                Ok(Found::Nothing { tasks, awaited: awaited.map(Box::new) })
+                Ok(CheckInOutcome::Nothing { tasks, awaited: awaited.map(Box::new) })
             })
         })
         .await
@@ -74,9 +74,9 @@ pub(super) async fn look(
 async fn work(
     app: &App,
     tx: &mut (dyn Transaction + '_),
-    place: Place,
+    place: Assignment,
     named: Option<&TaskRow>,
-) -> Result<Option<Work>, StoreError> {
+) -> Result<Option<RoundOffer>, StoreError> {
     let task = match named {
         Some(task) => Some(task.clone()),
         None => tx.task(place.attempt.task).await?,
@@ -95,7 +95,7 @@ async fn work(
         Some(Solver::FedNova { .. }) | None => None,
     };
     let counted = counted.map(|last| Counted { round: last.round, attempt: last.attempt });
-    Ok(Some(Work { place, task, round, base, update, plan, counted }))
+    Ok(Some(RoundOffer { place, task, round, base, update, plan, counted }))
 }
 
 /// The tasks that would accept this participant, as far as it reports its properties; the draw decides whether it is

@@ -22,10 +22,10 @@ use wire::route;
 
 use self::ahead::claim;
 use self::assignment::{assigned, to_train};
-use self::found::Found;
+use self::found::CheckInOutcome;
 use self::invitations::judge;
 use self::look::look;
-use crate::admission::{Fact, Novelty, Offer, Waiting};
+use crate::admission::{CheckInChange, Fact, Offer, WaitingParticipant};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::Json;
@@ -38,7 +38,7 @@ const RESTART: Duration = Duration::from_secs(2);
 /// simulation does. Its check-in counts as a poll held open for the requested time but is answered at once; it polls
 /// again when a [`store::WakeEvent`] would have woken it.
 #[derive(Clone, Copy, Debug)]
-pub struct KeepsTime;
+pub struct VirtualTime;
 
 /// Long-poll for work.
 #[utoipa::path(
@@ -48,7 +48,7 @@ pub struct KeepsTime;
 pub(in crate::http) async fn check_in(
     participant: Participant,
     State(app): State<Arc<App>>,
-    keeps_time: Option<Extension<KeepsTime>>,
+    keeps_time: Option<Extension<VirtualTime>>,
     Json(request): Json<CheckInRequest>,
 ) -> Result<Json<CheckInReply>> {
     metrics::counter!("tributary_polls_total").increment(1);
@@ -60,9 +60,9 @@ pub(in crate::http) async fn check_in(
     }
     let asked = Duration::from_millis(request.wait_ms);
     let wait = if keeps_time.is_some() { asked } else { asked.min(app.settings.poll_max) };
-    app.lines.note(participant.id, request.round_trip_ms);
+    app.round_trips.note(participant.id, request.round_trip_ms);
     let place = app.check_ins.wait(participant.id);
-    let mut leaving = Leaving {
+    let mut guard = PollGuard {
         app: &app,
         participant: participant.id,
         examples: request.examples,
@@ -77,37 +77,37 @@ pub(in crate::http) async fn check_in(
         tokio::pin!(called);
         called.as_mut().enable();
         match look(&app, participant.id, &request, app.now()).await? {
-            Found::Work(work) => {
-                leaving.tasks.clear();
+            CheckInOutcome::Round(work) => {
+                guard.tasks.clear();
                 return assigned(&app, participant.id, *work).map(Json);
             }
-            Found::Over(task) => {
-                leaving.tasks.clear();
+            CheckInOutcome::Over(task) => {
+                guard.tasks.clear();
                 return Ok(Json(CheckInReply::TaskOver { task }));
             }
-            Found::Train(train) => {
-                leaving.tasks.clear();
+            CheckInOutcome::Train(train) => {
+                guard.tasks.clear();
                 return to_train(&app, participant.id, *train).map(Json);
             }
-            Found::Discard(task, serial, reason) => {
-                leaving.tasks.clear();
+            CheckInOutcome::Discard(task, serial, reason) => {
+                guard.tasks.clear();
                 metrics::counter!("tributary_updates_discarded_total", "reason" => reason.as_str()).increment(1);
                 return Ok(Json(CheckInReply::Discard { task, serial, reason }));
             }
-            Found::Invited(invitation) => {
-                leaving.tasks.clear();
+            CheckInOutcome::Invited(invitation) => {
+                guard.tasks.clear();
                 return Ok(Json(CheckInReply::Invited(invitation)));
             }
-            Found::Asked(questions) => {
-                leaving.tasks.clear();
+            CheckInOutcome::Asked(questions) => {
+                guard.tasks.clear();
                 return Ok(Json(CheckInReply::Asked { questions }));
             }
-            Found::Nothing { tasks, awaited } => {
+            CheckInOutcome::Nothing { tasks, awaited } => {
                 withdraw(&app, participant.id, &request);
-                app.behind.note(participant.id, &tasks, &request);
+                app.reported_rounds.note(participant.id, &tasks, &request);
                 let keys = awaited.map(|invitation| judge(&app, participant.id, &invitation, &request)).transpose()?;
                 write(&app, participant.id, &tasks, keys, &request, (wait, keeps_time.is_some())).await?;
-                leaving.tasks = tasks;
+                guard.tasks = tasks;
             }
         }
         if keeps_time.is_some() || wait.is_zero() {
@@ -119,23 +119,23 @@ pub(in crate::http) async fn check_in(
             () = app.shutdown.cancelled() => break,
         }
     }
-    leaving.tasks.clear();
+    guard.tasks.clear();
     let pause = app.check_ins.come_back(wait, &app.random);
     let after = if app.shutdown.is_cancelled() { RESTART + pause } else { pause };
     Ok(Json(CheckInReply::ComeBack { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX) }))
 }
 
 /// Detects a participant that hung up during a poll: it is no longer ready and must not be drawn.
-struct Leaving<'a> {
+struct PollGuard<'a> {
     app: &'a App,
     participant: ParticipantId,
     examples: u64,
-    place: &'a Waiting,
+    place: &'a WaitingParticipant,
     /// The tasks it is checked in for; empty once the poll is answered.
     tasks: Vec<TaskId>,
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for PollGuard<'_> {
     fn drop(&mut self) {
         // It may have come back over another connection before this one timed out.
         if self.tasks.is_empty() || !self.place.is_only_one() {
@@ -184,13 +184,13 @@ async fn write(
         let keys = keys.as_ref().filter(|keys| keys.attempt.task == *task).cloned();
         let loss = request.loss.filter(|report| report.task == *task).map(|report| report.level);
         let offer = Offer { examples: request.examples, loss, training: claim(request, *task) };
-        let Some((check_in, novelty)) = app.check_ins.due(participant, *task, offer, keys, away, now) else { continue };
-        let fact = match novelty {
-            Novelty::News => Fact::CheckIn(check_in.clone()),
-            Novelty::Renewal => Fact::StillThere(check_in.clone()),
+        let Some((check_in, change)) = app.check_ins.due(participant, *task, offer, keys, away, now) else { continue };
+        let fact = match change {
+            CheckInChange::New => Fact::CheckIn(check_in.clone()),
+            CheckInChange::Extension => Fact::StillThere(check_in.clone()),
         };
         // The written check-in is still valid: no need to wait for the disk.
-        let is_left = if novelty == Novelty::Renewal && !keeps_time {
+        let is_left = if change == CheckInChange::Extension && !keeps_time {
             app.inbox.note(fact)
         } else {
             app.inbox.submit(fact).await.map(|_| true)?

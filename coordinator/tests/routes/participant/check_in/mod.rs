@@ -7,7 +7,7 @@ mod invitations;
 
 use std::time::Duration;
 
-use coordinator::http::KeepsTime;
+use coordinator::http::VirtualTime;
 use futures_util::FutureExt as _;
 use http::Request;
 use serde_json::json;
@@ -171,7 +171,7 @@ async fn whoever_keeps_time_is_answered_at_once_and_counts_as_if_it_waited() {
     let body = json!({ "task": "small", "examples": 10, "wait_ms": 3_600_000 }).to_string();
     let mut request =
         Request::post(route::CHECK_IN).header("content-type", "application/json").body(body.into()).unwrap();
-    request.extensions_mut().insert(KeepsTime);
+    request.extensions_mut().insert(VirtualTime);
     assert!(matches!(t.send(&a, request).await.read(), CheckInReply::ComeBack { after_ms: 1..=50 }));
     t.advance(Duration::from_secs(3600));
     t.work().await;

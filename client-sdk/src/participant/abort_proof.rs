@@ -3,52 +3,52 @@
 
 use bytes::Bytes;
 use secure_agg::codec::Message as _;
-use secure_agg::unopened::Unopened;
+use secure_agg::unopened::AbortProof;
 use wire::Attempt;
 use wire::certificate::Recorded;
 
 use super::action::{Action, Request};
 use super::core::{Core, persist};
 use super::event::Event;
-use super::given::Input;
 use super::record::Record;
 use super::session::SessionError;
 use super::snapshot;
-use super::state::{CheckIn, Settle, State};
+use super::state::{AwaitAbortProof, CheckIn, State};
+use super::used_bases::PastInput;
 use crate::clock::Now;
 use crate::transport::TransportError;
 use crate::transport::retry::judge;
 
-impl Settle {
-    pub(super) fn new(invited: Attempt, given: Input, then: CheckIn) -> Self {
-        Self { invited, given, then }
+impl AwaitAbortProof {
+    pub(super) fn new(invited: Attempt, input: PastInput, then: CheckIn) -> Self {
+        Self { invited, input, then }
     }
 
     pub(super) fn action(&self, core: &Core) -> Action {
-        core.send(|_| Request::AbortStatements { place: self.given.place })
+        core.send(|_| Request::AbortStatements { place: self.input.place })
     }
 
     pub(super) fn announced(self, core: &mut Core, result: Result<Option<Bytes>, TransportError>, now: Now) -> State {
-        let Self { invited, given, then } = self;
-        let refusal = match result.map(|proof| proof.map(|proof| proves(&given, &proof))) {
+        let Self { invited, input, then } = self;
+        let refusal = match result.map(|proof| proof.map(|proof| proves(&input, &proof))) {
             Ok(Some(Ok(()))) => {
-                core.events.push(Event::Unopened { place: given.place });
-                core.given.free(given.base);
-                let record = core.given.encode();
-                let records = record.map(|bytes| vec![Record::new(snapshot::GIVEN.to_owned(), bytes)]);
+                core.events.push(Event::Unopened { place: input.place });
+                core.used_bases.free(input.base);
+                let record = core.used_bases.encode();
+                let records = record.map(|bytes| vec![Record::new(snapshot::USED_BASES.to_owned(), bytes)]);
                 return persist(records, State::CheckIn(then));
             }
             Ok(Some(Err(error))) => error,
-            Ok(None) => SessionError::Given,
+            Ok(None) => SessionError::BaseUsed,
             Err(error) => match core.fatal(&error, judge(&error)) {
                 Some(end) => return State::Finished(Err(end)),
-                None => SessionError::Given,
+                None => SessionError::BaseUsed,
             },
         };
         then.declined(core, invited, &refusal, now)
     }
 }
 
-fn proves(given: &Input, proof: &[u8]) -> Result<(), SessionError> {
-    Ok(Unopened::decode(proof)?.prove(&given.session.0, &Recorded)?)
+fn proves(input: &PastInput, proof: &[u8]) -> Result<(), SessionError> {
+    Ok(AbortProof::decode(proof)?.prove(&input.session.0, &Recorded)?)
 }

@@ -8,26 +8,26 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// A stream that waits for its peer to read; dropped when it no longer waits.
-pub(super) struct Waiting {
+pub(super) struct WaitingStream {
     number: u64,
-    untaken: Arc<Untaken>,
+    unread: Arc<UnreadStreams>,
 }
 
-impl Waiting {
-    pub(super) fn begin(untaken: Arc<Untaken>) -> Self {
-        Self { number: untaken.begin(), untaken }
+impl WaitingStream {
+    pub(super) fn begin(unread: Arc<UnreadStreams>) -> Self {
+        Self { number: unread.begin(), unread }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingStream {
     fn drop(&mut self) {
-        self.untaken.end(self.number);
+        self.unread.end(self.number);
     }
 }
 
 /// The waiting streams of a connection.
 #[derive(Default)]
-pub(super) struct Untaken {
+pub(super) struct UnreadStreams {
     pieces: Mutex<Pieces>,
     /// Signals the first waiting stream.
     some: Notify,
@@ -40,7 +40,7 @@ struct Pieces {
     since: BTreeMap<u64, Instant>,
 }
 
-impl Untaken {
+impl UnreadStreams {
     fn with<T>(&self, act: impl FnOnce(&mut Pieces) -> T) -> T {
         act(&mut self.pieces.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -26,12 +26,12 @@ pub(crate) struct TrainedAhead {
     /// Who is served [`doctored`] bytes instead of that version's.
     pub(crate) served_doctored: fn(usize) -> bool,
     /// What the round says of that version.
-    pub(crate) told: Told,
+    pub(crate) stated: StatedDigest,
 }
 
 /// Which digest the round has of a version of which some were served other bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Told {
+pub(crate) enum StatedDigest {
     /// That of the honest bytes.
     Honest,
     /// That of the doctored bytes.
@@ -76,14 +76,14 @@ impl World {
     }
 
     /// The digest of a version in the round, as a device is told; or as all agree on.
-    pub(crate) fn told(&self, device: Option<usize>, version: u32) -> Digest {
+    pub(crate) fn stated_digest(&self, device: Option<usize>, version: u32) -> Digest {
         let own = device.map(|device| self.file_ahead(device, version));
         let honest = || Coordinator::published(self.personal, version);
         let file = match self.ahead {
-            Some(ahead) if version == ahead.from => match ahead.told {
-                Told::Honest => honest(),
-                Told::Doctored => doctored(self.personal),
-                Told::EachItsOwn | Told::EachItsOwnTerms => own.unwrap_or_else(honest),
+            Some(ahead) if version == ahead.from => match ahead.stated {
+                StatedDigest::Honest => honest(),
+                StatedDigest::Doctored => doctored(self.personal),
+                StatedDigest::EachItsOwn | StatedDigest::EachItsOwnTerms => own.unwrap_or_else(honest),
             },
             _ => honest(),
         };
@@ -93,7 +93,7 @@ impl World {
     /// Digests of the versions that an update may start from before this one, the latest first.
     fn earlier(&self, device: Option<usize>, version: u32) -> Vec<Digest> {
         let most = self.ahead.map_or(0, |ahead| ahead.max_staleness);
-        (0..version).rev().take(most as usize).map(|version| self.told(device, version)).collect()
+        (0..version).rev().take(most as usize).map(|version| self.stated_digest(device, version)).collect()
     }
 
     /// What a device is told to train ahead of the round.
@@ -142,7 +142,7 @@ impl World {
     }
 
     pub(crate) fn terms(&self, device: usize) -> SessionTerms {
-        let has_own = self.ahead.is_some_and(|ahead| ahead.told == Told::EachItsOwnTerms);
+        let has_own = self.ahead.is_some_and(|ahead| ahead.stated == StatedDigest::EachItsOwnTerms);
         let mut terms = SessionTerms::from(&self.config_from(has_own.then_some(device), self.round - 1));
         self.tweak_terms.iter().for_each(|tweak| tweak(&mut terms));
         terms
@@ -157,7 +157,7 @@ impl World {
         let file = Coordinator::published(self.personal, self.round - 1);
         let base = ModelRef {
             version: self.round - 1,
-            sha256: self.told(Some(device), self.round - 1),
+            sha256: self.stated_digest(Some(device), self.round - 1),
             bytes: file.len() as u64,
         };
         let mut assignment = Assignment {

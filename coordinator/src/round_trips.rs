@@ -7,16 +7,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use federation::id::ParticipantId;
-use federation::line;
+use federation::round_trip;
 
 /// Slow lines remembered; more make no difference to what most of a cohort need.
 const REMEMBERED_MAX: usize = 200_000;
 
 /// Round trips in milliseconds, of slow lines. Clones share them.
 #[derive(Clone, Default)]
-pub struct Lines(Arc<Mutex<HashMap<ParticipantId, u32>>>);
+pub struct RoundTrips(Arc<Mutex<HashMap<ParticipantId, u32>>>);
 
-impl Lines {
+impl RoundTrips {
     /// Notes what a participant tells of its line, or that it tells nothing.
     pub(crate) fn note(&self, participant: ParticipantId, round_trip_ms: Option<u32>) {
         let mut slow = self.lock();
@@ -34,7 +34,7 @@ impl Lines {
     /// What a cohort's lines need.
     pub(crate) fn of_cohort(&self, cohort: &[ParticipantId]) -> u32 {
         let slow = self.lock();
-        line::of_cohort(cohort.iter().map(|member| slow.get(member).copied().unwrap_or_default()).collect())
+        round_trip::of_cohort(cohort.iter().map(|member| slow.get(member).copied().unwrap_or_default()).collect())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ParticipantId, u32>> {

@@ -23,9 +23,9 @@ const AHEAD_MAX: u32 = 100_000;
 
 /// What participants say they have sent.
 #[derive(Default)]
-pub(crate) struct Behind(Mutex<HashMap<(TaskId, ParticipantId), u32>>);
+pub(crate) struct ReportedRounds(Mutex<HashMap<(TaskId, ParticipantId), u32>>);
 
-impl Behind {
+impl ReportedRounds {
     /// Notes what a participant says with its check-in about these tasks, or says no more.
     pub(crate) fn note(&self, participant: ParticipantId, tasks: &[TaskId], request: &CheckInRequest) {
         let Some(Declined { task, sent }) = request.declined else {

@@ -11,46 +11,46 @@ use super::limits::Key;
 
 /// What happens to a connection above the limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Crowded {
+pub(super) enum WhenFull {
     Refuse,
     /// The oldest connection is closed for it if it is older than this; otherwise the new one is rejected.
-    EndOldest(Duration),
+    CloseOldest(Duration),
 }
 
 /// Limits for one kind of connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    pub(super) all: (usize, Crowded),
-    pub(super) each: (usize, Crowded),
+pub(super) struct SlotLimits {
+    pub(super) all: (usize, WhenFull),
+    pub(super) each: (usize, WhenFull),
 }
 
 /// The slots of one kind. Clones share them.
 #[derive(Clone)]
-pub(super) struct Places {
+pub(super) struct Slots {
     /// Name of the kind in metrics.
     kind: &'static str,
-    bounds: Bounds,
-    taken: Arc<Mutex<Taken>>,
+    bounds: SlotLimits,
+    taken: Arc<Mutex<Occupied>>,
 }
 
 #[derive(Default)]
-struct Taken {
+struct Occupied {
     next: u64,
     /// In order of time.
     all: BTreeMap<u64, (Instant, CancellationToken)>,
     each: HashMap<Key, BTreeSet<u64>>,
 }
 
-impl Taken {
+impl Occupied {
     /// Whether there is room after all, possibly by closing the oldest.
-    fn makes_room(&self, oldest: Option<u64>, crowded: Crowded, now: Instant) -> bool {
+    fn makes_room(&self, oldest: Option<u64>, crowded: WhenFull, now: Instant) -> bool {
         let oldest = oldest.and_then(|number| self.all.get(&number));
         match (crowded, oldest) {
-            (Crowded::EndOldest(age), Some((since, end))) if now.duration_since(*since) >= age => {
+            (WhenFull::CloseOldest(age), Some((since, end))) if now.duration_since(*since) >= age => {
                 end.cancel();
                 true
             }
-            (Crowded::Refuse | Crowded::EndOldest(_), _) => false,
+            (WhenFull::Refuse | WhenFull::CloseOldest(_), _) => false,
         }
     }
 
@@ -66,23 +66,23 @@ impl Taken {
 }
 
 /// A slot; released when dropped.
-pub(super) struct Place {
-    places: Places,
+pub(super) struct Slot {
+    slots: Slots,
     number: u64,
     peer: Key,
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.places.with(|taken| {
+        self.slots.with(|taken| {
             taken.remove(self.number, self.peer);
-            self.places.show(taken.all.len());
+            self.slots.show(taken.all.len());
         });
     }
 }
 
-impl Places {
-    pub(super) fn new(kind: &'static str, bounds: Bounds) -> Self {
+impl Slots {
+    pub(super) fn new(kind: &'static str, bounds: SlotLimits) -> Self {
         Self { kind, bounds, taken: Arc::default() }
     }
 
@@ -90,14 +90,14 @@ impl Places {
         metrics::gauge!("tributary_connections", "kind" => self.kind).set(u32::try_from(taken).unwrap_or(u32::MAX));
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Taken) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut Occupied) -> T) -> T {
         act(&mut self.taken.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A slot for another connection of this peer, which `end` closes if it has to make room; `None` if there is no
     /// room.
-    pub(super) fn take(&self, peer: Key, end: &CancellationToken, now: Instant) -> Option<Place> {
-        let Bounds { all: (all_max, all_crowded), each: (each_max, each_crowded) } = self.bounds;
+    pub(super) fn take(&self, peer: Key, end: &CancellationToken, now: Instant) -> Option<Slot> {
+        let SlotLimits { all: (all_max, all_crowded), each: (each_max, each_crowded) } = self.bounds;
         self.with(|taken| {
             // A connection that is being closed is removed at once, so that it is not closed for another one too.
             if let Some(numbers) = taken.each.get(&peer)
@@ -123,7 +123,7 @@ impl Places {
             taken.all.insert(number, (now, end.clone()));
             taken.each.entry(peer).or_default().insert(number);
             self.show(taken.all.len());
-            Some(Place { places: self.clone(), number, peer })
+            Some(Slot { slots: self.clone(), number, peer })
         })
     }
 
@@ -143,43 +143,44 @@ mod tests {
         Key::Address(Ipv4Addr::new(10, 0, 0, n).into())
     }
 
-    fn take(places: &Places, n: u8, now: Instant) -> Option<(Place, CancellationToken)> {
+    fn take(slots: &Slots, n: u8, now: Instant) -> Option<(Slot, CancellationToken)> {
         let end = CancellationToken::new();
-        places.take(peer(n), &end, now).map(|place| (place, end))
+        slots.take(peer(n), &end, now).map(|slot| (slot, end))
     }
 
     #[tokio::test(start_paused = true)]
     async fn places_are_bounded_for_each_peer_and_for_all() {
-        let places = Places::new("test", Bounds { all: (3, Crowded::Refuse), each: (2, Crowded::Refuse) });
+        let slots = Slots::new("test", SlotLimits { all: (3, WhenFull::Refuse), each: (2, WhenFull::Refuse) });
         let now = Instant::now();
-        let held: Vec<_> = (0..5).filter_map(|_| take(&places, 1, now)).collect();
+        let held: Vec<_> = (0..5).filter_map(|_| take(&slots, 1, now)).collect();
         assert_eq!(held.len(), 2);
-        let other = take(&places, 2, now).unwrap();
-        assert!(take(&places, 3, now).is_none(), "all are taken");
+        let other = take(&slots, 2, now).unwrap();
+        assert!(take(&slots, 3, now).is_none(), "all are taken");
         drop(held);
-        assert_eq!(places.taken(), 1);
-        assert!(take(&places, 3, now).is_some());
+        assert_eq!(slots.taken(), 1);
+        assert!(take(&slots, 3, now).is_some());
         drop(other);
-        assert!(places.with(|taken| taken.all.is_empty() && taken.each.is_empty()));
+        assert!(slots.with(|taken| taken.all.is_empty() && taken.each.is_empty()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_oldest_goes_for_a_new_one_once_it_has_had_its_time() {
         let second = Duration::from_secs(1);
-        let bounds = Bounds { all: (3, Crowded::EndOldest(second)), each: (2, Crowded::EndOldest(Duration::ZERO)) };
-        let places = Places::new("test", bounds);
+        let bounds =
+            SlotLimits { all: (3, WhenFull::CloseOldest(second)), each: (2, WhenFull::CloseOldest(Duration::ZERO)) };
+        let slots = Slots::new("test", bounds);
         let now = Instant::now();
-        let (first, second_one) = (take(&places, 1, now).unwrap(), take(&places, 1, now).unwrap());
-        let third = take(&places, 1, now).unwrap();
+        let (first, second_one) = (take(&slots, 1, now).unwrap(), take(&slots, 1, now).unwrap());
+        let third = take(&slots, 1, now).unwrap();
         assert!(first.1.is_cancelled() && !second_one.1.is_cancelled(), "its own oldest goes");
-        let other = take(&places, 2, now).unwrap();
-        assert!(take(&places, 3, now).is_none(), "nobody has been there for long");
-        let late = take(&places, 3, now + second).unwrap();
+        let other = take(&slots, 2, now).unwrap();
+        assert!(take(&slots, 3, now).is_none(), "nobody has been there for long");
+        let late = take(&slots, 3, now + second).unwrap();
         assert!(second_one.1.is_cancelled() && !third.1.is_cancelled() && !other.1.is_cancelled());
-        assert_eq!(places.taken(), 3, "who has to go holds no place");
+        assert_eq!(slots.taken(), 3, "who has to go holds no place");
         drop((first, second_one));
-        assert_eq!(places.taken(), 3);
+        assert_eq!(slots.taken(), 3);
         drop((third, other, late));
-        assert!(places.with(|taken| taken.all.is_empty() && taken.each.is_empty()));
+        assert!(slots.with(|taken| taken.all.is_empty() && taken.each.is_empty()));
     }
 }

@@ -9,7 +9,7 @@ use crate::journal::JournalError;
 const NAME: &str = "own";
 
 /// A model of one's own, as the journal keeps it.
-pub(crate) struct OwnRecord {
+pub(crate) struct PersonalizedRecord {
     /// The round that left it.
     pub(crate) round: u32,
     /// What the task says of it.
@@ -26,7 +26,7 @@ struct Header {
 }
 
 /// `model` is a safetensors file.
-pub(crate) fn encode_own(
+pub(crate) fn encode_personalized(
     round: u32,
     architecture: Option<serde_json::Value>,
     model: &[u8],
@@ -34,7 +34,7 @@ pub(crate) fn encode_own(
     encode(NAME, OWN, &Header { round, architecture, model_bytes: model.len() }, &[model])
 }
 
-impl OwnRecord {
+impl PersonalizedRecord {
     pub(crate) fn decode(record: &[u8]) -> Result<Self, JournalError> {
         let (Header { round, architecture, model_bytes }, mut parts) = decode(NAME, record)?;
         let model = parts.secret(model_bytes)?;

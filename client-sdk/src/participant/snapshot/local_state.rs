@@ -13,14 +13,14 @@ use crate::participant::record::Record;
 use crate::participant::snapshot;
 
 /// As the journal keeps them.
-pub(in crate::participant) struct AtHome {
+pub(in crate::participant) struct LocalState {
     pub(in crate::participant) personal: Option<Zeroizing<Vec<u8>>>,
     /// A record of its own.
     pub(in crate::participant) own: Option<Zeroizing<Vec<u8>>>,
     pub(in crate::participant) residual: Option<Zeroizing<Vec<u8>>>,
 }
 
-impl AtHome {
+impl LocalState {
     /// Nothing stayed.
     pub(in crate::participant) const NOTHING: Self = Self { personal: None, own: None, residual: None };
 

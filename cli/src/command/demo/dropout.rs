@@ -26,13 +26,13 @@ const ON_THE_WIRE: Duration = Duration::from_millis(20);
 
 /// Who has vanished from which round.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Vanished {
+pub(super) struct Dropout {
     pub(super) place: Attempt,
     pub(super) participant: ParticipantId,
 }
 
 /// HTTPS that goes dead where the plan says.
-pub(super) struct VanishingTransport {
+pub(super) struct DropoutTransport {
     inner: HttpsTransport,
     url: String,
     ca_pem: String,
@@ -41,7 +41,7 @@ pub(super) struct VanishingTransport {
     /// Closed until everybody has enrolled.
     gate: watch::Receiver<bool>,
     state: Mutex<State>,
-    vanished: watch::Sender<Option<Vanished>>,
+    vanished: watch::Sender<Option<Dropout>>,
 }
 
 #[derive(Default)]
@@ -53,14 +53,14 @@ struct State {
     cut: Option<reqwest::Client>,
 }
 
-impl VanishingTransport {
+impl DropoutTransport {
     pub(super) fn new(
         url: &str,
         ca_pem: &str,
         plan: DropPlan,
         index: u32,
         gate: watch::Receiver<bool>,
-    ) -> Result<(Self, watch::Receiver<Option<Vanished>>), TransportError> {
+    ) -> Result<(Self, watch::Receiver<Option<Dropout>>), TransportError> {
         let (vanished, watcher) = watch::channel(None);
         let transport = Self {
             inner: HttpsTransport::new(url, ca_pem)?,
@@ -89,7 +89,7 @@ impl VanishingTransport {
 
     async fn vanish(&self, place: Attempt) {
         let participant = self.state().participant;
-        self.vanished.send_replace(participant.map(|participant| Vanished { place, participant }));
+        self.vanished.send_replace(participant.map(|participant| Dropout { place, participant }));
         std::future::pending::<()>().await;
     }
 
@@ -141,7 +141,7 @@ fn client(ca_pem: &str, identity: &Identity) -> Option<reqwest::Client> {
 }
 
 #[async_trait]
-impl Transport for VanishingTransport {
+impl Transport for DropoutTransport {
     fn identify(&self, identity: &Identity) -> Result<(), TransportError> {
         let mut state = self.state();
         state.participant = Some(identity.certified.participant);

@@ -63,7 +63,7 @@ pub enum TermsError {
 
 /// What updates of a private task are rounded to, and what participants add to them.
 #[derive(Clone, Debug)]
-pub struct Grid {
+pub struct PrivateQuantizer {
     /// What everything is derived from.
     pub request: PlanRequest,
     /// From floats to integers.
@@ -72,7 +72,7 @@ pub struct Grid {
     pub shares: Option<NoiseShares>,
 }
 
-impl Grid {
+impl PrivateQuantizer {
     /// Derives it for so many shared parameters.
     ///
     /// # Errors

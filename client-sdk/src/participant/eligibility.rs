@@ -39,7 +39,7 @@ impl Core {
 
     /// Beside a loss that this participant volunteers, how many examples it was taken over; 0 otherwise. Of whoever takes
     /// part in private tasks nobody learns their number: a check-in is read by all tasks of the coordinator.
-    pub(super) fn told_examples(&self) -> u64 {
+    pub(super) fn reported_examples(&self) -> u64 {
         let is_private = self.settings.privacy.required || self.account.charges() > 0;
         if self.loss.is_some() && !is_private { self.examples } else { 0 }
     }

@@ -3,7 +3,7 @@
 use super::snapshot::Snapshot;
 
 /// The result of a state transition.
-pub struct Step<N, M> {
+pub struct Transition<N, M> {
     /// The state that waits for the next message.
     pub next: N,
     /// The new state as bytes: make it durable before anything is sent.

@@ -19,7 +19,7 @@ const PERIOD_MS: u64 = 60_000;
 const LEVELS: u32 = 256;
 
 /// Who trains what.
-pub(crate) struct Usual<'a> {
+pub(crate) struct TaskDefaults<'a> {
     pub(crate) architecture: &'a Architecture,
     pub(crate) source: Source,
     pub(crate) description: &'a str,
@@ -32,7 +32,7 @@ pub(crate) struct Usual<'a> {
     pub(crate) most_examples: usize,
 }
 
-impl Usual<'_> {
+impl TaskDefaults<'_> {
     /// The task: what was said in `input`, else what is in one of `parts`, of which later ones come above earlier ones, else what
     /// is usual.
     ///
@@ -44,24 +44,24 @@ impl Usual<'_> {
         draft: &TaskSpec,
         parts: impl IntoIterator<Item = Value>,
     ) -> Outcome<TaskSpec> {
-        let usual = self.architecture.usual();
+        let defaults = self.architecture.defaults();
         let mut whole = self.implied(draft);
         parts.into_iter().for_each(|part| cover(&mut whole, part.as_object().cloned().unwrap_or_default()));
         let mut task = input.over(&Value::Object(whole))?;
         task.training.complete(self.participants, self.most_examples);
         if let Some(method) = &mut task.personalization {
-            method.complete(&mut task.model.personal, &usual.last_layer, usual.linear_layers);
+            method.complete(&mut task.model.personal, &defaults.last_layer, defaults.linear_layers);
         }
         input.check(&task)?;
         Ok(task)
     }
 
     fn implied(&self, draft: &TaskSpec) -> Table {
-        let usual = self.architecture.usual();
+        let defaults = self.architecture.defaults();
         let implied = json!({
             "description": self.description,
             "model": { "seed": self.seed },
-            "training": { "epochs": usual.epochs, "batch_size": usual.batch_size, "learning_rate": usual.learning_rate },
+            "training": { "epochs": defaults.epochs, "batch_size": defaults.batch_size, "learning_rate": defaults.learning_rate },
             "aggregation": {
                 "clip_range": clip_range(self.source),
                 "max_weight": draft.training.weight_cap(max_weight(self.most_examples, self.most_updates)),

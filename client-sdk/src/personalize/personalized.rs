@@ -11,7 +11,7 @@ use wire::TaskId;
 
 use crate::journal::{Journal, JournalError};
 use crate::models::{Architecture, InputKind};
-use crate::participant::snapshot::{self, OwnRecord};
+use crate::participant::snapshot::{self, PersonalizedRecord};
 use crate::personalize::PersonalTensors;
 
 /// A personalized model. Not printable, not copyable, not serializable; erased when dropped.
@@ -55,7 +55,7 @@ impl PersonalModel {
     pub fn load(journal: &dyn Journal, task: TaskId) -> Result<Option<Self>, JournalError> {
         let name = snapshot::own(task);
         let Some(record) = journal.load(&name)? else { return Ok(None) };
-        let OwnRecord { round, architecture, model } = OwnRecord::decode(&record)?;
+        let PersonalizedRecord { round, architecture, model } = PersonalizedRecord::decode(&record)?;
         let read = checkpoint::read_layout(&model).and_then(|layout| checkpoint::read(&model, &Arc::new(layout)));
         let parameters = read.map_err(|error| JournalError::corrupt(&name, error))?;
         Ok(Some(Self { tensors: PersonalTensors::new(parameters), round, architecture }))
@@ -149,7 +149,7 @@ mod tests {
             parameters.values_mut().copy_from_slice(values);
         }
         let architecture = named.then(|| serde_json::to_value(architecture).unwrap());
-        let record = snapshot::encode_own(7, architecture, &checkpoint::write(&parameters).unwrap()).unwrap();
+        let record = snapshot::encode_personalized(7, architecture, &checkpoint::write(&parameters).unwrap()).unwrap();
         let journal = MemoryJournal::new();
         journal.save(&snapshot::own(task()), &record).unwrap();
         PersonalModel::load(&journal, task()).unwrap().unwrap()

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use wire::{Attempt, Digest};
 use zeroize::Zeroizing;
 
-use super::{GIVEN, PLAIN, decode, encode};
+use super::{PLAIN, USED_BASES, decode, encode};
 use crate::journal::JournalError;
-use crate::participant::given::{Base, Given, Input};
+use crate::participant::used_bases::{BaseId, PastInput, UsedBases};
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -30,7 +30,7 @@ struct Latest {
     session: Digest,
 }
 
-impl Given {
+impl UsedBases {
     /// As it is kept.
     pub(in crate::participant) fn encode(&self) -> Result<Zeroizing<Vec<u8>>, JournalError> {
         let bases: Vec<_> = self.bases.iter().copied().collect();
@@ -40,82 +40,82 @@ impl Given {
         });
         let header = Header { inputs: self.inputs, bases: bases.len(), latest: latest.collect() };
         let bytes: Vec<u8> = bases.iter().flat_map(|base| base.0).collect();
-        encode(GIVEN, PLAIN, &header, &[&bytes])
+        encode(USED_BASES, PLAIN, &header, &[&bytes])
     }
 
     /// As it was left. `inputs` is how many the record of the round knows of.
     pub(in crate::participant) fn restore(record: Option<&[u8]>, inputs: u64) -> Result<Self, JournalError> {
-        let given = record.map(read).transpose()?.unwrap_or_default();
-        if given.inputs < inputs {
-            return Err(JournalError::Forgotten { name: GIVEN.to_owned(), held: given.inputs, given: inputs });
+        let used = record.map(read).transpose()?.unwrap_or_default();
+        if used.inputs < inputs {
+            return Err(JournalError::Forgotten { name: USED_BASES.to_owned(), held: used.inputs, given: inputs });
         }
-        Ok(given)
+        Ok(used)
     }
 }
 
-fn read(record: &[u8]) -> Result<Given, JournalError> {
-    let (Header { inputs, bases: count, latest }, mut parts) = decode(GIVEN, record)?;
-    let corrupt = |detail: &str| JournalError::corrupt(GIVEN, detail);
+fn read(record: &[u8]) -> Result<UsedBases, JournalError> {
+    let (Header { inputs, bases: count, latest }, mut parts) = decode(USED_BASES, record)?;
+    let corrupt = |detail: &str| JournalError::corrupt(USED_BASES, detail);
     let bytes = parts.take(count.checked_mul(16).ok_or_else(|| corrupt("it is cut off"))?)?;
     parts.end()?;
-    let bases: Vec<Base> = bytes.as_chunks::<16>().0.iter().copied().map(Base).collect();
+    let bases: Vec<BaseId> = bytes.as_chunks::<16>().0.iter().copied().map(BaseId).collect();
     let latest = latest.into_iter().map(|Latest { base, place, session }| {
         let base = bases.get(base).copied().ok_or_else(|| corrupt("an input in it is from no base"))?;
-        Ok(Input { base, place, session })
+        Ok(PastInput { base, place, session })
     });
     let latest = latest.collect::<Result<_, JournalError>>()?;
-    let set: BTreeSet<Base> = bases.into_iter().collect();
+    let set: BTreeSet<BaseId> = bases.into_iter().collect();
     if set.len() != count {
         return Err(corrupt("a base is in it twice"));
     }
-    Ok(Given { inputs, bases: set, latest })
+    Ok(UsedBases { inputs, bases: set, latest })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn given() -> Given {
+    fn used() -> UsedBases {
         let task = "00000000-0000-0000-0000-000000000001".parse().unwrap();
-        let mut given = Given::default();
+        let mut used = UsedBases::default();
         for number in 1..=3 {
             let place = Attempt { task, round: number.into(), attempt: 1 };
-            let base = Base([9 - number; 16]);
-            given.give(Input { base, place, session: Digest([number; 32]) }).unwrap();
+            let base = BaseId([9 - number; 16]);
+            used.record(PastInput { base, place, session: Digest([number; 32]) }).unwrap();
         }
-        given
+        used
     }
 
     #[test]
     fn it_comes_back_and_every_damage_is_found() {
-        let record = given().encode().unwrap();
-        assert_eq!(Given::restore(Some(&record), 3).unwrap(), given());
-        assert_eq!(Given::restore(None, 0).unwrap(), Given::default());
+        let record = used().encode().unwrap();
+        assert_eq!(UsedBases::restore(Some(&record), 3).unwrap(), used());
+        assert_eq!(UsedBases::restore(None, 0).unwrap(), UsedBases::default());
         for position in 0..record.len() {
             let mut damaged = record.to_vec();
             damaged[position] ^= 1;
-            assert!(Given::restore(Some(&damaged), 3).is_err(), "bit flipped at {position}");
-            assert!(Given::restore(Some(&record[..position]), 3).is_err(), "cut at {position}");
+            assert!(UsedBases::restore(Some(&damaged), 3).is_err(), "bit flipped at {position}");
+            assert!(UsedBases::restore(Some(&record[..position]), 3).is_err(), "cut at {position}");
         }
     }
 
     #[test]
     fn one_that_was_removed_or_rolled_back_is_found() {
-        for (record, held) in [(None, 0), (Some(given().encode().unwrap()), 3)] {
-            let error = Given::restore(record.as_deref().map(Vec::as_slice), 4).unwrap_err();
+        for (record, held) in [(None, 0), (Some(used().encode().unwrap()), 3)] {
+            let error = UsedBases::restore(record.as_deref().map(Vec::as_slice), 4).unwrap_err();
             assert!(matches!(error, JournalError::Forgotten { held: found, given: 4, .. } if found == held), "{error}");
         }
     }
 
     #[test]
     fn ten_thousand_rounds_take_little_room() {
-        let mut given = given();
-        let start = given.encode().unwrap().len();
-        given.bases.extend((0..10_000_u64).map(|number| {
+        let mut used = used();
+        let start = used.encode().unwrap().len();
+        used.bases.extend((0..10_000_u64).map(|number| {
             let mut base = [7; 16];
             base[..8].copy_from_slice(&number.to_le_bytes());
-            Base(base)
+            BaseId(base)
         }));
-        assert!(given.encode().unwrap().len() - start < 161_000);
+        assert!(used.encode().unwrap().len() - start < 161_000);
     }
 }

@@ -9,32 +9,32 @@ use wire::participant::RefusalCode;
 use zeroize::Zeroizing;
 
 use super::action::Action;
-use super::base::Base;
+use super::base::RoundBase;
 use super::core::Core;
 use super::event::Event;
 use super::plan::{NoControl, Plan};
 use super::session::Session;
 use super::snapshot::{self, Control};
-use super::state::{Recall, RecallStep, State, Train};
+use super::state::{LoadLocal, LoadStep, State, Train};
 use super::train_ahead;
-use super::work::{Draws, Kept, Masks, NoiseSeed, Work};
+use super::work::{Draws, Masks, NoiseSeed, RoundWork, SavedState};
 use crate::journal::JournalError;
 use crate::personalize::PersonalTensors;
 use crate::seed::RoundSeeds;
 
-impl Recall {
+impl LoadLocal {
     /// Goes straight to training where nothing stayed at home.
     pub(super) fn enter(
         core: &mut Core,
         plan: Arc<Plan>,
         deadline: Duration,
-        received: Base,
+        received: RoundBase,
         masks: Option<(Session, Box<Masking>)>,
     ) -> State {
-        let state = Self { plan, deadline, received, masks, step: RecallStep::Personal };
+        let state = Self { plan, deadline, received, masks, step: LoadStep::Personal };
         // With an update that was trained ahead, what is personal was trained, too.
         let trains = state.plan.wanted().is_none();
-        if trains && state.plan.is_personal() { State::Recall(state) } else { state.recalled(core, None) }
+        if trains && state.plan.is_personal() { State::LoadLocal(state) } else { state.recalled(core, None) }
     }
 
     pub(super) fn action(&self) -> Action {
@@ -43,10 +43,10 @@ impl Recall {
 
     fn name(&self) -> String {
         match self.step {
-            RecallStep::Personal => snapshot::personal(self.plan.place.task),
-            RecallStep::Residual(_) => snapshot::residual(self.plan.place.task),
-            RecallStep::Update(_) => snapshot::UPDATE.to_owned(),
-            RecallStep::Control => snapshot::control(self.plan.place.task),
+            LoadStep::Personal => snapshot::personal(self.plan.place.task),
+            LoadStep::Residual(_) => snapshot::residual(self.plan.place.task),
+            LoadStep::Update(_) => snapshot::UPDATE.to_owned(),
+            LoadStep::Control => snapshot::control(self.plan.place.task),
         }
     }
 
@@ -59,22 +59,22 @@ impl Recall {
         };
         let record = record.as_ref().map(|record| record.as_slice());
         match self.step {
-            RecallStep::Personal => match self.plan.personal(record) {
+            LoadStep::Personal => match self.plan.personal(record) {
                 Ok(personal) => self.recalled(core, personal),
                 Err(error) => State::Finished(Err(JournalError::corrupt(&name, error).into())),
             },
-            RecallStep::Residual(_) => match record.map(|record| self.plan.residual(record)).transpose() {
+            LoadStep::Residual(_) => match record.map(|record| self.plan.residual(record)).transpose() {
                 Ok(residual) => self.remembered(core, residual),
                 Err(error) => State::Finished(Err(JournalError::corrupt(&name, error).into())),
             },
-            RecallStep::Update(residual) => match train_ahead::recall(&self.plan, record) {
+            LoadStep::Update(residual) => match train_ahead::recall(&self.plan, record) {
                 Ok(update) => {
-                    let received = Base::Update(Box::new(update));
-                    Self { received, step: RecallStep::Residual(None), ..self }.train(core, residual, None)
+                    let received = RoundBase::Update(Box::new(update));
+                    Self { received, step: LoadStep::Residual(None), ..self }.train(core, residual, None)
                 }
                 Err(error) => State::Finished(Err(error.into())),
             },
-            RecallStep::Control => match self.plan.control(record) {
+            LoadStep::Control => match self.plan.control(record) {
                 Ok(control) => self.train(core, None, control),
                 Err(NoControl::Unsettled(reason)) => {
                     let place = self.plan.place;
@@ -90,10 +90,10 @@ impl Recall {
     fn recalled(self, core: &mut Core, personal: Option<PersonalTensors>) -> State {
         // Control variates go with neither of the others.
         if self.plan.keeps_control() {
-            return State::Recall(Self { step: RecallStep::Control, ..self });
+            return State::LoadLocal(Self { step: LoadStep::Control, ..self });
         }
-        let state = Self { step: RecallStep::Residual(personal), ..self };
-        if state.plan.keeps_residual() { State::Recall(state) } else { state.remembered(core, None) }
+        let state = Self { step: LoadStep::Residual(personal), ..self };
+        if state.plan.keeps_residual() { State::LoadLocal(state) } else { state.remembered(core, None) }
     }
 
     /// So is what the codec left out.
@@ -101,13 +101,13 @@ impl Recall {
         if self.plan.wanted().is_none() {
             return self.train(core, residual, None);
         }
-        State::Recall(Self { step: RecallStep::Update(residual), ..self })
+        State::LoadLocal(Self { step: LoadStep::Update(residual), ..self })
     }
 
     fn train(self, core: &mut Core, residual: Option<Residual>, control: Option<Control>) -> State {
         let personal = match self.step {
-            RecallStep::Residual(personal) => personal,
-            RecallStep::Personal | RecallStep::Update(_) | RecallStep::Control => None,
+            LoadStep::Residual(personal) => personal,
+            LoadStep::Personal | LoadStep::Update(_) | LoadStep::Control => None,
         };
         let name = core.identity.as_ref().map_or("", |identity| &identity.certified.name);
         let seeds = match core.settings.seed {
@@ -119,10 +119,10 @@ impl Recall {
             Some((session, masking)) => (Some(session), Some(Masks::new(masking, Arc::clone(&core.key)))),
             None => (None, None),
         };
-        let work = Arc::new(Work::new(
+        let work = Arc::new(RoundWork::new(
             Arc::clone(&self.plan),
             self.received,
-            Kept { personal, residual, control },
+            SavedState { personal, residual, control },
             draws,
             masks,
         ));

@@ -15,14 +15,14 @@ pub(super) type Answer = Pin<Box<dyn Future<Output = Input> + Send>>;
 
 /// Requests on their way, or answered already. One that is dropped is given up.
 #[derive(Default)]
-pub(super) struct Early(Vec<(Prefetch, State)>);
+pub(super) struct Prefetches(Vec<(Prefetch, State)>);
 
 enum State {
     Pending(Answer),
     Answered(Box<Input>),
 }
 
-impl Early {
+impl Prefetches {
     /// The answer to what the machine asks for, if it was asked for before.
     pub(super) fn take(&mut self, action: &Action) -> Option<Answer> {
         let name = Prefetch::of(action)?;

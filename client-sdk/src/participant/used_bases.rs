@@ -23,9 +23,9 @@ const MOST_SESSIONS: usize = 1000;
 
 /// A base, as it is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Base(pub(super) [u8; 16]);
+pub(super) struct BaseId(pub(super) [u8; 16]);
 
-impl From<Digest> for Base {
+impl From<Digest> for BaseId {
     fn from(digest: Digest) -> Self {
         let mut base = [0; 16];
         base.copy_from_slice(&digest.0[..16]);
@@ -35,8 +35,8 @@ impl From<Digest> for Base {
 
 /// In which session an input was given, as long as it is the latest of its task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Input {
-    pub(super) base: Base,
+pub(super) struct PastInput {
+    pub(super) base: BaseId,
     pub(super) place: Attempt,
     /// The session's id.
     pub(super) session: Digest,
@@ -44,40 +44,40 @@ pub(super) struct Input {
 
 /// What was given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Given {
+pub(super) struct UsedBases {
     /// How many inputs ever; what is in the journal can be told from an older copy by it.
     pub(super) inputs: u64,
-    pub(super) bases: BTreeSet<Base>,
+    pub(super) bases: BTreeSet<BaseId>,
     /// The latest of each task, the latest task last.
-    pub(super) latest: Vec<Input>,
+    pub(super) latest: Vec<PastInput>,
 }
 
-impl Given {
+impl UsedBases {
     /// Whether an input may be given from this base at this place.
-    pub(super) fn check(&self, base: Base, place: Attempt) -> Result<(), SessionError> {
+    pub(super) fn check(&self, base: BaseId, place: Attempt) -> Result<(), SessionError> {
         if !self.bases.contains(&base) {
-            return if self.bases.len() < MOST_BASES { Ok(()) } else { Err(SessionError::GivenFull) };
+            return if self.bases.len() < MOST_BASES { Ok(()) } else { Err(SessionError::UsedBasesFull) };
         }
         match self.latest(base) {
             // It was written down, and the process died before the input itself was: none has left.
             Some(input) if input.place == place => Ok(()),
-            _ => Err(SessionError::Given),
+            _ => Err(SessionError::BaseUsed),
         }
     }
 
     /// In which session the input from this base was given, if it is the latest of its task.
-    pub(super) fn latest(&self, base: Base) -> Option<Input> {
+    pub(super) fn latest(&self, base: BaseId) -> Option<PastInput> {
         self.latest.iter().find(|input| input.base == base).copied()
     }
 
     /// Forgets a base: it is proven that its sum was never opened and never will be.
-    pub(super) fn free(&mut self, base: Base) {
+    pub(super) fn free(&mut self, base: BaseId) {
         self.bases.remove(&base);
         self.latest.retain(|input| input.base != base);
     }
 
     /// Remembers that one is given.
-    pub(super) fn give(&mut self, input: Input) -> Result<(), SessionError> {
+    pub(super) fn record(&mut self, input: PastInput) -> Result<(), SessionError> {
         self.check(input.base, input.place)?;
         if self.bases.insert(input.base) {
             self.inputs += 1;
@@ -94,34 +94,34 @@ impl Given {
 mod tests {
     use super::*;
 
-    fn input(base: u8, task: u8, round: u32) -> Input {
+    fn input(base: u8, task: u8, round: u32) -> PastInput {
         let task = format!("00000000-0000-0000-0000-0000000000{task:02}").parse().unwrap();
         let place = Attempt { task, round, attempt: 1 };
-        Input { base: Base([base; 16]), place, session: Digest([base; 32]) }
+        PastInput { base: BaseId([base; 16]), place, session: Digest([base; 32]) }
     }
 
     #[test]
     fn one_input_is_given_from_each_base_whatever_the_task_or_number() {
-        let mut given = Given::default();
-        given.give(input(1, 1, 1)).unwrap();
+        let mut used = UsedBases::default();
+        used.record(input(1, 1, 1)).unwrap();
         for again in [
             input(1, 1, 2),
             input(1, 2, 1),
-            Input { place: Attempt { attempt: 2, ..input(1, 1, 1).place }, ..input(1, 1, 1) },
+            PastInput { place: Attempt { attempt: 2, ..input(1, 1, 1).place }, ..input(1, 1, 1) },
         ] {
-            assert!(matches!(given.check(again.base, again.place), Err(SessionError::Given)), "{again:?}");
-            assert!(given.give(again).is_err());
+            assert!(matches!(used.check(again.base, again.place), Err(SessionError::BaseUsed)), "{again:?}");
+            assert!(used.record(again).is_err());
         }
         // The very place that it was written down for: the process died in between.
-        given.give(input(1, 1, 1)).unwrap();
-        assert_eq!(given.inputs, 1);
-        given.give(input(2, 1, 2)).unwrap();
-        given.give(input(3, 2, 1)).unwrap();
-        assert_eq!((given.inputs, given.bases.len(), given.latest.len()), (3, 3, 2));
-        assert!(given.give(input(1, 1, 1)).is_err(), "after that it has gone out");
-        assert_eq!(given.latest(Base([3; 16])), Some(input(3, 2, 1)));
-        given.free(Base([3; 16]));
-        given.give(input(3, 2, 2)).unwrap();
-        assert_eq!((given.inputs, given.latest(Base([3; 16]))), (4, Some(input(3, 2, 2))));
+        used.record(input(1, 1, 1)).unwrap();
+        assert_eq!(used.inputs, 1);
+        used.record(input(2, 1, 2)).unwrap();
+        used.record(input(3, 2, 1)).unwrap();
+        assert_eq!((used.inputs, used.bases.len(), used.latest.len()), (3, 3, 2));
+        assert!(used.record(input(1, 1, 1)).is_err(), "after that it has gone out");
+        assert_eq!(used.latest(BaseId([3; 16])), Some(input(3, 2, 1)));
+        used.free(BaseId([3; 16]));
+        used.record(input(3, 2, 2)).unwrap();
+        assert_eq!((used.inputs, used.latest(BaseId([3; 16]))), (4, Some(input(3, 2, 2))));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A participant that has measured its round-trip time reports it with its check-ins, coarsely and only if it is
 //! significant. When a cohort is drawn, the deadlines of its phases are extended by what most of its members need:
-//! [`RoundLimits::for_lines`]. The reports are unverified, so no deadline more than doubles, and a few false ones in a
+//! [`RoundLimits::extended_for`]. The reports are unverified, so no deadline more than doubles, and a few false ones in a
 //! large cohort have no effect.
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ const ROUND_TRIPS: u64 = 3;
 
 /// A round-trip time as reported, in milliseconds; `None` if too short to matter.
 #[must_use]
-pub fn told(round_trip: Duration) -> Option<u32> {
+pub fn reported(round_trip: Duration) -> Option<u32> {
     let millis = u32::try_from(round_trip.as_millis()).unwrap_or(u32::MAX).min(MOST_MS);
     (millis >= STEP_MS).then(|| millis.next_multiple_of(STEP_MS))
 }
@@ -28,16 +28,16 @@ pub fn told(round_trip: Duration) -> Option<u32> {
 /// 90th percentile of a cohort's reported round-trip times, in milliseconds, with 0 for members that report none. For
 /// fewer than ten members, the maximum.
 #[must_use]
-pub fn of_cohort(mut told: Vec<u32>) -> u32 {
-    told.sort_unstable();
-    quantile(&told, 0.9).unwrap_or_default().min(MOST_MS)
+pub fn of_cohort(mut reported: Vec<u32>) -> u32 {
+    reported.sort_unstable();
+    quantile(&reported, 0.9).unwrap_or_default().min(MOST_MS)
 }
 
 impl RoundLimits {
     /// The limits for a cohort with this round-trip time, in milliseconds: each phase that waits for members is
     /// extended by the time to learn of it, fetch and answer, to at most twice the task's deadline.
     #[must_use]
-    pub fn for_lines(mut self, round_trip_ms: u32) -> Self {
+    pub fn extended_for(mut self, round_trip_ms: u32) -> Self {
         self.round_trip_ms = (round_trip_ms > 0).then_some(round_trip_ms);
         let more = u64::from(round_trip_ms) * ROUND_TRIPS;
         let extend = |deadline_ms: &mut u64| *deadline_ms = deadline_ms.saturating_add(more.min(*deadline_ms));
@@ -58,9 +58,9 @@ mod tests {
 
     #[test]
     fn short_round_trips_are_not_told_and_long_ones_coarsely() {
-        let told = |millis| told(Duration::from_millis(millis));
-        assert_eq!([0, 249, 250, 251, 4000].map(told), [None, None, Some(250), Some(500), Some(4000)]);
-        assert_eq!(told(u64::MAX), Some(30_000));
+        let reported = |millis| reported(Duration::from_millis(millis));
+        assert_eq!([0, 249, 250, 251, 4000].map(reported), [None, None, Some(250), Some(500), Some(4000)]);
+        assert_eq!(reported(u64::MAX), Some(30_000));
     }
 
     #[test]
@@ -90,8 +90,8 @@ mod tests {
             groups: None,
             round_trip_ms: None,
         };
-        let moved = limits(600_000, 3000).for_lines(4000);
+        let moved = limits(600_000, 3000).extended_for(4000);
         assert_eq!(moved, RoundLimits { round_trip_ms: Some(4000), ..limits(612_000, 6000) });
-        assert_eq!(limits(600_000, 3000).for_lines(0), limits(600_000, 3000));
+        assert_eq!(limits(600_000, 3000).extended_for(0), limits(600_000, 3000));
     }
 }

@@ -15,20 +15,20 @@ use tokio::time::Sleep;
 const PREFACE: usize = 24;
 
 /// Reading fails if the first bytes do not arrive in time.
-pub(super) struct Prompt<S> {
+pub(super) struct ReadDeadline<S> {
     stream: S,
     /// Until they have arrived: the number of missing bytes, and the timeout.
     waiting: Option<(usize, Pin<Box<Sleep>>)>,
 }
 
-impl<S> Prompt<S> {
+impl<S> ReadDeadline<S> {
     /// Gives the peer of `stream` this much time, starting now.
     pub(super) fn new(stream: S, patience: Duration) -> Self {
         Self { stream, waiting: Some((PREFACE, Box::pin(tokio::time::sleep(patience)))) }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Prompt<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ReadDeadline<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
@@ -44,7 +44,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Prompt<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Prompt<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ReadDeadline<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

@@ -7,12 +7,12 @@ use crate::participants::Index;
 use crate::secret::Secret;
 
 /// Both shares of one dealer. Only one of them will ever be revealed.
-pub(super) struct Held {
+pub(super) struct SharePair {
     pub(super) s: Share,
     pub(super) b: Share,
 }
 
-impl Held {
+impl SharePair {
     pub(super) fn parse(plain: &Secret<[u8; PLAIN_BYTES]>) -> Option<Self> {
         let (halves, _) = plain.expose().as_chunks::<SHARE_BYTES>();
         match halves {
@@ -29,9 +29,9 @@ pub(super) fn open(
     dealer: Index,
     holder: Index,
     sealed: &SealedShares,
-) -> Option<Held> {
+) -> Option<SharePair> {
     let plain = aead::open(key, &aead::associated_data(sid, dealer, holder), sealed).ok()?;
-    Held::parse(&plain)
+    SharePair::parse(&plain)
 }
 
 /// Whether a ciphertext opens to two shares: how the coordinator checks a complaint.

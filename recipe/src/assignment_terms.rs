@@ -8,7 +8,7 @@ use crate::digest::{application_digest, round_digest, training_digest};
 
 /// What decides an update besides data, version and chance.
 #[derive(Clone, Copy, Debug)]
-pub struct Told<'a> {
+pub struct AssignmentTerms<'a> {
     /// Name of the task.
     pub task: &'a str,
     /// The tensors, and which of them stay local.
@@ -23,14 +23,14 @@ pub struct Told<'a> {
     pub privacy: Option<&'a PrivacyTerms>,
 }
 
-impl<'a> From<&'a Assignment> for Told<'a> {
+impl<'a> From<&'a Assignment> for AssignmentTerms<'a> {
     fn from(assignment: &'a Assignment) -> Self {
         let Assignment { task_name, model, training, encoding, metrics, privacy, .. } = assignment;
         Self { task: task_name, model, training, encoding, metrics, privacy: privacy.as_ref() }
     }
 }
 
-impl Told<'_> {
+impl AssignmentTerms<'_> {
     /// [`application_digest`] of it.
     #[must_use]
     pub fn application(&self) -> Digest {

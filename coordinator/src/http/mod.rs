@@ -19,6 +19,7 @@ mod prompt;
 mod router;
 mod serve;
 mod settings;
+mod times;
 mod tls;
 mod trace;
 mod unsent;

@@ -202,7 +202,8 @@ impl Version {
             (Some(Solver::Scaffold { population, .. }), Some(control)) => {
                 Scaffold::absorb(control, mean, population, clip_range).map_err(|error| error.to_string())
             }
-            _ => Ok(()),
+            // Scaffold always has a control variate.
+            (None, _) | (Some(Solver::Scaffold { .. }), None) => Ok(()),
         }
     }
 

@@ -414,7 +414,7 @@ impl PlanRequest {
     fn textbook(&self, z: f64) -> Textbook {
         let rate = match self.sampling {
             PlanSampling::Poisson(rate) => rate.value(),
-            _ => f64::from(self.cohort) / f64::from(self.population),
+            PlanSampling::FixedSize | PlanSampling::Anyhow => f64::from(self.cohort) / f64::from(self.population),
         };
         let rdp = poisson_gaussian(rate, z).times(u64::from(self.rounds)).epsilon(self.delta).0;
         Textbook { rdp, pld: Gaussians::new(rate, z, self.rounds.into()).epsilon(self.delta) }

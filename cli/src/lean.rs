@@ -4,10 +4,13 @@
 //! each time cleared by the system. mimalloc reads its options from the environment before `main`, so these commands start
 //! themselves anew with them: same process, same streams, same arguments.
 
+/// Options of mimalloc, each with its value.
+pub(crate) type Options = &'static [(&'static str, &'static str)];
+
 /// What mimalloc is told, unless the environment says otherwise.
-pub(crate) const GIVE_BACK: &[(&str, &str)] = &[("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
+pub(crate) const GIVE_BACK: Options = &[("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
 /// Likewise.
-pub(crate) const KEEP: &[(&str, &str)] = &[("MIMALLOC_PURGE_DELAY", "-1")];
+pub(crate) const KEEP: Options = &[("MIMALLOC_PURGE_DELAY", "-1")];
 
 /// Threads of a coordinator's runtime that may block, for statements that wait for the database: more would keep more memory.
 /// What finds none free waits for its turn. Files of blobs have threads of their own (`store::with_files`).
@@ -15,7 +18,7 @@ pub(crate) const BLOCKING_THREADS: usize = 16;
 
 /// Replaces this process by one with these options; returns if it is one, or if that cannot be done.
 #[cfg(unix)]
-pub(crate) fn start(options: &[(&str, &str)]) {
+pub(crate) fn start(options: Options) {
     use std::os::unix::process::CommandExt as _;
 
     let is_told = |name: &str| std::env::vars_os().any(|(told, _)| told == name);
@@ -29,4 +32,4 @@ pub(crate) fn start(options: &[(&str, &str)]) {
 
 /// Elsewhere a process cannot be replaced.
 #[cfg(not(unix))]
-pub(crate) fn start(_: &[(&str, &str)]) {}
+pub(crate) fn start(_: Options) {}

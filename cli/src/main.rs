@@ -32,10 +32,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return misunderstood(&error),
     };
-    match cli.command {
-        Command::Serve(_) => lean::start(lean::GIVE_BACK),
-        Command::Simulate(_) => lean::start(lean::KEEP),
-        _ => {}
+    if let Some(options) = cli.command.allocator() {
+        lean::start(options);
     }
     let output = Output::new(cli.format);
     let stream = cli.command.is_stream();

@@ -12,7 +12,7 @@ use learning::privacy::{Cost, Epsilons, Ledger, LedgerError, NoServerEpsilon, Re
 use store::entity::privacy_ledger::PrivacyRow;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
-use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacySpec};
+use task_spec::{NoisedBy, PrivacyAccounting, PrivacyMechanism, PrivacySpec};
 
 use crate::ledger_end::{LedgerEnd, LedgerEndError, StoredEnd};
 use crate::release_keys::of_the_task;
@@ -227,8 +227,8 @@ pub(crate) async fn charge_unpublished(
 /// Whether the coordinator may have seen what a release would have shown. With local noise and no masks every single upload is
 /// that, from the first one on.
 fn may_be_open(task: &TaskRow, round: &Round) -> bool {
-    let is_seen_singly =
-        task.spec.privacy.mechanism == PrivacyMechanism::Local && !task.spec.secure_aggregation.enabled;
+    let is_local = task.spec.privacy.mechanism.noised_by() == NoisedBy::EachParticipant;
+    let is_seen_singly = is_local && !task.spec.secure_aggregation.enabled;
     match round.state {
         RoundState::Unmasking | RoundState::Aggregating => true,
         RoundState::Collecting => is_seen_singly,

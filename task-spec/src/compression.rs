@@ -89,6 +89,9 @@ impl Compression {
     /// Whether uploads can be added without expansion, as masks require.
     #[must_use]
     pub fn is_summable(&self) -> bool {
-        !matches!(self, Self::TopK { .. } | Self::Int8 {})
+        match self {
+            Self::Rotated { .. } | Self::RandomK { .. } | Self::LowRank { .. } => true,
+            Self::TopK { .. } | Self::Int8 {} => false,
+        }
     }
 }

@@ -47,8 +47,8 @@ pub use on_device::{Attribute, Attributes, Criterion, EXAMPLES, MAX_CRITERIA, MA
 pub use optimizer::ServerOptimizer;
 pub use personalization::{AdapterScope, BELOW, PERSONAL_PREFIX, Personalization, below};
 pub use privacy::{
-    AdaptiveClip, Clip, NOISE_RANGE, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySampler, PrivacySpec,
-    PrivacyView, SAMPLING_RATE_MIN, Sampling,
+    AdaptiveClip, Clip, NOISE_RANGE, NoisedBy, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySampler,
+    PrivacySpec, PrivacyView, SAMPLING_RATE_MIN, Sampling,
 };
 pub use problem::{Deployment, SpecError};
 pub use robust::{MAX_ROBUST_COHORT, RobustRule, RobustSpec};

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Digest;
+use crate::problem::Checks;
 
 /// Prefix of metrics of the personalized model, measured on the device at the end of the round.
 pub const PERSONAL_PREFIX: &str = "personal_";
@@ -151,6 +152,35 @@ impl Personalization {
         }
     }
 
+    /// Checks its parameters. `learning_rate` is that of `[training]`.
+    pub(crate) fn check(&self, learning_rate: f64, checks: &mut Checks) {
+        match *self {
+            Self::FedPer {} | Self::FedBn {} => {}
+            Self::FedRep { head_epochs } => count("head_epochs", Some(head_epochs), checks),
+            Self::FineTune { epochs, learning_rate } => {
+                count("epochs", epochs, checks);
+                positive("learning_rate", learning_rate, checks);
+            }
+            Self::Ditto { lambda, epochs } => {
+                count("epochs", epochs, checks);
+                check_pull(lambda, learning_rate, checks);
+            }
+            Self::PFedMe { lambda, local_rounds, steps, rate } => {
+                count("local_rounds", Some(local_rounds), checks);
+                count("steps", Some(steps), checks);
+                check_pull(lambda, learning_rate, checks);
+                check_envelope(lambda, rate, checks);
+            }
+            Self::Apfl { alpha, alpha_rate } => check_mixture(alpha, alpha_rate, checks),
+            Self::Elastic { alpha } => check_spring(alpha, checks),
+            Self::Lora { ref layers, rank, alpha, adapters, epochs, base_sha256 } => {
+                check_adapters(layers, rank, alpha, checks);
+                count("epochs", epochs, checks);
+                check_home(adapters, epochs.is_some(), base_sha256.is_some(), checks);
+            }
+        }
+    }
+
     /// Whether the model is split into local and shared tensors; otherwise the personalized model is complete and
     /// separate from the shared one.
     #[must_use]
@@ -253,6 +283,77 @@ impl Personalization {
     }
 }
 
+/// Checks a number of passes, rounds or steps.
+fn count(name: &str, value: Option<u32>, checks: &mut Checks) {
+    checks.within(value, 1..=10_000, &format!("personalization.{name}"));
+}
+
+fn positive(name: &str, value: Option<f64>, checks: &mut Checks) {
+    checks.positive(value, &format!("personalization.{name}"));
+}
+
+/// A step moves the personalized model learning_rate λ of the distance to the shared one: beyond twice the distance it
+/// diverges.
+fn check_pull(lambda: f64, learning_rate: f64, checks: &mut Checks) {
+    positive("lambda", Some(lambda), checks);
+    let step = lambda * learning_rate;
+    checks.require_with(step < 2.0 || !step.is_finite(), "personalization.lambda", || {
+        format!(
+            "is {lambda}; times training.learning_rate = {learning_rate} it must be below 2, or the personalized model diverges"
+        )
+    });
+}
+
+/// A step moves the shared model η λ of the distance to the personalized one.
+fn check_envelope(lambda: f64, rate: f64, checks: &mut Checks) {
+    positive("rate", Some(rate), checks);
+    let step = lambda * rate;
+    checks.require_with(step <= 1.0 || !step.is_finite(), "personalization.rate", || {
+        format!("is {rate}; times lambda = {lambda} it must be at most 1, or the shared model overshoots")
+    });
+}
+
+fn check_mixture(alpha: f64, alpha_rate: f64, checks: &mut Checks) {
+    checks.require(
+        (0.05..=0.95).contains(&alpha),
+        "personalization.alpha",
+        "must be between 0.05 and 0.95: at 0 the personalized model never learns, at 1 nothing is shared",
+    );
+    let holds = alpha_rate.is_finite() && alpha_rate >= 0.0;
+    checks.require(holds, "personalization.alpha_rate", "must be finite and at least 0");
+}
+
+fn check_spring(alpha: f64, checks: &mut Checks) {
+    checks.require(
+        alpha > 0.0 && alpha <= 1.0,
+        "personalization.alpha",
+        "must be above 0 and at most 1: at 0 nothing would be shared, above 1 the models swing past each other",
+    );
+}
+
+/// `learning` checks whether the model has such layers of sufficient size.
+fn check_adapters(layers: &[String], rank: u32, alpha: Option<f64>, checks: &mut Checks) {
+    let named = (1..=256).contains(&layers.len());
+    checks.require(named, "personalization.layers", "must be 1 to 256 patterns of the layers with adapters");
+    checks.within(rank, 1..=4096, "personalization.rank");
+    positive("alpha", alpha, checks);
+}
+
+/// Rejects settings of local adapters for shared ones, and the reverse.
+fn check_home(adapters: AdapterScope, has_epochs: bool, has_base: bool, checks: &mut Checks) {
+    let shared = adapters == AdapterScope::Shared;
+    checks.require(
+        !(shared && has_epochs),
+        "personalization.epochs",
+        "is of adapters that stay local; shared ones are trained as [training] says",
+    );
+    checks.require(
+        shared || !has_base,
+        "personalization.base_sha256",
+        "is of shared adapters; local ones are added to the received model",
+    );
+}
+
 /// The metric for which `name` counts the participants below a bound, and the bound in hundredths; `None` for any other
 /// name.
 #[must_use]
@@ -262,44 +363,4 @@ pub fn below(name: &str) -> Option<(&str, Option<u8>)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn complete(json: &str, personal: &[&str]) -> (Personalization, Vec<String>) {
-        let mut method: Personalization = serde_json::from_str(json).unwrap();
-        let mut personal = personal.iter().map(|&pattern| pattern.to_owned()).collect();
-        method.complete(&mut personal, "fc2.*", &["fc*.weight"]);
-        (method, personal)
-    }
-
-    #[test]
-    fn names_of_methods_are_read_as_papers_write_them_too() {
-        for (text, name) in [
-            ("fedper", "fed_per"),
-            ("fedrep", "fed_rep"),
-            ("fedbn", "fed_bn"),
-            ("finetune", "fine_tune"),
-            ("fine_tune", "fine_tune"),
-            ("apfl", "apfl"),
-        ] {
-            let method = complete(&format!(r#"{{"method":"{text}"}}"#), &[]).0;
-            assert_eq!(serde_json::to_value(&method).unwrap()["method"], name);
-            assert_eq!(method.as_str(), name);
-        }
-    }
-
-    #[test]
-    fn tensors_that_are_not_named_are_the_models_usual() {
-        assert_eq!(complete(r#"{"method":"fed_per"}"#, &[]).1, ["fc2.*"]);
-        assert_eq!(complete(r#"{"method":"fed_rep"}"#, &["fc1.*", "*.bias"]).1, ["fc1.*", "*.bias"]);
-        assert_eq!(complete(r#"{"method":"fed_bn"}"#, &[]).1, ["*bias*"]);
-        assert!(complete(r#"{"method":"ditto","lambda":1}"#, &[]).1.is_empty());
-        for (json, expected) in [
-            (r#"{"method":"lora","rank":4,"layers":[]}"#, "fc*.weight"),
-            (r#"{"method":"lora","rank":4,"layers":["a"]}"#, "a"),
-        ] {
-            let (Personalization::Lora { layers, rank, .. }, personal) = complete(json, &[]) else { panic!("another") };
-            assert_eq!((layers, rank, personal.len()), (vec![expected.to_owned()], 4, 0));
-        }
-    }
-}
+mod tests;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::selection::round_up;
 use crate::{
     AggregationSpec, Ahead, Analytics, Cohort, Compression, MAX_COHORT, MAX_SECURE_COHORT, MIN_SECURE_COHORT, Mode,
-    ModelSpec, Personalization, PrivacyMechanism, PrivacySpec, RoundsSpec, ScheduleSpec, SecureAggregationSpec,
-    SelectionSpec, Staleness, TrainingPlan, USUAL_SECURE_COHORT,
+    ModelSpec, NoisedBy, Personalization, PrivacyMechanism, PrivacySpec, RoundsSpec, ScheduleSpec,
+    SecureAggregationSpec, SelectionSpec, Staleness, TrainingPlan, USUAL_SECURE_COHORT,
 };
 
 /// A task as the operator writes it.
@@ -181,7 +181,7 @@ impl TaskSpec {
     /// participants, and noise added by participants reveals how many there were.
     #[must_use]
     pub fn sampling_amplifies(&self) -> bool {
-        let by_coordinator = self.privacy.mechanism == PrivacyMechanism::CentralGaussian;
+        let by_coordinator = self.privacy.mechanism.noised_by() == NoisedBy::Coordinator;
         by_coordinator && self.privacy.sampling.is_some() && !self.secure_aggregation.enabled
     }
 

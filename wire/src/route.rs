@@ -1,7 +1,10 @@
-//! Every path and method: the only definition, used by the coordinator's router and the SDK's transport.
+//! Every path and method: the only definition, used by the coordinator's router and the SDK's transport. Those of operators stand
+//! beside their bodies.
 
 use federation::id::{Attempt, ParticipantId, TaskId};
 
+pub use crate::admin::route::*;
+pub use crate::inspect::route::*;
 use crate::participant::{Announcement, Answer};
 
 /// `POST`, no certificate: a one-time token and a signing request for a certificate. [`crate::participant::EnrollRequest`].
@@ -37,47 +40,6 @@ pub const ABORT_STATEMENTS: &str = "/v1/tasks/{task}/rounds/{round}/abort-statem
 pub const ABANDON: &str = "/v1/tasks/{task}/rounds/{round}/assignments/{participant}/abandon";
 /// `GET`, by participants and viewers: a model version as safetensors; `ETag`, `Range`.
 pub const MODEL_PARAMETERS: &str = "/v1/tasks/{task}/models/{version}/parameters";
-
-/// `GET`: tasks, newest first. `POST`: a new task, [`crate::admin::CreateTask`].
-pub const TASKS: &str = "/v1/tasks";
-/// `GET`: one task.
-pub const TASK: &str = "/v1/tasks/{task}";
-/// `POST`: stop opening rounds.
-pub const TASK_PAUSE: &str = "/v1/tasks/{task}/pause";
-/// `POST`: resume a paused task.
-pub const TASK_RESUME: &str = "/v1/tasks/{task}/resume";
-/// `POST`: end the task and its current round.
-pub const TASK_CANCEL: &str = "/v1/tasks/{task}/cancel";
-/// `POST`: skip all round numbers that participants have seen.
-pub const TASK_REBASE: &str = "/v1/tasks/{task}/rebase";
-/// `GET`: rounds, newest first.
-pub const ROUNDS: &str = "/v1/tasks/{task}/rounds";
-/// `GET`: one round (its latest attempt, or `?attempt=`); `?after_state=…&wait_ms=…` waits for a change.
-pub const ROUND: &str = "/v1/tasks/{task}/rounds/{round}";
-/// `GET`: the cohort of a round and the state of each participant.
-pub const ASSIGNMENTS: &str = "/v1/tasks/{task}/rounds/{round}/assignments";
-/// `POST`: stop waiting for this participant in this round.
-pub const EXCUSE: &str = "/v1/tasks/{task}/rounds/{round}/assignments/{participant}/excuse";
-/// `GET`: the task's privacy ledger, an upper bound on what was revealed.
-pub const TASK_PRIVACY: &str = "/v1/tasks/{task}/privacy";
-/// `GET`: an upper bound on what all private tasks together have revealed about a participant of each.
-pub const PRIVACY: &str = "/v1/privacy";
-/// `GET`: model versions, newest first.
-pub const MODELS: &str = "/v1/tasks/{task}/models";
-/// `GET`: one model version.
-pub const MODEL: &str = "/v1/tasks/{task}/models/{version}";
-/// `GET`: participants.
-pub const PARTICIPANTS: &str = "/v1/participants";
-/// `GET`: one participant.
-pub const PARTICIPANT: &str = "/v1/participants/{participant}";
-/// `POST`: reject its certificate from now on.
-pub const PARTICIPANT_REVOKE: &str = "/v1/participants/{participant}/revoke";
-/// `POST`: a one-time token for one participant. [`crate::admin::CreateEnrollmentToken`].
-pub const ENROLLMENT_TOKENS: &str = "/v1/enrollment-tokens";
-/// `GET`, `POST`: operator tokens. [`crate::admin::CreateOperatorToken`].
-pub const OPERATOR_TOKENS: &str = "/v1/operator-tokens";
-/// `POST`: revoke an operator token.
-pub const OPERATOR_TOKEN_REVOKE: &str = "/v1/operator-tokens/{token}/revoke";
 
 /// `GET`: liveness.
 pub const HEALTHZ: &str = "/healthz";

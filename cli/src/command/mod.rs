@@ -4,6 +4,7 @@ use coordinator::config::TelemetryConfig;
 
 use crate::arguments::log_level;
 use crate::failure::{Exit, Failure, Outcome};
+use crate::lean::{self, Options};
 use crate::output::{Format, Output};
 
 mod check_config;
@@ -95,6 +96,24 @@ impl Command {
             | Self::CheckConfig(_)
             | Self::Devices(_)
             | Self::Migrate(_) => false,
+        }
+    }
+
+    /// What the allocator is told, if it is told anything.
+    pub(crate) fn allocator(&self) -> Option<Options> {
+        match self {
+            Self::Serve(_) => Some(lean::GIVE_BACK),
+            Self::Simulate(_) => Some(lean::KEEP),
+            Self::Demo(_)
+            | Self::Task { .. }
+            | Self::Round { .. }
+            | Self::Model { .. }
+            | Self::Participant { .. }
+            | Self::Token { .. }
+            | Self::Privacy { .. }
+            | Self::CheckConfig(_)
+            | Self::Devices(_)
+            | Self::Migrate(_) => None,
         }
     }
 

@@ -3,10 +3,13 @@
 //! channel and ten classes that is 1,663,370 parameters.
 
 use candle_core::Tensor;
+use learning::Layout;
 use serde::{Deserialize, Serialize};
 use task_spec::TensorDeclaration;
 
-use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, affine, check, check_from, rows, uniform};
+use super::layers::{
+    ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, affine, check, check_from, rows, shape, uniform,
+};
 
 /// Channels of the first convolution.
 pub(crate) const FIRST_CHANNELS: u32 = 32;
@@ -60,6 +63,16 @@ impl Cnn {
             return Err(ArchitectureError::Misfit { kind: "cnn", why });
         }
         Ok(Self { height: side, width: side, channels: 1, classes })
+    }
+
+    /// The model of square images that may have tensors of these request_ids and shapes. Two poolings halve the side twice; which of
+    /// four sides it was cannot be told from the tensors, and the images of the usual data sets are the smallest.
+    pub(super) fn of_tensors(layout: &Layout) -> Option<Self> {
+        let [_, channels, _, _] = shape(layout, "conv1.weight")?[..] else { return None };
+        let [classes, _] = shape(layout, "fc2.weight")?[..] else { return None };
+        let [_, features] = shape(layout, "fc1.weight")?[..] else { return None };
+        let side = 4 * (features / SECOND_CHANNELS).isqrt();
+        Some(Self { height: side, width: side, channels, classes })
     }
 
     pub(super) fn defaults() -> ModelDefaults {

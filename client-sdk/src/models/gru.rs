@@ -3,10 +3,11 @@
 
 use candle_core::{D, Tensor};
 use candle_nn::ops::sigmoid;
+use learning::Layout;
 use serde::{Deserialize, Serialize};
 use task_spec::{Initial, TensorDeclaration};
 
-use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, affine, check, drawn, uniform};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, affine, check, drawn, shape, uniform};
 
 /// Maximum number of recurrent layers.
 pub const MAX_LAYERS: u32 = 2;
@@ -55,6 +56,14 @@ impl Gru {
                 Err(ArchitectureError::Misfit { kind: "gru", why })
             }
         }
+    }
+
+    /// The model that may have tensors of these request_ids and shapes.
+    pub(super) fn of_tensors(layout: &Layout) -> Option<Self> {
+        let [vocabulary, embedding] = shape(layout, "embedding.weight")?[..] else { return None };
+        let [_, hidden] = shape(layout, "fc.weight")?[..] else { return None };
+        let layers = if layout.find("gru.weight_ih_l1").is_some() { 2 } else { 1 };
+        Some(Self { vocabulary, embedding, hidden, layers })
     }
 
     pub(super) fn defaults() -> ModelDefaults {

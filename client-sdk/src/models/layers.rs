@@ -1,7 +1,7 @@
 //! Building blocks of all models: bounded sizes, tensors with initial values, affine layers.
 
 use candle_core::Tensor;
-use learning::LayoutError;
+use learning::{Layout, LayoutError};
 use task_spec::{Initial, TensorDeclaration};
 
 /// Maximum value of any size of a model.
@@ -65,6 +65,12 @@ pub(super) fn rows(kind: &'static str, input: InputKind) -> Result<u32, Architec
             Err(ArchitectureError::Misfit { kind, why: "takes rows of numbers, and these data are text" })
         }
     }
+}
+
+/// The shape of a tensor; `None` if there is none of this name, or no model has its dimensions.
+pub(super) fn shape(layout: &Layout, name: &str) -> Option<Vec<u32>> {
+    let tensor = &layout.tensors()[layout.find(name)?];
+    tensor.shape.iter().map(|&dimension| u32::try_from(dimension).ok()).collect()
 }
 
 /// Refuses a size outside `1..=most`.

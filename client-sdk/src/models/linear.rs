@@ -1,10 +1,11 @@
 //! Softmax regression, the model of the federated Synthetic(α, β) benchmark.
 
 use candle_core::Tensor;
+use learning::Layout;
 use serde::{Deserialize, Serialize};
 use task_spec::{Initial, TensorDeclaration};
 
-use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, affine, check, drawn, rows};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, affine, check, drawn, rows, shape};
 
 /// Sizes of a softmax regression. It starts at zero, since its loss is convex.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +20,12 @@ pub struct Linear {
 impl Linear {
     pub(super) fn fitting(input: InputKind, classes: u32) -> Result<Self, ArchitectureError> {
         Ok(Self { inputs: rows("linear", input)?, classes })
+    }
+
+    /// The model that may have tensors of these request_ids and shapes.
+    pub(super) fn of_tensors(layout: &Layout) -> Option<Self> {
+        let [classes, inputs] = shape(layout, "fc.weight")?[..] else { return None };
+        Some(Self { inputs, classes })
     }
 
     pub(super) fn defaults() -> ModelDefaults {

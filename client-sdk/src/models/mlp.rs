@@ -1,10 +1,11 @@
 //! Fully connected layers with ReLU between them; 784-200-10 by default.
 
 use candle_core::Tensor;
+use learning::Layout;
 use serde::{Deserialize, Serialize};
 use task_spec::TensorDeclaration;
 
-use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, affine, check, rows, uniform};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, affine, check, rows, shape, uniform};
 
 /// Maximum number of hidden layers.
 pub const MAX_HIDDEN_LAYERS: u32 = 16;
@@ -38,6 +39,15 @@ impl Mlp {
 
     pub(super) fn fitting(input: InputKind, classes: u32) -> Result<Self, ArchitectureError> {
         Ok(Self { inputs: rows("mlp", input)?, classes, ..Self::default() })
+    }
+
+    /// The model that may have tensors of these request_ids and shapes.
+    pub(super) fn of_tensors(layout: &Layout) -> Option<Self> {
+        let shapes: Vec<_> = (1..).map_while(|layer| shape(layout, &format!("fc{layer}.weight"))).collect();
+        let outputs: Option<Vec<u32>> = shapes.iter().map(|shape| shape.first().copied()).collect();
+        let mut hidden = outputs?;
+        let classes = hidden.pop()?;
+        Some(Self { inputs: *shapes.first()?.get(1)?, hidden, classes })
     }
 
     pub(super) fn defaults(&self) -> ModelDefaults {

@@ -68,6 +68,27 @@ impl Architecture {
         }
     }
 
+    /// The model whose tensors these are, in whatever order, told by names and shapes; `None` if there is none.
+    #[must_use]
+    pub fn of_tensors(layout: &Layout) -> Option<Self> {
+        let candidates = [
+            Linear::of_tensors(layout).map(Self::Linear),
+            Mlp::of_tensors(layout).map(Self::Mlp),
+            Cnn::of_tensors(layout).map(Self::Cnn),
+            Gru::of_tensors(layout).map(Self::Gru),
+        ];
+        candidates.into_iter().flatten().find(|candidate| candidate.has_tensors(layout))
+    }
+
+    fn has_tensors(&self, layout: &Layout) -> bool {
+        self.layout().is_ok_and(|own| {
+            let is_there = |tensor: &TensorSpec| {
+                layout.find(&tensor.name).is_some_and(|index| layout.tensors()[index].shape == tensor.shape)
+            };
+            own.tensors().len() == layout.tensors().len() && own.tensors().iter().all(is_there)
+        })
+    }
+
     /// What suits it where a task says nothing.
     #[must_use]
     pub fn defaults(&self) -> ModelDefaults {
@@ -182,6 +203,23 @@ mod tests {
         ] {
             assert_eq!(fitting(kind, input).unwrap_err(), why);
         }
+    }
+
+    #[test]
+    fn a_model_is_told_by_its_tensors() {
+        for architecture in [
+            Architecture::Linear(Linear { inputs: 60, classes: 10 }),
+            Architecture::Mlp(Mlp::default()),
+            Architecture::Mlp(Mlp { inputs: 5, hidden: vec![4, 3], classes: 2 }),
+            Architecture::Cnn(Cnn::default()),
+            Architecture::Gru(Gru::with_vocabulary(65)),
+            Architecture::Gru(Gru { layers: 2, ..Gru::with_vocabulary(65) }),
+        ] {
+            let layout = architecture.layout().unwrap();
+            assert_eq!(Architecture::of_tensors(&layout), Some(architecture));
+        }
+        let other = TensorSpec { name: "w".into(), shape: vec![3] };
+        assert_eq!(Architecture::of_tensors(&Layout::new(vec![other]).unwrap()), None);
     }
 
     #[test]

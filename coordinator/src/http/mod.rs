@@ -19,6 +19,7 @@ mod router;
 mod serve;
 mod settings;
 mod slots;
+mod times;
 mod tls;
 mod trace;
 mod unread;

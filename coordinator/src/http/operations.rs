@@ -2,15 +2,37 @@
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
 use http::header;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 use wire::route;
 
 use super::app::App;
 use super::authenticate::{AnyPeer, Viewer};
 use super::problem::{Error, Result};
+use super::times::Times;
 use crate::observe::health::NotReady;
+
+/// Endpoints of the deployment.
+pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(times.short(routes!(healthz)))
+        .routes(times.short(routes!(readyz)))
+        .routes(times.short(routes!(metrics)))
+        .routes(times.short(routes!(openapi)))
+}
+
+/// The same for a separate listener, on which nobody needs a token.
+pub(super) fn routes_apart(times: Times) -> Router<Arc<App>> {
+    Router::new()
+        .route(route::HEALTHZ, times.short_undescribed(get(healthz)))
+        .route(route::READYZ, times.short_undescribed(get(readyz)))
+        .route(route::METRICS, times.short_undescribed(get(metrics_apart)))
+}
 
 /// Liveness.
 ///

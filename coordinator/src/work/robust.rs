@@ -14,14 +14,14 @@ use std::sync::Arc;
 use aggregation::Aggregator;
 use aggregation::robust::Inputs;
 use federation::id::{Digest, ParticipantId};
-use learning::robust::{self, Gram, Judgement, TooFewParticipants, anomaly_scores, centre, coordinates};
+use learning::robust::{self, CoordinateRule, Gram, Judgement, Method, anomaly_scores, centre, coordinates};
 use learning::{Codec, ExactSum, MeanUpdate, NoisedSum};
 use secure_agg::modular::Modulus;
 use secure_agg::packing::{Unpacker, packed_len, unpack};
 use store::entity::admitted::Admitted;
 use store::entity::noised_sum::SumWork;
 use store::{BlobRead, StoreError, VerifiedRead};
-use task_spec::{RobustRule, RobustSpec};
+use task_spec::RobustSpec;
 
 use super::sums::blocking;
 use super::{Environment, StepError};
@@ -108,14 +108,12 @@ impl Updates<'_> {
         robust::check(spec.rule, count, attackers).map_err(StepError::unworkable)?;
         // What is claimed decides nothing but how finely the result is written down.
         let weight = self.tails.iter().map(|(weight, _)| u64::from(*weight)).sum();
-        let (mut words, distances) = match spec.rule {
-            RobustRule::Median | RobustRule::TrimmedMean => self.by_coordinate(spec.rule, attackers, weight).await?,
-            RobustRule::Krum | RobustRule::MultiKrum | RobustRule::GeometricMedian | RobustRule::NormFilter => {
+        let (mut words, distances) = match robust::method(spec.rule) {
+            Method::Coordinates(rule) => self.by_coordinate(rule, attackers, weight).await?,
+            Method::Distances(weigh) => {
                 let gram = self.gram(attackers).await?;
-                let judged = robust::judge(spec, &gram, attackers);
-                let judged = judged.map_err(|error: TooFewParticipants| StepError::unworkable(error))?;
-                let Judgement { weights, distances } =
-                    judged.ok_or_else(|| StepError::unworkable("a rule without weights"))?;
+                let judged = robust::judge(spec, weigh, &gram, attackers);
+                let Judgement { weights, distances } = judged.map_err(StepError::unworkable)?;
                 (self.weighted(weights, weight).await?, distances)
             }
         };
@@ -172,7 +170,7 @@ impl Updates<'_> {
     /// The result's words of parameters, and how far each input lies from it.
     async fn by_coordinate(
         &self,
-        rule: RobustRule,
+        rule: CoordinateRule,
         attackers: u32,
         weight: u64,
     ) -> Result<(Vec<u32>, Vec<f64>), StepError> {
@@ -246,7 +244,7 @@ impl Updates<'_> {
 
 fn of_coordinates(
     aggregator: &dyn Aggregator,
-    rule: RobustRule,
+    rule: CoordinateRule,
     attackers: usize,
     rows: &[&[f32]],
 ) -> Result<Vec<f32>, StepError> {
@@ -255,12 +253,8 @@ fn of_coordinates(
     let centred: Vec<_> = centred.iter().map(Vec::as_slice).collect();
     let inputs = Inputs::new(&centred)?;
     let (sums, parts) = match rule {
-        RobustRule::TrimmedMean => (aggregator.trimmed_mean(inputs, attackers)?, rows.len() - 2 * attackers),
-        RobustRule::Median
-        | RobustRule::Krum
-        | RobustRule::MultiKrum
-        | RobustRule::GeometricMedian
-        | RobustRule::NormFilter => (aggregator.median(inputs)?, 2),
+        CoordinateRule::TrimmedMean => (aggregator.trimmed_mean(inputs, attackers)?, rows.len() - 2 * attackers),
+        CoordinateRule::Median => (aggregator.median(inputs)?, 2),
     };
     let unit = unit / f64::from(u32::try_from(parts).unwrap_or(u32::MAX));
     #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]

@@ -67,7 +67,7 @@ async fn an_optimizer_goes_on_from_what_it_left_beside_the_base() {
                 Some(blob) => Some(world.blobs.get(blob).await.unwrap().to_vec()),
                 None => None,
             };
-            assert_eq!(kept, optimizer::state::write(&state, &world.model.tensors.shared).unwrap(), "{optimizer:?}");
+            assert_eq!(kept, optimizer::write_state(&state, &world.model.tensors.shared).unwrap(), "{optimizer:?}");
             assert_eq!(kept.is_some(), world.model.optimizer.remembers());
         }
     }

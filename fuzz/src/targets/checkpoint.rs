@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use learning::checkpoint::{read, read_layout, write};
-use learning::optimizer::{Moments, OptimizerState, state};
+use learning::optimizer::{self, OptimizerState};
+use learning::quantize::MeanUpdate;
 use learning::parameters::{Layout, Parameters, TensorSpec};
 use task_spec::ServerOptimizer;
 
@@ -29,10 +30,10 @@ pub fn run(data: &[u8]) {
         assert_eq!(read(&written, &expected).unwrap().values(), parameters.values());
     }
     for spec in optimizers() {
-        if let Ok(remembered) = state::read(data, &spec, &expected) {
+        if let Ok(remembered) = optimizer::read_state(data, &spec, &expected) {
             assert_eq!(remembered.optimizer(), Some(spec.name()), "a state of another optimizer was taken");
-            let written = state::write(&remembered, &expected).unwrap().expect("it is not empty");
-            assert_eq!(state::read(&written, &spec, &expected), Ok(remembered));
+            let written = optimizer::write_state(&remembered, &expected).unwrap().expect("it is not empty");
+            assert_eq!(optimizer::read_state(&written, &spec, &expected), Ok(remembered));
         }
     }
     if let Ok(layout) = read_layout(data) {
@@ -51,12 +52,16 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let one = TensorSpec { name: "a".into(), shape: vec![1] };
     let other = Parameters::zeros(Arc::new(Layout::new(vec![one]).unwrap()));
     let numbers = parameters.values().to_vec();
-    let moments = Moments { first: numbers.clone(), second: numbers.clone() };
-    let state = |state: OptimizerState| state::write(&state, &known()).unwrap().unwrap();
+    let [_, momentum, adagrad] = optimizers();
+    let state = |spec: &ServerOptimizer| {
+        let mean = MeanUpdate { delta: numbers.clone(), weight: 1, participants: 1, metrics: vec![] };
+        let state = optimizer::step(spec, OptimizerState::Empty, &mut Parameters::zeros(known()), &mean).unwrap();
+        optimizer::write_state(&state, &known()).unwrap().unwrap()
+    };
     vec![
         write(&parameters).unwrap(),
         write(&other).unwrap(),
-        state(OptimizerState::FedAvgM { velocity: numbers }),
-        state(OptimizerState::FedAdagrad(moments)),
+        state(&momentum),
+        state(&adagrad),
     ]
 }

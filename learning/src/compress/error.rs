@@ -4,7 +4,7 @@ use crate::parameters::WrongLength;
 use crate::quantize::HeadroomError;
 
 /// Maximum number of vectors in a basis, which takes `p rank^2` operations to compute.
-pub const MAX_RANK: u32 = 128;
+pub(super) const MAX_RANK: u32 = 128;
 
 /// Reasons a codec does not fit its task; rejected when the task is created.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -1,29 +1,23 @@
-//! Compression of updates: one codec per task, with encoder and decoder in one file each.
+//! Compression of updates: one codec per task, with encoder and decoder in one file each ([`codecs`]).
 //!
 //! Both sides use [`UpdateCodec`], whatever the task chose. *Summable* codecs produce words modulo 2^b whose sum
-//! decodes to the mean, so they can be masked: [`rotated`] (few bits per coordinate after a randomised rotation),
-//! [`random_k`] (coordinates drawn from a shared seed) and [`low_rank`] (projections of matrices onto a shared random
-//! basis). The others ([`top_k`], [`int8`]) depend on the content of the update, which must be sent in the clear: the
-//! coordinator expands each upload to words of the task's ordinary grid before it adds them, so these sums are exact
-//! integers too and independent of the order of arrival.
+//! decodes to the mean, so they can be masked. The others depend on the content of the update, which must be sent in the
+//! clear: the coordinator expands each upload to words of the task's ordinary grid before it adds them, so these sums
+//! are exact integers too and independent of the order of arrival.
 //!
 //! With error feedback, what a codec drops stays on the device and is added to the next update ([`Residual`]). A codec
 //! depends on its arguments only: seeds are public and shared by the whole round, and rounding draws from the caller's
 //! generator.
 
+mod codecs;
 mod error;
 mod input;
-pub mod int8;
 mod lanes;
-pub mod low_rank;
-pub mod random_k;
 mod residual;
-pub mod rotated;
 mod sample;
 mod sparse_index;
 mod summed;
 mod tail;
-pub mod top_k;
 mod upload;
 
 pub use error::{CodecError, UploadError};
@@ -40,6 +34,7 @@ use crate::quantize::{
     Codec, DecodeError, EncodeError, ImplausibleUpdate, Inspector, QuantizationParams, QuantizedUpdate,
 };
 use crate::update::Update;
+use codecs::Fitted;
 use input::Input;
 use summed::Summed;
 use upload::Compact;
@@ -98,8 +93,12 @@ impl UpdateCodec {
         }
         let form = match spec {
             None => Form::Plain(Codec::new(params)?),
-            Some(spec) if spec.is_summable() => Form::Summed(Box::new(Summed::new(spec, layout, &params)?)),
-            Some(spec) => Form::Compact(Box::new(Compact::new(spec, layout, params)?)),
+            Some(spec) => match Fitted::new(spec, layout, &params)? {
+                Fitted::Summable { projection, range, bits, error_feedback } => {
+                    Form::Summed(Box::new(Summed::new(projection, range, bits, error_feedback, &params)?))
+                }
+                Fitted::Expanded(codec) => Form::Compact(Box::new(Compact::new(codec, params)?)),
+            },
         };
         Ok(Self { params, form })
     }

@@ -4,28 +4,17 @@
 //! sum. The weight itself follows the coordinates and divides their sum.
 
 use rand::Rng;
-use task_spec::Compression;
 
 use super::CodecError;
+use super::codecs::Projection;
 use super::input::{Decoded, Input};
 use super::lanes::Lanes;
-use super::low_rank::LowRank;
-use super::random_k::RandomK;
-use super::rotated::Rotated;
 use super::tail::Tail;
 use crate::clip::FixedClip;
-use crate::parameters::Layout;
 use crate::privacy::NoisedSum;
 use crate::quantize::{
     DecodeError, HeadroomError, ImplausibleUpdate, MAX_COHORT, MeanUpdate, QuantizationParams, QuantizedUpdate,
 };
-
-#[derive(Clone, Debug)]
-enum Projection {
-    Rotated(Rotated),
-    RandomK(RandomK),
-    LowRank(LowRank),
-}
 
 /// Linear map, lanes, tail.
 #[derive(Clone, Debug)]
@@ -41,55 +30,22 @@ pub(super) struct Summed {
 }
 
 impl Summed {
-    pub(super) fn new(spec: &Compression, layout: &Layout, params: &QuantizationParams) -> Result<Self, CodecError> {
+    pub(super) fn new(
+        projection: Projection,
+        range: f64,
+        bits: u8,
+        error_feedback: bool,
+        params: &QuantizationParams,
+    ) -> Result<Self, CodecError> {
         check(params)?;
-        let clip_range = f64::from(params.clip_range);
-        let (projection, range, bits, error_feedback) = match *spec {
-            Compression::Rotated { bits, keep } => {
-                let rotated = Rotated::new(layout.len(), keep)?;
-                let range = rotated.range(params.clip_norm.ok_or(CodecError::NoClipNorm)?, bits);
-                (Projection::Rotated(rotated), range, bits, false)
-            }
-            Compression::RandomK { k, bits, error_feedback } => {
-                (Projection::RandomK(RandomK::new(layout.len(), k, error_feedback)?), clip_range, bits, error_feedback)
-            }
-            Compression::LowRank { rank, bits, error_feedback } => {
-                (Projection::LowRank(LowRank::new(layout, rank, error_feedback)?), clip_range, bits, error_feedback)
-            }
-            Compression::TopK { .. } | Compression::Int8 {} => unreachable!("the caller asks for summable codecs"),
-        };
         let lanes = Lanes::new(bits, params.max_cohort)?;
         let tail = Tail::new(params, lanes.modulus_bits())?;
         let (max_weight, max_cohort) = (params.max_weight, params.max_cohort);
         Ok(Self { projection, range, lanes, tail, max_weight, max_cohort, error_feedback })
     }
 
-    fn coordinates(&self) -> usize {
-        match &self.projection {
-            Projection::Rotated(rotated) => rotated.coordinates(),
-            Projection::RandomK(random_k) => random_k.coordinates(),
-            Projection::LowRank(low_rank) => low_rank.coordinates(),
-        }
-    }
-
-    fn project(&self, values: &[f64], seed: &[u8; 32]) -> Vec<f64> {
-        match &self.projection {
-            Projection::Rotated(rotated) => rotated.project(values, seed),
-            Projection::RandomK(random_k) => random_k.project(values, seed),
-            Projection::LowRank(low_rank) => low_rank.project(values, seed),
-        }
-    }
-
-    fn expand(&self, coordinates: &[f64], seed: &[u8; 32]) -> Vec<f64> {
-        match &self.projection {
-            Projection::Rotated(rotated) => rotated.expand(coordinates, seed),
-            Projection::RandomK(random_k) => random_k.expand(coordinates, seed),
-            Projection::LowRank(low_rank) => low_rank.expand(coordinates, seed),
-        }
-    }
-
     fn coordinate_words(&self) -> usize {
-        self.lanes.words(self.coordinates())
+        self.lanes.words(self.projection.coordinates())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -110,12 +66,12 @@ impl Summed {
 
     /// The words, and their decoding if they were the only update.
     pub(super) fn encode(&self, input: &Input<'_>, seed: &[u8; 32], rng: &mut impl Rng) -> (QuantizedUpdate, Vec<f64>) {
-        let mut coordinates = self.project(&input.values, seed);
+        let mut coordinates = self.projection.project(&input.values, seed);
         let mut words = vec![0; self.len()];
         let (coordinate_words, tail) = words.split_at_mut(self.coordinate_words());
         let share = f64::from(input.weight) / f64::from(self.max_weight);
         self.lanes.encode(&mut coordinates, self.range, share, coordinate_words, rng);
-        let sent = self.expand(&coordinates, seed);
+        let sent = self.projection.expand(&coordinates, seed);
         self.tail.encode(input.weight, input.metrics, &input.distortion(&sent), tail);
         (QuantizedUpdate { words }, sent)
     }
@@ -133,18 +89,18 @@ impl Summed {
         }
         let (words, tail) = sum.words().split_at(self.coordinate_words());
         let (weight, metrics, distortion) = self.tail.decode(tail, participants)?;
-        let sums = self.lanes.decode(words, participants, self.coordinates(), self.range);
+        let sums = self.lanes.decode(words, participants, self.projection.coordinates(), self.range);
         let mut coordinates = sums.map_err(|index| DecodeError::OutOfRange { index })?;
         let factor = f64::from(self.max_weight) / weight as f64;
         coordinates.iter_mut().for_each(|value| *value *= factor);
-        let expanded = self.expand(&coordinates, seed);
+        let expanded = self.projection.expand(&coordinates, seed);
         #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
         let delta = expanded.into_iter().map(|value| value as f32).collect();
         Ok(Decoded { mean: MeanUpdate { delta, weight, participants, metrics }, distortion: Some(distortion) })
     }
 
     pub(super) fn inspector(&self) -> LanesInspector {
-        let (lanes, tail, coordinates) = (self.lanes, self.tail, self.coordinates());
+        let (lanes, tail, coordinates) = (self.lanes, self.tail, self.projection.coordinates());
         LanesInspector { lanes, tail, coordinates, seen: 0, bad: None, rest: Vec::with_capacity(tail.words()) }
     }
 }

@@ -5,15 +5,12 @@
 //! every replica adds the same words.
 
 use rand::Rng;
-use task_spec::Compression;
 
+use super::codecs::Expanded;
 use super::input::{Decoded, Distortion, Input};
-use super::int8::Int8;
 use super::tail::{OWN_METRICS, own_metrics, split_own};
-use super::top_k::TopK;
 use super::{CodecError, UploadError};
 use crate::metrics::MetricValue;
-use crate::parameters::Layout;
 use crate::privacy::NoisedSum;
 use crate::quantize::limbs::{MAX_COUNT, MAX_VALUE};
 use crate::quantize::{Codec, DecodeError, QuantizationParams, to_word};
@@ -24,28 +21,18 @@ const HEAD_BYTES: usize = 5;
 /// Value as `f64`, count as `u32`.
 const METRIC_BYTES: usize = 12;
 
-#[derive(Clone, Debug)]
-enum Kind {
-    TopK(TopK),
-    Int8(Int8),
-}
-
 /// A codec whose uploads must be expanded.
 #[derive(Clone, Debug)]
 pub(super) struct Compact {
-    kind: Kind,
+    codec: Expanded,
     dense: Codec,
     metrics: usize,
 }
 
 impl Compact {
-    pub(super) fn new(spec: &Compression, layout: &Layout, params: QuantizationParams) -> Result<Self, CodecError> {
+    pub(super) fn new(codec: Expanded, params: QuantizationParams) -> Result<Self, CodecError> {
         let dense = Codec::new(QuantizationParams { metrics: params.metrics.saturating_add(OWN_METRICS), ..params })?;
-        let kind = match *spec {
-            Compression::TopK { k, error_feedback } => Kind::TopK(TopK::new(layout.len(), k, error_feedback)?),
-            _ => Kind::Int8(Int8::new(layout)),
-        };
-        Ok(Self { kind, dense, metrics: params.metrics })
+        Ok(Self { codec, dense, metrics: params.metrics })
     }
 
     /// The codec of the expanded words, with the distortion as two more metrics.
@@ -54,18 +41,11 @@ impl Compact {
     }
 
     pub(super) fn keeps_residual(&self) -> bool {
-        match &self.kind {
-            Kind::TopK(top_k) => top_k.keeps_residual(),
-            Kind::Int8(_) => false,
-        }
+        self.codec.keeps_residual()
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.head_bytes()
-            + match &self.kind {
-                Kind::TopK(top_k) => top_k.bytes(),
-                Kind::Int8(int8) => int8.bytes(),
-            }
+        self.head_bytes() + self.codec.bytes()
     }
 
     fn head_bytes(&self) -> usize {
@@ -76,10 +56,7 @@ impl Compact {
     pub(super) fn encode(&self, input: &Input<'_>, rng: &mut impl Rng) -> (Vec<u8>, Vec<f64>) {
         let mut body = Vec::with_capacity(self.bytes() - self.head_bytes());
         let range = f64::from(self.dense.params().clip_range);
-        let sent = match &self.kind {
-            Kind::TopK(top_k) => top_k.encode(&input.values, range, &mut body),
-            Kind::Int8(int8) => int8.encode(&input.values, range, &mut body, rng),
-        };
+        let sent = self.codec.encode(&input.values, range, &mut body, rng);
         let mut bytes = Vec::with_capacity(self.bytes());
         bytes.push(VERSION);
         bytes.extend_from_slice(&input.weight.to_le_bytes());
@@ -97,7 +74,7 @@ impl Compact {
     pub(super) fn check(&self, bytes: &[u8]) -> Result<(), UploadError> {
         let (head, body) = self.split(bytes)?;
         self.read_head(head)?;
-        self.read_body(body, |_, _| ())
+        self.codec.expand(body, |_, _| ())
     }
 
     fn split<'a>(&self, bytes: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), UploadError> {
@@ -105,14 +82,6 @@ impl Compact {
             Ok(bytes.split_at(self.head_bytes()))
         } else {
             Err(UploadError::Length { expected: self.bytes(), got: bytes.len() })
-        }
-    }
-
-    /// Passes each value and its position to `put`; all other values are 0.
-    fn read_body(&self, body: &[u8], put: impl FnMut(usize, f64)) -> Result<(), UploadError> {
-        match &self.kind {
-            Kind::TopK(top_k) => top_k.expand(body, put),
-            Kind::Int8(int8) => int8.expand(body, put),
         }
     }
 
@@ -130,7 +99,7 @@ impl Compact {
         };
         let mut words = vec![0; self.dense.len()];
         let (values, rest) = words.split_at_mut(params.parameters);
-        self.read_body(body, |index, value| values[index] = word(value))?;
+        self.codec.expand(body, |index, value| values[index] = word(value))?;
         let (weight_word, metric_words) = rest.split_at_mut(1);
         weight_word[0] = weight;
         let limbs = self.dense.limbs();

@@ -5,7 +5,7 @@
 //! correction**: `m` starts at 0 and `v` at `τ²`, the smallest value that the paper allows, so first steps are short
 //! because `m` is small, not long because `v` is.
 
-use super::{Moments, StepError, elementwise};
+use super::{StepError, elementwise};
 
 /// Hyperparameters of all three.
 pub(super) struct Rule {
@@ -15,24 +15,24 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// The moments before the first round.
+    /// `m` and `v` before the first round.
     #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
-    pub(super) fn start(&self, parameters: usize) -> Moments {
-        Moments { first: vec![0.0; parameters], second: vec![(self.tau * self.tau) as f32; parameters] }
+    pub(super) fn start(&self, parameters: usize) -> [Vec<f32>; 2] {
+        [vec![0.0; parameters], vec![(self.tau * self.tau) as f32; parameters]]
     }
 
-    /// One step; `second(v, Δ²)` is the next `v`.
+    /// One step; `next(v, Δ²)` is the next `v`.
     pub(super) fn step(
         &self,
-        moments: &mut Moments,
+        [first, second]: &mut [Vec<f32>; 2],
         values: &mut [f32],
         deltas: &[f32],
-        second: impl Fn(f64, f64) -> f64,
+        next: impl Fn(f64, f64) -> f64,
     ) -> Result<(), StepError> {
         let Self { learning_rate, beta1, tau } = *self;
-        elementwise::update(values, [&mut moments.first, &mut moments.second], deltas, |value, [m, v], delta| {
+        elementwise::update(values, [first, second], deltas, |value, [m, v], delta| {
             let m = beta1 * m + (1.0 - beta1) * delta;
-            let v = second(v, delta * delta);
+            let v = next(v, delta * delta);
             (value + learning_rate * m / (v.sqrt() + tau), [m, v])
         })
     }

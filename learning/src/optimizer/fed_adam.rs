@@ -1,13 +1,13 @@
 //! FedAdam: an exponential moving average of the squared means (Reddi et al. 2021, algorithm 2).
 
+use super::StepError;
 use super::adaptive::Rule;
-use super::{Moments, StepError};
 
 /// One step with `v ← β₂ v + (1 - β₂) Δ²`.
 pub(super) fn step(
     rule: &Rule,
     beta2: f64,
-    moments: &mut Moments,
+    moments: &mut [Vec<f32>; 2],
     values: &mut [f32],
     deltas: &[f32],
 ) -> Result<(), StepError> {

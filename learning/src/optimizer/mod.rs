@@ -11,14 +11,14 @@ mod fed_adam;
 mod fed_avg;
 mod fed_avg_m;
 mod fed_yogi;
-pub mod state;
+mod state;
 
 use task_spec::ServerOptimizer;
 
 pub use error::StepError;
-pub use state::{Moments, OptimizerState, StateError};
+pub use state::{Kept, OptimizerState, StateError, write as write_state};
 
-use crate::parameters::{Parameters, WrongLength};
+use crate::parameters::{Layout, Parameters, WrongLength};
 use crate::quantize::MeanUpdate;
 use adaptive::Rule;
 
@@ -50,6 +50,25 @@ pub fn step(
     take(spec, state, parameters.values_mut(), &mean.delta)
 }
 
+/// Reads the state that the optimizer of `spec` stored for a model of this layout.
+///
+/// # Errors
+/// Any [`StateError`]; claimed sizes are checked before anything is allocated.
+pub fn read_state(bytes: &[u8], spec: &ServerOptimizer, layout: &Layout) -> Result<OptimizerState, StateError> {
+    state::read(bytes, spec.name(), names(spec), layout)
+}
+
+/// Names, in the file, of the vectors that an optimizer keeps between rounds, in the order of its step.
+const fn names(spec: &ServerOptimizer) -> &'static [&'static str] {
+    match spec {
+        ServerOptimizer::FedAvg { .. } => &[],
+        ServerOptimizer::FedAvgM { .. } => &["velocity"],
+        ServerOptimizer::FedAdagrad { .. } | ServerOptimizer::FedAdam { .. } | ServerOptimizer::FedYogi { .. } => {
+            &["first_moment", "second_moment"]
+        }
+    }
+}
+
 /// Takes the step; all arguments are checked, and the state is empty or belongs to this optimizer.
 fn take(
     spec: &ServerOptimizer,
@@ -63,27 +82,27 @@ fn take(
             Ok(OptimizerState::Empty)
         }
         ServerOptimizer::FedAvgM { learning_rate, momentum } => {
-            let mut velocity = state.into_velocity().unwrap_or_else(|| vec![0.0; values.len()]);
-            fed_avg_m::step(learning_rate, momentum, &mut velocity, values, deltas)?;
-            Ok(OptimizerState::FedAvgM { velocity })
+            let mut kept = state.or(|| [vec![0.0; values.len()]]);
+            fed_avg_m::step(learning_rate, momentum, &mut kept[0], values, deltas)?;
+            Ok(OptimizerState::kept(spec.name(), names(spec), kept))
         }
         ServerOptimizer::FedAdagrad { learning_rate, beta1, tau } => {
             let rule = Rule { learning_rate, beta1, tau };
-            let mut moments = state.into_moments().unwrap_or_else(|| rule.start(values.len()));
+            let mut moments = state.or(|| rule.start(values.len()));
             fed_adagrad::step(&rule, &mut moments, values, deltas)?;
-            Ok(OptimizerState::FedAdagrad(moments))
+            Ok(OptimizerState::kept(spec.name(), names(spec), moments))
         }
         ServerOptimizer::FedAdam { learning_rate, beta1, beta2, tau } => {
             let rule = Rule { learning_rate, beta1, tau };
-            let mut moments = state.into_moments().unwrap_or_else(|| rule.start(values.len()));
+            let mut moments = state.or(|| rule.start(values.len()));
             fed_adam::step(&rule, beta2, &mut moments, values, deltas)?;
-            Ok(OptimizerState::FedAdam(moments))
+            Ok(OptimizerState::kept(spec.name(), names(spec), moments))
         }
         ServerOptimizer::FedYogi { learning_rate, beta1, beta2, tau } => {
             let rule = Rule { learning_rate, beta1, tau };
-            let mut moments = state.into_moments().unwrap_or_else(|| rule.start(values.len()));
+            let mut moments = state.or(|| rule.start(values.len()));
             fed_yogi::step(&rule, beta2, &mut moments, values, deltas)?;
-            Ok(OptimizerState::FedYogi(moments))
+            Ok(OptimizerState::kept(spec.name(), names(spec), moments))
         }
     }
 }

@@ -6,42 +6,28 @@
 //! equal bytes.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use crate::checkpoint::{self, CheckpointError, Item};
 use crate::parameters::Layout;
 
-use task_spec::ServerOptimizer;
-
 /// Metadata key that holds the optimizer's name.
 const KIND: &str = "tributary.optimizer";
-const VELOCITY: &str = "velocity/";
-const FIRST: &str = "first_moment/";
-const SECOND: &str = "second_moment/";
 
-/// The state of an optimizer. Each vector is as long as the shared layout.
+/// The state of an optimizer.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
 pub enum OptimizerState {
     /// No state: before the first round, and always for an optimizer without state.
     #[default]
     Empty,
-    FedAvgM {
-        /// `u`.
-        velocity: Vec<f32>,
-    },
-    FedAdagrad(Moments),
-    FedAdam(Moments),
-    FedYogi(Moments),
+    Kept(Kept),
 }
 
-/// Two moving averages per parameter.
+/// What an optimizer keeps for each parameter between rounds.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Moments {
-    /// `m`, of the means.
-    pub first: Vec<f32>,
-    /// `v`, of the squared means.
-    pub second: Vec<f32>,
+pub struct Kept {
+    optimizer: &'static str,
+    /// Each as long as the shared layout, under its name in the file.
+    vectors: Vec<(&'static str, Vec<f32>)>,
 }
 
 /// Reasons bytes are rejected as the state for the next step.
@@ -70,40 +56,46 @@ impl OptimizerState {
     pub fn optimizer(&self) -> Option<&'static str> {
         match self {
             Self::Empty => None,
-            Self::FedAvgM { .. } => Some("fed_avg_m"),
-            Self::FedAdagrad(_) => Some("fed_adagrad"),
-            Self::FedAdam(_) => Some("fed_adam"),
-            Self::FedYogi(_) => Some("fed_yogi"),
+            Self::Kept(kept) => Some(kept.optimizer),
         }
     }
 
-    /// The state's variables, each with the name prefix of its tensors.
-    fn memories(&self) -> Vec<(&'static str, &[f32])> {
+    /// One of the vectors, by its name in the file: `velocity`, `first_moment` or `second_moment`.
+    #[must_use]
+    pub fn vector(&self, name: &str) -> Option<&[f32]> {
+        self.vectors().iter().find(|(known, _)| *known == name).map(|(_, vector)| vector.as_slice())
+    }
+
+    fn vectors(&self) -> &[(&'static str, Vec<f32>)] {
         match self {
-            Self::Empty => vec![],
-            Self::FedAvgM { velocity } => vec![(VELOCITY, velocity)],
-            Self::FedAdagrad(moments) | Self::FedAdam(moments) | Self::FedYogi(moments) => {
-                vec![(FIRST, &moments.first), (SECOND, &moments.second)]
-            }
+            Self::Empty => &[],
+            Self::Kept(kept) => &kept.vectors,
         }
     }
 
-    /// Common length of all variables; the error is the length of the first one that differs.
+    /// Common length of all vectors; the error is the length of the first one that differs.
     pub(super) fn len(&self) -> Option<usize> {
-        let memories = self.memories();
-        let first = memories.first()?.1.len();
-        Some(memories.iter().map(|(_, memory)| memory.len()).find(|&len| len != first).unwrap_or(first))
+        let vectors = self.vectors();
+        let first = vectors.first()?.1.len();
+        Some(vectors.iter().map(|(_, vector)| vector.len()).find(|&len| len != first).unwrap_or(first))
     }
 
-    pub(super) fn into_velocity(self) -> Option<Vec<f32>> {
-        if let Self::FedAvgM { velocity } = self { Some(velocity) } else { None }
+    /// The vectors, or those before the first round.
+    pub(super) fn or<const K: usize>(self, start: impl FnOnce() -> [Vec<f32>; K]) -> [Vec<f32>; K] {
+        let vectors: Vec<_> = match self {
+            Self::Empty => vec![],
+            Self::Kept(kept) => kept.vectors.into_iter().map(|(_, vector)| vector).collect(),
+        };
+        vectors.try_into().unwrap_or_else(|_| start())
     }
 
-    pub(super) fn into_moments(self) -> Option<Moments> {
-        match self {
-            Self::FedAdagrad(moments) | Self::FedAdam(moments) | Self::FedYogi(moments) => Some(moments),
-            Self::Empty | Self::FedAvgM { .. } => None,
-        }
+    /// What the optimizer of this name keeps under these names.
+    pub(super) fn kept<const K: usize>(
+        optimizer: &'static str,
+        names: &[&'static str],
+        vectors: [Vec<f32>; K],
+    ) -> Self {
+        Self::Kept(Kept { optimizer, vectors: names.iter().copied().zip(vectors).collect() })
     }
 }
 
@@ -112,70 +104,56 @@ impl OptimizerState {
 /// # Errors
 /// [`CheckpointError::NotFinite`], or [`CheckpointError::Malformed`] if the state and the layout differ in length.
 pub fn write(state: &OptimizerState, layout: &Layout) -> Result<Option<Vec<u8>>, CheckpointError> {
-    let Some(name) = state.optimizer() else { return Ok(None) };
-    let memories = state.memories();
-    if let Some((prefix, memory)) = memories.iter().find(|(_, memory)| memory.len() != layout.len()) {
-        let (expected, got) = (layout.len(), memory.len());
-        return Err(CheckpointError::Malformed(format!("{prefix}* has {got} values where the model has {expected}")));
+    let OptimizerState::Kept(Kept { optimizer, vectors }) = state else { return Ok(None) };
+    if let Some((name, vector)) = vectors.iter().find(|(_, vector)| vector.len() != layout.len()) {
+        let (expected, got) = (layout.len(), vector.len());
+        return Err(CheckpointError::Malformed(format!("{name}/* has {got} values where the model has {expected}")));
     }
-    let mut items = Vec::with_capacity(memories.len() * layout.tensors().len());
-    for (prefix, memory) in memories {
+    let mut items = Vec::with_capacity(vectors.len() * layout.tensors().len());
+    for (name, vector) in vectors {
         for (index, tensor) in layout.tensors().iter().enumerate() {
-            let name = format!("{prefix}{}", tensor.name);
-            items.push(Item { name, shape: &tensor.shape, values: &memory[layout.range(index)] });
+            let name = format!("{name}/{}", tensor.name);
+            items.push(Item { name, shape: &tensor.shape, values: &vector[layout.range(index)] });
         }
     }
-    let metadata = HashMap::from([(KIND.to_owned(), name.to_owned())]);
+    let metadata = HashMap::from([(KIND.to_owned(), (*optimizer).to_owned())]);
     checkpoint::write_file(Some(metadata), &items).map(Some)
 }
 
-/// Reads the state that the optimizer of `spec` stored for a model of this layout.
+/// Reads the vectors of these names, and no others, that the optimizer of this name stored for a model of this layout.
 ///
 /// # Errors
 /// Any [`StateError`]; claimed sizes are checked before anything is allocated.
-pub fn read(bytes: &[u8], spec: &ServerOptimizer, layout: &Arc<Layout>) -> Result<OptimizerState, StateError> {
+pub(super) fn read(
+    bytes: &[u8],
+    optimizer: &'static str,
+    names: &[&'static str],
+    layout: &Layout,
+) -> Result<OptimizerState, StateError> {
     let file = checkpoint::File::parse(bytes)?;
     let got = file.note(KIND).ok_or(StateError::NoState)?;
-    let expected = spec.name();
-    if got != expected {
-        return Err(StateError::OtherOptimizer { expected, got: got.chars().take(64).collect() });
+    if got != optimizer {
+        return Err(StateError::OtherOptimizer { expected: optimizer, got: got.chars().take(64).collect() });
     }
-    let moments = || -> Result<Moments, StateError> {
-        let [first, second] = memories(&file, [FIRST, SECOND], layout)?;
-        Ok(Moments { first, second })
-    };
-    match spec {
-        ServerOptimizer::FedAvg { .. } => Err(StateError::NoState),
-        ServerOptimizer::FedAvgM { .. } => {
-            let [velocity] = memories(&file, [VELOCITY], layout)?;
-            Ok(OptimizerState::FedAvgM { velocity })
-        }
-        ServerOptimizer::FedAdagrad { .. } => moments().map(OptimizerState::FedAdagrad),
-        ServerOptimizer::FedAdam { .. } => moments().map(OptimizerState::FedAdam),
-        ServerOptimizer::FedYogi { .. } => moments().map(OptimizerState::FedYogi),
+    if names.is_empty() {
+        return Err(StateError::NoState);
     }
-}
-
-/// Reads these variables of every tensor, and no others.
-fn memories<const K: usize>(
-    file: &checkpoint::File<'_>,
-    prefixes: [&str; K],
-    layout: &Layout,
-) -> Result<[Vec<f32>; K], CheckpointError> {
-    let names = || prefixes.iter().flat_map(|p| layout.tensors().iter().map(move |t| (format!("{p}{}", t.name), t)));
     let mut expected = HashSet::new();
-    for (name, tensor) in names() {
+    for (name, tensor) in names.iter().flat_map(|name| layout.tensors().iter().map(move |tensor| (name, tensor))) {
+        let name = format!("{name}/{}", tensor.name);
         file.expect(&name, &tensor.shape)?;
         expected.insert(name);
     }
     if let Some(extra) = file.names().into_iter().find(|name| !expected.contains(name)) {
-        return Err(CheckpointError::Unexpected(extra));
+        return Err(CheckpointError::Unexpected(extra).into());
     }
-    let mut memories = [(); K].map(|()| vec![0.0; layout.len()]);
-    for (prefix, memory) in prefixes.iter().zip(&mut memories) {
+    let mut vectors = Vec::with_capacity(names.len());
+    for &name in names {
+        let mut vector = vec![0.0; layout.len()];
         for (index, tensor) in layout.tensors().iter().enumerate() {
-            file.fill(&format!("{prefix}{}", tensor.name), &mut memory[layout.range(index)])?;
+            file.fill(&format!("{name}/{}", tensor.name), &mut vector[layout.range(index)])?;
         }
+        vectors.push((name, vector));
     }
-    Ok(memories)
+    Ok(OptimizerState::Kept(Kept { optimizer, vectors }))
 }

@@ -1,6 +1,6 @@
 //! Plans the privacy cost of a task before training: the noise for a budget, or the budget for a noise level.
 
-use task_spec::{NOISE_RANGE, PrivacyAccounting, PrivacyMechanism};
+use task_spec::{NOISE_RANGE, NoisedBy, PrivacyAccounting, PrivacyMechanism};
 
 use super::accountant::{Gaussians, SumMechanism, SumNoise, poisson_gaussian, tree_levels};
 use super::banded::{BANDS_MAX, BandedMatrix, Bands, coarse};
@@ -324,7 +324,12 @@ impl PlanRequest {
     /// # Errors
     /// [`PlanError::Noise`].
     pub fn release(&self, codec: &PrivateCodec) -> Result<Release, PlanError> {
-        let survivors = if self.mechanism == PrivacyMechanism::Local { 1 } else { self.smallest_cohort };
+        let survivors = match self.mechanism.noised_by() {
+            NoisedBy::EachParticipant => 1,
+            NoisedBy::Nobody | NoisedBy::Coordinator | NoisedBy::CoordinatorOverRounds | NoisedBy::Cohort => {
+                self.smallest_cohort
+            }
+        };
         let is_banded = self.mechanism == PrivacyMechanism::BandedMatrix;
         let noise = match self.shares(codec)? {
             Some(shares) => shares.noise_of(survivors)?,

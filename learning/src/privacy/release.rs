@@ -1,7 +1,7 @@
 //! A release as it happened, and its cost to different observers.
 
 use serde::{Deserialize, Serialize};
-use task_spec::{PrivacyAccounting, PrivacyMechanism};
+use task_spec::{NoisedBy, PrivacyAccounting, PrivacyMechanism};
 
 use super::accountant::integer_noise::sum_divergence;
 use super::accountant::{
@@ -97,14 +97,10 @@ impl NoServerEpsilon {
     /// The reason for this mechanism, if any.
     #[must_use]
     pub fn of(mechanism: PrivacyMechanism) -> Option<Self> {
-        match mechanism {
-            PrivacyMechanism::None => Some(Self::NoMechanism),
-            PrivacyMechanism::CentralGaussian | PrivacyMechanism::Tree | PrivacyMechanism::BandedMatrix => {
-                Some(Self::ServerTrusted)
-            }
-            PrivacyMechanism::DistributedDiscreteGaussian
-            | PrivacyMechanism::DistributedSkellam
-            | PrivacyMechanism::Local => None,
+        match mechanism.noised_by() {
+            NoisedBy::Nobody => Some(Self::NoMechanism),
+            NoisedBy::Coordinator | NoisedBy::CoordinatorOverRounds => Some(Self::ServerTrusted),
+            NoisedBy::Cohort | NoisedBy::EachParticipant => None,
         }
     }
 }
@@ -265,7 +261,7 @@ impl Release {
         } else if !(self.sum.sensitivity.is_finite() && self.sum.sensitivity > 0.0) {
             Some("its sensitivity must be finite and above 0")
         } else if self.sum.dimension == 0
-            || (self.participants == 0 && self.mechanism != PrivacyMechanism::CentralGaussian)
+            || (self.participants == 0 && self.mechanism.noised_by() != NoisedBy::Coordinator)
         {
             Some("it must have coordinates and participants")
         } else if !sampled {

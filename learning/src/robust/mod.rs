@@ -73,22 +73,53 @@ pub const fn check(rule: RobustRule, participants: u32, attackers: u32) -> Resul
     Err(TooFewParticipants { rule: rule.as_str(), attackers, needed, participants })
 }
 
-/// Applies a distance rule to updates with these inner products; `None` for a coordinate-wise rule.
+/// How a rule combines updates.
+#[derive(Clone, Copy, Debug)]
+pub enum Method {
+    /// Each coordinate by itself.
+    Coordinates(CoordinateRule),
+    /// By the distances between whole updates.
+    Distances(Weigh),
+}
+
+/// What a coordinate-wise rule takes of the values of a coordinate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoordinateRule {
+    Median,
+    /// The mean without the f smallest and the f largest.
+    TrimmedMean,
+}
+
+/// The weight of each update in the result, given the inner products of all and the number of attackers: non-negative,
+/// summing to 1.
+pub type Weigh = fn(&RobustSpec, &Gram, usize) -> Vec<f64>;
+
+/// How this rule combines updates.
+#[must_use]
+pub const fn method(rule: RobustRule) -> Method {
+    match rule {
+        RobustRule::Median => Method::Coordinates(CoordinateRule::Median),
+        RobustRule::TrimmedMean => Method::Coordinates(CoordinateRule::TrimmedMean),
+        RobustRule::Krum => Method::Distances(|_, gram, attackers| krum::weights(gram, attackers, 1)),
+        RobustRule::MultiKrum => {
+            Method::Distances(|_, gram, attackers| krum::weights(gram, attackers, gram.len() - attackers - 2))
+        }
+        RobustRule::GeometricMedian => {
+            Method::Distances(|_, gram, attackers| geometric_median::weights(gram, attackers))
+        }
+        RobustRule::NormFilter => Method::Distances(|spec, gram, _| norm_filter::weights(gram, spec.norm_factor())),
+    }
+}
+
+/// Applies a distance rule to updates with these inner products.
 ///
 /// # Errors
 /// [`TooFewParticipants`].
-pub fn judge(spec: &RobustSpec, gram: &Gram, attackers: u32) -> Result<Option<Judgement>, TooFewParticipants> {
+pub fn judge(spec: &RobustSpec, weigh: Weigh, gram: &Gram, attackers: u32) -> Result<Judgement, TooFewParticipants> {
     check(spec.rule, count(gram.len()), attackers)?;
-    let attackers = attackers as usize;
-    let weights = match spec.rule {
-        RobustRule::Median | RobustRule::TrimmedMean => return Ok(None),
-        RobustRule::Krum => krum::weights(gram, attackers, 1),
-        RobustRule::MultiKrum => krum::weights(gram, attackers, gram.len() - attackers - 2),
-        RobustRule::GeometricMedian => geometric_median::weights(gram, attackers),
-        RobustRule::NormFilter => norm_filter::weights(gram, spec.norm_factor()),
-    };
+    let weights = weigh(spec, gram, attackers as usize);
     let distances = gram.distances_from(&weights);
-    Ok(Some(Judgement { weights, distances }))
+    Ok(Judgement { weights, distances })
 }
 
 /// Combines updates in memory, such as the means of a few groups.
@@ -101,25 +132,19 @@ pub fn judge(spec: &RobustSpec, gram: &Gram, attackers: u32) -> Result<Option<Ju
 pub fn combine(spec: &RobustSpec, rows: &[&[f32]], attackers: u32) -> Result<Combined, TooFewParticipants> {
     check(spec.rule, count(rows.len()), attackers)?;
     let mut values = vec![0.0; rows[0].len()];
-    let judged = match spec.rule {
-        RobustRule::Median => {
-            coordinates::median(rows, &mut values);
-            None
+    let distances = match method(spec.rule) {
+        Method::Coordinates(rule) => {
+            match rule {
+                CoordinateRule::Median => coordinates::median(rows, &mut values),
+                CoordinateRule::TrimmedMean => coordinates::trimmed_mean(rows, attackers as usize, &mut values),
+            }
+            coordinates::distances(rows, &values)
         }
-        RobustRule::TrimmedMean => {
-            coordinates::trimmed_mean(rows, attackers as usize, &mut values);
-            None
-        }
-        RobustRule::Krum | RobustRule::MultiKrum | RobustRule::GeometricMedian | RobustRule::NormFilter => {
-            judge(spec, &Gram::of(rows), attackers)?
-        }
-    };
-    let distances = match judged {
-        Some(Judgement { weights, distances }) => {
+        Method::Distances(weigh) => {
+            let Judgement { weights, distances } = judge(spec, weigh, &Gram::of(rows), attackers)?;
             coordinates::weighted_sum(rows, &weights, &mut values);
             distances
         }
-        None => coordinates::distances(rows, &values),
     };
     Ok(Combined { values, scores: anomaly_scores(&distances) })
 }

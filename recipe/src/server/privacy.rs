@@ -11,7 +11,7 @@ use learning::privacy::{
     SamplingRate, next_clip, plan,
 };
 use task_spec::{Clip, MAX_SECURE_COHORT, MIN_SECURE_COHORT, Sampling, SpecError, TaskSpec};
-use task_spec::{NOISE_RANGE, PrivacyMechanism, PrivacySampler, PrivacySpec, PrivacyView};
+use task_spec::{NOISE_RANGE, NoisedBy, PrivacyMechanism, PrivacySampler, PrivacySpec, PrivacyView};
 use wire::participant::PrivacyTerms;
 
 use super::field::wrong;
@@ -225,7 +225,7 @@ impl PrivateTask {
         let mut release = self.planned(ledger, round, attempt)?;
         release.participants = participants;
         if let Some(shares) = self.quantizer.shares
-            && self.mechanism() != PrivacyMechanism::Local
+            && self.mechanism().noised_by() != NoisedBy::EachParticipant
         {
             release.sum.noise = shares.noise_of(participants)?;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use learning::analytics::{Advanced, Analysis, AnalyticsError};
 use learning::contribution::{Scaffold, scaffold};
-use learning::optimizer::{self, OptimizerState, state};
+use learning::optimizer::{self, OptimizerState};
 use learning::privacy::PrivateMean;
 use learning::{Distortion, FedNova, Layout, MeanUpdate, MetricValue, NoisedSum, Parameters, StateError, checkpoint};
 use task_spec::{CODEC_METRICS, ServerOptimizer, Solver};
@@ -104,7 +104,7 @@ pub fn step(model: &TaskModel, terms: &RoundTerms, sum: Bytes, base: BaseVersion
     let parameters =
         version.join(&model.tensors.published).map_err(|error| unusable("the model cannot be put together")(&error))?;
     let bytes = checkpoint::write(&parameters).map_err(implausible)?;
-    let optimizer_state = state::write(&state, shared).map_err(implausible)?;
+    let optimizer_state = optimizer::write_state(&state, shared).map_err(implausible)?;
     let clip = model.private.as_ref().map(|private| private.next_clip(terms.clip, within_clip));
     let mut metrics = measured(model.metrics.iter().cloned().zip(mean.metrics));
     metrics.extend(distortion.into_iter().flat_map(|distortion| codec_metrics(&distortion, mean.participants)));
@@ -201,7 +201,8 @@ impl Version {
             (Some(Solver::Scaffold { population, .. }), Some(control)) => {
                 Scaffold::absorb(control, mean, population, clip_range).map_err(|error| error.to_string())
             }
-            (Some(Solver::Scaffold { .. }), None) | (None, _) => Ok(()),
+            // Scaffold always has a control variate.
+            (None, _) | (Some(Solver::Scaffold { .. }), None) => Ok(()),
         }
     }
 
@@ -227,7 +228,7 @@ fn resume(
     kept: Option<&Bytes>,
 ) -> Result<OptimizerState, StateError> {
     match kept {
-        Some(bytes) => state::read(bytes, spec, layout),
+        Some(bytes) => optimizer::read_state(bytes, spec, layout),
         None if version == 0 || !spec.remembers() => Ok(OptimizerState::Empty),
         None => Err(StateError::NoState),
     }
@@ -244,8 +245,10 @@ mod tests {
         let layout = |len| Arc::new(Layout::new(vec![TensorSpec { name: "w".into(), shape: vec![len] }]).unwrap());
         let momentum = ServerOptimizer::FedAvgM { learning_rate: 1.0, momentum: 0.9 };
         let adam = ServerOptimizer::FedAdam { learning_rate: 0.1, beta1: 0.9, beta2: 0.99, tau: 1e-3 };
-        let state = OptimizerState::FedAvgM { velocity: vec![1.0, 2.0] };
-        let kept = Bytes::from(state::write(&state, &layout(2)).unwrap().unwrap());
+        let mean = MeanUpdate { delta: vec![1.0, 2.0], weight: 1, participants: 1, metrics: vec![] };
+        let mut model = Parameters::zeros(layout(2));
+        let state = optimizer::step(&momentum, OptimizerState::Empty, &mut model, &mean).unwrap();
+        let kept = Bytes::from(optimizer::write_state(&state, &layout(2)).unwrap().unwrap());
 
         assert_eq!(resume(&momentum, &layout(2), 3, Some(&kept)), Ok(state));
         assert_eq!(resume(&momentum, &layout(2), 0, None), Ok(OptimizerState::Empty));

@@ -1,6 +1,8 @@
 //! Validation of `[privacy]` by itself.
 
-use crate::{AdaptiveClip, Clip, PrivacyMechanism, PrivacySampler, PrivacySpec, PrivacyView, Sampling, SpecError};
+use crate::{
+    AdaptiveClip, Clip, NoisedBy, PrivacyMechanism, PrivacySampler, PrivacySpec, PrivacyView, Sampling, SpecError,
+};
 
 /// Range of valid noise multipliers.
 pub const NOISE_RANGE: std::ops::RangeInclusive<f64> = 0.01..=10_000.0;
@@ -24,7 +26,7 @@ impl PrivacySpec {
             require(holds, "sampling.poisson", "must be at least 2^-60 and at most 1");
         }
         if self.sampler == PrivacySampler::OpenDp {
-            let problem = no_opendp(self.mechanism);
+            let problem = self.mechanism.no_opendp();
             require(problem.is_none(), "sampler", problem.unwrap_or_default());
         }
         if self.mechanism == PrivacyMechanism::None {
@@ -78,7 +80,7 @@ impl PrivacySpec {
             }
             Some(Clip::Adaptive(adaptive)) => {
                 require(problem(adaptive).is_none(), "clip.adaptive", problem(adaptive).unwrap_or_default());
-                let possible = !matches!(self.mechanism, PrivacyMechanism::Local);
+                let possible = self.mechanism.noised_by() != NoisedBy::EachParticipant;
                 require(possible, "clip.adaptive", "cannot adapt to a count that local noise drowns: use a fixed clip");
             }
         }
@@ -96,7 +98,8 @@ impl PrivacySpec {
             "expected_weight",
             "must be above 0 and at most 1: the mean weight of a participant over max_weight",
         );
-        let trusted = self.mechanism == PrivacyMechanism::CentralGaussian || self.mechanism.is_correlated();
+        let by_coordinator = [NoisedBy::Coordinator, NoisedBy::CoordinatorOverRounds];
+        let trusted = by_coordinator.contains(&self.mechanism.noised_by());
         require(
             self.against != PrivacyView::Server || !trusted,
             "against",
@@ -124,26 +127,6 @@ impl PrivacySpec {
             "separation",
             "must say how many rounds are from one participation of a participant to its next, at least; or participations must be 1",
         );
-    }
-}
-
-/// The reason OpenDP cannot draw the noise of a mechanism, if there is one.
-fn no_opendp(mechanism: PrivacyMechanism) -> Option<&'static str> {
-    match mechanism {
-        PrivacyMechanism::CentralGaussian => None,
-        PrivacyMechanism::None => {
-            Some("is \"opendp\", and there is no noise to draw: choose mechanism \"central_gaussian\"")
-        }
-        PrivacyMechanism::Tree | PrivacyMechanism::BandedMatrix => Some(
-            "cannot be \"opendp\" with a tree or a banded matrix, whose later releases take back noise that earlier ones added, \
-             so that it is drawn again from a seed; OpenDP takes none: leave it out, or use central_gaussian",
-        ),
-        PrivacyMechanism::DistributedDiscreteGaussian
-        | PrivacyMechanism::DistributedSkellam
-        | PrivacyMechanism::Local => Some(
-            "cannot be \"opendp\" where participants add the noise: it is about the coordinator's. Leave it out, or use \
-             central_gaussian",
-        ),
     }
 }
 

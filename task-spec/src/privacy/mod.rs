@@ -88,24 +88,67 @@ named_enum! {
     }
 }
 
+/// Who adds a mechanism's noise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoisedBy {
+    /// Nobody: nothing is promised.
+    Nobody,
+    /// The coordinator, for each round by itself.
+    Coordinator,
+    /// The coordinator, such that the noise of a round depends on that of others.
+    CoordinatorOverRounds,
+    /// The participants of a sum together: a share does not hide the update it was added to.
+    Cohort,
+    /// Each participant all that its own update needs.
+    EachParticipant,
+}
+
 impl PrivacyMechanism {
+    /// Who adds its noise.
+    #[must_use]
+    pub fn noised_by(self) -> NoisedBy {
+        match self {
+            Self::None => NoisedBy::Nobody,
+            Self::CentralGaussian => NoisedBy::Coordinator,
+            Self::Tree | Self::BandedMatrix => NoisedBy::CoordinatorOverRounds,
+            Self::DistributedDiscreteGaussian | Self::DistributedSkellam => NoisedBy::Cohort,
+            Self::Local => NoisedBy::EachParticipant,
+        }
+    }
+
     /// Whether its noise is correlated over rounds, so that its promise is for any order of participants and limits how often
     /// each of them takes part.
     #[must_use]
     pub fn is_correlated(self) -> bool {
-        matches!(self, Self::Tree | Self::BandedMatrix)
+        self.noised_by() == NoisedBy::CoordinatorOverRounds
     }
 
     /// Whether participants add noise to their updates.
     #[must_use]
     pub fn is_noised_by_participants(self) -> bool {
-        matches!(self, Self::DistributedDiscreteGaussian | Self::DistributedSkellam | Self::Local)
+        matches!(self.noised_by(), NoisedBy::Cohort | NoisedBy::EachParticipant)
     }
 
     /// Whether its guarantee requires that no single update is seen.
     #[must_use]
     pub fn needs_secure_aggregation(self) -> bool {
-        matches!(self, Self::DistributedDiscreteGaussian | Self::DistributedSkellam)
+        self.noised_by() == NoisedBy::Cohort
+    }
+
+    /// The reason OpenDP cannot draw its noise, if there is one.
+    fn no_opendp(self) -> Option<&'static str> {
+        match self {
+            Self::CentralGaussian => None,
+            Self::None => Some("is \"opendp\", and there is no noise to draw: choose mechanism \"central_gaussian\""),
+            Self::Tree | Self::BandedMatrix => Some(
+                "cannot be \"opendp\" with a tree or a banded matrix, whose later releases take back noise that earlier ones \
+                 added, so that it is drawn again from a seed; OpenDP takes none: leave it out, or use central_gaussian",
+            ),
+            Self::DistributedDiscreteGaussian | Self::DistributedSkellam | Self::Local => Some(
+                "cannot be \"opendp\" where participants add the noise: it is about the coordinator's. Leave it out, or use \
+                 central_gaussian",
+            ),
+        }
     }
 }
 

@@ -7,6 +7,28 @@ use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use task_spec::TaskSpec;
 
+/// Paths of what operators change.
+pub mod route {
+    /// `POST`: stop opening rounds.
+    pub const TASK_PAUSE: &str = "/v1/tasks/{task}/pause";
+    /// `POST`: resume a paused task.
+    pub const TASK_RESUME: &str = "/v1/tasks/{task}/resume";
+    /// `POST`: end the task and its current round.
+    pub const TASK_CANCEL: &str = "/v1/tasks/{task}/cancel";
+    /// `POST`: skip all round numbers that participants have seen.
+    pub const TASK_REBASE: &str = "/v1/tasks/{task}/rebase";
+    /// `POST`: stop waiting for this participant in this round.
+    pub const EXCUSE: &str = "/v1/tasks/{task}/rounds/{round}/assignments/{participant}/excuse";
+    /// `POST`: reject its certificate from now on.
+    pub const PARTICIPANT_REVOKE: &str = "/v1/participants/{participant}/revoke";
+    /// `POST`: a one-time token for one participant. [`super::CreateEnrollmentToken`].
+    pub const ENROLLMENT_TOKENS: &str = "/v1/enrollment-tokens";
+    /// `GET`, `POST`: operator tokens. [`super::CreateOperatorToken`].
+    pub const OPERATOR_TOKENS: &str = "/v1/operator-tokens";
+    /// `POST`: revoke an operator token.
+    pub const OPERATOR_TOKEN_REVOKE: &str = "/v1/operator-tokens/{token}/revoke";
+}
+
 /// Body of `POST` [`crate::route::TASKS`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

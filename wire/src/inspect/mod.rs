@@ -15,6 +15,32 @@ use task_spec::{Mode, TaskSpec};
 pub use compression::CompressionView;
 pub use privacy::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
 
+/// Paths of what operators read.
+pub mod route {
+    /// `GET`: tasks, newest first. `POST`: a new task, [`crate::admin::CreateTask`].
+    pub const TASKS: &str = "/v1/tasks";
+    /// `GET`: one task.
+    pub const TASK: &str = "/v1/tasks/{task}";
+    /// `GET`: rounds, newest first.
+    pub const ROUNDS: &str = "/v1/tasks/{task}/rounds";
+    /// `GET`: one round (its latest attempt, or `?attempt=`); `?after_state=…&wait_ms=…` waits for a change.
+    pub const ROUND: &str = "/v1/tasks/{task}/rounds/{round}";
+    /// `GET`: the cohort of a round and the state of each participant.
+    pub const ASSIGNMENTS: &str = "/v1/tasks/{task}/rounds/{round}/assignments";
+    /// `GET`: the task's privacy ledger, an upper bound on what was revealed.
+    pub const TASK_PRIVACY: &str = "/v1/tasks/{task}/privacy";
+    /// `GET`: an upper bound on what all private tasks together have revealed about a participant of each.
+    pub const PRIVACY: &str = "/v1/privacy";
+    /// `GET`: model versions, newest first.
+    pub const MODELS: &str = "/v1/tasks/{task}/models";
+    /// `GET`: one model version.
+    pub const MODEL: &str = "/v1/tasks/{task}/models/{version}";
+    /// `GET`: participants.
+    pub const PARTICIPANTS: &str = "/v1/participants";
+    /// `GET`: one participant.
+    pub const PARTICIPANT: &str = "/v1/participants/{participant}";
+}
+
 /// One page of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use client_sdk::models::{Architecture, Cnn, Gru, Linear, Mlp};
+use client_sdk::models::Architecture;
 use client_sdk::train::{self, Device, Examples};
 use datasets::Dataset;
 use learning::contribution::scaffold;
@@ -42,7 +42,7 @@ impl Evaluate {
         let layout = checkpoint::read_layout(&bytes).map_err(Failure::because(Exit::Data, unreadable()))?;
         let test = self.data.load()?.test;
         let layout = without_control(&layout).map_err(Failure::because(Exit::Data, unreadable()))?;
-        let architecture = architecture_of(&layout).ok_or_else(|| {
+        let architecture = Architecture::of_tensors(&layout).ok_or_else(|| {
             Failure::new(Exit::Data, format!("{}: its tensors are those of no ready model", unreadable()))
         })?;
         let score = Score::of(&architecture, &bytes, &test)?;
@@ -87,69 +87,16 @@ fn without_control(layout: &Layout) -> Result<Layout, LayoutError> {
     Layout::new(layout.tensors().iter().filter(is_models).cloned().collect())
 }
 
-/// The ready model whose tensors these are, told by names and shapes; none if there is none.
-pub(crate) fn architecture_of(layout: &Layout) -> Option<Architecture> {
-    let shape = |name: &str| layout.find(name).map(|index| layout.tensors()[index].shape.as_slice());
-    let size = |value: u64| u32::try_from(value).ok();
-    let candidate =
-        if let (Some([vocabulary, embedding]), Some([_, hidden])) = (shape("embedding.weight"), shape("fc.weight")) {
-            let layers = if shape("gru.weight_ih_l1").is_some() { 2 } else { 1 };
-            let (vocabulary, embedding, hidden) = (size(*vocabulary)?, size(*embedding)?, size(*hidden)?);
-            Architecture::Gru(Gru { vocabulary, embedding, hidden, layers })
-        } else if let Some([classes, inputs]) = shape("fc.weight") {
-            Architecture::Linear(Linear { inputs: size(*inputs)?, classes: size(*classes)? })
-        } else if let (Some([_, channels, _, _]), Some([classes, _]), Some([_, features])) =
-            (shape("conv1.weight"), shape("fc2.weight"), shape("fc1.weight"))
-        {
-            // Two poolings halve the side twice; which of the four sides it was cannot be told from the tensors, and the
-            // images of the data sets known here are the smallest.
-            let side = 4 * size(features / 64)?.isqrt();
-            Architecture::Cnn(Cnn { height: side, width: side, channels: size(*channels)?, classes: size(*classes)? })
-        } else {
-            let widths: Vec<_> = (1..).map_while(|layer| shape(&format!("fc{layer}.weight"))).collect();
-            let outputs: Option<Vec<u32>> = widths.iter().map(|shape| size(*shape.first()?)).collect();
-            let mut hidden = outputs?;
-            let classes = hidden.pop()?;
-            Architecture::Mlp(Mlp { inputs: size(*widths.first()?.get(1)?)?, hidden, classes })
-        };
-    same(&candidate, layout).then_some(candidate)
-}
-
-/// Whether they have the same tensors, in whatever order.
-fn same(candidate: &Architecture, layout: &Layout) -> bool {
-    candidate.layout().is_ok_and(|own| {
-        own.tensors().len() == layout.tensors().len()
-            && own.tensors().iter().all(|tensor| {
-                layout.find(&tensor.name).is_some_and(|index| layout.tensors()[index].shape == tensor.shape)
-            })
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use client_sdk::models::Linear;
+
     use super::*;
 
     #[test]
     fn a_control_variate_beside_a_model_does_not_hide_it() {
         let linear = Architecture::Linear(Linear { inputs: 7, classes: 3 });
         let published = scaffold::layout(&linear.layout().unwrap()).unwrap();
-        assert_eq!(architecture_of(&without_control(&published).unwrap()), Some(linear));
-    }
-
-    #[test]
-    fn a_model_is_told_by_its_tensors() {
-        for architecture in [
-            Architecture::Linear(Linear { inputs: 60, classes: 10 }),
-            Architecture::Mlp(Mlp::default()),
-            Architecture::Mlp(Mlp { inputs: 5, hidden: vec![4, 3], classes: 2 }),
-            Architecture::Cnn(Cnn::default()),
-            Architecture::Gru(Gru::with_vocabulary(65)),
-            Architecture::Gru(Gru { layers: 2, ..Gru::with_vocabulary(65) }),
-        ] {
-            let layout = architecture.layout().unwrap();
-            assert_eq!(architecture_of(&layout), Some(architecture));
-        }
-        let other = learning::TensorSpec { name: "w".into(), shape: vec![3] };
-        assert_eq!(architecture_of(&Layout::new(vec![other]).unwrap()), None);
+        assert_eq!(Architecture::of_tensors(&without_control(&published).unwrap()), Some(linear));
     }
 }

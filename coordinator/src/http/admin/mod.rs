@@ -5,31 +5,30 @@ pub(super) mod enrollment_tokens;
 pub(super) mod excuse;
 pub(super) mod operator_tokens;
 pub(super) mod revoke_participant;
+mod secret;
 pub(super) mod task_status;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use std::sync::Arc;
 
-use crate::random::Random;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-/// A new secret of 256 random bits, as 43 characters. Only its SHA-256 is stored.
-pub(crate) fn secret(random: &Random) -> String {
-    loop {
-        let token = URL_SAFE_NO_PAD.encode(random.bytes::<32>());
-        // A leading hyphen would look like a flag when pasted into a command line.
-        if !token.starts_with('-') {
-            return token;
-        }
-    }
-}
+use secret::secret;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+use super::app::App;
+use super::times::Times;
 
-    #[test]
-    fn no_token_looks_like_a_flag() {
-        let random = Random::from_seed(1);
-        assert!((0..1000).map(|_| secret(&random)).all(|token| !token.starts_with('-') && token.len() == 43));
-    }
+/// What operators change, by token.
+pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(times.short(routes!(create_task::create_task)))
+        .routes(times.short(routes!(task_status::pause)))
+        .routes(times.short(routes!(task_status::resume)))
+        .routes(times.short(routes!(task_status::cancel)))
+        .routes(times.short(routes!(task_status::rebase)))
+        .routes(times.short(routes!(excuse::excuse)))
+        .routes(times.short(routes!(revoke_participant::revoke_participant)))
+        .routes(times.short(routes!(enrollment_tokens::create)))
+        .routes(times.short(routes!(operator_tokens::list, operator_tokens::create)))
+        .routes(times.short(routes!(operator_tokens::revoke)))
 }

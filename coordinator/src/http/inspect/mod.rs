@@ -4,60 +4,35 @@ pub(super) mod assignments;
 mod distribution;
 pub(super) mod ended_rounds;
 pub(super) mod models;
+mod page;
 pub(super) mod participants;
 pub(super) mod privacy;
 mod round_view;
 pub(super) mod rounds;
 pub(super) mod tasks;
 
-use serde::Deserialize;
-use utoipa::IntoParams;
-use wire::inspect::Page;
+use std::sync::Arc;
 
-use crate::http::problem::{Error, Result};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-/// Default and maximum number of items per page.
-const PAGE: u32 = 50;
-const PAGE_MAX: u32 = 500;
+pub(super) use page::{PageQuery, page};
 
-#[derive(Debug, Default, Deserialize, IntoParams)]
-#[serde(default, deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct PageQuery {
-    /// `next_cursor` of the previous page.
-    cursor: Option<String>,
-    /// Items per page, 1 to 500; default 50.
-    limit: Option<u32>,
-}
+use super::app::App;
+use super::times::Times;
 
-impl PageQuery {
-    pub(super) fn limit(&self) -> Result<u32> {
-        match self.limit.unwrap_or(PAGE) {
-            limit @ 1..=PAGE_MAX => Ok(limit),
-            _ => Err(Error::InvalidValue(format!("limit must be between 1 and {PAGE_MAX}"))),
-        }
-    }
-
-    pub(super) fn cursor<T: std::str::FromStr>(&self) -> Result<Option<T>> {
-        let parse = |text: &String| text.parse().map_err(|_| ());
-        self.cursor
-            .as_ref()
-            .map(parse)
-            .transpose()
-            .map_err(|()| Error::InvalidValue("cursor must be the `next_cursor` of the page before".to_owned()))
-    }
-}
-
-/// Makes a page of up to `limit` items from rows queried with `limit + 1`.
-pub(super) fn page<R, T>(
-    mut rows: Vec<R>,
-    limit: u32,
-    cursor: impl Fn(&R) -> String,
-    view: impl Fn(R) -> T,
-) -> Page<T> {
-    let limit = limit as usize;
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    let next_cursor = rows.last().filter(|_| more).map(cursor);
-    Page { items: rows.into_iter().map(view).collect(), next_cursor }
+/// What operators read, by token.
+pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(times.short(routes!(tasks::list)))
+        .routes(times.short(routes!(tasks::show)))
+        .routes(times.short(routes!(rounds::list)))
+        .routes(times.poll(routes!(rounds::show)))
+        .routes(times.short(routes!(assignments::list)))
+        .routes(times.short(routes!(privacy::show)))
+        .routes(times.short(routes!(privacy::total)))
+        .routes(times.short(routes!(models::list)))
+        .routes(times.short(routes!(models::show)))
+        .routes(times.short(routes!(participants::list)))
+        .routes(times.short(routes!(participants::show)))
 }

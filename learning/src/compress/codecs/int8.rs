@@ -5,7 +5,7 @@
 
 use rand::Rng;
 
-use super::UploadError;
+use super::super::UploadError;
 use super::top_k::{read_level, read_scale, scale_of};
 use crate::parameters::Layout;
 
@@ -13,7 +13,7 @@ const SCALE_BYTES: usize = 4;
 
 /// Where each tensor of a model ends.
 #[derive(Clone, Debug)]
-pub(super) struct Int8 {
+pub(in crate::compress) struct Int8 {
     ends: Vec<usize>,
 }
 

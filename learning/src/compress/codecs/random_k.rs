@@ -5,12 +5,12 @@
 //! of `d / k - 1` times its squared norm. With error feedback they are not scaled, and the others remain in the
 //! residual.
 
-use super::CodecError;
-use super::sample::Sample;
+use super::super::CodecError;
+use super::super::sample::Sample;
 
 /// A draw of coordinates.
 #[derive(Clone, Debug)]
-pub(super) struct RandomK {
+pub(in crate::compress) struct RandomK {
     parameters: usize,
     k: usize,
     scale: f64,

@@ -10,8 +10,7 @@
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 
-use super::error::CodecError;
-pub use super::error::MAX_RANK;
+use super::super::error::{CodecError, MAX_RANK};
 use crate::parameters::Layout;
 
 /// Stream of a round's seed that bases are drawn from.
@@ -29,7 +28,7 @@ enum Part {
 
 /// The form in which each tensor is sent.
 #[derive(Clone, Debug)]
-pub(super) struct LowRank {
+pub(in crate::compress) struct LowRank {
     parts: Vec<Part>,
     parameters: usize,
     coordinates: usize,

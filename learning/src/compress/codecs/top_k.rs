@@ -4,9 +4,9 @@
 //! sums. It needs error feedback to work well (Stich, Cordonnier, Jaggi 2018): the residual includes the rounding error
 //! of the coordinates that were sent.
 
+use super::super::sparse_index::SparseIndex;
+use super::super::{CodecError, UploadError};
 use super::random_k::checked_k;
-use super::sparse_index::SparseIndex;
-use super::{CodecError, UploadError};
 
 /// Largest magnitude of a value on the wire.
 const LEVELS: f64 = 127.0;
@@ -14,7 +14,7 @@ const SCALE_BYTES: usize = 4;
 
 /// `k` of a model.
 #[derive(Clone, Debug)]
-pub(super) struct TopK {
+pub(in crate::compress) struct TopK {
     k: usize,
     index: SparseIndex,
     error_feedback: bool,

@@ -7,8 +7,8 @@
 //! keep - 1` of the squared norm and save the most where cohorts are large, as each coordinate of a sum needs `log2(n
 //! (2^bits - 1) + 1)` bits.
 
-use super::CodecError;
-use super::sample::Sample;
+use super::super::CodecError;
+use super::super::sample::Sample;
 use crate::privacy::rotation::{Signs, hadamard};
 
 /// Maximum block size, and maximum padding of a model.
@@ -18,7 +18,7 @@ const BLOCK_MIN: usize = 64;
 
 /// The rotation of a model.
 #[derive(Clone, Debug)]
-pub(super) struct Rotated {
+pub(in crate::compress) struct Rotated {
     parameters: usize,
     block: usize,
     blocks: usize,

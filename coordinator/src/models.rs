@@ -5,20 +5,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use federation::id::TaskId;
 use secure_agg::params::Params;
+use store::StoreError;
 use store::entity::task::TaskRow;
-use task_spec::SpecError;
 
 use recipe::TaskModel;
 
 /// Tasks remembered at once; their models hold layouts and no parameters.
-const REMEMBERED_MAX: usize = 256;
+const REMEMBERED_MAX: usize = 1024;
 
 /// Sizes of sessions remembered at once for each task.
 const SIZES_MAX: usize = 64;
 
-/// The arithmetic of the tasks that requests were about lately.
-#[derive(Default)]
-pub(crate) struct Models(Mutex<HashMap<TaskId, Known>>);
+/// The arithmetic of the tasks that requests and steps were about lately. Clones share it.
+#[derive(Clone, Default)]
+pub struct Models(Arc<Mutex<HashMap<TaskId, Known>>>);
 
 struct Known {
     model: Arc<TaskModel>,
@@ -30,12 +30,15 @@ impl Models {
     /// Of this task.
     ///
     /// # Errors
-    /// As [`TaskModel::new`]; a stored task gives none.
-    pub(crate) fn of(&self, task: &TaskRow) -> Result<Arc<TaskModel>, Vec<SpecError>> {
+    /// `Corrupt` if the specification is not valid: it was checked before it was stored.
+    pub(crate) fn of(&self, task: &TaskRow) -> Result<Arc<TaskModel>, StoreError> {
         if let Some(known) = self.lock().get(&task.id) {
             return Ok(Arc::clone(&known.model));
         }
-        let model = Arc::new(TaskModel::new(&task.spec)?);
+        let model = Arc::new(TaskModel::new(&task.spec).map_err(|errors| {
+            let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            StoreError::corrupt(format!("task {} cannot work as it is stored: {}", task.id, errors.join("; ")))
+        })?);
         let mut models = self.lock();
         if models.len() >= REMEMBERED_MAX {
             models.clear();

@@ -21,9 +21,9 @@ use store::entity::unopened::UnopenedSession;
 use store::{StoreError, Transaction};
 
 use crate::ledger;
+use crate::models::Models;
 use crate::seal::Sealer;
 use crate::step_error::StepError;
-use recipe::TaskModel;
 
 /// Sessions kept in memory at once.
 const KEPT: usize = 64;
@@ -321,14 +321,18 @@ pub(crate) async fn keep_unopened(tx: &mut (dyn Transaction + '_), round: &Round
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn given_by(tx: &mut (dyn Transaction + '_), round: &Round) -> Result<u32, StoreError> {
+pub(crate) async fn given_by(
+    tx: &mut (dyn Transaction + '_),
+    models: &Models,
+    round: &Round,
+) -> Result<u32, StoreError> {
     if round.limits.secure.is_none() || !round.lacks_participants() {
         return Ok(0);
     }
     let Some(task) = tx.task(round.key.task).await? else { return Ok(0) };
     let Some(base) = tx.model_version(round.key.task, round.base_version).await? else { return Ok(0) };
     // Analyses that ask different things begin alike, which the version's digest does not tell.
-    let gives_once = TaskModel::new(&task.spec).is_ok_and(|model| model.base_digest(base.sha256) == Some(base.sha256));
+    let gives_once = models.of(&task).is_ok_and(|model| model.base_digest(base.sha256) == Some(base.sha256));
     if gives_once { tx.count_given(base.sha256, round.key.round_key()).await } else { Ok(0) }
 }
 

@@ -119,9 +119,7 @@ pub(crate) async fn enter(
             Box::pin(async move {
                 let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;
                 let task = tx.task(attempt.task).await?.ok_or(Rejection::NoSuchRound)?;
-                let Ok(model) = models.of(&task) else {
-                    return Err(StoreError::corrupt(format!("task {} cannot work as it is stored", task.id)).into());
-                };
+                let model = models.of(&task)?;
                 let (bytes, codec, modulus) = (model.packed_len(), model.codec.clone(), model.modulus);
                 let mut ticket = Ticket { sha256, bytes, codec, modulus, earlier: None, session: None };
                 // A receipt may be asked for again at any time, also when the round is long over.

@@ -5,7 +5,7 @@
 //! Requests and background work both read sessions here; what a message means is `secure-agg`'s.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use federation::id::{Attempt, ParticipantId};
@@ -20,6 +20,7 @@ use store::entity::session_message::{MessageKind, SessionMessage};
 use store::entity::unopened::UnopenedSession;
 use store::{StoreError, Transaction};
 
+use crate::guarded::Guarded;
 use crate::ledger;
 use crate::models::Models;
 use crate::seal::Sealer;
@@ -371,8 +372,8 @@ type OfGroups = Arc<[Option<Arc<Session>>]>;
 /// Sessions that were read lately. A cache: the rows decide.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    phases: Mutex<HashMap<Attempt, (RoundState, OfGroups)>>,
-    dealt: Mutex<HashMap<GroupPlace, Arc<tokio::sync::OnceCell<Arc<Dealt>>>>>,
+    phases: Guarded<HashMap<Attempt, (RoundState, OfGroups)>>,
+    dealt: Guarded<HashMap<GroupPlace, Arc<tokio::sync::OnceCell<Arc<Dealt>>>>>,
 }
 
 impl Sessions {
@@ -394,7 +395,7 @@ impl Sessions {
 
     async fn all(&self, tx: &mut (dyn Transaction + '_), round: &Round) -> Result<OfGroups, StoreError> {
         let (attempt, state) = (round.key, round.state);
-        let known = lock(&self.phases).get(&attempt).filter(|(of, _)| *of == state).map(|(_, known)| Arc::clone(known));
+        let known = self.phases.lock().get(&attempt).filter(|(of, _)| *of == state).map(|(_, known)| Arc::clone(known));
         if let Some(known) = known {
             return Ok(known);
         }
@@ -410,11 +411,11 @@ impl Sessions {
             restore_all(round, &stored)?.into_iter().map(|session| session.map(Arc::new)).collect();
         // A task has one open round: what is kept of another is of no use, and may be large.
         let is_over = |other: &Attempt| other.task == attempt.task && *other != attempt;
-        lock(&self.dealt).retain(|(place, _), _| {
+        self.dealt.lock().retain(|(place, _), _| {
             let is_needed = state == RoundState::Collecting || *place != attempt;
             is_needed && !is_over(place)
         });
-        let mut phases = lock(&self.phases);
+        let mut phases = self.phases.lock();
         phases.retain(|place, _| !is_over(place));
         if phases.len() >= KEPT {
             phases.clear();
@@ -434,7 +435,7 @@ impl Sessions {
         attempt: Attempt,
     ) -> Result<Arc<Dealt>, StoreError> {
         let cell = {
-            let mut dealt = lock(&self.dealt);
+            let mut dealt = self.dealt.lock();
             let rounds: HashSet<_> = dealt.keys().map(|(place, _)| *place).collect();
             if rounds.len() >= DEALT_KEPT && !rounds.contains(&attempt) {
                 dealt.clear();
@@ -465,11 +466,6 @@ impl Sessions {
         };
         cell.get_or_try_init(read).await.map(Arc::clone)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // A map has no state between two of its calls that a panic could leave behind.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

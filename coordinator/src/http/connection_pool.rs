@@ -4,7 +4,7 @@
 //! certificate; an operator by the first valid token. Every other peer, whatever its certificate, is a stranger.
 //! Strangers share a few slots for a short time, so known peers never wait for them.
 
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -25,6 +25,7 @@ use super::limits::Key;
 use super::places::{Bounds, Crowded, Place, Places};
 use super::settings::{Crowds, ServeSettings};
 use super::unsent::{Account, Unsent};
+use crate::guarded::Guarded;
 use crate::identity::Peer;
 
 /// When a rejected peer may come back.
@@ -122,7 +123,7 @@ impl Standing {
 pub(super) struct ConnectionGuard {
     connection: Connection,
     pool: ConnectionPool,
-    standing: Mutex<Standing>,
+    standing: Guarded<Standing>,
     account: Account,
     /// Closes the connection at once.
     end: CancellationToken,
@@ -154,25 +155,21 @@ impl ConnectionGuard {
         };
         let account = pool.unsent.account(peer);
         let leave = CancellationToken::new();
-        Self { connection, pool: pool.clone(), standing: Mutex::new(standing), account, end, leave }
-    }
-
-    fn with<T>(&self, act: impl FnOnce(&mut Standing) -> T) -> T {
-        act(&mut self.standing.lock().unwrap_or_else(PoisonError::into_inner))
+        Self { connection, pool: pool.clone(), standing: Guarded::new(standing), account, end, leave }
     }
 
     fn is_turned_away(&self) -> bool {
-        self.with(|standing| matches!(standing, Standing::TurnedAway { .. }))
+        self.standing.with(|standing| matches!(standing, Standing::TurnedAway { .. }))
     }
 
     /// Whether the peer is authenticated and has a slot.
     pub(super) fn is_known(&self) -> bool {
-        self.with(|standing| standing.is_known())
+        self.standing.with(|standing| standing.is_known())
     }
 
     /// The certificate of a participant's connection.
     pub(super) fn member(&self) -> Option<Peer> {
-        self.connection.peer.filter(|_| self.with(|standing| matches!(standing, Standing::Member { .. })))
+        self.connection.peer.filter(|_| self.standing.with(|standing| matches!(standing, Standing::Member { .. })))
     }
 
     /// A valid operator token was presented: the connection becomes an operator's.
@@ -191,7 +188,7 @@ impl ConnectionGuard {
 
     /// Whether the peer was unknown and becomes known.
     fn promote(&self, places: &Places, peer: Key, known: impl FnOnce(Place) -> Standing) -> bool {
-        self.with(|standing| {
+        self.standing.with(|standing| {
             if standing.is_known() {
                 return false;
             }

@@ -1,13 +1,15 @@
 //! Limits on the number of connections of each kind: in total, and per peer.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::Key;
+
+use crate::guarded::Guarded;
 
 /// What happens to a connection above the limit.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +32,7 @@ pub(super) struct Places {
     /// Name of the kind in metrics.
     kind: &'static str,
     bounds: Bounds,
-    taken: Arc<Mutex<Taken>>,
+    taken: Arc<Guarded<Taken>>,
 }
 
 #[derive(Default)]
@@ -74,7 +76,7 @@ pub(super) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.with(|taken| {
+        self.places.taken.with(|taken| {
             taken.remove(self.number, self.peer);
             self.places.show(taken.all.len());
         });
@@ -90,15 +92,11 @@ impl Places {
         metrics::gauge!("tributary_connections", "kind" => self.kind).set(u32::try_from(taken).unwrap_or(u32::MAX));
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Taken) -> T) -> T {
-        act(&mut self.taken.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// A slot for another connection of this peer, which `end` closes if it has to make room; `None` if there is no
     /// room.
     pub(super) fn take(&self, peer: Key, end: &CancellationToken, now: Instant) -> Option<Place> {
         let Bounds { all: (all_max, all_crowded), each: (each_max, each_crowded) } = self.bounds;
-        self.with(|taken| {
+        self.taken.with(|taken| {
             // A connection that is being closed is removed at once, so that it is not closed for another one too.
             if let Some(numbers) = taken.each.get(&peer)
                 && numbers.len() >= each_max
@@ -129,7 +127,7 @@ impl Places {
 
     /// Number of slots in use.
     pub(super) fn taken(&self) -> usize {
-        self.with(|taken| taken.all.len())
+        self.taken.lock().all.len()
     }
 }
 
@@ -160,7 +158,7 @@ mod tests {
         assert_eq!(places.taken(), 1);
         assert!(take(&places, 3, now).is_some());
         drop(other);
-        assert!(places.with(|taken| taken.all.is_empty() && taken.each.is_empty()));
+        assert!(places.taken.with(|taken| taken.all.is_empty() && taken.each.is_empty()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -180,6 +178,6 @@ mod tests {
         drop((first, second_one));
         assert_eq!(places.taken(), 3);
         drop((third, other, late));
-        assert!(places.with(|taken| taken.all.is_empty() && taken.each.is_empty()));
+        assert!(places.taken.with(|taken| taken.all.is_empty() && taken.each.is_empty()));
     }
 }

@@ -18,14 +18,14 @@ use secure_agg::rejection::Rejection as SessionRejection;
 use secure_agg::server::Phase;
 use store::StoreError;
 use store::entity::session_message::{MessageKind, SessionMessage};
-use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
+use wire::headers::MEDIA_SECURE_AGG;
 use wire::participant::Answer;
 use wire::route;
 
 use crate::admission::{Fact, NotAdmitted, Outcome, Rejection, Seat, take_seat};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
-use crate::http::extract::{Path, is_media_type, read, required};
+use crate::http::extract::{Path, attempt, read, require_media_type};
 use crate::http::openapi::{AttemptHeader, Octets};
 use crate::http::problem::{Error, Result};
 use crate::session::seal_place;
@@ -91,14 +91,9 @@ async fn take(
     body: Body,
     what: Answer,
 ) -> Result<StatusCode> {
-    if participant != caller.id {
-        return Err(Error::Forbidden("a participant speaks for itself, not for another".to_owned()));
-    }
-    if !is_media_type(headers, MEDIA_SECURE_AGG) {
-        return Err(Error::MediaType(MEDIA_SECURE_AGG));
-    }
-    let attempt: u32 = required(headers, ATTEMPT, "the number of the round's attempt")?;
-    let place = Place { attempt: Attempt { task, round: number, attempt }, participant };
+    caller.must_be(participant, "a participant speaks for itself, not for another")?;
+    require_media_type(headers, MEDIA_SECURE_AGG)?;
+    let place = Place { attempt: attempt(headers, (task, number))?, participant };
     let (state, seat) = match take_seat(&app.store, &app.sessions, place.attempt, participant).await {
         Ok(seat) => (seat.state, Some(seat)),
         // Whoever did not hear that its last answer was taken asks when the session is over.

@@ -3,9 +3,9 @@
 //!
 //! One for the whole process: what an audit breaks is a build, not one task of it.
 
-use std::sync::{Mutex, PoisonError};
+use crate::guarded::Guarded;
 
-static PRESENT: Mutex<Option<Fault>> = Mutex::new(None);
+static PRESENT: Guarded<Option<Fault>> = Guarded::new(None);
 
 /// What a coordinator does wrong in tasks with a privacy mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub enum Fault {
 
 /// From now on, all coordinators of this process have this fault, or none.
 pub fn set(fault: Option<Fault>) {
-    *PRESENT.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+    *PRESENT.lock() = fault;
 }
 
 pub(crate) fn present() -> Option<Fault> {
-    *PRESENT.lock().unwrap_or_else(PoisonError::into_inner)
+    *PRESENT.lock()
 }

@@ -15,10 +15,10 @@ use store::{StoreError, Transaction};
 use task_spec::{NoisedBy, PrivacyAccounting, PrivacyMechanism, PrivacySpec};
 
 use crate::ledger_end::{LedgerEnd, LedgerEndError, StoredEnd};
+use crate::models::Models;
 use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
 use crate::step_error::StepError;
-use recipe::TaskModel;
 use recipe::server::PrivateTask;
 
 /// Purpose of the stored seed of one release's noise.
@@ -193,15 +193,14 @@ pub(crate) async fn charge_unpublished(
     tx: &mut (dyn Transaction + '_),
     task: &TaskRow,
     round: &Round,
-    sealer: &Sealer,
+    (models, sealer): (&Models, &Sealer),
     now: Timestamp,
 ) -> Result<(), StoreError> {
     if !task.spec.privacy.is_private() || !may_be_open(task, round) || tx.privacy_row_of(round.key).await?.is_some() {
         return Ok(());
     }
-    let private = TaskModel::new(&task.spec).ok().and_then(|model| model.private);
-    let private =
-        private.ok_or_else(|| StoreError::corrupt(format!("task {} cannot work as it is stored", task.id)))?;
+    let private = models.of(task)?.private.clone();
+    let private = private.ok_or_else(|| StoreError::fault("a task with a mechanism and without its arithmetic"))?;
     let charged = match read(tx, task, &private, sealer).await {
         // Its noise was checked when the task was created.
         Ok(mut ledger) => match private.planned(&ledger, round.key.round, round.key.attempt) {

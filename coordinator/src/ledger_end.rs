@@ -7,11 +7,12 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use federation::id::TaskId;
 use serde::{Deserialize, Serialize};
 use task_spec::PrivacySpec;
+
+use crate::guarded::Guarded;
 
 /// The file that says that every ledger with rows has its own; no task is called so.
 const COMPLETE: &str = "complete";
@@ -79,13 +80,13 @@ pub(crate) struct LedgerEnds {
     /// None: they vanish with the process.
     folder: Option<PathBuf>,
     /// Those without a folder; locked by whoever writes.
-    kept: Mutex<HashMap<TaskId, Vec<u8>>>,
+    kept: Guarded<HashMap<TaskId, Vec<u8>>>,
 }
 
 impl LedgerEnds {
     /// In this folder, which is made when it is needed; without one, in memory.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
-        Self { folder, kept: Mutex::default() }
+        Self { folder, kept: Guarded::default() }
     }
 
     /// Whether every ledger with rows has its file: until [`Self::complete`] there may be ledgers of a program that kept none.
@@ -113,7 +114,7 @@ impl LedgerEnds {
     /// The file system's.
     pub(crate) fn read(&self, task: TaskId) -> std::io::Result<Option<Vec<u8>>> {
         if self.folder.is_none() {
-            return Ok(self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(&task).cloned());
+            return Ok(self.kept.lock().get(&task).cloned());
         }
         match std::fs::read(self.path(task)) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -128,7 +129,7 @@ impl LedgerEnds {
     /// The file system's.
     pub(crate) fn write(&self, task: TaskId, bytes: Vec<u8>) -> std::io::Result<()> {
         // One at a time: two would write to one draft.
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         if self.folder.is_none() {
             kept.insert(task, bytes);
             return Ok(());

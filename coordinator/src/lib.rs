@@ -9,6 +9,7 @@ pub mod config;
 #[cfg(feature = "deliberate-faults")]
 pub mod faults;
 mod files;
+mod guarded;
 pub mod http;
 pub mod identity;
 pub mod observe;

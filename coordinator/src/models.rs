@@ -1,24 +1,26 @@
 //! What tasks mean in numbers, derived once for each: a specification never changes.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use federation::id::TaskId;
 use secure_agg::params::Params;
+use store::StoreError;
 use store::entity::task::TaskRow;
-use task_spec::SpecError;
 
 use recipe::TaskModel;
 
+use crate::guarded::Guarded;
+
 /// Tasks remembered at once; their models hold layouts and no parameters.
-const REMEMBERED_MAX: usize = 256;
+const REMEMBERED_MAX: usize = 1024;
 
 /// Sizes of sessions remembered at once for each task.
 const SIZES_MAX: usize = 64;
 
-/// The arithmetic of the tasks that requests were about lately.
-#[derive(Default)]
-pub(crate) struct Models(Mutex<HashMap<TaskId, CachedModel>>);
+/// The arithmetic of the tasks that requests and steps were about lately. Clones share it.
+#[derive(Clone, Default)]
+pub struct Models(Arc<Guarded<HashMap<TaskId, CachedModel>>>);
 
 struct CachedModel {
     model: Arc<TaskModel>,
@@ -30,13 +32,16 @@ impl Models {
     /// Of this task.
     ///
     /// # Errors
-    /// As [`TaskModel::new`]; a stored task gives none.
-    pub(crate) fn of(&self, task: &TaskRow) -> Result<Arc<TaskModel>, Vec<SpecError>> {
-        if let Some(known) = self.lock().get(&task.id) {
+    /// `Corrupt` if the specification is not valid: it was checked before it was stored.
+    pub(crate) fn of(&self, task: &TaskRow) -> Result<Arc<TaskModel>, StoreError> {
+        if let Some(known) = self.0.lock().get(&task.id) {
             return Ok(Arc::clone(&known.model));
         }
-        let model = Arc::new(TaskModel::new(&task.spec)?);
-        let mut models = self.lock();
+        let model = Arc::new(TaskModel::new(&task.spec).map_err(|errors| {
+            let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            StoreError::corrupt(format!("task {} cannot work as it is stored: {}", task.id, errors.join("; ")))
+        })?);
+        let mut models = self.0.lock();
         if models.len() >= REMEMBERED_MAX {
             models.clear();
         }
@@ -48,10 +53,10 @@ impl Models {
     /// many.
     pub(crate) fn session_params(&self, task: &TaskRow, participants: u16) -> Option<Params> {
         let model = self.of(task).ok()?;
-        let known = self.lock().get(&task.id).and_then(|known| known.params.get(&participants).cloned());
+        let known = self.0.lock().get(&task.id).and_then(|known| known.params.get(&participants).cloned());
         known.unwrap_or_else(|| {
             let params = model.session.as_ref().and_then(|session| session.params(participants).ok());
-            if let Some(known) = self.lock().get_mut(&task.id) {
+            if let Some(known) = self.0.lock().get_mut(&task.id) {
                 if known.params.len() >= SIZES_MAX {
                     known.params.clear();
                 }
@@ -59,10 +64,5 @@ impl Models {
             }
             params
         })
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, CachedModel>> {
-        // A map has no state between two of its calls that a panic could leave behind.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

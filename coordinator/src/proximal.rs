@@ -1,13 +1,14 @@
 //! The μ that FedProx's rule gives a round, from the losses of the rounds before.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use federation::id::{RoundKey, TaskId};
 use federation::round::RoundState;
 use learning::proximal;
 use store::{StoreError, Transaction};
 use task_spec::{AdaptiveMu, TrainingPlan};
+
+use crate::guarded::Guarded;
 
 /// Rounds whose losses μ is made of.
 const LOOK_BACK: u32 = 100_000;
@@ -35,7 +36,7 @@ pub(crate) async fn plan_of_round(
 
 /// The μ of each task's present round: it follows from what is stored, and is asked for by every participant of the round.
 #[derive(Default)]
-pub(crate) struct ProximalSchedule(Mutex<HashMap<TaskId, (u32, f64)>>);
+pub(crate) struct ProximalSchedule(Guarded<HashMap<TaskId, (u32, f64)>>);
 
 impl ProximalSchedule {
     /// [`plan_of_round`], read once for each round.
@@ -51,18 +52,13 @@ impl ProximalSchedule {
         if plan.adaptive_mu.is_none() {
             return Ok(plan.clone());
         }
-        if let Some(&(number, mu)) = self.lock().get(&round.task)
+        if let Some(&(number, mu)) = self.0.lock().get(&round.task)
             && number == round.number
         {
             return Ok(TrainingPlan { proximal_mu: mu, ..plan.clone() });
         }
         let plan = plan_of_round(tx, plan, round).await?;
-        self.lock().insert(round.task, (round.number, plan.proximal_mu));
+        self.0.lock().insert(round.task, (round.number, plan.proximal_mu));
         Ok(plan)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, (u32, f64)>> {
-        // A map has no state between two of its calls that a panic could leave behind.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

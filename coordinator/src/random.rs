@@ -1,20 +1,22 @@
 //! The one source of randomness a coordinator draws from; tests seed it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rand::{Rng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use ring::rand::SecureRandom as _;
 use uuid::Uuid;
 
+use crate::guarded::Guarded;
+
 /// A random generator that many tasks share. It must be cryptographic outside tests: tokens come from it.
 #[derive(Clone)]
-pub struct Random(Arc<Mutex<dyn Rng + Send>>);
+pub struct Random(Arc<Guarded<dyn Rng + Send>>);
 
 impl Random {
     /// Draws from `rng`.
     pub fn new(rng: impl Rng + Send + 'static) -> Self {
-        Self(Arc::new(Mutex::new(rng)))
+        Self(Arc::new(Guarded::new(rng)))
     }
 
     /// A ChaCha20 generator whose seed comes from the operating system.
@@ -36,7 +38,7 @@ impl Random {
     /// Calls `draw` with the generator, locked meanwhile.
     pub fn with<T>(&self, draw: impl FnOnce(&mut dyn Rng) -> T) -> T {
         // A generator has no invariant that a panic could break.
-        draw(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        draw(&mut *self.0.lock())
     }
 
     /// `N` random bytes.

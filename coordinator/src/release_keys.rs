@@ -9,11 +9,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use federation::id::{Attempt, TaskId};
 use zeroize::Zeroizing;
 
+use crate::guarded::Guarded;
 use crate::random::Random;
 
 /// Bytes of a key, and of the file that holds it.
@@ -35,14 +35,14 @@ pub(crate) struct ReleaseKeys {
     /// None: they vanish with the process.
     folder: Option<PathBuf>,
     /// Those that this process made or read.
-    known: Mutex<HashMap<Attempt, Vec<(KeyId, Key)>>>,
+    known: Guarded<HashMap<Attempt, Vec<(KeyId, Key)>>>,
     random: Random,
 }
 
 impl ReleaseKeys {
     /// In this folder, which is made when it is needed; without one, in memory.
     pub(crate) fn new(folder: Option<PathBuf>, random: &Random) -> Self {
-        Self { folder, known: Mutex::default(), random: random.clone() }
+        Self { folder, known: Guarded::default(), random: random.clone() }
     }
 
     /// A key to seal with: durable when this returns. Every process that works on an attempt has one of its own, so that none
@@ -51,7 +51,7 @@ impl ReleaseKeys {
     /// # Errors
     /// The file system's.
     pub(crate) fn current(&self, of: Attempt) -> io::Result<(KeyId, Key)> {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if let Some((id, key)) = known.get(&of).and_then(|keys| keys.first()) {
             return Ok((*id, key.clone()));
         }
@@ -68,7 +68,7 @@ impl ReleaseKeys {
     /// # Errors
     /// The file system's.
     pub(crate) fn find(&self, of: Attempt, id: &KeyId) -> io::Result<Option<Key>> {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if let Some((_, key)) = known.get(&of).and_then(|keys| keys.iter().find(|(other, _)| other == id)) {
             return Ok(Some(key.clone()));
         }
@@ -91,7 +91,7 @@ impl ReleaseKeys {
     /// The file system's; those that were reached are gone all the same.
     pub(crate) fn destroy(&self, of: Attempt) -> io::Result<usize> {
         // Held until the files are gone, so that nobody reads one back meanwhile.
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let forgotten = known.remove(&of).map_or(0, |keys| keys.len());
         let Some(folder) = &self.folder else { return Ok(forgotten) };
         let mut destroyed = 0;
@@ -114,13 +114,8 @@ impl ReleaseKeys {
     pub(crate) fn uses(&self) -> io::Result<BTreeSet<Attempt>> {
         match &self.folder {
             Some(folder) => Ok(names(folder)?.iter().filter_map(|name| parse(name)).collect()),
-            None => Ok(self.known().keys().copied().collect()),
+            None => Ok(self.known.lock().keys().copied().collect()),
         }
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<Attempt, Vec<(KeyId, Key)>>> {
-        // A map has no state between two of its calls that a panic could leave behind.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

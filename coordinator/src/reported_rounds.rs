@@ -5,7 +5,6 @@
 //! say of that is kept in memory alone: whoever is in that case says it with each check-in.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use federation::id::{ParticipantId, TaskId};
 use federation::task_status::TaskStatus;
@@ -14,6 +13,7 @@ use wire::inspect::BehindView;
 use wire::participant::{CheckInRequest, Declined};
 
 use crate::base::next_round;
+use crate::guarded::Guarded;
 
 /// Participants remembered for all tasks together; more make no difference to what is told.
 const REMEMBERED_MAX: usize = 100_000;
@@ -23,13 +23,13 @@ const AHEAD_MAX: u32 = 100_000;
 
 /// What participants say they have sent.
 #[derive(Default)]
-pub(crate) struct ReportedRounds(Mutex<HashMap<(TaskId, ParticipantId), u32>>);
+pub(crate) struct ReportedRounds(Guarded<HashMap<(TaskId, ParticipantId), u32>>);
 
 impl ReportedRounds {
     /// Notes what a participant says with its check-in about these tasks, or says no more.
     pub(crate) fn note(&self, participant: ParticipantId, tasks: &[TaskId], request: &CheckInRequest) {
         let Some(Declined { task, sent }) = request.declined else {
-            let mut claims = self.lock();
+            let mut claims = self.0.lock();
             if !claims.is_empty() {
                 claims.retain(|(task, who), _| *who != participant || !tasks.contains(task));
             }
@@ -38,7 +38,7 @@ impl ReportedRounds {
         if !tasks.contains(&task) {
             return;
         }
-        let mut claims = self.lock();
+        let mut claims = self.0.lock();
         if claims.len() >= REMEMBERED_MAX {
             return;
         }
@@ -60,14 +60,9 @@ impl ReportedRounds {
             return None;
         }
         let next = next_round(task).number;
-        let claims = self.lock();
+        let claims = self.0.lock();
         let ahead = claims.iter().filter(|((claimed, _), sent)| *claimed == task.id && **sent >= next);
         beyond(next, ahead.map(|(_, sent)| *sent).collect())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<(TaskId, ParticipantId), u32>> {
-        // A map has no state between two of its calls that a panic could leave behind.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

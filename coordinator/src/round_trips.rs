@@ -4,22 +4,24 @@
 //! the round's row when its cohort is drawn.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use federation::id::ParticipantId;
 use federation::round_trip;
+
+use crate::guarded::Guarded;
 
 /// Slow lines remembered; more make no difference to what most of a cohort need.
 const REMEMBERED_MAX: usize = 200_000;
 
 /// Round trips in milliseconds, of slow lines. Clones share them.
 #[derive(Clone, Default)]
-pub struct RoundTrips(Arc<Mutex<HashMap<ParticipantId, u32>>>);
+pub struct RoundTrips(Arc<Guarded<HashMap<ParticipantId, u32>>>);
 
 impl RoundTrips {
     /// Notes what a participant tells of its line, or that it tells nothing.
     pub(crate) fn note(&self, participant: ParticipantId, round_trip_ms: Option<u32>) {
-        let mut slow = self.lock();
+        let mut slow = self.0.lock();
         match round_trip_ms {
             Some(millis) if slow.len() < REMEMBERED_MAX || slow.contains_key(&participant) => {
                 slow.insert(participant, millis);
@@ -33,12 +35,7 @@ impl RoundTrips {
 
     /// What a cohort's lines need.
     pub(crate) fn of_cohort(&self, cohort: &[ParticipantId]) -> u32 {
-        let slow = self.lock();
+        let slow = self.0.lock();
         round_trip::of_cohort(cohort.iter().map(|member| slow.get(member).copied().unwrap_or_default()).collect())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ParticipantId, u32>> {
-        // A map has no state between two of its calls that a panic could leave behind.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,7 +5,7 @@
 //! Requests and background work both read sessions here; what a message means is `secure-agg`'s.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use federation::id::{Attempt, ParticipantId};
@@ -20,10 +20,11 @@ use store::entity::session_message::{MessageKind, SessionMessage};
 use store::entity::unopened::UnopenedSession;
 use store::{StoreError, Transaction};
 
+use crate::guarded::Guarded;
 use crate::ledger;
+use crate::models::Models;
 use crate::seal::Sealer;
 use crate::step_error::StepError;
-use recipe::TaskModel;
 
 /// Sessions kept in memory at once.
 const KEPT: usize = 64;
@@ -321,14 +322,18 @@ pub(crate) async fn keep_unopened(tx: &mut (dyn Transaction + '_), round: &Round
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn given_by(tx: &mut (dyn Transaction + '_), round: &Round) -> Result<u32, StoreError> {
+pub(crate) async fn given_by(
+    tx: &mut (dyn Transaction + '_),
+    models: &Models,
+    round: &Round,
+) -> Result<u32, StoreError> {
     if round.limits.secure.is_none() || !round.lacks_participants() {
         return Ok(0);
     }
     let Some(task) = tx.task(round.key.task).await? else { return Ok(0) };
     let Some(base) = tx.model_version(round.key.task, round.base_version).await? else { return Ok(0) };
     // Analyses that ask different things begin alike, which the version's digest does not tell.
-    let gives_once = TaskModel::new(&task.spec).is_ok_and(|model| model.base_digest(base.sha256) == Some(base.sha256));
+    let gives_once = models.of(&task).is_ok_and(|model| model.base_digest(base.sha256) == Some(base.sha256));
     if gives_once { tx.count_given(base.sha256, round.key.round_key()).await } else { Ok(0) }
 }
 
@@ -367,8 +372,8 @@ type GroupSessions = Arc<[Option<Arc<Session>>]>;
 /// Sessions that were read lately. A cache: the rows decide.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    phases: Mutex<HashMap<Attempt, (RoundState, GroupSessions)>>,
-    dealt: Mutex<HashMap<GroupKey, Arc<tokio::sync::OnceCell<Arc<DealtShares>>>>>,
+    phases: Guarded<HashMap<Attempt, (RoundState, GroupSessions)>>,
+    dealt: Guarded<HashMap<GroupKey, Arc<tokio::sync::OnceCell<Arc<DealtShares>>>>>,
 }
 
 impl Sessions {
@@ -390,7 +395,7 @@ impl Sessions {
 
     async fn all(&self, tx: &mut (dyn Transaction + '_), round: &Round) -> Result<GroupSessions, StoreError> {
         let (attempt, state) = (round.key, round.state);
-        let known = lock(&self.phases).get(&attempt).filter(|(of, _)| *of == state).map(|(_, known)| Arc::clone(known));
+        let known = self.phases.lock().get(&attempt).filter(|(of, _)| *of == state).map(|(_, known)| Arc::clone(known));
         if let Some(known) = known {
             return Ok(known);
         }
@@ -406,11 +411,11 @@ impl Sessions {
             restore_all(round, &stored)?.into_iter().map(|session| session.map(Arc::new)).collect();
         // A task has one open round: what is kept of another is of no use, and may be large.
         let is_over = |other: &Attempt| other.task == attempt.task && *other != attempt;
-        lock(&self.dealt).retain(|(place, _), _| {
+        self.dealt.lock().retain(|(place, _), _| {
             let is_needed = state == RoundState::Collecting || *place != attempt;
             is_needed && !is_over(place)
         });
-        let mut phases = lock(&self.phases);
+        let mut phases = self.phases.lock();
         phases.retain(|place, _| !is_over(place));
         if phases.len() >= KEPT {
             phases.clear();
@@ -430,7 +435,7 @@ impl Sessions {
         attempt: Attempt,
     ) -> Result<Arc<DealtShares>, StoreError> {
         let cell = {
-            let mut dealt = lock(&self.dealt);
+            let mut dealt = self.dealt.lock();
             let rounds: HashSet<_> = dealt.keys().map(|(place, _)| *place).collect();
             if rounds.len() >= DEALT_KEPT && !rounds.contains(&attempt) {
                 dealt.clear();
@@ -461,11 +466,6 @@ impl Sessions {
         };
         cell.get_or_try_init(read).await.map(Arc::clone)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // A map has no state between two of its calls that a panic could leave behind.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

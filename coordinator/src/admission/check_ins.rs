@@ -1,7 +1,7 @@
 //! Waiting check-ins: which participants wait, whose check-in is already written, and when to come back.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use federation::cohort::CoarseLoss;
@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::guarded::Guarded;
 use crate::random::Random;
 
 /// How long a participant stays checked in after the time it was told to come back.
@@ -35,9 +36,9 @@ const WRITTEN_MAX: usize = 200_000;
 pub(crate) struct CheckIns(Arc<Shared>);
 
 struct Shared {
-    waiting: Mutex<HashMap<ParticipantId, Arc<Notify>>>,
+    waiting: Guarded<HashMap<ParticipantId, Arc<Notify>>>,
     /// By participant; one entry per task that it checks in for.
-    written: Mutex<HashMap<ParticipantId, Vec<CheckIn>>>,
+    written: Guarded<HashMap<ParticipantId, Vec<CheckIn>>>,
     check_ins_per_second: u32,
 }
 
@@ -78,13 +79,13 @@ impl WaitingParticipant {
     /// Whether the participant has no other waiting request.
     pub(crate) fn is_only_one(&self) -> bool {
         // The two owners are the map and this one.
-        self.check_ins.waiting(|_| Arc::strong_count(&self.notify) == 2)
+        self.check_ins.0.waiting.with(|_| Arc::strong_count(&self.notify) == 2)
     }
 }
 
 impl Drop for WaitingParticipant {
     fn drop(&mut self) {
-        self.check_ins.waiting(|waiting| {
+        self.check_ins.0.waiting.with(|waiting| {
             if Arc::strong_count(&self.notify) == 2 {
                 waiting.remove(&self.participant);
             }
@@ -102,8 +103,8 @@ impl CheckIns {
         tasks: &TaskTracker,
     ) -> Self {
         let check_ins = Self(Arc::new(Shared {
-            waiting: Mutex::default(),
-            written: Mutex::default(),
+            waiting: Guarded::default(),
+            written: Guarded::default(),
             check_ins_per_second: check_ins_per_second.max(1),
         }));
         let mut events = store.wake().subscribe();
@@ -122,14 +123,6 @@ impl CheckIns {
         check_ins
     }
 
-    fn waiting<T>(&self, act: impl FnOnce(&mut HashMap<ParticipantId, Arc<Notify>>) -> T) -> T {
-        act(&mut self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn written<T>(&self, act: impl FnOnce(&mut HashMap<ParticipantId, Vec<CheckIn>>) -> T) -> T {
-        act(&mut self.0.written.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     fn hear(&self, event: &WakeEvent) {
         match event {
             WakeEvent::Assigned(participants) => {
@@ -137,7 +130,7 @@ impl CheckIns {
                 for participant in participants.iter() {
                     self.forget(*participant);
                 }
-                self.waiting(|waiting| {
+                self.0.waiting.with(|waiting| {
                     participants
                         .iter()
                         .filter_map(|participant| waiting.get(participant))
@@ -149,7 +142,7 @@ impl CheckIns {
             WakeEvent::Opened(task) => self.call_those_ready_for(*task),
             WakeEvent::Lost => {
                 // Unknown participants may have been drawn meanwhile, and are no longer checked in.
-                self.written(HashMap::clear);
+                self.0.written.lock().clear();
                 self.call_everybody();
             }
             WakeEvent::Work | WakeEvent::Round(_) => {}
@@ -158,25 +151,25 @@ impl CheckIns {
 
     /// Wakes the participants checked in for this task, and those not yet known.
     fn call_those_ready_for(&self, task: TaskId) {
-        let elsewhere: HashSet<_> = self.written(|written| {
+        let elsewhere: HashSet<_> = self.0.written.with(|written| {
             let elsewhere =
                 written.iter().filter(|(_, check_ins)| check_ins.iter().all(|check_in| check_in.task != task));
             elsewhere.map(|(participant, _)| *participant).collect()
         });
-        self.waiting(|waiting| {
+        self.0.waiting.with(|waiting| {
             let ready = waiting.iter().filter(|(participant, _)| !elsewhere.contains(participant));
             ready.for_each(|(_, notify)| notify.notify_waiters());
         });
     }
 
     fn call_everybody(&self) {
-        self.waiting(|waiting| waiting.values().for_each(|notify| notify.notify_waiters()));
+        self.0.waiting.with(|waiting| waiting.values().for_each(|notify| notify.notify_waiters()));
     }
 
     /// Starts waiting. Create [`Waiting::called`] before reading facts, or a wake-up may be missed.
     #[must_use]
     pub(crate) fn wait(&self, participant: ParticipantId) -> WaitingParticipant {
-        let notify = self.waiting(|waiting| Arc::clone(waiting.entry(participant).or_default()));
+        let notify = self.0.waiting.with(|waiting| Arc::clone(waiting.entry(participant).or_default()));
         WaitingParticipant { check_ins: self.clone(), participant, notify }
     }
 
@@ -193,7 +186,7 @@ impl CheckIns {
         now: Timestamp,
     ) -> Option<(CheckIn, CheckInChange)> {
         let needed = now.plus(away + SLACK);
-        let until = self.written(|written| {
+        let until = self.0.written.with(|written| {
             let mut same = written.get(&participant).into_iter().flatten().filter(|check_in| {
                 check_in.task == task
                     && (check_in.examples, check_in.loss, check_in.training)
@@ -217,7 +210,7 @@ impl CheckIns {
 
     /// Remembers a written check-in.
     pub(crate) fn remember(&self, check_in: CheckIn, now: Timestamp) {
-        self.written(|written| {
+        self.0.written.with(|written| {
             if written.len() >= WRITTEN_MAX {
                 written.retain(|_, check_ins| check_ins.iter().any(|check_in| check_in.expires_at > now));
             }
@@ -232,7 +225,7 @@ impl CheckIns {
     /// Forgets a check-in that is withdrawn and returns it, expired; `None` if none is known to be written.
     #[must_use]
     pub(crate) fn withdraw(&self, participant: ParticipantId, task: TaskId, now: Timestamp) -> Option<CheckIn> {
-        let written = self.written(|written| {
+        let written = self.0.written.with(|written| {
             let check_ins = written.get_mut(&participant)?;
             let index = check_ins.iter().position(|check_in| check_in.task == task)?;
             Some(check_ins.swap_remove(index))
@@ -242,14 +235,14 @@ impl CheckIns {
 
     /// Forgets a participant's written check-ins, which may have been removed.
     pub(crate) fn forget(&self, participant: ParticipantId) {
-        self.written(|written| written.remove(&participant));
+        self.0.written.lock().remove(&participant);
     }
 
     /// When a participant that waited `waited` should come back, such that all known participants, spread evenly, stay
     /// below the configured rate of check-ins.
     #[must_use]
     pub(crate) fn come_back(&self, waited: Duration, random: &Random) -> Duration {
-        let known = self.written(|written| written.len());
+        let known = self.0.written.lock().len();
         if known < FEW {
             return Duration::from_millis(1 + random.up_to(FEW_PAUSE_MS.min(known as u64).saturating_sub(1)));
         }
@@ -263,7 +256,7 @@ impl CheckIns {
     /// The longest current result of [`CheckIns::come_back`].
     #[must_use]
     pub(crate) fn away_max(&self) -> Duration {
-        let known = self.written(|written| written.len()) as u64;
+        let known = self.0.written.lock().len() as u64;
         let cycle_ms = known * 1000 / u64::from(self.0.check_ins_per_second);
         Duration::from_millis(cycle_ms.max(FEW_PAUSE_MS) * 3 / 2)
     }
@@ -276,7 +269,11 @@ mod tests {
     use super::*;
 
     fn check_ins() -> CheckIns {
-        CheckIns(Arc::new(Shared { waiting: Mutex::default(), written: Mutex::default(), check_ins_per_second: 1000 }))
+        CheckIns(Arc::new(Shared {
+            waiting: Guarded::default(),
+            written: Guarded::default(),
+            check_ins_per_second: 1000,
+        }))
     }
 
     fn who(n: u128) -> ParticipantId {

@@ -8,7 +8,7 @@ use recipe::UpdateCodec;
 use secure_agg::Index;
 use secure_agg::modular::Modulus;
 use store::entity::admitted::Admitted;
-use store::{Store, StoreError};
+use store::{Store, StoreError, Transaction};
 
 use crate::models::Models;
 use crate::session::{Session, Sessions};
@@ -119,9 +119,7 @@ pub(crate) async fn enter(
             Box::pin(async move {
                 let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;
                 let task = tx.task(attempt.task).await?.ok_or(Rejection::NoSuchRound)?;
-                let Ok(model) = models.of(&task) else {
-                    return Err(StoreError::corrupt(format!("task {} cannot work as it is stored", task.id)).into());
-                };
+                let model = models.of(&task)?;
                 let (bytes, codec, modulus) = (model.packed_len(), model.codec.clone(), model.modulus);
                 let mut permit = UploadPermit { sha256, bytes, codec, modulus, earlier: None, session: None };
                 // A receipt may be asked for again at any time, also when the round is long over.
@@ -130,8 +128,7 @@ pub(crate) async fn enter(
                     permit.earlier = Some(admitted);
                     return Ok(permit);
                 }
-                let assignment = tx.assignment(attempt, participant).await?;
-                place(assignment.map(|assignment| assignment.state))?;
+                place(tx, attempt, participant).await?;
                 open(row.round.state, RoundState::Collecting)?;
                 if row.round.limits.secure.is_some() {
                     let session = sessions.read(tx, &row.round, participant).await?;
@@ -174,8 +171,7 @@ pub(crate) async fn find_member(
                 }
                 // Nobody has a place before the draw.
                 if state != RoundState::Selecting {
-                    let assignment = tx.assignment(attempt, participant).await?;
-                    place(assignment.map(|assignment| assignment.state))?;
+                    place(tx, attempt, participant).await?;
                 }
                 // A session lasts from the draw to the release of the sum.
                 if state.is_terminal() || state == RoundState::Aggregating || state == RoundState::Selecting {
@@ -202,9 +198,13 @@ pub(crate) fn open(state: RoundState, wanted: RoundState) -> Result<(), Rejectio
 }
 
 /// Checks that a participant has a place that the round still waits for.
-pub(super) fn place(state: Option<federation::round::AssignmentState>) -> Result<(), Rejection> {
+pub(super) async fn place(
+    tx: &mut (dyn Transaction + '_),
+    attempt: Attempt,
+    participant: ParticipantId,
+) -> Result<(), NotAdmitted> {
     use federation::round::AssignmentState as State;
-    let why = match state {
+    let why = match tx.assignment(attempt, participant).await?.map(|assignment| assignment.state) {
         Some(State::Assigned | State::Working) => return Ok(()),
         // REPORTED without an accepted input does not occur; the input's row decides.
         Some(State::Reported) => return Ok(()),
@@ -215,7 +215,7 @@ pub(super) fn place(state: Option<federation::round::AssignmentState>) -> Result
         Some(State::Revoked) => "its certificate was revoked",
         None => "it was not drawn",
     };
-    Err(Rejection::NotAssigned { why })
+    Err(Rejection::NotAssigned { why }.into())
 }
 
 impl From<secure_agg::rejection::MessageRejection> for Rejection {

@@ -162,8 +162,8 @@ async fn admit(
     let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Reported);
     if is_open.is_err() || !tx.set_assignment_state(attempt, participant, &from, to, input.accepted_at, None).await? {
         // Its own place says more than the round's state.
-        let assignment = tx.assignment(attempt, participant).await?;
-        place(assignment.map(|assignment| assignment.state)).and(is_open)?;
+        place(tx, attempt, participant).await?;
+        is_open?;
         return Err(Rejection::NotAssigned { why: "the round does not wait for it any more" }.into());
     }
     if let Some(signed) = signed {
@@ -191,8 +191,7 @@ async fn answer(
         return if earlier.sha256 == sha256 { Ok(()) } else { Err(Rejection::DifferentMessage.into()) };
     }
     let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;
-    let assignment = tx.assignment(attempt, participant).await?;
-    place(assignment.map(|assignment| assignment.state))?;
+    place(tx, attempt, participant).await?;
     open(row.round.state, wanted)?;
     if kind == MessageKind::Complaint && tx.admitted(attempt, participant).await?.is_some() {
         return Err(Rejection::NotAssigned { why: "it sent its input, so what was dealt to it opened" }.into());

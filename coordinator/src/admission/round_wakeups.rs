@@ -1,7 +1,7 @@
 //! Wakes requests that wait for a round to change, through a single subscription to wake-ups.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use federation::id::RoundKey;
 use store::{Store, WakeEvent};
@@ -9,9 +9,11 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::guarded::Guarded;
+
 /// The requests that wait, by round. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct RoundWakeups(Arc<Mutex<HashMap<RoundKey, Arc<Notify>>>>);
+pub(crate) struct RoundWakeups(Arc<Guarded<HashMap<RoundKey, Arc<Notify>>>>);
 
 /// A request that waits for its round to change.
 pub(crate) struct Listener {
@@ -43,13 +45,13 @@ impl RoundWakeups {
 
     fn hear(&self, event: &WakeEvent) {
         match event {
-            WakeEvent::Round(round) => self.with(|waiting| {
+            WakeEvent::Round(round) => self.0.with(|waiting| {
                 if let Some(notify) = waiting.get(round) {
                     notify.notify_waiters();
                 }
             }),
             // Any round may have changed.
-            WakeEvent::Lost => self.with(|waiting| waiting.values().for_each(|notify| notify.notify_waiters())),
+            WakeEvent::Lost => self.0.with(|waiting| waiting.values().for_each(|notify| notify.notify_waiters())),
             WakeEvent::Work | WakeEvent::Assigned(_) | WakeEvent::Task(_) | WakeEvent::Opened(_) => {}
         }
     }
@@ -57,12 +59,8 @@ impl RoundWakeups {
     /// Waits for a round. Create [`Listener::changed`] before reading the round, or a wake-up may be missed.
     #[must_use]
     pub(crate) fn listen(&self, round: RoundKey) -> Listener {
-        let notify = self.with(|waiting| Arc::clone(waiting.entry(round).or_default()));
+        let notify = self.0.with(|waiting| Arc::clone(waiting.entry(round).or_default()));
         Listener { wakeups: self.clone(), round, notify }
-    }
-
-    fn with<T>(&self, act: impl FnOnce(&mut HashMap<RoundKey, Arc<Notify>>) -> T) -> T {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -75,7 +73,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.wakeups.with(|waiting| {
+        self.wakeups.0.with(|waiting| {
             // The two owners are the map and this one.
             if Arc::strong_count(&self.notify) == 2 {
                 waiting.remove(&self.round);
@@ -107,6 +105,6 @@ mod tests {
             one.await;
         }
         drop((first, second));
-        assert_eq!(wakeups.with(|waiting| waiting.len()), 0);
+        assert_eq!(wakeups.0.with(|waiting| waiting.len()), 0);
     }
 }

@@ -4,16 +4,18 @@
 //! The latest wins: a participant that lost its connection sends again long before the old one times out.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use federation::id::ParticipantId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use crate::guarded::Guarded;
+
 /// Uploads in progress. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Uploads {
-    running: Arc<Mutex<LatestUploads>>,
+    running: Arc<Guarded<LatestUploads>>,
     /// Permits to hold a whole upload in memory.
     judge: Arc<Semaphore>,
 }
@@ -43,7 +45,7 @@ impl Uploads {
     #[must_use]
     pub(crate) fn begin(&self, participant: ParticipantId) -> UploadGuard {
         let ended = CancellationToken::new();
-        let (number, earlier) = self.with(|running| {
+        let (number, earlier) = self.running.with(|running| {
             running.begun += 1;
             (running.begun, running.latest.insert(participant, (running.begun, ended.clone())))
         });
@@ -58,10 +60,6 @@ impl Uploads {
         // `None` only if it were closed, which it never is.
         Arc::clone(&self.judge).acquire_owned().await.ok()
     }
-
-    fn with<T>(&self, act: impl FnOnce(&mut LatestUploads) -> T) -> T {
-        act(&mut self.running.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 impl UploadGuard {
@@ -73,7 +71,7 @@ impl UploadGuard {
 
 impl Drop for UploadGuard {
     fn drop(&mut self) {
-        self.uploads.with(|running| {
+        self.uploads.running.with(|running| {
             if running.latest.get(&self.participant).is_some_and(|(number, _)| *number == self.number) {
                 running.latest.remove(&self.participant);
             }
@@ -96,6 +94,6 @@ mod tests {
         let third = uploads.begin(who(1));
         assert!(second.ended.is_cancelled() && !third.ended.is_cancelled() && !other.ended.is_cancelled());
         drop((second, third, other));
-        assert!(uploads.with(|running| running.latest.is_empty()));
+        assert!(uploads.running.with(|running| running.latest.is_empty()));
     }
 }

@@ -48,6 +48,13 @@ pub(super) struct Participant {
     pub(super) key: IdentityKey,
 }
 
+impl Participant {
+    /// Checks that the participant acts for itself; `rule` says what it may do.
+    pub(super) fn must_be(&self, participant: ParticipantId, rule: &str) -> Result<()> {
+        if participant == self.id { Ok(()) } else { Err(Error::Forbidden(rule.to_owned())) }
+    }
+}
+
 impl FromRequestParts<Arc<App>> for Participant {
     type Rejection = Error;
 

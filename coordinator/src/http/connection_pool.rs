@@ -4,7 +4,7 @@
 //! certificate; an operator by the first valid token. Every other peer, whatever its certificate, is a stranger.
 //! Strangers share a few slots for a short time, so known peers never wait for them.
 
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -25,6 +25,7 @@ use super::limits::Key;
 use super::settings::{ConnectionLimits, ServeSettings};
 use super::slots::{Slot, SlotLimits, Slots, WhenFull};
 use super::unsent::{ConnectionBudget, Unsent};
+use crate::guarded::Guarded;
 use crate::identity::Peer;
 
 /// When a rejected peer may come back.
@@ -127,7 +128,7 @@ impl PeerKind {
 pub(super) struct ConnectionGuard {
     connection: Connection,
     pool: ConnectionPool,
-    kind: Mutex<PeerKind>,
+    kind: Guarded<PeerKind>,
     budget: ConnectionBudget,
     /// Closes the connection at once.
     end: CancellationToken,
@@ -159,25 +160,21 @@ impl ConnectionGuard {
         };
         let budget = pool.unsent.budget(peer);
         let leave = CancellationToken::new();
-        Self { connection, pool: pool.clone(), kind: Mutex::new(kind), budget, end, leave }
-    }
-
-    fn with<T>(&self, act: impl FnOnce(&mut PeerKind) -> T) -> T {
-        act(&mut self.kind.lock().unwrap_or_else(PoisonError::into_inner))
+        Self { connection, pool: pool.clone(), kind: Guarded::new(kind), budget, end, leave }
     }
 
     fn is_turned_away(&self) -> bool {
-        self.with(|kind| matches!(kind, PeerKind::TurnedAway { .. }))
+        self.standing.with(|kind| matches!(kind, PeerKind::TurnedAway { .. }))
     }
 
     /// Whether the peer is authenticated and has a slot.
     pub(super) fn is_known(&self) -> bool {
-        self.with(|kind| kind.is_known())
+        self.standing.with(|kind| kind.is_known())
     }
 
     /// The certificate of a participant's connection.
     pub(super) fn member(&self) -> Option<Peer> {
-        self.connection.peer.filter(|_| self.with(|kind| matches!(kind, PeerKind::Member { .. })))
+        self.connection.peer.filter(|_| self.standing.with(|kind| matches!(kind, PeerKind::Member { .. })))
     }
 
     /// A valid operator token was presented: the connection becomes an operator's.
@@ -196,7 +193,7 @@ impl ConnectionGuard {
 
     /// Whether the peer was unknown and becomes known.
     fn promote(&self, slots: &Slots, peer: Key, known: impl FnOnce(Slot) -> PeerKind) -> bool {
-        self.with(|kind| {
+        self.standing.with(|kind| {
             if kind.is_known() {
                 return false;
             }

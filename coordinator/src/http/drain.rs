@@ -5,7 +5,7 @@
 //! therefore read to their end before the answer is sent.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,13 +15,15 @@ use http::{Request, header};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
+use crate::guarded::Guarded;
+
 /// Largest rest to read, in bytes.
 const REST_MAX: u64 = 64 << 10;
 /// Time limit for reading it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The body, after its handler has dropped it.
-pub(super) struct UnreadBody(Arc<Mutex<Option<Body>>>);
+pub(super) struct UnreadBody(Arc<Guarded<Option<Body>>>);
 
 /// Lends the request's body to its handler. It does not come back if there is none, if it is large, or if the peer
 /// waits for permission to send it.
@@ -30,14 +32,14 @@ pub(super) fn lend(request: Request<Body>) -> (Request<Body>, Option<UnreadBody>
     if request.body().is_end_stream() || is_large(request.body()) || request.headers().contains_key(header::EXPECT) {
         return (request, None);
     }
-    let back = Arc::new(Mutex::new(None));
+    let back = Arc::new(Guarded::new(None));
     let request = request.map(|body| Body::new(LentBody { body, is_over: false, back: Arc::clone(&back) }));
     (request, Some(UnreadBody(back)))
 }
 
 impl UnreadBody {
     pub(super) async fn drain(self) {
-        let rest = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let rest = self.0.lock().take();
         let Some(mut rest) = rest else { return };
         let reading = async {
             let mut bytes = 0;
@@ -56,7 +58,7 @@ impl UnreadBody {
 struct LentBody {
     body: Body,
     is_over: bool,
-    back: Arc<Mutex<Option<Body>>>,
+    back: Arc<Guarded<Option<Body>>>,
 }
 
 impl HttpBody for LentBody {
@@ -82,7 +84,7 @@ impl Drop for LentBody {
     fn drop(&mut self) {
         if !self.is_over && !self.body.is_end_stream() {
             let body = std::mem::take(&mut self.body);
-            *self.back.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+            *self.back.lock() = Some(body);
         }
     }
 }

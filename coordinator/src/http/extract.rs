@@ -2,11 +2,13 @@
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
+use federation::id::{Attempt, TaskId};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use wire::headers::ATTEMPT;
 
 use super::app::App;
 use super::problem::{Error, Result};
@@ -20,9 +22,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self> {
         let (parts, body) = request.into_parts();
-        if !is_media_type(&parts.headers, "application/json") {
-            return Err(Error::MediaType("application/json"));
-        }
+        require_media_type(&parts.headers, "application/json")?;
         let bytes = read(&parts.headers, body, app.settings.body_max_bytes).await?;
         serde_json::from_slice(&bytes).map(Self).map_err(|error| Error::Malformed(format!("the body: {error}")))
     }
@@ -58,13 +58,12 @@ pub(super) fn content_length(headers: &HeaderMap) -> Result<Option<u64>> {
     length.map(Some).ok_or_else(|| Error::Malformed("content-length is not a number".to_owned()))
 }
 
-/// Whether the content type matches, ignoring parameters.
-pub(super) fn is_media_type(headers: &HeaderMap, wanted: &str) -> bool {
-    headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|text| text.split(';').next())
-        .is_some_and(|found| found.trim().eq_ignore_ascii_case(wanted))
+/// Checks that the body has this content type, ignoring parameters.
+pub(super) fn require_media_type(headers: &HeaderMap, wanted: &'static str) -> Result<()> {
+    let found = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = found.and_then(|text| text.split(';').next());
+    let is_wanted = essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(wanted));
+    if is_wanted { Ok(()) } else { Err(Error::MediaType(wanted)) }
 }
 
 /// The variables of the path. An invalid id or number is reported as not found.
@@ -93,6 +92,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
             .map(|axum::extract::Query(value)| Self(value))
             .map_err(|rejection| Error::Malformed(format!("the query: {}", rejection.body_text())))
     }
+}
+
+/// The attempt at a round that a request's header names.
+pub(super) fn attempt(headers: &HeaderMap, (task, round): (TaskId, u32)) -> Result<Attempt> {
+    Ok(Attempt { task, round, attempt: required(headers, ATTEMPT, "the number of the round's attempt")? })
 }
 
 /// A required header that must parse.

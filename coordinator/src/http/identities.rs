@@ -1,11 +1,12 @@
 //! Cache of certificates.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use federation::id::{Digest, ParticipantId};
 use federation::time::Timestamp;
+
+use crate::guarded::Guarded;
 
 /// How long another replica's revocation may go unnoticed; one by this process takes effect at once.
 const REMEMBER: Duration = Duration::from_secs(2);
@@ -14,7 +15,7 @@ const REMEMBERED_MAX: usize = 100_000;
 
 /// Cache of certificates, so that a poll need not query the database for its participant.
 #[derive(Default)]
-pub(crate) struct Identities(Mutex<IdentityCache>);
+pub(crate) struct Identities(Guarded<IdentityCache>);
 
 #[derive(Default)]
 struct IdentityCache {
@@ -32,13 +33,9 @@ pub(super) struct CertificateOwner {
 }
 
 impl Identities {
-    fn with<T>(&self, act: impl FnOnce(&mut IdentityCache) -> T) -> T {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// The cached owner of a certificate, and the generation for [`Identities::remember`].
     pub(super) fn find(&self, fingerprint: Digest, now: Timestamp) -> (Option<CertificateOwner>, u64) {
-        self.with(|remembered| {
+        self.0.with(|remembered| {
             let fresh = |owner: &&CertificateOwner| owner.read_at <= now && now.since(owner.read_at) < REMEMBER;
             (remembered.by_fingerprint.get(&fingerprint).filter(fresh).copied(), remembered.generation)
         })
@@ -46,7 +43,7 @@ impl Identities {
 
     /// Caches a look-up, unless something was invalidated since `generation`.
     pub(super) fn remember(&self, fingerprint: Digest, owner: CertificateOwner, generation: u64) {
-        self.with(|remembered| {
+        self.0.with(|remembered| {
             if remembered.generation == generation {
                 if remembered.by_fingerprint.len() >= REMEMBERED_MAX {
                     remembered.by_fingerprint.clear();
@@ -58,7 +55,7 @@ impl Identities {
 
     /// Call after committing a change to a participant.
     pub(crate) fn forget(&self, participant: ParticipantId) {
-        self.with(|remembered| {
+        self.0.with(|remembered| {
             remembered.generation += 1;
             remembered.by_fingerprint.retain(|_, owner| owner.participant != participant);
         });

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 
 use federation::id::{ParticipantId, TokenId};
 use federation::time::Timestamp;
+
+use crate::guarded::Guarded;
 
 /// The subject of a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,13 +53,13 @@ const KEYS_MAX: usize = 100_000;
 pub(crate) struct Limiter {
     rates: Rates,
     /// Microseconds since the epoch.
-    whole_again_at: Mutex<HashMap<Key, i64>>,
+    whole_again_at: Guarded<HashMap<Key, i64>>,
 }
 
 impl Limiter {
     #[must_use]
     pub(crate) fn new(rates: Rates) -> Self {
-        Self { rates, whole_again_at: Mutex::new(HashMap::new()) }
+        Self { rates, whole_again_at: Guarded::new(HashMap::new()) }
     }
 
     /// Counts one request.
@@ -74,7 +75,7 @@ impl Limiter {
         let now = now.0.saturating_mul(1000);
         let interval = 1_000_000 / i64::from(rate.per_second.max(1));
         let tolerance = i64::from(rate.burst_s) * 1_000_000;
-        let mut map = self.whole_again_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.whole_again_at.lock();
         if map.len() >= KEYS_MAX && !map.contains_key(&key) {
             map.retain(|_, at| *at > now);
             if map.len() >= KEYS_MAX {

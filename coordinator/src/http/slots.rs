@@ -1,13 +1,15 @@
 //! Limits on the number of connections of each kind: in total, and per peer.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::Key;
+
+use crate::guarded::Guarded;
 
 /// What happens to a connection above the limit.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +32,7 @@ pub(super) struct Slots {
     /// Name of the kind in metrics.
     kind: &'static str,
     bounds: SlotLimits,
-    taken: Arc<Mutex<Occupied>>,
+    taken: Arc<Guarded<Occupied>>,
 }
 
 #[derive(Default)]
@@ -74,7 +76,7 @@ pub(super) struct Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.slots.with(|taken| {
+        self.slots.taken.with(|taken| {
             taken.remove(self.number, self.peer);
             self.slots.show(taken.all.len());
         });
@@ -90,15 +92,11 @@ impl Slots {
         metrics::gauge!("tributary_connections", "kind" => self.kind).set(u32::try_from(taken).unwrap_or(u32::MAX));
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Occupied) -> T) -> T {
-        act(&mut self.taken.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// A slot for another connection of this peer, which `end` closes if it has to make room; `None` if there is no
     /// room.
     pub(super) fn take(&self, peer: Key, end: &CancellationToken, now: Instant) -> Option<Slot> {
         let SlotLimits { all: (all_max, all_crowded), each: (each_max, each_crowded) } = self.bounds;
-        self.with(|taken| {
+        self.taken.with(|taken| {
             // A connection that is being closed is removed at once, so that it is not closed for another one too.
             if let Some(numbers) = taken.each.get(&peer)
                 && numbers.len() >= each_max
@@ -129,7 +127,7 @@ impl Slots {
 
     /// Number of slots in use.
     pub(super) fn taken(&self) -> usize {
-        self.with(|taken| taken.all.len())
+        self.taken.lock().all.len()
     }
 }
 
@@ -160,7 +158,7 @@ mod tests {
         assert_eq!(slots.taken(), 1);
         assert!(take(&slots, 3, now).is_some());
         drop(other);
-        assert!(slots.with(|taken| taken.all.is_empty() && taken.each.is_empty()));
+        assert!(slots.taken.with(|taken| taken.all.is_empty() && taken.each.is_empty()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -181,6 +179,6 @@ mod tests {
         drop((first, second_one));
         assert_eq!(slots.taken(), 3);
         drop((third, other, late));
-        assert!(slots.with(|taken| taken.all.is_empty() && taken.each.is_empty()));
+        assert!(slots.taken.with(|taken| taken.all.is_empty() && taken.each.is_empty()));
     }
 }

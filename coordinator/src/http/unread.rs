@@ -1,11 +1,13 @@
 //! Tracks since when the streams of a connection have waited for their peer to read.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use crate::guarded::Guarded;
 
 /// A stream that waits for its peer to read; dropped when it no longer waits.
 pub(super) struct WaitingStream {
@@ -28,7 +30,7 @@ impl Drop for WaitingStream {
 /// The waiting streams of a connection.
 #[derive(Default)]
 pub(super) struct UnreadStreams {
-    pieces: Mutex<Pieces>,
+    pieces: Guarded<Pieces>,
     /// Signals the first waiting stream.
     some: Notify,
 }
@@ -41,12 +43,8 @@ struct Pieces {
 }
 
 impl UnreadStreams {
-    fn with<T>(&self, act: impl FnOnce(&mut Pieces) -> T) -> T {
-        act(&mut self.pieces.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     fn begin(&self) -> u64 {
-        let (number, is_first) = self.with(|pieces| {
+        let (number, is_first) = self.pieces.with(|pieces| {
             pieces.next += 1;
             pieces.since.insert(pieces.next, Instant::now());
             (pieces.next, pieces.since.len() == 1)
@@ -58,13 +56,13 @@ impl UnreadStreams {
     }
 
     fn end(&self, number: u64) {
-        self.with(|pieces| pieces.since.remove(&number));
+        self.pieces.lock().since.remove(&number);
     }
 
     /// Resolves when a stream has waited for this long.
     pub(super) async fn stalled(&self, patience: Duration) {
         loop {
-            let oldest = self.with(|pieces| pieces.since.first_key_value().map(|(_, since)| *since));
+            let oldest = self.pieces.with(|pieces| pieces.since.first_key_value().map(|(_, since)| *since));
             match oldest {
                 None => self.some.notified().await,
                 Some(since) if since.elapsed() >= patience => return,

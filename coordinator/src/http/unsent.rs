@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::limits::Key;
 use super::unread::{UnreadStreams, WaitingStream};
+
+use crate::guarded::Guarded;
 
 /// Bytes passed on at once. One per half minute is 2 kB/s, the slowest peer that is tolerated.
 pub(super) const PIECE: usize = 64 << 10;
@@ -48,7 +50,7 @@ impl Bounds {
 pub(super) struct Unsent {
     bounds: Bounds,
     streamed: Arc<Semaphore>,
-    peers: Mutex<HashMap<Key, Weak<PeerBudget>>>,
+    peers: Guarded<HashMap<Key, Weak<PeerBudget>>>,
 }
 
 /// Budget of unsent data for one peer, over all of its connections.
@@ -60,12 +62,12 @@ struct PeerBudget {
 
 impl Unsent {
     pub(super) fn new(bounds: Bounds) -> Self {
-        Self { bounds, streamed: Arc::new(Semaphore::new(bounds.streamed)), peers: Mutex::default() }
+        Self { bounds, streamed: Arc::new(Semaphore::new(bounds.streamed)), peers: Guarded::default() }
     }
 
     /// Bytes of answers that no socket has taken yet.
     pub(super) fn bytes(&self) -> usize {
-        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let peers = self.peers.lock();
         let debtors = peers.values().filter_map(Weak::upgrade);
         debtors.map(|peer_budget| self.bounds.peer - peer_budget.bytes.available_permits()).sum()
     }
@@ -89,7 +91,7 @@ impl Unsent {
     }
 
     fn peer_budget(&self, peer: Key) -> Arc<PeerBudget> {
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut peers = self.peers.lock();
         // Peers without a connection are forgotten when the map has about doubled since the last time.
         if peers.len() == peers.capacity() {
             peers.retain(|_, peer_budget| peer_budget.strong_count() > 0);
@@ -459,6 +461,6 @@ mod tests {
         for n in 0..10_000_u32 {
             drop(unsent.budget(Key::Address(Ipv4Addr::from(n).into())));
         }
-        assert!(unsent.peers.lock().unwrap().len() < 10);
+        assert!(unsent.peers.lock().len() < 10);
     }
 }

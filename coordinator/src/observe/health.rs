@@ -1,6 +1,6 @@
 //! Whether rows and blobs can be written, and whether what is stored is what was stored.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +9,7 @@ use store::{Store, StoreError};
 use uuid::Uuid;
 use wire::inspect::BehindView;
 
+use crate::guarded::Guarded;
 use crate::reported_rounds::ReportedRounds;
 
 /// The whole database is read this often at most: that takes as long as its size demands.
@@ -27,7 +28,7 @@ pub(crate) struct Health {
     /// When somebody looked last, and what was found. Whoever asks meanwhile waits for that.
     latest: tokio::sync::Mutex<Option<(Timestamp, Found)>>,
     /// When the database was read last, and whether it was well-formed.
-    database: Mutex<Option<(Timestamp, bool)>>,
+    database: Guarded<Option<(Timestamp, bool)>>,
 }
 
 /// Why the service cannot serve at all.
@@ -91,7 +92,7 @@ impl Health {
     }
 
     async fn is_well_formed(&self, store: &Store, now: Timestamp) -> Result<bool, NotReady> {
-        if let Some((at, well_formed)) = *self.lock()
+        if let Some((at, well_formed)) = *self.database.lock()
             && at <= now
             && now.since(at) < READ_EVERY
         {
@@ -105,12 +106,7 @@ impl Health {
             }
             Err(error) => return Err(NotReady::Unwritable("the database", Arc::new(error))),
         };
-        *self.lock() = Some((now, well_formed));
+        *self.database.lock() = Some((now, well_formed));
         Ok(well_formed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<(Timestamp, bool)>> {
-        // One assignment leaves nothing half done.
-        self.database.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -81,12 +81,12 @@ impl Coordinator {
         let members = members(config, authority.as_ref())?;
         let sealer = Arc::new(sealer(config, &parts)?);
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
-        let round_trips = RoundTrips::default();
+        let (models, round_trips) = (Models::default(), RoundTrips::default());
         let app = Arc::new(App {
             check_ins: CheckIns::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
             round_wakeups: RoundWakeups::start(&store, stopped.clone(), &tasks),
             sessions: Sessions::default(),
-            models: Models::default(),
+            models: models.clone(),
             ended_rounds: EndedRounds::default(),
             mus: ProximalSchedule::default(),
             sealer: Arc::clone(&sealer),
@@ -109,7 +109,7 @@ impl Coordinator {
         });
         let mut environment = Environment::new(store.clone(), aggregator, parts.clock, parts.random);
         environment.sealer = sealer;
-        environment.round_trips = round_trips;
+        (environment.models, environment.round_trips) = (models, round_trips);
         environment.config = WorkConfig {
             poll_interval: Duration::from_millis(config.work.poll_interval_ms),
             lease_ttl: Duration::from_millis(config.work.lease_ttl_ms),

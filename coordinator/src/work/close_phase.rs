@@ -22,7 +22,6 @@ use super::shred::destroy_keys_of_an_end;
 use super::situation::{Situation, failures, groups_of, next_round, tally};
 use super::{Environment, StepError};
 use crate::ledger;
-use crate::seal::Sealer;
 use crate::session::{
     CloseError, Session, admitted, encode_all, failure, forget, given_by, keep_unopened, restore_all, stored,
 };
@@ -108,7 +107,6 @@ async fn decide(
     fresh_seed: [u8; 32],
     now: Timestamp,
 ) -> Result<CloseOutcome, StepError> {
-    let sealer = &*env.sealer;
     let Some(task) = tx.task(key.task).await? else { return Ok(CloseOutcome::Nothing) };
     let Some(row) = tx.round(key).await? else { return Ok(CloseOutcome::Nothing) };
     let round = row.round;
@@ -116,15 +114,15 @@ async fn decide(
     let groups = groups_of(tx, &round).await?;
     let Verdict { decision, lost } = advance_groups(&round, &tally, &groups, now);
     if complaint(tx, &round).await? {
-        return failed(tx, sealer, &task, &round, FailureReason::BadShares, now).await;
+        return failed(tx, env, &task, &round, FailureReason::BadShares, now).await;
     }
     match decision {
         Decision::Close(_) if round.state == RoundState::Selecting => {
-            match draw_cohort(tx, &task, &round, &env.round_trips, fresh_seed, now).await {
+            match draw_cohort(tx, &task, &round, (&env.models, &env.round_trips), fresh_seed, now).await {
                 Ok(drawn) => {
                     Ok(drawn.map_or(CloseOutcome::Nothing, |(round, cohort)| CloseOutcome::Drawn { round, cohort }))
                 }
-                Err(CloseError::Aborted(abort)) => aborted(tx, sealer, &task, &round, &abort, now).await,
+                Err(CloseError::Aborted(abort)) => aborted(tx, env, &task, &round, &abort, now).await,
                 Err(CloseError::Step(error)) => Err(error),
             }
         }
@@ -132,12 +130,12 @@ async fn decide(
         Decision::Close(next) if round.limits.secure.is_some() => {
             match close_sessions(tx, &round, next, (&groups, &lost), now).await {
                 Ok(outcome) => Ok(outcome),
-                Err(CloseError::Aborted(abort)) => aborted(tx, sealer, &task, &round, &abort, now).await,
+                Err(CloseError::Aborted(abort)) => aborted(tx, env, &task, &round, &abort, now).await,
                 Err(CloseError::Step(error)) => Err(error),
             }
         }
         Decision::Close(next) => close_collection(tx, &round, next, now).await,
-        Decision::Abort(reason) => failed(tx, sealer, &task, &round, reason, now).await,
+        Decision::Abort(reason) => failed(tx, env, &task, &round, reason, now).await,
         Decision::Rebase => {
             let rebased = tx.rebase_round(round.key, round.state, now).await?;
             Ok(if rebased { CloseOutcome::Rebased } else { CloseOutcome::Nothing })
@@ -268,7 +266,7 @@ pub(super) async fn fail_round(
         .transact("fail round", |tx| {
             Box::pin(async move {
                 holder.confirm(tx, now).await?;
-                let failed = fail(tx, &env.sealer, &situation.task, before, reason, now).await?;
+                let failed = fail(tx, env, &situation.task, before, reason, now).await?;
                 holder.give_up(tx).await?;
                 Ok::<_, StepError>(failed)
             })
@@ -285,30 +283,30 @@ pub(super) async fn fail_round(
 
 async fn aborted(
     tx: &mut dyn Transaction,
-    sealer: &Sealer,
+    env: &Environment,
     task: &TaskRow,
     round: &Round,
     abort: &Abort,
     now: Timestamp,
 ) -> Result<CloseOutcome, StepError> {
     tracing::warn!(round = %round.key.round_key(), attempt = round.key.attempt, code = abort.code(), "the session ends: {abort}");
-    failed(tx, sealer, task, round, failure(abort), now).await
+    failed(tx, env, task, round, failure(abort), now).await
 }
 
 async fn failed(
     tx: &mut dyn Transaction,
-    sealer: &Sealer,
+    env: &Environment,
     task: &TaskRow,
     round: &Round,
     reason: FailureReason,
     now: Timestamp,
 ) -> Result<CloseOutcome, StepError> {
-    Ok(fail(tx, sealer, task, round, reason, now).await?.map_or(CloseOutcome::Nothing, CloseOutcome::Failed))
+    Ok(fail(tx, env, task, round, reason, now).await?.map_or(CloseOutcome::Nothing, CloseOutcome::Failed))
 }
 
 async fn fail(
     tx: &mut dyn Transaction,
-    sealer: &Sealer,
+    env: &Environment,
     task: &TaskRow,
     round: &Round,
     reason: FailureReason,
@@ -318,7 +316,7 @@ async fn fail(
     if !tx.transition_round(round, &after).await? {
         return Ok(None);
     }
-    ledger::charge_unpublished(tx, task, round, sealer, now).await?;
+    ledger::charge_unpublished(tx, task, round, (&env.models, &env.sealer), now).await?;
     tx.set_pending_assignments(round.key, AssignmentState::Released, now).await?;
     tx.delete_partial_sum(round.key).await?;
     keep_unopened(tx, round).await?;
@@ -328,7 +326,7 @@ async fn fail(
     if is_spent && round.key.round_key() == next_round(task) {
         tx.forfeit_rounds(task.id, 1).await?;
     }
-    let given_by = given_by(tx, &after).await?;
+    let given_by = given_by(tx, &env.models, &after).await?;
     let shortage = shortage(tx, task, Some(&after), now).await?;
     Ok(Some(Failed { round: after, reason, paused, given_by, shortage }))
 }

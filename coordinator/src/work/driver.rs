@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use federation::id::TaskId;
@@ -53,7 +53,6 @@ struct EngineState {
     env: Environment,
     holder: Uuid,
     sums: SumCache,
-    models: Mutex<HashMap<TaskId, Arc<TaskModel>>>,
 }
 
 /// What one look at the rows found.
@@ -75,7 +74,7 @@ impl Engine {
     #[must_use]
     pub fn new(env: Environment) -> Self {
         let holder = env.random.uuid();
-        Self(Arc::new(EngineState { env, holder, sums: SumCache::default(), models: Mutex::default() }))
+        Self(Arc::new(EngineState { env, holder, sums: SumCache::default() }))
     }
 
     /// Works until `shutdown` is cancelled, then lets running steps finish. Errors are logged, counted and tried again.
@@ -264,20 +263,10 @@ impl EngineState {
 
     /// Derived from the specification, which never changes.
     fn model(&self, situation: &Situation) -> Result<Arc<TaskModel>, StepError> {
-        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(model) = models.get(&situation.task.id) {
-            return Ok(Arc::clone(model));
-        }
-        let model = TaskModel::new(&situation.task.spec).map_err(|errors| {
-            let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
-            StepError::unworkable(format!("task {}: {}", situation.task.id, errors.join("; ")))
-        })?;
-        Ok(Arc::clone(models.entry(situation.task.id).or_insert(Arc::new(model))))
+        self.env.models.of(&situation.task).map_err(StepError::unworkable)
     }
 
     fn forget_all_but(&self, situations: &[Situation]) {
-        let tasks: HashSet<_> = situations.iter().map(|situation| situation.task.id).collect();
-        self.models.lock().unwrap_or_else(PoisonError::into_inner).retain(|task, _| tasks.contains(task));
         let rounds: HashSet<_> = situations.iter().filter_map(Situation::open_round).map(|round| round.key).collect();
         self.sums.retain(|attempt| rounds.contains(&attempt));
     }

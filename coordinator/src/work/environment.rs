@@ -8,6 +8,7 @@ use federation::time::Clock;
 use store::{BlobStore, Store};
 
 use super::StepError;
+use crate::models::Models;
 use crate::random::Random;
 use crate::round_trips::RoundTrips;
 use crate::seal::Sealer;
@@ -27,6 +28,8 @@ pub struct Environment {
     pub random: Random,
     /// Opens the answers that unmask a sum, and the seeds of noise.
     pub sealer: Arc<Sealer>,
+    /// What tasks mean in numbers.
+    pub models: Models,
     /// How slow participants' lines are; nothing is known of them unless somebody notes it.
     pub round_trips: RoundTrips,
     /// The numbers.
@@ -41,8 +44,8 @@ impl Environment {
     pub fn new(store: Store, aggregator: Arc<dyn Aggregator>, clock: Arc<dyn Clock>, random: Random) -> Self {
         let (blobs, config) = (Arc::clone(store.blobs()), WorkConfig::default());
         let sealer = Arc::new(Sealer::in_memory(&random));
-        let round_trips = RoundTrips::default();
-        Self { store, blobs, aggregator, clock, random, sealer, round_trips, config, fail_point: Arc::new(NoFailPoint) }
+        let (models, round_trips, fail_point) = (Models::default(), RoundTrips::default(), Arc::new(NoFailPoint));
+        Self { store, blobs, aggregator, clock, random, sealer, models, round_trips, config, fail_point }
     }
 }
 

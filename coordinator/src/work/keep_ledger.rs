@@ -11,7 +11,6 @@ use store::{StoreError, WakeEvent};
 use super::sums::blocking;
 use super::{Environment, StepError};
 use crate::ledger::{self, LedgerFault};
-use recipe::TaskModel;
 use recipe::server::PrivateTask;
 
 /// Tasks that are read at once.
@@ -71,7 +70,7 @@ pub(super) async fn check_ledgers(env: &Environment) -> Result<(), StepError> {
 
 async fn check_ledger(env: &Environment, task: &TaskRow) -> Result<(), StepError> {
     // One that cannot work as it is stored says so when it is worked on.
-    let Some(private) = TaskModel::new(&task.spec).ok().and_then(|model| model.private) else { return Ok(()) };
+    let Some(private) = env.models.of(task).ok().and_then(|model| model.private.clone()) else { return Ok(()) };
     let why = match keep_ledger(env, task, &private).await {
         Ok(_) => match private.opendp() {
             Ok(_) => return Ok(()),

@@ -23,6 +23,7 @@ use super::sample::sample_present;
 use super::situation::{eligible, keyed};
 use crate::ahead::TrainingStates;
 use crate::base;
+use crate::models::Models;
 use crate::proximal::plan_of_round;
 use crate::round_trips::RoundTrips;
 use crate::session::{CloseError, StoredCertificates, encode_all, round_name};
@@ -42,7 +43,7 @@ pub(super) async fn draw_cohort(
     tx: &mut dyn Transaction,
     task: &TaskRow,
     round: &Round,
-    round_trips: &RoundTrips,
+    (models, round_trips): (&Models, &RoundTrips),
     fresh_seed: [u8; 32],
     now: Timestamp,
 ) -> Result<Option<(Round, Vec<ParticipantId>)>, CloseError> {
@@ -80,7 +81,7 @@ pub(super) async fn draw_cohort(
             let chosen = choose(&candidates, draw.cohort);
             let ids = candidates.iter().map(|candidate| candidate.participant);
             let keys: HashMap<_, _> = ids.zip(keys).filter(|(id, _)| chosen.contains(id)).collect();
-            let opened = open_sessions(tx, task, round, keys, fresh_seed, now).await?;
+            let opened = open_sessions(tx, task, round, models, keys, fresh_seed, now).await?;
             let Some(groups) = opened else { return Ok(None) };
             after.state = RoundState::Sharing;
             set_limits(task, &mut after, limits, &groups, draw.collect_max)?;
@@ -166,12 +167,12 @@ async fn open_sessions(
     tx: &mut dyn Transaction,
     task: &TaskRow,
     round: &Round,
+    models: &Models,
     mut keys: HashMap<ParticipantId, Bytes>,
     seed: [u8; 32],
     now: Timestamp,
 ) -> Result<Option<OpenedSessions>, CloseError> {
-    let model =
-        TaskModel::new(&task.spec).map_err(|_| StepError::unworkable("the task cannot work as it is stored"))?;
+    let model = models.of(task).map_err(StepError::unworkable)?;
     let base = base::read(tx, task, round.base_version).await?;
     let base = base.ok_or_else(|| StepError::unworkable("the base model has no row"))?;
     let plan = plan_of_round(tx, &task.spec.training, round.key.round_key()).await?;

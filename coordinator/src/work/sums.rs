@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::Read as _;
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use aggregation::{Accumulator, AggregationError, Shape};
 use federation::id::{Attempt, Digest};
@@ -19,6 +19,8 @@ use store::{StoreError, VerifiedRead};
 use super::{Environment, StepError};
 use recipe::TaskModel;
 
+use crate::guarded::Guarded;
+
 /// Sums that may be kept at once, each of the size of a model.
 const KEPT: usize = 8;
 
@@ -26,18 +28,18 @@ type Sum = Box<dyn Accumulator>;
 
 /// Sums that were stored and may be added to.
 #[derive(Default)]
-pub(super) struct SumCache(Mutex<HashMap<Attempt, (Digest, Sum)>>);
+pub(super) struct SumCache(Guarded<HashMap<Attempt, (Digest, Sum)>>);
 
 impl SumCache {
     /// Takes the sum that was stored as `partial`, if it is here.
     fn take(&self, partial: &PartialSum) -> Option<Sum> {
-        let (digest, sum) = self.lock().remove(&partial.attempt)?;
+        let (digest, sum) = self.0.lock().remove(&partial.attempt)?;
         (digest == partial.blob).then_some(sum)
     }
 
     /// Keeps a sum that has just been stored as `partial`.
     pub(super) fn keep(&self, partial: &PartialSum, sum: Sum) {
-        let mut kept = self.lock();
+        let mut kept = self.0.lock();
         if kept.len() < KEPT {
             kept.insert(partial.attempt, (partial.blob, sum));
         }
@@ -45,12 +47,7 @@ impl SumCache {
 
     /// Forgets the sums of all rounds but these.
     pub(super) fn retain(&self, open: impl Fn(Attempt) -> bool) {
-        self.lock().retain(|&attempt, _| open(attempt));
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Attempt, (Digest, Sum)>> {
-        // A map has no state between two of its calls that a panic could leave behind.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().retain(|&attempt, _| open(attempt));
     }
 }
 

@@ -6,19 +6,17 @@ use async_trait::async_trait;
 use federation::id::Digest;
 
 use super::SqliteTransaction;
-use super::row::Columns as _;
-use super::statement::query;
 use crate::entity::blob_reference::BlobReferences;
 use crate::error::Result;
 
 #[async_trait]
 impl BlobReferences for SqliteTransaction {
     async fn referenced_blobs(&mut self) -> Result<HashSet<Digest>> {
-        let rows = self
-            .list(query(
+        let blobs: Vec<Digest> = self
+            .list(
                 "WITH open_round AS (SELECT task, number, attempt, base_version FROM round
                                      WHERE state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))
-                 SELECT sha256 AS blob FROM model_version
+                 SELECT sha256 FROM model_version
                  UNION SELECT optimizer_state FROM model_version AS kept
                      WHERE optimizer_state IS NOT NULL
                        AND (version >= (SELECT max(version) - 1 FROM model_version WHERE task = kept.task)
@@ -26,8 +24,9 @@ impl BlobReferences for SqliteTransaction {
                  UNION SELECT blob FROM noised_sum JOIN open_round USING (task, number, attempt)
                  UNION SELECT blob FROM partial_sum JOIN open_round USING (task, number, attempt)
                  UNION SELECT sha256 FROM admitted JOIN open_round USING (task, number, attempt) WHERE folded = 0",
-            ))
+                (),
+            )
             .await?;
-        rows.iter().map(|row| row.digest("blob")).collect()
+        Ok(blobs.into_iter().collect())
     }
 }

@@ -2,15 +2,15 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use federation::cohort::{Candidate, CoarseLoss};
+use federation::cohort::Candidate;
 use federation::id::{Attempt, ParticipantId, TaskId};
 use federation::time::Timestamp;
 
 use super::SqliteTransaction;
-use super::row::{Bind as _, Columns as _, each, json, json_ids};
-use super::statement::{SqliteRow, query};
+use super::row::{FromRow, SqliteRow};
+use super::value::Json;
 use crate::entity::check_in::{CheckIn, CheckInKeys, CheckIns};
-use crate::error::{Result, StoreError};
+use crate::error::Result;
 
 /// Participants ready for task `?1` at `?2`, for lists and counts.
 macro_rules! ready {
@@ -31,7 +31,7 @@ macro_rules! keyed {
 macro_rules! candidate_count {
     ($conditions:expr) => {
         concat!(
-            "SELECT count(*) AS candidates FROM check_in JOIN participant ON participant.id = check_in.participant",
+            "SELECT count(*) FROM check_in JOIN participant ON participant.id = check_in.participant",
             ready!(),
             $conditions
         )
@@ -60,162 +60,122 @@ macro_rules! candidates {
 #[async_trait]
 impl CheckIns for SqliteTransaction {
     async fn upsert_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()> {
-        let rows: Vec<_> = check_ins
-            .iter()
-            .map(|check_in| {
-                let keys = check_in.keys.as_ref();
-                (
-                    check_in.task.0.simple().to_string(),
-                    check_in.participant.0.simple().to_string(),
-                    i64::try_from(check_in.examples).unwrap_or(i64::MAX),
-                    check_in.checked_in_at,
-                    check_in.expires_at,
-                    keys.map(|keys| keys.attempt.round),
-                    keys.map(|keys| keys.attempt.attempt),
-                    keys.map(|keys| hex::encode(&keys.advertisement)),
-                    check_in.loss,
-                    check_in.training.map(|claim| claim.serial),
-                    check_in.training.map(|claim| u8::from(claim.is_ready)),
-                )
-            })
-            .collect();
-        self.change(
-            query(
-                "INSERT INTO check_in (task, participant, examples, checked_in_at, expires_at,
-                                       keys_round, keys_attempt, keys, loss, training, is_ready)
-                 SELECT unhex(value ->> 0), unhex(value ->> 1), value ->> 2, value ->> 3, value ->> 4,
-                        value ->> 5, value ->> 6, unhex(value ->> 7), value ->> 8, value ->> 9, value ->> 10
-                 FROM json_each(?1) WHERE true
-                 ON CONFLICT (task, participant) DO UPDATE
-                 SET examples = excluded.examples, checked_in_at = excluded.checked_in_at,
-                     expires_at = excluded.expires_at, loss = excluded.loss, training = excluded.training,
-                     is_ready = excluded.is_ready, keys_round = coalesce(excluded.keys_round, keys_round),
-                     keys_attempt = coalesce(excluded.keys_attempt, keys_attempt),
-                     keys = coalesce(excluded.keys, keys)",
+        let row = |check_in: &CheckIn| {
+            let keys = check_in.keys.as_ref();
+            (
+                check_in.task.0.simple(),
+                check_in.participant.0.simple(),
+                i64::try_from(check_in.examples).unwrap_or(i64::MAX),
+                check_in.checked_in_at,
+                check_in.expires_at,
+                keys.map(|keys| keys.attempt.round),
+                keys.map(|keys| keys.attempt.attempt),
+                keys.map(|keys| hex::encode(&keys.advertisement)),
+                check_in.loss,
+                check_in.training.map(|claim| claim.serial),
+                check_in.training.map(|claim| u8::from(claim.is_ready)),
             )
-            .bind(json(&rows)?),
+        };
+        self.change_all(
+            "INSERT INTO check_in (task, participant, examples, checked_in_at, expires_at,
+                                   keys_round, keys_attempt, keys, loss, training, is_ready)
+             SELECT unhex(value ->> 0), unhex(value ->> 1), value ->> 2, value ->> 3, value ->> 4,
+                    value ->> 5, value ->> 6, unhex(value ->> 7), value ->> 8, value ->> 9, value ->> 10
+             FROM json_each(?1) WHERE true
+             ON CONFLICT (task, participant) DO UPDATE
+             SET examples = excluded.examples, checked_in_at = excluded.checked_in_at,
+                 expires_at = excluded.expires_at, loss = excluded.loss, training = excluded.training,
+                 is_ready = excluded.is_ready, keys_round = coalesce(excluded.keys_round, keys_round),
+                 keys_attempt = coalesce(excluded.keys_attempt, keys_attempt),
+                 keys = coalesce(excluded.keys, keys)",
+            Json(check_ins.iter().map(row).collect::<Vec<_>>()),
         )
-        .await?;
-        Ok(())
+        .await
     }
 
     async fn renew_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()> {
-        let rows: Vec<_> = check_ins
-            .iter()
-            .map(|check_in| {
-                let (task, participant) = (check_in.task.0.simple(), check_in.participant.0.simple());
-                (task.to_string(), participant.to_string(), check_in.checked_in_at, check_in.expires_at)
-            })
-            .collect();
-        self.change(
-            query(
-                "UPDATE check_in SET checked_in_at = renewed.checked_in_at, expires_at = renewed.expires_at
-                 FROM (SELECT unhex(value ->> 0) AS task, unhex(value ->> 1) AS participant,
-                              value ->> 2 AS checked_in_at, value ->> 3 AS expires_at FROM json_each(?1)) AS renewed
-                 WHERE check_in.task = renewed.task AND check_in.participant = renewed.participant
-                   AND check_in.expires_at < renewed.expires_at",
-            )
-            .bind(json(&rows)?),
+        let row = |it: &CheckIn| (it.task.0.simple(), it.participant.0.simple(), it.checked_in_at, it.expires_at);
+        self.change_all(
+            "UPDATE check_in SET checked_in_at = renewed.checked_in_at, expires_at = renewed.expires_at
+             FROM (SELECT unhex(value ->> 0) AS task, unhex(value ->> 1) AS participant,
+                          value ->> 2 AS checked_in_at, value ->> 3 AS expires_at FROM json_each(?1)) AS renewed
+             WHERE check_in.task = renewed.task AND check_in.participant = renewed.participant
+               AND check_in.expires_at < renewed.expires_at",
+            Json(check_ins.iter().map(row).collect::<Vec<_>>()),
         )
-        .await?;
-        Ok(())
+        .await
     }
 
     async fn candidate_count(&mut self, task: TaskId, now: Timestamp) -> Result<u32> {
-        let row = self.find(query(candidate_count!("")).bind(task.0).time(now)).await?;
-        row.map_or(Ok(0), |row| row.small("candidates"))
+        self.get(candidate_count!(""), (task, now)).await
     }
 
     async fn keyed_candidate_count(&mut self, attempt: Attempt, now: Timestamp) -> Result<u32> {
-        let count =
-            query(candidate_count!(keyed!())).bind(attempt.task.0).time(now).bind(attempt.round).bind(attempt.attempt);
-        let row = self.find(count).await?;
-        row.map_or(Ok(0), |row| row.small("candidates"))
+        self.get(candidate_count!(keyed!()), (attempt.task, now, attempt.round, attempt.attempt)).await
     }
 
     async fn candidates(&mut self, task: TaskId, now: Timestamp) -> Result<Vec<Candidate>> {
-        let rows = self.list(query(candidates!("", "")).bind(task.0).time(now)).await?;
-        each(&rows, candidate)
+        self.list(candidates!("", ""), (task, now)).await
     }
 
     async fn keyed_candidates(&mut self, attempt: Attempt, now: Timestamp) -> Result<Vec<(Candidate, Bytes)>> {
-        let rows = self
-            .list(
-                query(candidates!(", check_in.keys", keyed!()))
-                    .bind(attempt.task.0)
-                    .time(now)
-                    .bind(attempt.round)
-                    .bind(attempt.attempt),
-            )
-            .await?;
-        each(&rows, |row| Ok((candidate(row)?, row.bytes("keys")?.into())))
+        let arguments = (attempt.task, now, attempt.round, attempt.attempt);
+        self.list(candidates!(", check_in.keys", keyed!()), arguments).await
     }
 
     async fn count_checked_in(&mut self, task: TaskId, keys_for: Option<Attempt>, now: Timestamp) -> Result<u32> {
         let (round, attempt) = keys_for.map(|attempt| (attempt.round, attempt.attempt)).unzip();
-        let counted = self
-            .find(
-                query(concat!(
-                    "SELECT count(*) AS count FROM (",
-                    candidates!("", " AND (?3 IS NULL OR (check_in.keys_round = ?3 AND check_in.keys_attempt = ?4))"),
-                    ")"
-                ))
-                .bind(task.0)
-                .time(now)
-                .bind(round)
-                .bind(attempt),
-            )
-            .await?;
-        counted.map_or(Ok(0), |row| row.small("count"))
+        self.get(
+            concat!(
+                "SELECT count(*) FROM (",
+                candidates!("", " AND (?3 IS NULL OR (check_in.keys_round = ?3 AND check_in.keys_attempt = ?4))"),
+                ")"
+            ),
+            (task, now, round, attempt),
+        )
+        .await
     }
 
     async fn check_in_keys(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<CheckInKeys>> {
-        let row = self
-            .find(
-                query(
-                    "SELECT keys_round, keys_attempt, keys FROM check_in
-                     WHERE task = ?1 AND participant = ?2 AND keys IS NOT NULL",
-                )
-                .bind(task.0)
-                .bind(participant.0),
-            )
-            .await?;
-        row.map(|row| {
-            Ok(CheckInKeys {
-                attempt: Attempt { task, round: row.small("keys_round")?, attempt: row.small("keys_attempt")? },
-                advertisement: row.bytes("keys")?.into(),
-            })
-        })
-        .transpose()
+        self.find(
+            "SELECT task, keys_round AS number, keys_attempt AS attempt, keys FROM check_in
+             WHERE task = ?1 AND participant = ?2 AND keys IS NOT NULL",
+            (task, participant),
+        )
+        .await
     }
 
     async fn remove_check_ins(&mut self, participants: &[ParticipantId]) -> Result<()> {
-        self.change(
-            query("DELETE FROM check_in WHERE participant IN (SELECT unhex(value) FROM json_each(?1))")
-                .bind(json_ids(participants)?),
+        self.change_all(
+            "DELETE FROM check_in WHERE participant IN (SELECT unhex(value) FROM json_each(?1))",
+            participants,
         )
-        .await?;
-        Ok(())
+        .await
     }
 
     async fn expire_check_ins(&mut self, now: Timestamp) -> Result<u32> {
-        self.count_changes(query("DELETE FROM check_in WHERE expires_at <= ?1").time(now)).await
+        self.change("DELETE FROM check_in WHERE expires_at <= ?1", now).await
     }
 }
 
-fn candidate(row: &SqliteRow) -> Result<Candidate> {
-    Ok(Candidate {
-        participant: ParticipantId(row.uuid("participant")?),
-        labels: row.json("labels")?,
-        examples: row.large("examples")?,
-        participations: row.small("participations")?,
-        last: row.optional_small("last_number")?.zip(row.optional_time("last_at")?),
-        loss: row.optional_small("loss")?.map(coarse_loss).transpose()?,
-        duration_ms: row.optional_integer("last_duration_ms")?.map(i64::unsigned_abs),
-    })
+columns!(CheckInKeys { attempt, advertisement: keys });
+
+impl FromRow for Candidate {
+    fn from_row(row: &SqliteRow<'_>) -> Result<Self> {
+        Ok(Self {
+            participant: row.get("participant")?,
+            labels: row.get("labels")?,
+            examples: row.get("examples")?,
+            participations: row.get("participations")?,
+            last: row.get::<Option<_>>("last_number")?.zip(row.get("last_at")?),
+            loss: row.get("loss")?,
+            duration_ms: row.get("last_duration_ms")?,
+        })
+    }
 }
 
-fn coarse_loss(level: u32) -> Result<CoarseLoss> {
-    let level = u8::try_from(level).map_err(|_| StoreError::corrupt(format!("{level} is no level of a loss")))?;
-    CoarseLoss::try_from(level).map_err(StoreError::corrupt)
+impl FromRow for (Candidate, Bytes) {
+    fn from_row(row: &SqliteRow<'_>) -> Result<Self> {
+        Ok((Candidate::from_row(row)?, row.get("keys")?))
+    }
 }

@@ -3,6 +3,9 @@
 //! Statements run on the calling thread: a look-up takes a few microseconds, less than handing it to another thread.
 //! Statements that may wait for a disk, or take long, run on a blocking thread ([`Loan::run_beside`]).
 
+#[macro_use]
+mod record;
+
 mod admitted;
 mod assignment;
 mod blob_reference;
@@ -29,6 +32,7 @@ mod task;
 mod token;
 mod training;
 mod unopened;
+mod value;
 
 use std::path::Path;
 use std::time::Duration;
@@ -38,7 +42,9 @@ use rusqlite::{Connection, OpenFlags};
 
 use self::error::translate;
 use self::pool::{Loan, Pool};
-use self::statement::{Query, SqliteRow};
+use self::record::Record;
+use self::row::FromRow;
+use self::statement::{Bind, Query};
 use crate::error::{Result, StoreError};
 use crate::private;
 use crate::transaction::{Backend, Mode, OpenTransaction, Transaction};
@@ -171,16 +177,23 @@ struct SqliteTransaction {
 }
 
 impl SqliteTransaction {
-    /// Runs a query that changes any number of rows; returns their number.
-    async fn change(&mut self, query: Query<'_>) -> Result<u64> {
+    /// Changes any number of rows; returns their number.
+    async fn change(&mut self, sql: &'static str, arguments: impl Bind) -> Result<u32> {
         self.check_writable()?;
+        let query = Query::new(sql, &arguments)?;
         let result = self.loan.ask_beside(query, |connection, query| query.execute(connection)).await;
-        self.note(result)
+        self.note(result)?.try_into().map_err(StoreError::fault)
     }
 
-    /// Runs a query that changes at most one row; returns whether it did.
-    async fn change_one(&mut self, query: Query<'_>) -> Result<bool> {
+    /// Changes any number of rows.
+    async fn change_all(&mut self, sql: &'static str, arguments: impl Bind) -> Result<()> {
+        self.change(sql, arguments).await.map(drop)
+    }
+
+    /// Changes at most one row; returns whether it did.
+    async fn change_one(&mut self, sql: &'static str, arguments: impl Bind) -> Result<bool> {
         self.check_writable()?;
+        let query = Query::new(sql, &arguments)?;
         let result = self.loan.run(|connection| query.execute(connection));
         match self.note(result)? {
             0 => Ok(false),
@@ -189,60 +202,43 @@ impl SqliteTransaction {
         }
     }
 
-    /// Runs a query that changes any number of rows; returns their number.
-    async fn count_changes(&mut self, query: Query<'_>) -> Result<u32> {
-        u32::try_from(self.change(query).await?).map_err(StoreError::fault)
+    /// Changes exactly one row.
+    async fn must_change_one(&mut self, sql: &'static str, arguments: impl Bind) -> Result<()> {
+        let changed = self.change_one(sql, arguments).await?;
+        if changed { Ok(()) } else { Err(StoreError::corrupt("a change of one row touched none")) }
     }
 
-    /// Runs a query that changes at most one row, and returns its `RETURNING` columns.
-    async fn change_returning(&mut self, query: Query<'_>) -> Result<Option<SqliteRow>> {
+    /// Changes at most one row, and returns its `RETURNING` columns.
+    async fn change_returning<T: FromRow>(&mut self, sql: &'static str, arguments: impl Bind) -> Result<Option<T>> {
         self.check_writable()?;
-        self.find(query).await
+        self.find(sql, arguments).await
     }
 
-    /// Runs a query that must change exactly one row.
-    async fn insert(&mut self, query: Query<'_>) -> Result<()> {
-        if self.change_one(query).await? {
-            Ok(())
-        } else {
-            Err(StoreError::corrupt("an insertion of one row added none"))
-        }
+    async fn insert<T: Record>(&mut self, record: &T) -> Result<()> {
+        self.must_change_one(T::INSERT, record).await
     }
 
-    async fn find(&mut self, query: Query<'_>) -> Result<Option<SqliteRow>> {
+    /// Inserts a record unless there is one with its key; returns whether it did.
+    async fn insert_if_absent<T: Record>(&mut self, record: &T) -> Result<bool> {
+        self.change_one(T::INSERT_IF_ABSENT, record).await
+    }
+
+    /// The first row of a query, if it has any.
+    async fn find<T: FromRow>(&mut self, sql: &'static str, arguments: impl Bind) -> Result<Option<T>> {
+        let query = Query::new(sql, &arguments)?;
         let result = self.loan.run(|connection| query.first(connection));
         self.note(result)
     }
 
-    /// All rows of a query.
-    async fn list(&mut self, query: Query<'_>) -> Result<Vec<SqliteRow>> {
-        let list = |connection: &Connection, query: &Query<'_>| {
-            let mut rows = Vec::new();
-            query.for_each(connection, |row| {
-                rows.push(row);
-                Ok(())
-            })?;
-            Ok(rows)
-        };
-        let result = self.loan.ask_beside(query, list).await;
-        self.note(result)
+    /// The row of a query that has one, whatever is stored.
+    async fn get<T: FromRow>(&mut self, sql: &'static str, arguments: impl Bind) -> Result<T> {
+        self.find(sql, arguments).await?.ok_or_else(|| StoreError::fault("a statement yields no row"))
     }
 
-    /// All rows of a query, each converted and dropped before the next is read: for rows that are large together.
-    async fn collect<T: Send + 'static>(
-        &mut self,
-        query: Query<'_>,
-        read: impl Fn(&SqliteRow) -> Result<T> + Send + 'static,
-    ) -> Result<Vec<T>> {
-        let collect = move |connection: &Connection, query: &Query<'_>| {
-            let mut collected = Vec::new();
-            query.for_each(connection, |row| {
-                collected.push(read(&row)?);
-                Ok(())
-            })?;
-            Ok(collected)
-        };
-        let result = self.loan.ask_beside(query, collect).await;
+    /// All rows of a query. Each is read before the next one is fetched, for they may be large together.
+    async fn list<T: FromRow + Send + 'static>(&mut self, sql: &'static str, arguments: impl Bind) -> Result<Vec<T>> {
+        let query = Query::new(sql, &arguments)?;
+        let result = self.loan.ask_beside(query, |connection, query| query.all(connection)).await;
         self.note(result)
     }
 

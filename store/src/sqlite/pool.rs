@@ -128,7 +128,7 @@ impl Loan {
         if !self.may_block {
             return self.run(|connection| work(connection, &query));
         }
-        let query = query.into_owned();
+        let query = query.into_owned()?;
         self.run_beside(move |connection| work(connection, &query)).await
     }
 }

@@ -6,101 +6,68 @@ use federation::round::{Round, RoundState};
 use federation::time::Timestamp;
 
 use super::SqliteTransaction;
-use super::row::{Bind as _, Columns as _, each, integer, json};
-use super::statement::{SqliteRow, query};
+use super::row::{FromRow, SqliteRow};
+use super::value::Json;
 use crate::entity::check_in::CheckIns as _;
 use crate::entity::round::{RoundChange, RoundMetric, RoundRow, Rounds};
 use crate::entity::session_message::MessageKind;
 use crate::error::{Result, StoreError};
 
+record!("round", Round { key: attempt, state, base_version, limits, cohort, state_since, opened_at, failure });
+columns!(RoundChange { state, at, count });
+
 #[async_trait]
 impl Rounds for SqliteTransaction {
     async fn insert_round(&mut self, round: &Round) -> Result<()> {
-        self.insert(
-            query(
-                "INSERT INTO round (task, number, attempt, state, base_version, limits, cohort, state_since, opened_at,
-                                    failure)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-            )
-            .attempt(round.key)
-            .bind(round.state.as_str())
-            .bind(round.base_version)
-            .bind(json(&round.limits)?)
-            .bind(round.cohort)
-            .time(round.state_since)
-            .time(round.opened_at)
-            .bind(round.failure.map(|reason| reason.as_str())),
-        )
-        .await?;
+        self.insert(round).await?;
         self.add_round_change(round, 0).await
     }
 
     async fn round(&mut self, key: RoundKey) -> Result<Option<RoundRow>> {
-        let row = self
-            .find(
-                query("SELECT * FROM round WHERE task = ?1 AND number = ?2 ORDER BY attempt DESC LIMIT 1")
-                    .bind(key.task.0)
-                    .bind(key.number),
-            )
-            .await?;
-        row.as_ref().map(read).transpose()
+        self.find(
+            "SELECT * FROM round WHERE task = ?1 AND number = ?2 ORDER BY attempt DESC LIMIT 1",
+            (key.task, key.number),
+        )
+        .await
     }
 
     async fn round_attempt(&mut self, attempt: Attempt) -> Result<Option<RoundRow>> {
-        let row = self
-            .find(query("SELECT * FROM round WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(attempt))
-            .await?;
-        row.as_ref().map(read).transpose()
+        self.find("SELECT * FROM round WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
     }
 
     async fn rounds(&mut self, task: TaskId, before_number: Option<u32>, limit: u32) -> Result<Vec<RoundRow>> {
-        let rows = self
-            .list(
-                query(
-                    "SELECT * FROM round
-                     WHERE task = ?1 AND number < coalesce(?2, 1 << 62)
-                       AND attempt = (SELECT max(attempt) FROM round AS other
-                                      WHERE other.task = round.task AND other.number = round.number)
-                     ORDER BY number DESC LIMIT ?3",
-                )
-                .bind(task.0)
-                .bind(before_number)
-                .bind(limit),
-            )
-            .await?;
-        each(&rows, read)
+        self.list(
+            "SELECT * FROM round
+             WHERE task = ?1 AND number < coalesce(?2, 1 << 62)
+               AND attempt = (SELECT max(attempt) FROM round AS other
+                              WHERE other.task = round.task AND other.number = round.number)
+             ORDER BY number DESC LIMIT ?3",
+            (task, before_number, limit),
+        )
+        .await
     }
 
     async fn open_rounds(&mut self) -> Result<Vec<RoundRow>> {
-        let rows = self
-            .list(query("SELECT * FROM round WHERE state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') ORDER BY task"))
-            .await?;
-        each(&rows, read)
+        self.list("SELECT * FROM round WHERE state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') ORDER BY task", ()).await
     }
 
     async fn transition_round(&mut self, before: &Round, after: &Round) -> Result<bool> {
         if before.key != after.key {
             return Err(StoreError::fault("a transition from one round to another"));
         }
-        let row = self
+        let attempt = after.key;
+        let changed = self
             .change_returning(
-                query(
-                    "UPDATE round SET state = ?6, state_since = ?7, limits = ?8, cohort = ?9, failure = ?10
-                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state = ?4 AND state_since = ?5
-                     RETURNING reported",
-                )
-                .attempt(before.key)
-                .bind(before.state.as_str())
-                .time(before.state_since)
-                .bind(after.state.as_str())
-                .time(after.state_since)
-                .bind(json(&after.limits)?)
-                .bind(after.cohort)
-                .bind(after.failure.map(|reason| reason.as_str())),
+                "UPDATE round SET state = ?6, state_since = ?7, limits = ?8, cohort = ?9, failure = ?10
+                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state = ?4 AND state_since = ?5
+                 RETURNING reported",
+                (
+                    (attempt, before.state, before.state_since),
+                    (after.state, after.state_since, &after.limits, after.cohort, after.failure),
+                ),
             )
             .await?;
-        let Some(row) = row else { return Ok(false) };
-        let attempt = after.key;
+        let Some(reported) = changed else { return Ok(false) };
         let count = match (before.state, after.state) {
             (_, RoundState::Selecting) => 0,
             // Without a draw, the count is that of checked-in participants.
@@ -114,7 +81,7 @@ impl Rounds for SqliteTransaction {
             (RoundState::Unmasking, RoundState::Aggregating) => {
                 self.count_messages(attempt, MessageKind::Unmasking).await?
             }
-            _ => row.small("reported")?,
+            _ => reported,
         };
         self.add_round_change(after, count).await?;
         Ok(true)
@@ -122,13 +89,8 @@ impl Rounds for SqliteTransaction {
 
     async fn rebase_round(&mut self, attempt: Attempt, state: RoundState, state_since: Timestamp) -> Result<bool> {
         self.change_one(
-            query(
-                "UPDATE round SET state_since = ?5
-                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state = ?4",
-            )
-            .attempt(attempt)
-            .bind(state.as_str())
-            .time(state_since),
+            "UPDATE round SET state_since = ?5 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state = ?4",
+            (attempt, state, state_since),
         )
         .await
     }
@@ -143,38 +105,24 @@ impl Rounds for SqliteTransaction {
             return Err(StoreError::fault(format!("metric {:?} is {}, not finite", metric.name, metric.value)));
         }
         self.change_one(
-            query(
-                "UPDATE round SET metrics = ?4, model_version = ?5
-                 WHERE task = ?1 AND number = ?2 AND attempt = ?3",
-            )
-            .attempt(attempt)
-            .bind(json(metrics)?)
-            .bind(model_version),
+            "UPDATE round SET metrics = ?4, model_version = ?5 WHERE task = ?1 AND number = ?2 AND attempt = ?3",
+            (attempt, Json(metrics), model_version),
         )
         .await
     }
 
     async fn add_bytes_down(&mut self, attempt: Attempt, state: RoundState, bytes: u64) -> Result<bool> {
-        let bytes = integer(bytes)?;
         let counted = self
             .change_one(
-                query(
-                    "UPDATE round SET bytes_down = bytes_down + ?4
-                     WHERE task = ?1 AND number = ?2 AND attempt = ?3",
-                )
-                .attempt(attempt)
-                .bind(bytes),
+                "UPDATE round SET bytes_down = bytes_down + ?4 WHERE task = ?1 AND number = ?2 AND attempt = ?3",
+                (attempt, bytes),
             )
             .await?;
         if counted {
-            self.insert(
-                query(
-                    "INSERT INTO round_traffic (task, number, attempt, state, bytes_down) VALUES (?1, ?2, ?3, ?4, ?5)
-                     ON CONFLICT (task, number, attempt, state) DO UPDATE SET bytes_down = bytes_down + ?5",
-                )
-                .attempt(attempt)
-                .bind(state.as_str())
-                .bind(bytes),
+            self.must_change_one(
+                "INSERT INTO round_traffic (task, number, attempt, state, bytes_down) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (task, number, attempt, state) DO UPDATE SET bytes_down = bytes_down + ?5",
+                (attempt, state, bytes),
             )
             .await?;
         }
@@ -184,39 +132,25 @@ impl Rounds for SqliteTransaction {
 
 impl SqliteTransaction {
     async fn add_round_change(&mut self, round: &Round, count: u32) -> Result<()> {
-        self.insert(
-            query("INSERT INTO round_change (task, number, attempt, state, at, count) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
-                .attempt(round.key)
-                .bind(round.state.as_str())
-                .time(round.state_since)
-                .bind(count),
+        self.must_change_one(
+            "INSERT INTO round_change (task, number, attempt, state, at, count) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            (round.key, round.state, round.state_since, count),
         )
         .await
     }
 }
 
-pub(super) fn read_change(row: &SqliteRow) -> Result<RoundChange> {
-    Ok(RoundChange { state: row.named("state")?, at: row.time("at")?, count: row.small("count")? })
-}
-
-fn read(row: &SqliteRow) -> Result<RoundRow> {
-    let round = Round {
-        key: row.attempt()?,
-        state: row.named("state")?,
-        base_version: row.small("base_version")?,
-        limits: row.json("limits")?,
-        cohort: row.small("cohort")?,
-        state_since: row.time("state_since")?,
-        opened_at: row.time("opened_at")?,
-        failure: row.optional_named("failure")?,
-    };
-    Ok(RoundRow {
-        reported: row.small("reported")?,
-        bytes_up: row.large("bytes_up")?,
-        bytes_down: row.large("bytes_down")?,
-        metrics: row.json("metrics")?,
-        model_version: row.optional_small("model_version")?,
-        ended_at: round.state.is_terminal().then_some(round.state_since),
-        round,
-    })
+impl FromRow for RoundRow {
+    fn from_row(row: &SqliteRow<'_>) -> Result<Self> {
+        let round = Round::from_row(row)?;
+        Ok(Self {
+            reported: row.get("reported")?,
+            bytes_up: row.get("bytes_up")?,
+            bytes_down: row.get("bytes_down")?,
+            metrics: row.get("metrics")?,
+            model_version: row.get("model_version")?,
+            ended_at: round.state.is_terminal().then_some(round.state_since),
+            round,
+        })
+    }
 }

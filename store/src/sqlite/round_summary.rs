@@ -2,13 +2,14 @@
 
 use async_trait::async_trait;
 use federation::id::TaskId;
+use federation::round::{AssignmentState, RoundState};
 
 use super::SqliteTransaction;
-use super::noised_sum::read_work;
-use super::round::read_change;
-use super::row::{Columns as _, json};
-use super::statement::{SqliteRow, query};
+use super::row::{FromRow, SqliteRow};
+use super::value::json;
+use crate::entity::round::RoundChange;
 use crate::entity::round_summary::{GroupSummary, MadeVersion, RoundSummaries, RoundSummary};
+use crate::entity::session_message::MessageKind;
 use crate::error::{Result, StoreError};
 
 /// The rows of a table that belong to attempts `?2` at rounds of task `?1`, each with the attempt's position in the
@@ -70,37 +71,24 @@ impl RoundSummaries for SqliteTransaction {
     async fn round_summaries(&mut self, task: TaskId, attempts: &[(u32, u32)]) -> Result<Vec<RoundSummary>> {
         let mut asked = Asked { task, attempts: json(attempts)?, summaries: Vec::new() };
         asked.summaries.resize_with(attempts.len(), RoundSummary::default);
-        self.add(&mut asked, RESULTS, add_results).await?;
-        self.add(&mut asked, HISTORY, |summary, row| {
-            summary.history.push(read_change(row)?);
-            Ok(())
-        })
-        .await?;
-        self.add(&mut asked, COHORT, add_places).await?;
+        self.add(&mut asked, RESULTS, |summary, results: RoundSummary| *summary = results).await?;
+        self.add(&mut asked, HISTORY, |summary, change: RoundChange| summary.history.push(change)).await?;
+        self.add(&mut asked, COHORT, add_members).await?;
         if asked.summaries.iter().any(|summary| !summary.groups.is_empty()) {
-            self.add(&mut asked, ANOMALIES, |summary, row| {
-                let group = summary.groups.entry(row.small("cohort_group")?).or_default();
-                group.anomaly = row.optional_real("anomaly")?;
-                Ok(())
+            self.add(&mut asked, ANOMALIES, |summary, (group, anomaly): (u32, Option<f64>)| {
+                summary.groups.entry(group).or_default().anomaly = anomaly;
             })
             .await?;
         }
-        self.add(&mut asked, MESSAGES, |summary, row| {
-            summary.messages.insert(row.named("kind")?, (row.small("count")?, row.large("bytes")?));
-            Ok(())
+        self.add(&mut asked, MESSAGES, |summary, (kind, count, bytes): (MessageKind, u32, u64)| {
+            summary.messages.insert(kind, (count, bytes));
         })
         .await?;
-        self.add(&mut asked, TRAFFIC, |summary, row| {
-            summary.bytes_down.insert(row.named("state")?, row.large("bytes_down")?);
-            Ok(())
+        self.add(&mut asked, TRAFFIC, |summary, (state, bytes_down): (RoundState, u64)| {
+            summary.bytes_down.insert(state, bytes_down);
         })
         .await?;
-        // One row per participant of every round; only this is kept of it.
-        let buffered = query(BUFFERED).bind(task.0).bind(&asked.attempts);
-        let read = |row: &SqliteRow| Ok((row.small("place")?, row.small("base_version")?));
-        for (place, base_version) in self.collect::<(u32, u32)>(buffered, read).await? {
-            asked.of(place)?.buffered_from.push(base_version);
-        }
+        self.add(&mut asked, BUFFERED, |summary, base_version: u32| summary.buffered_from.push(base_version)).await?;
         Ok(asked.summaries)
     }
 }
@@ -113,53 +101,62 @@ struct Asked {
     summaries: Vec<RoundSummary>,
 }
 
-impl Asked {
-    fn of(&mut self, place: u32) -> Result<&mut RoundSummary> {
-        let summary = self.summaries.get_mut(usize::try_from(place).map_err(StoreError::fault)?);
-        summary.ok_or_else(|| StoreError::fault("a row of an attempt that nobody asked for"))
-    }
-}
+/// A row of an attempt, after the attempt's position in the list.
+struct Placed<T>(u32, T);
+
+columns!(MadeVersion { version, sha256, parent });
 
 impl SqliteTransaction {
-    /// Adds the results of a statement for each attempt.
-    async fn add(
+    /// Adds the rows of a statement to the summaries of their attempts.
+    async fn add<T: FromRow + Send + 'static>(
         &mut self,
         asked: &mut Asked,
         statement: &'static str,
-        add: impl Fn(&mut RoundSummary, &SqliteRow) -> Result<()>,
+        add: impl Fn(&mut RoundSummary, T) + Send,
     ) -> Result<()> {
-        for row in self.list(query(statement).bind(asked.task.0).bind(&asked.attempts)).await? {
-            add(asked.of(row.small("place")?)?, &row)?;
+        for Placed(place, row) in self.list(statement, (asked.task, &asked.attempts)).await? {
+            let summary = asked.summaries.get_mut(place as usize);
+            add(summary.ok_or_else(|| StoreError::fault("a row of an attempt that nobody asked for"))?, row);
         }
         Ok(())
     }
 }
 
-fn add_results(summary: &mut RoundSummary, row: &SqliteRow) -> Result<()> {
-    summary.base = row.optional_digest("base")?;
-    summary.made = match row.optional_small("version")? {
-        Some(version) => {
-            Some(MadeVersion { version, sha256: row.digest("sha256")?, parent: row.optional_small("parent")? })
-        }
-        None => None,
-    };
-    summary.work = read_work(row)?;
-    summary.charged = row.optional_text("charged")?;
-    Ok(())
+impl<T: FromRow> FromRow for Placed<T> {
+    fn from_row(row: &SqliteRow<'_>) -> Result<Self> {
+        Ok(Self(row.at(0)?, T::from_row(&row.rest())?))
+    }
 }
 
-fn add_places(summary: &mut RoundSummary, row: &SqliteRow) -> Result<()> {
-    let (state, count) = (row.named("state")?, row.small("count")?);
+/// With what the round made and what it cost.
+impl FromRow for RoundSummary {
+    fn from_row(row: &SqliteRow<'_>) -> Result<Self> {
+        let (made, work) = (Option::from_row(row)?, Option::from_row(row)?);
+        Ok(Self { base: row.get("base")?, made, work, charged: row.get("charged")?, ..Self::default() })
+    }
+}
+
+impl FromRow for Option<MadeVersion> {
+    fn from_row(row: &SqliteRow<'_>) -> Result<Self> {
+        let published = row.get::<Option<u32>>("version")?.is_some();
+        published.then(|| MadeVersion::from_row(row)).transpose()
+    }
+}
+
+/// Adds the members of one group, if the cohort is divided, that have a state in common.
+fn add_members(
+    summary: &mut RoundSummary,
+    (state, dropped_in, group, count): (AssignmentState, Option<RoundState>, Option<u32>, u32),
+) {
     *summary.states.entry(state).or_default() += count;
-    if let Some(phase) = row.optional_named("dropped_in")? {
+    if let Some(phase) = dropped_in {
         *summary.dropped_in.entry(phase).or_default() += count;
     }
-    if let Some(group) = row.optional_small("cohort_group")? {
+    if let Some(group) = group {
         let GroupSummary { members, reported, .. } = summary.groups.entry(group).or_default();
         *members += count;
-        if state == federation::round::AssignmentState::Reported {
+        if state == AssignmentState::Reported {
             *reported += count;
         }
     }
-    Ok(())
 }

@@ -6,8 +6,6 @@ use async_trait::async_trait;
 use federation::id::{Attempt, ParticipantId, TaskId};
 
 use super::SqliteTransaction;
-use super::row::{Bind as _, Columns as _, each, json, json_ids};
-use super::statement::query;
 use crate::entity::sampled::Sampled;
 use crate::error::Result;
 
@@ -26,14 +24,7 @@ macro_rules! enrolled {
 #[async_trait]
 impl Sampled for SqliteTransaction {
     async fn population(&mut self, labels: &BTreeMap<String, String>, limit: u32) -> Result<Vec<ParticipantId>> {
-        let rows = self
-            .list(
-                query(concat!("SELECT id", enrolled!(), " ORDER BY enrolled_at, id LIMIT ?2"))
-                    .bind(json(labels)?)
-                    .bind(limit),
-            )
-            .await?;
-        each(&rows, |row| Ok(ParticipantId(row.uuid("id")?)))
+        self.list(concat!("SELECT id", enrolled!(), " ORDER BY enrolled_at, id LIMIT ?2"), (labels, limit)).await
     }
 
     async fn count_enrolled(
@@ -42,68 +33,47 @@ impl Sampled for SqliteTransaction {
         labels: &BTreeMap<String, String>,
         max_participations: u32,
     ) -> Result<u32> {
-        let counted = self
-            .find(
-                query(concat!(
-                    "SELECT count(*) AS count",
-                    enrolled!(),
-                    " AND (?3 = 0 OR NOT EXISTS (
-                          SELECT 1 FROM participation
-                          WHERE participation.task = ?2 AND participation.participant = participant.id
-                            AND participation.count >= ?3))"
-                ))
-                .bind(json(labels)?)
-                .bind(task.0)
-                .bind(max_participations),
-            )
-            .await?;
-        counted.map_or(Ok(0), |row| row.small("count"))
+        self.get(
+            concat!(
+                "SELECT count(*)",
+                enrolled!(),
+                " AND (?3 = 0 OR NOT EXISTS (
+                      SELECT 1 FROM participation
+                      WHERE participation.task = ?2 AND participation.participant = participant.id
+                        AND participation.count >= ?3))"
+            ),
+            (labels, task, max_participations),
+        )
+        .await
     }
 
     async fn insert_sampled(&mut self, attempt: Attempt, participants: &[ParticipantId]) -> Result<()> {
-        self.change(
-            query(
-                "INSERT INTO sampled (task, number, attempt, participant)
-                 SELECT ?1, ?2, ?3, unhex(value) FROM json_each(?4)",
-            )
-            .attempt(attempt)
-            .bind(json_ids(participants)?),
+        self.change_all(
+            "INSERT INTO sampled (task, number, attempt, participant)
+             SELECT ?1, ?2, ?3, unhex(value) FROM json_each(?4)",
+            (attempt, participants),
         )
-        .await?;
-        Ok(())
+        .await
     }
 
     async fn sampled(&mut self, attempt: Attempt) -> Result<Vec<ParticipantId>> {
-        let rows = self
-            .list(
-                query(
-                    "SELECT participant FROM sampled WHERE task = ?1 AND number = ?2 AND attempt = ?3
-                     ORDER BY participant",
-                )
-                .attempt(attempt),
-            )
-            .await?;
-        each(&rows, |row| Ok(ParticipantId(row.uuid("participant")?)))
+        self.list(
+            "SELECT participant FROM sampled WHERE task = ?1 AND number = ?2 AND attempt = ?3 ORDER BY participant",
+            attempt,
+        )
+        .await
     }
 
     async fn is_sampled(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<bool> {
-        let found = self
-            .find(
-                query(
-                    "SELECT 1 FROM sampled
-                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
-                )
-                .attempt(attempt)
-                .bind(participant.0),
-            )
-            .await?;
-        Ok(found.is_some())
+        self.get(
+            "SELECT EXISTS (SELECT 1 FROM sampled
+                            WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4)",
+            (attempt, participant),
+        )
+        .await
     }
 
     async fn forget_sampled(&mut self, attempt: Attempt) -> Result<u32> {
-        self.count_changes(
-            query("DELETE FROM sampled WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(attempt),
-        )
-        .await
+        self.change("DELETE FROM sampled WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
     }
 }

@@ -4,8 +4,6 @@ use async_trait::async_trait;
 use federation::id::Attempt;
 
 use super::SqliteTransaction;
-use super::row::{Bind as _, Columns as _};
-use super::statement::query;
 use crate::entity::secret::Secrets;
 use crate::error::{Result, StoreError};
 
@@ -13,13 +11,9 @@ use crate::error::{Result, StoreError};
 impl Secrets for SqliteTransaction {
     async fn put_secret_if_absent(&mut self, attempt: Attempt, purpose: &str, sealed: &[u8]) -> Result<Vec<u8>> {
         self.change_one(
-            query(
-                "INSERT INTO secret (task, number, attempt, purpose, sealed) VALUES (?1, ?2, ?3, ?4, ?5)
-                 ON CONFLICT (task, number, attempt, purpose) DO NOTHING",
-            )
-            .attempt(attempt)
-            .bind(purpose)
-            .bind(sealed),
+            "INSERT INTO secret (task, number, attempt, purpose, sealed) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (task, number, attempt, purpose) DO NOTHING",
+            (attempt, purpose, sealed),
         )
         .await?;
         let stored = self.secret(attempt, purpose).await?;
@@ -27,21 +21,17 @@ impl Secrets for SqliteTransaction {
     }
 
     async fn secret(&mut self, attempt: Attempt, purpose: &str) -> Result<Option<Vec<u8>>> {
-        let row = self
-            .find(
-                query("SELECT sealed FROM secret WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND purpose = ?4")
-                    .attempt(attempt)
-                    .bind(purpose),
-            )
-            .await?;
-        row.map(|row| row.bytes("sealed")).transpose()
+        self.find(
+            "SELECT sealed FROM secret WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND purpose = ?4",
+            (attempt, purpose),
+        )
+        .await
     }
 
     async fn forget_secret(&mut self, attempt: Attempt, purpose: &str) -> Result<bool> {
         self.change_one(
-            query("DELETE FROM secret WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND purpose = ?4")
-                .attempt(attempt)
-                .bind(purpose),
+            "DELETE FROM secret WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND purpose = ?4",
+            (attempt, purpose),
         )
         .await
     }

@@ -1,52 +1,29 @@
 //! Messages of secure aggregation in SQLite.
 
 use async_trait::async_trait;
-use federation::id::{Attempt, ParticipantId};
+use federation::id::{Attempt, Digest, ParticipantId};
 
 use super::SqliteTransaction;
-use super::row::{Bind as _, Columns as _, each, integer, json_names};
-use super::statement::{SqliteRow, query};
 use crate::entity::session_message::{MessageInsertion, MessageKind, SessionMessage, SessionMessages};
 use crate::error::{Result, StoreError};
+
+record!("session_message", SessionMessage { attempt, kind, participant, sha256, bytes, received_at, message });
 
 #[async_trait]
 impl SessionMessages for SqliteTransaction {
     async fn insert_message(&mut self, message: &SessionMessage) -> Result<MessageInsertion> {
-        let SessionMessage { attempt, kind, participant, .. } = *message;
-        let inserted = self
-            .change_one(
-                query(
-                    "INSERT INTO session_message (task, number, attempt, kind, participant, sha256, bytes, received_at,
-                                                  message)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-                     ON CONFLICT (task, number, attempt, kind, participant) DO NOTHING",
-                )
-                .attempt(attempt)
-                .bind(kind.as_str())
-                .bind(participant.0)
-                .digest(message.sha256)
-                .bind(integer(message.bytes)?)
-                .time(message.received_at)
-                .bind(message.message.as_deref()),
-            )
-            .await?;
-        if inserted {
+        if self.insert_if_absent(message).await? {
             return Ok(MessageInsertion::Inserted);
         }
-        let found = self
+        let found: Option<Digest> = self
             .find(
-                query(
-                    "SELECT sha256 FROM session_message
-                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4 AND participant = ?5",
-                )
-                .attempt(attempt)
-                .bind(kind.as_str())
-                .bind(participant.0),
+                "SELECT sha256 FROM session_message
+                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4 AND participant = ?5",
+                (message.attempt, message.kind, message.participant),
             )
             .await?;
         let found = found.ok_or_else(|| StoreError::corrupt("a message exists and does not"))?;
-        let same = found.digest("sha256")? == message.sha256;
-        Ok(if same { MessageInsertion::Same } else { MessageInsertion::Different })
+        Ok(if found == message.sha256 { MessageInsertion::Same } else { MessageInsertion::Different })
     }
 
     async fn message(
@@ -55,51 +32,38 @@ impl SessionMessages for SqliteTransaction {
         kind: MessageKind,
         participant: ParticipantId,
     ) -> Result<Option<SessionMessage>> {
-        let row = self
-            .find(
-                query(
-                    "SELECT * FROM session_message
-                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4 AND participant = ?5",
-                )
-                .attempt(attempt)
-                .bind(kind.as_str())
-                .bind(participant.0),
-            )
-            .await?;
-        row.as_ref().map(read).transpose()
+        self.find(
+            "SELECT * FROM session_message
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4 AND participant = ?5",
+            (attempt, kind, participant),
+        )
+        .await
     }
 
     async fn messages(&mut self, attempt: Attempt, kind: MessageKind) -> Result<Vec<SessionMessage>> {
-        let messages = query(
+        self.list(
             "SELECT * FROM session_message
              WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4 ORDER BY participant",
-        );
-        self.collect(messages.attempt(attempt).bind(kind.as_str()), read).await
+            (attempt, kind),
+        )
+        .await
     }
 
     async fn message_senders(&mut self, attempt: Attempt, kind: MessageKind) -> Result<Vec<ParticipantId>> {
-        let rows = self
-            .list(
-                query(
-                    "SELECT participant FROM session_message
-                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4 ORDER BY participant",
-                )
-                .attempt(attempt)
-                .bind(kind.as_str()),
-            )
-            .await?;
-        each(&rows, |row| Ok(ParticipantId(row.uuid("participant")?)))
+        self.list(
+            "SELECT participant FROM session_message
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4 ORDER BY participant",
+            (attempt, kind),
+        )
+        .await
     }
 
     async fn clear_messages(&mut self, attempt: Attempt, kinds: &[MessageKind]) -> Result<u32> {
-        self.count_changes(
-            query(
-                "UPDATE session_message SET message = NULL
-                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind IN (SELECT value FROM json_each(?4))
-                   AND message IS NOT NULL",
-            )
-            .attempt(attempt)
-            .bind(json_names(kinds)?),
+        self.change(
+            "UPDATE session_message SET message = NULL
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind IN (SELECT value FROM json_each(?4))
+               AND message IS NOT NULL",
+            (attempt, kinds),
         )
         .await
     }
@@ -108,28 +72,10 @@ impl SessionMessages for SqliteTransaction {
 impl SqliteTransaction {
     /// How many messages of this kind were sent.
     pub(super) async fn count_messages(&mut self, attempt: Attempt, kind: MessageKind) -> Result<u32> {
-        let row = self
-            .find(
-                query(
-                    "SELECT count(*) AS count FROM session_message
-                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4",
-                )
-                .attempt(attempt)
-                .bind(kind.as_str()),
-            )
-            .await?;
-        row.map_or(Ok(0), |row| row.small("count"))
+        self.get(
+            "SELECT count(*) FROM session_message WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4",
+            (attempt, kind),
+        )
+        .await
     }
-}
-
-fn read(row: &SqliteRow) -> Result<SessionMessage> {
-    Ok(SessionMessage {
-        attempt: row.attempt()?,
-        kind: row.named("kind")?,
-        participant: ParticipantId(row.uuid("participant")?),
-        sha256: row.digest("sha256")?,
-        bytes: row.large("bytes")?,
-        received_at: row.time("received_at")?,
-        message: row.optional_bytes("message")?.map(Into::into),
-    })
 }

@@ -4,7 +4,11 @@ use federation::id::Digest;
 use secure_agg::params::{SessionConfig, VectorShape};
 use serde::{Deserialize, Serialize};
 
-/// `secure_agg::params::SessionConfig` as JSON. Fractions are in millionths.
+/// A [`SessionConfig`] as JSON. Fractions are in millionths.
+///
+/// The two are apart because they change for different reasons: this is a body that peers of other versions read; the
+/// configuration is what a session's id is derived from, in the protocol's own encoding, and has a second vector that no
+/// task uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SessionTerms {
@@ -32,41 +36,26 @@ pub struct SessionTerms {
     pub application: Digest,
 }
 
-impl From<&SessionConfig> for SessionTerms {
-    fn from(config: &SessionConfig) -> Self {
-        Self {
-            suite: config.suite,
-            min_cohort: config.min_cohort,
-            max_cohort: config.max_cohort,
-            max_corrupt: config.max_corrupt,
-            max_dropout: config.max_dropout,
-            min_included: config.min_included,
-            words: config.model.words,
-            modulus_bits: config.model.modulus_bits,
-            input_bound: config.model.input_bound,
-            noise_margin: config.model.noise_margin,
-            application: Digest(config.application),
+/// Translates both ways: `same` fields are the configuration's own, `model` fields those of its model vector.
+macro_rules! translate {
+    (same: $($same:ident),+; model: $($model:ident),+) => {
+        impl From<&SessionConfig> for SessionTerms {
+            fn from(config: &SessionConfig) -> Self {
+                let application = Digest(config.application);
+                Self { $($same: config.$same,)+ $($model: config.model.$model,)+ application }
+            }
         }
-    }
+
+        impl From<&SessionTerms> for SessionConfig {
+            fn from(terms: &SessionTerms) -> Self {
+                let model = VectorShape { $($model: terms.$model),+ };
+                Self { $($same: terms.$same,)+ model, scalars: VectorShape::NONE, application: terms.application.0 }
+            }
+        }
+    };
 }
 
-impl From<&SessionTerms> for SessionConfig {
-    fn from(terms: &SessionTerms) -> Self {
-        Self {
-            suite: terms.suite,
-            min_cohort: terms.min_cohort,
-            max_cohort: terms.max_cohort,
-            max_corrupt: terms.max_corrupt,
-            max_dropout: terms.max_dropout,
-            min_included: terms.min_included,
-            model: VectorShape {
-                words: terms.words,
-                modulus_bits: terms.modulus_bits,
-                input_bound: terms.input_bound,
-                noise_margin: terms.noise_margin,
-            },
-            scalars: VectorShape::NONE,
-            application: terms.application.0,
-        }
-    }
-}
+translate!(
+    same: suite, min_cohort, max_cohort, max_corrupt, max_dropout, min_included;
+    model: words, modulus_bits, input_bound, noise_margin
+);

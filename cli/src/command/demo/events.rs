@@ -33,6 +33,9 @@ pub(super) struct Started {
 }
 
 /// An attempt at a round is over.
+///
+/// A line of its own rather than a [`RoundView`], for scripts read it: it has the demo's score where that has the cohort's
+/// means, seconds where that has times, and does not change when the API does. [`RoundEvent::new`] is the one translation.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(super) struct RoundEvent {
     pub(super) number: u32,

@@ -26,7 +26,7 @@ use wire::route;
 
 use crate::http::app::App;
 use crate::http::authenticate::{Bearer, Operator};
-use crate::http::extract::{is_media_type, read};
+use crate::http::extract::{read, require_media_type};
 use crate::http::inspect::tasks;
 use crate::http::openapi::header;
 use crate::http::problem::{Error, Result};
@@ -54,9 +54,7 @@ pub(in crate::http) async fn create_task(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response> {
-    if !is_media_type(&headers, "application/json") {
-        return Err(Error::MediaType("application/json"));
-    }
+    require_media_type(&headers, "application/json")?;
     let key = idempotency_key(&headers, &bearer)?;
     let bytes = read(&headers, body, app.settings.body_max_bytes).await?;
     let request_sha256 = crate::digest(&bytes);

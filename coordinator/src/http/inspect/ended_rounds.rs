@@ -1,11 +1,12 @@
 //! Cache of views of rounds that have ended.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use federation::id::Attempt;
 use store::entity::round::RoundRow;
 use wire::inspect::RoundView;
+
+use crate::guarded::Guarded;
 
 /// Maximum size of the cache, in bytes of JSON: some thousand rounds of a typical task.
 const REMEMBERED_MAX: usize = 8 << 20;
@@ -13,7 +14,7 @@ const REMEMBERED_MAX: usize = 8 << 20;
 /// Cache of views of rounds that have ended. An entry is valid only for the exact row it was made from, which may still
 /// change when bytes in transit are counted after the end; everything else in a view is final.
 #[derive(Default)]
-pub(crate) struct EndedRounds(Mutex<CachedViews>);
+pub(crate) struct EndedRounds(Guarded<CachedViews>);
 
 #[derive(Default)]
 struct CachedViews {
@@ -23,14 +24,9 @@ struct CachedViews {
 }
 
 impl EndedRounds {
-    fn with<T>(&self, act: impl FnOnce(&mut CachedViews) -> T) -> T {
-        // Any entry that a panic leaves behind is still valid for its row.
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// The cached view of this round, if it has ended.
     pub(super) fn find(&self, row: &RoundRow) -> Option<RoundView> {
-        self.with(|cached| {
+        self.0.with(|cached| {
             let (of, view) = cached.views.get(&row.round.key)?;
             (of == row).then(|| view.clone())
         })
@@ -43,7 +39,7 @@ impl EndedRounds {
             return;
         }
         let Ok(json) = serde_json::to_vec(view) else { return };
-        self.with(|cached| {
+        self.0.with(|cached| {
             if cached.bytes + json.len() > REMEMBERED_MAX {
                 *cached = CachedViews::default();
             }

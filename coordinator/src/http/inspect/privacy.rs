@@ -38,7 +38,7 @@ pub(in crate::http) async fn show(
 ) -> Result<Json<PrivacyReport>> {
     let (limit, from) = (query.limit()?, query.cursor::<u64>()?.unwrap_or(0));
     let task = app.task(&task).await?;
-    let model = app.models.of(&task).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
+    let model = app.models.of(&task)?;
     let Some(private) = model.private.clone() else {
         return Err(Error::NotFound(
             "the task has no privacy mechanism, so there is no ledger: its models promise nothing".to_owned(),

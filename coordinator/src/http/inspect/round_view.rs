@@ -49,7 +49,7 @@ pub(super) async fn views(
             Some(view) => view,
             None => {
                 let summary = summaries.next().unwrap_or_default();
-                let present = Present::read(tx, &row.round, now).await?;
+                let present = Present::read(tx, &app.models, &row.round, now).await?;
                 let view = view(&app.models, task, &row, summary, present)?;
                 app.ended_rounds.remember(row, &view);
                 view
@@ -68,14 +68,19 @@ struct Present {
 }
 
 impl Present {
-    async fn read(tx: &mut (dyn Transaction + '_), round: &Round, now: Timestamp) -> Result<Self, StoreError> {
+    async fn read(
+        tx: &mut (dyn Transaction + '_),
+        models: &Models,
+        round: &Round,
+        now: Timestamp,
+    ) -> Result<Self, StoreError> {
         let checked_in = if round.state == RoundState::Selecting {
             let keys_for = round.limits.secure.is_some().then_some(round.key);
             tx.count_checked_in(round.key.task, keys_for, now).await?
         } else {
             0
         };
-        Ok(Self { checked_in, base_given_by: given_by(tx, round).await?, now })
+        Ok(Self { checked_in, base_given_by: given_by(tx, models, round).await?, now })
     }
 }
 

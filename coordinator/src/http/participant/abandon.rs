@@ -27,9 +27,7 @@ pub(in crate::http) async fn abandon(
     Path((task, number, participant)): Path<(TaskId, u32, ParticipantId)>,
     Json(request): Json<AbandonRequest>,
 ) -> Result<StatusCode> {
-    if participant != caller.id {
-        return Err(Error::Forbidden("a participant gives up its own place, not another's".to_owned()));
-    }
+    caller.must_be(participant, "a participant gives up its own place, not another's")?;
     let (round, now) = (RoundKey { task, number }, app.now());
     let attempt = round.attempt(request.attempt);
     let reason = detail(&request);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use federation::id::{Attempt, ParticipantId, RoundKey, TaskId};
+use federation::id::{Attempt, ParticipantId, TaskId};
 use http::{HeaderMap, StatusCode, header};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::Roster;
@@ -20,14 +20,14 @@ use store::entity::unopened::{AbortStatement as StatementRow, UnopenedSession};
 use store::{StoreError, Transaction};
 use utoipa::IntoParams;
 use wire::certificate::Recorded;
-use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
+use wire::headers::MEDIA_SECURE_AGG;
 use wire::route;
 
 use super::answers::{decode, rejected};
 use crate::admission::{AdmissionError, Rejection};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
-use crate::http::extract::{Path, Query, is_media_type, read, required};
+use crate::http::extract::{Path, Query, attempt, read, require_media_type};
 use crate::http::openapi::{AttemptHeader, Octets};
 use crate::http::problem::{Error, Result};
 use crate::session::{Sessions, participant as named, unopened};
@@ -45,17 +45,12 @@ pub(in crate::http) async fn say(
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode> {
-    if participant != caller.id {
-        return Err(Error::Forbidden("a participant speaks for itself, not for another".to_owned()));
-    }
-    if !is_media_type(&headers, MEDIA_SECURE_AGG) {
-        return Err(Error::MediaType(MEDIA_SECURE_AGG));
-    }
-    let attempt = required(&headers, ATTEMPT, "the number of the round's attempt")?;
+    caller.must_be(participant, "a participant speaks for itself, not for another")?;
+    require_media_type(&headers, MEDIA_SECURE_AGG)?;
+    let attempt = attempt(&headers, (task, number))?;
     let bytes = read(&headers, body, AbortStatement::MAX_BYTES as u64).await?;
     let statement: AbortStatement = decode(&bytes)?;
-    let round = RoundKey { task, number };
-    let attempt = round.attempt(attempt);
+    let round = attempt.round_key();
     let session = app
         .store
         .read("session_that_was_left", |tx| Box::pin(session_of(tx, &app.sessions, attempt, participant)))

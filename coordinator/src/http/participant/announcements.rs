@@ -49,14 +49,7 @@ pub(in crate::http) async fn roster(
     Path((task, number)): Path<(TaskId, u32)>,
     Query(query): Query<SessionQuery>,
 ) -> Result<Response> {
-    let mut response = announce(
-        &app,
-        caller.id,
-        Attempt { task, round: number, attempt: query.attempt },
-        query.wait_ms,
-        Announcement::Roster,
-    )
-    .await?;
+    let mut response = announce(&app, caller.id, (task, number), &query, Announcement::Roster).await?;
     if response.status() == StatusCode::OK {
         // A roster never changes: the participant may cache it.
         let value = HeaderValue::from_static("private, max-age=31536000, immutable");
@@ -76,17 +69,8 @@ pub(in crate::http) async fn delivery(
     Path((task, number, participant)): Path<(TaskId, u32, ParticipantId)>,
     Query(query): Query<SessionQuery>,
 ) -> Result<Response> {
-    if participant != caller.id {
-        return Err(Error::Forbidden("a participant is given what was dealt to it, not to another".to_owned()));
-    }
-    announce(
-        &app,
-        caller.id,
-        Attempt { task, round: number, attempt: query.attempt },
-        query.wait_ms,
-        Announcement::Delivery,
-    )
-    .await
+    caller.must_be(participant, "a participant is given what was dealt to it, not to another")?;
+    announce(&app, caller.id, (task, number), &query, Announcement::Delivery).await
 }
 
 /// Get the set of included inputs.
@@ -100,14 +84,7 @@ pub(in crate::http) async fn survivors(
     Path((task, number)): Path<(TaskId, u32)>,
     Query(query): Query<SessionQuery>,
 ) -> Result<Response> {
-    announce(
-        &app,
-        caller.id,
-        Attempt { task, round: number, attempt: query.attempt },
-        query.wait_ms,
-        Announcement::Survivors,
-    )
-    .await
+    announce(&app, caller.id, (task, number), &query, Announcement::Survivors).await
 }
 
 /// Get all signatures on the set of included inputs.
@@ -121,14 +98,7 @@ pub(in crate::http) async fn agreement(
     Path((task, number)): Path<(TaskId, u32)>,
     Query(query): Query<SessionQuery>,
 ) -> Result<Response> {
-    announce(
-        &app,
-        caller.id,
-        Attempt { task, round: number, attempt: query.attempt },
-        query.wait_ms,
-        Announcement::Agreement,
-    )
-    .await
+    announce(&app, caller.id, (task, number), &query, Announcement::Agreement).await
 }
 
 /// Get a dealer's signed shares.
@@ -157,11 +127,12 @@ pub(in crate::http) async fn evidence(
 async fn announce(
     app: &App,
     caller: ParticipantId,
-    attempt: Attempt,
-    wait_ms: u64,
+    (task, round): (TaskId, u32),
+    query: &SessionQuery,
     what: Announcement,
 ) -> Result<Response> {
-    let wait = Duration::from_millis(wait_ms).min(app.settings.poll_max);
+    let attempt = Attempt { task, round, attempt: query.attempt };
+    let wait = Duration::from_millis(query.wait_ms).min(app.settings.poll_max);
     let end = tokio::time::sleep(wait);
     tokio::pin!(end);
     let listener = app.round_wakeups.listen(attempt.round_key());

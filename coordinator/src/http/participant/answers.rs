@@ -18,14 +18,14 @@ use secure_agg::rejection::MessageRejection;
 use secure_agg::server::Phase;
 use store::StoreError;
 use store::entity::session_message::{MessageKind, SessionMessage};
-use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
+use wire::headers::MEDIA_SECURE_AGG;
 use wire::participant::Answer;
 use wire::route;
 
 use crate::admission::{AdmissionError, Fact, FactOutcome, Rejection, SessionMember, find_member};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
-use crate::http::extract::{Path, is_media_type, read, required};
+use crate::http::extract::{Path, attempt, read, require_media_type};
 use crate::http::openapi::{AttemptHeader, Octets};
 use crate::http::problem::{Error, Result};
 use crate::session::seal_context;
@@ -91,14 +91,9 @@ async fn take(
     body: Body,
     what: Answer,
 ) -> Result<StatusCode> {
-    if participant != caller.id {
-        return Err(Error::Forbidden("a participant speaks for itself, not for another".to_owned()));
-    }
-    if !is_media_type(headers, MEDIA_SECURE_AGG) {
-        return Err(Error::MediaType(MEDIA_SECURE_AGG));
-    }
-    let attempt: u32 = required(headers, ATTEMPT, "the number of the round's attempt")?;
-    let key = AnswerKey { attempt: Attempt { task, round: number, attempt }, participant };
+    caller.must_be(participant, "a participant speaks for itself, not for another")?;
+    require_media_type(headers, MEDIA_SECURE_AGG)?;
+    let key = AnswerKey { attempt: attempt(headers, (task, number))?, participant };
     let (state, member) = match find_member(&app.store, &app.sessions, key.attempt, participant).await {
         Ok(member) => (member.state, Some(member)),
         // Whoever did not hear that its last answer was taken asks when the session is over.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use federation::id::{Attempt, Digest, ParticipantId, RoundKey, TaskId};
+use federation::id::{Attempt, Digest, ParticipantId, TaskId};
 use federation::round::AssignmentState;
 use futures_util::StreamExt as _;
 use http::HeaderMap;
@@ -24,7 +24,7 @@ use store::entity::admitted::Admitted;
 use store::{StoreError, WakeEvent};
 use utoipa::IntoParams;
 use utoipa::openapi::path::{Parameter, ParameterIn};
-use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT, SIGNED_INPUT};
+use wire::headers::{CONTENT_SHA256, MEDIA_MASKED_INPUT, SIGNED_INPUT};
 use wire::participant::Receipt;
 use wire::route;
 
@@ -32,7 +32,7 @@ use super::answers::{decode, rejected};
 use crate::admission::{Fact, FactOutcome, Rejection, UploadPermit, enter};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
-use crate::http::extract::{Json, Path, content_length, is_media_type, required};
+use crate::http::extract::{self, Json, Path, content_length, require_media_type, required};
 use crate::http::openapi::{Octets, attempt, header};
 use crate::http::problem::{Error, Result};
 
@@ -61,21 +61,16 @@ pub(in crate::http) async fn masked_input(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Receipt>> {
-    if participant != caller.id {
-        return Err(Error::Forbidden("a participant sends its own masked input, not another's".to_owned()));
-    }
-    if !is_media_type(&headers, MEDIA_MASKED_INPUT) {
-        return Err(Error::MediaType(MEDIA_MASKED_INPUT));
-    }
-    let attempt = required(&headers, ATTEMPT, "the number of the round's attempt")?;
+    caller.must_be(participant, "a participant sends its own masked input, not another's")?;
+    require_media_type(&headers, MEDIA_MASKED_INPUT)?;
+    let attempt = extract::attempt(&headers, (task, number))?;
     let sha256: Digest = required(&headers, CONTENT_SHA256, "the body's SHA-256 as 64 hexadecimal digits")?;
     let announced = content_length(&headers)?;
     let limit = app.settings.masked_input_max_bytes;
     if announced.is_some_and(|length| length > limit) {
         return Err(Rejection::TooLarge { limit }.into());
     }
-    let round = RoundKey { task, number };
-    let attempt = round.attempt(attempt);
+    let round = attempt.round_key();
     let permit = enter(&app.store, (&app.models, &app.sessions), attempt, participant, sha256).await?;
     let signed = signed_input(&permit, participant, &headers)?;
     check_length(&permit, announced, limit)?;

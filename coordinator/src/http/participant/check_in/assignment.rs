@@ -11,7 +11,7 @@ use super::found::{RoundOffer, TrainingOffer};
 use crate::admission::Fact;
 use crate::base::RoundBase;
 use crate::http::app::App;
-use crate::http::problem::{Error, Result};
+use crate::http::problem::Result;
 
 pub(super) fn assigned(app: &App, participant: ParticipantId, work: RoundOffer) -> Result<CheckInReply> {
     let RoundOffer { place, task, round, base, update, plan, counted } = work;
@@ -65,7 +65,7 @@ fn assignment(
     when: AssignmentTiming,
 ) -> Result<Assignment> {
     let AssignmentTiming { key, cohort, deadline_at, now } = when;
-    let terms = app.models.of(&task).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
+    let terms = app.models.of(&task)?;
     let session = terms.session_in(&task.spec, base.terms(), &training).map(|config| SessionTerms::from(&config));
     let RoundBase { version: base, earlier } = base;
     let privacy = terms.private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));

@@ -44,8 +44,8 @@ pub(super) async fn invitations<'a>(
         }
         let base = base::read(tx, task, round.base_version).await?;
         let plan = app.mus.plan_of_round(tx, &task.spec.training, round.key.round_key()).await?;
-        let model = app.models.of(task).ok();
-        let told = model.zip(base).and_then(|(model, base)| {
+        let model = app.models.of(task)?;
+        let told = base.and_then(|base| {
             let config = model.session_in(&task.spec, base.terms(), &plan)?;
             Some((config, model.base_digest(base.version.sha256)))
         });

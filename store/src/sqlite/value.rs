@@ -1,0 +1,203 @@
+//! How values are stored in columns, and bound to parameters.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use bytes::Bytes;
+use federation::cohort::CoarseLoss;
+use federation::id::{Attempt, Digest, ParticipantId, TaskId, TokenId};
+use federation::round::{AssignmentState, FailureReason, RoundLimits, RoundState};
+use federation::task_status::TaskStatus;
+use federation::time::Timestamp;
+use rusqlite::types::ValueRef;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use task_spec::TaskSpec;
+use uuid::Uuid;
+
+use super::row::Column;
+use super::statement::{Argument, Bind};
+use crate::entity::round::RoundMetric;
+use crate::entity::session_message::MessageKind;
+use crate::error::{Result, StoreError};
+
+/// A value or a list as JSON, for a column or for `json_each`.
+pub(super) struct Json<T>(pub(super) T);
+
+/// JSON of what several statements take.
+pub(super) fn json<T: Serialize + ?Sized>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(StoreError::fault)
+}
+
+type Read<T> = std::result::Result<T, String>;
+
+fn integer(value: ValueRef<'_>) -> Read<i64> {
+    value.as_i64().map_err(|_| unlike(value, "integer"))
+}
+
+fn text(value: ValueRef<'_>) -> Read<&str> {
+    match value {
+        ValueRef::Text(text) => std::str::from_utf8(text).map_err(|_| "is not UTF-8".into()),
+        _ => Err(unlike(value, "text")),
+    }
+}
+
+fn blob(value: ValueRef<'_>) -> Read<&[u8]> {
+    value.as_blob().map_err(|_| unlike(value, "blob"))
+}
+
+fn unlike(value: ValueRef<'_>, wanted: &str) -> String {
+    if matches!(value, ValueRef::Null) { "is NULL".into() } else { format!("is no {wanted}") }
+}
+
+fn too_large(number: u64) -> StoreError {
+    StoreError::fault(format!("{number} does not fit a column"))
+}
+
+fn narrow<T: TryFrom<i64>>(value: ValueRef<'_>, bits: u32) -> Read<T> {
+    T::try_from(integer(value)?).map_err(|_| format!("does not fit {bits} bits"))
+}
+
+fn parse<T: FromStr<Err: Display>>(value: ValueRef<'_>) -> Read<T> {
+    text(value)?.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn document<T: DeserializeOwned>(value: ValueRef<'_>) -> Read<T> {
+    serde_json::from_str(text(value)?).map_err(|error| error.to_string())
+}
+
+/// Types of columns: `Type: |value| as it is bound, |column| as it is read`.
+macro_rules! values {
+    ($($type:ty: |$value:ident| $bound:expr $(, |$column:ident| $read:expr)?;)+) => { $(
+        impl Bind for $type {
+            fn bind<'q>(&'q self, to: &mut Vec<Argument<'q>>) -> Result<()> {
+                let $value = self;
+                to.push($bound.into());
+                Ok(())
+            }
+        }
+
+        $(impl Column for $type {
+            fn from_value($column: ValueRef<'_>) -> Read<Self> {
+                $read
+            }
+        })?
+    )+ };
+}
+
+values! {
+    bool: |flag| ValueRef::Integer((*flag).into()), |column| Ok(integer(column)? != 0);
+    u16: |number| ValueRef::Integer((*number).into()), |column| narrow(column, 16);
+    u32: |number| ValueRef::Integer((*number).into()), |column| narrow(column, 32);
+    u64: |number| ValueRef::Integer(i64::try_from(*number).map_err(|_| too_large(*number))?),
+        |column| Self::try_from(integer(column)?).map_err(|_| "is negative".into());
+    f64: |number| ValueRef::Real(*number), |column| column.as_f64().map_err(|_| unlike(column, "real number"));
+    str: |text| ValueRef::Text(text.as_bytes());
+    String: |text| ValueRef::Text(text.as_bytes()), |column| text(column).map(str::to_owned);
+    [u8]: |bytes| ValueRef::Blob(bytes);
+    Vec<u8>: |bytes| ValueRef::Blob(bytes), |column| blob(column).map(<[u8]>::to_vec);
+    Bytes: |bytes| ValueRef::Blob(bytes), |column| blob(column).map(Self::copy_from_slice);
+    Digest: |digest| ValueRef::Blob(&digest.0),
+        |column| blob(column)?.try_into().map(Self).map_err(|_| "is not a digest of 32 bytes".into());
+    Timestamp: |at| ValueRef::Integer(at.0), |column| integer(column).map(Self);
+    Uuid: |id| ValueRef::Blob(id.as_bytes()),
+        |column| Self::from_slice(blob(column)?).map_err(|_| "is not an id of 16 bytes".into());
+    TaskId: |id| ValueRef::Blob(id.0.as_bytes()), |column| Uuid::from_value(column).map(Self);
+    ParticipantId: |id| ValueRef::Blob(id.0.as_bytes()), |column| Uuid::from_value(column).map(Self);
+    // For `unhex(value) … json_each`, so that one statement takes any number of ids.
+    [ParticipantId]: |ids| json(&ids.iter().map(|id| id.0.simple()).collect::<Vec<_>>())?;
+    TokenId: |id| ValueRef::Blob(id.0.as_bytes()), |column| Uuid::from_value(column).map(Self);
+    BTreeMap<String, String>: |labels| json(labels)?, |column| document(column);
+    RoundLimits: |limits| json(limits)?, |column| document(column);
+    TaskSpec: |spec| json(spec)?, |column| document(column);
+}
+
+/// Enums, stored by their names; a list is for `value … json_each`.
+macro_rules! names {
+    ($($type:ty),+) => { values! { $(
+        $type: |name| ValueRef::Text(name.as_str().as_bytes()), |column| parse(column);
+        [$type]: |names| json(names)?;
+    )+ } };
+}
+
+names!(AssignmentState, FailureReason, MessageKind, RoundState, TaskStatus);
+
+impl<T: Serialize + Send + Sync> Bind for Json<T> {
+    fn bind<'q>(&'q self, to: &mut Vec<Argument<'q>>) -> Result<()> {
+        to.push(json(&self.0)?.into());
+        Ok(())
+    }
+}
+
+/// The parameters `?1`, `?2`, `?3`, if it is first: task, number, attempt.
+impl Bind for Attempt {
+    fn bind<'q>(&'q self, to: &mut Vec<Argument<'q>>) -> Result<()> {
+        self.task.bind(to)?;
+        self.round.bind(to)?;
+        self.attempt.bind(to)
+    }
+}
+
+impl<T: Bind> Bind for Option<T> {
+    fn bind<'q>(&'q self, to: &mut Vec<Argument<'q>>) -> Result<()> {
+        match self {
+            Some(value) => value.bind(to),
+            None => {
+                to.push(ValueRef::Null.into());
+                Ok(())
+            }
+        }
+    }
+}
+
+impl<T: Column> Column for Option<T> {
+    fn from_value(column: ValueRef<'_>) -> Read<Self> {
+        if column == ValueRef::Null { Ok(None) } else { T::from_value(column).map(Some) }
+    }
+}
+
+impl Column for Vec<RoundMetric> {
+    fn from_value(column: ValueRef<'_>) -> Read<Self> {
+        document(column)
+    }
+}
+
+impl Column for CoarseLoss {
+    fn from_value(column: ValueRef<'_>) -> Read<Self> {
+        Self::try_from(narrow::<u8>(column, 8)?).map_err(|error| error.to_string())
+    }
+}
+
+impl<T: Bind + ?Sized> Bind for &T {
+    fn bind<'q>(&'q self, to: &mut Vec<Argument<'q>>) -> Result<()> {
+        (**self).bind(to)
+    }
+}
+
+macro_rules! tuples {
+    ($(($($type:ident $position:tt),*))+) => { $(
+        impl<$($type: Bind),*> Bind for ($($type,)*) {
+            fn bind<'q>(&'q self, to: &mut Vec<Argument<'q>>) -> Result<()> {
+                $(self.$position.bind(to)?;)*
+                Ok(())
+            }
+        }
+    )+ };
+}
+
+tuples! {
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+}
+
+impl Bind for () {
+    fn bind<'q>(&'q self, _: &mut Vec<Argument<'q>>) -> Result<()> {
+        Ok(())
+    }
+}

@@ -18,7 +18,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use wire::participant::{
-    AbandonReason, Announcement, Answer, CheckInReply, CheckInRequest, EnrollRequest, ModelRef, Receipt,
+    AbandonReason, Announcement, Answer, CheckInReply, CheckInRequest, EnrollRequest, ModelRef, Receipt, RefusalCode,
+    RenewRequest,
 };
 use wire::problem::{Problem, ProblemType};
 use wire::{Attempt, Timestamp};
@@ -45,6 +46,17 @@ struct Seen {
     headers: BTreeMap<String, String>,
     body: Vec<u8>,
     has_certificate: bool,
+}
+
+impl std::fmt::Display for Seen {
+    /// As it came, except for the server's address and the SDK's version.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{}", self.line)?;
+        for (name, value) in self.headers.iter().filter(|(name, _)| *name != "host") {
+            writeln!(f, "{name}: {}", value.replace(env!("CARGO_PKG_VERSION"), "VERSION"))?;
+        }
+        writeln!(f, "|{}", String::from_utf8_lossy(&self.body))
+    }
 }
 
 /// Status and headers, then the body; `cut` sends only so much of it.
@@ -143,6 +155,17 @@ async fn read(stream: &mut (impl AsyncReadExt + Unpin), has_certificate: bool) -
     Ok(Seen { line, headers, body, has_certificate })
 }
 
+fn enroll() -> EnrollRequest {
+    EnrollRequest {
+        token: "t".into(),
+        csr_pem: Some("c".into()),
+        certificate_pem: None,
+        evidence: None,
+        name: None,
+        labels: BTreeMap::new(),
+    }
+}
+
 fn check_in() -> CheckInRequest {
     let (findings, training) = (Vec::new(), None);
     CheckInRequest {
@@ -167,15 +190,7 @@ async fn the_certificate_is_shown_once_there_is_one() {
         _ => json(&CheckInReply::ComeBack { after_ms: 5 }),
     })
     .await;
-    let request = EnrollRequest {
-        token: "t".into(),
-        csr_pem: Some("c".into()),
-        certificate_pem: None,
-        evidence: None,
-        name: None,
-        labels: BTreeMap::new(),
-    };
-    assert_eq!(server.transport.enroll(&request).await.unwrap().participant, participant());
+    assert_eq!(server.transport.enroll(&enroll()).await.unwrap().participant, participant());
     server.transport.identify(&identity(&server.authority)).unwrap();
     let reply = server.transport.check_in(&check_in()).await.unwrap();
     assert_eq!(reply, CheckInReply::ComeBack { after_ms: 5 });
@@ -184,6 +199,42 @@ async fn the_certificate_is_shown_once_there_is_one() {
     assert_eq!(seen[0].line, "POST /v1/enroll HTTP/1.1");
     assert_eq!(seen[1].headers["tributary-protocol"], "1");
     assert_eq!(serde_json::from_slice::<CheckInRequest>(&seen[1].body).unwrap(), check_in());
+}
+
+#[tokio::test]
+async fn every_request_is_what_the_contract_says() {
+    let server = Server::start(|_, _| answer("204 No Content", "", "")).await;
+    let transport = &server.transport;
+    let (me, place, wait) =
+        (participant(), Attempt { task: task(), round: 4, attempt: 2 }, Duration::from_millis(1500));
+    let (sha256, body) = (sha256(b"packed words"), Bytes::from_static(b"packed words"));
+    // What comes back is not what most of them ask for.
+    let _ = transport.enroll(&enroll()).await;
+    let renewal = RenewRequest { csr_pem: None, certificate_pem: Some("c".into()), evidence: Some("e".into()) };
+    let _ = transport.renew(&renewal).await;
+    let _ = transport.check_in(&CheckInRequest { wait_ms: 20_000, ..check_in() }).await;
+    for have in [vec![], vec![0; 7]] {
+        let model = ModelRef { version: 3, sha256, bytes: 12 };
+        let _ = transport.fetch_model(task(), &model, &mut have.clone()).await;
+    }
+    for signed in [None, Some(Bytes::from_static(b"signature"))] {
+        let _ = transport.upload(&Upload { place, participant: me, sha256, body: body.clone(), signed }).await;
+    }
+    for what in Announcement::ALL {
+        let _ = transport.announcement(what, place, me, wait).await;
+    }
+    let _ = transport.evidence(place, me).await;
+    for what in Answer::ALL {
+        let _ = transport.answer(what, place, me, body.clone()).await;
+    }
+    for refusal in [None, Some(RefusalCode::Privacy)] {
+        let reason = if refusal.is_some() { AbandonReason::Refused } else { AbandonReason::Conditions };
+        let _ = transport.abandon(&Abandonment { place, participant: me, reason, refusal }).await;
+    }
+    let _ = transport.abort_statement(place, me, body).await;
+    let _ = transport.abort_statements(place).await;
+    let seen = server.seen().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    assert_eq!(seen, include_str!("requests.txt"), "{seen}");
 }
 
 #[tokio::test]

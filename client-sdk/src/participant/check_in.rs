@@ -8,7 +8,7 @@ use wire::line;
 use wire::participant::{AbandonReason, Assignment, CheckInReply, CheckInRequest, RefusalCode};
 use wire::problem::ProblemType;
 
-use super::action::{Action, Request};
+use super::action::Action;
 use super::ahead::NotGiven;
 use super::attempts::Attempts;
 use super::base::Base;
@@ -22,8 +22,8 @@ use super::plan_error::PlanError;
 use super::session::{Session, SessionError};
 use super::state::{CheckIn, Fetch, Recall, Share, State};
 use crate::clock::Now;
-use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
+use crate::transport::{Request, TransportError};
 
 /// Longest that a coordinator can send us away.
 const LONGEST_AWAY: Duration = Duration::from_secs(24 * 3600);

@@ -10,7 +10,7 @@ use secure_agg::messages::{Delivery, ShareKeys};
 use secure_agg::rejection::Refusal;
 use wire::participant::{Announcement, Answer};
 
-use super::action::{Action, Request};
+use super::action::Action;
 use super::attempts::Attempts;
 use super::base::Base;
 use super::core::{Core, persist};
@@ -20,7 +20,7 @@ use super::plan::Plan;
 use super::session::{Session, SessionError};
 use super::state::{Ask, AwaitDelivery, Complain, DeliveryStep, Recall, Say, State, Suspicion};
 use crate::clock::Now;
-use crate::transport::TransportError;
+use crate::transport::{Request, TransportError};
 
 impl AwaitDelivery {
     pub(super) fn new(plan: Arc<Plan>, deadline: Duration, received: Base, session: Session) -> Self {

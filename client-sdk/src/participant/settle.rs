@@ -7,7 +7,7 @@ use secure_agg::unopened::Unopened;
 use wire::Attempt;
 use wire::certificate::Recorded;
 
-use super::action::{Action, Request};
+use super::action::Action;
 use super::core::{Core, persist};
 use super::event::Event;
 use super::given::Input;
@@ -16,8 +16,8 @@ use super::session::SessionError;
 use super::snapshot;
 use super::state::{CheckIn, Settle, State};
 use crate::clock::Now;
-use crate::transport::TransportError;
 use crate::transport::retry::judge;
+use crate::transport::{Request, TransportError};
 
 impl Settle {
     pub(super) fn new(invited: Attempt, given: Input, then: CheckIn) -> Self {

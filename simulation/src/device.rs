@@ -8,6 +8,7 @@ use client_sdk::clock::Now;
 use client_sdk::conditions::Readiness;
 use client_sdk::participant::machine::{Input, Machine, Settings};
 use client_sdk::participant::{Event, ParticipantError};
+use client_sdk::transport::Request;
 use client_sdk::{PrivacyPolicy, SecurityPolicy};
 use coordinator::identity::Peer;
 use rand::Rng as _;
@@ -17,7 +18,7 @@ use zeroize::Zeroizing;
 
 use crate::chance::{Purpose, lognormal, stream, uniform};
 use crate::clock::Moment;
-use crate::in_process::{Advance, Participant, Question, signing_key};
+use crate::in_process::{Advance, Participant, signing_key};
 use crate::profile::{DeviceModel, Profile};
 
 /// Steps of a round at which a device may vanish, without secure aggregation and with it: fetching, training, sending; and
@@ -64,7 +65,7 @@ pub(crate) struct Device {
 /// A poll that the coordinator has nothing for yet.
 pub(crate) struct OpenPoll {
     /// What is asked.
-    pub(crate) question: Question,
+    pub(crate) request: Request,
     /// When it is given up.
     pub(crate) until: Moment,
     /// What it is answered then.

@@ -4,7 +4,8 @@
 //!
 //! `action` numbers what a device does: an operation about something it no longer does is void.
 
-use client_sdk::participant::machine::{Input, Request};
+use client_sdk::participant::machine::Input;
+use client_sdk::transport::Request;
 use wire::TaskId;
 use wire::participant::ModelRef;
 

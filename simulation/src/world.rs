@@ -10,9 +10,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use client_sdk::participant::machine::{Action, Input, Request};
+use client_sdk::participant::machine::{Action, Input};
 use client_sdk::participant::{Contribution, Event, RoundWork, WorkError};
 use client_sdk::train::Device as Processor;
+use client_sdk::transport::Request;
 use client_sdk::{CandleTrainer, Dataset};
 use futures_util::FutureExt as _;
 use store::{WakeEvent, WakeSubscription};
@@ -21,7 +22,7 @@ use wire::{ParticipantId, TaskId};
 
 use crate::clock::{Moment, VirtualClock};
 use crate::device::{Device, DeviceSettings, OpenPoll};
-use crate::in_process::{Advance, LocalCoordinator, Network, Question};
+use crate::in_process::{Advance, LocalCoordinator, Network};
 use crate::operation::Operation;
 use crate::queue::Queue;
 use crate::rounds::Rounds;
@@ -283,16 +284,17 @@ impl World {
     async fn arrive(&mut self, index: u32, request: Request) {
         let exchange = self.local.network.ask(self.devices[index as usize].peer, request).await;
         self.rounds.carried(exchange.up, exchange.down);
+        let response = Input::Response(exchange.response);
         match exchange.open {
-            None => self.answer(index, exchange.input, exchange.down),
-            Some((question, wait)) => {
-                match question {
-                    Question::CheckIn(_) => self.idle.insert(index),
-                    Question::Announcement { .. } => self.listening.insert(index),
+            None => self.answer(index, response, exchange.down),
+            Some(request) => {
+                match request {
+                    Request::CheckIn(_) => self.idle.insert(index),
+                    _ => self.listening.insert(index),
                 };
                 let device = &mut self.devices[index as usize];
-                let until = self.clock.moment().plus(wait);
-                device.poll = Some(OpenPoll { question, until, otherwise: Box::new(exchange.input) });
+                let until = self.clock.moment().plus(request.wait());
+                device.poll = Some(OpenPoll { request, until, otherwise: Box::new(response) });
                 let ends = Operation::PollEnds { device: index, action: device.action };
                 self.queue.plan(until, ends);
             }
@@ -304,11 +306,11 @@ impl World {
         let device = &self.devices[index as usize];
         let Some(poll) = &device.poll else { return };
         let left = poll.until.since(self.clock.moment());
-        let exchange = self.local.network.ask_again(device.peer, poll.question.clone(), left).await;
+        let exchange = self.local.network.ask_again(device.peer, poll.request.clone(), left).await;
         if exchange.open.is_none() {
             self.close_poll(index);
             self.rounds.carried(0, exchange.down);
-            self.answer(index, exchange.input, exchange.down);
+            self.answer(index, Input::Response(exchange.response), exchange.down);
         }
     }
 

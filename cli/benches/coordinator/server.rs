@@ -5,13 +5,15 @@ use std::process::{self, Command, Stdio};
 use std::sync::Arc;
 
 use client_sdk::identity::{Certified, Identity, SigningKey};
-use client_sdk::transport::{HttpsTransport, Transport as _, Upload};
+use client_sdk::transport::{HttpsTransport, Request, Response, Transport as _, Upload};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 use wire::participant::{Assignment, CheckInReply, CheckInRequest, EnrollRequest};
 use wire::{ParticipantId, route};
 
 use crate::Outcome;
+
+const OTHER: &str = "the answer to something else";
 
 /// `tributary serve --dev` in a folder of its own.
 pub(crate) struct Server {
@@ -105,8 +107,10 @@ impl Server {
             name: None,
             labels: std::collections::BTreeMap::new(),
         };
-        let certified = Certified::from(transport.enroll(&request).await?);
-        self.again(Identity { key, certified })
+        let Response::Enrolled(reply) = transport.send(&Request::Enroll(request)).await else {
+            return Err(OTHER.into());
+        };
+        self.again(Identity { key, certified: Certified::from(reply?) })
     }
 
     pub(crate) async fn enroll_many(&self, count: u32) -> Outcome<Vec<Device>> {
@@ -203,7 +207,10 @@ impl Device {
             declined: None,
             round_trip_ms: None,
         };
-        Ok(self.transport.check_in(&request).await?)
+        let Response::CheckedIn(reply) = self.transport.send(&Request::CheckIn(request)).await else {
+            return Err(OTHER.into());
+        };
+        Ok(reply?)
     }
 
     /// Takes part in every round until the task is over.
@@ -243,8 +250,11 @@ impl Device {
         drop(model);
         let place = work.attempt_key();
         let Input { body, sha256 } = input.clone();
-        self.transport.upload(&Upload { place, participant: self.participant, sha256, body, signed: None }).await?;
-        Ok(())
+        let upload = Upload { place, participant: self.participant, sha256, body, signed: None };
+        let Response::Uploaded(receipt) = self.transport.send(&Request::Upload(upload)).await else {
+            return Err(OTHER.into());
+        };
+        Ok(receipt.map(drop)?)
     }
 }
 

@@ -6,14 +6,15 @@ use client_sdk::clock::Now;
 use client_sdk::conditions::Readiness;
 use client_sdk::faults::Fault;
 use client_sdk::learning::{MetricValue, Parameters};
-use client_sdk::participant::machine::{Action, Input, Machine, Request, Settings};
+use client_sdk::participant::machine::{Action, Input, Machine, Settings};
 use client_sdk::privacy::PrivacySpent;
+use client_sdk::transport::Request;
 use client_sdk::{Event, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use simulation::in_process::{Advance, Network, Participant, signing_key};
 use wire::certificate::Issuers;
-use wire::participant::{Answer, CheckInReply};
+use wire::participant::Answer;
 use zeroize::Zeroizing;
 
 /// Where in a round a participant disappears for good, after the cohort was drawn and before its input.
@@ -126,8 +127,10 @@ impl Device {
             self.input = Some(match action {
                 Action::Send(request) => {
                     let polls = matches!(request, Request::CheckIn(_) | Request::Announcement { .. });
-                    let input = network.ask(self.participant.peer(), request).await.input;
-                    if polls && is_nothing_yet(&input) {
+                    let response = network.ask(self.participant.peer(), request).await.response;
+                    let is_nothing_yet = polls && response.is_nothing_yet();
+                    let input = Input::Response(response);
+                    if is_nothing_yet {
                         self.input = Some(input);
                         return moved;
                     }
@@ -169,11 +172,6 @@ impl Device {
             None => false,
         }
     }
-}
-
-/// What a poll that would be held open is answered.
-fn is_nothing_yet(input: &Input) -> bool {
-    matches!(input, Input::CheckedIn(Ok(CheckInReply::ComeBack { .. })) | Input::Announced(Ok(None)))
 }
 
 /// Trains by adding the same to whatever it is given.

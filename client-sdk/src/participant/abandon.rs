@@ -2,7 +2,7 @@
 
 use wire::Attempt;
 
-use super::action::{Action, Request};
+use super::action::Action;
 use super::attempts::Attempts;
 use super::core::Core;
 use super::event::Outcome;
@@ -10,7 +10,7 @@ use super::exchange::once_more;
 use super::round_end::AbandonCause;
 use super::state::{Abandon, CheckIn, State};
 use crate::clock::Now;
-use crate::transport::{Abandonment, TransportError};
+use crate::transport::{Abandonment, Request, TransportError};
 
 /// How often it is tried.
 const MOST_ATTEMPTS: u32 = 3;

@@ -7,7 +7,7 @@ use secure_agg::unopened::AbortProof;
 use wire::Attempt;
 use wire::certificate::Recorded;
 
-use super::action::{Action, Request};
+use super::action::Action;
 use super::core::{Core, persist};
 use super::event::Event;
 use super::record::Record;
@@ -16,8 +16,8 @@ use super::snapshot;
 use super::state::{AwaitAbortProof, CheckIn, State};
 use super::used_bases::PastInput;
 use crate::clock::Now;
-use crate::transport::TransportError;
 use crate::transport::retry::judge;
+use crate::transport::{Request, TransportError};
 
 impl AwaitAbortProof {
     pub(super) fn new(invited: Attempt, input: PastInput, then: CheckIn) -> Self {

@@ -8,7 +8,7 @@ use wire::participant::{AbandonReason, Assignment, CheckInReply, CheckInRequest,
 use wire::problem::ProblemType;
 use wire::round_trip;
 
-use super::action::{Action, Request};
+use super::action::Action;
 use super::ahead::UpdateMismatch;
 use super::attempts::Attempts;
 use super::base::RoundBase;
@@ -22,8 +22,8 @@ use super::round_end::RoundEnd;
 use super::session::{Session, SessionError};
 use super::state::{CheckIn, Fetch, LoadLocal, Share, State};
 use crate::clock::Now;
-use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
+use crate::transport::{Request, TransportError};
 
 /// Longest that a coordinator can send us away.
 const LONGEST_AWAY: Duration = Duration::from_secs(24 * 3600);

@@ -11,7 +11,7 @@ use wire::participant::{AbandonReason, Declined, LossReport, Question, RefusalCo
 use wire::{Attempt, Attributes, Digest, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
-use super::action::{Action, Request};
+use super::action::Action;
 use super::ahead::Ahead;
 use super::attempts::Attempts;
 use super::error::{ParticipantError, problem_of};
@@ -31,8 +31,8 @@ use crate::entropy::Secrets;
 use crate::identity::{CertificateError, Certified, Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
 use crate::privacy::Account;
-use crate::transport::TransportError;
 use crate::transport::retry::Verdict;
+use crate::transport::{Request, TransportError};
 use recipe::digest::sha256;
 
 /// Most rounds that are remembered for having been answered: the latest of so many tasks.

@@ -10,7 +10,7 @@ use secure_agg::messages::{Delivery, ShareKeys};
 use secure_agg::rejection::Refusal;
 use wire::participant::{Announcement, Answer};
 
-use super::action::{Action, Request};
+use super::action::Action;
 use super::attempts::Attempts;
 use super::base::RoundBase;
 use super::core::{Core, persist};
@@ -22,7 +22,7 @@ use super::state::{
     AnnouncementPoll, AwaitDelivery, Complain, DeliveryStep, EvidenceRequest, LoadLocal, MessageUpload, State,
 };
 use crate::clock::Now;
-use crate::transport::TransportError;
+use crate::transport::{Request, TransportError};
 
 impl AwaitDelivery {
     pub(super) fn new(plan: Arc<Plan>, deadline: Duration, received: RoundBase, session: Session) -> Self {

@@ -4,13 +4,13 @@
 use bytes::Bytes;
 use wire::Attempt;
 
-use super::action::{Action, Request};
+use super::action::Action;
 use super::attempts::Attempts;
 use super::core::Core;
 use super::exchange::once_more;
 use super::state::{CheckIn, Depart, State};
 use crate::clock::Now;
-use crate::transport::TransportError;
+use crate::transport::{Request, TransportError};
 
 /// How often it is tried.
 const MOST_ATTEMPTS: u32 = 5;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use wire::{Attributes, TaskId};
 
-use super::action::{Action, Input, Request};
+use super::action::{Action, Input};
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
 use super::machine::Machine;
@@ -25,7 +25,7 @@ use crate::journal::{Journal, JournalError};
 use crate::personalize::PersonalModel;
 use crate::privacy::{LifetimeSpent, PrivacySpent};
 use crate::trainer::Trainer;
-use crate::transport::Transport;
+use crate::transport::{Transport, TransportError};
 
 /// Longest that a participant takes to say good-bye once it is told to stop.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -224,7 +224,7 @@ impl Participant {
     }
 
     /// Shows the transport a new certificate.
-    fn identify(&mut self) -> Result<(), crate::transport::TransportError> {
+    fn identify(&mut self) -> Result<(), TransportError> {
         let Some(identity) = self.machine.presented() else { return Ok(()) };
         if self.identified.as_ref().is_none_or(|known| !Arc::ptr_eq(known, identity)) {
             self.transport.identify(identity)?;
@@ -247,7 +247,8 @@ impl Participant {
         match action {
             Action::Send(request) => {
                 let since = RoundTrip::is_measured_by(&request).then(|| self.clock.now().elapsed);
-                Some(Running { answer: Box::pin(send(transport, request)), may_drop: true, since })
+                let answer = Box::pin(async move { Input::Response(transport.send(&request).await) });
+                Some(Running { answer, may_drop: true, since })
             }
             Action::Fetch { task, model, mut have } => droppable(Box::pin(async move {
                 let result = transport.fetch_model(task, &model, &mut have).await;
@@ -286,25 +287,4 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, JournalError> {
     let answer = tokio::task::spawn_blocking(work).await;
     answer.unwrap_or_else(|error| Err(JournalError::io("finish", std::io::Error::other(error))))
-}
-
-async fn send(transport: Arc<dyn Transport>, request: Request) -> Input {
-    match request {
-        Request::Enroll(request) => Input::Enrolled(transport.enroll(&request).await),
-        Request::Renew(request) => Input::Renewed(transport.renew(&request).await),
-        Request::CheckIn(request) => Input::CheckedIn(transport.check_in(&request).await),
-        Request::Upload(upload) => Input::Uploaded(transport.upload(&upload).await),
-        Request::Announcement { what, place, participant, wait } => {
-            Input::Announced(transport.announcement(what, place, participant, wait).await)
-        }
-        Request::Evidence { place, dealer } => Input::Evidenced(transport.evidence(place, dealer).await),
-        Request::Answer { what, place, participant, body } => {
-            Input::Answered(transport.answer(what, place, participant, body).await)
-        }
-        Request::Abandon(abandonment) => Input::Abandoned(transport.abandon(&abandonment).await),
-        Request::AbortStatement { place, participant, body } => {
-            Input::Answered(transport.abort_statement(place, participant, body).await)
-        }
-        Request::AbortStatements { place } => Input::Announced(transport.abort_statements(place).await),
-    }
 }

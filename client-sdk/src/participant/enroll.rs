@@ -9,15 +9,15 @@
 use wire::participant::{EnrollReply, EnrollRequest};
 use wire::problem::ProblemType;
 
-use super::action::{Action, Request};
+use super::action::Action;
 use super::core::{Core, Credential};
 use super::error::{ParticipantError, problem_of};
 use super::event::Event;
 use super::state::{CheckIn, Enroll, State};
 use crate::clock::Now;
 use crate::identity::Certified;
-use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
+use crate::transport::{Request, TransportError};
 use recipe::digest::sha256;
 
 impl Enroll {

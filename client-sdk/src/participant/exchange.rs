@@ -7,15 +7,15 @@ use bytes::Bytes;
 use wire::Attempt;
 use wire::participant::{Announcement, Answer};
 
-use super::action::{Action, Request};
+use super::action::Action;
 use super::attempts::Attempts;
 use super::core::Core;
 use super::error::ParticipantError;
 use super::round_end::ExchangeError;
 use super::state::{AnnouncementPoll, Exchange, MessageUpload};
 use crate::clock::Now;
-use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
+use crate::transport::{Request, TransportError};
 
 /// What came of it.
 pub(super) enum Reply<S, T> {

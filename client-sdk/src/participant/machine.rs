@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use secure_agg::client::Client;
@@ -16,7 +15,7 @@ use wire::Attributes;
 use wire::participant::Answer;
 use zeroize::Zeroizing;
 
-pub use super::action::{Action, Input, Request};
+pub use super::action::{Action, Input};
 use super::ahead::Ahead;
 use super::core::Core;
 use super::error::ParticipantError;
@@ -39,7 +38,7 @@ use crate::entropy::Secrets;
 use crate::identity::{Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
 use crate::privacy::{LifetimeSpent, PrivacySpent};
-use crate::transport::TransportError;
+use crate::transport::Response;
 
 /// A participant without I/O.
 pub struct Machine {
@@ -273,40 +272,34 @@ impl State {
             (Self::Finished(result), _) => Self::Finished(result),
             (_, Input::Unidentified(error)) => Self::Finished(Err(ParticipantError::Certificate(error))),
             (Self::Persist(state), Input::Persisted(result)) => state.persisted(result),
-            (Self::Enroll(state), Input::Enrolled(result)) => state.enrolled(core, result, now),
-            (Self::Renew(state), Input::Renewed(result)) => state.renewed(core, result, now),
-            (Self::CheckIn(state), Input::CheckedIn(result)) => state.checked_in(core, result, now),
+            (state, Input::Response(response)) => state.heard(core, response, now),
             (Self::Fetch(state), Input::Fetched { have, result }) => state.fetched(core, have, result, now),
             (Self::Fetch(state), Input::Given(file)) => state.came(core, &file, now),
-            (Self::LoadLocal(state), Input::Loaded(result)) => state.loaded(core, result),
+            (Self::Recall(state), Input::Loaded(result)) => state.loaded(core, result),
             (Self::Train(state), Input::Trained(result)) => state.trained(core, result),
-            (Self::Upload(state), Input::Uploaded(result)) => state.uploaded(core, result, now),
-            (state, Input::Announced(result)) => state.announced(core, result, now),
-            (state, Input::Answered(result)) => state.answered(core, result, now),
-            (Self::AwaitDelivery(state), Input::Evidenced(result)) => state.evidenced(core, result, now),
-            (Self::Abandon(state), Input::Abandoned(result)) => state.abandoned(core, result, now),
-            // Time alone, or an answer to a state that was left by a shutdown.
+            // Time alone, or what was done for a state that was left by a shutdown.
             (state, _) => state,
         }
     }
 
-    fn announced(self, core: &mut Core, result: Result<Option<Bytes>, TransportError>, now: Now) -> Self {
-        match self {
-            Self::Share(state) => state.announced(core, result, now),
-            Self::AwaitDelivery(state) => state.announced(core, result, now),
-            Self::Opening(state) => state.announced(core, result, now),
-            Self::AwaitAbortProof(state) => state.announced(core, result, now),
-            state => state,
-        }
-    }
-
-    fn answered(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> Self {
-        match self {
-            Self::Share(state) => state.answered(core, result, now),
-            Self::Complain(state) => state.answered(core, result, now),
-            Self::Opening(state) => state.answered(core, result, now),
-            Self::Depart(state) => state.answered(core, result, now),
-            state => state,
+    fn heard(self, core: &mut Core, response: Response, now: Now) -> Self {
+        match (self, response) {
+            (Self::Enroll(state), Response::Enrolled(result)) => state.enrolled(core, result, now),
+            (Self::Renew(state), Response::Renewed(result)) => state.renewed(core, result, now),
+            (Self::CheckIn(state), Response::CheckedIn(result)) => state.checked_in(core, result, now),
+            (Self::Share(state), Response::Announced(result)) => state.announced(core, result, now),
+            (Self::Share(state), Response::Answered(result)) => state.answered(core, result, now),
+            (Self::AwaitDelivery(state), Response::Announced(result)) => state.announced(core, result, now),
+            (Self::AwaitDelivery(state), Response::Evidenced(result)) => state.evidenced(core, result, now),
+            (Self::Complain(state), Response::Answered(result)) => state.answered(core, result, now),
+            (Self::Upload(state), Response::Uploaded(result)) => state.uploaded(core, result, now),
+            (Self::Opening(state), Response::Announced(result)) => state.announced(core, result, now),
+            (Self::Opening(state), Response::Answered(result)) => state.answered(core, result, now),
+            (Self::Abandon(state), Response::Abandoned(result)) => state.abandoned(core, result, now),
+            (Self::Depart(state), Response::Answered(result)) => state.answered(core, result, now),
+            (Self::Settle(state), Response::Announced(result)) => state.announced(core, result, now),
+            // An answer to a state that was left by a shutdown.
+            (state, _) => state,
         }
     }
 

@@ -4,10 +4,11 @@
 use wire::participant::Announcement;
 use wire::{Attempt, ParticipantId, TaskId};
 
-use super::action::{Action, Request};
+use super::action::Action;
 use super::core::Core;
 use super::machine::Machine;
 use super::state::{AnnouncementPoll, State};
+use crate::transport::Request;
 
 /// Names a request that may be made ahead of its time: two with the same name have the same answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

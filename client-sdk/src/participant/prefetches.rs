@@ -6,9 +6,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::action::{Action, Input, Request};
+use super::action::{Action, Input};
 use super::machine::Machine;
 use super::prefetch::Prefetch;
+use crate::transport::{Request, Response};
 
 /// What comes of an action.
 pub(super) type Answer = Pin<Box<dyn Future<Output = Input> + Send>>;
@@ -51,7 +52,9 @@ impl Prefetches {
             let State::Pending(answer) = state else { return true };
             match answer.as_mut().poll(context) {
                 Poll::Pending => true,
-                Poll::Ready(input @ (Input::Announced(Ok(Some(_))) | Input::Fetched { result: Ok(()), .. })) => {
+                Poll::Ready(
+                    input @ (Input::Response(Response::Announced(Ok(Some(_)))) | Input::Fetched { result: Ok(()), .. }),
+                ) => {
                     *state = State::Answered(Box::new(input));
                     true
                 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use wire::participant::{EnrollReply, RenewRequest};
 
-use super::action::{Action, Request};
+use super::action::Action;
 use super::core::{Core, Credential};
 use super::error::ParticipantError;
 use super::event::Event;
@@ -17,8 +17,8 @@ use super::state::{CheckIn, Renew, State};
 use crate::clock::Now;
 use crate::identity::{CertificateError, Certified};
 use crate::pre_issued::UsableCertificate;
-use crate::transport::TransportError;
 use crate::transport::retry::judge;
+use crate::transport::{Request, TransportError};
 
 /// Least time between two renewals, whatever the calendar says.
 pub(super) const PAUSE: Duration = Duration::from_secs(60);

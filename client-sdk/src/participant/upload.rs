@@ -6,7 +6,7 @@ use bytes::Bytes;
 use wire::Attempt;
 use wire::participant::{Receipt, RefusalCode};
 
-use super::action::{Action, Request};
+use super::action::Action;
 use super::attempts::Attempts;
 use super::core::Core;
 use super::event::Event;
@@ -14,7 +14,7 @@ use super::snapshot::Pending;
 use super::state::{Opening, OpeningPhase, Sending, State};
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
-use crate::transport::{TransportError, Upload};
+use crate::transport::{Request, TransportError, Upload};
 
 impl Sending {
     pub(super) fn new(pending: Pending, signed: Option<Bytes>) -> Self {

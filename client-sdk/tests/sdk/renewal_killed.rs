@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use client_sdk::PreIssued;
 use client_sdk::identity::Identity;
 use client_sdk::journal::MemoryJournal;
-use client_sdk::participant::machine::{Input, Request, Settings};
+use client_sdk::participant::machine::Settings;
 use client_sdk::pre_issued::Certificates;
-use client_sdk::transport::TransportError;
+use client_sdk::transport::{Request, Response, TransportError};
 use wire::Timestamp;
 use wire::certificate::chain_der;
 use wire::participant::{CheckInReply, EnrollReply};
@@ -87,21 +87,21 @@ impl Registry {
         certificate_pem.cloned().unwrap_or_else(|| CA.certify(csr_pem.unwrap(), participant()))
     }
 
-    fn answer(&mut self, request: Request) -> Input {
+    fn answer(&mut self, request: Request) -> Response {
         match request {
             Request::Enroll(request) => {
                 let chain = Self::certificate(request.csr_pem.as_ref(), request.certificate_pem.as_ref());
                 let key = wire::certificate::holder(&leaf(&chain)).unwrap().key.0.to_vec();
                 assert!(self.enrolled.as_ref().is_none_or(|enrolled| *enrolled == key), "the token was used");
                 (self.enrolled, self.newest) = (Some(key), Some(leaf(&chain)));
-                Input::Enrolled(Ok(self.reply(chain)))
+                Response::Enrolled(Ok(self.reply(chain)))
             }
-            Request::Renew(request) => Input::Renewed(self.admits().map(|shown| {
+            Request::Renew(request) => Response::Renewed(self.admits().map(|shown| {
                 let chain = Self::certificate(request.csr_pem.as_ref(), request.certificate_pem.as_ref());
                 (self.before, self.newest) = (Some(shown), Some(leaf(&chain)));
                 self.reply(chain)
             })),
-            Request::CheckIn(_) => Input::CheckedIn(self.admits().map(|shown| {
+            Request::CheckIn(_) => Response::CheckedIn(self.admits().map(|shown| {
                 let is_over = self.is_over();
                 if let Some(issued) = &mut self.issued
                     && !is_over
@@ -129,7 +129,7 @@ impl Registry {
 struct Shared(Arc<Mutex<Registry>>);
 
 impl FakeCoordinator for Shared {
-    fn answer(&self, request: Request) -> Input {
+    fn answer(&self, request: Request) -> Response {
         self.0.lock().unwrap().answer(request)
     }
 

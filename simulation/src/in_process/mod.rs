@@ -8,5 +8,5 @@ mod network;
 mod participant;
 
 pub use coordinator::{LocalCoordinator, in_memory};
-pub use network::{Exchange, Network, Question};
+pub use network::{Exchange, Network};
 pub use participant::{Advance, Participant, signing_key};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::conditions::Readiness;
-use client_sdk::participant::machine::{Action, Input, Request};
+use client_sdk::participant::machine::{Action, Input};
+use client_sdk::transport::Request;
 use coordinator::random::Random;
 
 use super::{World, ended};
@@ -86,7 +87,9 @@ impl World {
         let mut input = Input::Tick;
         while let Some(advance) = device.advance(input, self.clock.participant_now(), Readiness::Ready) {
             input = match advance.action {
-                Action::Send(request @ Request::Enroll(_)) => self.local.network.ask(None, request).await.input,
+                Action::Send(request @ Request::Enroll(_)) => {
+                    Input::Response(self.local.network.ask(None, request).await.response)
+                }
                 Action::Finished(Err(error)) => return Err(ended(&device, error)),
                 _ => break,
             };

@@ -9,15 +9,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use client_sdk::identity::Identity;
-use client_sdk::transport::{Abandonment, HttpsTransport, Transport, TransportError, Upload};
+use client_sdk::transport::{HttpRequest, HttpsTransport, Request, Response, Transport, TransportError, Upload};
 use futures_util::stream;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::sync::{mpsc, watch};
-use wire::participant::{
-    Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
-};
-use wire::{Attempt, ParticipantId, TaskId, headers, route};
+use wire::participant::{Answer, CheckInReply, ModelRef};
+use wire::{Attempt, ParticipantId, TaskId};
 
 use super::plan::{DropPlan, Point};
 
@@ -101,17 +99,12 @@ impl DropoutTransport {
             let body = stream::unfold(receiver, |mut receiver| async {
                 receiver.recv().await.map(|piece| (Ok::<_, std::io::Error>(piece), receiver))
             });
-            let path = route::masked_input(upload.place.task, upload.place.round, upload.participant);
-            let mut request = client
-                .put(format!("{}{path}", self.url.trim_end_matches('/')))
-                .header("content-type", headers::MEDIA_MASKED_INPUT)
+            let HttpRequest { http, .. } = HttpRequest::of(&Request::Upload(upload.clone()));
+            let request = client
+                .request(http.method().clone(), format!("{}{}", self.url.trim_end_matches('/'), http.uri()))
+                .headers(http.headers().clone())
                 .header("content-length", upload.body.len())
-                .header(headers::ATTEMPT, upload.place.attempt)
-                .header(headers::CONTENT_SHA256, upload.sha256.to_string())
                 .body(reqwest::Body::wrap_stream(body));
-            if let Some(signed) = &upload.signed {
-                request = request.header(headers::SIGNED_INPUT, wire::base64::encode(signed));
-            }
             let half = async {
                 let _ = sender.send(upload.body.slice(..upload.body.len() / 2)).await;
                 tokio::time::sleep(ON_THE_WIRE).await;
@@ -152,88 +145,44 @@ impl Transport for DropoutTransport {
         self.inner.identify(identity)
     }
 
-    async fn enroll(&self, request: &EnrollRequest) -> Result<EnrollReply, TransportError> {
-        self.inner.enroll(request).await
-    }
-
-    async fn renew(&self, request: &RenewRequest) -> Result<EnrollReply, TransportError> {
-        self.inner.renew(request).await
-    }
-
-    async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
-        // A closed channel means that the demo is over; then nobody waits for the answer.
-        let _ = self.gate.clone().wait_for(|open| *open).await;
-        let reply = self.inner.check_in(request).await?;
-        if let CheckInReply::Assigned(assignment) = &reply {
-            let place = assignment.attempt_key();
-            let point = self.plan.point(place.round, place.attempt, self.index);
-            self.state().fate = point.map(|point| (place, point));
-            self.reach(Point::Assigned).await;
+    async fn send(&self, request: &Request) -> Response {
+        match request {
+            Request::CheckIn(_) => {
+                // A closed channel means that the demo is over; then nobody waits for the answer.
+                let _ = self.gate.clone().wait_for(|open| *open).await;
+            }
+            Request::Upload(upload) => {
+                self.reach(Point::Trained).await;
+                let fate = self.state().fate;
+                if fate == Some((upload.place, Point::Uploading)) {
+                    self.send_half(upload).await;
+                }
+            }
+            _ => {}
         }
-        Ok(reply)
+        let response = self.inner.send(request).await;
+        match (request, &response) {
+            (_, Response::CheckedIn(Ok(CheckInReply::Assigned(assignment)))) => {
+                let place = assignment.attempt_key();
+                let point = self.plan.point(place.round, place.attempt, self.index);
+                self.state().fate = point.map(|point| (place, point));
+                self.reach(Point::Assigned).await;
+            }
+            (_, Response::Uploaded(Ok(_))) => self.reach(Point::Reported).await,
+            (Request::Answer { what: Answer::KeyShares, .. }, Response::Answered(Ok(()))) => {
+                self.reach(Point::Shared).await;
+            }
+            (Request::Answer { what: Answer::Consistency, .. }, Response::Answered(Ok(()))) => {
+                self.reach(Point::Signed).await;
+            }
+            _ => {}
+        }
+        response
     }
 
     async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
         self.inner.fetch_model(task, model, sink).await?;
         self.reach(Point::Fetched).await;
         Ok(())
-    }
-
-    async fn upload(&self, upload: &Upload) -> Result<Receipt, TransportError> {
-        self.reach(Point::Trained).await;
-        let fate = self.state().fate;
-        if fate == Some((upload.place, Point::Uploading)) {
-            self.send_half(upload).await;
-        }
-        let receipt = self.inner.upload(upload).await?;
-        self.reach(Point::Reported).await;
-        Ok(receipt)
-    }
-
-    async fn announcement(
-        &self,
-        what: Announcement,
-        place: Attempt,
-        participant: ParticipantId,
-        wait: Duration,
-    ) -> Result<Option<Bytes>, TransportError> {
-        self.inner.announcement(what, place, participant, wait).await
-    }
-
-    async fn evidence(&self, place: Attempt, dealer: ParticipantId) -> Result<Bytes, TransportError> {
-        self.inner.evidence(place, dealer).await
-    }
-
-    async fn answer(
-        &self,
-        what: Answer,
-        place: Attempt,
-        participant: ParticipantId,
-        body: Bytes,
-    ) -> Result<(), TransportError> {
-        self.inner.answer(what, place, participant, body).await?;
-        match what {
-            Answer::KeyShares => self.reach(Point::Shared).await,
-            Answer::Consistency => self.reach(Point::Signed).await,
-            Answer::Complaint | Answer::UnmaskShares => {}
-        }
-        Ok(())
-    }
-
-    async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {
-        self.inner.abandon(abandonment).await
-    }
-
-    async fn abort_statement(
-        &self,
-        place: Attempt,
-        participant: ParticipantId,
-        body: Bytes,
-    ) -> Result<(), TransportError> {
-        self.inner.abort_statement(place, participant, body).await
-    }
-
-    async fn abort_statements(&self, place: Attempt) -> Result<Option<Bytes>, TransportError> {
-        self.inner.abort_statements(place).await
     }
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use client_sdk::conditions::Readiness;
 use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{Codec, ExactSum, QuantizationParams};
-use client_sdk::participant::machine::{Action, Input, Request};
+use client_sdk::participant::machine::{Action, Input};
 use client_sdk::participant::snapshot;
+use client_sdk::transport::{Request, Response};
 use client_sdk::{Event, Outcome, SecurityPolicy};
 use secure_agg::modular::Modulus;
 use secure_agg::packing;
@@ -256,7 +257,7 @@ fn with_update(change: impl FnOnce(&mut crate::support::World)) -> Device {
 }
 
 fn answered(reply: CheckInReply) -> Input {
-    Input::CheckedIn(Ok(reply))
+    Input::Response(Response::CheckedIn(Ok(reply)))
 }
 
 fn other_task() -> TaskId {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use client_sdk::clock::Now;
 use client_sdk::identity::SigningKey;
 use client_sdk::journal::{Journal, MemoryJournal};
-use client_sdk::participant::machine::{Action, Input, Machine, Request, Saved, Settings};
+use client_sdk::participant::machine::{Action, Input, Machine, Saved, Settings};
 use client_sdk::participant::snapshot;
+use client_sdk::transport::Request;
 use client_sdk::{Event, Outcome, ParticipantError, Trainer};
 use secure_agg::messages::{Body as _, ShareKeys};
 use secure_agg::{MemorySigner, Signer as _, modular};
@@ -204,7 +205,7 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
         match action {
             Action::Send(request) => {
                 self.coordinator.identify(self.machine.presented().map(|identity| &**identity));
-                self.coordinator.answer(request)
+                Input::Response(self.coordinator.answer(request))
             }
             Action::Fetch { task, model, mut have } => {
                 let result = self.coordinator.fetch(task, &model, &mut have);

@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use client_sdk::participant::machine::{Input, Request};
-use client_sdk::transport::TransportError;
+use client_sdk::transport::{Request, Response, TransportError};
 use wire::Attempt;
 use wire::TaskId;
 use wire::participant::ModelRef;
@@ -40,41 +39,41 @@ impl Line {
 }
 
 impl FakeCoordinator for Line {
-    fn answer(&self, request: Request) -> Input {
+    fn answer(&self, request: Request) -> Response {
         let device = self.device;
         match request {
-            Request::Enroll(request) => Input::Enrolled(
+            Request::Enroll(request) => Response::Enrolled(
                 self.go("enroll", |world| Ok(world.enroll(device, request.csr_pem.as_deref().unwrap()))),
             ),
-            Request::Renew(request) => {
-                Input::Renewed(self.go("renew", |world| Ok(world.enroll(device, request.csr_pem.as_deref().unwrap()))))
-            }
+            Request::Renew(request) => Response::Renewed(
+                self.go("renew", |world| Ok(world.enroll(device, request.csr_pem.as_deref().unwrap()))),
+            ),
             Request::CheckIn(request) => {
-                Input::CheckedIn(self.go("check_in", |world| world.check_in(device, &request)))
+                Response::CheckedIn(self.go("check_in", |world| world.check_in(device, &request)))
             }
-            Request::Upload(upload) => Input::Uploaded(self.go("upload", |world| world.upload(device, &upload))),
+            Request::Upload(upload) => Response::Uploaded(self.go("upload", |world| world.upload(device, &upload))),
             Request::Announcement { what, place, participant, .. } => {
                 assert_eq!(participant, id(device));
-                Input::Announced(self.go(name(what), |world| world.announce(what, device, place)))
+                Response::Announced(self.go(name(what), |world| world.announce(what, device, place)))
             }
             Request::Evidence { place, dealer } => {
-                Input::Evidenced(self.go("evidence", |world| world.evidence(place, dealer)))
+                Response::Evidenced(self.go("evidence", |world| world.evidence(place, dealer)))
             }
             Request::Answer { what, place, participant, body } => {
                 assert_eq!(participant, id(device));
-                Input::Answered(self.go(kind(what), |world| world.take(what, device, place, &body)))
+                Response::Answered(self.go(kind(what), |world| world.take(what, device, place, &body)))
             }
             Request::AbortStatement { place, participant, body } => {
                 assert_eq!(participant, id(device));
-                Input::Answered(self.go("abort_statement", |world| {
+                Response::Answered(self.go("abort_statement", |world| {
                     world.depart(device, place, &body);
                     Ok(())
                 }))
             }
             Request::AbortStatements { place } => {
-                Input::Announced(self.go("abort_statements", |world| Ok(world.departures(place))))
+                Response::Announced(self.go("abort_statements", |world| Ok(world.departures(place))))
             }
-            Request::Abandon(abandonment) => Input::Abandoned(self.go("abandon", |world| {
+            Request::Abandon(abandonment) => Response::Abandoned(self.go("abandon", |world| {
                 world.abandon(device, &abandonment);
                 Ok(())
             })),

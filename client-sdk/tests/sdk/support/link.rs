@@ -6,16 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use client_sdk::identity::Identity;
-use client_sdk::participant::machine::{Input, Request};
-use client_sdk::transport::{Abandonment, Transport, TransportError, Upload};
+use client_sdk::transport::{HttpRequest, Request, Response, Transport, TransportError};
 use tokio::time::{Instant, sleep};
-use wire::participant::{
-    Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
-};
+use wire::participant::ModelRef;
 use wire::problem::{Problem, ProblemType};
-use wire::{Attempt, ParticipantId, TaskId};
+use wire::{Attempt, TaskId};
 
 /// How often what waits at the far end of a long line looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -23,7 +19,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// A coordinator of a test, which answers at once.
 pub(crate) trait FakeCoordinator: Send + Sync {
     /// The answer to a request, of the kind that goes with it.
-    fn answer(&self, request: Request) -> Input;
+    fn answer(&self, request: Request) -> Response;
 
     /// Appends a model version's file, from byte `sink.len()` on.
     fn fetch(&self, _: TaskId, _: &ModelRef, _: &mut Vec<u8>) -> Result<(), TransportError> {
@@ -106,40 +102,18 @@ impl<C: FakeCoordinator> Link<C> {
         Self { coordinator, long: None }
     }
 
-    /// Has the coordinator asked, and again for up to `wait` while the answer is `early`.
-    async fn exchange<T: Send>(
-        &self,
-        wait: Duration,
-        early: fn(&Result<T, TransportError>) -> bool,
-        ask: impl Fn() -> Result<T, TransportError> + Send + Sync,
-    ) -> Result<T, TransportError> {
-        let Some(line) = &self.long else { return ask() };
+    /// Has the coordinator asked, and again for as long as the request waits while there is nothing yet.
+    async fn ask(&self, line: &LongLine, request: &Request) -> Result<Response, TransportError> {
         line.carry().await?;
-        let end = Instant::now() + wait;
-        let mut answer = ask();
-        while early(&answer) && Instant::now() < end {
+        let end = Instant::now() + request.wait();
+        let mut response = self.coordinator.answer(request.clone());
+        while response.is_nothing_yet() && Instant::now() < end {
             sleep(LOOK_AGAIN).await;
-            answer = ask();
+            response = self.coordinator.answer(request.clone());
         }
         line.carry().await?;
-        answer
+        Ok(response)
     }
-}
-
-/// Sends a request that does not wait; its answer is of this kind.
-macro_rules! ask {
-    ($link:ident, $kind:ident, $request:expr) => {
-        $link.exchange(Duration::ZERO, |_| false, || heard!($link, $kind, $request)).await
-    };
-}
-
-macro_rules! heard {
-    ($link:ident, $kind:ident, $request:expr) => {
-        match $link.coordinator.answer($request) {
-            Input::$kind(answer) => answer,
-            _ => unreachable!("the answer to something else"),
-        }
-    };
 }
 
 #[async_trait]
@@ -149,72 +123,20 @@ impl<C: FakeCoordinator> Transport for Link<C> {
         Ok(())
     }
 
-    async fn enroll(&self, request: &EnrollRequest) -> Result<EnrollReply, TransportError> {
-        ask!(self, Enrolled, Request::Enroll(request.clone()))
-    }
-
-    async fn renew(&self, request: &RenewRequest) -> Result<EnrollReply, TransportError> {
-        ask!(self, Renewed, Request::Renew(request.clone()))
-    }
-
-    async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
-        if let Some(line) = &self.long {
+    async fn send(&self, request: &Request) -> Response {
+        let Some(line) = &self.long else { return self.coordinator.answer(request.clone()) };
+        if let Request::CheckIn(request) = request {
             line.told.lock().unwrap().extend(request.round_trip_ms);
         }
-        let early = |reply: &Result<_, _>| matches!(reply, Ok(CheckInReply::ComeBack { .. }));
-        let ask = || heard!(self, CheckedIn, Request::CheckIn(request.clone()));
-        self.exchange(Duration::from_millis(request.wait_ms), early, ask).await
+        let response = self.ask(line, request).await;
+        response.unwrap_or_else(|error| HttpRequest::of(request).read(Err(error)))
     }
 
     async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
-        let sink = Mutex::new(sink);
-        self.exchange(Duration::ZERO, |_| false, || self.coordinator.fetch(task, model, &mut sink.lock().unwrap()))
-            .await
-    }
-
-    async fn upload(&self, upload: &Upload) -> Result<Receipt, TransportError> {
-        ask!(self, Uploaded, Request::Upload(upload.clone()))
-    }
-
-    async fn announcement(
-        &self,
-        what: Announcement,
-        place: Attempt,
-        participant: ParticipantId,
-        wait: Duration,
-    ) -> Result<Option<Bytes>, TransportError> {
-        let ask = || heard!(self, Announced, Request::Announcement { what, place, participant, wait });
-        self.exchange(wait, |said| matches!(said, Ok(None)), ask).await
-    }
-
-    async fn evidence(&self, place: Attempt, dealer: ParticipantId) -> Result<Bytes, TransportError> {
-        ask!(self, Evidenced, Request::Evidence { place, dealer })
-    }
-
-    async fn answer(
-        &self,
-        what: Answer,
-        place: Attempt,
-        participant: ParticipantId,
-        body: Bytes,
-    ) -> Result<(), TransportError> {
-        ask!(self, Answered, Request::Answer { what, place, participant, body: body.clone() })
-    }
-
-    async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {
-        ask!(self, Abandoned, Request::Abandon(*abandonment))
-    }
-
-    async fn abort_statement(
-        &self,
-        place: Attempt,
-        participant: ParticipantId,
-        body: Bytes,
-    ) -> Result<(), TransportError> {
-        ask!(self, Answered, Request::AbortStatement { place, participant, body: body.clone() })
-    }
-
-    async fn abort_statements(&self, place: Attempt) -> Result<Option<Bytes>, TransportError> {
-        ask!(self, Announced, Request::AbortStatements { place })
+        let Some(line) = &self.long else { return self.coordinator.fetch(task, model, sink) };
+        line.carry().await?;
+        let fetched = self.coordinator.fetch(task, model, sink);
+        line.carry().await?;
+        fetched
     }
 }

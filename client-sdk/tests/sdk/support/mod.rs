@@ -21,9 +21,9 @@ use client_sdk::learning::contribution::scaffold;
 use client_sdk::learning::{
     ExactSum, Layout, Parameters, QuantizationParams, Residual, TensorSpec, UpdateCodec, checkpoint,
 };
-use client_sdk::participant::machine::{Input, Request, Settings};
+use client_sdk::participant::machine::Settings;
 use client_sdk::participant::{Builder, snapshot};
-use client_sdk::transport::{TransportError, Upload};
+use client_sdk::transport::{Request, Response, TransportError, Upload};
 use client_sdk::{Event, Participant, PrivacyPolicy, SecurityPolicy, Trainer};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
@@ -423,26 +423,28 @@ impl World {
 }
 
 impl FakeCoordinator for Coordinator {
-    fn answer(&self, request: Request) -> Input {
+    fn answer(&self, request: Request) -> Response {
         match request {
-            Request::Enroll(request) => Input::Enrolled(self.go("enroll", |world, _| {
+            Request::Enroll(request) => Response::Enrolled(self.go("enroll", |world, _| {
                 Ok(certificate(world, request.csr_pem.as_ref(), request.certificate_pem.as_ref()))
             })),
-            Request::Renew(request) => Input::Renewed(self.go("renew", |world, _| {
+            Request::Renew(request) => Response::Renewed(self.go("renew", |world, _| {
                 if let Some(lie) = world.lie_at_renewal.take() {
                     (world.ca, world.certified_key) = lie;
                 }
                 Ok(certificate(world, request.csr_pem.as_ref(), request.certificate_pem.as_ref()))
             })),
-            Request::CheckIn(request) => Input::CheckedIn(self.go("check_in", |world, _| Ok(world.check_in(&request)))),
+            Request::CheckIn(request) => {
+                Response::CheckedIn(self.go("check_in", |world, _| Ok(world.check_in(&request))))
+            }
             Request::Upload(upload) => {
                 self.world(|world| {
                     world.sent.entry(upload.place.round).or_default().push(upload.body.clone());
                     world.wire.extend_from_slice(&upload.body);
                 });
-                Input::Uploaded(self.go("upload", |world, _| world.upload(upload)))
+                Response::Uploaded(self.go("upload", |world, _| world.upload(upload)))
             }
-            Request::Abandon(abandonment) => Input::Abandoned(self.go("abandon", |world, _| {
+            Request::Abandon(abandonment) => Response::Abandoned(self.go("abandon", |world, _| {
                 world.abandoned.push((abandonment.place.round, abandonment.reason.as_str()));
                 world.rounds_done = world.rounds_done.max(abandonment.place.round);
                 Ok(())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use client_sdk::identity::{Certified, Identity, SigningKey};
 use client_sdk::transport::retry::{Verdict, judge};
-use client_sdk::transport::{Abandonment, HttpsTransport, Transport, TransportError, Upload};
+use client_sdk::transport::{Abandonment, HttpsTransport, Request, Response, Transport, TransportError, Upload};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
@@ -18,7 +18,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use wire::participant::{
-    AbandonReason, Announcement, Answer, CheckInReply, CheckInRequest, EnrollRequest, ModelRef, Receipt,
+    AbandonReason, Announcement, Answer, CheckInReply, CheckInRequest, EnrollRequest, ModelRef, Receipt, RefusalCode,
+    RenewRequest,
 };
 use wire::problem::{Problem, ProblemType};
 use wire::{Attempt, Timestamp};
@@ -47,6 +48,17 @@ struct Seen {
     has_certificate: bool,
 }
 
+impl std::fmt::Display for Seen {
+    /// As it came, except for the server's address and the SDK's version.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{}", self.line)?;
+        for (name, value) in self.headers.iter().filter(|(name, _)| *name != "host") {
+            writeln!(f, "{name}: {}", value.replace(env!("CARGO_PKG_VERSION"), "VERSION"))?;
+        }
+        writeln!(f, "|{}", String::from_utf8_lossy(&self.body))
+    }
+}
+
 /// Status and headers, then the body; `cut` sends only so much of it.
 struct Reply {
     head: String,
@@ -62,6 +74,16 @@ fn answer(status: &str, headers: &str, body: impl Into<Vec<u8>>) -> Reply {
 
 fn json(body: &impl serde::Serialize) -> Reply {
     answer("200 OK", "content-type: application/json\r\n", serde_json::to_vec(body).unwrap())
+}
+
+/// Sends a request and takes the answer of its kind.
+macro_rules! send {
+    ($server:expr, $kind:ident, $request:expr) => {
+        match $server.transport.send(&$request).await {
+            Response::$kind(answer) => answer,
+            _ => unreachable!("the answer to something else"),
+        }
+    };
 }
 
 struct Server {
@@ -143,6 +165,17 @@ async fn read(stream: &mut (impl AsyncReadExt + Unpin), has_certificate: bool) -
     Ok(Seen { line, headers, body, has_certificate })
 }
 
+fn enroll() -> EnrollRequest {
+    EnrollRequest {
+        token: "t".into(),
+        csr_pem: Some("c".into()),
+        certificate_pem: None,
+        evidence: None,
+        name: None,
+        labels: BTreeMap::new(),
+    }
+}
+
 fn check_in() -> CheckInRequest {
     let (findings, training) = (Vec::new(), None);
     CheckInRequest {
@@ -167,17 +200,9 @@ async fn the_certificate_is_shown_once_there_is_one() {
         _ => json(&CheckInReply::ComeBack { after_ms: 5 }),
     })
     .await;
-    let request = EnrollRequest {
-        token: "t".into(),
-        csr_pem: Some("c".into()),
-        certificate_pem: None,
-        evidence: None,
-        name: None,
-        labels: BTreeMap::new(),
-    };
-    assert_eq!(server.transport.enroll(&request).await.unwrap().participant, participant());
+    assert_eq!(send!(server, Enrolled, Request::Enroll(enroll())).unwrap().participant, participant());
     server.transport.identify(&identity(&server.authority)).unwrap();
-    let reply = server.transport.check_in(&check_in()).await.unwrap();
+    let reply = send!(server, CheckedIn, Request::CheckIn(check_in())).unwrap();
     assert_eq!(reply, CheckInReply::ComeBack { after_ms: 5 });
     let seen = server.seen();
     assert_eq!(seen.iter().map(|seen| seen.has_certificate).collect::<Vec<_>>(), [false, true]);
@@ -187,17 +212,57 @@ async fn the_certificate_is_shown_once_there_is_one() {
 }
 
 #[tokio::test]
+async fn every_request_is_what_the_contract_says() {
+    let server = Server::start(|_, _| answer("204 No Content", "", "")).await;
+    let transport = &server.transport;
+    let (me, place, wait) =
+        (participant(), Attempt { task: task(), round: 4, attempt: 2 }, Duration::from_millis(1500));
+    let (sha256, body) = (sha256(b"packed words"), Bytes::from_static(b"packed words"));
+    let renewal = RenewRequest { csr_pem: None, certificate_pem: Some("c".into()), evidence: Some("e".into()) };
+    let before = [
+        Request::Enroll(enroll()),
+        Request::Renew(renewal),
+        Request::CheckIn(CheckInRequest { wait_ms: 20_000, ..check_in() }),
+    ];
+    let uploads = [None, Some(Bytes::from_static(b"signature"))]
+        .map(|signed| Request::Upload(Upload { place, participant: me, sha256, body: body.clone(), signed }));
+    let announcements = Announcement::ALL.map(|what| Request::Announcement { what, place, participant: me, wait });
+    let evidence = [Request::Evidence { place, dealer: me }];
+    let answers = Answer::ALL.map(|what| Request::Answer { what, place, participant: me, body: body.clone() });
+    let abandonments = [(AbandonReason::Conditions, None), (AbandonReason::Refused, Some(RefusalCode::Privacy))]
+        .map(|(reason, refusal)| Request::Abandon(Abandonment { place, participant: me, reason, refusal }));
+    let departure =
+        [Request::AbortStatement { place, participant: me, body: body.clone() }, Request::AbortStatements { place }];
+    // What comes back is not what most of them ask for.
+    for request in before {
+        transport.send(&request).await;
+    }
+    for have in [vec![], vec![0; 7]] {
+        let model = ModelRef { version: 3, sha256, bytes: 12 };
+        let _ = transport.fetch_model(task(), &model, &mut have.clone()).await;
+    }
+    for request in
+        uploads.into_iter().chain(announcements).chain(evidence).chain(answers).chain(abandonments).chain(departure)
+    {
+        transport.send(&request).await;
+    }
+    let seen = server.seen().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    assert_eq!(seen, include_str!("contract.txt"), "{seen}");
+}
+
+#[tokio::test]
 async fn certificates_of_another_authority_are_refused_on_either_side() {
     let server = Server::start(|_, _| json(&CheckInReply::ComeBack { after_ms: 5 })).await;
     // Ours is foreign to the server.
     server.transport.identify(&identity(&Ca::new("CA"))).unwrap();
-    let error = server.transport.check_in(&check_in()).await.unwrap_err();
+    let error = send!(server, CheckedIn, Request::CheckIn(check_in())).unwrap_err();
     assert!(matches!(error, TransportError::Unreachable(_)), "{error}");
     assert!(server.seen().is_empty(), "no request got through");
     // The server's is foreign to us.
     let foreign = Server::start(|_, _| json(&CheckInReply::ComeBack { after_ms: 5 })).await;
     let transport = HttpsTransport::new(foreign.transport.server(), &server.authority.pem).unwrap();
-    let error = transport.check_in(&check_in()).await.unwrap_err().to_string();
+    let foreign = Server { transport, ..foreign };
+    let error = send!(foreign, CheckedIn, Request::CheckIn(check_in())).unwrap_err().to_string();
     assert!(error.to_lowercase().contains("certificate"), "{error}");
     assert!(foreign.seen().is_empty());
 }
@@ -219,7 +284,7 @@ async fn problems_come_through_with_their_retry_after() {
     let errors: Vec<TransportError> = {
         let mut errors = Vec::new();
         for _ in 0..4 {
-            errors.push(server.transport.check_in(&check_in()).await.unwrap_err());
+            errors.push(send!(server, CheckedIn, Request::CheckIn(check_in())).unwrap_err());
         }
         errors
     };
@@ -288,9 +353,10 @@ async fn an_upload_says_what_it_is() {
     let place = Attempt { task: task(), round: 4, attempt: 2 };
     let signed = Some(Bytes::from_static(b"signature"));
     let upload = Upload { place, participant: participant(), sha256: sha256(&body), body: body.clone(), signed };
-    assert_eq!(server.transport.upload(&upload).await.unwrap(), receipt);
+    assert_eq!(send!(server, Uploaded, Request::Upload(upload)).unwrap(), receipt);
     let reason = AbandonReason::Conditions;
-    server.transport.abandon(&Abandonment { place, participant: participant(), reason, refusal: None }).await.unwrap();
+    let abandonment = Abandonment { place, participant: participant(), reason, refusal: None };
+    send!(server, Abandoned, Request::Abandon(abandonment)).unwrap();
     let seen = server.seen();
     assert_eq!(seen[0].line, format!("PUT /v1/tasks/{}/rounds/4/masked-inputs/{} HTTP/1.1", task(), participant()));
     assert_eq!(seen[0].body, body);
@@ -314,9 +380,10 @@ async fn what_was_left_is_said_and_asked_for() {
     })
     .await;
     let (place, me) = (Attempt { task: task(), round: 4, attempt: 2 }, participant());
-    server.transport.abort_statement(place, me, Bytes::from_static(b"signed")).await.unwrap();
-    assert_eq!(server.transport.abort_statements(place).await.unwrap(), None);
-    assert_eq!(server.transport.abort_statements(place).await.unwrap().unwrap(), &b"encoded"[..]);
+    let statement = Request::AbortStatement { place, participant: me, body: Bytes::from_static(b"signed") };
+    send!(server, Answered, statement).unwrap();
+    assert_eq!(send!(server, Announced, Request::AbortStatements { place }).unwrap(), None);
+    assert_eq!(send!(server, Announced, Request::AbortStatements { place }).unwrap().unwrap(), &b"encoded"[..]);
     let (seen, path) = (server.seen(), format!("/v1/tasks/{}/rounds/4/abort-statements", task()));
     assert_eq!(seen[0].line, format!("PUT {path}/{me} HTTP/1.1"));
     assert_eq!((&*seen[0].headers["tributary-attempt"], &seen[0].body[..]), ("2", &b"signed"[..]));
@@ -336,23 +403,24 @@ async fn messages_of_secure_aggregation_go_and_come_as_they_are() {
     .await;
     let place = Attempt { task: task(), round: 4, attempt: 2 };
     let wait = Duration::from_millis(1500);
-    let ask = async |what| server.transport.announcement(what, place, participant(), wait).await;
+    let me = participant();
+    let ask = async |what| send!(server, Announced, Request::Announcement { what, place, participant: me, wait });
     assert_eq!(ask(Announcement::Roster).await.unwrap(), None);
     for what in Announcement::ALL {
         assert_eq!(ask(what).await.unwrap().unwrap(), &b"encoded"[..]);
     }
-    assert_eq!(server.transport.evidence(place, participant()).await.unwrap(), &b"encoded"[..]);
+    assert_eq!(send!(server, Evidenced, Request::Evidence { place, dealer: me }).unwrap(), &b"encoded"[..]);
     let error = ask(Announcement::Delivery).await.unwrap_err().to_string();
     assert!(error.contains("the answer is not"), "{error}");
     let error = ask(Announcement::Delivery).await.unwrap_err().to_string();
     assert!(error.contains("longer than"), "{error}");
     for what in Answer::ALL {
-        server.transport.answer(what, place, participant(), Bytes::from_static(b"signed")).await.unwrap();
+        let body = Bytes::from_static(b"signed");
+        send!(server, Answered, Request::Answer { what, place, participant: me, body }).unwrap();
     }
     let seen = server.seen();
     let path = |what: &str| format!("/v1/tasks/{}/rounds/4/{what}", task());
     let query = "?attempt=2&wait_ms=1500";
-    let me = participant();
     let got: Vec<String> = ["roster", "roster", &format!("deliveries/{me}"), "survivors", "agreement"]
         .map(|what| format!("GET {}{query} HTTP/1.1", path(what)))
         .into();

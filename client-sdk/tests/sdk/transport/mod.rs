@@ -1,3 +1,4 @@
 //! Transports.
 
+mod contract;
 mod https;

@@ -14,8 +14,9 @@ use crate::support::{Coordinator, Fault, in_the_clear, participant, sha256, task
 use client_sdk::ParticipantError;
 use client_sdk::clock::Now;
 use client_sdk::journal::{Journal, JournalError, JournalFiles, MemoryJournal};
-use client_sdk::participant::machine::{Action, Input, Machine, Request, Saved};
+use client_sdk::participant::machine::{Action, Input, Machine, Saved};
 use client_sdk::participant::snapshot;
+use client_sdk::transport::Request;
 use wire::Timestamp;
 use wire::participant::Answer;
 use zeroize::Zeroizing;

@@ -1,0 +1,59 @@
+//! Why a request has no answer.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::problem::Problem;
+
+/// Reasons a request has no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransportError {
+    /// The coordinator rejected the request.
+    #[error("{problem}")]
+    Problem {
+        problem: Box<Problem>,
+        /// When to come back (`Retry-After`).
+        retry_after: Option<Duration>,
+    },
+    /// The request or its answer got lost; whether it took effect is not known.
+    #[error("the coordinator could not be reached: {}", with_causes(.0))]
+    Unreachable(#[source] Arc<dyn Error + Send + Sync>),
+    /// An answer that the contract does not have.
+    #[error("the answer was not understood: {}", with_causes(.0))]
+    Protocol(#[source] Arc<dyn Error + Send + Sync>),
+}
+
+impl TransportError {
+    /// [`TransportError::Unreachable`], because of an error or in these words.
+    pub fn unreachable(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Unreachable(cause.into().into())
+    }
+
+    /// [`TransportError::Protocol`], because of an error or in these words.
+    pub fn protocol(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Protocol(cause.into().into())
+    }
+}
+
+/// The outermost error of a refused certificate only says that sending failed.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.ends_with(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+impl From<Problem> for TransportError {
+    fn from(problem: Problem) -> Self {
+        Self::Problem { problem: Box::new(problem), retry_after: None }
+    }
+}

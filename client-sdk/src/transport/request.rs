@@ -1,0 +1,113 @@
+//! What a participant asks of the coordinator or tells it, and what comes back.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use wire::participant::{
+    AbandonReason, Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, Receipt,
+    RefusalCode, RenewRequest,
+};
+use wire::{Attempt, Digest, ParticipantId};
+
+use super::error::TransportError;
+
+/// A masked input on its way.
+#[derive(Clone)]
+pub struct Upload {
+    /// For which round.
+    pub place: Attempt,
+    /// From whom.
+    pub participant: ParticipantId,
+    /// Of the body.
+    pub sha256: Digest,
+    /// The packed words.
+    pub body: Bytes,
+    /// With secure aggregation: `secure_agg::messages::MaskedInput`, the participant's signature on the body.
+    pub signed: Option<Bytes>,
+}
+
+/// A place to give up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abandonment {
+    /// Which.
+    pub place: Attempt,
+    /// Whose.
+    pub participant: ParticipantId,
+    pub reason: AbandonReason,
+    /// What was refused, with [`AbandonReason::Refused`].
+    pub refusal: Option<RefusalCode>,
+}
+
+/// A request to the coordinator. It may be repeated.
+#[derive(Clone)]
+pub enum Request {
+    /// Exchanges a one-time token for a certificate.
+    Enroll(EnrollRequest),
+    /// Renews the certificate.
+    Renew(RenewRequest),
+    /// Waits for work.
+    CheckIn(CheckInRequest),
+    /// Sends a masked input.
+    Upload(Upload),
+    /// Waits for an announcement of the coordinator in a secure aggregation session.
+    Announcement { what: Announcement, place: Attempt, participant: ParticipantId, wait: Duration },
+    /// Fetches what a dealer dealt, as it signed it, when something of it does not open.
+    Evidence { place: Attempt, dealer: ParticipantId },
+    /// Sends a secure aggregation message, encoded.
+    Answer { what: Answer, place: Attempt, participant: ParticipantId, body: Bytes },
+    /// Gives up a place.
+    Abandon(Abandonment),
+    /// Sends an encoded `secure_agg::unopened::AbortStatement`: the participant left the session for good without
+    /// answering.
+    AbortStatement { place: Attempt, participant: ParticipantId, body: Bytes },
+    /// Fetches the abort statements of a session's members, with its roster.
+    AbortStatements { place: Attempt },
+}
+
+impl Request {
+    /// How long the coordinator may hold the request until it has something to tell.
+    #[must_use]
+    pub fn wait(&self) -> Duration {
+        match self {
+            Self::CheckIn(request) => Duration::from_millis(request.wait_ms),
+            Self::Announcement { wait, .. } => *wait,
+            Self::Enroll(_)
+            | Self::Renew(_)
+            | Self::Upload(_)
+            | Self::Evidence { .. }
+            | Self::Answer { .. }
+            | Self::Abandon(_)
+            | Self::AbortStatement { .. }
+            | Self::AbortStatements { .. } => Duration::ZERO,
+        }
+    }
+}
+
+/// The answer to a request, or why there is none.
+pub enum Response {
+    /// To [`Request::Enroll`].
+    Enrolled(Result<EnrollReply, TransportError>),
+    /// To [`Request::Renew`].
+    Renewed(Result<EnrollReply, TransportError>),
+    /// To [`Request::CheckIn`].
+    CheckedIn(Result<CheckInReply, TransportError>),
+    /// To [`Request::Upload`].
+    Uploaded(Result<Receipt, TransportError>),
+    /// To [`Request::Announcement`], encoded; to [`Request::AbortStatements`], an encoded
+    /// `secure_agg::unopened::Unopened`. `None` if it is not available yet.
+    Announced(Result<Option<Bytes>, TransportError>),
+    /// To [`Request::Evidence`], encoded.
+    Evidenced(Result<Bytes, TransportError>),
+    /// To [`Request::Answer`] and [`Request::AbortStatement`].
+    Answered(Result<(), TransportError>),
+    /// To [`Request::Abandon`].
+    Abandoned(Result<(), TransportError>),
+}
+
+impl Response {
+    /// Whether the coordinator only says that there is nothing yet.
+    #[must_use]
+    pub fn is_nothing_yet(&self) -> bool {
+        matches!(self, Self::CheckedIn(Ok(CheckInReply::ComeBack { .. })) | Self::Announced(Ok(None)))
+    }
+}

@@ -275,7 +275,7 @@ impl State {
             (state, Input::Response(response)) => state.heard(core, response, now),
             (Self::Fetch(state), Input::Fetched { have, result }) => state.fetched(core, have, result, now),
             (Self::Fetch(state), Input::Given(file)) => state.came(core, &file, now),
-            (Self::Recall(state), Input::Loaded(result)) => state.loaded(core, result),
+            (Self::LoadLocal(state), Input::Loaded(result)) => state.loaded(core, result),
             (Self::Train(state), Input::Trained(result)) => state.trained(core, result),
             // Time alone, or what was done for a state that was left by a shutdown.
             (state, _) => state,
@@ -297,7 +297,7 @@ impl State {
             (Self::Opening(state), Response::Answered(result)) => state.answered(core, result, now),
             (Self::Abandon(state), Response::Abandoned(result)) => state.abandoned(core, result, now),
             (Self::Depart(state), Response::Answered(result)) => state.answered(core, result, now),
-            (Self::Settle(state), Response::Announced(result)) => state.announced(core, result, now),
+            (Self::AwaitAbortProof(state), Response::Announced(result)) => state.announced(core, result, now),
             // An answer to a state that was left by a shutdown.
             (state, _) => state,
         }

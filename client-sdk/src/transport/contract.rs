@@ -12,7 +12,7 @@ use http::request::Builder;
 use http::{HeaderMap, Method, StatusCode};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{Agreement, Delivery, Roster, ShareKeys, Survivors};
-use secure_agg::unopened::Unopened;
+use secure_agg::unopened::AbortProof;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wire::participant::{AbandonRequest, Announcement, ModelRef};
@@ -78,7 +78,7 @@ impl HttpRequest {
             }
             Request::AbortStatements { place } => {
                 let path = route::abort_statements(*place);
-                Self::get(&path, Unopened::MAX_BYTES, |answer| Response::Announced(if_any(answer)))
+                Self::get(&path, AbortProof::MAX_BYTES, |answer| Response::Announced(if_any(answer)))
             }
             Request::Answer { what, place, participant, body } => {
                 Self::say(&route::answer(*what, place.task, place.round, *participant), *place, body)

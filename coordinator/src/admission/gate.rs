@@ -202,7 +202,7 @@ pub(super) async fn place(
     tx: &mut (dyn Transaction + '_),
     attempt: Attempt,
     participant: ParticipantId,
-) -> Result<(), NotAdmitted> {
+) -> Result<(), AdmissionError> {
     use federation::round::AssignmentState as State;
     let why = match tx.assignment(attempt, participant).await?.map(|assignment| assignment.state) {
         Some(State::Assigned | State::Working) => return Ok(()),

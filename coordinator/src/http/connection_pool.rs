@@ -164,17 +164,17 @@ impl ConnectionGuard {
     }
 
     fn is_turned_away(&self) -> bool {
-        self.standing.with(|kind| matches!(kind, PeerKind::TurnedAway { .. }))
+        self.kind.with(|kind| matches!(kind, PeerKind::TurnedAway { .. }))
     }
 
     /// Whether the peer is authenticated and has a slot.
     pub(super) fn is_known(&self) -> bool {
-        self.standing.with(|kind| kind.is_known())
+        self.kind.with(|kind| kind.is_known())
     }
 
     /// The certificate of a participant's connection.
     pub(super) fn member(&self) -> Option<Peer> {
-        self.connection.peer.filter(|_| self.standing.with(|kind| matches!(kind, PeerKind::Member { .. })))
+        self.connection.peer.filter(|_| self.kind.with(|kind| matches!(kind, PeerKind::Member { .. })))
     }
 
     /// A valid operator token was presented: the connection becomes an operator's.
@@ -193,7 +193,7 @@ impl ConnectionGuard {
 
     /// Whether the peer was unknown and becomes known.
     fn promote(&self, slots: &Slots, peer: Key, known: impl FnOnce(Slot) -> PeerKind) -> bool {
-        self.standing.with(|kind| {
+        self.kind.with(|kind| {
             if kind.is_known() {
                 return false;
             }

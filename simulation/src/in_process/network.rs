@@ -124,7 +124,7 @@ impl Network {
             request.headers_mut().insert(CONTENT_LENGTH, length.into());
         }
         request.extensions_mut().insert(Connection { peer, ..Connection::default() });
-        request.extensions_mut().insert(KeepsTime);
+        request.extensions_mut().insert(VirtualTime);
         let response = match self.router.clone().oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},

@@ -2,6 +2,7 @@
 
 use federation::id::{Digest, RoundKey};
 use federation::model_version::ModelVersion;
+use recipe::server::BaseTerms;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 
@@ -16,9 +17,9 @@ pub struct RoundBase {
 }
 
 impl RoundBase {
-    /// What members of a session agree on of it: number and clipping norm of the version, and the files before it.
-    pub(crate) fn terms(&self) -> (u32, Option<f64>, &[Digest]) {
-        (self.version.version, self.version.clip, &self.earlier)
+    /// What members of a session agree on of it.
+    pub(crate) fn terms(&self) -> BaseTerms<'_> {
+        BaseTerms { version: self.version.version, clip: self.version.clip, earlier: &self.earlier }
     }
 }
 

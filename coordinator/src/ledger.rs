@@ -193,7 +193,8 @@ pub(crate) async fn charge_unpublished(
     tx: &mut (dyn Transaction + '_),
     task: &TaskRow,
     round: &Round,
-    (models, sealer): (&Models, &Sealer),
+    models: &Models,
+    sealer: &Sealer,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     if !task.spec.privacy.is_private() || !may_be_open(task, round) || tx.privacy_row_of(round.key).await?.is_some() {

@@ -151,7 +151,7 @@ impl Create {
         };
         let parts = Parts::system().map_err(|error| serve::start_failure(&error))?;
         let show = |made: &OperatorTokenReply| output.must_answer(made, || words(made));
-        let made = coordinator::create_operator_token_offline(&config, parts, (name, role), show).await;
+        let made = coordinator::create_operator_token_offline(&config, parts, name, role, show).await;
         made.map(drop).map_err(|error| serve::token_failure(&error))
     }
 }

@@ -29,7 +29,7 @@ impl Abandon {
     }
 
     pub(super) fn abandoned(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {
-        match once_more(core, result, (self.attempts, MOST_ATTEMPTS), "give up the round", now) {
+        match once_more(core, result, self.attempts, MOST_ATTEMPTS, "give up the round", now) {
             Ok(Some(attempts)) => State::Abandon(Self { attempts, ..self }),
             Ok(None) if core.stopping => State::Finished(Ok(Outcome::Stopped)),
             Ok(None) => State::CheckIn(CheckIn::default()),

@@ -441,7 +441,7 @@ impl Attempts {
         error: &dyn std::fmt::Display,
         retry_after: Option<Duration>,
     ) -> Self {
-        self.at_most(core.settings.retry.most, core, now, (what, error, retry_after))
+        self.at_most(core.settings.retry.most, core, now, what, error, retry_after)
     }
 
     /// One more check-in that failed. Outside of rounds everybody asks who is enrolled, so that the wait may be longer; in one it
@@ -453,12 +453,12 @@ impl Attempts {
         error: &dyn std::fmt::Display,
         retry_after: Option<Duration>,
     ) -> Self {
-        self.at_most(core.retry_most, core, now, ("check in", error, retry_after))
+        self.at_most(core.retry_most, core, now, "check in", error, retry_after)
     }
 
     /// One more answer with which nothing can be done, and that will stay the same for a while.
     pub(super) fn in_vain(self, core: &mut Core, now: Now, what: &'static str, error: &dyn std::fmt::Display) -> Self {
-        self.at_most(core.settings.retry.most_in_vain, core, now, (what, error, None))
+        self.at_most(core.settings.retry.most_in_vain, core, now, what, error, None)
     }
 
     fn at_most(
@@ -466,7 +466,9 @@ impl Attempts {
         most: Duration,
         core: &mut Core,
         now: Now,
-        (what, error, retry_after): (&'static str, &dyn std::fmt::Display, Option<Duration>),
+        what: &'static str,
+        error: &dyn std::fmt::Display,
+        retry_after: Option<Duration>,
     ) -> Self {
         self.failures = self.failures.saturating_add(1);
         let after = core.settings.retry.delay(self.failures, most, retry_after, &mut core.rng);

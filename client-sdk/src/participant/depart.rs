@@ -16,7 +16,7 @@ use crate::transport::{Request, TransportError};
 const MOST_ATTEMPTS: u32 = 5;
 
 impl Depart {
-    pub(super) fn new((place, statement): (Attempt, Bytes), then: CheckIn) -> Self {
+    pub(super) fn new(place: Attempt, statement: Bytes, then: CheckIn) -> Self {
         Self { place, statement, attempts: Attempts::default(), then }
     }
 
@@ -28,7 +28,7 @@ impl Depart {
     }
 
     pub(super) fn answered(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {
-        match once_more(core, result, (self.attempts, MOST_ATTEMPTS), "say that the session was left", now) {
+        match once_more(core, result, self.attempts, MOST_ATTEMPTS, "say that the session was left", now) {
             Ok(Some(attempts)) => State::Depart(Self { attempts, ..self }),
             Ok(None) => State::CheckIn(self.then),
             Err(end) => State::Finished(Err(end)),

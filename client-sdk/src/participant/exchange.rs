@@ -141,7 +141,8 @@ pub(super) fn failed<S>(
 pub(super) fn once_more(
     core: &mut Core,
     result: Result<(), TransportError>,
-    (attempts, most): (Attempts, u32),
+    attempts: Attempts,
+    most: u32,
     what: &'static str,
     now: Now,
 ) -> Result<Option<Attempts>, ParticipantError> {

@@ -346,7 +346,7 @@ impl State {
             state if core.stopping && state.can_wait() => Self::Finished(Ok(Outcome::Stopped)),
             Self::CheckIn(then) if core.is_renewal_due(now) => Renew::enter(core, then, now),
             Self::CheckIn(then) => match core.unsaid.take() {
-                Some(unsaid) => Self::Depart(Depart::new(unsaid, then)),
+                Some((place, statement)) => Self::Depart(Depart::new(place, statement, then)),
                 None => Self::CheckIn(then),
             },
             state => match state.before_input() {

@@ -145,7 +145,8 @@ fn encode(
 /// A record up to its digest, behind which a body comes that has this length and SHA-256.
 fn encode_before_body(
     name: &str,
-    (length, digest): (usize, Digest),
+    length: usize,
+    digest: Digest,
     header: &impl Serialize,
     parts: &[&[u8]],
 ) -> Result<Zeroizing<Vec<u8>>, JournalError> {

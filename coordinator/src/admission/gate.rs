@@ -109,7 +109,8 @@ pub(crate) struct UploadPermit {
 /// [`AdmissionError`].
 pub(crate) async fn enter(
     store: &Store,
-    (models, sessions): (&Models, &Sessions),
+    models: &Models,
+    sessions: &Sessions,
     attempt: Attempt,
     participant: ParticipantId,
     sha256: Digest,

@@ -95,7 +95,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 }
 
 /// The attempt at a round that a request's header names.
-pub(super) fn attempt(headers: &HeaderMap, (task, round): (TaskId, u32)) -> Result<Attempt> {
+pub(super) fn attempt(headers: &HeaderMap, task: TaskId, round: u32) -> Result<Attempt> {
     Ok(Attempt { task, round, attempt: required(headers, ATTEMPT, "the number of the round's attempt")? })
 }
 

@@ -201,8 +201,10 @@ impl Coordinator {
             }
             return Ok(None);
         }
-        let (random, whose) = (&self.app.random, ("first", Role::Admin));
-        crate::http::issue_shown_operator_token(&self.store, random, self.app.now(), whose, show).await.map(Some)
+        let (random, role) = (&self.app.random, Role::Admin);
+        crate::http::issue_shown_operator_token(&self.store, random, self.app.now(), "first", role, show)
+            .await
+            .map(Some)
     }
 
     /// Stops the background tasks after writing all queued facts; the data may then be opened by another process.
@@ -315,7 +317,8 @@ pub async fn migrate(config: &Config, parts: Parts) -> Result<(), StartError> {
 pub async fn create_operator_token_offline(
     config: &Config,
     parts: Parts,
-    (name, role): (&str, Role),
+    name: &str,
+    role: Role,
     show: impl FnOnce(&OperatorTokenReply) -> io::Result<()>,
 ) -> Result<OperatorTokenReply, TokenError> {
     if !is_name(name) {
@@ -330,5 +333,5 @@ pub async fn create_operator_token_offline(
     }
     let _locks = locks(config, &parts)?;
     let store = Store::open(store_config).await?;
-    crate::http::issue_shown_operator_token(&store, &parts.random, parts.clock.now(), (name, role), show).await
+    crate::http::issue_shown_operator_token(&store, &parts.random, parts.clock.now(), name, role, show).await
 }

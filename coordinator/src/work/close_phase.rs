@@ -118,7 +118,7 @@ async fn decide(
     }
     match decision {
         Decision::Close(_) if round.state == RoundState::Selecting => {
-            match draw_cohort(tx, &task, &round, (&env.models, &env.round_trips), fresh_seed, now).await {
+            match draw_cohort(tx, &task, &round, &env.models, &env.round_trips, fresh_seed, now).await {
                 Ok(drawn) => {
                     Ok(drawn.map_or(CloseOutcome::Nothing, |(round, cohort)| CloseOutcome::Drawn { round, cohort }))
                 }
@@ -128,7 +128,7 @@ async fn decide(
         }
         Decision::Close(RoundState::Completed) => Ok(CloseOutcome::Nothing),
         Decision::Close(next) if round.limits.secure.is_some() => {
-            match close_sessions(tx, &round, next, (&groups, &lost), now).await {
+            match close_sessions(tx, &round, next, &groups, &lost, now).await {
                 Ok(outcome) => Ok(outcome),
                 Err(CloseError::Aborted(abort)) => aborted(tx, env, &task, &round, &abort, now).await,
                 Err(CloseError::Step(error)) => Err(error),
@@ -175,7 +175,8 @@ async fn close_sessions(
     tx: &mut dyn Transaction,
     round: &Round,
     next: RoundState,
-    (groups, lost): (&[GroupTally], &[(u32, FailureReason)]),
+    groups: &[GroupTally],
+    lost: &[(u32, FailureReason)],
     now: Timestamp,
 ) -> Result<CloseOutcome, CloseError> {
     let attempt = round.key;
@@ -316,7 +317,7 @@ async fn fail(
     if !tx.transition_round(round, &after).await? {
         return Ok(None);
     }
-    ledger::charge_unpublished(tx, task, round, (&env.models, &env.sealer), now).await?;
+    ledger::charge_unpublished(tx, task, round, &env.models, &env.sealer, now).await?;
     tx.set_pending_assignments(round.key, AssignmentState::Released, now).await?;
     tx.delete_partial_sum(round.key).await?;
     keep_unopened(tx, round).await?;

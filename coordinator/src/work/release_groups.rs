@@ -44,7 +44,8 @@ pub(super) async fn release_groups(
     env: &Environment,
     lease: &Lease,
     model: &TaskModel,
-    (robust, groups): (RobustAggregation, GroupedMeans),
+    robust: RobustAggregation,
+    groups: GroupedMeans,
     round: &Round,
 ) -> Result<(), ReleaseError> {
     let (groups_left, reported) = read(env, round).await?;

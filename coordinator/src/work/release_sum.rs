@@ -75,7 +75,7 @@ async fn release(
     let Some(round) = situation.open_round() else { return Ok(()) };
     if let Some(robust) = model.robust {
         return match robust.groups {
-            Some(groups) => release_groups(env, lease, model, (robust, groups), round).await,
+            Some(groups) => release_groups(env, lease, model, robust, groups, round).await,
             None => Ok(release_robust(env, lease, model, robust, situation, round).await?),
         };
     }

@@ -43,7 +43,8 @@ pub(super) async fn draw_cohort(
     tx: &mut dyn Transaction,
     task: &TaskRow,
     round: &Round,
-    (models, round_trips): (&Models, &RoundTrips),
+    models: &Models,
+    round_trips: &RoundTrips,
     fresh_seed: [u8; 32],
     now: Timestamp,
 ) -> Result<Option<(Round, Vec<ParticipantId>)>, CloseError> {

@@ -53,6 +53,17 @@ pub struct TaskModel {
     pub metrics: Vec<String>,
 }
 
+/// What members of a session agree on of the version that a round starts from.
+#[derive(Clone, Copy, Debug)]
+pub struct BaseTerms<'a> {
+    /// Its number.
+    pub version: u32,
+    /// The clipping norm; none before it adapts, or without a privacy mechanism.
+    pub clip: Option<f64>,
+    /// Digests of the files before it, newest first, from which an update may have been trained ahead.
+    pub earlier: &'a [Digest],
+}
+
 impl TaskModel {
     /// Derives it.
     ///
@@ -105,23 +116,18 @@ impl TaskModel {
         privacy::solve(spec, tensors.shared.len() as u64)
     }
 
-    /// What sessions are like in a round of the task that starts from this version, whose clipping norm is `clip`, after these
-    /// earlier ones, and trains by `plan`: participants agree on all of it.
+    /// What sessions are like in a round of the task that starts from `base` and trains by `plan`: participants agree on all of
+    /// it.
     #[must_use]
-    pub fn session_in(
-        &self,
-        spec: &TaskSpec,
-        (version, clip, earlier): (u32, Option<f64>, &[Digest]),
-        plan: &TrainingPlan,
-    ) -> Option<SessionConfig> {
+    pub fn session_in(&self, spec: &TaskSpec, base: BaseTerms<'_>, plan: &TrainingPlan) -> Option<SessionConfig> {
         let session = self.session.as_ref()?;
-        let privacy = self.private.as_ref().map(|private| private.terms(clip.unwrap_or(private.initial_clip())));
+        let privacy = self.private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
         let terms = AssignmentTerms {
             training: plan,
             privacy: privacy.as_ref(),
             ..assignment_terms(spec, &self.encoding, &self.metrics)
         };
-        Some(SessionConfig { application: terms.in_round(version, earlier).0, ..(**session).clone() })
+        Some(SessionConfig { application: terms.in_round(base.version, base.earlier).0, ..(**session).clone() })
     }
 
     /// What participants give one input from at most: the base of a round in which masks alone hide what they send. None where they

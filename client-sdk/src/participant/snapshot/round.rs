@@ -168,7 +168,7 @@ impl Pending {
         };
         let snapshot = session.as_ref().map_or(&[][..], |session| &session.snapshot);
         let [personal, residual, own] = local_state.parts();
-        encode_before_body(ROUND, (body_bytes, *sha256), &counters.header(state), &[snapshot, personal, residual, own])
+        encode_before_body(ROUND, body_bytes, *sha256, &counters.header(state), &[snapshot, personal, residual, own])
     }
 }
 

@@ -116,7 +116,8 @@ pub(crate) async fn issue_shown(
     store: &Store,
     random: &Random,
     now: Timestamp,
-    (name, role): (&str, Role),
+    name: &str,
+    role: Role,
     show: impl FnOnce(&OperatorTokenReply) -> io::Result<()>,
 ) -> std::result::Result<OperatorTokenReply, TokenError> {
     let (row, reply) = draw(random, now, name, role);

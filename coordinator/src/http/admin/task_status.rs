@@ -68,7 +68,8 @@ pub(in crate::http) async fn rebase(
     Json(RebaseTask { beyond }): Json<RebaseTask>,
 ) -> Result<Json<TaskView>> {
     let (id, now) = (app.task(&task).await?.id, app.now());
-    let (name, means, behind) = (bearer.name.as_str(), (&app.models, &*app.sealer), &app.reported_rounds);
+    let (name, behind) = (bearer.name.as_str(), &app.reported_rounds);
+    let (models, sealer) = (&app.models, &*app.sealer);
     let (view, ended) = app
         .store
         .transact("rebase_task", |tx| {
@@ -76,7 +77,7 @@ pub(in crate::http) async fn rebase(
                 let row = tx.task(id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 let rounds = rounds_to_forfeit(&row, beyond, behind.of(&row))?;
                 let last = next_round(&row).number - 1 + rounds;
-                let ended = end_round(tx, means, id, now).await?;
+                let ended = end_round(tx, models, sealer, id, now).await?;
                 tx.forfeit_rounds(id, rounds).await?;
                 let detail = format!("no round up to {last} is used again, by operator {name}");
                 tx.set_task_status(id, &[row.status], row.status, now, Some(&detail)).await?;
@@ -142,7 +143,8 @@ async fn change(
 ) -> Result<Json<TaskView>> {
     let (id, now) = (app.task(named).await?.id, app.now());
     let detail = format!("by operator {}", bearer.name);
-    let (detail, means, behind) = (detail.as_str(), (&app.models, &*app.sealer), &app.reported_rounds);
+    let (detail, behind) = (detail.as_str(), &app.reported_rounds);
+    let (models, sealer) = (&app.models, &*app.sealer);
     let (view, ended) = app
         .store
         .transact("change_task_status", |tx| {
@@ -157,7 +159,7 @@ async fn change(
                 let mut ended = None;
                 if cancelled {
                     ledger::forget_correlated_noise(tx, id).await?;
-                    ended = end_round(tx, means, id, now).await?;
+                    ended = end_round(tx, models, sealer, id, now).await?;
                 }
                 Ok((view, ended))
             })
@@ -191,7 +193,8 @@ async fn destroy_keys(app: &App, uses: Vec<Attempt>) {
 /// Ends the task's open round, and releases the participants it waits for.
 async fn end_round(
     tx: &mut (dyn Transaction + '_),
-    means: (&Models, &Sealer),
+    models: &Models,
+    sealer: &Sealer,
     task: TaskId,
     now: Timestamp,
 ) -> std::result::Result<Option<Round>, StoreError> {
@@ -204,7 +207,7 @@ async fn end_round(
         return Err(StoreError::Busy);
     }
     if let Some(task) = tx.task(task).await? {
-        ledger::charge_unpublished(tx, &task, &before, means, now).await?;
+        ledger::charge_unpublished(tx, &task, &before, models, sealer, now).await?;
     }
     tx.set_pending_assignments(before.key, AssignmentState::Released, now).await?;
     keep_unopened(tx, &before).await?;

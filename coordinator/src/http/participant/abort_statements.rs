@@ -47,7 +47,7 @@ pub(in crate::http) async fn say(
 ) -> Result<StatusCode> {
     caller.must_be(participant, "a participant speaks for itself, not for another")?;
     require_media_type(&headers, MEDIA_SECURE_AGG)?;
-    let attempt = attempt(&headers, (task, number))?;
+    let attempt = attempt(&headers, task, number)?;
     let bytes = read(&headers, body, AbortStatement::MAX_BYTES as u64).await?;
     let statement: AbortStatement = decode(&bytes)?;
     let round = attempt.round_key();

@@ -49,7 +49,7 @@ pub(in crate::http) async fn roster(
     Path((task, number)): Path<(TaskId, u32)>,
     Query(query): Query<SessionQuery>,
 ) -> Result<Response> {
-    let mut response = announce(&app, caller.id, (task, number), &query, Announcement::Roster).await?;
+    let mut response = announce(&app, caller.id, task, number, &query, Announcement::Roster).await?;
     if response.status() == StatusCode::OK {
         // A roster never changes: the participant may cache it.
         let value = HeaderValue::from_static("private, max-age=31536000, immutable");
@@ -70,7 +70,7 @@ pub(in crate::http) async fn delivery(
     Query(query): Query<SessionQuery>,
 ) -> Result<Response> {
     caller.must_be(participant, "a participant is given what was dealt to it, not to another")?;
-    announce(&app, caller.id, (task, number), &query, Announcement::Delivery).await
+    announce(&app, caller.id, task, number, &query, Announcement::Delivery).await
 }
 
 /// Get the set of included inputs.
@@ -84,7 +84,7 @@ pub(in crate::http) async fn survivors(
     Path((task, number)): Path<(TaskId, u32)>,
     Query(query): Query<SessionQuery>,
 ) -> Result<Response> {
-    announce(&app, caller.id, (task, number), &query, Announcement::Survivors).await
+    announce(&app, caller.id, task, number, &query, Announcement::Survivors).await
 }
 
 /// Get all signatures on the set of included inputs.
@@ -98,7 +98,7 @@ pub(in crate::http) async fn agreement(
     Path((task, number)): Path<(TaskId, u32)>,
     Query(query): Query<SessionQuery>,
 ) -> Result<Response> {
-    announce(&app, caller.id, (task, number), &query, Announcement::Agreement).await
+    announce(&app, caller.id, task, number, &query, Announcement::Agreement).await
 }
 
 /// Get a dealer's signed shares.
@@ -127,7 +127,8 @@ pub(in crate::http) async fn evidence(
 async fn announce(
     app: &App,
     caller: ParticipantId,
-    (task, round): (TaskId, u32),
+    task: TaskId,
+    round: u32,
     query: &SessionQuery,
     what: Announcement,
 ) -> Result<Response> {

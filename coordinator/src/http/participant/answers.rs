@@ -93,7 +93,7 @@ async fn take(
 ) -> Result<StatusCode> {
     caller.must_be(participant, "a participant speaks for itself, not for another")?;
     require_media_type(headers, MEDIA_SECURE_AGG)?;
-    let key = AnswerKey { attempt: attempt(headers, (task, number))?, participant };
+    let key = AnswerKey { attempt: attempt(headers, task, number)?, participant };
     let (state, member) = match find_member(&app.store, &app.sessions, key.attempt, participant).await {
         Ok(member) => (member.state, Some(member)),
         // Whoever did not hear that its last answer was taken asks when the session is over.

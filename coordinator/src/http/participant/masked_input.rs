@@ -63,7 +63,7 @@ pub(in crate::http) async fn masked_input(
 ) -> Result<Json<Receipt>> {
     caller.must_be(participant, "a participant sends its own masked input, not another's")?;
     require_media_type(&headers, MEDIA_MASKED_INPUT)?;
-    let attempt = extract::attempt(&headers, (task, number))?;
+    let attempt = extract::attempt(&headers, task, number)?;
     let sha256: Digest = required(&headers, CONTENT_SHA256, "the body's SHA-256 as 64 hexadecimal digits")?;
     let announced = content_length(&headers)?;
     let limit = app.settings.masked_input_max_bytes;
@@ -71,7 +71,7 @@ pub(in crate::http) async fn masked_input(
         return Err(Rejection::TooLarge { limit }.into());
     }
     let round = attempt.round_key();
-    let permit = enter(&app.store, (&app.models, &app.sessions), attempt, participant, sha256).await?;
+    let permit = enter(&app.store, &app.models, &app.sessions, attempt, participant, sha256).await?;
     let signed = signed_input(&permit, participant, &headers)?;
     check_length(&permit, announced, limit)?;
     let turn = app.uploads.begin(participant);

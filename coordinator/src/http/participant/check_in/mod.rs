@@ -106,7 +106,7 @@ pub(in crate::http) async fn check_in(
                 withdraw(&app, participant.id, &request);
                 app.reported_rounds.note(participant.id, &tasks, &request);
                 let keys = awaited.map(|invitation| judge(&app, participant.id, &invitation, &request)).transpose()?;
-                write(&app, participant.id, &tasks, keys, &request, (wait, keeps_time.is_some())).await?;
+                write(&app, participant.id, &tasks, keys, &request, wait, keeps_time.is_some()).await?;
                 guard.tasks = tasks;
             }
         }
@@ -176,7 +176,8 @@ async fn write(
     tasks: &[TaskId],
     keys: Option<CheckInKeys>,
     request: &CheckInRequest,
-    (wait, keeps_time): (Duration, bool),
+    wait: Duration,
+    keeps_time: bool,
 ) -> Result<()> {
     let now = app.now();
     let away = wait + app.check_ins.away_max();

@@ -13,8 +13,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use client_sdk::models::{Architecture, Cnn, Gru, Linear, Mlp};
-use client_sdk::train::{Device, Examples, SgdConfig, train};
+use client_sdk::train::{Device, Examples, Sgd, train};
 use learning::Parameters;
+use task_spec::TrainingPlan;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -130,15 +131,15 @@ impl Bench {
             Architecture::Gru(_) => Examples::Text { inputs: &self.labels, targets: &self.labels, length: CHARACTERS },
             _ => Examples::Labelled { features: &self.features, labels: &self.labels, width: 784 },
         };
-        let config = SgdConfig {
-            epochs: None,
+        let plan = TrainingPlan {
             steps: Some(steps),
             batch_size: u32::try_from(batch).unwrap(),
             learning_rate: 0.01,
-            ..SgdConfig::one_epoch()
+            ..TrainingPlan::default()
         };
         let before = cpu_seconds(self.began);
-        let trained = train(&self.architecture, &self.start, examples, &config, &Device::Cpu).unwrap();
+        let trained =
+            train(&self.architecture, &self.start, examples, Sgd { plan: &plan, seed: 0 }, &Device::Cpu).unwrap();
         std::hint::black_box(trained.delta);
         (steps as usize * batch) as f64 / (cpu_seconds(self.began) - before)
     }

@@ -15,7 +15,7 @@ use task_spec::Budget;
 
 use crate::clock::{Clock, SystemClock};
 use crate::models::Architecture;
-use crate::train::{self, Constraints, Examples, SgdConfig, TrainError};
+use crate::train::{self, Constraints, Examples, Sgd, TrainError};
 use crate::trainer::{REACH, Trained, Trainer, TrainerError, TrainingJob};
 
 /// Examples owned by the trainer.
@@ -112,13 +112,13 @@ impl Trainer for CandleTrainer {
         constraints: Constraints<'_>,
     ) -> Result<Trained, TrainerError> {
         let architecture = architecture(job)?;
-        let config = SgdConfig::following(&job.plan, job.seed);
+        let sgd = Sgd { plan: &job.plan, seed: job.seed };
         let examples = self.training.examples();
         let trained = train::train_while(
             &architecture,
             model,
             examples,
-            &config,
+            sgd,
             &self.device,
             constraints,
             &mut self.may_go_on(job),
@@ -135,11 +135,11 @@ impl Trainer for CandleTrainer {
         adapters: &Adapters,
     ) -> Result<Trained, TrainerError> {
         let architecture = architecture(job)?;
-        let config = SgdConfig::following(&job.plan, job.seed);
+        let sgd = Sgd { plan: &job.plan, seed: job.seed };
         let adapted = train::AdaptedBase { base, start, adapters };
         let examples = self.training.examples();
         let trained =
-            train::train_adapters(&architecture, adapted, examples, &config, &self.device, &mut self.may_go_on(job))
+            train::train_adapters(&architecture, adapted, examples, sgd, &self.device, &mut self.may_go_on(job))
                 .map_err(judge)?;
         moved(start, &trained, job)
     }

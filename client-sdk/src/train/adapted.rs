@@ -3,10 +3,10 @@
 
 use candle_core::Device;
 use learning::{Adapters, Parameters};
-use task_spec::Precision;
+use task_spec::{Precision, TrainingPlan};
 
 use super::batches::Batches;
-use super::config::SgdConfig;
+use super::config::{Sgd, check as check_plan, narrow};
 use super::error::TrainError;
 use super::examples::Examples;
 use super::learner::StepResult;
@@ -23,7 +23,7 @@ pub struct AdaptedBase<'a> {
     pub adapters: &'a Adapters,
 }
 
-/// Trains adapters; the delta is theirs. Momentum, decay, clipping and the proximal term of `config` apply to them too.
+/// Trains adapters; the delta is theirs. Momentum, decay, clipping and the proximal term of the plan apply to them too.
 /// `go_on` is called as by [`super::train_while`].
 ///
 /// # Errors
@@ -32,32 +32,34 @@ pub fn train_adapters(
     architecture: &Architecture,
     AdaptedBase { base, start, adapters }: AdaptedBase<'_>,
     examples: Examples<'_>,
-    config: &SgdConfig,
+    Sgd { plan, seed }: Sgd<'_>,
     device: &Device,
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Trained, TrainError> {
-    config.validate()?;
+    check_plan(plan)?;
     // The 16-bit loss scale adapts over several steps, but each step has a new learner.
-    let config = &SgdConfig { precision: Precision::F32, ..config.clone() };
+    let plan = &TrainingPlan { precision: Precision::F32, ..plan.clone() };
+    let clip = plan.gradient_clip.map(narrow);
+    let [momentum, weight_decay, proximal_mu] = [plan.momentum, plan.weight_decay, plan.proximal_mu].map(narrow);
     check(architecture, base, &examples)?;
     let others = |_| TrainError::Constraints("the adapters are another model's");
     let count = examples.count();
-    let mut batches = Batches::new(count, config);
+    let mut batches = Batches::new(count, Sgd { plan, seed });
     let (mut own, mut velocity) = (start.clone(), vec![0.0; start.values().len()]);
-    let run = Run::of(config, &mut batches, go_on, |chosen, rate| {
+    let run = Run::of(plan, &mut batches, go_on, |chosen, rate| {
         let merged = adapters.merge(base, &own).map_err(others)?;
-        let mut model = learner(architecture, &merged, &examples, config, device, chosen.len())?;
+        let mut model = learner(architecture, &merged, &examples, plan, device, chosen.len())?;
         let (batch, gradient) = model.gradient(&examples, chosen)?;
-        let gradient = clipped(adapters.gradient(&gradient, &own).map_err(others)?, config.gradient_clip);
+        let gradient = clipped(adapters.gradient(&gradient, &own).map_err(others)?, clip);
         let pairs = own.values_mut().iter_mut().zip(start.values());
         for ((value, start), (velocity, gradient)) in pairs.zip(velocity.iter_mut().zip(gradient)) {
-            let pull = config.weight_decay * *value + config.proximal_mu * (*value - start);
-            *velocity = config.momentum * *velocity + gradient + pull;
+            let pull = weight_decay * *value + proximal_mu * (*value - start);
+            *velocity = momentum * *velocity + gradient + pull;
             *value -= rate * *velocity;
         }
         Ok((batch, StepResult::Taken))
     })?;
-    run.trained(config, own.into_values(), start, count)
+    run.trained(plan, own.into_values(), start, count)
 }
 
 /// Clips a gradient to an L2 norm, if given.

@@ -5,7 +5,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use super::config::SgdConfig;
+use super::config::Sgd;
 
 /// Returns the indices of each step until the configured epochs or steps are used up.
 pub(super) struct Batches {
@@ -20,18 +20,15 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// Steps over `config.accumulate` batches of `config.batch_size` of `count` examples, or over all if there are
+    /// Steps over `accumulate` batches of `batch_size` of `count` examples, or over all if there are
     /// fewer.
-    pub(super) fn new(count: usize, config: &SgdConfig) -> Self {
+    pub(super) fn new(count: usize, Sgd { plan, seed }: Sgd<'_>) -> Self {
         let within = |size: u64| usize::try_from(size).unwrap_or(usize::MAX).clamp(1, count.max(1));
-        let chunk = within(config.batch_size.into());
-        let size = within(u64::from(config.batch_size) * u64::from(config.accumulate));
+        let chunk = within(plan.batch_size.into());
+        let size = within(u64::from(plan.batch_size) * u64::from(plan.accumulate));
         let per_epoch = count.div_ceil(size) as u64;
-        let left = match (config.epochs, config.steps) {
-            (Some(epochs), _) => u64::from(epochs) * per_epoch,
-            (None, steps) => u64::from(steps.unwrap_or_default()),
-        };
-        let rng = ChaCha8Rng::seed_from_u64(config.seed);
+        let left = plan.steps.map_or_else(|| u64::from(plan.epochs) * per_epoch, u64::from);
+        let rng = ChaCha8Rng::seed_from_u64(seed);
         Self { order: (0..count).collect(), rng, size, chunk, position: count, left }
     }
 
@@ -58,17 +55,19 @@ impl Batches {
 
 #[cfg(test)]
 mod tests {
+    use task_spec::TrainingPlan;
+
     use super::*;
 
-    fn all(count: usize, config: &SgdConfig) -> Vec<Vec<usize>> {
-        let mut batches = Batches::new(count, config);
+    fn all(count: usize, plan: &TrainingPlan) -> Vec<Vec<usize>> {
+        let mut batches = Batches::new(count, Sgd { plan, seed: 0 });
         std::iter::from_fn(|| batches.next().map(<[usize]>::to_vec)).collect()
     }
 
     #[test]
     fn each_epoch_takes_every_example_once_in_another_order() {
-        let config = SgdConfig { epochs: Some(2), batch_size: 4, ..SgdConfig::one_epoch() };
-        let batches = all(10, &config);
+        let plan = TrainingPlan { epochs: 2, batch_size: 4, ..TrainingPlan::default() };
+        let batches = all(10, &plan);
         assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [4, 4, 2, 4, 4, 2]);
         let (first, second) = (batches[..3].concat(), batches[3..].concat());
         assert_ne!(first, second);
@@ -80,22 +79,23 @@ mod tests {
 
     #[test]
     fn steps_go_round_the_data_and_a_large_batch_takes_what_is_there() {
-        let config = SgdConfig { epochs: None, steps: Some(5), batch_size: 100, ..SgdConfig::one_epoch() };
-        assert_eq!(all(3, &config).iter().map(Vec::len).collect::<Vec<_>>(), [3; 5]);
+        let plan = TrainingPlan { steps: Some(5), batch_size: 100, ..TrainingPlan::default() };
+        assert_eq!(all(3, &plan).iter().map(Vec::len).collect::<Vec<_>>(), [3; 5]);
     }
 
     #[test]
     fn a_step_takes_as_many_batches_as_are_accumulated() {
-        let config = SgdConfig { batch_size: 3, accumulate: 2, ..SgdConfig::one_epoch() };
-        assert_eq!(all(10, &config).iter().map(Vec::len).collect::<Vec<_>>(), [6, 4]);
-        assert_eq!(all(10, &config), all(10, &SgdConfig { batch_size: 6, ..SgdConfig::one_epoch() }));
-        assert_eq!(Batches::new(10, &config).chunk(), 3);
+        let plan = TrainingPlan { batch_size: 3, accumulate: 2, ..TrainingPlan::default() };
+        assert_eq!(all(10, &plan).iter().map(Vec::len).collect::<Vec<_>>(), [6, 4]);
+        assert_eq!(all(10, &plan), all(10, &TrainingPlan { batch_size: 6, ..TrainingPlan::default() }));
+        assert_eq!(Batches::new(10, Sgd { plan: &plan, seed: 0 }).chunk(), 3);
     }
 
     #[test]
     fn the_seed_decides() {
-        let config = |seed| SgdConfig { seed, ..SgdConfig::one_epoch() };
-        assert_eq!(all(50, &config(1)), all(50, &config(1)));
-        assert_ne!(all(50, &config(1)), all(50, &config(2)));
+        let plan = TrainingPlan { batch_size: 10, ..TrainingPlan::default() };
+        let first = |seed| Batches::new(50, Sgd { plan: &plan, seed }).next().map(<[usize]>::to_vec);
+        assert_eq!(first(1), first(1));
+        assert_ne!(first(1), first(2));
     }
 }

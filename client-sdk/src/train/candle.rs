@@ -9,9 +9,9 @@ use candle_core::{D, DType, Device, Tensor, Var};
 use candle_nn::loss::cross_entropy;
 use candle_nn::ops::log_softmax;
 use learning::FixedClip;
-use task_spec::Precision;
+use task_spec::{Precision, TrainingPlan};
 
-use super::config::SgdConfig;
+use super::config::narrow;
 use super::constraints::Flat;
 use super::error::TrainError;
 use super::examples::Examples;
@@ -21,7 +21,7 @@ use crate::models::Architecture;
 /// A model on a candle device, ready to train.
 pub(super) struct CandleLearner<'a> {
     architecture: &'a Architecture,
-    config: &'a SgdConfig,
+    plan: &'a TrainingPlan,
     device: &'a Device,
     parameters: Vec<Var>,
     /// Empty until the first step with momentum.
@@ -79,7 +79,7 @@ impl<'a> CandleLearner<'a> {
     pub(super) fn new(
         architecture: &'a Architecture,
         start: &[f32],
-        config: &'a SgdConfig,
+        plan: &'a TrainingPlan,
         device: &'a Device,
         batch: usize,
     ) -> Result<Self, TrainError> {
@@ -90,19 +90,19 @@ impl<'a> CandleLearner<'a> {
             let shape: Vec<usize> = tensor.shape.iter().filter_map(|&size| usize::try_from(size).ok()).collect();
             parameters.push(Var::from_slice(&start[layout.range(index)], shape, device)?);
         }
-        let anchor = if config.proximal_mu == 0.0 {
+        let anchor = if narrow(plan.proximal_mu) == 0.0 {
             Vec::new()
         } else {
             parameters.iter().map(|parameter| parameter.as_detached_tensor().copy()).collect::<Result<_, _>>()?
         };
-        let dtype = match config.precision {
+        let dtype = match plan.precision {
             Precision::F32 => DType::F32,
             Precision::Bf16 => DType::BF16,
             Precision::F16 => DType::F16,
         };
         Ok(Self {
             architecture,
-            config,
+            plan,
             device,
             parameters,
             velocity: Vec::new(),
@@ -110,7 +110,7 @@ impl<'a> CandleLearner<'a> {
             free: Vec::new(),
             correction: Vec::new(),
             dtype,
-            scale: LossScale::new(config.precision),
+            scale: LossScale::new(plan.precision),
             batch,
         })
     }
@@ -184,7 +184,8 @@ impl<'a> CandleLearner<'a> {
 
     /// Factor that clips the gradients' norm; frozen parameters do not count.
     fn clip(&self, gradients: &[Option<Tensor>]) -> Result<f64, TrainError> {
-        let Some(clip) = self.config.gradient_clip.and_then(|norm| FixedClip::new(norm).ok()) else { return Ok(1.0) };
+        let clip = self.plan.gradient_clip.and_then(|norm| FixedClip::new(narrow(norm)).ok());
+        let Some(clip) = clip else { return Ok(1.0) };
         let mut squares = 0.0;
         for (index, gradient) in gradients.iter().enumerate() {
             let Some(gradient) = gradient else { continue };
@@ -219,7 +220,8 @@ impl Learner for CandleLearner<'_> {
             return Ok((score, StepResult::Skipped));
         }
         let factor = self.clip(&gradients)?;
-        let momentum = f64::from(self.config.momentum);
+        let [momentum, weight_decay, proximal_mu] =
+            [self.plan.momentum, self.plan.weight_decay, self.plan.proximal_mu].map(|value| f64::from(narrow(value)));
         let mut velocity = Vec::new();
         for (index, (parameter, gradient)) in self.parameters.iter().zip(gradients).enumerate() {
             let Some(mut gradient) = gradient else { continue };
@@ -227,12 +229,12 @@ impl Learner for CandleLearner<'_> {
             if factor < 1.0 {
                 gradient = gradient.affine(factor, 0.0)?;
             }
-            if self.config.weight_decay != 0.0 {
-                gradient = (gradient + value.affine(f64::from(self.config.weight_decay), 0.0)?)?;
+            if weight_decay != 0.0 {
+                gradient = (gradient + value.affine(weight_decay, 0.0)?)?;
             }
             if let Some(anchor) = self.anchor.get(index) {
                 let pull = (&value - anchor)?;
-                gradient = (gradient + pull.affine(f64::from(self.config.proximal_mu), 0.0)?)?;
+                gradient = (gradient + pull.affine(proximal_mu, 0.0)?)?;
             }
             if let Some(correction) = self.correction.get(index) {
                 gradient = (gradient + correction)?;
@@ -275,7 +277,7 @@ impl Learner for CandleLearner<'_> {
     }
 
     fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError> {
-        if let Some(anchor) = constraints.anchor.filter(|_| self.config.proximal_mu != 0.0) {
+        if let Some(anchor) = constraints.anchor.filter(|_| narrow(self.plan.proximal_mu) != 0.0) {
             self.anchor = self.spread(anchor)?;
         }
         if !constraints.free.is_empty() {

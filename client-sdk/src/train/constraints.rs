@@ -4,7 +4,7 @@ use learning::Parameters;
 
 use super::error::TrainError;
 
-/// The anchor of [`SgdConfig::proximal_mu`](super::SgdConfig::proximal_mu), the frozen tensors, and the correction of
+/// The anchor of [`proximal_mu`](task_spec::TrainingPlan::proximal_mu), the frozen tensors, and the correction of
 /// every gradient. None by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Constraints<'a> {

@@ -5,7 +5,7 @@
 //! the calling thread and gives the same bits for the same seed, binary and CPU, whatever the load; parallelism belongs
 //! across participants.
 //!
-//! Nothing here depends on rounds, plans or the network: parameters and examples go in, a difference comes out.
+//! Nothing here depends on rounds or the network: parameters and examples go in, a difference comes out.
 
 mod adapted;
 mod batches;
@@ -23,9 +23,10 @@ pub use candle_core::Device;
 use learning::Parameters;
 use learning::contribution::fed_nova::Reach;
 use learning::parameters::first_not_finite;
+use task_spec::TrainingPlan;
 
 pub use self::adapted::{AdaptedBase, train_adapters};
-pub use self::config::{ConfigError, MAX_BATCH, MAX_EPOCHS, MAX_STEPS, SgdConfig};
+pub use self::config::{ConfigError, MAX_BATCH, MAX_EPOCHS, MAX_STEPS, Sgd};
 pub use self::constraints::Constraints;
 pub use self::device::{DeviceChoice, DeviceError};
 pub use self::error::TrainError;
@@ -33,6 +34,7 @@ pub use self::examples::Examples;
 
 use self::batches::Batches;
 use self::candle::CandleLearner;
+use self::config::{check as check_plan, narrow, rate};
 use self::learner::{Learner, Score, StepResult};
 use crate::models::Architecture;
 
@@ -75,10 +77,10 @@ pub fn train(
     architecture: &Architecture,
     start: &Parameters,
     examples: Examples<'_>,
-    config: &SgdConfig,
+    sgd: Sgd<'_>,
     device: &Device,
 ) -> Result<Trained, TrainError> {
-    train_while(architecture, start, examples, config, device, Constraints::default(), &mut |_| true)
+    train_while(architecture, start, examples, sgd, device, Constraints::default(), &mut |_| true)
 }
 
 /// [`train`] that keeps to `constraints` and may stop early: `go_on` is asked with the number of steps before each step but the
@@ -90,22 +92,23 @@ pub fn train_while(
     architecture: &Architecture,
     start: &Parameters,
     examples: Examples<'_>,
-    config: &SgdConfig,
+    sgd: Sgd<'_>,
     device: &Device,
     constraints: Constraints<'_>,
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Trained, TrainError> {
-    config.validate()?;
+    let plan = sgd.plan;
+    check_plan(plan)?;
     check(architecture, start, &examples)?;
     constraints.check(start)?;
     let count = examples.count();
-    let mut batches = Batches::new(count, config);
-    let mut learner = learner(architecture, start, &examples, config, device, batches.chunk())?;
+    let mut batches = Batches::new(count, sgd);
+    let mut learner = learner(architecture, start, &examples, plan, device, batches.chunk())?;
     if !constraints.is_empty() {
         learner.constrain(&constraints.flat(start))?;
     }
-    let run = Run::of(config, &mut batches, go_on, |chosen, rate| learner.step(&examples, chosen, rate))?;
-    run.trained(config, learner.values()?, start, count)
+    let run = Run::of(plan, &mut batches, go_on, |chosen, rate| learner.step(&examples, chosen, rate))?;
+    run.trained(plan, learner.values()?, start, count)
 }
 
 /// What the steps of a training came to.
@@ -119,16 +122,16 @@ struct Run {
 impl Run {
     /// Lets `step` take every batch with its learning rate, while `go_on` allows it.
     fn of(
-        config: &SgdConfig,
+        plan: &TrainingPlan,
         batches: &mut Batches,
         go_on: &mut dyn FnMut(u64) -> bool,
         mut step: impl FnMut(&[usize], f32) -> Result<(Score, StepResult), TrainError>,
     ) -> Result<Self, TrainError> {
-        let mut reach = Reach::new(config.momentum.into(), config.proximal_mu.into());
+        let mut reach = Reach::new(narrow(plan.momentum).into(), narrow(plan.proximal_mu).into());
         let (mut score, mut tried, mut taken) = (Score::default(), 0, 0);
         while tried == 0 || go_on(tried) {
             let Some(chosen) = batches.next() else { break };
-            let rate = config.rate(tried);
+            let rate = rate(plan, tried);
             let (batch, step) = step(chosen, rate)?;
             tried += 1;
             if step == StepResult::Taken {
@@ -136,7 +139,7 @@ impl Run {
                 taken += 1;
             }
             if !batch.loss.is_finite() {
-                return Err(TrainError::Diverged { step: tried, learning_rate: config.learning_rate });
+                return Err(TrainError::Diverged { step: tried, learning_rate: narrow(plan.learning_rate) });
             }
             score.add(batch);
         }
@@ -146,13 +149,13 @@ impl Run {
     /// How far it came from `start`.
     fn trained(
         self,
-        config: &SgdConfig,
+        plan: &TrainingPlan,
         end: Vec<f32>,
         start: &Parameters,
         examples: usize,
     ) -> Result<Trained, TrainError> {
         if first_not_finite(&end).is_some() {
-            return Err(TrainError::Diverged { step: self.tried, learning_rate: config.learning_rate });
+            return Err(TrainError::Diverged { step: self.tried, learning_rate: narrow(plan.learning_rate) });
         }
         let mut delta = end;
         for (value, start) in delta.iter_mut().zip(start.values()) {
@@ -177,8 +180,8 @@ pub fn evaluate(
     let count = examples.count();
     let all: Vec<usize> = (0..count).collect();
     let size = EVALUATION_BATCH.min(count);
-    let config = SgdConfig::one_epoch();
-    let mut learner = learner(architecture, parameters, &examples, &config, device, size)?;
+    let plan = TrainingPlan::default();
+    let mut learner = learner(architecture, parameters, &examples, &plan, device, size)?;
     let mut score = Score::default();
     for chosen in all.chunks(size) {
         score.add(learner.score(&examples, chosen)?);
@@ -202,14 +205,14 @@ fn learner<'a>(
     architecture: &'a Architecture,
     start: &'a Parameters,
     examples: &Examples<'_>,
-    config: &'a SgdConfig,
+    plan: &'a TrainingPlan,
     device: &'a Device,
     batch: usize,
 ) -> Result<Box<dyn Learner + 'a>, TrainError> {
     if device.is_cpu() {
-        return Ok(cpu::learner(architecture, start.values(), config, examples, batch));
+        return Ok(cpu::learner(architecture, start.values(), plan, examples, batch));
     }
-    Ok(Box::new(CandleLearner::new(architecture, start.values(), config, device, batch)?))
+    Ok(Box::new(CandleLearner::new(architecture, start.values(), plan, device, batch)?))
 }
 
 #[cfg(test)]

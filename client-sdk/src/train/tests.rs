@@ -18,6 +18,11 @@ struct Data {
 
 const LENGTH: usize = 6;
 
+/// Plain gradient descent for one epoch.
+fn one_epoch() -> TrainingPlan {
+    TrainingPlan { batch_size: 10, learning_rate: 0.05, ..TrainingPlan::default() }
+}
+
 impl Data {
     fn new(architecture: &Architecture, count: usize) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(9);
@@ -70,8 +75,8 @@ fn loss_and_gradient(
 ) -> Result<(f64, Vec<f32>), TrainError> {
     check(architecture, parameters, &examples)?;
     let all: Vec<usize> = (0..examples.count()).collect();
-    let config = SgdConfig::one_epoch();
-    let mut learner = learner(architecture, parameters, &examples, &config, device, all.len())?;
+    let plan = one_epoch();
+    let mut learner = learner(architecture, parameters, &examples, &plan, device, all.len())?;
     let (score, gradient) = learner.gradient(&examples, &all)?;
     Ok((score.mean().0, gradient))
 }
@@ -118,15 +123,10 @@ fn the_cpu_passes_agree_with_candle() {
         let data = Data::new(&architecture, 37);
         let examples = data.examples(&architecture);
         let start = start(&architecture);
-        let config = SgdConfig {
-            momentum: 0.9,
-            weight_decay: 0.01,
-            proximal_mu: 0.1,
-            learning_rate: 0.02,
-            ..SgdConfig::one_epoch()
-        };
-        let mut ours = cpu::learner(&architecture, start.values(), &config, &examples, 37);
-        let mut candles = CandleLearner::new(&architecture, start.values(), &config, &Device::Cpu, 37).unwrap();
+        let plan =
+            TrainingPlan { momentum: 0.9, weight_decay: 0.01, proximal_mu: 0.1, learning_rate: 0.02, ..one_epoch() };
+        let mut ours = cpu::learner(&architecture, start.values(), &plan, &examples, 37);
+        let mut candles = CandleLearner::new(&architecture, start.values(), &plan, &Device::Cpu, 37).unwrap();
         let all: Vec<usize> = (0..37).collect();
         let (score, gradient) = ours.gradient(&examples, &all).unwrap();
         let (expected_score, expected) = candles.gradient(&examples, &all).unwrap();
@@ -159,7 +159,7 @@ fn parameters_come_back_as_they_went_in() {
         let start = start(&architecture);
         let data = Data::new(&architecture, 3);
         let examples = data.examples(&architecture);
-        let learner = cpu::learner(&architecture, start.values(), &SgdConfig::one_epoch(), &examples, 3);
+        let learner = cpu::learner(&architecture, start.values(), &one_epoch(), &examples, 3);
         assert_eq!(learner.values().unwrap(), start.values());
     }
 }
@@ -175,10 +175,10 @@ fn constraints_hold_on_both_roads() {
         let tensors = start.layout().tensors().len();
         let frozen: Vec<bool> = (0..tensors).map(|index| index == 0).collect();
         let constraints = Constraints { anchor: Some(&anchor), frozen: &frozen, correction: None };
-        let config = SgdConfig { momentum: 0.5, weight_decay: 0.01, proximal_mu: 5.0, ..SgdConfig::one_epoch() };
+        let plan = TrainingPlan { momentum: 0.5, weight_decay: 0.01, proximal_mu: 5.0, ..one_epoch() };
         let all: Vec<usize> = (0..10).collect();
-        let mut ours = cpu::learner(&architecture, start.values(), &config, &examples, 10);
-        let mut candles = CandleLearner::new(&architecture, start.values(), &config, &Device::Cpu, 37).unwrap();
+        let mut ours = cpu::learner(&architecture, start.values(), &plan, &examples, 10);
+        let mut candles = CandleLearner::new(&architecture, start.values(), &plan, &Device::Cpu, 37).unwrap();
         for learner in [&mut *ours, &mut candles] {
             learner.constrain(&constraints.flat(&start)).unwrap();
             for _ in 0..4 {
@@ -206,9 +206,17 @@ fn constraints_that_do_not_fit_are_refused() {
         Constraints { frozen: &[true], ..Constraints::default() },
         Constraints { frozen: &[true, true], ..Constraints::default() },
     ] {
-        let config = SgdConfig::one_epoch();
+        let plan = one_epoch();
         let examples = data.examples(&architecture);
-        let result = train_while(&architecture, &start, examples, &config, &Device::Cpu, constraints, &mut |_| true);
+        let result = train_while(
+            &architecture,
+            &start,
+            examples,
+            Sgd { plan: &plan, seed: 0 },
+            &Device::Cpu,
+            constraints,
+            &mut |_| true,
+        );
         assert!(matches!(result, Err(TrainError::Constraints(_))), "{result:?}");
     }
 }
@@ -217,12 +225,12 @@ fn constraints_that_do_not_fit_are_refused() {
 fn roads<'a>(
     architecture: &'a Architecture,
     start: &'a Parameters,
-    config: &'a SgdConfig,
+    plan: &'a TrainingPlan,
     examples: &Examples<'_>,
     batch: usize,
 ) -> [Box<dyn Learner + 'a>; 2] {
-    let candles = CandleLearner::new(architecture, start.values(), config, &Device::Cpu, batch).unwrap();
-    [cpu::learner(architecture, start.values(), config, examples, batch), Box::new(candles)]
+    let candles = CandleLearner::new(architecture, start.values(), plan, &Device::Cpu, batch).unwrap();
+    [cpu::learner(architecture, start.values(), plan, examples, batch), Box::new(candles)]
 }
 
 #[test]
@@ -231,7 +239,7 @@ fn accumulated_batches_are_one_batch_on_both_roads() {
         let data = Data::new(&architecture, 20);
         let examples = data.examples(&architecture);
         let start = start(&architecture);
-        let config = SgdConfig { momentum: 0.5, ..SgdConfig::one_epoch() };
+        let plan = TrainingPlan { momentum: 0.5, ..one_epoch() };
         let all: Vec<usize> = (0..20).collect();
         let run = |mut learner: Box<dyn Learner + '_>| {
             let mut loss = 0.0;
@@ -241,8 +249,8 @@ fn accumulated_batches_are_one_batch_on_both_roads() {
             }
             (loss, learner.values().unwrap())
         };
-        let whole = run(cpu::learner(&architecture, start.values(), &config, &examples, 20));
-        for learner in roads(&architecture, &start, &config, &examples, 7) {
+        let whole = run(cpu::learner(&architecture, start.values(), &plan, &examples, 20));
+        for learner in roads(&architecture, &start, &plan, &examples, 7) {
             let (loss, values) = run(learner);
             assert!((loss - whole.0).abs() < 1e-4, "{loss} {}", whole.0);
             close(&architecture, &values, &whole.1);
@@ -267,9 +275,8 @@ fn gradients_are_clipped_and_corrected_alike_on_both_roads() {
         let norm = learning::clip::norm(&gradient);
         // Within the bound nothing changes; beyond it the gradient has its length, and what is added comes on top.
         for (bound, factor) in [(2.0 * norm, 1.0), (0.25 * norm, 0.25)] {
-            #[expect(clippy::cast_possible_truncation, reason = "a rounded bound is one, too")]
-            let config = SgdConfig { gradient_clip: Some(bound as f32), ..SgdConfig::one_epoch() };
-            for mut learner in roads(&architecture, &start, &config, &examples, 10) {
+            let plan = TrainingPlan { gradient_clip: Some(bound), ..one_epoch() };
+            for mut learner in roads(&architecture, &start, &plan, &examples, 10) {
                 learner.constrain(&constraints.flat(&start)).unwrap();
                 learner.step(&examples, &all, 0.5).unwrap();
                 let expected: Vec<f32> = start
@@ -289,18 +296,19 @@ fn gradients_are_clipped_and_corrected_alike_on_both_roads() {
 }
 
 /// A run of eight steps with these settings.
-fn run(config: &SgdConfig) -> Trained {
+fn run(plan: &TrainingPlan) -> Trained {
     let architecture = Architecture::Mlp(Mlp { inputs: 13, hidden: vec![17], classes: 5 });
     let data = Data::new(&architecture, 32);
-    train(&architecture, &start(&architecture), data.examples(&architecture), config, &Device::Cpu).unwrap()
+    train(&architecture, &start(&architecture), data.examples(&architecture), Sgd { plan, seed: 0 }, &Device::Cpu)
+        .unwrap()
 }
 
 #[test]
 fn settings_that_change_nothing_change_no_bit() {
-    let plain = SgdConfig { batch_size: 4, momentum: 0.9, ..SgdConfig::one_epoch() };
-    let none = SgdConfig {
+    let plain = TrainingPlan { batch_size: 4, momentum: 0.9, ..one_epoch() };
+    let none = TrainingPlan {
         accumulate: 1,
-        gradient_clip: Some(f32::MAX),
+        gradient_clip: Some(f32::MAX.into()),
         schedule: Some(task_spec::Schedule::Step { every: 100, factor: 0.5, over: task_spec::Over::Steps }),
         warmup: Some(task_spec::Warmup { length: 3, over: task_spec::Over::Rounds }),
         precision: task_spec::Precision::Bf16,
@@ -312,19 +320,19 @@ fn settings_that_change_nothing_change_no_bit() {
 #[test]
 fn a_schedule_is_a_rate_for_each_step_and_the_reach_their_sum() {
     let half = |every| Some(task_spec::Schedule::Step { every, factor: 0.5, over: task_spec::Over::Steps });
-    let plain = SgdConfig { batch_size: 4, learning_rate: 0.5, ..SgdConfig::one_epoch() };
-    let steps = |steps| SgdConfig { epochs: None, steps: Some(steps), ..plain.clone() };
+    let plain = TrainingPlan { batch_size: 4, learning_rate: 0.5, ..one_epoch() };
+    let steps = |steps| TrainingPlan { steps: Some(steps), ..plain.clone() };
     // From the fifth step on half the rate: the first four are those of the plain run.
-    let stairs = run(&SgdConfig { schedule: half(4), ..plain.clone() });
+    let stairs = run(&TrainingPlan { schedule: half(4), ..plain.clone() });
     assert!((stairs.reach - (4.0 * 0.5 + 4.0 * 0.25)).abs() < 1e-12, "{}", stairs.reach);
-    assert_eq!(run(&SgdConfig { schedule: half(4), ..steps(4) }), run(&steps(4)));
+    assert_eq!(run(&TrainingPlan { schedule: half(4), ..steps(4) }), run(&steps(4)));
     assert_ne!(stairs.delta, run(&plain).delta);
     // A constant factor is the rate times it.
     let warm = task_spec::Warmup { length: 1, over: task_spec::Over::Steps };
-    let first = run(&SgdConfig { warmup: Some(warm), ..steps(1) });
-    assert_eq!(first, run(&SgdConfig { learning_rate: 0.25, ..steps(1) }));
+    let first = run(&TrainingPlan { warmup: Some(warm), ..steps(1) });
+    assert_eq!(first, run(&TrainingPlan { learning_rate: 0.25, ..steps(1) }));
     // Momentum 0.5 over two steps: 0.5 (1) + 0.5 (1.5).
-    assert_eq!(run(&SgdConfig { momentum: 0.5, ..steps(2) }).reach, 1.25);
+    assert_eq!(run(&TrainingPlan { momentum: 0.5, ..steps(2) }).reach, 1.25);
 }
 
 #[test]
@@ -334,8 +342,8 @@ fn short_numbers_learn_about_the_same() {
     let (examples, start) = (data.examples(&architecture), start(&architecture));
     let all: Vec<usize> = (0..64).collect();
     let losses = |precision| {
-        let config = SgdConfig { precision, ..SgdConfig::one_epoch() };
-        let mut learner = CandleLearner::new(&architecture, start.values(), &config, &Device::Cpu, 16).unwrap();
+        let plan = TrainingPlan { precision, ..one_epoch() };
+        let mut learner = CandleLearner::new(&architecture, start.values(), &plan, &Device::Cpu, 16).unwrap();
         for _ in 0..60 {
             learner.step(&examples, &all, 0.5).unwrap();
         }
@@ -360,9 +368,9 @@ fn an_overflow_costs_a_step_and_halves_the_scale() {
     let mut data = Data::new(&architecture, 4);
     // In 16 bits 65504 is the largest number: a gradient of 3000 is finite, and 3000 times a scale of 2^16 is not.
     data.features.iter_mut().for_each(|feature| *feature *= 6000.0);
-    let config = SgdConfig { precision: task_spec::Precision::F16, ..SgdConfig::one_epoch() };
+    let plan = TrainingPlan { precision: task_spec::Precision::F16, ..one_epoch() };
     let start = start(&architecture);
-    let mut learner = CandleLearner::new(&architecture, start.values(), &config, &Device::Cpu, 4).unwrap();
+    let mut learner = CandleLearner::new(&architecture, start.values(), &plan, &Device::Cpu, 4).unwrap();
     let examples = data.examples(&architecture);
     let mut skipped = 0;
     while learner.step(&examples, &[0, 1, 2, 3], 1e-6).unwrap().1 == StepResult::Skipped {

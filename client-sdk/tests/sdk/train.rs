@@ -3,10 +3,20 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use client_sdk::models::{Architecture, Cnn, Gru, Linear, Mlp};
-use client_sdk::train::{Device, Examples, SgdConfig, TrainError, evaluate, train};
+use client_sdk::train::{Device, Examples, Sgd, TrainError, evaluate, train};
 use learning::Parameters;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use task_spec::TrainingPlan;
+
+/// Plain gradient descent for one epoch.
+fn one_epoch() -> TrainingPlan {
+    TrainingPlan { batch_size: 10, learning_rate: 0.05, ..TrainingPlan::default() }
+}
+
+fn sgd(plan: &TrainingPlan) -> Sgd<'_> {
+    Sgd { plan, seed: 0 }
+}
 
 /// Rows whose label is decided by which of the first numbers is largest.
 fn labelled(count: usize, width: usize, classes: u32) -> (Vec<f32>, Vec<u32>) {
@@ -31,8 +41,8 @@ fn an_mlp_learns_small_data_by_heart() {
     let (model, start) = (small_mlp(), small_mlp().initial(1).unwrap());
     let (features, labels) = labelled(60, 20, 4);
     let examples = rows(&features, &labels, 20);
-    let config = SgdConfig { epochs: Some(200), learning_rate: 0.1, momentum: 0.9, ..SgdConfig::one_epoch() };
-    let trained = train(&model, &start, examples, &config, &Device::Cpu).unwrap();
+    let plan = TrainingPlan { epochs: 200, learning_rate: 0.1, momentum: 0.9, ..one_epoch() };
+    let trained = train(&model, &start, examples, sgd(&plan), &Device::Cpu).unwrap();
     assert_eq!((trained.steps, trained.examples), (200 * 6, 60));
     let before = evaluate(&model, &start, examples, &Device::Cpu).unwrap();
     let after = evaluate(&model, &moved(&start, &trained.delta), examples, &Device::Cpu).unwrap();
@@ -56,9 +66,9 @@ fn a_proximal_term_keeps_the_model_near_its_start() {
     let (model, start) = (small_mlp(), small_mlp().initial(1).unwrap());
     let (features, labels) = labelled(60, 20, 4);
     let examples = rows(&features, &labels, 20);
-    let distance = |proximal_mu: f32| {
-        let config = SgdConfig { epochs: Some(20), learning_rate: 0.1, proximal_mu, ..SgdConfig::one_epoch() };
-        let trained = train(&model, &start, examples, &config, &Device::Cpu).unwrap();
+    let distance = |proximal_mu| {
+        let plan = TrainingPlan { epochs: 20, learning_rate: 0.1, proximal_mu, ..one_epoch() };
+        let trained = train(&model, &start, examples, sgd(&plan), &Device::Cpu).unwrap();
         trained.delta.iter().map(|value| value * value).sum::<f32>().sqrt()
     };
     let (free, held) = (distance(0.0), distance(1.0));
@@ -80,8 +90,8 @@ fn training_repeats_bit_for_bit() {
     for (model, examples) in models {
         let start = model.initial(1).unwrap();
         let run = |seed: u64| {
-            let config = SgdConfig { epochs: Some(1), momentum: 0.5, seed, ..SgdConfig::one_epoch() };
-            let trained = train(&model, &start, examples, &config, &Device::Cpu).unwrap();
+            let plan = TrainingPlan { epochs: 1, momentum: 0.5, ..one_epoch() };
+            let trained = train(&model, &start, examples, Sgd { plan: &plan, seed }, &Device::Cpu).unwrap();
             trained.delta.iter().map(|value| value.to_bits()).collect::<Vec<_>>()
         };
         let quiet = run(1);
@@ -111,9 +121,8 @@ fn a_gru_learns_a_cycle() {
     // 0 1 2 1 0 1 2 1 …: what follows a 1 depends on what came before it.
     let text: Vec<u32> = [0, 1, 2, 1].into_iter().cycle().take(161).collect();
     let examples = Examples::Text { inputs: &text[..160], targets: &text[1..], length: 10 };
-    let config =
-        SgdConfig { epochs: Some(60), batch_size: 4, learning_rate: 0.2, momentum: 0.9, ..SgdConfig::one_epoch() };
-    let trained = train(&model, &start, examples, &config, &Device::Cpu).unwrap();
+    let plan = TrainingPlan { epochs: 60, batch_size: 4, learning_rate: 0.2, momentum: 0.9, ..one_epoch() };
+    let trained = train(&model, &start, examples, sgd(&plan), &Device::Cpu).unwrap();
     let after = evaluate(&model, &moved(&start, &trained.delta), examples, &Device::Cpu).unwrap();
     assert_eq!(after.examples, 16);
     // A sequence that begins with a 1 cannot know what follows it; everything else can be known.
@@ -128,31 +137,28 @@ fn rows<'a>(features: &'a [f32], labels: &'a [u32], width: usize) -> Examples<'a
 fn bad_input_is_named() {
     let (model, start) = (small_mlp(), small_mlp().initial(1).unwrap());
     let (mut features, mut labels) = labelled(12, 20, 4);
-    let config = SgdConfig::one_epoch();
-    let attempt = |examples: Examples<'_>, config: &SgdConfig| {
-        train(&model, &start, examples, config, &Device::Cpu).map(drop).unwrap_err().to_string()
+    let plan = one_epoch();
+    let attempt = |examples: Examples<'_>, plan: &TrainingPlan| {
+        train(&model, &start, examples, sgd(plan), &Device::Cpu).map(drop).unwrap_err().to_string()
     };
-    assert_eq!(attempt(rows(&[], &[], 20), &config), "there are no examples");
-    assert_eq!(
-        attempt(rows(&features, &labels[..8], 30), &config),
-        "examples have 30 features; the mlp model takes 20"
-    );
-    assert_eq!(attempt(rows(&features, &labels[..8], 20), &config), "got 240 features where 160 were expected");
+    assert_eq!(attempt(rows(&[], &[], 20), &plan), "there are no examples");
+    assert_eq!(attempt(rows(&features, &labels[..8], 30), &plan), "examples have 30 features; the mlp model takes 20");
+    assert_eq!(attempt(rows(&features, &labels[..8], 20), &plan), "got 240 features where 160 were expected");
     let text = Examples::Text { inputs: &labels, targets: &labels, length: 4 };
-    assert_eq!(attempt(text, &config), "the mlp model needs rows of features with labels");
-    let wild = SgdConfig { epochs: Some(100), learning_rate: 1e30, ..config.clone() };
+    assert_eq!(attempt(text, &plan), "the mlp model needs rows of features with labels");
+    let wild = TrainingPlan { epochs: 100, learning_rate: 1e30, ..plan.clone() };
     let error = attempt(rows(&features, &labels, 20), &wild);
     assert!(error.starts_with("training diverged") && error.contains("at step "), "{error}");
     assert!(error.contains("learning rate 1000000000000000000000000000000"), "{error}");
     labels[7] = 4;
-    assert_eq!(attempt(rows(&features, &labels, 20), &config), "example 7 has the label 4; this model knows 0 to 3");
+    assert_eq!(attempt(rows(&features, &labels, 20), &plan), "example 7 has the label 4; this model knows 0 to 3");
     labels[7] = 3;
     features[5] = f32::NAN;
-    assert!(attempt(rows(&features, &labels, 20), &config).starts_with("training diverged"));
+    assert!(attempt(rows(&features, &labels, 20), &plan).starts_with("training diverged"));
     let examples = rows(&features, &labels, 20);
     assert!(matches!(evaluate(&model, &start, examples, &Device::Cpu), Err(TrainError::NotFinite)));
     let other = Architecture::Linear(Linear { inputs: 20, classes: 4 });
-    let error = train(&other, &start, examples, &config, &Device::Cpu).unwrap_err();
+    let error = train(&other, &start, examples, sgd(&plan), &Device::Cpu).unwrap_err();
     assert!(matches!(error, TrainError::OtherModel { kind: "linear" }), "{error}");
 }
 
@@ -161,7 +167,7 @@ fn a_batch_larger_than_the_data_takes_what_is_there() {
     let (model, start) = (small_mlp(), small_mlp().initial(1).unwrap());
     let (features, labels) = labelled(5, 20, 4);
     let examples = rows(&features, &labels, 20);
-    let config = SgdConfig { epochs: None, steps: Some(3), batch_size: 1000, ..SgdConfig::one_epoch() };
-    let trained = train(&model, &start, examples, &config, &Device::Cpu).unwrap();
+    let plan = TrainingPlan { steps: Some(3), batch_size: 1000, ..one_epoch() };
+    let trained = train(&model, &start, examples, sgd(&plan), &Device::Cpu).unwrap();
     assert_eq!((trained.steps, trained.examples), (3, 5));
 }

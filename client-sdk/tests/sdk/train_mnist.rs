@@ -4,8 +4,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use client_sdk::models::{Architecture, Mlp};
-use client_sdk::train::{Device, Examples, SgdConfig, evaluate, train};
+use client_sdk::train::{Device, Examples, Sgd, evaluate, train};
 use learning::Parameters;
+use task_spec::TrainingPlan;
 
 /// The uncompressed contents after the IDX header.
 fn read(path: &Path, header: usize) -> Option<Vec<u8>> {
@@ -36,8 +37,8 @@ fn an_mlp_reads_digits_after_three_epochs() {
     };
     let model = Architecture::Mlp(Mlp::default());
     let start = model.initial(1).unwrap();
-    let config = SgdConfig { epochs: Some(3), learning_rate: 0.1, momentum: 0.5, ..SgdConfig::one_epoch() };
-    let trained = train(&model, &start, part(0, learned), &config, &Device::Cpu).unwrap();
+    let plan = TrainingPlan { epochs: 3, batch_size: 10, momentum: 0.5, ..TrainingPlan::default() };
+    let trained = train(&model, &start, part(0, learned), Sgd { plan: &plan, seed: 0 }, &Device::Cpu).unwrap();
     let values = start.values().iter().zip(&trained.delta).map(|(start, delta)| start + delta).collect();
     let parameters = Parameters::new(start.layout().clone(), values).unwrap();
     let evaluation = evaluate(&model, &parameters, part(learned, held_out), &Device::Cpu).unwrap();

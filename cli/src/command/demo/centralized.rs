@@ -1,7 +1,7 @@
 //! The yardstick: the same model, trainer and number of passes on all the data in one place.
 
 use client_sdk::models::Architecture;
-use client_sdk::train::{self, Device, SgdConfig};
+use client_sdk::train::{self, Device, Sgd};
 use datasets::Dataset;
 use learning::Parameters;
 use task_spec::TrainingPlan;
@@ -23,8 +23,7 @@ pub(super) fn train(
     // There is no received model to be held to, and what counts rounds has none to count: it is as in the first.
     let plan = plan.in_round(1);
     let plan = TrainingPlan { epochs: plan.epochs.saturating_mul(rounds), proximal_mu: 0.0, ..plan };
-    let config = SgdConfig::following(&plan, seed);
-    let trained = train::train(architecture, &start, examples(&pooled), &config, &Device::Cpu)
+    let trained = train::train(architecture, &start, examples(&pooled), Sgd { plan: &plan, seed }, &Device::Cpu)
         .map_err(Failure::because(Exit::Training, "training on the pooled data"))?;
     let values = start.values().iter().zip(&trained.delta).map(|(start, delta)| start + delta).collect();
     let parameters = Parameters::new(start.layout().clone(), values)

@@ -12,7 +12,7 @@ use client_sdk::PersonalModel;
 use client_sdk::journal::JournalFiles;
 use client_sdk::learning::{Layout, Parameters, checkpoint};
 use client_sdk::models::Architecture;
-use client_sdk::train::{self, Device, SgdConfig};
+use client_sdk::train::{self, Device, Sgd};
 use datasets::Dataset;
 use task_spec::TrainingPlan;
 use wire::TaskId;
@@ -112,8 +112,8 @@ fn train_alone(
     for round in 1..=rounds {
         // There is no received model to be held to.
         let plan = TrainingPlan { proximal_mu: 0.0, ..plan.in_round(round) };
-        let config = SgdConfig::following(&plan, seed.wrapping_add(round.into()));
-        let trained = train::train(architecture, &model, examples(data), &config, &Device::Cpu)
+        let sgd = Sgd { plan: &plan, seed: seed.wrapping_add(round.into()) };
+        let trained = train::train(architecture, &model, examples(data), sgd, &Device::Cpu)
             .map_err(Failure::because(Exit::Training, "training alone"))?;
         model.values_mut().iter_mut().zip(&trained.delta).for_each(|(value, delta)| *value += delta);
     }

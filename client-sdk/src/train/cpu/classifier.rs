@@ -1,6 +1,7 @@
 //! Rows or images to classes: `linear`, `mlp` and `cnn`.
 
-use super::super::config::SgdConfig;
+use task_spec::TrainingPlan;
+
 use super::super::constraints::Flat;
 use super::super::error::TrainError;
 use super::super::examples::Examples;
@@ -29,18 +30,18 @@ pub(super) struct Classifier {
 
 impl Classifier {
     /// Fully connected layers of these widths. `batch` is the maximum number of examples in a chunk.
-    pub(super) fn dense(kind: &'static str, widths: &[u32], start: &[f32], config: &SgdConfig, batch: usize) -> Self {
-        Self::new(kind, None, dense_layers(0, widths), start, config, batch)
+    pub(super) fn dense(kind: &'static str, widths: &[u32], start: &[f32], plan: &TrainingPlan, batch: usize) -> Self {
+        Self::new(kind, None, dense_layers(0, widths), start, plan, batch)
     }
 
-    pub(super) fn cnn(sizes: &Cnn, start: &[f32], config: &SgdConfig, batch: usize) -> Self {
+    pub(super) fn cnn(sizes: &Cnn, start: &[f32], plan: &TrainingPlan, batch: usize) -> Self {
         let (height, width) = (sizes.height as usize, sizes.width as usize);
         let (first, second) = (cnn::FIRST_CHANNELS as usize, cnn::SECOND_CHANNELS as usize);
         let first = Conv::new(height, width, sizes.channels as usize, first, 0);
         let (height, width) = first.pooled();
         let second = Conv::new(height, width, first.dense.outputs, second, first.dense.end());
         let layers = dense_layers(second.dense.end(), &[sizes.features(), cnn::HIDDEN, sizes.classes]);
-        Self::new("cnn", Some(Images::new(first, second, batch)), layers, start, config, batch)
+        Self::new("cnn", Some(Images::new(first, second, batch)), layers, start, plan, batch)
     }
 
     fn new(
@@ -48,14 +49,14 @@ impl Classifier {
         images: Option<Images>,
         layers: Vec<Dense>,
         start: &[f32],
-        config: &SgdConfig,
+        plan: &TrainingPlan,
         batch: usize,
     ) -> Self {
         let size = layers.last().map_or(0, Dense::end);
         let row = if images.is_some() { 0 } else { layers.first().map_or(0, |layer| layer.inputs) };
         Self {
             kind,
-            core: Core::new(places(images.as_ref(), &layers), size, start, config),
+            core: Core::new(places(images.as_ref(), &layers), size, start, plan),
             batch,
             images,
             chain: Chain::new(layers, batch),

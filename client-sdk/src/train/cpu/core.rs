@@ -1,8 +1,8 @@
 //! A model's parameters on the CPU: the position of each tensor of the flat vector, its gradient, and the step.
 
 use pulp::Arch;
+use task_spec::TrainingPlan;
 
-use super::super::config::SgdConfig;
 use super::super::constraints::Flat;
 use super::buffer::Buffer;
 use super::dense::Dense;
@@ -38,10 +38,10 @@ pub(super) struct Core {
 
 impl Core {
     /// Parameters in a vector of `size`, copied from `start` to their `places`, in the flat vector's order.
-    pub(super) fn new(places: Vec<Place>, size: usize, start: &[f32], config: &SgdConfig) -> Self {
+    pub(super) fn new(places: Vec<Place>, size: usize, start: &[f32], plan: &TrainingPlan) -> Self {
         let mut parameters = Buffer::zeros(size);
         for_each_tile(&places, |tile| tile.spread(start, &mut parameters));
-        let optimizer = Optimizer::new(config, &parameters);
+        let optimizer = Optimizer::new(plan, &parameters);
         Self { arch: Arch::new(), parameters, gradient: Buffer::zeros(size), sum: Buffer::zeros(0), places, optimizer }
     }
 

@@ -7,8 +7,9 @@ use std::iter;
 use learning::FixedClip;
 use learning::clip::norm;
 use pulp::Arch;
+use task_spec::TrainingPlan;
 
-use super::super::config::SgdConfig;
+use super::super::config::narrow;
 use super::buffer::Buffer;
 
 /// Adds `row` to each of `rows`.
@@ -83,20 +84,21 @@ pub(super) struct Optimizer {
 }
 
 impl Optimizer {
-    pub(super) fn new(config: &SgdConfig, parameters: &[f32]) -> Self {
-        let mut anchor = Buffer::zeros(if config.proximal_mu == 0.0 { 0 } else { parameters.len() });
-        if config.proximal_mu != 0.0 {
+    pub(super) fn new(plan: &TrainingPlan, parameters: &[f32]) -> Self {
+        let (momentum, proximal_mu) = (narrow(plan.momentum), narrow(plan.proximal_mu));
+        let mut anchor = Buffer::zeros(if proximal_mu == 0.0 { 0 } else { parameters.len() });
+        if proximal_mu != 0.0 {
             anchor.copy_from_slice(parameters);
         }
         Self {
-            momentum: config.momentum,
-            weight_decay: config.weight_decay,
-            proximal_mu: config.proximal_mu,
-            velocity: Buffer::zeros(if config.momentum == 0.0 { 0 } else { parameters.len() }),
+            momentum,
+            weight_decay: narrow(plan.weight_decay),
+            proximal_mu,
+            velocity: Buffer::zeros(if momentum == 0.0 { 0 } else { parameters.len() }),
             anchor,
             free: Buffer::zeros(0),
             correction: Buffer::zeros(0),
-            clip: config.gradient_clip.and_then(|norm| FixedClip::new(norm).ok()),
+            clip: plan.gradient_clip.and_then(|norm| FixedClip::new(narrow(norm)).ok()),
         }
     }
 

@@ -16,9 +16,10 @@ mod loss;
 mod passes;
 mod recurrent;
 
+use task_spec::TrainingPlan;
+
 use self::classifier::Classifier;
 use self::recurrent::Recurrent;
-use super::config::SgdConfig;
 use super::examples::Examples;
 use super::learner::Learner;
 use crate::models::Architecture;
@@ -27,16 +28,16 @@ use crate::models::Architecture;
 pub(super) fn learner(
     architecture: &Architecture,
     start: &[f32],
-    config: &SgdConfig,
+    plan: &TrainingPlan,
     examples: &Examples<'_>,
     batch: usize,
 ) -> Box<dyn Learner> {
     match architecture {
         Architecture::Linear(sizes) => {
-            Box::new(Classifier::dense("linear", &[sizes.inputs, sizes.classes], start, config, batch))
+            Box::new(Classifier::dense("linear", &[sizes.inputs, sizes.classes], start, plan, batch))
         }
-        Architecture::Mlp(sizes) => Box::new(Classifier::dense("mlp", &sizes.widths(), start, config, batch)),
-        Architecture::Cnn(sizes) => Box::new(Classifier::cnn(sizes, start, config, batch)),
-        Architecture::Gru(sizes) => Box::new(Recurrent::new(sizes, start, config, examples.length(), batch)),
+        Architecture::Mlp(sizes) => Box::new(Classifier::dense("mlp", &sizes.widths(), start, plan, batch)),
+        Architecture::Cnn(sizes) => Box::new(Classifier::cnn(sizes, start, plan, batch)),
+        Architecture::Gru(sizes) => Box::new(Recurrent::new(sizes, start, plan, examples.length(), batch)),
     }
 }

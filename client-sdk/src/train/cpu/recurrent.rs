@@ -4,7 +4,8 @@
 //! Rows are ordered by position, then by sequence, so that a step of the recurrence is one block of rows, and input
 //! products and weight gradients are computed over all positions at once.
 
-use super::super::config::SgdConfig;
+use task_spec::TrainingPlan;
+
 use super::super::constraints::Flat;
 use super::super::error::TrainError;
 use super::super::examples::Examples;
@@ -52,7 +53,7 @@ pub(super) struct Recurrent {
 
 impl Recurrent {
     /// The model for at most `batch` sequences of `length` characters.
-    pub(super) fn new(sizes: &Gru, start: &[f32], config: &SgdConfig, length: usize, batch: usize) -> Self {
+    pub(super) fn new(sizes: &Gru, start: &[f32], plan: &TrainingPlan, length: usize, batch: usize) -> Self {
         let (vocabulary, embedding) = (sizes.vocabulary as usize, sizes.embedding as usize);
         let (hidden, rows) = (sizes.hidden as usize, length * batch);
         let mut places = vec![Place::Plain { start: 0, length: vocabulary * embedding }];
@@ -77,7 +78,7 @@ impl Recurrent {
         let widest = embedding.max(hidden);
         let dense = layers.iter().flat_map(|layer| [layer.input, layer.state]).chain([output]);
         Self {
-            core: Core::new(places, output.end(), start, config),
+            core: Core::new(places, output.end(), start, plan),
             batch,
             embedding,
             output,

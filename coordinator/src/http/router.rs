@@ -11,18 +11,19 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 use wire::route;
 
-use super::app::{App, Settings};
+use super::app::App;
 use super::authenticate::Anybody;
 use super::problem::Error;
 use super::trace::{Names, trace, within};
 use super::{admin, inspect, operations, participant};
+use crate::config::HttpConfig;
 
 /// The service, without a socket. Requests carry a [`super::Connection`] in their extensions.
 ///
 /// `extract` and `masked_input` limit bodies, `authenticate` limits rates, and this router limits time.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let names = Arc::new(Names::new(&app));
-    let (routes, described) = endpoints(app.settings).split_for_parts();
+    let (routes, described) = endpoints(&app.config.http).split_for_parts();
     app.document.write(&described);
     routes
         .fallback(|_: Anybody| async { Error::NotFound("there is no such path".to_owned()) })
@@ -34,10 +35,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 }
 
 /// Every endpoint with its time limit. Path, method and description are next to its handler.
-fn endpoints(settings: Settings) -> OpenApiRouter<Arc<App>> {
-    let short = |endpoint: Endpoint| limit_all(endpoint, settings.request_timeout);
-    let poll = |endpoint: Endpoint| limit_all(endpoint, settings.poll_max + settings.request_timeout);
-    let upload = |endpoint: Endpoint| limit_all(endpoint, settings.upload_timeout);
+fn endpoints(config: &HttpConfig) -> OpenApiRouter<Arc<App>> {
+    let short = |endpoint: Endpoint| limit_all(endpoint, config.request_timeout());
+    let poll = |endpoint: Endpoint| limit_all(endpoint, config.poll_max() + config.request_timeout());
+    let upload = |endpoint: Endpoint| limit_all(endpoint, config.upload_timeout());
     OpenApiRouter::new()
         // Participants, by certificate; enrolment by one-time token.
         .routes(short(routes!(participant::enroll::enroll)))
@@ -93,7 +94,7 @@ fn limit_all((schemas, paths, routes): Endpoint, time: Duration) -> Endpoint {
 
 /// Operational endpoints for a separate listener.
 pub(crate) fn health_router(app: Arc<App>) -> Router {
-    let short = |routes: MethodRouter<Arc<App>>| limit(routes, app.settings.request_timeout);
+    let short = |routes: MethodRouter<Arc<App>>| limit(routes, app.config.http.request_timeout());
     let names = Arc::new(Names::new(&app));
     Router::new()
         .route(route::HEALTHZ, short(get(operations::healthz)))

@@ -72,7 +72,7 @@ pub(in crate::http) async fn show(
 ) -> Result<Json<RoundView>> {
     let task = app.task(&task).await?;
     let key = RoundKey { task: task.id, number };
-    let wait = Duration::from_millis(query.wait_ms).min(app.settings.poll_max);
+    let wait = Duration::from_millis(query.wait_ms).min(app.config.http.poll_max());
     let end = tokio::time::sleep(wait);
     tokio::pin!(end);
     // Subscribes before the first read, so that no change in between is missed.

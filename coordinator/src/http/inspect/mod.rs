@@ -10,7 +10,10 @@ mod round_view;
 pub(super) mod rounds;
 pub(super) mod tasks;
 
+use federation::id::RoundKey;
 use serde::Deserialize;
+use store::entity::round::RoundRow;
+use store::{StoreError, Transaction};
 use utoipa::IntoParams;
 use wire::inspect::Page;
 
@@ -45,6 +48,18 @@ impl PageQuery {
             .map(parse)
             .transpose()
             .map_err(|()| Error::InvalidValue("cursor must be the `next_cursor` of the page before".to_owned()))
+    }
+}
+
+/// An attempt at a round; the latest if none is named.
+async fn attempt_at(
+    tx: &mut (dyn Transaction + '_),
+    round: RoundKey,
+    attempt: Option<u32>,
+) -> std::result::Result<Option<RoundRow>, StoreError> {
+    match attempt {
+        Some(attempt) => tx.round_attempt(round.attempt(attempt)).await,
+        None => tx.round(round).await,
     }
 }
 

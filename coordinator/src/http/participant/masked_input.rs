@@ -236,8 +236,7 @@ async fn turn_away(app: &App, attempt: Attempt, participant: ParticipantId, reje
                 tx.set_assignment_state(attempt, participant, &from, to, now, why).await
             })
         })
-        .await
-        .map_err(Error::Store)?;
+        .await?;
     app.store.wake().publish(WakeEvent::Work);
     let round = attempt.round_key();
     tracing::warn!(%round, attempt = attempt.attempt, %participant, "{participant} loses its place in round {round}: {rejection}");

@@ -134,10 +134,25 @@ impl HttpConfig {
             "http.poll_max_ms: must be at most 300000, or proxies would cut the connection",
         );
     }
+}
 
-    /// Longest wait of a long-poll.
-    #[must_use]
-    pub fn poll_max(&self) -> Duration {
-        Duration::from_millis(self.poll_max_ms)
-    }
+macro_rules! durations {
+    ($($name:ident: $millis:ident),+ $(,)?) => {
+        impl HttpConfig {$(
+            #[must_use]
+            pub fn $name(&self) -> Duration {
+                Duration::from_millis(self.$millis)
+            }
+        )+}
+    };
+}
+
+durations! {
+    request_timeout: request_timeout_ms,
+    upload_timeout: upload_timeout_ms,
+    header_timeout: header_timeout_ms,
+    shutdown_timeout: shutdown_timeout_ms,
+    stranger_lifetime: stranger_lifetime_ms,
+    unread_timeout: unread_timeout_ms,
+    poll_max: poll_max_ms,
 }

@@ -1,7 +1,6 @@
 //! Shared state of all handlers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use federation::id::TaskId;
 use federation::time::{Clock, Timestamp};
@@ -16,6 +15,7 @@ use super::limits::Limiter;
 use super::openapi::Document;
 use super::problem::{Error, Result};
 use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
+use crate::config::Config;
 use crate::identity::{Authority, Members};
 use crate::models::Models;
 use crate::observe::health::Health;
@@ -67,25 +67,9 @@ pub(crate) struct App {
     pub(crate) document: Document,
     /// Content of `/metrics`.
     pub(crate) metrics: PrometheusHandle,
-    pub(crate) settings: Settings,
+    pub(crate) config: Config,
     /// Cancelled at shutdown; long polls then answer at once.
     pub(crate) shutdown: CancellationToken,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    /// Maximum size of a JSON body.
-    pub(crate) body_max_bytes: u64,
-    /// Maximum size of a masked input of any task.
-    pub(crate) masked_input_max_bytes: u64,
-    /// Time limit of a request.
-    pub(crate) request_timeout: Duration,
-    /// Time limit of an upload.
-    pub(crate) upload_timeout: Duration,
-    /// Longest wait of a long poll.
-    pub(crate) poll_max: Duration,
-    /// Of participants' certificates.
-    pub(crate) certificate_lifetime: Duration,
 }
 
 impl App {

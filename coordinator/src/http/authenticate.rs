@@ -115,8 +115,7 @@ async fn find(app: &App, peer: Peer, now: Timestamp) -> Result<(CertificateOwner
     let row = app
         .store
         .read("find_participant", |tx| Box::pin(async move { tx.participant_by_fingerprint(peer.fingerprint).await }))
-        .await
-        .map_err(Error::Store)?;
+        .await?;
     let row = row.ok_or(REPLACED)?;
     let owner = CertificateOwner { participant: row.id, revoked: row.revoked_at.is_some(), read_at: now };
     if row.certificate_fingerprint == peer.fingerprint && row.previous_fingerprint.is_some() {
@@ -131,7 +130,7 @@ async fn find(app: &App, peer: Peer, now: Timestamp) -> Result<(CertificateOwner
 async fn end_previous(app: &App, id: ParticipantId, newest: Digest) -> Result<()> {
     app.store
         .transact("end_previous_certificate", |tx| {
-            Box::pin(async move { tx.end_previous_certificate(id, newest).await.map_err(Error::Store) })
+            Box::pin(async move { tx.end_previous_certificate(id, newest).await })
         })
         .await?;
     app.identities.forget(id);
@@ -192,8 +191,7 @@ async fn find_bearer(parts: &Parts, app: &App, needed: Role) -> Result<Bearer> {
     let row = app
         .store
         .read("find_operator_token", |tx| Box::pin(async move { tx.operator_token_by_secret(sha256).await }))
-        .await
-        .map_err(Error::Store)?;
+        .await?;
     let row = row.ok_or(Error::Unauthenticated("the operator's token is not known"))?;
     if row.revoked_at.is_some() {
         return Err(Error::Unauthenticated("the operator's token was revoked"));

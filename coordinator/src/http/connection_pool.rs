@@ -20,11 +20,12 @@ use wire::problem::{Problem, ProblemType};
 use wire::route;
 
 use super::connection::Connection;
+use super::connection_limits::ConnectionLimits;
 use super::drain::lend;
 use super::limits::Key;
-use super::settings::{ConnectionLimits, ServeSettings};
 use super::slots::{Slot, SlotLimits, Slots, WhenFull};
 use super::unsent::{ConnectionBudget, Unsent};
+use crate::config::HttpConfig;
 use crate::guarded::Guarded;
 use crate::identity::Peer;
 
@@ -244,8 +245,8 @@ impl ConnectionGuard {
     }
 
     /// How long an unknown peer may stay, and how often a known one is checked.
-    pub(super) fn lifetime(&self, settings: &ServeSettings) -> Duration {
-        if self.is_turned_away() { settings.header_timeout } else { settings.stranger_lifetime }
+    pub(super) fn lifetime(&self, config: &HttpConfig) -> Duration {
+        if self.is_turned_away() { config.header_timeout() } else { config.stranger_lifetime() }
     }
 
     /// Closes the connection once all requests are answered.

@@ -23,7 +23,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self> {
         let (parts, body) = request.into_parts();
         require_media_type(&parts.headers, "application/json")?;
-        let bytes = read(&parts.headers, body, app.settings.body_max_bytes).await?;
+        let bytes = read(&parts.headers, body, app.config.http.body_max_bytes).await?;
         serde_json::from_slice(&bytes).map(Self).map_err(|error| Error::Malformed(format!("the body: {error}")))
     }
 }

@@ -7,19 +7,20 @@ use axum::middleware::{from_fn_with_state, map_response};
 use axum::{Router, response::Response};
 use utoipa_axum::router::OpenApiRouter;
 
-use super::app::{App, Settings};
+use super::app::App;
 use super::authenticate::AnyPeer;
 use super::problem::Error;
 use super::times::Times;
 use super::trace::{RequestIds, trace};
 use super::{admin, inspect, operations, participant};
+use crate::config::HttpConfig;
 
 /// The service, without a socket. Requests carry a [`super::Connection`] in their extensions.
 ///
 /// `extract` and `masked_input` limit bodies, `authenticate` limits rates, and this router limits time.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let request_ids = Arc::new(RequestIds::new(&app));
-    let (routes, described) = endpoints(app.settings).split_for_parts();
+    let (routes, described) = endpoints(&app.config.http).split_for_parts();
     app.document.write(&described);
     routes
         .fallback(|_: AnyPeer| async { Error::NotFound("there is no such path".to_owned()) })
@@ -31,8 +32,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 }
 
 /// Every endpoint with its time limit. Each area lists its own; path, method and description are next to the handler.
-fn endpoints(settings: Settings) -> OpenApiRouter<Arc<App>> {
-    let times = Times::new(settings);
+fn endpoints(config: &HttpConfig) -> OpenApiRouter<Arc<App>> {
+    let times = Times::new(config);
     participant::routes(times)
         .merge(inspect::routes(times))
         .merge(admin::routes(times))
@@ -42,7 +43,7 @@ fn endpoints(settings: Settings) -> OpenApiRouter<Arc<App>> {
 /// Operational endpoints for a separate listener.
 pub(crate) fn health_router(app: Arc<App>) -> Router {
     let request_ids = Arc::new(RequestIds::new(&app));
-    operations::routes_apart(Times::new(app.settings))
+    operations::routes_apart(Times::new(&app.config.http))
         .fallback(|_: AnyPeer| async { Error::NotFound("there is no such path".to_owned()) })
         .method_not_allowed_fallback(|| async { Error::Method })
         .layer(map_response(hide))

@@ -20,12 +20,13 @@ use tokio_util::task::TaskTracker;
 use super::app::App;
 use super::authenticate::member;
 use super::connection::Connection;
+use super::connection_limits::ConnectionLimits;
 use super::connection_pool::{ConnectionCounts, ConnectionGuard, ConnectionPool};
 use super::problem::Error;
 use super::read_deadline::ReadDeadline;
-use super::settings::ServeSettings;
 use super::slots::Slot;
 use super::unsent::{Bounds, PIECE, Unsent};
+use crate::config::HttpConfig;
 use crate::identity::Peer;
 
 /// Interval of HTTP/2 keep-alive pings, and timeout of their answers.
@@ -44,7 +45,6 @@ pub(crate) struct Listener {
     tcp: TcpListener,
     /// `None` for plain text.
     acceptor: Option<TlsAcceptor>,
-    settings: ServeSettings,
     pool: ConnectionPool,
 }
 
@@ -59,19 +59,20 @@ impl PoolObserver {
 }
 
 impl Listener {
-    /// Binds the address; plain text without `tls`.
+    /// Binds the address; plain text without `tls`. Model versions that were read but not yet sent take at most so many bytes.
     ///
     /// # Errors
     /// If the address is unavailable.
     pub(crate) async fn bind(
         address: SocketAddr,
         tls: Option<ServerConfig>,
-        settings: ServeSettings,
+        connection_limits: ConnectionLimits,
+        unsent_max_bytes: usize,
     ) -> std::io::Result<Self> {
         let tcp = TcpListener::bind(address).await?;
         let acceptor = tls.map(|tls| TlsAcceptor::from(Arc::new(tls)));
-        let pool = ConnectionPool::new(settings.connection_limits, Unsent::new(Bounds::of(settings.unsent_max_bytes)));
-        Ok(Self { tcp, acceptor, settings, pool })
+        let pool = ConnectionPool::new(connection_limits, Unsent::new(Bounds::of(unsent_max_bytes)));
+        Ok(Self { tcp, acceptor, pool })
     }
 
     /// The address that was bound.
@@ -90,9 +91,10 @@ impl Listener {
     /// Serves until `shutdown` is cancelled; then accepts no more, and returns when all accepted requests are answered
     /// or the shutdown timeout has passed.
     pub(crate) async fn serve(self, app: Arc<App>, router: Router, shutdown: CancellationToken) {
-        let Self { tcp, acceptor, settings, pool } = self;
+        let Self { tcp, acceptor, pool } = self;
+        let patience = app.config.http.shutdown_timeout();
         let connections = TaskTracker::new();
-        let state = Arc::new(ListenerState::new(acceptor, app, router, settings, pool, shutdown.clone()));
+        let state = Arc::new(ListenerState::new(acceptor, app, router, pool, shutdown.clone()));
         loop {
             let accepted = tokio::select! {
                 accepted = tcp.accept() => accepted,
@@ -116,7 +118,7 @@ impl Listener {
         }
         drop(tcp);
         connections.close();
-        if tokio::time::timeout(settings.shutdown_timeout, connections.wait()).await.is_err() {
+        if tokio::time::timeout(patience, connections.wait()).await.is_err() {
             tracing::warn!("some requests did not end in the time that a shutdown waits");
         }
     }
@@ -127,7 +129,6 @@ struct ListenerState {
     acceptor: Option<TlsAcceptor>,
     app: Arc<App>,
     router: Router,
-    settings: ServeSettings,
     pool: ConnectionPool,
     shutdown: CancellationToken,
     of_participants: auto::Builder<TokioExecutor>,
@@ -139,13 +140,12 @@ impl ListenerState {
         acceptor: Option<TlsAcceptor>,
         app: Arc<App>,
         router: Router,
-        settings: ServeSettings,
         pool: ConnectionPool,
         shutdown: CancellationToken,
     ) -> Self {
-        let of_participants = builder(&settings, STREAMS_MAX);
-        let of_others = builder(&settings, STREAMS_MAX_OF_OTHERS);
-        Self { acceptor, app, router, settings, pool, shutdown, of_participants, of_others }
+        let of_participants = builder(&app.config.http, STREAMS_MAX);
+        let of_others = builder(&app.config.http, STREAMS_MAX_OF_OTHERS);
+        Self { acceptor, app, router, pool, shutdown, of_participants, of_others }
     }
 
     /// Serves one connection from start to end.
@@ -157,7 +157,7 @@ impl ListenerState {
             return self.serve(stream, ConnectionGuard::begin(&self.pool, connection, None, slot, end)).await;
         };
         let shaken = tokio::select! {
-            shaken = tokio::time::timeout(self.settings.header_timeout, acceptor.accept(stream)) => shaken,
+            shaken = tokio::time::timeout(self.app.config.http.header_timeout(), acceptor.accept(stream)) => shaken,
             () = end.cancelled() => return,
         };
         match shaken {
@@ -182,7 +182,8 @@ impl ListenerState {
     /// its first request.
     async fn find_member(&self, peer: Option<Peer>) -> Option<ParticipantId> {
         // Boxed, here and below, so that rarely used state does not enlarge every connection.
-        let found = tokio::time::timeout(self.settings.header_timeout, Box::pin(member(&self.app, peer?))).await;
+        let found =
+            tokio::time::timeout(self.app.config.http.header_timeout(), Box::pin(member(&self.app, peer?))).await;
         found.ok()?.inspect_err(|error| tracing::debug!("a certificate is not a member's: {error:?}")).ok()
     }
 
@@ -190,7 +191,7 @@ impl ListenerState {
     /// valid. If that cannot be determined, the connection stays.
     async fn overstayed(&self, guard: &ConnectionGuard) {
         loop {
-            tokio::time::sleep(guard.lifetime(&self.settings)).await;
+            tokio::time::sleep(guard.lifetime(&self.app.config.http)).await;
             let Some(peer) = guard.member() else {
                 if guard.is_known() {
                     // An operator.
@@ -206,7 +207,7 @@ impl ListenerState {
     }
 
     async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, guard: ConnectionGuard) {
-        let settings = &self.settings;
+        let config = &self.app.config.http;
         let guard = Arc::new(guard);
         let service = hyper::service::service_fn(|request: http::Request<hyper::body::Incoming>| {
             let (guard, router) = (Arc::clone(&guard), self.router.clone());
@@ -216,7 +217,7 @@ impl ListenerState {
             )
         });
         let builder = if guard.is_known() { &self.of_participants } else { &self.of_others };
-        let stream = TokioIo::new(ReadDeadline::new(stream, settings.header_timeout));
+        let stream = TokioIo::new(ReadDeadline::new(stream, config.header_timeout()));
         let mut served = pin!(builder.serve_connection(stream, service));
         let mut overstayed = pin!(self.overstayed(&guard));
         let mut last_moment = pin!(tokio::time::sleep(Duration::ZERO));
@@ -230,7 +231,7 @@ impl ListenerState {
                     return;
                 }
                 () = guard.ended() => return,
-                () = guard.stalled(settings.unread_timeout) => {
+                () = guard.stalled(config.unread_timeout()) => {
                     metrics::counter!("tributary_connections_unread_total").increment(1);
                     tracing::debug!("a connection is closed: its peer does not read");
                     return;
@@ -242,7 +243,7 @@ impl ListenerState {
                 }
                 () = guard.left(), if !is_leaving => {
                     is_leaving = true;
-                    last_moment.as_mut().reset(tokio::time::Instant::now() + settings.request_timeout);
+                    last_moment.as_mut().reset(tokio::time::Instant::now() + config.request_timeout());
                     served.as_mut().graceful_shutdown();
                 }
                 // The listener limits how long that may take.
@@ -255,9 +256,9 @@ impl ListenerState {
     }
 }
 
-fn builder(settings: &ServeSettings, streams_max: u32) -> auto::Builder<TokioExecutor> {
+fn builder(config: &HttpConfig, streams_max: u32) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(settings.header_timeout);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(config.header_timeout());
     builder
         .http2()
         .timer(TokioTimer::new())

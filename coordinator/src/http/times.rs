@@ -7,38 +7,45 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::MethodRouter;
 use utoipa_axum::router::UtoipaMethodRouter;
 
-use super::app::{App, Settings};
+use super::app::App;
 use super::trace::within;
+use crate::config::HttpConfig;
 
 /// Handlers of one path with their descriptions.
 type Endpoint = UtoipaMethodRouter<Arc<App>>;
 
+/// The longest that requests may take.
 #[derive(Clone, Copy)]
-pub(super) struct Times(Settings);
+pub(super) struct Times {
+    request: Duration,
+    poll: Duration,
+    upload: Duration,
+}
 
 impl Times {
-    pub(super) fn new(settings: Settings) -> Self {
-        Self(settings)
+    pub(super) fn new(config: &HttpConfig) -> Self {
+        let request = config.request_timeout();
+        Self { request, poll: config.poll_max() + request, upload: config.upload_timeout() }
     }
 
     /// Answers at once.
     pub(super) fn short(self, endpoint: Endpoint) -> Endpoint {
-        limit_all(endpoint, self.0.request_timeout)
+        limit_all(endpoint, self.request)
     }
 
     /// May wait for a change.
     pub(super) fn poll(self, endpoint: Endpoint) -> Endpoint {
-        limit_all(endpoint, self.0.poll_max + self.0.request_timeout)
+        limit_all(endpoint, self.poll)
     }
 
     /// Receives an update.
     pub(super) fn upload(self, endpoint: Endpoint) -> Endpoint {
-        limit_all(endpoint, self.0.upload_timeout)
+        limit_all(endpoint, self.upload)
     }
 
     /// Answers at once, and is not described.
     pub(super) fn short_undescribed(self, routes: MethodRouter<Arc<App>>) -> MethodRouter<Arc<App>> {
-        limit(routes, self.0.request_timeout)
+        limit(routes, self.request)
     }
 }
 

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use aggregation::Aggregator;
 use aggregation::device::{DeviceChoice, select};
@@ -13,7 +12,7 @@ use store::{Blobs, Database, StoreConfig};
 
 use super::parts::{Parts, StartError};
 use crate::config::Config;
-use crate::http::{App, ConnectionLimits, Rate, Rates, ServeSettings, Settings};
+use crate::http::{App, ConnectionLimits, Rate, Rates};
 use crate::identity::{Authority, Members, MembersCa, ServerKey, Signer};
 use crate::lock::{LockError, Locks};
 use crate::seal::Sealer;
@@ -116,55 +115,36 @@ pub(super) fn rates(config: &Config) -> Rates {
     }
 }
 
-pub(super) fn settings(config: &Config) -> Settings {
-    Settings {
-        body_max_bytes: config.http.body_max_bytes,
-        masked_input_max_bytes: config.http.masked_input_max_bytes,
-        request_timeout: Duration::from_millis(config.http.request_timeout_ms),
-        upload_timeout: Duration::from_millis(config.http.upload_timeout_ms),
-        poll_max: config.http.poll_max(),
-        certificate_lifetime: config.identity.certificate_lifetime(),
-    }
-}
-
 /// Maximum number of operators' connections, and of connections not yet classified.
 const OPERATORS_MAX: usize = 256;
 const ARRIVING_MAX: usize = 1024;
 /// Maximum number of connections to the health listener.
 const HEALTH_MAX: usize = 32;
 
-pub(super) fn serve_settings(config: &Config) -> ServeSettings {
+pub(super) fn connection_limits(config: &Config) -> ConnectionLimits {
     let http = &config.http;
-    let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
-    ServeSettings {
-        header_timeout: Duration::from_millis(http.header_timeout_ms),
-        unread_timeout: Duration::from_millis(http.unread_timeout_ms),
-        stranger_lifetime: Duration::from_millis(http.stranger_lifetime_ms),
-        request_timeout: Duration::from_millis(http.request_timeout_ms),
-        shutdown_timeout: Duration::from_millis(http.shutdown_timeout_ms),
-        connection_limits: ConnectionLimits {
-            arriving: ARRIVING_MAX,
-            operators: OPERATORS_MAX,
-            members: count(http.connections_max),
-            each_member: count(http.connections_per_participant),
-            strangers: count(http.strangers_max),
-            each_address: count(http.strangers_per_address),
-        },
-        unsent_max_bytes: count(http.unsent_max_bytes),
+    ConnectionLimits {
+        arriving: ARRIVING_MAX,
+        operators: OPERATORS_MAX,
+        members: count(http.connections_max),
+        each_member: count(http.connections_per_participant),
+        strangers: count(http.strangers_max),
+        each_address: count(http.strangers_per_address),
     }
 }
 
-pub(super) fn health_settings(config: &Config) -> ServeSettings {
-    // Nobody has credentials there.
-    let connection_limits = ConnectionLimits {
-        arriving: HEALTH_MAX,
-        operators: 0,
-        members: 0,
-        each_member: 0,
-        strangers: HEALTH_MAX,
-        each_address: HEALTH_MAX,
-    };
-    ServeSettings { connection_limits, ..serve_settings(config) }
+/// Of the health listener, where nobody has credentials.
+pub(super) const HEALTH_CROWDS: ConnectionLimits = ConnectionLimits {
+    arriving: HEALTH_MAX,
+    operators: 0,
+    members: 0,
+    each_member: 0,
+    strangers: HEALTH_MAX,
+    each_address: HEALTH_MAX,
+};
+
+pub(super) fn count(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 pub(super) fn url(config: &Config, address: SocketAddr) -> String {

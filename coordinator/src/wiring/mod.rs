@@ -18,14 +18,14 @@ use tokio_util::task::TaskTracker;
 use wire::admin::{OperatorTokenReply, Role};
 
 use self::choice::{
-    aggregator, authority, health_settings, locks, members, rates, sealer, selected, serve_settings, server_key,
-    settings, store_config, url,
+    HEALTH_CROWDS, aggregator, authority, connection_limits, count, locks, members, rates, sealer, selected,
+    server_key, store_config, url,
 };
 pub use self::parts::{Parts, StartError, SystemClock};
 use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
 use crate::config::Config;
 use crate::http::{
-    App, ConnectionCounts, Document, EndedRounds, Identities, Limiter, Listener, PoolObserver, ServeSettings,
+    App, ConnectionCounts, ConnectionLimits, Document, EndedRounds, Identities, Limiter, Listener, PoolObserver,
     TokenError,
 };
 use crate::lock::Locks;
@@ -104,7 +104,7 @@ impl Coordinator {
             health: Health::default(),
             document: Document::default(),
             metrics,
-            settings: settings(config),
+            config: config.clone(),
             shutdown: stopping.clone(),
         });
         let mut environment = Environment::new(store.clone(), aggregator, parts.clock, parts.random);
@@ -127,8 +127,7 @@ impl Coordinator {
     pub async fn start(config: &Config, parts: Parts) -> Result<Running, StartError> {
         // Before anything is opened.
         let files = crate::open_files::raise_limit();
-        let mut settings = serve_settings(config);
-        settings.connection_limits = crate::open_files::fit(settings.connection_limits, files);
+        let connection_limits = crate::open_files::fit(connection_limits(config), files);
         let coordinator = Self::assemble(config, parts).await?;
         // The locks guarantee that this is the only process: any remaining lease belongs to a dead one.
         coordinator.store.transact("clear_leases", |tx| Box::pin(async move { tx.clear_leases().await })).await?;
@@ -137,9 +136,9 @@ impl Coordinator {
         let key = server_key(config, app)?;
         let tls = crate::http::server_config(key, app.members.certificate())
             .map_err(|error| StartError::Tls(error.into()))?;
-        let (listener, address) = listen(config.http.listen, Some(tls), settings).await?;
+        let (listener, address) = listen(config, config.http.listen, Some(tls), connection_limits).await?;
         let health = match config.http.health_listen {
-            Some(wanted) => Some(listen(wanted, None, health_settings(config)).await?),
+            Some(wanted) => Some(listen(config, wanted, None, HEALTH_CROWDS).await?),
             None => None,
         };
         let (health, health_address) = health.unzip();
@@ -281,12 +280,14 @@ impl Running {
 }
 
 async fn listen(
+    config: &Config,
     address: SocketAddr,
     tls: Option<rustls::ServerConfig>,
-    settings: ServeSettings,
+    connection_limits: ConnectionLimits,
 ) -> Result<(Listener, SocketAddr), StartError> {
     let refused = |source| StartError::Listen { address, source };
-    let listener = Listener::bind(address, tls, settings).await.map_err(refused)?;
+    let listener =
+        Listener::bind(address, tls, connection_limits, count(config.http.unsent_max_bytes)).await.map_err(refused)?;
     let bound = listener.address().map_err(refused)?;
     Ok((listener, bound))
 }

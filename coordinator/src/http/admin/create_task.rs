@@ -56,7 +56,7 @@ pub(in crate::http) async fn create_task(
 ) -> Result<Response> {
     require_media_type(&headers, "application/json")?;
     let key = idempotency_key(&headers, &bearer)?;
-    let bytes = read(&headers, body, app.settings.body_max_bytes).await?;
+    let bytes = read(&headers, body, app.config.http.body_max_bytes).await?;
     let request_sha256 = crate::digest(&bytes);
     if let Some(key) = &key
         && let Some(answer) = answered(&app, key, request_sha256).await?
@@ -114,8 +114,7 @@ async fn find_answer(
 
 /// Validates the task and stores its initial model's blob.
 async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
-    let deployment =
-        Deployment { poll_interval_ms: u64::try_from(app.settings.poll_max.as_millis()).unwrap_or(u64::MAX) };
+    let deployment = Deployment { poll_interval_ms: app.config.http.poll_max_ms };
     spec.check(&deployment).map_err(Error::InvalidTask)?;
     let (spec, model) = tokio::task::spawn_blocking(move || {
         let mut spec = spec;
@@ -129,13 +128,13 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
         let (field, problem) = ("privacy.sampler".to_owned(), error.to_string());
         return Err(Error::InvalidTask(vec![task_spec::SpecError { field, problem }]));
     }
-    if model.packed_len() > app.settings.masked_input_max_bytes {
+    if model.packed_len() > app.config.http.masked_input_max_bytes {
         return Err(Error::InvalidTask(vec![task_spec::SpecError {
             field: "model.tensors".to_owned(),
             problem: format!(
                 "an update has {} bytes, but this coordinator takes masked inputs of at most {}",
                 model.packed_len(),
-                app.settings.masked_input_max_bytes
+                app.config.http.masked_input_max_bytes
             ),
         }]));
     }

@@ -60,8 +60,7 @@ pub(in crate::http) async fn list(
     let rows = app
         .store
         .read("list_operator_tokens", |tx| Box::pin(async move { tx.operator_tokens(cursor, limit + 1).await }))
-        .await
-        .map_err(Error::Store)?;
+        .await?;
     let views = rows.into_iter().map(view).collect::<Result<Vec<_>>>()?;
     Ok(Json(page(views, limit, |view| view.id.to_string(), |view| view)))
 }

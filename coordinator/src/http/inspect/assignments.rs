@@ -14,7 +14,7 @@ use utoipa::IntoParams;
 use wire::inspect::{AssignmentView, Page, StatusChange};
 use wire::route;
 
-use super::{PageQuery, page};
+use super::{PageQuery, attempt_at, page};
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
@@ -50,11 +50,7 @@ pub(in crate::http) async fn list(
         .store
         .read("list_assignments", |tx| {
             Box::pin(async move {
-                let row = match attempt {
-                    Some(attempt) => tx.round_attempt(key.attempt(attempt)).await?,
-                    None => tx.round(key).await?,
-                };
-                let Some(round) = row.map(|row| row.round) else {
+                let Some(round) = attempt_at(tx, key, attempt).await?.map(|row| row.round) else {
                     return Err(Error::NotFound(format!("the task has no round {number}, or no such attempt at it")));
                 };
                 let sets = Sets::read(tx, &round).await?;

@@ -29,8 +29,7 @@ pub(in crate::http) async fn list(
     let rows = app
         .store
         .read("list_models", |tx| Box::pin(async move { tx.model_versions(task, before, limit + 1).await }))
-        .await
-        .map_err(Error::Store)?;
+        .await?;
     Ok(Json(page(rows, limit, |row| row.version.to_string(), view)))
 }
 
@@ -44,11 +43,7 @@ pub(in crate::http) async fn show(
     Path((task, version)): Path<(String, u32)>,
 ) -> Result<Json<ModelView>> {
     let task = app.task(&task).await?.id;
-    let row = app
-        .store
-        .read("show_model", |tx| Box::pin(async move { tx.model_version(task, version).await }))
-        .await
-        .map_err(Error::Store)?;
+    let row = app.store.read("show_model", |tx| Box::pin(async move { tx.model_version(task, version).await })).await?;
     row.map(view).map(Json).ok_or_else(|| Error::NotFound(format!("the task has no model version {version}")))
 }
 

@@ -51,11 +51,7 @@ pub(in crate::http) async fn show(
     State(app): State<Arc<App>>,
     Path(participant): Path<ParticipantId>,
 ) -> Result<Json<ParticipantView>> {
-    let found = app
-        .store
-        .read("show_participant", |tx| Box::pin(async move { read(tx, participant).await }))
-        .await
-        .map_err(Error::Store)?;
+    let found = app.store.read("show_participant", |tx| Box::pin(async move { read(tx, participant).await })).await?;
     found.map(Json).ok_or_else(|| Error::NotFound(format!("there is no participant {participant}")))
 }
 

@@ -14,7 +14,7 @@ use wire::inspect::{Page, RoundView};
 use wire::route;
 
 use super::round_view::views;
-use super::{PageQuery, page};
+use super::{PageQuery, attempt_at, page};
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
@@ -72,7 +72,7 @@ pub(in crate::http) async fn show(
 ) -> Result<Json<RoundView>> {
     let task = app.task(&task).await?;
     let key = RoundKey { task: task.id, number };
-    let wait = Duration::from_millis(query.wait_ms).min(app.settings.poll_max);
+    let wait = Duration::from_millis(query.wait_ms).min(app.config.http.poll_max());
     let end = tokio::time::sleep(wait);
     tokio::pin!(end);
     // Subscribes before the first read, so that no change in between is missed.
@@ -107,10 +107,7 @@ async fn find(app: &App, task: &TaskRow, key: RoundKey, attempt: Option<u32>) ->
     app.store
         .read("show_round", |tx| {
             Box::pin(async move {
-                let row = match attempt {
-                    Some(attempt) => tx.round_attempt(key.attempt(attempt)).await?,
-                    None => tx.round(key).await?,
-                };
+                let row = attempt_at(tx, key, attempt).await?;
                 views(tx, app, task, row.into_iter().collect()).await
             })
         })

@@ -30,11 +30,7 @@ pub(in crate::http) async fn list(
     Query(query): Query<PageQuery>,
 ) -> Result<Json<Page<TaskSummary>>> {
     let (limit, cursor) = (query.limit()?, query.cursor::<TaskId>()?);
-    let rows = app
-        .store
-        .read("list_tasks", |tx| Box::pin(async move { tx.tasks(cursor, limit + 1).await }))
-        .await
-        .map_err(Error::Store)?;
+    let rows = app.store.read("list_tasks", |tx| Box::pin(async move { tx.tasks(cursor, limit + 1).await })).await?;
     Ok(Json(page(rows, limit, |row| row.id.to_string(), |row| summary(&row))))
 }
 
@@ -54,7 +50,7 @@ pub(in crate::http) async fn show(
 pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {
     let (behind, now) = (&app.reported_rounds, app.now());
     let found = app.store.read("show_task", |tx| Box::pin(async move { read(tx, behind, id, now).await }));
-    let found = found.await.map_err(Error::Store)?;
+    let found = found.await?;
     found.ok_or_else(|| Error::NotFound(format!("there is no task {id}")))
 }
 

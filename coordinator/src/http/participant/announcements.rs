@@ -133,7 +133,7 @@ async fn announce(
     what: Announcement,
 ) -> Result<Response> {
     let attempt = Attempt { task, round, attempt: query.attempt };
-    let wait = Duration::from_millis(query.wait_ms).min(app.settings.poll_max);
+    let wait = Duration::from_millis(query.wait_ms).min(app.config.http.poll_max());
     let end = tokio::time::sleep(wait);
     tokio::pin!(end);
     let listener = app.round_wakeups.listen(attempt.round_key());

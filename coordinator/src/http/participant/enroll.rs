@@ -91,7 +91,7 @@ pub(in crate::http) async fn enroll(
         (Some(known), Some(named)) if known != named => return Err(NAMES_ANOTHER),
         (known, named) => known.or(named).unwrap_or_else(|| ParticipantId(app.random.uuid())),
     };
-    let lifetime = app.settings.certificate_lifetime;
+    let lifetime = app.config.identity.certificate_lifetime();
     let issued = app.members.issue(credential, participant, lifetime, &app.random, now).await?;
     let (requested_name, own_labels, issued) = (request.name.as_deref(), &request.labels, &issued);
     let reply = app

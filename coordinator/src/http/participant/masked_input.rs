@@ -66,7 +66,7 @@ pub(in crate::http) async fn masked_input(
     let attempt = extract::attempt(&headers, task, number)?;
     let sha256: Digest = required(&headers, CONTENT_SHA256, "the body's SHA-256 as 64 hexadecimal digits")?;
     let announced = content_length(&headers)?;
-    let limit = app.settings.masked_input_max_bytes;
+    let limit = app.config.http.masked_input_max_bytes;
     if announced.is_some_and(|length| length > limit) {
         return Err(Rejection::TooLarge { limit }.into());
     }
@@ -236,8 +236,7 @@ async fn turn_away(app: &App, attempt: Attempt, participant: ParticipantId, reje
                 tx.set_assignment_state(attempt, participant, &from, to, now, why).await
             })
         })
-        .await
-        .map_err(Error::Store)?;
+        .await?;
     app.store.wake().publish(WakeEvent::Work);
     let round = attempt.round_key();
     tracing::warn!(%round, attempt = attempt.attempt, %participant, "{participant} loses its place in round {round}: {rejection}");

@@ -43,7 +43,7 @@ pub(in crate::http) async fn renew(
     if credential.key() == participant.key.0 {
         return Err(Error::InvalidValue(SAME_KEY.to_owned()));
     }
-    let lifetime = app.settings.certificate_lifetime;
+    let lifetime = app.config.identity.certificate_lifetime();
     let issued = app.members.issue(credential, participant.id, lifetime, &app.random, app.now()).await?;
     let (fingerprint, expires_at) = (issued.fingerprint, issued.expires_at);
     let row = app

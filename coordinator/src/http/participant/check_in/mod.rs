@@ -59,7 +59,7 @@ pub(in crate::http) async fn check_in(
         return Err(Error::InvalidValue(format!("findings must be about at most {MAX_FINDINGS} tasks")));
     }
     let asked = Duration::from_millis(request.wait_ms);
-    let wait = if keeps_time.is_some() { asked } else { asked.min(app.settings.poll_max) };
+    let wait = if keeps_time.is_some() { asked } else { asked.min(app.config.http.poll_max()) };
     app.round_trips.note(participant.id, request.round_trip_ms);
     let place = app.check_ins.wait(participant.id);
     let mut guard = PollGuard {

@@ -45,7 +45,6 @@ impl Draft {
         path.exists().then(|| Self { path, place: place.to_owned() })
     }
 
-    /// Where it lies.
     #[must_use]
     pub(crate) fn path(&self) -> &Path {
         &self.path

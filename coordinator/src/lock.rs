@@ -28,12 +28,7 @@ pub enum LockError {
     },
     /// The file cannot be made or locked.
     #[error("cannot lock {path}: {source}")]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 /// Locks that are held until they are released, or dropped, or the process ends in whatever way.

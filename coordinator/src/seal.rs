@@ -30,12 +30,7 @@ const MAC_DIGITS: usize = 64;
 pub enum SealError {
     /// The file cannot be read or made.
     #[error("the sealing key {path} cannot be read or made: {source}")]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Io { path: PathBuf, source: std::io::Error },
     /// The file is no key.
     #[error(
         "the sealing key {0} does not hold {KEY_BYTES} bytes; restore it, or remove it and lose the rounds that are being unmasked now"

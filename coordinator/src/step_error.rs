@@ -8,7 +8,6 @@ use store::StoreError;
 /// Why a step did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
-    /// Rows or blobs.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The device that sums.

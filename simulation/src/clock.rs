@@ -40,12 +40,10 @@ impl Moment {
     }
 }
 
-/// The clock.
 #[derive(Debug, Default)]
 pub(crate) struct VirtualClock(AtomicU64);
 
 impl VirtualClock {
-    /// The time now.
     pub(crate) fn moment(&self) -> Moment {
         Moment(self.0.load(Ordering::SeqCst))
     }

@@ -35,7 +35,6 @@ pub(crate) struct DeviceSettings {
     pub(crate) members: Issuers,
 }
 
-/// One device.
 pub(crate) struct Device {
     index: u32,
     pub(crate) profile: Profile,

@@ -17,12 +17,7 @@ pub enum SimulationError {
     Coordinator(String),
     /// A participant ended in a way that no participant should.
     #[error("{name} ended: {error}")]
-    Participant {
-        /// Which.
-        name: String,
-        /// Why.
-        error: String,
-    },
+    Participant { name: String, error: String },
     /// No threads to be had.
     #[error("cannot start threads: {0}")]
     Threads(String),

@@ -36,11 +36,9 @@ pub struct Experiment {
 /// How far a simulation is; told while it runs.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// Devices enrol.
     Enrolled(u32),
     /// A round is under way.
     Running {
-        /// Its number.
         round: u32,
         /// Virtual time since the first device was there.
         elapsed: Duration,

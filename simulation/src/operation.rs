@@ -11,7 +11,6 @@ use wire::participant::ModelRef;
 use crate::in_process::{Advance, Participant};
 use crate::training::TrainingHandle;
 
-/// What may happen.
 pub(crate) enum Operation {
     /// Time has passed for a device that waited, or its round's deadline has come.
     Tick { device: u32, action: u64 },

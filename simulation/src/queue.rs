@@ -15,7 +15,6 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Plans an operation.
     pub(crate) fn plan(&mut self, at: Moment, operation: Operation) {
         self.planned += 1;
         self.order.push(Reverse((at, self.planned)));

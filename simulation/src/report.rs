@@ -56,10 +56,8 @@ pub struct RoundReport {
     pub attempt: u32,
     /// Completed or failed.
     pub state: RoundState,
-    /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureReason>,
-    /// When it ended.
     pub ended_at: f64,
     /// From opening to end.
     pub seconds: f64,
@@ -88,7 +86,6 @@ pub struct RoundReport {
     pub loss: Option<f64>,
 }
 
-/// A scored model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// Of which round; 0 is the first model.

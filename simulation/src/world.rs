@@ -31,7 +31,6 @@ use crate::{Progress, Report, SimulationError};
 /// What happens within this time is looked at by background work in one go.
 const REST: Duration = Duration::from_millis(100);
 
-/// The world.
 pub(crate) struct World {
     clock: Arc<VirtualClock>,
     queue: Queue,

@@ -15,7 +15,6 @@ pub(crate) struct Devices {
     device: String,
 }
 
-/// One device.
 #[derive(serde::Serialize)]
 struct Row {
     device: String,

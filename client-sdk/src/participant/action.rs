@@ -1,4 +1,4 @@
-//! What the machine and its caller say to each other.
+//! The machine's interface: actions out, inputs in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,20 +19,17 @@ use super::work::{Contribution, RoundWork};
 use crate::journal::JournalError;
 use crate::transport::{Abandonment, TransportError, Upload};
 
-/// What the caller is to do next. Until it reports back, polling again gives the same action.
+/// The caller's next task. Until the caller reports the result, polling again returns the same action.
 pub enum Action {
-    /// Send a request.
     Send(Request),
-    /// Fetch a model, going on behind what is there already.
+    /// Fetch a model file, resuming after the bytes in `have`.
     Fetch {
-        /// Of which task.
         task: TaskId,
-        /// Which version.
         model: ModelRef,
-        /// The first bytes of the file, if any have come.
+        /// The bytes received so far, from the start of the file.
         have: Vec<u8>,
     },
-    /// Run this, away from the caller's other business.
+    /// Run this on a thread of its own: it takes as long as training.
     Train(Arc<RoundWork>),
     /// Load a record from the journal.
     Load(String),
@@ -40,7 +37,6 @@ pub enum Action {
     Persist(Arc<[Record]>),
     /// Nothing to do until this moment, on [`Now::elapsed`](crate::clock::Now::elapsed)'s clock.
     WaitUntil(Duration),
-    /// It is over.
     Finished(Result<Outcome, ParticipantError>),
 }
 
@@ -56,54 +52,32 @@ pub enum Request {
     Upload(Upload),
     /// [`crate::transport::Transport::announcement`].
     Announcement {
-        /// Which.
         what: Announcement,
-        /// Of which session.
         place: Attempt,
-        /// For whom.
         participant: ParticipantId,
-        /// How long to wait for it.
+        /// How long the coordinator may hold the request.
         wait: Duration,
     },
     /// [`crate::transport::Transport::evidence`].
-    Evidence {
-        /// Of which session.
-        place: Attempt,
-        /// Who dealt.
-        dealer: ParticipantId,
-    },
+    Evidence { place: Attempt, dealer: ParticipantId },
     /// [`crate::transport::Transport::answer`].
-    Answer {
-        /// Which.
-        what: Answer,
-        /// Of which session.
-        place: Attempt,
-        /// From whom.
-        participant: ParticipantId,
-        /// The encoded message.
-        body: Bytes,
-    },
+    Answer { what: Answer, place: Attempt, participant: ParticipantId, body: Bytes },
     /// [`crate::transport::Transport::abandon`].
     Abandon(Abandonment),
     /// [`crate::transport::Transport::abort_statement`].
     AbortStatement {
-        /// Which session was left.
+        /// The session that was left.
         place: Attempt,
-        /// By whom.
         participant: ParticipantId,
-        /// The encoded statement.
         body: Bytes,
     },
     /// [`crate::transport::Transport::abort_statements`].
-    AbortStatements {
-        /// Of which session.
-        place: Attempt,
-    },
+    AbortStatements { place: Attempt },
 }
 
-/// What has happened since the last poll.
+/// The result of an action, or an external event.
 pub enum Input {
-    /// Nothing but that time has passed.
+    /// Only time has passed.
     Tick,
     /// The answer to [`Request::Enroll`].
     Enrolled(Result<EnrollReply, TransportError>),
@@ -113,12 +87,12 @@ pub enum Input {
     CheckedIn(Result<CheckInReply, TransportError>),
     /// The answer to [`Action::Fetch`].
     Fetched {
-        /// All bytes there are now.
+        /// All bytes received so far, from the start of the file.
         have: Vec<u8>,
-        /// Whether that is all.
+        /// Whether the file is complete.
         result: Result<(), TransportError>,
     },
-    /// The same, from whoever has the whole file already.
+    /// The answer to [`Action::Fetch`], from a caller that already has the whole file.
     Given(Arc<ModelFile>),
     /// The answer to [`Action::Train`].
     Trained(Result<Contribution, WorkError>),
@@ -138,6 +112,6 @@ pub enum Input {
     Abandoned(Result<(), TransportError>),
     /// The certificate cannot be used.
     Unidentified(TransportError),
-    /// The app is going away: finish what was begun to be written, give up the rest.
+    /// The app shuts down: complete writes in progress and give up the rest.
     Shutdown,
 }

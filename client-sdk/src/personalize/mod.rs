@@ -121,8 +121,8 @@ impl Personalizer {
     /// Shared adapters.
     fn of_adapters(adapters: Adapters, base_sha256: Option<Digest>, model: &ModelSpec) -> Self {
         let base = match base_sha256 {
-            Some(digest) => lora::Base::Brought(digest),
-            None => lora::Base::Drawn { inits: model.tensors.clone(), seed: model.seed },
+            Some(digest) => lora::AdapterBase::Brought(digest),
+            None => lora::AdapterBase::Drawn { inits: model.tensors.clone(), seed: model.seed },
         };
         let kept = Arc::clone(adapters.layout());
         Self { kept, parts: None, method: Box::new(lora::SharedLora { adapters, base }) }

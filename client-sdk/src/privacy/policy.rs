@@ -57,9 +57,7 @@ impl PrivacyPolicy {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PrivacySpent {
-    /// The task.
     pub task: TaskId,
-    /// Its name.
     pub name: String,
     /// How noise gets in.
     pub mechanism: PrivacyMechanism,

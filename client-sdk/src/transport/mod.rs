@@ -80,11 +80,8 @@ impl From<Problem> for TransportError {
 /// A masked input on its way.
 #[derive(Clone)]
 pub struct Upload {
-    /// For which round.
     pub place: Attempt,
-    /// From whom.
     pub participant: ParticipantId,
-    /// Of the body.
     pub sha256: Digest,
     /// The packed words.
     pub body: Bytes,
@@ -95,9 +92,7 @@ pub struct Upload {
 /// A place to give up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abandonment {
-    /// Which.
     pub place: Attempt,
-    /// Whose.
     pub participant: ParticipantId,
     pub reason: AbandonReason,
     /// What was refused, with [`AbandonReason::Refused`].
@@ -118,10 +113,8 @@ pub trait Transport: Send + Sync {
     /// Exchanges a one-time token for a certificate.
     async fn enroll(&self, request: &EnrollRequest) -> Result<EnrollReply, TransportError>;
 
-    /// Renews the certificate.
     async fn renew(&self, request: &RenewRequest) -> Result<EnrollReply, TransportError>;
 
-    /// Waits for work.
     async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError>;
 
     /// Appends a model version's safetensors file, from byte `sink.len()` on, to `sink`, which must not grow beyond

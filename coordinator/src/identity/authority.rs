@@ -34,36 +34,25 @@ pub enum AuthorityError {
     },
     /// A file cannot be read or written.
     #[error("{path}: {source}")]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Io { path: PathBuf, source: std::io::Error },
     /// A file does not hold what it should.
     #[error("{path} does not hold a usable {what}: {source}")]
     Unreadable {
-        /// Which.
         path: PathBuf,
         /// What was looked for.
         what: &'static str,
-        /// Why.
         source: rcgen::Error,
     },
     /// A certificate that signs nobody's.
     #[error(
         "{path} is no certificate of an authority (basic constraints): name the one that signs participants' own certificates"
     )]
-    NoAuthority {
-        /// Its file.
-        path: PathBuf,
-    },
+    NoAuthority { path: PathBuf },
     /// Several certificates where one counts.
     #[error(
         "{path} holds {count} certificates, and must hold exactly one: that of the authority that signs participants' own"
     )]
     Several {
-        /// Their file.
         path: PathBuf,
         /// How many they are.
         count: usize,

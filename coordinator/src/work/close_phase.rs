@@ -4,7 +4,7 @@
 //! that arrives at the last moment is either in the tally or refused, never lost between the two.
 
 use federation::advance::Decision;
-use federation::groups::{GroupTally, Verdict, advance_groups, is_enough};
+use federation::groups::{GroupTally, GroupVerdict, advance_groups, is_enough};
 use federation::id::{Attempt, ParticipantId, RoundKey};
 use federation::round::{AssignmentState, FailureReason, Round, RoundState};
 use federation::task_status::TaskStatus;
@@ -114,7 +114,7 @@ async fn decide(
     let round = row.round;
     let tally = tally(tx, &task, &round, now).await?;
     let groups = groups_of(tx, &round).await?;
-    let Verdict { decision, lost } = advance_groups(&round, &tally, &groups, now);
+    let GroupVerdict { decision, lost } = advance_groups(&round, &tally, &groups, now);
     if complaint(tx, &round).await? {
         return failed(tx, sealer, &task, &round, FailureReason::BadShares, now).await;
     }

@@ -16,11 +16,8 @@ use super::{Environment, StepError};
 /// What was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Blobs.
     pub blobs: usize,
-    /// Check-ins.
     pub check_ins: u32,
-    /// Idempotency keys.
     pub idempotency_keys: u32,
     /// Keys of releases.
     pub release_keys: usize,

@@ -21,7 +21,6 @@ pub(super) enum Next {
     Do(Step),
 }
 
-/// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Tell participants to train ahead.

@@ -62,7 +62,6 @@ pub(super) struct AheadStatus {
 /// Failed attempts in a row, whatever the numbers of their rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failures {
-    /// How many.
     pub(super) count: u32,
     /// When the last of them ended.
     pub(super) last_at: Timestamp,

@@ -20,23 +20,14 @@ pub enum TermsError {
     /// A number out of its range.
     #[error("{what} must be {range}, not {got}")]
     Range {
-        /// Which.
         what: &'static str,
         /// What it must be.
         range: &'static str,
-        /// What it is.
         got: f64,
     },
     /// Something else than follows from the terms.
     #[error("{what} is {got} where they make it {expected}")]
-    Different {
-        /// What.
-        what: &'static str,
-        /// What follows.
-        expected: u64,
-        /// What was said.
-        got: u64,
-    },
+    Different { what: &'static str, expected: u64, got: u64 },
     /// A share of the noise does not hide the update it was added to.
     #[error("{} needs secure aggregation, and the round has none", .0.as_str())]
     Uncovered(PrivacyMechanism),

@@ -32,7 +32,6 @@ use crate::digest::sha256;
 pub enum Encoder<'a> {
     /// With its weight and its metrics, by the task's codec; rounding draws from a generator that may be repeatable.
     Plain {
-        /// The codec.
         codec: &'a UpdateCodec,
         /// What it left out of earlier updates.
         residual: Option<&'a Residual>,

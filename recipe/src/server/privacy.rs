@@ -198,7 +198,6 @@ impl PrivateTask {
         Ok(Some(measurement))
     }
 
-    /// The mechanism.
     pub fn mechanism(&self) -> PrivacyMechanism {
         self.spec.mechanism
     }

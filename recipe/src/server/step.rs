@@ -42,7 +42,6 @@ impl RoundTerms {
 pub struct BaseVersion {
     /// Number of the version.
     pub version: u32,
-    /// Its file.
     pub bytes: Bytes,
     /// What the optimizer remembers beside it.
     pub optimizer_state: Option<Bytes>,
@@ -51,7 +50,6 @@ pub struct BaseVersion {
 /// A version that is not published yet.
 #[derive(Debug)]
 pub struct NextVersion {
-    /// Its file.
     pub bytes: Vec<u8>,
     /// What the next step goes on from, unless that is nothing.
     pub optimizer_state: Option<Vec<u8>>,

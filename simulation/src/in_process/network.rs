@@ -36,9 +36,7 @@ pub enum Question {
     Announcement {
         /// What is waited for.
         what: Announcement,
-        /// In which session.
         place: Attempt,
-        /// By whom.
         participant: ParticipantId,
     },
 }
@@ -66,7 +64,6 @@ impl Question {
 
 /// What came back.
 pub struct Exchange {
-    /// The answer.
     pub input: Input,
     /// Bytes of the request's body.
     pub up: u64,

@@ -14,14 +14,10 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::server::Server;
 
-/// What was fetched.
 #[derive(serde::Serialize)]
 pub(super) struct FetchedModel {
-    /// Where it lies.
     pub(super) path: PathBuf,
-    /// Its number.
     pub(super) version: u32,
-    /// Of the file.
     pub(super) sha256: Digest,
     /// Size of the file.
     pub(super) bytes: u64,

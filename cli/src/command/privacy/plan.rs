@@ -104,7 +104,6 @@ enum PublishedRestsOn {
     SecretDrawInTheClear,
 }
 
-/// The answer.
 #[derive(serde::Serialize)]
 struct Planned {
     #[serde(flatten)]

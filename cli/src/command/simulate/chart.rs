@@ -32,7 +32,6 @@ pub(super) fn draw(report: &Report, subject: &str) -> String {
     svg.finish()
 }
 
-/// One plot.
 struct Panel {
     left: f64,
     right: f64,

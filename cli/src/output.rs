@@ -21,7 +21,7 @@ pub(crate) const SCHEMA_VERSION: u32 = 1;
 /// How a command answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
+    /// Text for people.
     Text,
     /// For programs: one envelope, or one event a line where a command runs on.
     Json,

@@ -1,4 +1,4 @@
-//! What tasks mean in numbers, derived once for each: a specification never changes.
+//! Cache of the numbers derived from tasks: a specification never changes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,24 +10,24 @@ use task_spec::SpecError;
 
 use recipe::TaskModel;
 
-/// Tasks remembered at once; their models hold layouts and no parameters.
+/// Maximum number of cached tasks; they hold layouts, no parameters.
 const REMEMBERED_MAX: usize = 256;
 
-/// Sizes of sessions remembered at once for each task.
+/// Maximum number of cached session sizes per task.
 const SIZES_MAX: usize = 64;
 
-/// The arithmetic of the tasks that requests were about lately.
+/// Cache of [`TaskModel`]s for recent requests.
 #[derive(Default)]
 pub(crate) struct Models(Mutex<HashMap<TaskId, CachedModel>>);
 
 struct CachedModel {
     model: Arc<TaskModel>,
-    /// What follows for sessions of so many participants; a mask graph takes milliseconds to choose.
+    /// Parameters of sessions by size; choosing a mask graph takes milliseconds.
     params: HashMap<u16, Option<Params>>,
 }
 
 impl Models {
-    /// Of this task.
+    /// The model of this task.
     ///
     /// # Errors
     /// As [`TaskModel::new`]; a stored task gives none.
@@ -44,8 +44,8 @@ impl Models {
         Ok(model)
     }
 
-    /// What follows for a session of the task with so many participants; none without secure aggregation, or if it cannot have as
-    /// many.
+    /// Parameters of a session of the task with this number of participants; `None` without secure aggregation, or if
+    /// that size is impossible.
     pub(crate) fn session_params(&self, task: &TaskRow, participants: u16) -> Option<Params> {
         let model = self.of(task).ok()?;
         let known = self.lock().get(&task.id).and_then(|known| known.params.get(&participants).cloned());
@@ -62,7 +62,7 @@ impl Models {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, CachedModel>> {
-        // A map has no state between two of its calls that a panic could leave behind.
+        // A panic cannot leave a map in an invalid state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

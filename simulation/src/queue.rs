@@ -1,4 +1,4 @@
-//! What is going to happen, earliest first; what is due at the same moment happens in the order in which it was planned.
+//! Planned operations, earliest first; operations at the same moment run in the order in which they were planned.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -21,7 +21,7 @@ impl Queue {
         self.operations.insert(self.planned, operation);
     }
 
-    /// Takes the next one out, with its time.
+    /// Removes the next operation and its time.
     pub(crate) fn next(&mut self) -> Option<(Moment, Operation)> {
         let Reverse((at, number)) = self.order.pop()?;
         Some((at, self.operations.remove(&number)?))

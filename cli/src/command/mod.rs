@@ -1,4 +1,4 @@
-//! What can be typed: one file per subcommand.
+//! The command line: one file per subcommand.
 
 use coordinator::config::TelemetryConfig;
 
@@ -81,7 +81,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether it answers with events, one a line, instead of one envelope.
+    /// Whether it prints events, one per line, instead of one envelope.
     pub(crate) fn is_stream(&self) -> bool {
         match self {
             Self::Round { command } => command.is_stream(),
@@ -98,7 +98,7 @@ impl Command {
         }
     }
 
-    /// Does it.
+    /// Runs the subcommand.
     pub(crate) async fn run(self, log: Option<&str>, output: Output) -> Outcome {
         // The tree has one provider; installing it twice (a test in the same process) is no error.
         let _ = rustls::crypto::ring::default_provider().install_default();

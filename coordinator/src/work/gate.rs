@@ -1,4 +1,4 @@
-//! Whether the version that a round started from is good enough to go on from.
+//! The quality gate: whether a round's base version is good enough to build on.
 
 use federation::gate::{self, GateVerdict, Measured};
 use federation::model_version::ModelVersion;
@@ -8,7 +8,7 @@ use task_spec::{GateSpec, TaskSpec};
 
 use super::{Environment, StepError};
 
-/// Rounds that are looked back at.
+/// Number of earlier rounds examined.
 const LOOK_BACK: u32 = 1024;
 
 /// The version to publish again instead of what the round made, if the task has a gate and the base did not pass it.

@@ -1,4 +1,4 @@
-//! Keeps the ends of privacy ledgers outside the database, and says at the start which ledgers are not what was kept.
+//! Stores the ends of privacy ledgers outside the database, and reports at start-up which ledgers do not match.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use recipe::server::PrivateTask;
 /// Tasks that are read at once.
 const PAGE: u32 = 100;
 
-/// Reads a task's ledger as it is committed, and keeps where it ends.
+/// Reads a task's committed ledger and stores its end.
 pub(super) async fn keep_ledger(
     env: &Environment,
     task: &TaskRow,
@@ -33,7 +33,7 @@ pub(super) async fn keep_ledger(
     }
 }
 
-/// Before a version is published: its release is in the ledger, and the ledger's end is where nobody who writes rows can reach.
+/// Before a version is published: its release is in the ledger, and the ledger's end is stored outside the database.
 pub(super) async fn before_publishing(
     env: &Environment,
     task: &TaskRow,
@@ -51,8 +51,8 @@ pub(super) async fn before_publishing(
     )))
 }
 
-/// Looks at the ledger of every task that is not over; at the first start of a program that keeps ends, at all of them, to keep
-/// theirs. One that is not what was kept is told in the log, and pauses its task with the reason.
+/// Looks at the ledger of every task that is not over; at the first start of a program that keeps ends, at all of
+/// them, to keep theirs. A ledger that does not match is logged, and pauses its task with the reason.
 pub(super) async fn check_ledgers(env: &Environment) -> Result<(), StepError> {
     let is_first = !env.sealer.has_every_ledger_end();
     let mut cursor = None;
@@ -70,7 +70,7 @@ pub(super) async fn check_ledgers(env: &Environment) -> Result<(), StepError> {
 }
 
 async fn check_ledger(env: &Environment, task: &TaskRow) -> Result<(), StepError> {
-    // One that cannot work as it is stored says so when it is worked on.
+    // An unusable task is reported when it is worked on.
     let Some(private) = TaskModel::new(&task.spec).ok().and_then(|model| model.private) else { return Ok(()) };
     let why = match keep_ledger(env, task, &private).await {
         Ok(_) => match private.opendp() {

@@ -15,7 +15,7 @@ use crate::task_input::{TaskDefaults, TaskInput, ahead_of_rounds};
 const TASK: &str = "simulation";
 /// Updates that a round aims at, where nothing is said.
 const COHORT: u32 = 50;
-/// Rounds, where nothing is said.
+/// Default number of rounds.
 const ROUNDS: u32 = 20;
 /// How long a round waits for participants, and for its own work.
 const PATIENCE_MS: u64 = 24 * 3600 * 1000;

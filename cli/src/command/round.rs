@@ -16,7 +16,7 @@ pub(crate) mod words;
 
 use words::{given, metrics, state};
 
-/// How long one request waits for a change.
+/// Duration of a long poll.
 const WAIT: Duration = Duration::from_secs(20);
 
 /// What to do with rounds.
@@ -163,8 +163,8 @@ impl Watch {
         Ok(task::get(&self.server, self.task).await?.summary.status == TaskStatus::Completed)
     }
 
-    /// Prints the changes of one round, beginning with the first state that is not `after`, until an attempt of it ends;
-    /// none if the task ends before that.
+    /// Prints the changes of one round from the first state other than `after` until an attempt ends; `None` if the
+    /// task ends first.
     async fn follow(&self, number: u32, mut after: Option<RoundState>) -> Outcome<Option<RoundView>> {
         loop {
             let round = self.server.watch_round(self.task, number, after, WAIT).await?;
@@ -185,7 +185,7 @@ impl Watch {
         }
     }
 
-    /// Says why participants do not come.
+    /// Explains a shortage of participants.
     fn tell_why(&self, task: &TaskView) {
         if let Some(behind) = task.behind {
             self.output.event("behind", &behind);

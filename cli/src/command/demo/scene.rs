@@ -12,7 +12,7 @@ use crate::task_input::TaskInput;
 /// Data, model and training of all participants.
 pub(super) struct Scene {
     pub(super) shards: Vec<(Dataset, Dataset)>,
-    /// Training examples of the participant that has most.
+    /// Maximum number of training examples of a participant.
     pub(super) most_examples: usize,
     /// The task's settings, and the model's architecture.
     pub(super) input: TaskInput,

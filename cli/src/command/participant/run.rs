@@ -128,7 +128,7 @@ fn parse_attribute(text: &str) -> Result<(String, Attribute), String> {
     Ok((key.to_owned(), number.map_or_else(|| value.into(), Attribute::from)))
 }
 
-/// What the participant of shard `index` is called where nothing is said.
+/// Default name of the participant of shard `index`.
 pub(crate) fn default_name(index: u32) -> String {
     format!("participant-{index:03}")
 }
@@ -234,7 +234,7 @@ fn read_certificate(certificate: &Path, key: &Path) -> Result<PreIssued, Certifi
     PreIssued::from_pem(read(certificate)?.as_str(), &read(key)?)
 }
 
-/// What a participant's end means for the process.
+/// The process's result for a participant's end.
 pub(crate) fn failure(error: &ParticipantError) -> Failure {
     let problem = |problem: &wire::problem::Problem| {
         let mut failure = Failure::from(problem.clone());
@@ -255,7 +255,7 @@ pub(crate) fn failure(error: &ParticipantError) -> Failure {
     }
 }
 
-/// Why a participant cannot begin.
+/// The failure for a participant that cannot be built.
 pub(crate) fn build_failure(error: &BuildError) -> Failure {
     match error {
         BuildError::Participant(error) => failure(error),
@@ -265,7 +265,7 @@ pub(crate) fn build_failure(error: &BuildError) -> Failure {
     }
 }
 
-/// Says what taking part in a task has cost, by the participant's own ledger.
+/// Prints the privacy spent on a task, from the participant's own ledger.
 fn tell_spent(output: Output, spent: &PrivacySpent) {
     output.event(
         "privacy_spent",
@@ -297,7 +297,7 @@ fn tell_spent(output: Output, spent: &PrivacySpent) {
     }
 }
 
-/// Says what taking part in all tasks together has cost.
+/// Prints the privacy spent on all tasks together.
 fn tell_lifetime(output: Output, spent: &LifetimeSpent) {
     let LifetimeSpent { epsilon, delta, limit, .. } = *spent;
     output.event("privacy_lifetime", &serde_json::json!({ "epsilon": epsilon, "delta": delta, "limit": limit }));
@@ -307,7 +307,7 @@ fn tell_lifetime(output: Output, spent: &LifetimeSpent) {
     output.line(format!("privacy spent on all tasks together: {epsilon}{limit} at delta {delta:e}"));
 }
 
-/// Says what happened.
+/// Prints an event.
 fn tell(output: Output, event: &Event) {
     let json = |name: &str, place: &Attempt, more: serde_json::Value| {
         let mut data = serde_json::json!({ "task": place.task, "round": place.round, "attempt": place.attempt });

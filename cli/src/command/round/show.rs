@@ -1,4 +1,4 @@
-//! `tributary round show`: all that the coordinator tells of one round. What a round has nothing of is not printed.
+//! `tributary round show`: everything the coordinator reports about one round. Empty parts are omitted.
 
 use std::time::Duration;
 
@@ -183,7 +183,7 @@ fn left_out_in(group: u32, assignments: &[AssignmentView]) -> Option<RoundState>
     dropped?.into_iter().max()
 }
 
-/// How unusual something was: 1 is usual.
+/// An anomaly score; 1 is usual.
 fn score(anomaly: Option<f64>) -> String {
     anomaly.map(|score| format!("{score:.2}")).unwrap_or_default()
 }

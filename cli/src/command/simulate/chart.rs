@@ -1,4 +1,4 @@
-//! Accuracy against virtual time and against bytes, as a picture.
+//! A chart of accuracy against virtual time and bytes.
 
 use simulation::{Point, Report};
 

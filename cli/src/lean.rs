@@ -6,7 +6,7 @@
 
 /// What mimalloc is told, unless the environment says otherwise.
 pub(crate) const GIVE_BACK: &[(&str, &str)] = &[("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
-/// Likewise.
+/// Options that make the allocator keep freed memory.
 pub(crate) const KEEP: &[(&str, &str)] = &[("MIMALLOC_PURGE_DELAY", "-1")];
 
 /// Threads of a coordinator's runtime that may block, for statements that wait for the database: more would keep more memory.

@@ -51,9 +51,9 @@ pub struct Report {
 /// One attempt at a round.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RoundReport {
-    /// Counts from 1.
+    /// From 1.
     pub number: u32,
-    /// Counts from 1.
+    /// From 1.
     pub attempt: u32,
     /// Completed or failed.
     pub state: RoundState,

@@ -8,7 +8,7 @@ use crate::command::serve;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 
-/// Which configuration.
+/// Arguments of `tributary check-config`.
 #[derive(clap::Args)]
 pub(crate) struct CheckConfig {
     /// TOML file, see docs/config/coordinator.toml

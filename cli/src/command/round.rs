@@ -32,13 +32,13 @@ pub(crate) enum RoundCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// Show one round: phases, who took part, what it made
+    /// Show one round: phases, participants, result
     Show {
         /// Id or name of the task
         task: String,
         /// The round's number, from 1
         round: u32,
-        /// Which attempt; the latest unless given
+        /// Number of the attempt [default: the latest]
         #[arg(long)]
         attempt: Option<u32>,
         #[command(flatten)]
@@ -48,7 +48,7 @@ pub(crate) enum RoundCommand {
     Watch {
         /// Id or name of the task
         task: String,
-        /// The round's number; without it, from the present round to the last
+        /// The round's number; without it, from the current round to the last
         round: Option<u32>,
         #[command(flatten)]
         server: ServerArgs,

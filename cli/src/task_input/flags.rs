@@ -54,7 +54,7 @@ pub(crate) struct FlagKeys {
 }
 
 impl FlagKeys {
-    /// None.
+    /// No aliases.
     pub(crate) const fn none(example: &'static str) -> Self {
         Self { example, names: &[], words: &[] }
     }

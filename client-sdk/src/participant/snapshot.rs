@@ -63,7 +63,7 @@ const VERSION: u16 = 8;
 const PLAIN: u16 = 1;
 /// Version of records with a session.
 const SESSION: u16 = 2;
-/// Ledgers.
+/// Version of the privacy ledgers.
 const LEDGER: u16 = 3;
 /// Version of rounds with a residual.
 const RESIDUAL: u16 = 4;
@@ -71,7 +71,7 @@ const RESIDUAL: u16 = 4;
 const OWN: u16 = 5;
 /// Version of updates trained ahead of rounds.
 const HELD: u16 = 6;
-/// Control variates.
+/// Version of control variates.
 const CONTROL: u16 = 7;
 /// Version of pending updates, stored behind the digest.
 const BEHIND: u16 = 8;

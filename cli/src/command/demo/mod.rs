@@ -84,7 +84,7 @@ pub(crate) struct Demo {
     /// Where to write the final model [default: a file in the system's temporary folder]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Also write the task here: `tributary task create` makes the same one on a coordinator of your own
+    /// Also write the task here: `tributary task create` creates the same one on your own coordinator
     #[arg(long, value_name = "FILE")]
     task_file: Option<PathBuf>,
     /// Keep the coordinator's data and the participants' journals in this (empty) folder

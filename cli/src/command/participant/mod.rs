@@ -30,7 +30,7 @@ pub(crate) enum ParticipantCommand {
     Run(Box<run::Run>),
 }
 
-/// One participant.
+/// A participant, by id or name.
 #[derive(clap::Args)]
 pub(crate) struct ParticipantArg {
     /// Id or name of the participant

@@ -16,7 +16,7 @@ use crate::server::{Server, ServerArgs};
 /// Releases of a page.
 const PAGE: u32 = 100;
 
-/// Whose ledger.
+/// Arguments of `tributary privacy show`.
 #[derive(clap::Args)]
 pub(crate) struct Show {
     /// Id or name of the task; without it, all private tasks together

@@ -19,7 +19,7 @@ const SMALL_COHORTS: f64 = 0.01;
 /// Points of a curve.
 const CURVE_POINTS: u32 = 240;
 
-/// What is planned.
+/// Arguments of `tributary privacy plan`.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("goal").required(true).args(["epsilon", "noise"])))]
 pub(crate) struct PlanArgs {
@@ -29,13 +29,13 @@ pub(crate) struct PlanArgs {
     /// Participants that a round is expected to have
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..))]
     cohort: u32,
-    /// Rounds that the promise is to last for
+    /// Number of rounds that the promise covers
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rounds: u32,
     /// Probability with which the promise may fail; well below one over the population
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     delta: f64,
-    /// The published epsilon to keep: the least noise that does is looked for
+    /// The published epsilon to keep: finds the least noise that keeps it
     #[arg(long, value_name = "E", allow_negative_numbers = true)]
     epsilon: Option<f64>,
     /// The noise multiplier, noise over sensitivity, instead of --epsilon
@@ -71,10 +71,10 @@ pub(crate) struct PlanArgs {
     /// With banded_matrix: rounds from one participation to the next, at least [default: N/M, so that all take turns]
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
     separation: Option<u32>,
-    /// Say which cohort would bring epsilon down to this [default: half of what it is]
+    /// Find the cohort that would reduce epsilon to this [default: half of what it is]
     #[arg(long, value_name = "E", allow_negative_numbers = true)]
     want_epsilon: Option<f64>,
-    /// Compare other cohorts and numbers of rounds for the same epsilon, with at most so many updates sent in all
+    /// Compare other cohorts and numbers of rounds for the same epsilon, with at most this many updates sent in total
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     uploads: Option<u64>,
     /// Plot epsilon over rounds into this file
@@ -88,9 +88,9 @@ pub(crate) struct PlanArgs {
 enum CohortDraw {
     /// Everybody with the same probability.
     Poisson,
-    /// So many, exactly.
+    /// Exactly the expected number.
     Fixed,
-    /// Nothing is assumed.
+    /// No assumption about the draw.
     None,
 }
 

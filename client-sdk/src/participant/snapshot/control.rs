@@ -21,7 +21,7 @@ pub(in crate::participant) struct Control {
     pub(in crate::participant) values: Zeroizing<Vec<f32>>,
 }
 
-/// Both control variates.
+/// A control variate before and after the latest update.
 pub(in crate::participant) struct ControlRecord {
     /// `None` before the first update that counted.
     pub(in crate::participant) counted: Option<Control>,

@@ -14,7 +14,7 @@ use crate::server::{Server, ServerArgs};
 mod show;
 pub(crate) mod words;
 
-use words::{given, metrics, state};
+use words::{base_given_by, metrics, state};
 
 /// Duration of a long poll.
 const WAIT: Duration = Duration::from_secs(20);
@@ -208,13 +208,13 @@ impl Watch {
             round.reported,
             round.dropped,
             metrics(round),
-            given(round)
+            base_given_by(round)
         ));
     }
 }
 
 fn ended(round: &RoundView) -> Failure {
-    Failure::new(Exit::Round, format!("round {} ended {}{}", round.number, state(round), given(round)))
+    Failure::new(Exit::Round, format!("round {} ended {}{}", round.number, state(round), base_given_by(round)))
 }
 
 fn reason(task: &TaskView) -> String {

@@ -88,7 +88,7 @@ impl TaskInput {
 
     /// Target cohort for this number of participants, if it was set.
     pub(crate) fn cohort(&self, draft: &TaskSpec, participants: u32) -> Option<u32> {
-        self.said("selection.cohort").map(|_| draft.selection.cohort.target(participants))
+        self.value_of("selection.cohort").map(|_| draft.selection.cohort.target(participants))
     }
 
     /// Whether this short flag was given.
@@ -103,7 +103,7 @@ impl TaskInput {
     }
 
     /// The value of a task's key, from any layer.
-    pub(crate) fn said(&self, path: &str) -> Option<Value> {
+    pub(crate) fn value_of(&self, path: &str) -> Option<Value> {
         table::get(&self.table(None), path).cloned()
     }
 

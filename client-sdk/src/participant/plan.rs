@@ -47,7 +47,7 @@ impl Plan {
         }
         let sent = tensors.published.len() as u64;
         most_bytes.check_values("what is sent of the model", sent)?;
-        let kept = personalizer.as_ref().map_or(0, |personalizer| personalizer.kept().len());
+        let kept = personalizer.as_ref().map_or(0, |personalizer| personalizer.stored_layout().len());
         most_bytes.check_values("what stays at home of the model", kept as u64)?;
         let recipe = Recipe::new(&terms, tensors, Some(assignment.round))?;
         most_bytes.check_values("an encoded update", recipe.codec.len() as u64)?;
@@ -161,7 +161,7 @@ impl Plan {
     pub(super) fn personal(&self, record: Option<&[u8]>) -> Result<Option<PersonalTensors>, PersonalError> {
         let Some(personalizer) = &self.personalizer else { return Ok(None) };
         match record {
-            Some(record) => Ok(Some(PersonalTensors::from_record(record, personalizer.kept())?)),
+            Some(record) => Ok(Some(PersonalTensors::from_record(record, personalizer.stored_layout())?)),
             None => Ok(personalizer.initial(&self.assignment.model)?),
         }
     }

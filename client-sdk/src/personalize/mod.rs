@@ -100,7 +100,7 @@ impl Personalizer {
             }
             Personalization::Apfl { alpha, alpha_rate } => {
                 let apfl = apfl::Apfl::new(whole, alpha, alpha_rate)?;
-                kept = Arc::clone(apfl.kept());
+                kept = Arc::clone(apfl.stored_layout());
                 Box::new(apfl)
             }
             Personalization::Elastic { alpha } => Box::new(elastic::Elastic { alpha }),
@@ -129,7 +129,7 @@ impl Personalizer {
     }
 
     /// The layout of the journal's tensors.
-    pub(crate) fn kept(&self) -> &Arc<Layout> {
+    pub(crate) fn stored_layout(&self) -> &Arc<Layout> {
         &self.kept
     }
 

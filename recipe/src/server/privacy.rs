@@ -113,7 +113,7 @@ impl PrivateTask {
 
     /// The cohort size that participants are told: the expected size where the published figure relies on a secret
     /// draw, whose size participants must not learn either.
-    pub fn cohort_told(&self, cohort: u32) -> u32 {
+    pub fn stated_cohort(&self, cohort: u32) -> u32 {
         if self.amplified { self.terms.cohort } else { cohort }
     }
 

@@ -361,7 +361,7 @@ impl Demo {
         let federated = self.data.load()?;
         let (architecture, input) = data::model(self.data.data, input, &federated.test)?;
         let seed = self.data.seed();
-        let is_compared = !self.personalize.is_empty() || input.said("personalization").is_some();
+        let is_compared = !self.personalize.is_empty() || input.value_of("personalization").is_some();
         let held_out = if is_compared { personal::HELD_OUT } else { data::OWN_HELD_OUT };
         let shards = plan::shards(federated.shards, held_out, seed);
         Ok(Scene {

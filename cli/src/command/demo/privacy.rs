@@ -18,7 +18,7 @@ const CLIP: f64 = 1.0;
 /// updates are hidden, else by the coordinator, and a sampling that amplifies.
 pub(super) fn usual(task: &TaskSpec, input: &TaskInput, drawn: u32, population: u32) -> Value {
     let secure = task.secure_aggregation.enabled;
-    let mechanism = match input.said("privacy.mechanism") {
+    let mechanism = match input.value_of("privacy.mechanism") {
         Some(_) => task.privacy.mechanism,
         None if secure => PrivacyMechanism::DistributedDiscreteGaussian,
         None => PrivacyMechanism::CentralGaussian,

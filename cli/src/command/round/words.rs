@@ -13,7 +13,7 @@ pub(super) fn state(round: &RoundView) -> String {
 }
 
 /// Why present participants do not take part.
-pub(super) fn given(round: &RoundView) -> String {
+pub(super) fn base_given_by(round: &RoundView) -> String {
     match round.base_given_by {
         0 => String::new(),
         count => format!(

@@ -30,7 +30,7 @@ pub(super) fn task(
 ) -> Outcome<(TaskSpec, u32)> {
     let base = json!({ "name": TASK, "rounds": { "count": ROUNDS } });
     let draft = input.draft(&base)?;
-    let over_selection = match input.said("selection.over_selection") {
+    let over_selection = match input.value_of("selection.over_selection") {
         Some(_) => draft.selection.over_selection,
         None if draft.ahead().is_some() => 0.2,
         None => 0.3,

@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::cpu::CpuAggregator;
 use crate::fallback::Fallback;
-use crate::panic::said;
+use crate::panic::panic_message;
 use crate::{AggregationError, Aggregator, self_test};
 
 /// The operator's choice: `auto`, `cuda`, `cuda:N`, `wgpu`, `wgpu:NAME` or `cpu`.
@@ -260,7 +260,7 @@ fn tested(open: Open) -> Result<Arc<dyn Aggregator>, String> {
         Ok(Ok(aggregator)) => Ok(aggregator),
         Ok(Err(AggregationError::Device { reason, .. })) => Err(reason),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(panic) => Err(format!("it panicked: {}", said(&*panic))),
+        Err(panic) => Err(format!("it panicked: {}", panic_message(&*panic))),
     }
 }
 

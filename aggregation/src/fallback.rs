@@ -13,7 +13,7 @@ use std::sync::Arc;
 use secure_agg::mask::{self, MaskPlan};
 
 use crate::cpu::{CpuAccumulator, CpuAggregator};
-use crate::panic::said;
+use crate::panic::panic_message;
 use crate::robust::{Inputs, RobustStatistics};
 use crate::shape::room_for;
 use crate::work::Stopwatch;
@@ -90,7 +90,7 @@ impl Fallback {
             Ok(Ok(answer)) if is_right(&answer) => return Ok(answer),
             outcome => failure(outcome),
         };
-        told(&*self.device, &self.cpu, reason);
+        fallback_event(&*self.device, &self.cpu, reason);
         work(&*self.cpu)
     }
 
@@ -187,7 +187,7 @@ fn unmask_slice(
         Ok(Ok(())) if is_right(plan, offset, sum, out) => return Ok((None, device.name().to_owned())),
         outcome => failure(outcome),
     };
-    let event = told(device, cpu, reason);
+    let event = fallback_event(device, cpu, reason);
     cpu.unmask_slice(plan, offset, sum, out)?;
     let finished_by = event.taken_over_by.clone();
     Ok((Some(event), finished_by))
@@ -199,12 +199,12 @@ fn failure<T>(outcome: Result<Result<T, AggregationError>, Box<dyn Any + Send>>)
         Ok(Ok(_)) => "it gave a wrong answer".to_owned(),
         Ok(Err(AggregationError::Device { reason, .. })) => reason,
         Ok(Err(error)) => error.to_string(),
-        Err(panic) => format!("it panicked: {}", said(&*panic)),
+        Err(panic) => format!("it panicked: {}", panic_message(&*panic)),
     }
 }
 
 /// Logs that the processor takes over.
-fn told(device: &dyn Aggregator, cpu: &CpuAggregator, reason: String) -> FallbackEvent {
+fn fallback_event(device: &dyn Aggregator, cpu: &CpuAggregator, reason: String) -> FallbackEvent {
     let (device, taken_over_by) = (device.name().to_owned(), cpu.name().to_owned());
     tracing::error!(%device, %reason, %taken_over_by, "an aggregation device failed in the middle of a round");
     FallbackEvent { device, reason, taken_over_by }

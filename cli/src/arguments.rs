@@ -1,10 +1,10 @@
-//! Values that several subcommands are given.
+//! Parsers for values shared by several subcommands.
 
 use coordinator::config::{Config, TelemetryConfig};
 
 use crate::failure::{Exit, Failure, Outcome};
 
-/// Log directives that can be read.
+/// Parses log directives.
 pub(crate) fn log_level(level: &str) -> Outcome<String> {
     let config = Config {
         telemetry: TelemetryConfig { level: level.to_owned(), ..TelemetryConfig::default() },
@@ -14,7 +14,7 @@ pub(crate) fn log_level(level: &str) -> Outcome<String> {
     Ok(level.to_owned())
 }
 
-/// An id that is given on the command line.
+/// Parses an id.
 pub(crate) fn parse_id<T: std::str::FromStr>(what: &str, text: &str) -> Outcome<T>
 where
     T::Err: std::fmt::Display,
@@ -22,7 +22,7 @@ where
     text.parse().map_err(|error| Failure::new(Exit::Usage, format!("`{text}` is no id of a {what}: {error}")))
 }
 
-/// A label of a participant.
+/// Parses a participant's label.
 pub(crate) fn parse_label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),

@@ -14,7 +14,7 @@ use crate::task_input::{FlagValue, TaskInput};
 
 /// Part of a participant's shard that it keeps out of training, to evaluate the models it receives.
 pub(crate) const OWN_HELD_OUT: f64 = 0.1;
-/// Where nothing is said.
+/// Defaults.
 const SEED: u64 = 42;
 /// The key of a task that names its model.
 const MODEL: &str = "model.architecture";
@@ -114,7 +114,7 @@ pub(crate) fn own_split(shard: Dataset, seed: u64) -> (Dataset, Dataset) {
 /// # Errors
 /// As [`architecture`].
 pub(crate) fn model(source: Source, input: TaskInput, test: &Dataset) -> Outcome<(Architecture, TaskInput)> {
-    let architecture = architecture(source, input.said(MODEL).as_ref(), test)?;
+    let architecture = architecture(source, input.value_of(MODEL).as_ref(), test)?;
     let sizes = serde_json::to_value(&architecture).map_err(Failure::because(Exit::Internal, "the model's sizes"))?;
     let input = input.with(FlagValue::by_itself(architecture.kind(), vec![(MODEL.to_owned(), sizes)]));
     Ok((architecture, input))

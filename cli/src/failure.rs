@@ -126,7 +126,6 @@ pub(crate) struct FailureDetails {
     /// The problem type's URI, if the coordinator sent one.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
-    /// Every wrong field.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) errors: Vec<FieldError>,
     /// Where the coordinator's log tells more.
@@ -134,7 +133,6 @@ pub(crate) struct FailureDetails {
     pub(crate) instance: Option<String>,
 }
 
-/// What commands return.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]

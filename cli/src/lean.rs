@@ -9,7 +9,7 @@ pub(crate) type Options = &'static [(&'static str, &'static str)];
 
 /// What mimalloc is told, unless the environment says otherwise.
 pub(crate) const GIVE_BACK: Options = &[("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
-/// Likewise.
+/// Options that make the allocator keep freed memory.
 pub(crate) const KEEP: Options = &[("MIMALLOC_PURGE_DELAY", "-1")];
 
 /// Threads of a coordinator's runtime that may block, for statements that wait for the database: more would keep more memory.

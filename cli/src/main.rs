@@ -1,7 +1,7 @@
-//! The one executable: parses the command line and hands over to the subcommand.
+//! The executable: parses the command line and runs the subcommand.
 //!
-//! One file per subcommand in `command/`; what they say goes through `output`, why they fail through `failure`. Nothing
-//! here knows SQL or tensors: this crate composes and presents.
+//! One file per subcommand in `command/`; their output goes through `output`, their failures through `failure`. No SQL
+//! and no tensors here: this crate composes and presents.
 
 mod arguments;
 mod command;
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     let outcome = match runtime.enable_all().build() {
         Ok(runtime) => {
             let outcome = runtime.block_on(cli.command.run(cli.log.as_deref(), output));
-            // Training that nobody waits for any more is not waited for.
+            // Training in progress is not waited for.
             runtime.shutdown_background();
             outcome
         }
@@ -59,9 +59,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says why the command line cannot be understood, or answers `--help` and `--version`.
+/// Reports an invalid command line, or prints `--help` and `--version`.
 fn misunderstood(error: &clap::Error) -> ExitCode {
-    // A closed pipe means that nobody wants to read it.
+    // A closed pipe means that the reader is gone.
     let _ = error.print();
     if !error.use_stderr() {
         return ExitCode::SUCCESS;

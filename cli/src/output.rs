@@ -1,8 +1,7 @@
-//! What people and programs see: tables and progress on a terminal, plain lines in a file, one JSON envelope with
+//! Output for people and programs: tables and progress on a terminal, plain lines in a file, one JSON envelope with
 //! `--format json`.
 //!
-//! Everything a command says goes through [`Output`]; nothing else writes to stdout. A reader that went away (`| head`)
-//! is no error.
+//! All output goes through [`Output`]; nothing else writes to stdout. A closed pipe (`| head`) is not an error.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -18,16 +17,16 @@ pub(crate) use table::{Align, Table, bytes, duration, figure, number, when};
 /// The version of the envelope and of what is in it; fields are added, never renamed.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
 
-/// How a command answers.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For programs: one envelope, or one event a line where a command runs on.
+    /// For programs: one envelope, or one event per line for streaming commands.
     Json,
 }
 
-/// Where a command's words go.
+/// A command's output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     format: Format,
@@ -54,12 +53,12 @@ impl Output {
         Self { format, terminal: io::stdout().is_terminal() }
     }
 
-    /// Whether a person looks at a terminal, so that lines may be drawn anew.
+    /// Whether the output is a terminal, so that lines may be redrawn.
     pub(crate) fn is_live(self) -> bool {
         self.terminal && self.format == Format::Text
     }
 
-    /// The command's answer: an envelope, or the words for people.
+    /// Prints the command's result: an envelope, or text for people.
     pub(crate) fn answer<T: Serialize>(self, data: &T, words: impl FnOnce() -> String) {
         match self.format {
             Format::Json => print(&json(&Envelope { schema_version: SCHEMA_VERSION, status: "ok", data })),
@@ -67,21 +66,21 @@ impl Output {
         }
     }
 
-    /// One of several lines for people; programs do not see it.
+    /// Prints a line for people only.
     pub(crate) fn line(self, words: impl AsRef<str>) {
         if self.format == Format::Text {
             print(words.as_ref());
         }
     }
 
-    /// One event of a command that runs on, for programs; people do not see it.
+    /// Prints an event for programs only.
     pub(crate) fn event<T: Serialize>(self, event: &str, data: &T) {
         if self.format == Format::Json {
             print(&json(&Event { event, data }));
         }
     }
 
-    /// An event for programs, a line for people, that must not get lost: says so if it cannot be written.
+    /// Prints an event or a line that must not be lost; fails if it cannot be written.
     pub(crate) fn must_tell<T: Serialize>(self, event: &str, data: &T, words: impl AsRef<str>) -> io::Result<()> {
         let line = match self.format {
             Format::Json => json(&Event { event, data }),
@@ -90,7 +89,7 @@ impl Output {
         Self::must_print(&line)
     }
 
-    /// The command's answer, like [`Self::answer`], that must not get lost: says so if it cannot be written.
+    /// Like [`Self::answer`], for a result that must not be lost; fails if it cannot be written.
     pub(crate) fn must_answer<T: Serialize>(self, data: &T, words: impl FnOnce() -> String) -> io::Result<()> {
         let answer = match self.format {
             Format::Json => json(&Envelope { schema_version: SCHEMA_VERSION, status: "ok", data }),
@@ -105,12 +104,12 @@ impl Output {
         out.flush()
     }
 
-    /// Something a person should know that is no part of the answer.
+    /// Prints a note for people that is not part of the result.
     pub(crate) fn note(self, words: impl AsRef<str>) {
         let _ = writeln!(io::stderr().lock(), "{}", words.as_ref());
     }
 
-    /// Why the command ends badly: always to stderr, and for programs also as an envelope (or an event, in a stream).
+    /// Prints a failure: always to stderr, and for programs also as an envelope (or an event, in a stream).
     pub(crate) fn failure(self, failure: &Failure, stream: bool) {
         let mut words = format!("error: {}", failure.title);
         if !failure.detail.is_empty() {
@@ -127,7 +126,7 @@ impl Output {
         self.failure_for_programs(failure, stream);
     }
 
-    /// The same for programs only.
+    /// Prints a failure for programs only.
     pub(crate) fn failure_for_programs(self, failure: &Failure, stream: bool) {
         if stream {
             self.event("failed", failure);
@@ -142,6 +141,6 @@ fn json<T: Serialize>(value: &T) -> String {
 }
 
 fn print(line: &str) {
-    // A closed pipe means that nobody wants to read on.
+    // A closed pipe means that the reader is gone.
     let _ = writeln!(io::stdout().lock(), "{line}");
 }

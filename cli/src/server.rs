@@ -1,7 +1,6 @@
 //! The operator's side of the REST API: one method per kind of request, problems turned into failures.
 //!
-//! Paths come from `wire::route`, bodies from `wire`; what a command does with an answer is its own affair. Answers are
-//! bounded before they are kept.
+//! Paths come from `wire::route`, bodies from `wire`; commands interpret the answers. Answers are bounded in size.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Items of a page.
 const PAGE: u32 = 100;
 
-/// Which coordinator, and who asks.
+/// The coordinator, and the operator's token.
 #[derive(clap::Args)]
 pub(crate) struct ServerArgs {
     /// URL of the coordinator, for example https://localhost:8443
@@ -37,7 +36,7 @@ pub(crate) struct ServerArgs {
     pub(crate) token: String,
 }
 
-/// A coordinator, as an operator talks to it. Holds a token: never printed.
+/// An operator's client of a coordinator. Holds a token: never printed.
 #[derive(Clone)]
 pub(crate) struct Server {
     base: Url,
@@ -158,7 +157,8 @@ impl Server {
         Ok(items)
     }
 
-    /// The id of a task that is given by id or by name; of several with one name, the one that is not over, or the newest.
+    /// The id of a task given by id or name; among several with the same name, the one that is not over, or the
+    /// newest.
     pub(crate) async fn task(&self, id_or_name: &str) -> Outcome<TaskId> {
         if let Ok(id) = id_or_name.parse::<TaskId>() {
             return Ok(id);
@@ -171,7 +171,7 @@ impl Server {
         })
     }
 
-    /// Waits until a round is in another state than `after`, or for `wait`; none if there is no such round (yet).
+    /// Waits up to `wait` for a round to leave the state `after`; `None` if there is no such round yet.
     pub(crate) async fn watch_round(
         &self,
         task: TaskId,
@@ -212,7 +212,7 @@ impl Server {
     }
 }
 
-/// A failure that talks about the connection, not about the secrets in it.
+/// A failure of the connection, without the secrets in the request.
 fn unreachable(base: &Url, error: reqwest::Error) -> Failure {
     let error = error.without_url();
     if error.is_builder() {

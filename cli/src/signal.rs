@@ -1,4 +1,4 @@
-//! When the person or the system wants the process to end: ctrl-c, or SIGTERM.
+//! Signals to end the process: ctrl-c and SIGTERM.
 
 /// Completes at the first of them that comes after this call, also if that is before it is awaited. Where signals cannot
 /// be listened for it never does, and the system's default applies.

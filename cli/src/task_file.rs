@@ -8,7 +8,7 @@
 //! count = 20
 //! ```
 //!
-//! What a task may say and what is wrong with it is the coordinator's to judge; this only reads.
+//! The coordinator checks the task; this only reads it.
 
 use std::path::Path;
 
@@ -49,8 +49,8 @@ pub(crate) fn wrong(path: &Path, detail: impl std::fmt::Display) -> Failure {
     Failure::new(Exit::Configuration, format!("{}: {detail}", path.display()))
 }
 
-/// Completes `model.tensors` from `model.architecture`. Tensors that are written down stay; an architecture this build does
-/// not know is the app's own affair, but then the tensors must be there.
+/// Completes `model.tensors` from `model.architecture`. Tensors that are written down stay; for an architecture that
+/// this build does not know, the tensors must be given.
 ///
 /// # Errors
 /// The key and what is wrong with it.

@@ -1,5 +1,5 @@
-//! The SDK's trainer in the demo, where many participants share a machine: [`Slots`] bounds how many train at once. Who
-//! waits how long for a slot cannot change a result, since each training is a function of its inputs.
+//! The SDK's trainer in the demo, where many participants share a machine: [`Slots`] bounds how many train at once.
+//! Waiting for a slot cannot change a result, since each training is a function of its inputs.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -8,19 +8,19 @@ use client_sdk::learning::{Adapters, MetricValue, Parameters, Table};
 use client_sdk::train::Constraints;
 use client_sdk::{CandleTrainer, Dataset, Trained, Trainer, TrainerError, TrainingJob};
 
-/// As many trainings as this machine does at once.
+/// Limits concurrent trainings.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// How many may train at once.
+/// Maximum number of concurrent trainings.
 pub(crate) struct Slots {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
 impl Slots {
-    /// So many, at least one.
+    /// This number of slots, at least one.
     pub(crate) fn new(count: usize) -> Arc<Self> {
         Arc::new(Self { free: Mutex::new(count.max(1)), freed: Condvar::new() })
     }
@@ -36,7 +36,7 @@ impl Slots {
     }
 }
 
-/// Gives its slot back, also if the work panics.
+/// Returns the slot, also after a panic.
 struct Slot<'a>(&'a Slots);
 
 impl Drop for Slot<'_> {
@@ -93,7 +93,7 @@ impl Trainer for SlottedTrainer {
     }
 }
 
-/// A shard as the SDK's trainer takes it.
+/// A shard in the trainer's form.
 pub(crate) fn owned(shard: datasets::Dataset) -> Dataset {
     match shard {
         datasets::Dataset::Labelled(data) => {

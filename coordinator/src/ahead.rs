@@ -1,6 +1,6 @@
 //! Training ahead of rounds, read from rows: who trains, and whose finished updates may be aggregated.
 //!
-//! Requests and background work both judge it here, by `federation::training`.
+//! Requests and background work both use this, with the rules of `federation::training`.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use task_spec::Ahead;
 
 use crate::base::next_round;
 
-/// Where everybody stands who has a training that is not over.
+/// State of all participants with a training that is not over.
 pub(crate) struct TrainingStates(BTreeMap<ParticipantId, (Training, Standing)>);
 
 impl TrainingStates {
-    /// Reads them.
+    /// Reads the states of a task.
     ///
     /// # Errors
     /// The store's.
@@ -35,7 +35,7 @@ impl TrainingStates {
         Ok(Self(open.map(|(training, claim)| (training.participant, (training, judge(&training, claim)))).collect()))
     }
 
-    /// Whether the participant may be told to train.
+    /// Whether the participant may be asked to train.
     pub(crate) fn is_free(&self, participant: ParticipantId) -> bool {
         self.0.get(&participant).is_none_or(|(_, standing)| *standing == Standing::Free)
     }
@@ -47,31 +47,31 @@ impl TrainingStates {
         matches!(standing, Standing::Ready { .. }).then_some(Buffered { participant, serial, base_version })
     }
 
-    /// Whether its training is not counted on any more: it took too long, or the update was drawn into a round.
+    /// Whether its training has expired: it took too long, or the update was drawn into a round.
     pub(crate) fn was_drawn(&self, participant: ParticipantId, now: Timestamp) -> bool {
         self.0.get(&participant).is_some_and(|(training, _)| training.expires_at <= now)
     }
 
-    /// Everybody who holds a finished update, of whatever age.
+    /// All participants with a finished update, of any age.
     pub(crate) fn holders(&self) -> Vec<ParticipantId> {
         let holds = |standing: &Standing| matches!(standing, Standing::Ready { .. } | Standing::Stale { .. });
         self.0.values().filter(|(_, standing)| holds(standing)).map(|(training, _)| training.participant).collect()
     }
 
-    /// Everybody who holds an update that is too old.
+    /// All participants with an update that is too old.
     pub(crate) fn stale(&self) -> Vec<ParticipantId> {
         let stale = self.0.values().filter(|(_, standing)| matches!(standing, Standing::Stale { .. }));
         stale.map(|(training, _)| training.participant).collect()
     }
 
-    /// How many updates may be aggregated.
+    /// Number of updates that may be aggregated.
     pub(crate) fn ready_count(&self) -> u32 {
         count(self.0.values().filter(|(_, standing)| matches!(standing, Standing::Ready { .. })))
     }
 
-    /// How many participants train, or hold an update that waits to be aggregated: if more trained than rounds can take, every
-    /// update would be as old as may be. One is not counted once a round has opened, `last_opened`, after the time for its
-    /// training was over: perhaps no round may take it, and its place would never be free.
+    /// Number of participants that train or hold an update to be aggregated: if more trained than rounds can take,
+    /// every update would reach the maximum staleness. A training is not counted if a round has opened (`last_opened`)
+    /// after its time was over: perhaps no round may take the update, and its slot would never be free.
     pub(crate) fn busy_count(&self, last_opened: Timestamp) -> u32 {
         let is_busy = |(training, standing): &&(Training, Standing)| match standing {
             Standing::Training => true,
@@ -81,7 +81,7 @@ impl TrainingStates {
         count(self.0.values().filter(is_busy))
     }
 
-    /// When the first of those who train is not counted on any more, or one who gave up may be told to train again.
+    /// Time at which the first training expires, or a participant that gave up may be asked to train again.
     pub(crate) fn first_lapse(&self) -> Option<Timestamp> {
         let lapses = |standing| matches!(standing, Standing::Training | Standing::Resting);
         let training = self.0.values().filter(|(_, standing)| lapses(*standing));

@@ -9,7 +9,7 @@ use store::{StoreError, Transaction};
 /// The version that participants start from, and those that finished updates may have started from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoundBase {
-    /// The version itself.
+    /// The base version.
     pub version: ModelVersion,
     /// Where participants train ahead of rounds: digests of the files of the version before, of the one before that, and so on,
     /// as many as an update may be behind, or as there are.
@@ -17,13 +17,13 @@ pub struct RoundBase {
 }
 
 impl RoundBase {
-    /// What members of a session agree on of it.
+    /// What members of a session agree on: number and clipping norm of the version, and digests of the earlier files.
     pub(crate) fn terms(&self) -> BaseTerms<'_> {
         BaseTerms { version: self.version.version, clip: self.version.clip, earlier: &self.earlier }
     }
 }
 
-/// Reads it; none if the task has no such version.
+/// Reads the base; `None` if the task has no such version.
 ///
 /// # Errors
 /// The store's; [`StoreError::Corrupt`] if an earlier version is missing.
@@ -45,7 +45,7 @@ pub(crate) async fn read(
     Ok(Some(RoundBase { version: base, earlier: earlier.into_iter().map(|row| row.sha256).collect() }))
 }
 
-/// The round whose turn it is: numbers of spent rounds are not used again.
+/// The task's next round: numbers of spent rounds are not used again.
 pub(crate) fn next_round(task: &TaskRow) -> RoundKey {
     let used = task.rounds_completed.saturating_add(task.rounds_forfeited);
     RoundKey { task: task.id, number: used.saturating_add(1) }

@@ -1,7 +1,7 @@
-//! A model version whose file is not what was published: told as that, and nobody trains from it.
+//! Damaged model versions: detected, reported, and never trained from.
 //!
-//! Where the version can be had once more, which is the first one of a task that draws it from its seed, its file is written
-//! anew. Otherwise the task pauses, until somebody puts a copy with the same digest in the file's place.
+//! The first version of a task that draws it from its seed is written again. Otherwise the task is paused until a copy
+//! with the same digest is put in the file's place.
 
 use federation::id::TaskId;
 use federation::model_version::ModelVersion;
@@ -12,15 +12,15 @@ use store::{BlobRead, BlobStore, Store, StoreError, WakeEvent};
 
 use recipe::TaskModel;
 
-/// Whether the blob is not there, or not what it was.
+/// Whether the blob is missing or damaged.
 pub(crate) fn is_damage(error: &StoreError) -> bool {
     matches!(error, StoreError::MissingBlob(_) | StoreError::Corrupt(_))
 }
 
-/// Opens the parameters of a model version, verified. A damaged one is made anew if that is possible.
+/// Opens the parameters of a model version, verified. A damaged one is written again if possible.
 ///
 /// # Errors
-/// As [`BlobStore::open_verified`]; of damage that stays, the task has been told of.
+/// As [`BlobStore::open_verified`]; the task's status reports permanent damage.
 pub(crate) async fn open_model(
     store: &Store,
     blobs: &dyn BlobStore,
@@ -44,7 +44,7 @@ pub(crate) async fn open_model(
     Err(error)
 }
 
-/// Writes a task's first version anew; false if this is another one, or does not come out the same.
+/// Writes a task's first version again; false if this is another version, or the result differs.
 async fn remake(store: &Store, blobs: &dyn BlobStore, version: &ModelVersion) -> Result<bool, StoreError> {
     if version.version != 0 {
         return Ok(false);

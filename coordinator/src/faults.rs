@@ -1,16 +1,15 @@
-//! Deliberate faults, for audits that must catch them. Test-only: not there unless the feature `deliberate-faults` is on,
-//! which nothing but tests turns on.
+//! Deliberate faults, which audits must detect. Only with the feature `deliberate-faults`, which only tests enable.
 //!
-//! One for the whole process: what an audit breaks is a build, not one task of it.
+//! One fault per process: an audit breaks a build, not a single task.
 
 use crate::guarded::Guarded;
 
 static PRESENT: Guarded<Option<Fault>> = Guarded::new(None);
 
-/// What a coordinator does wrong in tasks with a privacy mechanism.
+/// A coordinator's deliberate fault in private tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Takes updates however long they are.
+    /// Accepts unclipped updates.
     NoClipping,
     /// Adds no central noise.
     NoNoise,
@@ -18,7 +17,7 @@ pub enum Fault {
     HalfNoise,
     /// Adds the same central noise in every round.
     ReusedNoise,
-    /// Counts on the noise of everybody who was drawn, not of those whose updates are in the sum.
+    /// Counts the noise of all participants drawn instead of those in the sum.
     DropoutsCounted,
 }
 

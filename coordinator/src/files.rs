@@ -1,12 +1,13 @@
-//! Files that a coordinator makes at its first start: each is written aside and renamed, so that it is there whole or not
-//! at all, whenever the process dies and wherever the disk ends.
+//! Files that a coordinator creates at its first start: each is written to a draft and renamed, so that it exists
+//! completely or not at all, even if the process dies or the disk is full.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// A file's whole content on disk, beside its place. Dropped, it stays there; the next [`Draft::write`] replaces it.
+/// A draft next to the file's final place, complete on disk. If dropped, it stays; the next [`Draft::write`] replaces
+/// it.
 #[derive(Debug)]
 pub(crate) struct Draft {
     path: PathBuf,
@@ -18,7 +19,7 @@ impl Draft {
     /// umask forbids.
     ///
     /// # Errors
-    /// What the disk says.
+    /// The file system's errors.
     pub(crate) fn write(place: &Path, bytes: &[u8], mode: u32) -> io::Result<Self> {
         let draft = Self { path: beside(place), place: place.to_owned() };
         store::private::make_folder(folder(place))?;
@@ -38,23 +39,22 @@ impl Draft {
         Ok(draft)
     }
 
-    /// The draft that a process left which died before it kept it. It may be cut off.
+    /// The draft of a process that died before renaming it. It may be incomplete.
     #[must_use]
     pub(crate) fn left(place: &Path) -> Option<Self> {
         let path = beside(place);
         path.exists().then(|| Self { path, place: place.to_owned() })
     }
 
-    /// Where it lies.
     #[must_use]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives the file its name, for good.
+    /// Renames the draft to the file, durably.
     ///
     /// # Errors
-    /// What the disk says.
+    /// The file system's errors.
     pub(crate) fn keep(self) -> io::Result<()> {
         std::fs::rename(&self.path, &self.place)?;
         // A rename survives a power cut only once its folder is on disk.
@@ -64,19 +64,19 @@ impl Draft {
     }
 }
 
-/// Makes a file that its owner alone may read.
+/// Creates a file that only its owner may read.
 ///
 /// # Errors
-/// What the disk says.
+/// The file system's errors.
 pub(crate) fn write_new(place: &Path, bytes: &[u8]) -> io::Result<()> {
     Draft::write(place, bytes, 0o600)?.keep()
 }
 
-/// Makes a folder for its owner alone. One that is there is taken from others if a coordinator's data are in it; any other may
-/// be somebody's home, and what is put into it is its owner's alone all the same.
+/// Creates a folder that only its owner may read. The permissions of an existing folder are restricted if it holds a
+/// coordinator's data; any other may be a home folder, in which new files are still readable by their owner only.
 ///
 /// # Errors
-/// What the disk says.
+/// The file system's errors.
 pub fn make_private_folder(folder: &Path) -> io::Result<()> {
     store::private::make_folder(folder)?;
     let is_ours = folder.join("coordinator.db").exists() && folder.join("blobs").exists();

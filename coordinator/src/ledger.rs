@@ -1,4 +1,4 @@
-//! The privacy ledger as rows keep it: opened, checked, and added to in the transaction that decides about a release.
+//! The privacy ledger in rows: opened, verified, and appended to in the transaction that decides about a release.
 //!
 //! What a row means and costs is `learning`'s. Its seals are keyed with the coordinator's sealing key, which is not in the
 //! database, so whoever can write rows cannot forge them; the last seal is kept in a row of its own, and there are as many
@@ -27,19 +27,19 @@ pub(crate) const NOISE_OF_A_RELEASE: &str = "noise";
 pub(crate) const NOISE_OF_A_TREE: &str = "tree noise";
 /// The same of the noise along a banded matrix.
 pub(crate) const NOISE_OF_A_BANDED_MATRIX: &str = "banded noise";
-/// Rows that are read at once.
+/// Rows read at once.
 const PAGE: u32 = 1000;
 
-/// Why there is no ledger to charge.
+/// Reasons a ledger cannot be charged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LedgerFault {
-    /// The rows cannot be had.
+    /// The rows cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The rows are not what was written, or will not take the release.
+    /// The rows fail verification, or have no room for the release.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// The rows are right in themselves, and not all that there were.
+    /// The rows verify, but some are missing.
     #[error(transparent)]
     End(#[from] LedgerEndError),
 }
@@ -53,7 +53,7 @@ impl From<LedgerFault> for StepError {
     }
 }
 
-/// A task's ledger, checked row by row.
+/// A task's ledger, every row verified.
 ///
 /// # Errors
 /// [`LedgerFault`].
@@ -63,7 +63,7 @@ pub(crate) async fn read(
     private: &PrivateTask,
     sealer: &Sealer,
 ) -> Result<Ledger, LedgerFault> {
-    // Before the rows, which may go on meanwhile: they are never behind it.
+    // Read before the rows, which may grow in between but are never behind it.
     let end = sealer.ledger_end(task.id).map_err(StoreError::from)?;
     let mut rows = Vec::new();
     loop {
@@ -91,12 +91,12 @@ pub(crate) async fn read(
     Ok(ledger)
 }
 
-/// Holds the ledger, and what the task promises, against what was kept outside the database.
+/// Compares the ledger and the task's promise with the copy outside the database.
 fn check_end(end: StoredEnd, ledger: &Ledger, task: &TaskRow, sealer: &Sealer) -> Result<(), LedgerEndError> {
     let rows = ledger.rows().len() as u64;
     let end = match end {
         StoredEnd::End(end) => end,
-        // Nothing was released yet, or by a program that kept no such file.
+        // Nothing was released yet, or only by a version without such files.
         StoredEnd::Nothing if rows == 0 || !sealer.has_every_ledger_end() => return Ok(()),
         StoredEnd::Nothing => return Err(LedgerEndError::Missing),
         StoredEnd::Foreign(path) => return Err(LedgerEndError::File(path)),
@@ -111,7 +111,7 @@ fn check_end(end: StoredEnd, ledger: &Ledger, task: &TaskRow, sealer: &Sealer) -
     if there.seal.to_string() == end.seal { Ok(()) } else { Err(LedgerEndError::Other(last)) }
 }
 
-/// Keeps where a ledger ends that was read from what is committed; waits for a disk if that is news.
+/// Stores the end of a committed ledger; waits for the disk if it changed.
 ///
 /// # Errors
 /// The file system's.
@@ -120,12 +120,12 @@ pub(crate) fn keep_end(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec, led
     match sealer.ledger_end(task)? {
         StoredEnd::End(kept) if kept.rows >= end.rows => Ok(()),
         StoredEnd::End(_) | StoredEnd::Nothing => sealer.keep_ledger_end(task, &end),
-        // Whoever reads the ledger next says so; what is there is not written over.
+        // The next reader of the ledger reports it; the file is not overwritten.
         StoredEnd::Foreign(_) => Ok(()),
     }
 }
 
-/// Keeps what a task promises from the moment it is created.
+/// Stores a new task's promise.
 ///
 /// # Errors
 /// The file system's.
@@ -137,8 +137,8 @@ pub(crate) fn keep_promise(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec)
     }
 }
 
-/// What a participant has been charged that took part in every release of these ledgers, of whatever mechanisms, at one delta. The
-/// coordinator has a figure of its own only if it is trusted by none of them.
+/// The cost for a participant in every release of these ledgers, of any mechanisms, at one delta. The coordinator has
+/// a figure of its own only if no mechanism trusts it.
 pub(crate) fn together<'a>(ledgers: impl IntoIterator<Item = (PrivacyMechanism, &'a Ledger)>, delta: f64) -> Epsilons {
     let (mut cost, mut server) = (Cost::zero(), None);
     for (mechanism, ledger) in ledgers.into_iter().filter(|(_, ledger)| !ledger.rows().is_empty()) {
@@ -168,7 +168,7 @@ pub(crate) fn charge(
 ) -> Result<Charge, LedgerError> {
     let seal = |bytes: &[u8]| sealer.mac(attempt.task.0.as_bytes(), bytes);
     let sealed = ledger.charge(release, &seal)?;
-    // Numbers and text: nothing that could fail.
+    // Numbers and text: this cannot fail.
     let row = serde_json::to_string(sealed).unwrap_or_default();
     let (index, head) = (sealed.row.index, sealed.seal.to_string());
     let row = PrivacyRow { attempt, idx: index, published, row, created_at: now };
@@ -224,8 +224,8 @@ pub(crate) async fn charge_unpublished(
     }
 }
 
-/// Whether the coordinator may have seen what a release would have shown. With local noise and no masks every single upload is
-/// that, from the first one on.
+/// Whether the coordinator may already have seen what a release would reveal. With local noise and no masks every
+/// single upload does.
 fn may_be_open(task: &TaskRow, round: &Round) -> bool {
     let is_local = task.spec.privacy.mechanism.noised_by() == NoisedBy::EachParticipant;
     let is_seen_singly = is_local && !task.spec.secure_aggregation.enabled;
@@ -251,7 +251,7 @@ pub(crate) fn noise_of_a_place(correlated: &str, place: u32) -> String {
     format!("{correlated} {place}")
 }
 
-/// Forgets what would take the noise of an attempt off again, or the noised sum that was kept for it.
+/// Deletes the seed of an attempt's noise, or its stored noised sum.
 pub(crate) async fn forget_noise(tx: &mut (dyn Transaction + '_), attempt: Attempt) -> Result<(), StoreError> {
     tx.forget_secret(attempt, NOISE_OF_A_RELEASE).await?;
     let mut piece = 0;

@@ -1,9 +1,10 @@
-//! Where a task's privacy ledger ends, and what was promised, kept outside the database.
+//! The end of a task's privacy ledger and the task's promise, stored outside the database.
 //!
-//! Rows, their head and their counters lie together: who can write the database can cut the ledger short in all of them at once,
-//! raise the budget, or put an older database in its place. So how many rows there were, the last seal and the task's `[privacy]`
-//! are in a file beside the sealing key as well, under one MAC with it. The file is written after the transaction that adds
-//! a row and before a version is published, so it may be behind the database by what is not published yet, and never ahead of it.
+//! Rows, head and counters are in one database: anyone who can write it can truncate the ledger consistently, raise
+//! the budget, or restore an older database. So the number of rows, the last seal and the task's `[privacy]` are also
+//! in a file beside the sealing key, under a MAC with that key. The file is written after the transaction that adds a
+//! row and before a version is published, so it may lag behind the database by what is not published yet, and is never
+//! ahead of it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,87 +15,88 @@ use task_spec::PrivacySpec;
 
 use crate::guarded::Guarded;
 
-/// The file that says that every ledger with rows has its own; no task is called so.
+/// Marker file: every ledger with rows has a file. No task has this name.
 const COMPLETE: &str = "complete";
 
 /// The end of a ledger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LedgerEnd {
-    /// How many rows there are.
+    /// Number of rows.
     pub(crate) rows: u64,
-    /// The seal of the last of them, as 64 hexadecimal digits; zeros if there is none.
+    /// Seal of the last row, as 64 hexadecimal digits; zeros without rows.
     pub(crate) seal: String,
-    /// What was promised when the task was created.
+    /// The task's promise at its creation.
     pub(crate) privacy: PrivacySpec,
 }
 
-/// What is kept of where a ledger ends.
+/// The stored end of a ledger.
 pub(crate) enum StoredEnd {
-    /// Nothing yet.
+    /// No file yet.
     Nothing,
-    /// This.
+    /// A valid end.
     End(LedgerEnd),
-    /// A file that is not what was written here.
+    /// A file that was not written with this key.
     Foreign(PathBuf),
 }
 
-/// Why a ledger that is right in itself is not the one that was kept.
+/// Reasons a ledger that verifies does not match its stored end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LedgerEndError {
-    /// The file is not what was written, or was written with another sealing key.
+    /// The file was changed, or written with another sealing key.
     #[error(
         "the file that says where the privacy ledger ends is not what was written, or was written with another seal.key: {0}"
     )]
     File(PathBuf),
-    /// There are rows, and no file.
+    /// There are rows but no file.
     #[error(
         "the file that says where the privacy ledger ends is gone: restore it from a backup, together with the database it belongs to"
     )]
     Missing,
-    /// Rows are missing.
+    /// The database has fewer rows than were stored.
     #[error(
         "the privacy ledger has {rows} rows, and had {kept}: rows were removed, or the database is older than what was released \
          since; restore the newest backup, or cancel the task"
     )]
     Older {
-        /// In the database.
+        /// Rows in the database.
         rows: u64,
-        /// In the file.
+        /// Rows according to the file.
         kept: u64,
     },
-    /// Another row is where the last one was.
+    /// A different row is in the place of the last one.
     #[error(
         "row {0} of the privacy ledger is not the one that was there: the database is another one's, or was restored and gone on with"
     )]
     Other(u64),
-    /// The task says something else.
+    /// The task's promise differs.
     #[error(
         "[privacy] of the task is not what it was created with: it was edited in the database; restore it from a backup"
     )]
     Promise,
 }
 
-/// The files.
+/// The files with the ends of ledgers.
 pub(crate) struct LedgerEnds {
-    /// None: they vanish with the process.
+    /// `None`: in memory only.
     folder: Option<PathBuf>,
-    /// Those without a folder; locked by whoever writes.
+    /// The ends without a folder; locked by writers.
     kept: Guarded<HashMap<TaskId, Vec<u8>>>,
 }
 
 impl LedgerEnds {
-    /// In this folder, which is made when it is needed; without one, in memory.
+    /// In this folder, created when needed; without one, in memory.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
         Self { folder, kept: Guarded::default() }
     }
 
-    /// Whether every ledger with rows has its file: until [`Self::complete`] there may be ledgers of a program that kept none.
+    /// Whether every ledger with rows must have its file: before [`Self::complete`] there may be ledgers of a version
+    /// without such files.
     pub(crate) fn are_complete(&self) -> bool {
         self.folder.as_ref().is_none_or(|folder| folder.join(COMPLETE).exists())
     }
 
-    /// Says for good that a ledger with rows and without a file has lost it.
+    /// Records permanently that every ledger with rows has a file.
     ///
     /// # Errors
     /// The file system's.
@@ -103,12 +105,12 @@ impl LedgerEnds {
         crate::files::write_new(&folder.join(COMPLETE), b"")
     }
 
-    /// Where a task's file lies.
+    /// Path of a task's file.
     pub(crate) fn path(&self, task: TaskId) -> PathBuf {
         self.folder.as_deref().unwrap_or(Path::new("memory")).join(task.0.simple().to_string())
     }
 
-    /// What was written for a task.
+    /// Reads a task's file.
     ///
     /// # Errors
     /// The file system's.
@@ -123,12 +125,12 @@ impl LedgerEnds {
         }
     }
 
-    /// Keeps it in the place of what was there, as one.
+    /// Replaces a task's file atomically.
     ///
     /// # Errors
     /// The file system's.
     pub(crate) fn write(&self, task: TaskId, bytes: Vec<u8>) -> std::io::Result<()> {
-        // One at a time: two would write to one draft.
+        // One writer at a time: two would write to the same draft.
         let mut kept = self.kept.lock();
         if self.folder.is_none() {
             kept.insert(task, bytes);

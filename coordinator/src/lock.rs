@@ -1,6 +1,7 @@
-//! One coordinator works on a data folder at a time: locks on the files it would share, which die with its process.
+//! One coordinator per data folder: file locks, released when the process ends.
 //!
-//! Two on one database would take each other's leases, two on one folder of blobs would collect each other's blobs as garbage.
+//! Two coordinators on one database would take each other's leases; two on one blob folder would delete each other's
+//! blobs as garbage.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -9,39 +10,34 @@ use std::path::{Path, PathBuf};
 use federation::time::Timestamp;
 use store::private;
 
-/// Longest text about a holder that is read and told.
+/// Maximum length of a holder's description.
 const HOLDER_MAX: u64 = 300;
 
-/// Why a lock was not taken.
+/// Reasons a lock was not acquired.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process has it.
+    /// Another process holds it.
     #[error(
         "another coordinator works on this data ({path} is locked by {holder}); stop it first, or give this one a \
          database and a folder of blobs of its own"
     )]
     Held {
-        /// The file that is locked.
+        /// The locked file.
         path: PathBuf,
-        /// Process, host and since when, as far as they are known.
+        /// Process, host and start time, as far as known.
         holder: String,
     },
-    /// The file cannot be made or locked.
+    /// The file cannot be created or locked.
     #[error("cannot lock {path}: {source}")]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
-/// Locks that are held until they are released, or dropped, or the process ends in whatever way.
+/// File locks, held until released or dropped, or until the process ends.
 #[derive(Debug)]
 pub(crate) struct Locks(Vec<File>);
 
 impl Locks {
-    /// Locks every one of these files, which are made if they are missing, with their folders; or none.
+    /// Locks all of these files or none; creates missing files and folders.
     ///
     /// # Errors
     /// [`LockError`].
@@ -50,7 +46,7 @@ impl Locks {
         paths.iter().map(|path| lock(path, &holder)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Lets others have them.
+    /// Releases the locks.
     pub(crate) fn release(&self) {
         for file in &self.0 {
             if let Err(error) = file.unlock() {
@@ -65,11 +61,11 @@ fn lock(path: &Path, holder: &str) -> Result<File, LockError> {
     if let Some(folder) = path.parent() {
         private::make_folder(folder).map_err(io)?;
     }
-    // Not truncated when it is opened: it may name whoever holds it.
+    // Not truncated on opening: it may name the holder.
     let mut file = private::options().read(true).write(true).create(true).truncate(false).open(path).map_err(io)?;
     match file.try_lock() {
         Ok(()) => {
-            // The lock is what counts. On a full disk it names nobody.
+            // Only the lock counts. On a full disk the file names no holder.
             if let Err(error) = write(&mut file, holder) {
                 tracing::warn!(%error, path = %path.display(), "the lock cannot say who holds it");
             }

@@ -1,4 +1,4 @@
-//! What tasks mean in numbers, derived once for each: a specification never changes.
+//! Cache of the numbers derived from tasks: a specification never changes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::guarded::Guarded;
 /// Tasks remembered at once; their models hold layouts and no parameters.
 const REMEMBERED_MAX: usize = 1024;
 
-/// Sizes of sessions remembered at once for each task.
+/// Maximum number of cached session sizes per task.
 const SIZES_MAX: usize = 64;
 
 /// The arithmetic of the tasks that requests and steps were about lately. Clones share it.
@@ -24,12 +24,12 @@ pub struct Models(Arc<Guarded<HashMap<TaskId, CachedModel>>>);
 
 struct CachedModel {
     model: Arc<TaskModel>,
-    /// What follows for sessions of so many participants; a mask graph takes milliseconds to choose.
+    /// Parameters of sessions by size; choosing a mask graph takes milliseconds.
     params: HashMap<u16, Option<Params>>,
 }
 
 impl Models {
-    /// Of this task.
+    /// The model of this task.
     ///
     /// # Errors
     /// `Corrupt` if the specification is not valid: it was checked before it was stored.
@@ -49,8 +49,8 @@ impl Models {
         Ok(model)
     }
 
-    /// What follows for a session of the task with so many participants; none without secure aggregation, or if it cannot have as
-    /// many.
+    /// Parameters of a session of the task with this number of participants; `None` without secure aggregation, or if
+    /// that size is impossible.
     pub(crate) fn session_params(&self, task: &TaskRow, participants: u16) -> Option<Params> {
         let model = self.of(task).ok()?;
         let known = self.0.lock().get(&task.id).and_then(|known| known.params.get(&participants).cloned());

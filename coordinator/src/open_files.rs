@@ -1,13 +1,13 @@
-//! How many files the process may have open, and how many connections that allows.
+//! The limit on open files, and the number of connections it allows.
 
 use crate::http::ConnectionLimits;
 
-/// Files beside those of connections and uploads: the database's, logs, threads that read models, what libraries open.
+/// Files besides connections and uploads: database, logs, reads of models, libraries.
 const ELSEWHERE: usize = 96;
-/// Below this nobody could be served.
+/// Minimum for serving anybody.
 const LEAST: usize = 8;
 
-/// Raises the limit of open files as far as the process may, and says how many it has; none where nobody limits them.
+/// Raises the limit on open files as far as allowed and returns it; `None` if there is no limit.
 #[cfg(unix)]
 pub(crate) fn raise_limit() -> Option<usize> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -37,8 +37,8 @@ fn saturate(files: u64) -> usize {
     usize::try_from(files).unwrap_or(usize::MAX)
 }
 
-/// As many connections of each kind as were `wanted`, or fewer where not so many files may be open. A participant may have
-/// two: its connection, and the file that its upload goes to.
+/// The `wanted` number of connections of each kind, or fewer if the limit on open files requires. A participant may
+/// use two files: its connection, and its upload.
 pub(crate) fn fit(wanted: ConnectionLimits, files: Option<usize>) -> ConnectionLimits {
     let Some(files) = files else { return wanted };
     let rest = |connection_limits: &ConnectionLimits| {
@@ -48,7 +48,7 @@ pub(crate) fn fit(wanted: ConnectionLimits, files: Option<usize>) -> ConnectionL
     if rest(&connection_limits).saturating_add(connection_limits.members.saturating_mul(2)) <= files {
         return connection_limits;
     }
-    // An eighth of the files for each of these at most, so that participants keep the larger part.
+    // At most an eighth of the files for each of these, so that participants keep the larger part.
     let eighth = (files / 8).max(LEAST);
     connection_limits.arriving = connection_limits.arriving.min(eighth);
     connection_limits.operators = connection_limits.operators.min(eighth);

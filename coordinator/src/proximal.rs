@@ -1,4 +1,4 @@
-//! The μ that FedProx's rule gives a round, from the losses of the rounds before.
+//! Adaptive μ of FedProx, from the losses of earlier rounds.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use task_spec::{AdaptiveMu, TrainingPlan};
 
 use crate::guarded::Guarded;
 
-/// Rounds whose losses μ is made of.
+/// Number of rounds whose losses determine μ.
 const LOOK_BACK: u32 = 100_000;
 
-/// How a task trains in a round: with the μ of that round, where it adapts.
+/// A task's training plan in a round, with that round's μ.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -28,18 +28,18 @@ pub(crate) async fn plan_of_round(
     let losses = completed.filter_map(|row| row.metrics.iter().find(|metric| metric.name == adaptive.metric));
     let AdaptiveMu { step, patience, .. } = *adaptive;
     let rule = proximal::AdaptiveMu { start: plan.proximal_mu, step, patience };
-    // Above 1/η a step towards the start goes beyond it: the loss rises, and would raise μ for ever.
+    // Above 1/η a step towards the start overshoots: the loss rises, and would raise μ without bound.
     let most = (1.0 / plan.learning_rate).max(plan.proximal_mu);
     let mu = rule.after(losses.map(|metric| metric.value)).min(most);
     Ok(TrainingPlan { proximal_mu: mu, ..plan.clone() })
 }
 
-/// The μ of each task's present round: it follows from what is stored, and is asked for by every participant of the round.
+/// Cache of the μ of each task's current round, which every participant of the round needs.
 #[derive(Default)]
 pub(crate) struct ProximalSchedule(Guarded<HashMap<TaskId, (u32, f64)>>);
 
 impl ProximalSchedule {
-    /// [`plan_of_round`], read once for each round.
+    /// [`plan_of_round`], computed once per round.
     ///
     /// # Errors
     /// [`StoreError`].

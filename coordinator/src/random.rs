@@ -1,4 +1,4 @@
-//! The one source of randomness a coordinator draws from; tests seed it.
+//! The coordinator's only source of randomness; tests seed it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::guarded::Guarded;
 
-/// A random generator that many tasks share. It must be cryptographic outside tests: tokens come from it.
+/// A shared random generator. It must be cryptographic outside tests: tokens come from it.
 #[derive(Clone)]
 pub struct Random(Arc<Guarded<dyn Rng + Send>>);
 
@@ -22,7 +22,7 @@ impl Random {
     /// A ChaCha20 generator whose seed comes from the operating system.
     ///
     /// # Errors
-    /// The operating system gives no randomness.
+    /// The operating system's random source failed.
     pub fn from_system() -> Result<Self, ring::error::Unspecified> {
         let mut seed = [0; 32];
         ring::rand::SystemRandom::new().fill(&mut seed)?;

@@ -1,4 +1,4 @@
-//! Keys that live no longer than a sum takes to be released, each in a file of its own outside the database.
+//! Short-lived keys, destroyed when a sum is released; each in a file of its own outside the database.
 //!
 //! What opens a sum, or takes its noise off, is sealed in rows. Rows that were deleted may stay in a database's log, in its free
 //! pages and in copies of its file; once the key they were sealed with is destroyed they are noise. A key comes before the
@@ -30,9 +30,9 @@ pub(crate) fn of_the_task(task: TaskId) -> Attempt {
     Attempt { task, round: 0, attempt: 0 }
 }
 
-/// The keys that were not destroyed yet, by the attempt that their rows belong to, or [`of_the_task`].
+/// The keys not destroyed yet, by the attempt that their rows belong to, or [`of_the_task`].
 pub(crate) struct ReleaseKeys {
-    /// None: they vanish with the process.
+    /// `None`: in memory only.
     folder: Option<PathBuf>,
     /// Those that this process made or read.
     known: Guarded<HashMap<Attempt, Vec<(KeyId, Key)>>>,
@@ -40,7 +40,7 @@ pub(crate) struct ReleaseKeys {
 }
 
 impl ReleaseKeys {
-    /// In this folder, which is made when it is needed; without one, in memory.
+    /// In this folder, created when needed; without one, in memory.
     pub(crate) fn new(folder: Option<PathBuf>, random: &Random) -> Self {
         Self { folder, known: Guarded::default(), random: random.clone() }
     }
@@ -107,7 +107,7 @@ impl ReleaseKeys {
         Ok(destroyed)
     }
 
-    /// Whatever has keys.
+    /// All uses that have keys.
     ///
     /// # Errors
     /// The file system's.
@@ -124,7 +124,7 @@ fn file_name(Attempt { task, round, attempt }: Attempt, id: &KeyId) -> String {
     format!("{}.{round}.{attempt}.{}", task.0.simple(), uuid::Uuid::from_bytes(*id).simple())
 }
 
-/// Whose key a file holds; none if it holds none.
+/// The use of a key file, from its name; `None` for other files.
 fn parse(name: &str) -> Option<Attempt> {
     let mut parts = name.split('.');
     let mut next = || parts.next();
@@ -155,7 +155,7 @@ fn write(folder: &Path, name: &str, key: &[u8]) -> io::Result<()> {
 fn overwrite(path: &Path) -> io::Result<()> {
     let mut file = match fs::OpenOptions::new().write(true).open(path) {
         Ok(file) => file,
-        // Another process was faster.
+        // Another process destroyed it first.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };

@@ -1,8 +1,8 @@
-//! Participants that have seen more of a task than this coordinator has: its database was restored from before, or lost the end
-//! of its log.
+//! Rounds that participants report but this coordinator does not know: its database was restored from a backup, or
+//! lost the end of its log.
 //!
-//! Under secure aggregation nobody makes keys for a round number that it has sent an input for, nor for a lower one. What they
-//! say of that is kept in memory alone: whoever is in that case says it with each check-in.
+//! Under secure aggregation a participant makes no keys for a round that it has sent an input for, nor for an earlier
+//! one. Its reports are kept in memory only: it repeats them with each check-in.
 
 use std::collections::HashMap;
 
@@ -15,18 +15,18 @@ use wire::participant::{CheckInRequest, Declined};
 use crate::base::next_round;
 use crate::guarded::Guarded;
 
-/// Participants remembered for all tasks together; more make no difference to what is told.
+/// Maximum number of participants remembered, over all tasks; more make no difference to the result.
 const REMEMBERED_MAX: usize = 100_000;
-/// A claim that is farther ahead than this counts for nothing: no outage loses so many rounds, and whoever lies could use up
-/// the numbers of a task's rounds.
+/// Reports farther ahead than this are ignored: no outage loses that many rounds, and a liar could exhaust a task's
+/// round numbers.
 const AHEAD_MAX: u32 = 100_000;
 
-/// What participants say they have sent.
+/// The latest rounds for which participants report to have sent inputs.
 #[derive(Default)]
 pub(crate) struct ReportedRounds(Guarded<HashMap<(TaskId, ParticipantId), u32>>);
 
 impl ReportedRounds {
-    /// Notes what a participant says with its check-in about these tasks, or says no more.
+    /// Records a participant's report about these tasks, or that it reports nothing any more.
     pub(crate) fn note(&self, participant: ParticipantId, tasks: &[TaskId], request: &CheckInRequest) {
         let Some(Declined { task, sent }) = request.declined else {
             let mut claims = self.0.lock();
@@ -54,7 +54,7 @@ impl ReportedRounds {
         }
     }
 
-    /// Who is ahead of this task, and where it would have to go on; nothing if nobody is.
+    /// Participants ahead of this task, and the round it should continue after; `None` if there are none.
     pub(crate) fn of(&self, task: &TaskRow) -> Option<BehindView> {
         if task.status.is_terminal() || task.status == TaskStatus::BudgetExhausted {
             return None;
@@ -66,8 +66,8 @@ impl ReportedRounds {
     }
 }
 
-/// The last number that a tenth of those who are ahead, and two of them if there are two, say they have sent for: few who lie
-/// cannot raise it, and few who tell the truth alone come back by themselves, as numbers grow.
+/// The highest round reported by at least a tenth of those ahead, and by at least two if there are two: a few liars
+/// cannot raise it, and a few honest participants beyond it can take part again as round numbers grow.
 fn beyond(next: u32, mut sent: Vec<u32>) -> Option<BehindView> {
     let participants = u32::try_from(sent.len()).unwrap_or(u32::MAX);
     sent.retain(|sent| sent.saturating_sub(next) <= AHEAD_MAX);

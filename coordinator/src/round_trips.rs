@@ -1,7 +1,7 @@
-//! How slow participants' lines are, as they told with their last check-ins.
+//! Round-trip times of participants on slow connections, from their last check-ins.
 //!
-//! Kept in memory alone: whoever is on a slow line says so with each check-in, and what follows from it for a round is kept in
-//! the round's row when its cohort is drawn.
+//! In memory only: participants repeat the report with each check-in, and the result for a round is stored in its row
+//! when the cohort is drawn.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use federation::round_trip;
 
 use crate::guarded::Guarded;
 
-/// Slow lines remembered; more make no difference to what most of a cohort need.
+/// Maximum number of participants remembered; more make no difference to most of a cohort.
 const REMEMBERED_MAX: usize = 200_000;
 
-/// Round trips in milliseconds, of slow lines. Clones share them.
+/// Round-trip times in milliseconds, of slow connections. Clones share them.
 #[derive(Clone, Default)]
 pub struct RoundTrips(Arc<Guarded<HashMap<ParticipantId, u32>>>);
 
 impl RoundTrips {
-    /// Notes what a participant tells of its line, or that it tells nothing.
+    /// Records a participant's report, or its absence.
     pub(crate) fn note(&self, participant: ParticipantId, round_trip_ms: Option<u32>) {
         let mut slow = self.0.lock();
         match round_trip_ms {
@@ -33,7 +33,7 @@ impl RoundTrips {
         }
     }
 
-    /// What a cohort's lines need.
+    /// The round-trip time to allow for in a cohort, in milliseconds.
     pub(crate) fn of_cohort(&self, cohort: &[ParticipantId]) -> u32 {
         let slow = self.0.lock();
         round_trip::of_cohort(cohort.iter().map(|member| slow.get(member).copied().unwrap_or_default()).collect())

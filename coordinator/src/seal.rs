@@ -1,9 +1,10 @@
-//! Encryption at rest of what must not be read from a backup: the answers that open a round's sum.
+//! Encryption at rest of the answers that open a round's sum, which must not be readable from a backup.
 //!
-//! The key lives in a file of its own, outside the database, so a stolen database or a stolen backup of it opens nothing.
-//! ChaCha20-Poly1305 (RFC 8439) with a random nonce; what is sealed is bound to its place, so that nobody can move one
-//! participant's answer to another's row. What opens a sum or takes its noise off is sealed with a second key beside this
-//! one, which is destroyed once the sum is released ([`crate::release_keys`]): then no copy of the rows opens with any key.
+//! The key lives in a file of its own, outside the database, so a stolen database or a stolen backup of it opens
+//! nothing. ChaCha20-Poly1305 (RFC 8439) with a random nonce; sealed data is bound to its context, so that one
+//! participant's answer cannot be moved to another's row. What opens a sum or takes its noise off is sealed with a
+//! second key beside this one, which is destroyed once the sum is released ([`crate::release_keys`]): then no copy of
+//! the rows opens with any key.
 
 use std::path::{Path, PathBuf};
 
@@ -18,40 +19,35 @@ use crate::ledger_end::{LedgerEnd, LedgerEnds, StoredEnd};
 use crate::random::Random;
 use crate::release_keys::{ID_BYTES, KeyId, ReleaseKeys};
 
-/// How everything begins that is sealed with a key of a release.
+/// Prefix of data sealed with a release's key.
 pub const OF_A_RELEASE: &[u8; 8] = b"\xa7TRBrel\x01";
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 12;
 /// Hexadecimal digits of a MAC.
 const MAC_DIGITS: usize = 64;
 
-/// Why there is no sealing key.
+/// Reasons there is no sealing key.
 #[derive(Debug, thiserror::Error)]
 pub enum SealError {
-    /// The file cannot be read or made.
+    /// The file cannot be read or created.
     #[error("the sealing key {path} cannot be read or made: {source}")]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The file is no key.
+    Io { path: PathBuf, source: std::io::Error },
+    /// The file does not hold a key.
     #[error(
         "the sealing key {0} does not hold {KEY_BYTES} bytes; restore it, or remove it and lose the rounds that are being unmasked now"
     )]
     NotAKey(PathBuf),
 }
 
-/// What was stored was not sealed with this key for this place.
+/// The stored data was not sealed with this key for this context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what is stored was not sealed with this coordinator's key for this place")]
 pub struct NotSealed;
 
-/// Why what was sealed for a release does not open.
+/// Reasons data sealed for a release does not open.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotOpened {
-    /// It never will: its key was destroyed, or it is not what was sealed.
+    /// Permanently: its key was destroyed, or the data was changed.
     #[error("what is stored does not open: the key of its release is gone, or it was sealed for another place")]
     Gone,
     /// The key cannot be read now.
@@ -60,7 +56,7 @@ pub(crate) enum NotOpened {
 }
 
 impl NotOpened {
-    /// What that means for what is stored as `what`.
+    /// The store's error for the data stored as `what`.
     pub(crate) fn of(self, what: impl Into<String>) -> StoreError {
         match self {
             Self::Io(error) => error.into(),
@@ -69,12 +65,12 @@ impl NotOpened {
     }
 }
 
-/// Seals and opens. The key is never shown.
+/// Seals and opens data. The key is never shown.
 pub struct Sealer {
     key: LessSafeKey,
-    /// Another key, made of the first: one key has one use.
+    /// A key derived from the first: each key has one use.
     mac: hmac::Key,
-    /// Makes one key of itself and the key of a release: who has the one file and not the other has neither.
+    /// Derives a key from itself and the key of a release: one of the two files alone is useless.
     releases: hmac::Key,
     keys: ReleaseKeys,
     ends: LedgerEnds,
@@ -82,7 +78,7 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// With a key that vanishes with the process.
+    /// With a key in memory only.
     #[must_use]
     pub fn in_memory(random: &Random) -> Self {
         Self::new(&random.bytes(), None, random)
@@ -184,7 +180,7 @@ impl Sealer {
         self.keys.destroy(of)
     }
 
-    /// Whatever has keys that were not destroyed.
+    /// All uses with keys that were not destroyed.
     ///
     /// # Errors
     /// The file system's.
@@ -192,7 +188,7 @@ impl Sealer {
         self.keys.uses()
     }
 
-    /// Where the ledger of a task ends, as it was kept last.
+    /// The stored end of a task's ledger.
     ///
     /// # Errors
     /// The file system's.
@@ -205,7 +201,7 @@ impl Sealer {
         Ok(read.map_or_else(|| StoredEnd::Foreign(self.ends.path(task)), StoredEnd::End))
     }
 
-    /// Keeps where the ledger of a task ends; waits for a disk.
+    /// Stores the end of a task's ledger; waits for the disk.
     ///
     /// # Errors
     /// The file system's.

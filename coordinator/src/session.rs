@@ -1,6 +1,5 @@
-//! Sessions of secure aggregation as rows keep them: the stored phase, who stands where in its roster, and the names under
-//! which its messages are kept. An attempt has one, or one for each group that its cohort is divided into; either way they are
-//! one row.
+//! Sessions of secure aggregation in rows: the stored phase, the positions in its roster, and the names of its
+//! messages. An attempt has one, or one for each group that its cohort is divided into; either way they are one row.
 //!
 //! Requests and background work both read sessions here; what a message means is `secure-agg`'s.
 
@@ -28,15 +27,16 @@ use crate::step_error::StepError;
 
 /// Sessions kept in memory at once.
 const KEPT: usize = 64;
-/// Rounds whose dealt shares are kept in memory at once: up to a hundred megabytes each for a cohort of a thousand.
+/// Maximum number of rounds whose dealt shares are in memory: up to a hundred megabytes each for a cohort of a
+/// thousand.
 const DEALT_KEPT: usize = 4;
 
-/// A phase with the places of its participants.
+/// A phase, and the positions of its participants.
 pub(crate) struct Session {
     pub(crate) phase: Phase,
     /// By position, which counts from 1. Ascending, since a roster is in the order of ids.
     members: Vec<ParticipantId>,
-    /// Which of the cohort's groups they are, counted from 0; none: they are the whole cohort.
+    /// Number of the cohort's group, from 0; `None` for the whole cohort.
     group: Option<u32>,
     roster: OnceLock<Bytes>,
     announcement: OnceLock<Bytes>,
@@ -52,13 +52,13 @@ impl Session {
         Ok(Self { phase, members, group: None, roster: OnceLock::new(), announcement: OnceLock::new() })
     }
 
-    /// The roster as everybody is sent it.
+    /// The encoded roster, as sent to every member.
     pub(crate) fn roster(&self) -> Option<Bytes> {
         let roster = self.phase.roster()?;
         Some(self.roster.get_or_init(|| roster.encode().into()).clone())
     }
 
-    /// What the phase tells everybody alike; none if it has no such message.
+    /// The phase's message to all members; `None` if it has none.
     pub(crate) fn announcement(&self) -> Option<Bytes> {
         let encode: &dyn Fn() -> Bytes = match &self.phase {
             Phase::CollectConsistency(phase) => &|| phase.announcement().encode().into(),
@@ -68,7 +68,7 @@ impl Session {
         Some(self.announcement.get_or_init(encode).clone())
     }
 
-    /// The session that is stored.
+    /// Restores a stored session.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] for bytes that no version wrote.
@@ -77,23 +77,23 @@ impl Session {
         Self::new(phase)
     }
 
-    /// The phase, and who is in it where that is not the whole cohort.
+    /// The phase, and its members if they are not the whole cohort.
     pub(crate) fn into_parts(self) -> (Phase, Option<Vec<ParticipantId>>) {
         (self.phase, self.group.map(|_| self.members))
     }
 
-    /// Who is in the roster, in its order.
+    /// The members, in the roster's order.
     pub(crate) fn members(&self) -> &[ParticipantId] {
         &self.members
     }
 
-    /// Where a participant stands in the roster; none if it does not.
+    /// A participant's position in the roster, from 1; `None` if it is not in it.
     pub(crate) fn index(&self, participant: ParticipantId) -> Option<Index> {
         let position = self.members.binary_search(&participant).ok()?;
         Index::try_from(position + 1).ok()
     }
 
-    /// Who stands there.
+    /// The participant at this position.
     pub(crate) fn participant(&self, index: Index) -> Option<ParticipantId> {
         self.members.get(usize::from(index).checked_sub(1)?).copied()
     }
@@ -164,12 +164,12 @@ pub(crate) fn participant(client_id: &[u8]) -> Option<ParticipantId> {
     uuid::Uuid::from_slice(client_id).ok().map(ParticipantId)
 }
 
-/// How `secure-agg` names an attempt.
+/// `secure-agg`'s id of an attempt.
 pub(crate) fn round_name(attempt: Attempt) -> messages::RoundId {
     messages::RoundId::new(attempt.task.0.as_bytes(), u64::from(attempt.round), attempt.attempt)
 }
 
-/// What an answer that opens the sum is sealed for.
+/// The context that an answer that opens the sum is sealed for.
 pub(crate) fn seal_context(attempt: Attempt, participant: ParticipantId) -> Vec<u8> {
     let mut place = b"tributary/unmasking/1".to_vec();
     place.extend(attempt.task.0.as_bytes());
@@ -179,8 +179,8 @@ pub(crate) fn seal_context(attempt: Attempt, participant: ParticipantId) -> Vec<
     place
 }
 
-/// Believes certificates that were verified when they were stored, as long as they hold: nobody accepts a roster with one
-/// that has ended, and it would cost everybody the round.
+/// Accepts certificates that were verified when stored, while they are valid: members refuse a roster with an expired
+/// one, which would fail the round.
 pub(crate) struct StoredCertificates {
     pub(crate) now: Timestamp,
 }
@@ -193,7 +193,7 @@ impl IdentityVerifier for StoredCertificates {
     }
 }
 
-/// What was stored of everybody's messages of one kind, or of a group's, as it was admitted.
+/// The stored messages of one kind, of all members or of a group.
 ///
 /// # Errors
 /// The store's; [`StoreError::Corrupt`] for a message that cannot be read any more.
@@ -233,10 +233,10 @@ fn decode<M: Message>(stored: &SessionMessage) -> Result<M, StoreError> {
     M::decode(bytes).map_err(|error| StoreError::unreadable(what(), error))
 }
 
-/// Why a phase of a session cannot be closed.
+/// Reasons a phase of a session cannot be closed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CloseError {
-    /// These participants cannot go on; the protocol says why.
+    /// The protocol aborts the session.
     #[error(transparent)]
     Aborted(#[from] Abort),
     /// The step did not get as far.
@@ -272,7 +272,7 @@ pub(crate) fn open_masks(
     Ok(phase.close(admitted)?)
 }
 
-/// Why a round fails whose session ends so.
+/// The failure reason of a round whose session aborts.
 pub(crate) fn failure(abort: &Abort) -> FailureReason {
     match abort {
         Abort::TooFew { phase, .. } => match phase {
@@ -289,16 +289,16 @@ pub(crate) fn failure(abort: &Abort) -> FailureReason {
     }
 }
 
-/// What members have to be shown again to see that a session was never opened; none before there is a roster.
+/// The data that proves to members that a session was never opened; `None` before there is a roster.
 pub(crate) fn unopened(session: &Session) -> Option<UnopenedSession> {
     let needed = session.phase.roster()?.threshold;
     Some(UnopenedSession { group: session.group.unwrap_or(0), needed, roster: session.roster()? })
 }
 
-/// Keeps that of an attempt that ends without a sum after inputs may have left.
+/// Stores it for an attempt that ends without a sum after inputs may have been sent.
 ///
 /// # Errors
-/// The store's. A session that cannot be read any more is told and not kept: the round must end all the same.
+/// The store's. An unreadable session is logged and not stored: the round must end anyway.
 pub(crate) async fn keep_unopened(tx: &mut (dyn Transaction + '_), round: &Round) -> Result<(), StoreError> {
     let attempt = round.key;
     if !round.is_spent() {
@@ -317,8 +317,8 @@ pub(crate) async fn keep_unopened(tx: &mut (dyn Transaction + '_), round: &Round
     }
 }
 
-/// How many give no update in this round because they gave one from its base before, under masks alone. Counted while the round
-/// selects, and if it drew too few: that is why nobody comes.
+/// Number of participants that send no input in this round because they sent one from its base before, under masks
+/// alone. Counted while the round selects or if it drew too few, to explain the shortage.
 ///
 /// # Errors
 /// The store's.
@@ -332,7 +332,7 @@ pub(crate) async fn given_by(
     }
     let Some(task) = tx.task(round.key.task).await? else { return Ok(0) };
     let Some(base) = tx.model_version(round.key.task, round.base_version).await? else { return Ok(0) };
-    // Analyses that ask different things begin alike, which the version's digest does not tell.
+    // Different analyses start from the same state, which the version's digest does not distinguish.
     let gives_once = models.of(&task).is_ok_and(|model| model.base_digest(base.sha256) == Some(base.sha256));
     if gives_once { tx.count_given(base.sha256, round.key.round_key()).await } else { Ok(0) }
 }
@@ -350,11 +350,11 @@ pub(crate) async fn forget(tx: &mut (dyn Transaction + '_), attempt: Attempt) ->
     Ok(())
 }
 
-/// What everybody dealt, by the dealer's position.
+/// The messages of all dealers, by position.
 pub(crate) struct DealtShares(Vec<Option<ShareKeys>>);
 
 impl DealtShares {
-    /// What `dealer` dealt, as it signed it.
+    /// The message of `dealer`, as signed.
     pub(crate) fn shares(&self, dealer: Index) -> Option<&ShareKeys> {
         self.0.get(usize::from(dealer).checked_sub(1)?)?.as_ref()
     }
@@ -369,7 +369,7 @@ impl DealtShares {
 type GroupKey = (Attempt, Option<u32>);
 type GroupSessions = Arc<[Option<Arc<Session>>]>;
 
-/// Sessions that were read lately. A cache: the rows decide.
+/// Cache of recently read sessions; the rows are authoritative.
 #[derive(Default)]
 pub(crate) struct Sessions {
     phases: Guarded<HashMap<Attempt, (RoundState, GroupSessions)>>,
@@ -409,7 +409,7 @@ impl Sessions {
         })?;
         let sessions: GroupSessions =
             restore_all(round, &stored)?.into_iter().map(|session| session.map(Arc::new)).collect();
-        // A task has one open round: what is kept of another is of no use, and may be large.
+        // A task has one open round: cached data of another is useless, and may be large.
         let is_over = |other: &Attempt| other.task == attempt.task && *other != attempt;
         self.dealt.lock().retain(|(place, _), _| {
             let is_needed = state == RoundState::Collecting || *place != attempt;

@@ -1,7 +1,7 @@
-//! Participants that a task's next round lacks.
+//! The shortage of participants for a task's next round.
 //!
-//! A round that selects waits for them; one that waited in vain is tried again when enough are enrolled, since before that nothing
-//! can come of it, or at once where the task is to pause after so many failed attempts.
+//! A selecting round waits for them. A round that failed for lack of participants is retried when enough are enrolled,
+//! or at once if the task is to pause after a number of failed attempts.
 
 use federation::round::Round;
 use federation::task_status::TaskStatus;
@@ -12,16 +12,16 @@ use task_spec::Requirements;
 use task_spec::Sampling;
 use wire::inspect::ShortageView;
 
-/// Participants that a task's next round needs, and those that it could have.
+/// The participants that a task's next round needs and has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Enrolment {
-    /// How many must be there before a cohort is drawn.
+    /// Number that must be present before a cohort is drawn.
     pub(crate) needed: u32,
-    /// How many are enrolled that may take part.
+    /// Number enrolled that may take part.
     pub(crate) enrolled: u32,
 }
 
-/// Of a task whose next round's latest attempt is `latest`; none if it does not wait for participants to come.
+/// For a task whose next round's latest attempt is `latest`; `None` if it does not wait for participants.
 ///
 /// # Errors
 /// The store's.
@@ -30,18 +30,18 @@ pub(crate) async fn enrolment(
     task: &TaskRow,
     latest: Option<&Round>,
 ) -> Result<Option<Enrolment>, StoreError> {
-    // Where participants train ahead, rounds open when there are updates.
+    // With training ahead, rounds open when there are updates.
     let is_waiting = task.status == TaskStatus::Active && task.spec.ahead().is_none();
     let Some(round) = latest.filter(|round| is_waiting && round.lacks_participants()) else { return Ok(None) };
     let require = &task.spec.selection.require;
     let (population, min) = (task.spec.privacy.population.unwrap_or_default(), round.limits.select.min);
-    // Whoever is of the population is drawn however often it has taken part.
+    // A sampled population has no limit on participations.
     let (enrolled, needed) = match task.spec.privacy.sampling {
         None => (tx.count_enrolled(task.id, &require.labels, require.max_participations).await?, min),
         Some(sampling) => {
             let enrolled = tx.count_enrolled(task.id, &require.labels, 0).await?.min(population);
             let needed = match sampling {
-                // It draws nobody before there is everybody to draw from.
+                // It draws nobody before the whole population is present.
                 Sampling::FixedSize(_) if !task.spec.sampling_amplifies() && enrolled < population => population,
                 Sampling::FixedSize(_) | Sampling::Poisson(_) => min,
             };
@@ -51,7 +51,7 @@ pub(crate) async fn enrolment(
     Ok(Some(Enrolment { needed, enrolled }))
 }
 
-/// How many such a task lacks, of those that are checked in, too; none if enough are there.
+/// The shortage, counting also who is checked in; `None` if there are enough.
 ///
 /// # Errors
 /// The store's.

@@ -1,29 +1,28 @@
-//! Why a step did not finish. Every one of these is tried again; what can never succeed ends with its round's deadline.
+//! Reasons a step did not finish. All are retried; a step that can never succeed ends with its round's deadline.
 
 use std::error::Error;
 
 use aggregation::AggregationError;
 use store::StoreError;
 
-/// Why a step did not finish.
+/// Reasons a step did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
-    /// Rows or blobs.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The device that sums.
+    /// The aggregation device failed.
     #[error(transparent)]
     Aggregation(#[from] AggregationError),
-    /// Another worker has taken over; this one wrote nothing.
+    /// Another worker holds the lease; this one wrote nothing.
     #[error("another worker holds the lease {0:?}")]
     LeaseLost(String),
-    /// A stored fact that this program cannot work with.
+    /// A stored fact is unusable.
     #[error("stored state cannot be worked with: {0}")]
     Unworkable(#[source] Box<dyn Error + Send + Sync>),
-    /// A thread of a step ended in a panic.
+    /// A thread of the step panicked.
     #[error("a thread of the step was lost")]
     Thread(#[source] tokio::task::JoinError),
-    /// A test let the worker die.
+    /// A test stopped the worker here.
     #[error("stopped at {0}")]
     Stopped(&'static str),
 }
@@ -52,7 +51,7 @@ impl StepError {
         }
     }
 
-    /// Whether bytes that were stored can no longer be read, as opposed to: not now.
+    /// Whether stored bytes are permanently unreadable, not just temporarily.
     pub(crate) fn is_loss(&self) -> bool {
         matches!(self, Self::Store(StoreError::MissingBlob(_) | StoreError::Corrupt(_)))
     }

@@ -14,7 +14,7 @@ pub struct Measured {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Verdict {
+pub enum GateVerdict {
     /// The version is kept, and the round continues from it.
     Keep,
     /// The version is rejected.
@@ -30,18 +30,18 @@ pub enum Verdict {
 /// one that was kept. The measurement right after a rollback concerns a version that was good before, so it is kept
 /// whatever the value: the data have changed, not the model.
 #[must_use]
-pub fn judge(gate: &GateSpec, past: &[Measured], present: Measured) -> Verdict {
+pub fn judge(gate: &GateSpec, past: &[Measured], present: Measured) -> GateVerdict {
     let mut kept: Option<Measured> = None;
-    let mut verdict = Verdict::Keep;
+    let mut verdict = GateVerdict::Keep;
     for measured in past.iter().copied().chain([present]) {
-        let restored = matches!(verdict, Verdict::RollBack { .. });
+        let restored = matches!(verdict, GateVerdict::RollBack { .. });
         verdict = match kept {
             Some(kept) if !restored && fall(gate, kept, measured) > gate.max_fall => {
-                Verdict::RollBack { to: kept.version, fell: fall(gate, kept, measured) }
+                GateVerdict::RollBack { to: kept.version, fell: fall(gate, kept, measured) }
             }
             _ => {
                 kept = Some(measured);
-                Verdict::Keep
+                GateVerdict::Keep
             }
         };
     }
@@ -64,8 +64,8 @@ mod tests {
         let measured: Vec<_> = (0..).zip(values).map(|(version, &value)| Measured { version, value }).collect();
         (0..values.len())
             .map(|now| match judge(&gate, &measured[..now], measured[now]) {
-                Verdict::Keep => None,
-                Verdict::RollBack { to, .. } => Some(to),
+                GateVerdict::Keep => None,
+                GateVerdict::RollBack { to, .. } => Some(to),
             })
             .collect()
     }
@@ -90,6 +90,6 @@ mod tests {
     fn it_says_by_how_much() {
         let gate = GateSpec { metric: "m".into(), max_fall: 0.05, better: Better::Higher };
         let [kept, bad] = [(3, 0.5), (4, 0.25)].map(|(version, value)| Measured { version, value });
-        assert_eq!(judge(&gate, &[kept], bad), Verdict::RollBack { to: 3, fell: 0.25 });
+        assert_eq!(judge(&gate, &[kept], bad), GateVerdict::RollBack { to: 3, fell: 0.25 });
     }
 }

@@ -19,7 +19,7 @@ pub struct GroupTally {
 
 /// The decision for a round and its groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct GroupVerdict {
     pub decision: Decision,
     /// Numbers of the groups, from 0, that cannot leave the current phase, with the reason.
     pub lost: Vec<(u32, FailureReason)>,
@@ -28,13 +28,18 @@ pub struct Verdict {
 /// Decides what happens to `round` at `now`: [`advance`] for a round without groups; otherwise for each group, and then
 /// for all of them together. `groups` are in the order of their numbers.
 #[must_use]
-pub fn advance_groups(round: &Round, tally: &Tally, groups: &[GroupTally], now: crate::time::Timestamp) -> Verdict {
+pub fn advance_groups(
+    round: &Round,
+    tally: &Tally,
+    groups: &[GroupTally],
+    now: crate::time::Timestamp,
+) -> GroupVerdict {
     let in_session = matches!(
         round.state,
         RoundState::Sharing | RoundState::Collecting | RoundState::Confirming | RoundState::Unmasking
     );
     let Some(limits) = round.limits.groups.filter(|_| in_session) else {
-        return Verdict { decision: advance(round, tally, now), lost: Vec::new() };
+        return GroupVerdict { decision: advance(round, tally, now), lost: Vec::new() };
     };
     // Messages of lost groups are in no sum.
     let healthy = groups.iter().filter(|facts| facts.complaints == 0);
@@ -75,7 +80,7 @@ pub fn advance_groups(round: &Round, tally: &Tally, groups: &[GroupTally], now: 
         // The remaining groups agree on the next state.
         decisions.into_iter().find(|decision| matches!(decision, Decision::Close(_))).unwrap_or(Decision::Done)
     };
-    Verdict { decision, lost }
+    GroupVerdict { decision, lost }
 }
 
 /// Whether the remaining groups and their inputs suffice for the round: enough groups for its rule, and as many inputs
@@ -140,7 +145,7 @@ mod tests {
         }
     }
 
-    fn verdict(state: RoundState, counts: [(u32, u32); 4], now: Timestamp) -> Verdict {
+    fn verdict(state: RoundState, counts: [(u32, u32); 4], now: Timestamp) -> GroupVerdict {
         let facts = counts.map(|(there, pending)| {
             let reported = if state == RoundState::Collecting { there } else { 5 };
             let answered = if state == RoundState::Collecting { 0 } else { there };
@@ -160,14 +165,14 @@ mod tests {
     fn a_round_waits_for_its_slowest_group_and_closes_without_one_that_is_lost() {
         let sharing = |counts, now| verdict(RoundState::Sharing, counts, now);
         let collecting = Decision::Close(RoundState::Collecting);
-        assert_eq!(sharing([(5, 0); 4], START), Verdict { decision: collecting, lost: vec![] });
+        assert_eq!(sharing([(5, 0); 4], START), GroupVerdict { decision: collecting, lost: vec![] });
         assert_eq!(sharing([(5, 0), (5, 0), (4, 1), (5, 0)], START).decision, Decision::Wait(LATE));
         assert_eq!(sharing([(5, 0), (5, 0), (4, 1), (5, 0)], LATE).decision, collecting);
         let one_lost = vec![(2, FailureReason::QuorumLost)];
         let verdict = sharing([(5, 0), (5, 0), (2, 0), (5, 0)], START);
-        assert_eq!(verdict, Verdict { decision: collecting, lost: one_lost });
+        assert_eq!(verdict, GroupVerdict { decision: collecting, lost: one_lost });
         let late = sharing([(5, 0), (5, 0), (2, 3), (5, 0)], LATE);
-        assert_eq!(late, Verdict { decision: collecting, lost: vec![(2, FailureReason::TooFewShares)] });
+        assert_eq!(late, GroupVerdict { decision: collecting, lost: vec![(2, FailureReason::TooFewShares)] });
     }
 
     #[test]
@@ -230,7 +235,7 @@ mod tests {
             let round = round(state);
             let tally = Tally { eligible: 20, ..Tally::default() };
             let verdict = advance_groups(&round, &tally, &[], START);
-            assert_eq!(verdict, Verdict { decision: advance(&round, &tally, START), lost: vec![] });
+            assert_eq!(verdict, GroupVerdict { decision: advance(&round, &tally, START), lost: vec![] });
         }
     }
 }

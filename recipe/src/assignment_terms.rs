@@ -1,4 +1,4 @@
-//! What a participant is told that decides its update.
+//! The terms of an assignment that determine an update.
 
 use task_spec::{ModelSpec, TrainingPlan};
 use wire::Digest;
@@ -6,20 +6,20 @@ use wire::participant::{Assignment, Encoding, PrivacyTerms};
 
 use crate::digest::{application_digest, round_digest, training_digest};
 
-/// What decides an update besides data, version and chance.
+/// Everything besides data, model version and randomness that determines an update.
 #[derive(Clone, Copy, Debug)]
 pub struct AssignmentTerms<'a> {
     /// Name of the task.
     pub task: &'a str,
     /// The tensors, and which of them stay local.
     pub model: &'a ModelSpec,
-    /// How the model is trained, with the μ of the round.
+    /// The training plan, with the round's μ.
     pub training: &'a TrainingPlan,
-    /// How the update is encoded.
+    /// The encoding of updates.
     pub encoding: &'a Encoding,
-    /// Names of the metrics that travel, in their order.
+    /// Names of the metrics that are sent, in order.
     pub metrics: &'a [String],
-    /// What a privacy mechanism promises in the round.
+    /// The round's privacy terms, if the task is private.
     pub privacy: Option<&'a PrivacyTerms>,
 }
 
@@ -31,19 +31,19 @@ impl<'a> From<&'a Assignment> for AssignmentTerms<'a> {
 }
 
 impl AssignmentTerms<'_> {
-    /// [`application_digest`] of it.
+    /// [`application_digest`] of these terms.
     #[must_use]
     pub fn application(&self) -> Digest {
         application_digest(self.encoding, self.metrics, self.privacy)
     }
 
-    /// [`training_digest`] of it.
+    /// [`training_digest`] of these terms.
     #[must_use]
     pub fn training(&self) -> Digest {
         training_digest(&self.application(), self.task, self.model, self.training)
     }
 
-    /// [`round_digest`] of it, in a round that starts from this version.
+    /// [`round_digest`] of these terms in a round that starts from this version.
     #[must_use]
     pub fn in_round(&self, version: u32, earlier: &[Digest]) -> Digest {
         round_digest(&self.training(), version, earlier)

@@ -1,4 +1,4 @@
-//! How updates become integers, whatever the task computes.
+//! Codecs: how updates become integers, for every kind of task.
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ pub use self::private_quantizer::{PrivateQuantizer, TermsError};
 
 mod private_quantizer;
 
-/// How updates of a task become integers.
+/// The codec of a task's updates.
 #[derive(Clone, Debug)]
 pub enum UpdateCodec {
-    /// Weighted deltas, their weight and metrics, in the form that the task's compression gives them.
+    /// Weighted deltas with their weight and metrics, compressed as the task says.
     Plain(Arc<learning::UpdateCodec>),
-    /// Clipped deltas on a grid that leaves room for noise.
+    /// Clipped deltas, quantized with room for noise.
     Private(Arc<PrivateQuantizer>),
     /// Counts and sums of an analysis.
     Sums(Arc<Analysis>),
 }
 
-/// Judges an update as its words arrive.
+/// Checks an update as its words arrive.
 pub enum UpdateInspector {
-    /// Of a task without privacy.
+    /// For a task without privacy mechanism.
     Plain(learning::compress::UpdateInspector),
-    /// Of one with it.
+    /// For a private task.
     Private(PrivateInspector),
-    /// Of an analysis.
+    /// For an analysis.
     Sums(SumInspector),
 }
 
 impl UpdateInspector {
-    /// Looks at the next words.
+    /// Checks the next words.
     pub fn push(&mut self, words: &[u32]) {
         match self {
             Self::Plain(inspector) => inspector.push_all(words),
@@ -43,10 +43,10 @@ impl UpdateInspector {
         }
     }
 
-    /// Judges what has come.
+    /// Completes the check.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong.
     pub fn finish(self) -> Result<(), String> {
         match self {
             Self::Plain(inspector) => inspector.finish().map_err(|error| error.to_string()),
@@ -57,7 +57,7 @@ impl UpdateInspector {
 }
 
 impl UpdateCodec {
-    /// Words of an update.
+    /// Number of words of an update.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "an encoded update is never empty")]
     pub fn len(&self) -> usize {
@@ -68,7 +68,7 @@ impl UpdateCodec {
         }
     }
 
-    /// Words, their modulus 2^b, the largest magnitude of one, and the room for noise in their sum.
+    /// Number of words, the modulus 2^b, the largest magnitude of a word, and the headroom for noise in the sum.
     #[must_use]
     pub fn shape(&self) -> VectorShape {
         let (modulus_bits, input_bound, noise_margin) = match self {
@@ -100,7 +100,7 @@ impl UpdateCodec {
         }
     }
 
-    /// The L2 norm that updates are scaled down to, if they are; `clip` is the round's, where a mechanism is at work.
+    /// The L2 norm that updates are clipped to, if any; `clip` is the round's norm in a private task.
     #[must_use]
     pub fn norm_bound(&self, clip: Option<f64>) -> Option<FixedClip> {
         let bound = match self {
@@ -112,7 +112,8 @@ impl UpdateCodec {
         bound.and_then(|bound| FixedClip::new(bound).ok())
     }
 
-    /// What judges an update that nothing hides; none where its own noise does, or where it is not made of words.
+    /// Checks updates that are sent in the clear; `None` where the update carries its own noise, or is not made of
+    /// words.
     #[must_use]
     pub fn inspector(&self) -> Option<UpdateInspector> {
         match self {

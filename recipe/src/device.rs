@@ -1,4 +1,4 @@
-//! A participant's half: what its assignment asks for, and the one road from an update to the bytes that leave the device.
+//! The participant's half: checking an assignment, and the one path from an update to the bytes that leave the device.
 
 #[cfg(feature = "deliberate-faults")]
 pub mod faults;
@@ -11,16 +11,16 @@ pub use privacy::PrivateRound;
 
 use crate::{AssignmentTerms, UpdateCodec};
 
-/// What the participants of a session agree on must be what each of them is told to do: length, modulus and headroom of the sum,
-/// and by the digest everything that gives its words their meaning.
+/// Checks that a session's terms match this assignment: length, modulus and headroom of the sum, and, by the digest,
+/// everything that gives its words their meaning.
 ///
 /// # Errors
-/// What of the session is different from what follows from the assignment.
+/// The term of the session that does not follow from the assignment.
 pub fn check_session(assignment: &Assignment, terms: &SessionTerms, codec: &UpdateCodec) -> Result<(), &'static str> {
     let encoding = &assignment.encoding;
     let cohort = u32::from(terms.min_cohort)..=u32::from(terms.max_cohort);
     let shape = codec.shape();
-    // Noise fills what it was promised, neither less nor more.
+    // Noise uses exactly its promised headroom.
     let (bound, margin) = match codec {
         UpdateCodec::Private(_) => (terms.input_bound == shape.input_bound, terms.noise_margin == shape.noise_margin),
         UpdateCodec::Plain(_) | UpdateCodec::Sums(_) => (terms.input_bound >= shape.input_bound, true),
@@ -29,7 +29,7 @@ pub fn check_session(assignment: &Assignment, terms: &SessionTerms, codec: &Upda
     let checks = [
         ("largest cohort", u32::from(terms.max_cohort) == encoding.max_cohort),
         ("cohort", cohort.contains(&assignment.cohort)),
-        // A group has exactly as many as was agreed on, and the session takes no other roster.
+        // A group has exactly the agreed size; the session accepts no other roster.
         (
             "size of a group",
             encoding.groups.is_none_or(|groups| *cohort.start() == groups.size && groups.size == *cohort.end()),
@@ -38,7 +38,7 @@ pub fn check_session(assignment: &Assignment, terms: &SessionTerms, codec: &Upda
         ("number of words", terms.words == shape.words),
         ("bound of an input", bound),
         ("room for noise", margin),
-        // Last, since it would hide what is different.
+        // Last, since it would hide which term differs.
         ("encoding, model or training", terms.application == application),
     ];
     match checks.into_iter().find(|(_, holds)| !holds) {

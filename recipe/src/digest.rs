@@ -1,13 +1,13 @@
-//! Digests and seeds that both sides derive from what participants are told: what a session is bound to, and what the cohort of
-//! an attempt draws from alike.
+//! Digests and seeds that both sides derive from assignments: what a session is bound to, and the common randomness of
+//! an attempt's cohort.
 
 use serde::Serialize;
 use task_spec::{ModelSpec, TrainingPlan};
 use wire::participant::{CodecTerms, Encoding, PrivacyTerms};
 use wire::{Attempt, Digest};
 
-/// Digest of what gives the words of an update their meaning: encoding, names of the metrics and terms of privacy. With
-/// [`round_digest`] it is a part of the session's id, so participants that were told different ones cannot be aggregated.
+/// Digest of what gives the words of an update their meaning: encoding, metric names and privacy terms. Through
+/// [`round_digest`] it is part of the session's id, so updates under different terms cannot be aggregated.
 ///
 /// `SHA-256("tributary/application/1" || bits || f32be(clip) || [1 || f32be(norm)] or [0] || u32be(max_weight) ||
 /// u32be(max_cohort) || u32be(metrics) || for each: u32be(len) || name)`, and before the end, where they are given, in this order:
@@ -32,7 +32,7 @@ pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Opti
     text.raw(&length(metrics.len()));
     metrics.iter().for_each(|name| text.part(name.as_bytes()));
     if let Some(compression) = &encoding.compression {
-        // No terms of privacy are so long.
+        // Privacy terms are never that long.
         text.raw(&u32::MAX.to_be_bytes());
         text.part(&json(compression));
     }
@@ -62,10 +62,11 @@ pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Opti
     text.digest()
 }
 
-/// Digest of what decides an update besides data, version and chance: what the words mean ([`application_digest`]), which task and
-/// model it is, what of the model stays at home, and how it is trained, with the μ of the round. A coordinator that tells one
-/// participant to learn and all others to stand still, by their plans or by a model whose gradients vanish, would find the one's
-/// update in the sum; with this digest in the session's id ([`round_digest`]) there is no such sum.
+/// Digest of everything besides data, model version and randomness that determines an update: the meaning of its words
+/// ([`application_digest`]), task and model, which tensors stay local, and the training plan with the round's μ. A
+/// coordinator that had one participant learn and all others not, by their plans or by a model whose gradients vanish,
+/// would find that participant's update in the sum; with this digest in the session's id ([`round_digest`]) no such
+/// sum exists.
 ///
 /// `SHA-256("tributary/training/1" || application || for task name, model and plan: u32be(len) || bytes)`; model and plan are their
 /// JSON as this crate writes it: no spaces, keys in the order of the fields of [`ModelSpec`] and [`TrainingPlan`], those of
@@ -77,11 +78,11 @@ pub fn training_digest(application: &Digest, task: &str, model: &ModelSpec, plan
     text.digest()
 }
 
-/// Digest of what participants do in a round: [`training_digest`]; the number of the version that the round starts from, by which
-/// the age of updates is counted; and where updates are trained ahead of rounds the files of all earlier versions that one may
-/// have started from ([`Assignment::earlier`](wire::participant::Assignment::earlier)). Otherwise a coordinator could have all but one
-/// participant train from bytes of which nothing can be learnt. The bytes of the version that the round starts from are in the
-/// session's id by a digest of their own.
+/// Digest of what participants compute in a round: [`training_digest`]; the number of the round's base version, from
+/// which the staleness of updates is counted; and, with training ahead of rounds, the files of all earlier versions
+/// that an update may have started from ([`Assignment::earlier`](wire::participant::Assignment::earlier)). Otherwise a
+/// coordinator could have all but one participant train from a file from which nothing can be learnt. The base
+/// version's file has a digest of its own in the session's id.
 ///
 /// `SHA-256("tributary/round/1" || training || u32be(version))`, and with earlier versions at the end
 /// `"earlier" || u32be(count) || for each: its digest`, the newest first.
@@ -98,8 +99,9 @@ pub fn round_digest(training: &Digest, version: u32, earlier: &[Digest]) -> Dige
     text.digest()
 }
 
-/// What a round starts from, by which a participant knows whether it has given an input from it before, in whatever task: the
-/// digest of the version's file; of an analysis together with what it asks, since many begin alike.
+/// Identifies the base of a round, so that a participant knows whether it has sent an input from it before, in any
+/// task: the digest of the version's file; for an analysis combined with its specification, since many start from the
+/// same state.
 ///
 /// `version`, or `SHA-256("tributary/analysis base/1" || u32be(len) || words of the analysis || version)`.
 #[must_use]
@@ -111,7 +113,8 @@ pub fn base_digest(encoding: &Encoding, version: Digest) -> Digest {
     text.digest()
 }
 
-/// Seed of the rotation that all updates of an attempt share. It is public: rotating makes coordinates alike, it hides nothing.
+/// Seed of the rotation that all updates of an attempt share. Public: rotation equalizes coordinates and hides
+/// nothing.
 ///
 /// `SHA-256("tributary/rotation/1" || task || u32be(round) || u32be(attempt))`.
 #[must_use]
@@ -123,8 +126,8 @@ pub fn rotation_seed(attempt: Attempt) -> Digest {
     text.digest()
 }
 
-/// Seed of what a codec draws for the whole cohort of an attempt: rotations, coordinates, bases; zeros without a codec. It is
-/// public: what a codec draws hides nothing.
+/// Seed of what a codec draws for the whole cohort of an attempt: rotations, coordinates, bases; zeros without a
+/// codec. Public: a codec's draws hide nothing.
 ///
 /// `SHA-256("tributary/codec/1" || u64be(seed) || u32be(round) || u32be(attempt))`.
 #[must_use]
@@ -145,7 +148,7 @@ pub fn sha256(bytes: &[u8]) -> Digest {
     digest
 }
 
-/// What is digested.
+/// The bytes to be digested.
 struct Text(Vec<u8>);
 
 impl Text {
@@ -153,7 +156,7 @@ impl Text {
         self.0.extend(bytes);
     }
 
-    /// The bytes behind their length.
+    /// Appends the length, then the bytes.
     fn part(&mut self, bytes: &[u8]) {
         self.raw(&length(bytes.len()));
         self.raw(bytes);
@@ -169,6 +172,6 @@ fn length(bytes: usize) -> [u8; 4] {
 }
 
 fn json(told: &impl Serialize) -> Vec<u8> {
-    // Numbers, names, lists and enumerations: there is nothing in them that JSON does not have.
+    // Numbers, names, lists and enums: all representable in JSON, so this cannot fail.
     serde_json::to_vec(told).unwrap_or_default()
 }

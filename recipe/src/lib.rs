@@ -1,9 +1,10 @@
-//! What the rounds of a task compute, derived once for both sides: a pure function of what participants are told ([`AssignmentTerms`]).
+//! What the rounds of a task compute, derived once for both sides: a pure function of an assignment's terms
+//! ([`AssignmentTerms`]).
 //!
-//! A [`Recipe`] has the tensors that travel, how an update becomes integers ([`UpdateCodec`]), and what an update weighs
-//! ([`Rule`]). A participant derives it from its assignment and encodes its update by it ([`device`]); the coordinator derives the
-//! same one from the task's specification, and steps the model by the opened sum ([`server`]). Neither is told a derived number:
-//! each computes it, and [`digest`] binds a session to everything that it is derived from.
+//! A [`Recipe`] has the tensors that are sent, the codec of updates ([`UpdateCodec`]), and their weights ([`Rule`]). A
+//! participant derives it from its assignment and encodes its update by it ([`device`]); the coordinator derives the
+//! same one from the task's specification, and steps the model by the opened sum ([`server`]). No derived number is
+//! transmitted: each side computes it, and [`digest`] binds a session to everything it is derived from.
 
 mod assignment_terms;
 pub mod codec;

@@ -1,4 +1,4 @@
-//! What a round computes: what both sides derive from what a participant is told.
+//! A round's computation, derived by both sides from an assignment's terms.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use crate::{AssignmentTerms, RecipeError, Rule, Tensors, UpdateCodec};
 /// What a round computes.
 #[derive(Clone, Debug)]
 pub struct Recipe {
-    /// On which tensors.
+    /// The tensors it computes on.
     pub tensors: Tensors,
-    /// How an update becomes integers.
+    /// The codec of updates.
     pub codec: UpdateCodec,
-    /// What an update weighs.
+    /// The weight of an update.
     pub rule: Rule,
 }
 
 impl Recipe {
-    /// Derives it. `round` decides the learning rates that FedNova counts steps by; none counts them by the rates as they are
-    /// before any schedule.
+    /// Derives the computation. `round` selects the learning rates with which FedNova measures steps; `None` uses the
+    /// rates before any schedule.
     ///
     /// # Errors
-    /// [`RecipeError`]: what the codec cannot encode, or what does not go together.
+    /// [`RecipeError`]: the codec cannot encode the update, or settings are incompatible.
     pub fn new(terms: &AssignmentTerms<'_>, tensors: Tensors, round: Option<u32>) -> Result<Self, RecipeError> {
         let quantizer =
             |privacy| PrivateQuantizer::new(privacy, tensors.shared.len() as u64, terms.encoding.modulus_bits);
@@ -32,7 +32,7 @@ impl Recipe {
         Self::with_quantizer(terms, tensors, quantizer.map(Arc::new), round)
     }
 
-    /// The same, where the grid of a private task is known.
+    /// The same, with the quantizer of a private task.
     pub(crate) fn with_quantizer(
         terms: &AssignmentTerms<'_>,
         tensors: Tensors,

@@ -1,5 +1,5 @@
-//! What an update weighs: by examples, by loss (q-FFL), by steps (FedNova), or one, of a vector whose second half changes a control
-//! variate (SCAFFOLD).
+//! The weight of an update: by examples, by loss (q-FFL), by steps (FedNova), or 1 with a control variate in the
+//! second half of the vector (SCAFFOLD).
 
 use learning::contribution::fed_nova::{Reach, reach};
 use learning::{Fairness, FedNova, QFfl, QuantizationParams, Scaffold};
@@ -7,19 +7,19 @@ use task_spec::{Solver, TrainingPlan};
 
 use crate::{AssignmentTerms, RecipeError, UpdateCodec};
 
-/// The most steps of one participant in a round.
+/// Maximum number of steps of one participant in a round.
 const MAX_STEPS: u32 = 10_000_000;
 
-/// What an update weighs.
+/// The weight of an update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rule {
-    /// As many as its examples, up to the task's cap.
+    /// The number of examples, up to the task's cap.
     Examples,
     /// By the loss of the received model.
     Loss(QFfl),
-    /// By examples; what is sent is divided by how far its steps go.
+    /// By examples; the update is divided by the distance its steps cover.
     Steps(FedNova),
-    /// One, and it changes the control variate.
+    /// Weight 1; the input also changes the control variate.
     Controlled(Scaffold),
 }
 
@@ -59,7 +59,8 @@ impl Rule {
         let steps = solver.steps().filter(|steps| (1..=MAX_STEPS).contains(steps));
         let steps = steps.ok_or_else(|| unsound(&format!("it must say steps, 1 to {MAX_STEPS}")))?;
         match solver {
-            // The plan of this round: whoever does all of it sends what it would send without.
+            // Measured against this round's plan: a participant that completes it sends what it would send without
+            // FedNova.
             Solver::FedNova { .. } => {
                 let reference = match round.map(|round| plan.in_round(round)) {
                     Some(plan) => reference(&plan, steps, |step| plan.step_factor(step))?,
@@ -67,7 +68,7 @@ impl Rule {
                 };
                 FedNova::new(reference, params).map(Self::Steps).map_err(|error| unsound(&error))
             }
-            // The same in every round, or what is kept would be of another unit.
+            // The same in every round: stored control variates keep their unit.
             Solver::Scaffold { .. } => {
                 let whole = encoding.personalization.is_none() && terms.model.personal.is_empty();
                 let exact = encoding.compression.is_none() && plan.proximal_mu == 0.0;
@@ -87,7 +88,7 @@ impl Rule {
     }
 }
 
-/// How far so many steps of a plan go, each at its part of the learning rate.
+/// The distance that this many steps of a plan cover, each at its learning rate.
 fn reference(plan: &TrainingPlan, steps: u32, factor: impl Fn(u32) -> f64) -> Result<f64, RecipeError> {
     reach(steps, plan.momentum, plan.learning_rate * plan.proximal_mu)
         .map_err(|error| RecipeError::Solver(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! What a round computes on: the tensors of a model and those of them that travel, or the values that an analysis sums.
+//! The tensors a round computes on: those of a model and the ones that are sent, or the values that an analysis sums.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use crate::{AssignmentTerms, RecipeError};
 /// The tensors of a task.
 #[derive(Clone, Debug)]
 pub struct Tensors {
-    /// Every tensor of the model; of an analysis, one: the values that are summed.
+    /// Every tensor of the model; for an analysis one tensor, the summed values.
     pub whole: Arc<Layout>,
     /// The tensors that are sent and summed: all of them, unless some stay local or adapters are sent instead.
     pub shared: Arc<Layout>,
-    /// The same, followed by what a solver publishes and sums (SCAFFOLD's control variate).
+    /// The shared tensors, followed by those that a solver publishes and sums (SCAFFOLD's control variate).
     pub published: Arc<Layout>,
-    /// Which tensors stay local, if some do.
+    /// The local tensors, if any.
     pub partition: Option<Arc<Partition>>,
-    /// The low-rank adapters of the model, if the task has some, shared or local.
+    /// The low-rank adapters, shared or local, if the task has any.
     pub adapters: Option<Arc<Adapters>>,
-    /// The analysis that is computed instead of a model.
+    /// The analysis, if the task is one.
     pub analysis: Option<Arc<Analysis>>,
 }
 
 impl Tensors {
-    /// Derives them.
+    /// Derives the tensors.
     ///
     /// # Errors
-    /// [`RecipeError`]: tensors that are no model, or settings that do not fit them.
+    /// [`RecipeError`]: the tensors do not form a model, or settings do not fit them.
     pub fn new(terms: &AssignmentTerms<'_>) -> Result<Self, RecipeError> {
         match &terms.encoding.analytics {
             None => Self::of_model(terms.model, terms.encoding.personalization.as_ref(), terms.encoding.solver),
@@ -55,7 +55,7 @@ impl Tensors {
         })
     }
 
-    /// Those of a model that is trained.
+    /// The tensors of a trained model.
     ///
     /// # Errors
     /// [`RecipeError`].
@@ -89,7 +89,7 @@ impl Tensors {
     }
 }
 
-/// The adapters of a task that has some.
+/// The adapters of a task, if it has any.
 fn adapters(method: &Personalization, whole: &Arc<Layout>) -> Result<Option<Adapters>, AdapterError> {
     let Personalization::Lora { layers, rank, alpha, .. } = method else { return Ok(None) };
     Adapters::new(whole, &Patterns::new(layers.clone())?, *rank, *alpha).map(Some)

@@ -13,7 +13,7 @@
 //! | R4 | to participants | [`Agreement`] | 9 |
 //! | R4 | to the coordinator | [`Unmasking`] | 10 |
 //! | after | to the coordinator | [`AbortStatement`](crate::unopened::AbortStatement) | 11 |
-//! | after | to participants | [`AbortProof`](crate::unopened::Unopened) | 12 |
+//! | after | to participants | [`AbortProof`](crate::unopened::AbortProof) | 12 |
 
 mod agreement;
 mod keys;

@@ -1,11 +1,11 @@
-//! Chance from one seed: a stream for each purpose and each thing it is about, so that what one device draws never shifts what
-//! another gets.
+//! Random streams derived from one seed: one per purpose and subject, so that one device's draws never affect
+//! another's.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use rand_distr::{Distribution as _, LogNormal};
 
-/// What a stream is for.
+/// Purpose of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     /// Speed, links and habits of a device.
@@ -26,7 +26,7 @@ pub(crate) enum Purpose {
     Coordinator,
 }
 
-/// The stream of `seed` for a purpose and two numbers that say what it is about.
+/// The stream of `seed` for a purpose and a subject, given by two numbers.
 pub(crate) fn stream(seed: u64, purpose: Purpose, about: u64, more: u64) -> ChaCha20Rng {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -37,7 +37,7 @@ pub(crate) fn stream(seed: u64, purpose: Purpose, about: u64, more: u64) -> ChaC
     ChaCha20Rng::from_seed(key)
 }
 
-/// A number of a lognormal distribution, given its median and the standard deviation of its logarithm.
+/// Draws from a lognormal distribution, given its median and the standard deviation of its logarithm.
 pub(crate) fn lognormal(median: f64, sigma: f64, rng: &mut ChaCha20Rng) -> f64 {
     // Both were checked: a positive median and a finite, non-negative sigma.
     LogNormal::new(median.ln(), sigma).map_or(median, |distribution| distribution.sample(rng))

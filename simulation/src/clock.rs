@@ -6,7 +6,7 @@ use std::time::Duration;
 use client_sdk::clock::Now;
 use federation::time::{Clock, Timestamp};
 
-/// When every simulation begins by the calendar: Monday, 16 June 2025, 00:00 UTC.
+/// Start of every simulation: Monday, 16 June 2025, 00:00 UTC.
 const START: Timestamp = Timestamp(1_750_032_000_000);
 
 /// Microseconds since the simulation began.
@@ -14,53 +14,51 @@ const START: Timestamp = Timestamp(1_750_032_000_000);
 pub(crate) struct Moment(pub(crate) u64);
 
 impl Moment {
-    /// So much later, saturating.
+    /// The moment `later` after this one; saturates.
     pub(crate) fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)))
     }
 
-    /// How long ago `earlier` was; zero if it lies ahead.
+    /// Time since `earlier`; zero if that is in the future.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 
-    /// Since the simulation began.
+    /// Time since the simulation began.
     pub(crate) fn elapsed(self) -> Duration {
         Duration::from_micros(self.0)
     }
 
-    /// At the first microsecond that is not before `elapsed`.
+    /// `elapsed` after the beginning, rounded up to a microsecond.
     pub(crate) fn at(elapsed: Duration) -> Self {
         Self(u64::try_from(elapsed.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX))
     }
 
-    /// When the calendar shows `timestamp`; the beginning if that was before.
+    /// The moment of `timestamp`; the beginning for earlier ones.
     pub(crate) fn of(timestamp: Timestamp) -> Self {
         Self::default().plus(timestamp.since(START))
     }
 }
 
-/// The clock.
 #[derive(Debug, Default)]
 pub(crate) struct VirtualClock(AtomicU64);
 
 impl VirtualClock {
-    /// The time now.
     pub(crate) fn moment(&self) -> Moment {
         Moment(self.0.load(Ordering::SeqCst))
     }
 
-    /// Moves on; never back.
+    /// Advances the clock; never moves it back.
     pub(crate) fn advance(&self, to: Moment) {
         self.0.fetch_max(to.0, Ordering::SeqCst);
     }
 
-    /// The time as a participant is told it.
+    /// The current time, in the SDK's form.
     pub(crate) fn participant_now(&self) -> Now {
         Self::at(self.moment())
     }
 
-    /// A time as a participant is told it.
+    /// A moment in the SDK's form.
     pub(crate) fn at(moment: Moment) -> Now {
         Now { elapsed: moment.elapsed(), wall: START.plus(moment.elapsed()) }
     }

@@ -1,5 +1,5 @@
-//! What devices train on. A device's examples are a function of the seed and its number, so that ten thousand devices cost
-//! nothing until they train.
+//! Training data. A device's examples are a function of the seed and its number, so ten thousand devices take no
+//! memory until they train.
 
 use std::sync::Arc;
 
@@ -12,20 +12,21 @@ use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use crate::SimulationError;
 use crate::chance::{Purpose, stream, uniform};
 
-/// So many synthetic devices keep their examples in memory; more of them generate theirs again each time they train.
+/// Maximum number of synthetic devices whose examples stay in memory; with more, examples are generated for each
+/// training.
 const RESIDENT: u32 = 2000;
-/// Devices whose held-out examples make the test set of synthetic data.
+/// Number of devices whose held-out examples form the test set of synthetic data.
 const TESTERS: u32 = 100;
 
-/// Who has which examples.
+/// The examples of all devices.
 pub trait Data: Send + Sync {
-    /// How many training examples a device has.
+    /// Number of a device's training examples.
     fn examples(&self, device: u32) -> u64;
 
     /// A device's training examples.
     fn shard(&self, device: u32) -> Arc<Dataset>;
 
-    /// What nobody trains on.
+    /// The test set, which nobody trains on.
     fn test(&self) -> Arc<Dataset>;
 }
 
@@ -40,7 +41,7 @@ pub struct Synthetic {
 }
 
 impl Synthetic {
-    /// For so many devices. The test set is what the first hundred hold out.
+    /// Data for this number of devices. The test set is what the first hundred hold out.
     ///
     /// # Errors
     /// [`SimulationError::Data`] for an α or β that cannot be.
@@ -71,7 +72,7 @@ impl Data for Synthetic {
     fn shard(&self, device: u32) -> Arc<Dataset> {
         match self.resident.get(device as usize) {
             Some(shard) => Arc::clone(shard),
-            // It was generated with the same numbers before.
+            // The same arguments were checked before.
             None => match synthetic::shard(device as usize, self.alpha, self.beta, self.seed) {
                 Ok((own, _)) => Arc::new(labelled(own)),
                 Err(error) => unreachable!("{error}"),
@@ -84,8 +85,8 @@ impl Data for Synthetic {
     }
 }
 
-/// Labelled examples that all devices draw theirs from: the same example may be at several of them, so there may be more
-/// devices than a data set has room for.
+/// Labelled examples in a common pool from which devices draw: several devices may have the same example, so their
+/// number is not limited by the data set.
 pub struct PooledData {
     pool: Labelled,
     by_class: Vec<Vec<usize>>,
@@ -121,7 +122,7 @@ impl PooledData {
         Ok(Self { pool, by_class, partition, examples, seed, test: Arc::new(labelled(test)) })
     }
 
-    /// How often the device draws from each class, relative to the others.
+    /// Relative frequency of each class for a device.
     fn weights(&self, rng: &mut ChaCha20Rng) -> Vec<f64> {
         let classes = self.by_class.len();
         match self.partition {

@@ -1,6 +1,6 @@
-//! One device: a real participant, what its owner and its line are like, and what is under way for it.
+//! A device: a real participant, its profile and connection, and its actions in progress.
 //!
-//! What the participant computes is a function of the participant and of time, so it may be lent to another thread meanwhile.
+//! The participant's computation is a function of its state and of time, so it may run on another thread.
 
 use std::time::Duration;
 
@@ -21,59 +21,58 @@ use crate::clock::Moment;
 use crate::in_process::{Advance, Participant, signing_key};
 use crate::profile::{DeviceModel, Profile};
 
-/// Steps of a round at which a device may vanish, without secure aggregation and with it: fetching, training, sending; and
-/// hearing who takes part, dealing, receiving, signing, unmasking.
+/// Number of steps of a round at which a device may drop out, without secure aggregation (fetch, train, send) and with
+/// it (also roster, deal, receive, sign, unmask).
 const STEPS: (u64, u64) = (3, 8);
 
-/// What all participants are told.
+/// Settings common to all devices.
 pub(crate) struct DeviceSettings {
     pub(crate) seed: u64,
     pub(crate) task: String,
     pub(crate) secure: bool,
     pub(crate) model: DeviceModel,
     pub(crate) wait: Duration,
-    /// Who certifies participants.
+    /// Authorities that certify participants.
     pub(crate) members: Issuers,
 }
 
-/// One device.
 pub(crate) struct Device {
     index: u32,
     pub(crate) profile: Profile,
     pub(crate) examples: u64,
-    /// None while it is lent to a thread that computes.
+    /// `None` while it runs on a training thread.
     participant: Option<Box<Participant>>,
-    /// What the coordinator knows of its connection.
+    /// The connection's identity, as the coordinator sees it.
     pub(crate) peer: Option<Peer>,
-    /// How often it was started.
+    /// Number of starts.
     lives: u64,
-    /// Numbers what it does.
+    /// Number of the current action.
     pub(crate) action: u64,
-    /// The poll that is held open for it.
+    /// Its open long poll, if any.
     pub(crate) poll: Option<OpenPoll>,
-    /// Its place in a round, and since when.
+    /// Its current attempt, and the time of its assignment.
     pub(crate) place: Option<(Attempt, Moment)>,
-    /// At which of its coming steps in this round it vanishes.
+    /// Number of steps until it drops out of this round, if it does.
     fate: Option<u64>,
     steps: u64,
-    /// When its last training ahead of rounds began, and when it was finished.
+    /// Start and end of its last training ahead of rounds.
     ahead: Option<(Moment, Option<Moment>)>,
-    /// Updates that were accepted of it.
+    /// Number of its accepted updates.
     pub(crate) updates: u32,
 }
 
-/// A poll that the coordinator has nothing for yet.
+/// An open long poll.
 pub(crate) struct OpenPoll {
     /// What is asked.
     pub(crate) request: Request,
     /// When it is given up.
     pub(crate) until: Moment,
-    /// What it is answered then.
+    /// The answer in that case.
     pub(crate) otherwise: Box<Input>,
 }
 
 impl Device {
-    /// A device nobody has switched on yet.
+    /// A device that was never started.
     pub(crate) fn new(index: u32, profile: Profile, examples: u64) -> Self {
         Self {
             index,
@@ -92,12 +91,12 @@ impl Device {
         }
     }
 
-    /// What people call it; names are in the order of numbers.
+    /// Its name; names sort like numbers.
     pub(crate) fn name(&self) -> String {
         format!("device-{:06}", self.index)
     }
 
-    /// Starts the participant, anew or from its journal.
+    /// Starts the participant, from its journal if there is one.
     pub(crate) fn start(
         &mut self,
         common: &DeviceSettings,
@@ -112,7 +111,7 @@ impl Device {
             wait: common.wait,
             members: common.members.clone(),
             security: SecurityPolicy { required: common.secure, ..SecurityPolicy::lowest() },
-            // It lives for this one task.
+            // The device serves only this task.
             privacy: PrivacyPolicy { lifetime: None, ..PrivacyPolicy::default() },
             ..Settings::default()
         };
@@ -120,7 +119,7 @@ impl Device {
         stream(common.seed, Purpose::Entropy, about, self.lives).fill_bytes(&mut entropy);
         let secrets = Box::new(stream(common.seed, Purpose::Secrets, about, self.lives));
         let (seed, index, mut number) = (common.seed, self.index, self.lives << 16);
-        // Numbered, from the device's start on, by the certificates that they are for.
+        // One key per certificate, numbered from the device's first start on.
         let key = move || {
             let made = signing_key(&mut stream(seed, Purpose::Key, index.into(), number));
             number += 1;
@@ -134,7 +133,7 @@ impl Device {
         Ok(())
     }
 
-    /// Switches it off: what is not in the journal is lost. What was under way is void.
+    /// Switches the device off: only the journal survives, and the action in progress is void.
     pub(crate) fn stop(&mut self) {
         if let Some(participant) = &mut self.participant {
             participant.stop();
@@ -145,27 +144,27 @@ impl Device {
         self.action += 1;
     }
 
-    /// Tells the participant what has happened; none if the device is off.
+    /// Passes an input to the participant; `None` if the device is off.
     pub(crate) fn advance(&mut self, input: Input, now: Now, readiness: Readiness) -> Option<Advance> {
         self.participant.as_mut()?.advance(input, now, readiness)
     }
 
-    /// Lends the participant to a thread; until it is given back, nothing can happen to it.
+    /// Moves the participant to a thread; nothing else can happen to it until it returns.
     pub(crate) fn lend(&mut self) -> Box<Participant> {
         self.participant.take().unwrap_or_default()
     }
 
-    /// Takes it back.
+    /// Returns the participant from a thread.
     pub(crate) fn take_back(&mut self, participant: Box<Participant>) {
         self.participant = Some(participant);
     }
 
-    /// Until when it goes on with what it is about to do, if there is an end to it.
+    /// Deadline of its current action, if any.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         self.participant.as_ref()?.machine().and_then(Machine::deadline)
     }
 
-    /// Whether its owner lets it work now.
+    /// Whether the device is available for work.
     pub(crate) fn readiness(&self, now: Moment) -> Readiness {
         match self.profile.habits.available_until(now) {
             Some(_) => Readiness::Ready,
@@ -173,14 +172,14 @@ impl Device {
         }
     }
 
-    /// Shows its certificate to the network once it has a new one.
+    /// Updates the connection's identity after a new certificate.
     pub(crate) fn identify(&mut self) {
         if let Some(participant) = &mut self.participant {
             self.peer = participant.peer();
         }
     }
 
-    /// Follows it through its round.
+    /// Tracks the device's progress in its round.
     pub(crate) fn observe(&mut self, event: &Event, common: &DeviceSettings, now: Moment) {
         match event {
             Event::ToTrain { place, .. } => {
@@ -192,7 +191,7 @@ impl Device {
                     *finished = Some(now);
                 }
             }
-            // Training ahead and the round that takes the update are one participation, in which it vanishes once at most.
+            // A training ahead and the round that takes its update are one participation, with at most one dropout.
             Event::Assigned { place, .. } if self.ahead.is_some() && self.place.is_some() => {
                 self.place = Some((*place, now));
             }
@@ -215,13 +214,13 @@ impl Device {
         self.fate = vanishes.then(|| 1 + rng.next_u64() % most);
     }
 
-    /// Since when it worked on the update that was accepted now, and when it was done with that: from then on the update lay.
+    /// Start and end of its work on the update that was just accepted.
     pub(crate) fn worked(&self, now: Moment) -> (Moment, Moment) {
         let assigned = self.place.map_or(now, |(_, since)| since);
         self.ahead.map_or((assigned, now), |(since, finished)| (since, finished.unwrap_or(now)))
     }
 
-    /// It is about to do something in its round. If it vanishes instead: for how long.
+    /// Called before each step of a round: the time for which the device is away if it drops out here.
     pub(crate) fn meets_its_fate(&mut self, common: &DeviceSettings) -> Option<Duration> {
         let (place, _) = self.place?;
         self.steps += 1;

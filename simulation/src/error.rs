@@ -1,29 +1,24 @@
-//! Why a simulation ends without a report.
+//! Errors of a simulation.
 
-/// Why a simulation ends without a report.
+/// Errors of a simulation.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulationError {
-    /// The experiment makes no sense.
+    /// The experiment is invalid.
     #[error("{0}")]
     Invalid(String),
     /// The data cannot be used.
     #[error("the data: {0}")]
     Data(String),
-    /// The coordinator does not take the task.
+    /// The coordinator rejected the task.
     #[error("the coordinator refuses: {0}")]
     Refused(String),
-    /// The coordinator failed inside.
+    /// The coordinator failed.
     #[error("the coordinator failed: {0}")]
     Coordinator(String),
-    /// A participant ended in a way that no participant should.
+    /// A participant ended with an error.
     #[error("{name} ended: {error}")]
-    Participant {
-        /// Which.
-        name: String,
-        /// Why.
-        error: String,
-    },
-    /// No threads to be had.
+    Participant { name: String, error: String },
+    /// No threads could be started.
     #[error("cannot start threads: {0}")]
     Threads(String),
 }

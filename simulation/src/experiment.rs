@@ -1,4 +1,4 @@
-//! What is simulated, and how far it is.
+//! The definition of an experiment, and its progress.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,45 +8,44 @@ use task_spec::TaskSpec;
 
 use crate::{Data, DeviceModel, RoundReport};
 
-/// What to simulate.
+/// An experiment.
 #[derive(Clone)]
 pub struct Experiment {
-    /// Devices that are enrolled.
+    /// Number of enrolled devices.
     pub population: u32,
-    /// What they are like.
+    /// Distribution of the devices' properties.
     pub devices: DeviceModel,
-    /// What they train on.
+    /// The training data.
     pub data: Arc<dyn Data>,
-    /// What they train.
+    /// The model's architecture.
     pub architecture: Architecture,
-    /// The task, as an operator would write it.
+    /// The task's specification.
     pub task: TaskSpec,
-    /// Everything random derives from it.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// Threads that train; the outcome does not depend on them.
+    /// Number of training threads; does not affect the result.
     pub threads: usize,
-    /// The published model is scored on the test data after every so many completed rounds, and after the last.
+    /// Number of completed rounds after which the published model is evaluated on the test data; it is always
+    /// evaluated after the last.
     pub evaluate_every: u32,
-    /// The simulation ends when a scored model is so accurate, if it is given.
+    /// The simulation ends when an evaluated model reaches this accuracy, if set.
     pub until_accuracy: Option<f64>,
-    /// Virtual time after which the simulation ends, wherever its task stands.
+    /// Virtual time after which the simulation ends in any case.
     pub limit: Duration,
 }
 
-/// How far a simulation is; told while it runs.
+/// Progress of a running simulation.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// Devices enrol.
     Enrolled(u32),
-    /// A round is under way.
+    /// A round is in progress.
     Running {
-        /// Its number.
         round: u32,
-        /// Virtual time since the first device was there.
+        /// Virtual time since the first device arrived.
         elapsed: Duration,
-        /// Updates accepted until now.
+        /// Updates accepted so far.
         updates: u64,
     },
-    /// A round is over, and its model scored if it was to be.
+    /// A round is over, and its model was evaluated if due.
     Round(&'a RoundReport),
 }

@@ -1,12 +1,12 @@
 //! A whole federation in one process, under one seed and a virtual clock.
 //!
-//! The coordinator is the real one ([`coordinator::Coordinator::assemble`]: its routes, its background work, SQLite and blobs
-//! in memory), participants are the SDK's own machines, and training really runs, on as many threads as there are cores. Only
-//! waiting is skipped: how long a device computes, sends and is away follows from what it is like ([`DeviceModel`]), and the
-//! clock that both sides see jumps from one thing that happens to the next. The same experiment yields the same [`Report`],
-//! byte for byte, whatever the number of threads.
+//! The coordinator is the real one ([`coordinator::Coordinator::assemble`]: its routes, its background work, SQLite
+//! and blobs in memory), participants are the SDK's own machines, and training really runs, on as many threads as
+//! there are cores. Only waiting is skipped: how long a device computes, sends and is away follows from its profile
+//! ([`DeviceModel`]), and the clock that both sides see jumps from one event to the next. The same experiment yields
+//! the same [`Report`], byte for byte, whatever the number of threads.
 //!
-//! What the federation is made of, [`in_process`] serves audits and tests as well, which drive time and failures themselves.
+//! Its parts ([`in_process`]) also serve audits and tests, which drive time and failures themselves.
 //!
 //! Nothing here opens a socket, reads the wall clock or takes randomness from anywhere but the seed.
 

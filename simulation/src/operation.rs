@@ -1,8 +1,8 @@
-//! What may happen in a simulated world, one variant each. The world takes one operation after the other out of its
-//! [`Queue`](crate::queue::Queue) and performs it; nothing else changes it. Whatever else is to happen to a federation, such
-//! as a worker that dies or a message that comes twice, is one more variant.
+//! The operations of a simulated world. The world takes one operation after the other from its
+//! [`Queue`](crate::queue::Queue) and performs it; nothing else changes it. A new kind of event, such as a worker that
+//! dies or a message that arrives twice, is one more variant.
 //!
-//! `action` numbers what a device does: an operation about something it no longer does is void.
+//! `action` numbers a device's actions: an operation for an earlier action is void.
 
 use client_sdk::participant::machine::Input;
 use client_sdk::transport::Request;
@@ -12,9 +12,8 @@ use wire::participant::ModelRef;
 use crate::in_process::{Advance, Participant};
 use crate::training::TrainingHandle;
 
-/// What may happen.
 pub(crate) enum Operation {
-    /// Time has passed for a device that waited, or its round's deadline has come.
+    /// A device's wait is over, or its round's deadline has passed.
     Tick { device: u32, action: u64 },
     /// A request reaches the coordinator.
     Arrive { device: u32, action: u64, request: Request },
@@ -22,17 +21,17 @@ pub(crate) enum Operation {
     Fetch { device: u32, action: u64, task: TaskId, model: ModelRef },
     /// An answer reaches the device.
     Answer { device: u32, action: u64, input: Box<Input> },
-    /// The device has computed what it does next.
+    /// The device has finished a computation.
     Computed { device: u32, job: TrainingHandle<Computed> },
-    /// There may be something for a poll that is held open.
+    /// There may be a result for an open poll.
     Look { device: u32, action: u64 },
-    /// A poll was held open for as long as it was meant to be.
+    /// An open poll ends without a result.
     PollEnds { device: u32, action: u64 },
-    /// A device that vanished starts again from its journal.
+    /// A device that dropped out restarts from its journal.
     Return { device: u32 },
-    /// The coordinator's background work looks for something to do.
+    /// The coordinator's background work runs.
     Step,
 }
 
-/// A participant that was lent, and what it wants to do next; nothing if it was off.
+/// A participant returned from a thread, and its next action; `None` if the device was off.
 pub(crate) type Computed = (Box<Participant>, Option<Advance>);

@@ -1,4 +1,4 @@
-//! What devices are like: lognormal speeds and links, and how easily they vanish.
+//! Profiles of devices: lognormal speeds and links, and dropout probabilities.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::chance::{Purpose, lognormal, stream, uniform};
 use crate::clock::Moment;
 use crate::trace::{Habits, Trace};
 
-/// How devices differ. Medians are those of lognormal distributions over devices.
+/// Distribution of device profiles. Medians are those of lognormal distributions over devices.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct DeviceModel {
-    /// When they are available.
+    /// Availability of devices.
     pub trace: Trace,
     /// Median training examples per second; one pass forward and back is one example.
     pub examples_per_second: f64,
@@ -24,10 +24,10 @@ pub struct DeviceModel {
     pub round_trip_ms: f64,
     /// Standard deviation of the logarithm of rates and round trips.
     pub link_spread: f64,
-    /// Mean probability with which a device vanishes in a round, at a random point of it; devices differ by a quarter of it
-    /// either way, so that 0.08 means 6 to 10 %.
+    /// Mean probability that a device drops out of a round, at a random step; varies by ± a quarter between devices,
+    /// so 0.08 means 6 to 10 %.
     pub dropout: f64,
-    /// Median time after which a device that vanished starts again.
+    /// Median time until a device that dropped out restarts.
     pub away: Duration,
 }
 
@@ -48,7 +48,7 @@ impl Default for DeviceModel {
 }
 
 impl DeviceModel {
-    /// Says what is wrong with it.
+    /// Checks the distribution.
     pub(crate) fn check(&self) -> Result<(), SimulationError> {
         let positive = [
             ("examples per second", self.examples_per_second),
@@ -73,21 +73,21 @@ impl DeviceModel {
     }
 }
 
-/// What one device is like.
+/// Profile of one device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Profile {
     pub(crate) habits: Habits,
     examples_per_second: f64,
     down_bytes_per_second: f64,
     up_bytes_per_second: f64,
-    /// From here to there.
+    /// One-way latency.
     latency: Duration,
-    /// Probability with which it vanishes in a round.
+    /// Probability of dropping out of a round.
     pub(crate) dropout: f64,
 }
 
 impl Profile {
-    /// Draws it.
+    /// Draws a profile.
     pub(crate) fn draw(model: &DeviceModel, seed: u64, device: u32) -> Self {
         let rng = &mut stream(seed, Purpose::Profile, device.into(), 0);
         let bytes = |mbps: f64| mbps * 1e6 / 8.0;
@@ -100,17 +100,17 @@ impl Profile {
         Self { habits, examples_per_second, down_bytes_per_second, up_bytes_per_second, latency, dropout }
     }
 
-    /// How long so many bytes take to the coordinator.
+    /// Time to send this number of bytes to the coordinator.
     pub(crate) fn upload(&self, bytes: u64) -> Duration {
         self.latency + seconds(bytes as f64 / self.up_bytes_per_second)
     }
 
-    /// How long so many bytes take from the coordinator.
+    /// Time to receive this number of bytes from the coordinator.
     pub(crate) fn download(&self, bytes: u64) -> Duration {
         self.latency + seconds(bytes as f64 / self.down_bytes_per_second)
     }
 
-    /// How long it takes to train on so many examples.
+    /// Time to train on this number of examples.
     pub(crate) fn training(&self, examples: u64) -> Duration {
         seconds(examples as f64 / self.examples_per_second)
     }
@@ -121,7 +121,7 @@ impl Profile {
     }
 }
 
-/// At most a year: nothing in a simulation waits for longer.
+/// Capped at a year: nothing in a simulation waits longer.
 fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds.clamp(0.0, 366.0 * 86_400.0)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What is going to happen, earliest first; what is due at the same moment happens in the order in which it was planned.
+//! Planned operations, earliest first; operations at the same moment run in the order in which they were planned.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -15,14 +15,13 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Plans an operation.
     pub(crate) fn plan(&mut self, at: Moment, operation: Operation) {
         self.planned += 1;
         self.order.push(Reverse((at, self.planned)));
         self.operations.insert(self.planned, operation);
     }
 
-    /// Takes the next one out, with its time.
+    /// Removes the next operation and its time.
     pub(crate) fn next(&mut self) -> Option<(Moment, Operation)> {
         let Reverse((at, number)) = self.order.pop()?;
         Some((at, self.operations.remove(&number)?))

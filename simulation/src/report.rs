@@ -1,4 +1,4 @@
-//! What came of a simulation: only what follows from the experiment, so that two reports of one experiment are equal.
+//! The result of a simulation: a function of the experiment, so two reports of one experiment are equal.
 
 use std::collections::BTreeMap;
 
@@ -6,43 +6,44 @@ use federation::quantile::quantile;
 use serde::Serialize;
 use wire::{Digest, FailureReason, RoundState};
 
-/// What came of it. Times are virtual, in seconds; bytes are of bodies, in both directions as participants see them.
+/// Result of a simulation. Times are virtual, in seconds; bytes are those of request and response bodies, from the
+/// participants' point of view.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// Devices that were enrolled.
+    /// Number of enrolled devices.
     pub population: u32,
-    /// Rounds that made a model.
+    /// Completed rounds.
     pub rounds_completed: u32,
-    /// Attempts that failed.
+    /// Failed attempts at rounds.
     pub rounds_failed: u32,
-    /// From the beginning to the end of the last round.
+    /// Time from the beginning to the end of the last round.
     pub seconds: f64,
-    /// Rounds that made a model, per hour.
+    /// Completed rounds per hour.
     pub rounds_per_hour: f64,
-    /// What participants sent.
+    /// Bytes sent by participants.
     pub bytes_up: u64,
-    /// What participants received.
+    /// Bytes received by participants.
     pub bytes_down: u64,
-    /// How often a device trained, whatever became of it.
+    /// Number of trainings, whatever their result.
     pub trainings: u64,
-    /// Updates that were accepted.
+    /// Accepted updates.
     pub updates: u64,
-    /// How often a device vanished in the middle of a round.
+    /// Number of dropouts of devices within a round.
     pub vanished: u64,
-    /// Time that rounds and participants waited.
+    /// Waiting times of rounds and participants.
     pub waiting: WaitingTimes,
     /// How evenly devices took part.
     pub participation: Participation,
-    /// The scored models, from the first on.
+    /// The evaluated models, from the first on.
     pub curve: Vec<Point>,
-    /// Whether and when the accuracy asked for was reached.
+    /// When the target accuracy was reached, if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reached: Option<Point>,
     /// Every attempt that ended, in order.
     pub rounds: Vec<RoundReport>,
-    /// The last model.
+    /// SHA-256 of the last model.
     pub model_sha256: Option<Digest>,
-    /// Why it ended before all rounds were run, if it did.
+    /// Why the simulation ended early, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
 }
@@ -50,85 +51,83 @@ pub struct Report {
 /// One attempt at a round.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RoundReport {
-    /// Counts from 1.
+    /// From 1.
     pub number: u32,
-    /// Counts from 1.
+    /// From 1.
     pub attempt: u32,
     /// Completed or failed.
     pub state: RoundState,
-    /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureReason>,
-    /// When it ended.
     pub ended_at: f64,
-    /// From opening to end.
+    /// Time from opening to end.
     pub seconds: f64,
-    /// How long each phase took.
+    /// Duration of each phase.
     pub phases: BTreeMap<&'static str, f64>,
     /// Participants drawn.
     pub cohort: u32,
-    /// How many versions the updates were behind on average, where devices train ahead of rounds.
+    /// Mean staleness of updates in versions, with training ahead of rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staleness: Option<f64>,
     /// Updates accepted.
     pub reported: u32,
     /// Participants that dropped out.
     pub dropped: u32,
-    /// What participants sent since the round before ended.
+    /// Bytes sent by participants since the previous round ended.
     pub bytes_up: u64,
-    /// What they received.
+    /// Bytes received by participants since then.
     pub bytes_down: u64,
     /// Weighted means over the cohort, by name.
     pub metrics: BTreeMap<String, f64>,
-    /// The model it made, scored on the test data, if it was.
+    /// Accuracy of the round's model on the test data, if evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// Likewise: mean cross-entropy, in nats.
+    /// Mean cross-entropy on the test data, in nats, if evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
 }
 
-/// A scored model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// Of which round; 0 is the first model.
+    /// The model's round; 0 for the first model.
     pub round: u32,
-    /// When it was made.
+    /// Time of the model's publication.
     pub seconds: f64,
-    /// What participants had sent and received until then.
+    /// Bytes sent and received by participants until then.
     pub bytes: u64,
-    /// Part of the test data it gets right.
+    /// Fraction of the test data classified correctly.
     pub accuracy: f64,
     /// Mean cross-entropy, in nats.
     pub loss: f64,
 }
 
-/// Who waited for what.
+/// Waiting times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct WaitingTimes {
-    /// Time that rounds spent in each phase, in all.
+    /// Total time of rounds in each phase.
     pub phases: BTreeMap<&'static str, f64>,
-    /// From an accepted update to the end of its round: mean and quantiles over updates.
+    /// Mean time from an accepted update to the end of its round, over updates.
     pub update_mean: f64,
-    /// 10th, 50th and 90th percentile of that.
+    /// 10th, 50th and 90th percentile of that time.
     pub update_quantiles: [f64; 3],
-    /// Of the time between a participant's assignment and its round's end, the part after its update was accepted.
+    /// Fraction of the time between a participant's assignment and its round's end that comes after its update was
+    /// accepted.
     pub idle_share: f64,
 }
 
-/// How evenly devices took part, by the number of updates that were accepted of each.
+/// Fairness of participation, by the number of accepted updates per device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Participation {
     /// Jain's index, (Σx)² / (n·Σx²): 1 if all took part alike, 1/n if one alone did.
     pub jain: f64,
-    /// Devices of which no update was accepted.
+    /// Number of devices without an accepted update.
     pub never: u32,
-    /// Least, 10th, 50th, 90th percentile and most over devices.
+    /// Minimum, 10th, 50th and 90th percentile, and maximum over devices.
     pub quantiles: [u32; 5],
 }
 
 impl Participation {
-    /// Of these counts, one for each device.
+    /// Computes the fairness of these counts, one per device.
     pub(crate) fn of(mut counts: Vec<u32>) -> Self {
         counts.sort_unstable();
         let sum: f64 = counts.iter().map(|count| f64::from(*count)).sum();
@@ -140,23 +139,23 @@ impl Participation {
     }
 }
 
-/// What is gathered about waiting.
+/// Samples of waiting times.
 #[derive(Default)]
 pub(crate) struct WaitingSamples {
-    /// Of each update, in seconds.
+    /// Waiting time of each update, in seconds.
     waited: Vec<f64>,
-    /// From assignment to the end of the round, of all together.
+    /// Total time from assignments to the ends of rounds, in seconds.
     engaged: f64,
 }
 
 impl WaitingSamples {
-    /// An update's participant was assigned and reported so long before its round's end.
+    /// Adds an update whose participant was assigned and reported this many seconds before its round's end.
     pub(crate) fn add(&mut self, assigned_before: f64, reported_before: f64) {
         self.waited.push(reported_before);
         self.engaged += assigned_before;
     }
 
-    /// All of it, with the phases of these rounds.
+    /// The waiting times, with the phases of these rounds.
     pub(crate) fn finish(mut self, rounds: &[RoundReport]) -> WaitingTimes {
         let mut phases = BTreeMap::new();
         for (phase, seconds) in rounds.iter().flat_map(|round| &round.phases) {

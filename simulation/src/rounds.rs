@@ -1,4 +1,4 @@
-//! Watches the rounds as an operator would, has the published models scored, and keeps the books.
+//! Follows the rounds as an operator would, evaluates the published models and collects statistics.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::report::{Participation, Point, Report, RoundReport, WaitingSamples};
 use crate::training::{TrainingHandle, TrainingPool};
 use crate::{Experiment, Progress, SimulationError};
 
-/// The books.
+/// Statistics of the rounds.
 pub(crate) struct Rounds {
     task: TaskId,
     count: u32,
@@ -32,32 +32,32 @@ pub(crate) struct Rounds {
     test: Arc<Dataset>,
     evaluate_every: u32,
     until_accuracy: Option<f64>,
-    /// The round that is watched, and its attempt that was booked last.
+    /// The current round, and its last attempt recorded.
     number: u32,
     booked: u32,
     completed: u32,
     failed: u32,
     is_over: bool,
     stopped: Option<String>,
-    /// What participants sent and received, in all and at the end of the last round.
+    /// Bytes sent and received by participants, in total and at the end of the last round.
     carried: (u64, u64),
     carried_before: (u64, u64),
     trainings: u64,
     updates: u64,
     vanished: u64,
-    /// Accepted updates of rounds that have not ended: when their participants were assigned and when they reported.
+    /// Accepted updates of open rounds: times of assignment and of the report.
     reports: HashMap<(u32, u32), Vec<(Moment, Moment)>>,
     waiting: WaitingSamples,
     ended: Vec<RoundReport>,
     curve: Vec<Point>,
     reached: Option<Point>,
-    /// The model that is being scored: of the last one in `ended`, or the first of all.
+    /// The model being evaluated: that of the last round in `ended`, or the first of all.
     scoring: Option<Scoring>,
     model: Option<wire::Digest>,
     last_at: Moment,
 }
 
-/// A model is being scored while the world goes on.
+/// An evaluation in progress; the simulation continues meanwhile.
 struct Scoring {
     round: u32,
     at: Moment,
@@ -100,7 +100,7 @@ impl Rounds {
         })
     }
 
-    /// Examples that a device works through in a round, given how many it has.
+    /// Number of examples that a device processes in a round, given how many it has.
     pub(crate) fn examples_of_a_training(&self, examples: u64) -> u64 {
         match self.plan.steps {
             Some(steps) => u64::from(steps) * u64::from(self.plan.batch_size).min(examples),
@@ -108,45 +108,45 @@ impl Rounds {
         }
     }
 
-    /// A device has trained.
+    /// Counts a training.
     pub(crate) fn trained(&mut self) {
         self.trainings += 1;
     }
 
-    /// A device has vanished from its round.
+    /// Counts a dropout.
     pub(crate) fn vanished(&mut self) {
         self.vanished += 1;
     }
 
-    /// A participant of this attempt has its receipt.
+    /// Records that a participant of this attempt has its receipt.
     pub(crate) fn reported(&mut self, attempt: (u32, u32), assigned: Moment, now: Moment) {
         self.updates += 1;
         self.reports.entry(attempt).or_default().push((assigned, now));
     }
 
-    /// Participants sent and received so much.
+    /// Adds bytes sent and received by participants.
     pub(crate) fn carried(&mut self, up: u64, down: u64) {
         self.carried.0 += up;
         self.carried.1 += down;
     }
 
-    /// Whether there is nothing left to wait for.
+    /// Whether the simulation is over.
     pub(crate) fn are_over(&self) -> bool {
         self.is_over
     }
 
-    /// Ends it early.
+    /// Ends the simulation early.
     pub(crate) fn stop(&mut self, why: String) {
         self.is_over = true;
         self.stopped = Some(why);
     }
 
-    /// Has the first model scored.
+    /// Starts the evaluation of the first model.
     pub(crate) async fn begin(&mut self, network: &Network, pool: &TrainingPool) -> Result<(), SimulationError> {
         self.score(network, pool, 0, 0, Moment::default()).await
     }
 
-    /// Books the attempts that have ended since the last look.
+    /// Records the attempts that ended since the last call.
     pub(crate) async fn look(
         &mut self,
         network: &Network,
@@ -174,7 +174,7 @@ impl Rounds {
         now: Moment,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(), SimulationError> {
-        // What was scored meanwhile belongs to the round before.
+        // A finished evaluation belongs to the previous round.
         self.settle(progress);
         let (number, attempt, spent, state) = (view.number, view.attempt, view.spent, view.state);
         let model = view.model.clone();
@@ -236,7 +236,7 @@ impl Rounds {
         }
     }
 
-    /// A task that was paused, for too many failures, makes no further round.
+    /// A task paused after too many failures opens no further round.
     async fn check_active(&mut self, network: &Network) -> Result<(), SimulationError> {
         let path = route::fill(route::TASK, &[&self.task]);
         if let Some(task) = network.look::<TaskView>(&path).await?
@@ -248,7 +248,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Begins to score a version.
+    /// Starts the evaluation of a version.
     async fn score(
         &mut self,
         network: &Network,
@@ -260,7 +260,7 @@ impl Rounds {
         let file = network.download(&route::model_parameters(self.task, version)).await?;
         let (architecture, layout, test) =
             (self.architecture.clone(), Arc::clone(&self.layout), Arc::clone(&self.test));
-        // Nobody waits for it before the next round is over.
+        // Not needed before the next round is over.
         let job = pool.start(Moment(u64::MAX), move || {
             let parameters = scaffold::read_model(&file, &layout).map_err(|error| error.to_string())?;
             train::evaluate(&architecture, &parameters, test.examples(), &Processor::Cpu)
@@ -270,10 +270,10 @@ impl Rounds {
         Ok(())
     }
 
-    /// Takes the score that was begun last.
+    /// Takes the result of the last evaluation.
     fn settle(&mut self, progress: &mut dyn FnMut(Progress<'_>)) {
         let Some(Scoring { round, at, bytes, job }) = self.scoring.take() else { return };
-        // A model whose loss is no number has no score.
+        // A model whose loss is not a number has no score.
         if let Some(Ok(Evaluation { loss, accuracy, .. })) = job.finish() {
             let point = Point { round, seconds: seconds(at.elapsed()), bytes, accuracy, loss };
             self.curve.push(point);
@@ -296,7 +296,7 @@ impl Rounds {
         }
     }
 
-    /// Closes the books. `updates` are those accepted of each device.
+    /// Completes the report. `updates` is the number of accepted updates per device.
     pub(crate) fn report(mut self, now: Moment, updates: Vec<u32>, progress: &mut dyn FnMut(Progress<'_>)) -> Report {
         self.settle(progress);
         let end = seconds(if self.stopped.is_some() { now } else { self.last_at }.elapsed());

@@ -1,4 +1,4 @@
-//! When devices are available: their power, their network and their owners' habits.
+//! Availability of devices: power, network and their owners' habits.
 //!
 //! `day` follows what Bonawitz et al. (*Towards Federated Learning at Scale*, 2019, §9) report: phones work while they charge
 //! on an unmetered network, mostly at night, so that several times as many are there at night as by day. Each device has a
@@ -15,18 +15,18 @@ use crate::clock::Moment;
 
 const HOUR: f64 = 3600e6;
 const DAY: u64 = 24 * 3_600_000_000;
-/// How far west of the first one the other time zones are, in hours; a quarter of the devices are in each.
+/// Offsets of the time zones to the west, in hours; a quarter of the devices are in each.
 const ZONES: f64 = 4.0;
-/// Local time, in hours, at which devices go to charge for the night: mean and deviation over devices.
+/// Local time, in hours, at which devices start charging for the night: mean and deviation over devices.
 const BEDTIME: (f64, f64) = (22.5, 1.5);
-/// Hours that a night lasts: median over devices and deviation of its logarithm.
+/// Length of a night, in hours: median over devices and deviation of its logarithm.
 const NIGHT: (f64, f64) = (7.5, 0.25);
-/// How much a night's beginning differs from day to day, in hours.
+/// Daily deviation of a night's beginning, in hours.
 const JITTER: f64 = 0.5;
-/// How often a device charges by day as well, and for how many hours: median and deviation of the logarithm.
+/// Probability of charging by day, and its length in hours: median and deviation of the logarithm.
 const BY_DAY: (f64, f64, f64) = (0.4, 0.75, 0.5);
 
-/// When devices are available.
+/// Availability of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Trace {
@@ -48,19 +48,19 @@ impl FromStr for Trace {
     }
 }
 
-/// One device's habits.
+/// Habits of a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Habits {
     trace: Trace,
     seed: u64,
     device: u32,
-    /// When its nights begin, in microseconds after midnight UTC, and how long they last.
+    /// Beginning of its nights, in microseconds after midnight UTC, and their length.
     bedtime: f64,
     night: f64,
 }
 
 impl Habits {
-    /// Draws them.
+    /// Draws a device's habits.
     pub(crate) fn draw(trace: Trace, seed: u64, device: u32, rng: &mut ChaCha20Rng) -> Self {
         let zone = (uniform(rng) * ZONES).floor();
         let bedtime = Normal::new(BEDTIME.0, BEDTIME.1).map_or(BEDTIME.0, |hours| hours.sample(rng));
@@ -68,7 +68,7 @@ impl Habits {
         Self { trace, seed, device, bedtime: (bedtime + zone) * HOUR, night: night * HOUR }
     }
 
-    /// The end of the time for which the device is available now; none if it is not, the end of time if it always is.
+    /// End of the current availability; `None` if unavailable, the end of time if always available.
     pub(crate) fn available_until(&self, now: Moment) -> Option<Moment> {
         match self.trace {
             Trace::Always => Some(Moment(u64::MAX)),
@@ -76,7 +76,7 @@ impl Habits {
         }
     }
 
-    /// How long until the device is available, if it is not now.
+    /// Time until the device's next availability begins.
     pub(crate) fn until_available(&self, now: Moment) -> Duration {
         let next = self.windows(now).map(|(from, _)| from).filter(|from| *from > now).min();
         // There is a night on every day.

@@ -1,6 +1,6 @@
-//! Training really runs, on as many threads as there are cores, while the world goes on; the world waits for a result only at
-//! the virtual time at which the device has it, and what it will wait for first is computed first. A result is a function of its
-//! inputs, so threads cannot change it.
+//! Training runs on as many threads as there are cores while the simulation continues; the world waits for a result
+//! only at the virtual time at which the device has it, and the result needed first is computed first. A result is a
+//! function of its inputs, so threads cannot change it.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use std::thread::{Builder, JoinHandle};
 use crate::SimulationError;
 use crate::clock::Moment;
 
-/// Threads that compute. They end with it, once they have finished what they have begun.
+/// Training threads. They end with the pool, after finishing what they have begun.
 ///
 /// Not a general thread pool: those have no order of urgency, and their idle threads look for work where the world needs the
 /// core.
@@ -20,14 +20,14 @@ pub(crate) struct TrainingPool {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What no thread has begun.
+/// Tasks that no thread has begun.
 #[derive(Default)]
 struct TaskQueue {
     work: Mutex<QueuedTasks>,
     changed: Condvar,
 }
 
-/// By when it is needed and then as it was asked for.
+/// Ordered by the moment at which a result is needed, then by submission.
 #[derive(Default)]
 struct QueuedTasks {
     by_urgency: BTreeMap<(Moment, u64), Box<dyn FnOnce() + Send>>,
@@ -35,11 +35,11 @@ struct QueuedTasks {
     is_over: bool,
 }
 
-/// Something that is being computed.
+/// A computation in progress.
 pub(crate) struct TrainingHandle<T>(Receiver<T>);
 
 impl TrainingPool {
-    /// So many threads, at least one.
+    /// A pool of this number of threads, at least one.
     pub(crate) fn new(threads: usize) -> Result<Self, SimulationError> {
         let mut pool = Self { waiting: Arc::default(), threads: Vec::with_capacity(threads) };
         for number in 0..threads.max(1) {
@@ -50,7 +50,7 @@ impl TrainingPool {
         Ok(pool)
     }
 
-    /// Begins to compute what is needed at the moment `at`.
+    /// Starts a computation whose result is needed at the moment `at`.
     pub(crate) fn start<T: Send + 'static>(
         &self,
         at: Moment,
@@ -58,7 +58,7 @@ impl TrainingPool {
     ) -> TrainingHandle<T> {
         let (sender, receiver) = channel();
         let work = move || {
-            // The world may have lost interest; and one that panics is missed by whoever waits for it.
+            // The receiver may be gone. A computation that panics sends nothing, which its receiver notices.
             if let Ok(result) = catch_unwind(AssertUnwindSafe(work)) {
                 let _ = sender.send(result);
             }
@@ -89,7 +89,7 @@ impl TaskQueue {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does the most urgent until it is over.
+    /// Runs the most urgent computations until the pool ends.
     fn work_off(&self) {
         let idle = |work: &mut QueuedTasks| work.by_urgency.is_empty() && !work.is_over;
         loop {
@@ -107,7 +107,7 @@ impl TaskQueue {
 }
 
 impl<T> TrainingHandle<T> {
-    /// Waits for the result; none if the computation panicked.
+    /// Waits for the result; `None` if the computation panicked.
     pub(crate) fn finish(self) -> Option<T> {
         self.0.recv().ok()
     }

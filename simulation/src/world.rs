@@ -29,10 +29,9 @@ use crate::rounds::Rounds;
 use crate::training::TrainingPool;
 use crate::{Progress, Report, SimulationError};
 
-/// What happens within this time is looked at by background work in one go.
+/// Background work processes everything within this time in one pass.
 const REST: Duration = Duration::from_millis(100);
 
-/// The world.
 pub(crate) struct World {
     clock: Arc<VirtualClock>,
     queue: Queue,
@@ -43,19 +42,19 @@ pub(crate) struct World {
     data: Arc<dyn crate::Data>,
     devices: Vec<Device>,
     by_id: HashMap<ParticipantId, u32>,
-    /// Devices with a check-in that is held open, and with another poll.
+    /// Devices with an open check-in, and with another open poll.
     idle: BTreeSet<u32>,
     listening: BTreeSet<u32>,
-    /// When background work looks next.
+    /// Time of the next pass of background work.
     step_at: Option<Moment>,
-    /// When it has something to do even if nothing happens before.
+    /// Time at which it has something to do even without new facts.
     deadline: Option<Moment>,
     rounds: Rounds,
     limit: Moment,
 }
 
 impl World {
-    /// Goes on until the task is over, or what was asked for has come.
+    /// Runs until the task is over or the target is reached.
     pub(crate) async fn run(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SimulationError> {
         self.rounds.begin(&self.local.network, &self.pool).await?;
         self.plan_step(Moment::default());
@@ -75,7 +74,7 @@ impl World {
         Ok(())
     }
 
-    /// What came of it.
+    /// The report.
     pub(crate) fn report(self, progress: &mut dyn FnMut(Progress<'_>)) -> Report {
         let updates = self.devices.iter().map(|device| device.updates).collect();
         self.rounds.report(self.clock.moment(), updates, progress)
@@ -127,7 +126,7 @@ impl World {
                 }
                 Ok(())
             }
-            // About something that the device does no longer.
+            // For an earlier action of the device.
             Operation::Tick { .. }
             | Operation::Arrive { .. }
             | Operation::Fetch { .. }
@@ -142,7 +141,7 @@ impl World {
         device.action == action
     }
 
-    /// Tells the participant what happened, and begins what it wants to do next.
+    /// Passes an input to the participant and starts its next action.
     fn go_on(&mut self, index: u32, input: Input) -> Result<(), SimulationError> {
         self.close_poll(index);
         let device = &mut self.devices[index as usize];
@@ -151,7 +150,7 @@ impl World {
         self.go_where(index, advance)
     }
 
-    /// Begins what the participant wants to do next.
+    /// Starts the participant's next action.
     fn go_where(&mut self, index: u32, advance: Option<Advance>) -> Result<(), SimulationError> {
         let Some(Advance { action, events, .. }) = advance else { return Ok(()) };
         let now = self.clock.moment();
@@ -162,7 +161,7 @@ impl World {
         self.begin(index, action, now)
     }
 
-    /// Has a thread compute what the participant does at the time `at`, given what has happened by then.
+    /// Has a thread compute the participant's next action at the time `at`, given its input.
     fn compute(&mut self, index: u32, at: Moment, happens: impl FnOnce() -> Input + Send + 'static) {
         let device = &mut self.devices[index as usize];
         let (now, readiness) = (VirtualClock::at(at), device.readiness(at));
@@ -195,7 +194,7 @@ impl World {
         let is_of_a_round = match &action {
             Action::Send(request) => !matches!(
                 request,
-                // What it says of a round that it has left is of none.
+                // An event about a round that it has left.
                 Request::Enroll(_)
                     | Request::Renew(_)
                     | Request::CheckIn(_)
@@ -237,7 +236,7 @@ impl World {
             }
             Action::Train(work) => {
                 let ends = now.plus(profile.training(self.rounds.examples_of_a_training(device.examples)));
-                // Who cannot end in time leaves the round then, and need not really train.
+                // A device that cannot finish in time leaves the round at the deadline, so it need not train.
                 if deadline.is_none_or(|deadline| ends < deadline) {
                     let data = Arc::clone(&self.data);
                     self.compute(index, ends, move || Input::Trained(train(&work, &*data, index)));
@@ -252,7 +251,7 @@ impl World {
                 None
             }
             Action::Finished(Err(error)) => return Err(ended(device, error)),
-            // Records are kept and loaded at once.
+            // Records are written and loaded at once.
             Action::Persist(_) | Action::Load(_) => None,
         };
         for at in ends.into_iter().chain(deadline) {
@@ -261,7 +260,7 @@ impl World {
         Ok(())
     }
 
-    /// A request for a model is at the coordinator.
+    /// A request for a model reaches the coordinator.
     async fn fetch(&mut self, index: u32, task: TaskId, model: &ModelRef) {
         let device = &self.devices[index as usize];
         let told = self.local.network.fetch(device.peer, task, model).await;
@@ -271,7 +270,7 @@ impl World {
                 let bytes = file.bytes().len() as u64;
                 self.rounds.carried(0, bytes);
                 let comes = now.plus(device.profile.download(bytes));
-                // Who cannot have it in time leaves the round then.
+                // A device that cannot receive it in time leaves the round at the deadline.
                 if device.deadline().is_none_or(|deadline| comes < Moment::at(deadline)) {
                     self.compute(index, comes, move || Input::Given(file));
                 }
@@ -280,7 +279,7 @@ impl World {
         }
     }
 
-    /// A request is at the coordinator.
+    /// A request reaches the coordinator.
     async fn arrive(&mut self, index: u32, request: Request) {
         let exchange = self.local.network.ask(self.devices[index as usize].peer, request).await;
         self.rounds.carried(exchange.up, exchange.down);
@@ -301,7 +300,7 @@ impl World {
         }
     }
 
-    /// Asks once more what a poll waits for.
+    /// Repeats the request of an open poll.
     async fn look(&mut self, index: u32) {
         let device = &self.devices[index as usize];
         let Some(poll) = &device.poll else { return };
@@ -320,7 +319,7 @@ impl World {
         self.devices[index as usize].poll.take()
     }
 
-    /// An answer is on its way to the device.
+    /// Plans the arrival of an answer at the device.
     fn answer(&mut self, index: u32, input: Input, bytes: u64) {
         let device = &self.devices[index as usize];
         let at = self.clock.moment().plus(device.profile.download(bytes));
@@ -328,7 +327,7 @@ impl World {
         self.queue.plan(at, Operation::Answer { device: index, action: device.action, input });
     }
 
-    /// Has polls answered that the coordinator would call, and background work look where it would wake.
+    /// Answers the polls that the coordinator would notify, and plans the background work that it would wake.
     fn hear(&mut self) {
         let now = self.clock.moment();
         while let Some(Some(event)) = self.events.next().now_or_never() {
@@ -370,17 +369,17 @@ impl World {
         }
     }
 
-    /// Background work does what is due.
+    /// Runs the background work that is due.
     async fn step(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SimulationError> {
         let now = self.clock.moment();
-        // An earlier one took the place of this.
+        // An earlier pass replaced this one.
         if self.step_at != Some(now) {
             return Ok(());
         }
         self.step_at = None;
         let engine = self.local.coordinator.engine.clone();
         let steps = engine.step_all().await.map_err(failed)?;
-        // Deadlines follow from the state of rounds, which nothing but steps changes.
+        // Deadlines follow from the state of rounds, which only steps change.
         if steps > 0 || self.deadline.is_none_or(|deadline| deadline <= now) {
             let deadline = engine.next_deadline().await.map_err(failed)?;
             self.deadline = deadline.map(|deadline| Moment::of(deadline).max(Moment(now.0 + 1)));
@@ -389,7 +388,7 @@ impl World {
             self.plan_step(deadline);
         }
         if steps > 0 {
-            // Those that call participants hear of it before the next request comes.
+            // Participants are notified before the next request.
             tokio::task::yield_now().await;
             self.rounds.look(&self.local.network, &self.pool, now, progress).await?;
             engine.collect_all_garbage().await.map_err(failed)?;

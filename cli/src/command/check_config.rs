@@ -8,7 +8,7 @@ use crate::command::serve;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 
-/// Which configuration.
+/// Arguments of `tributary check-config`.
 #[derive(clap::Args)]
 pub(crate) struct CheckConfig {
     /// TOML file, see docs/config/coordinator.toml
@@ -16,12 +16,12 @@ pub(crate) struct CheckConfig {
     config: PathBuf,
 }
 
-/// What it amounts to.
+/// The command's result.
 #[derive(serde::Serialize)]
 struct Checked {
-    /// The effective configuration, secrets left out.
+    /// The effective configuration, without secrets.
     config: toml::Table,
-    /// Devices this build knows, and what was chosen.
+    /// The devices that this build knows, and the selected one.
     devices: Vec<String>,
 }
 

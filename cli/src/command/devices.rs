@@ -7,7 +7,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::output::{Align, Table};
 
-/// Which devices.
+/// Arguments of `tributary devices`.
 #[derive(clap::Args)]
 pub(crate) struct Devices {
     /// What a configuration would ask for: auto, cpu, cuda[:N] or wgpu[:NAME]
@@ -15,7 +15,6 @@ pub(crate) struct Devices {
     device: String,
 }
 
-/// One device.
 #[derive(serde::Serialize)]
 struct Row {
     device: String,

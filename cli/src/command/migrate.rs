@@ -8,7 +8,7 @@ use crate::command::serve;
 use crate::failure::Outcome;
 use crate::output::Output;
 
-/// Of which configuration.
+/// Arguments of `tributary migrate`.
 #[derive(clap::Args)]
 pub(crate) struct Migrate {
     /// TOML file, see docs/config/coordinator.toml

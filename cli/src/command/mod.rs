@@ -1,4 +1,4 @@
-//! What can be typed: one file per subcommand.
+//! The command line: one file per subcommand.
 
 use coordinator::config::TelemetryConfig;
 
@@ -24,7 +24,7 @@ mod token;
 #[derive(clap::Parser)]
 #[command(name = "tributary", version, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// How to answer: text for people, json for programs
+    /// Output format: text for people, json for programs
     #[arg(long, global = true, value_enum, default_value = "text", hide_possible_values = true)]
     pub(crate) format: Format,
     /// What to log to stderr, for example info or info,coordinator::work=debug
@@ -63,26 +63,26 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: participant::ParticipantCommand,
     },
-    /// Make and revoke tokens of operators, make enrolment tokens
+    /// Create and revoke operator tokens, create enrolment tokens
     Token {
         #[command(subcommand)]
         command: token::TokenCommand,
     },
-    /// Plan differential privacy before anybody trains, and look at what has been spent
+    /// Plan differential privacy before anybody trains, and show what has been spent
     Privacy {
         #[command(subcommand)]
         command: privacy::PrivacyCommand,
     },
     /// Check a configuration and print the effective one
     CheckConfig(check_config::CheckConfig),
-    /// Show the devices that could sum, which one would, and why the others would not
+    /// Show the devices that can aggregate, the selected one, and why the others were not selected
     Devices(devices::Devices),
     /// Bring the database to the newest schema
     Migrate(migrate::Migrate),
 }
 
 impl Command {
-    /// Whether it answers with events, one a line, instead of one envelope.
+    /// Whether it prints events, one per line, instead of one envelope.
     pub(crate) fn is_stream(&self) -> bool {
         match self {
             Self::Round { command } => command.is_stream(),
@@ -117,7 +117,7 @@ impl Command {
         }
     }
 
-    /// Does it.
+    /// Runs the subcommand.
     pub(crate) async fn run(self, log: Option<&str>, output: Output) -> Outcome {
         // The tree has one provider; installing it twice (a test in the same process) is no error.
         let _ = rustls::crypto::ring::default_provider().install_default();

@@ -14,9 +14,9 @@ use crate::server::{Server, ServerArgs};
 mod show;
 pub(crate) mod words;
 
-use words::{given, metrics, state};
+use words::{base_given_by, metrics, state};
 
-/// How long one request waits for a change.
+/// Duration of a long poll.
 const WAIT: Duration = Duration::from_secs(20);
 
 /// What to do with rounds.
@@ -32,13 +32,13 @@ pub(crate) enum RoundCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// Show one round: phases, who took part, what it made
+    /// Show one round: phases, participants, result
     Show {
         /// Id or name of the task
         task: String,
         /// The round's number, from 1
         round: u32,
-        /// Which attempt; the latest unless given
+        /// Number of the attempt [default: the latest]
         #[arg(long)]
         attempt: Option<u32>,
         #[command(flatten)]
@@ -48,7 +48,7 @@ pub(crate) enum RoundCommand {
     Watch {
         /// Id or name of the task
         task: String,
-        /// The round's number; without it, from the present round to the last
+        /// The round's number; without it, from the current round to the last
         round: Option<u32>,
         #[command(flatten)]
         server: ServerArgs,
@@ -163,8 +163,8 @@ impl Watch {
         Ok(task::get(&self.server, self.task).await?.summary.status == TaskStatus::Completed)
     }
 
-    /// Prints the changes of one round, beginning with the first state that is not `after`, until an attempt of it ends;
-    /// none if the task ends before that.
+    /// Prints the changes of one round from the first state other than `after` until an attempt ends; `None` if the
+    /// task ends first.
     async fn follow(&self, number: u32, mut after: Option<RoundState>) -> Outcome<Option<RoundView>> {
         loop {
             let round = self.server.watch_round(self.task, number, after, WAIT).await?;
@@ -185,7 +185,7 @@ impl Watch {
         }
     }
 
-    /// Says why participants do not come.
+    /// Explains a shortage of participants.
     fn tell_why(&self, task: &TaskView) {
         if let Some(behind) = task.behind {
             self.output.event("behind", &behind);
@@ -208,13 +208,13 @@ impl Watch {
             round.reported,
             round.dropped,
             metrics(round),
-            given(round)
+            base_given_by(round)
         ));
     }
 }
 
 fn ended(round: &RoundView) -> Failure {
-    Failure::new(Exit::Round, format!("round {} ended {}{}", round.number, state(round), given(round)))
+    Failure::new(Exit::Round, format!("round {} ended {}{}", round.number, state(round), base_given_by(round)))
 }
 
 fn reason(task: &TaskView) -> String {

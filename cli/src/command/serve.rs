@@ -30,17 +30,17 @@ pub(crate) struct Serve {
     listen: Option<SocketAddr>,
 }
 
-/// What there is to know once it serves.
+/// Reported once the coordinator serves.
 #[derive(serde::Serialize)]
 struct Serving {
     url: String,
-    /// Of the coordinator's own authority, if it has one.
+    /// Certificate file of the coordinator's own authority, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     ca: Option<PathBuf>,
     /// Where `/healthz`, `/readyz` and `/metrics` are told in the clear, if anywhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<SocketAddr>,
-    /// An admin's token, if there was none at all; shown this once.
+    /// The first admin token, if there was no token; shown only once.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
 }
@@ -60,7 +60,7 @@ impl Serve {
         }
         coordinator::observe::start_logging(&config.telemetry)
             .map_err(Failure::because(Exit::Configuration, "cannot start logging"))?;
-        // Listened for from the beginning: a signal that comes while things open must not be lost.
+        // Registered first: a signal during start-up must not be lost.
         let mut stop = std::pin::pin!(signal::shutdown());
         let running = start(&config).await?;
         let first = match running.coordinator().first_operator_token(|first| show(output, first)).await {
@@ -85,7 +85,7 @@ impl Serve {
     }
 }
 
-/// Shows the first token before it is good: told after `serving`, it could be lost with everything it opens.
+/// Shows the first token before it becomes valid: shown later, it could be lost.
 fn show(output: Output, first: &OperatorTokenReply) -> io::Result<()> {
     let words = format!("Admin token  {}  (shown this once)", first.token);
     output.must_tell("first_token", &serde_json::json!({ "token": first.token }), words)
@@ -115,13 +115,13 @@ fn announce(output: Output, serving: &Serving) {
     output.line("Ctrl-c ends it.");
 }
 
-/// Starts a coordinator; what can go wrong is told by what it concerns.
+/// Starts a coordinator; failures are classified by cause.
 pub(crate) async fn start(config: &Config) -> Outcome<Running> {
     let parts = Parts::system().map_err(|error| start_failure(&error))?;
     Coordinator::start(config, parts).await.map_err(|error| start_failure(&error))
 }
 
-/// Why a coordinator did not start.
+/// The failure of a coordinator that did not start.
 pub(super) fn start_failure(error: &StartError) -> Failure {
     let exit = match error {
         StartError::Randomness => Exit::Internal,
@@ -132,7 +132,7 @@ pub(super) fn start_failure(error: &StartError) -> Failure {
     Failure::new(exit, crate::failure::chain(error))
 }
 
-/// Why there is no operator token.
+/// The failure of creating an operator token.
 pub(super) fn token_failure(error: &TokenError) -> Failure {
     let exit = match error {
         TokenError::Name(_) => Exit::Usage,

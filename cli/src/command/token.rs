@@ -20,7 +20,7 @@ use crate::server::{Server, ServerArgs};
 /// What to do with tokens.
 #[derive(clap::Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token; its secret is shown this once
+    /// Create a token; its secret is shown only once
     Create(Create),
     /// List the operators' tokens (never their secrets)
     List {
@@ -31,7 +31,7 @@ pub(crate) enum TokenCommand {
     Revoke {
         /// Id of the token, as `list` shows it
         id: String,
-        /// Also the last admin token, after which `create --offline` alone makes another
+        /// Also revoke the last admin token; after that only `create --offline` can create one
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -45,10 +45,10 @@ pub(crate) struct Create {
     /// What the operator may do
     #[arg(long, value_parser = parse_role, required_unless_present = "enrollment", conflicts_with = "enrollment")]
     role: Option<Role>,
-    /// Make a one-time token with which one participant enrols
+    /// Create a one-time token with which one participant enrols
     #[arg(long)]
     enrollment: bool,
-    /// Whose it is; with --enrollment the name the participant will have
+    /// Name of the operator; with --enrollment the name of the participant
     #[arg(long, required_unless_present = "enrollment")]
     name: Option<String>,
     /// Id or name of a participant whose certificate has expired: it keeps its id and its journal
@@ -57,7 +57,7 @@ pub(crate) struct Create {
     /// A label the participant will carry; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label, requires = "enrollment")]
     labels: Vec<(String, String)>,
-    /// Hours in which the token can be used
+    /// Lifetime of the token, in hours
     #[arg(long, value_name = "HOURS", requires = "enrollment", value_parser = clap::value_parser!(u64).range(1..=720))]
     valid_for: Option<u64>,
     /// Write it into the database of a stopped coordinator, for operators who may write that file and have no token

@@ -1,4 +1,4 @@
-//! Pictures as SVG written by hand, in the colours of whoever looks at them, light or dark: what all charts share.
+//! Hand-written SVG shared by all charts, in the viewer's light or dark colour scheme.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ const DARK: &str = "  text { fill: #e4e7eb; }
   .grid { stroke: #39414a; }
 ";
 
-/// How the curves of one class look.
+/// Style of the curves of one class.
 #[derive(Clone, Copy)]
 pub(crate) struct Curve {
     pub(crate) class: &'static str,
@@ -27,11 +27,11 @@ pub(crate) struct Curve {
     pub(crate) is_dashed: bool,
 }
 
-/// A document that grows.
+/// An SVG document under construction.
 pub(crate) struct Svg(String);
 
 impl Svg {
-    /// White (or black) paper of this size, in pixels.
+    /// An empty document of this size, in pixels.
     pub(crate) fn new(width: f64, height: f64, title: &str, curves: &[Curve]) -> Self {
         let mut style = LIGHT.to_owned();
         for Curve { class, light, is_dashed, .. } in curves {
@@ -51,7 +51,7 @@ impl Svg {
         ))
     }
 
-    /// What the picture is, and of what, at its top.
+    /// Adds a title and a subtitle.
     pub(crate) fn heading(&mut self, heading: &str, subject: &str) {
         self.element(16.0, 26.0, " class=\"heading\"", heading);
         self.text((16.0, 46.0), subject);
@@ -80,7 +80,7 @@ impl Svg {
         let _ = writeln!(self.0, "<path class=\"{class}\" d=\"{data}\"/>");
     }
 
-    /// A line through the points. A single one is a line to itself, so that it is seen.
+    /// Draws a line through the points; a single point becomes a visible dot.
     pub(crate) fn curve(&mut self, class: &str, points: impl Iterator<Item = (f64, f64)>) {
         let mut data = String::new();
         for (index, (x, y)) in points.enumerate() {
@@ -92,7 +92,7 @@ impl Svg {
         self.path(class, &data);
     }
 
-    /// The document so far, whole.
+    /// The complete document.
     pub(crate) fn finish(mut self) -> String {
         self.0.push_str("</svg>\n");
         self.0

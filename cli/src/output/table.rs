@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use wire::Timestamp;
 
-/// On which side of its column a cell stands.
+/// Alignment of a cell in its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
-    /// Words.
+    /// For text.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
@@ -31,7 +31,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The text, or `nothing` if there are no rows.
+    /// Renders the table; `nothing` if there are no rows.
     pub(crate) fn render(&self, nothing: &str) -> String {
         if self.rows.is_empty() {
             return nothing.to_owned();

@@ -1,4 +1,4 @@
-//! What a task's numbers usually are, given the model, the data and how many take part: the layer below everything that is said.
+//! A task's defaults for a model, its data and the number of participants: the layer below everything the user sets.
 
 use std::time::Duration;
 
@@ -11,30 +11,29 @@ use super::table::{Table, cover};
 use crate::data::Source;
 use crate::failure::Outcome;
 
-/// How long a round waits for updates that are finished already.
+/// Time that a round waits for updates that are already finished.
 const COLLECT_MS: u64 = 60_000;
-/// From one round to the next where they open by the clock.
+/// Period of rounds that open by the clock.
 const PERIOD_MS: u64 = 60_000;
-/// Levels an update's smallest weight keeps, at least, on either side of zero.
+/// Minimum number of levels, on either side of zero, of an update with the smallest weight.
 const LEVELS: u32 = 256;
 
-/// Who trains what.
+/// What a task's defaults depend on.
 pub(crate) struct TaskDefaults<'a> {
     pub(crate) architecture: &'a Architecture,
     pub(crate) source: Source,
     pub(crate) description: &'a str,
-    /// Of the model's first values and, where nothing is promised, of the draw of cohorts.
+    /// Seed of the model's initial values and, without privacy, of the draw of cohorts.
     pub(crate) seed: u64,
     pub(crate) participants: u32,
-    /// Updates in a sum, at most.
+    /// Maximum number of updates in a sum.
     pub(crate) most_updates: u32,
-    /// Training examples of the participant that has most.
+    /// Maximum number of training examples of a participant.
     pub(crate) most_examples: usize,
 }
 
 impl TaskDefaults<'_> {
-    /// The task: what was said in `input`, else what is in one of `parts`, of which later ones come above earlier ones, else what
-    /// is usual.
+    /// The task: settings from `input`, else from `parts` (later ones override earlier ones), else the defaults.
     ///
     /// # Errors
     /// As [`TaskInput::over`] and [`TaskInput::check`].
@@ -71,7 +70,7 @@ impl TaskDefaults<'_> {
     }
 }
 
-/// How far one coordinate moves in a round at most: generous, since a clipped update is a biased one.
+/// Maximum change of a coordinate in a round: generous, since clipping biases updates.
 fn clip_range(source: Source) -> f32 {
     match source {
         Source::Synthetic | Source::Text => 4.0,
@@ -79,7 +78,7 @@ fn clip_range(source: Source) -> f32 {
     }
 }
 
-/// Updates weigh as many as their examples, as far as a sum of so many leaves room.
+/// Updates are weighted by their examples, up to what the headroom of the sum allows.
 fn max_weight(most_examples: usize, most_updates: u32) -> u32 {
     let room = (u32::MAX >> 1) / LEVELS / most_updates.max(1);
     u32::try_from(most_examples).unwrap_or(u32::MAX).clamp(1, room.max(1))

@@ -1,7 +1,7 @@
 //! Short flags for keys of a task, as `--set` sets them, and the one grammar that they share.
 //!
-//! A flag is a row of a table: which key it is short for and in which form it is written. What its value may be is read where
-//! the whole task is read, so a new codec, rule or method needs no row and no code here.
+//! A flag is a row of a table: the key it sets and its form. Its value is validated with the whole task, so a new
+//! codec, rule or method needs no row and no code here.
 
 use std::marker::PhantomData;
 
@@ -18,15 +18,15 @@ use super::table::{Table, set, value};
 pub(crate) struct Flag {
     /// Its name, without dashes.
     pub(crate) name: &'static str,
-    /// The key of the task that it is short for.
+    /// The task's key that it sets.
     pub(crate) path: &'static str,
-    /// How it is written.
+    /// Its form.
     pub(crate) form: FlagForm,
-    /// For `--help`.
+    /// Text of `--help`.
     pub(crate) help: &'static str,
 }
 
-/// How a flag is written.
+/// Form of a flag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FlagForm {
     /// A value, under this name in `--help`, read like this.
@@ -39,37 +39,37 @@ pub(crate) enum FlagForm {
     Choice(&'static str, FlagKeys),
 }
 
-/// Reads what a task file would hold.
+/// Parses a value.
 pub(crate) type Reader = fn(&str) -> Result<Value, String>;
 
-/// Keys that a flag knows by another name or in another form.
+/// Aliases of keys in a flag's pairs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlagKeys {
-    /// A pair, for whoever wrote none.
+    /// An example of a pair, for error messages.
     pub(crate) example: &'static str,
-    /// What can be chosen, where a task itself cannot tell.
+    /// The valid names, where the task's types do not list them.
     pub(crate) names: &'static [&'static str],
-    /// The word, the key of the task that it stands for, and how its value is read.
+    /// Alias, the task's key, and the parser of its value.
     pub(crate) words: &'static [(&'static str, &'static str, Reader)],
 }
 
 impl FlagKeys {
-    /// None.
+    /// No aliases.
     pub(crate) const fn none(example: &'static str) -> Self {
         Self { example, names: &[], words: &[] }
     }
 }
 
-/// Keys of a task and their values, as they were given.
+/// A flag as given, with the keys of the task that it sets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FlagValue {
-    /// With what, for example `codec` or `set`; empty where nobody gave it.
+    /// The flag's name, for example `codec` or `set`; empty for values set by the command.
     pub(super) flag: &'static str,
-    /// What was written.
+    /// The text as given.
     pub(super) text: String,
-    /// Dotted paths and what is set there, in order. A path that begins with a dot is the command's own.
+    /// Dotted paths and their values, in order. A path that begins with a dot belongs to the command.
     pub(super) sets: Vec<(String, Value)>,
-    /// What is set where nothing else says it.
+    /// Values that apply if no layer sets them.
     pub(super) defaults: Vec<(String, Value)>,
 }
 
@@ -88,12 +88,12 @@ impl FlagValue {
         })
     }
 
-    /// What a command sets by itself, under a name for people.
+    /// Values set by the command itself, with a name for messages.
     pub(crate) fn by_itself(name: &str, sets: Vec<(String, Value)>) -> Self {
         Self { flag: "", text: name.to_owned(), sets, defaults: vec![] }
     }
 
-    /// As it was written.
+    /// The text as given.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -106,10 +106,10 @@ impl std::fmt::Display for FlagValue {
 }
 
 impl Flag {
-    /// What the flag says with this value.
+    /// The values that the flag sets with this text.
     ///
     /// # Errors
-    /// What is wrong with its form.
+    /// The text does not have the flag's form.
     pub(crate) fn read(&self, text: &str) -> Result<FlagValue, String> {
         let (mut sets, mut defaults) = (Vec::new(), Vec::new());
         let (words, pairs) = match self.form {
@@ -144,7 +144,7 @@ impl Flag {
         Ok(FlagValue { flag: self.name, text: text.to_owned(), sets, defaults })
     }
 
-    /// For `--help`: what it is, what can be chosen, and the key that it is short for.
+    /// Text of `--help`: purpose, choices and the key.
     pub(crate) fn help(&self) -> String {
         let choices = match self.form {
             FlagForm::Choice(key, words) if words.names.is_empty() => choices(self.path, key),
@@ -224,7 +224,7 @@ pub(crate) trait Flags {
     const ALL: &'static [&'static [Flag]];
 }
 
-/// What was given with the short flags of a command.
+/// Values of a command's short flags.
 #[derive(Clone, Debug)]
 pub(crate) struct ShortFlags<F> {
     pub(super) given: Vec<FlagValue>,

@@ -1,7 +1,7 @@
 //! A task from layers: what a command implies, a task file or a preset, short flags, and `--set KEY=VALUE`.
 //!
-//! Layers are put on top of each other as one table and read once, by the very types that read a task file; so every key of a
-//! task can be said in every layer, and what is wrong is said in the words of a file. The check is the coordinator's as well.
+//! Layers are put on top of each other as one table and read once, by the very types that read a task file; so every
+//! key of a task can be set in every layer, with the same errors as a file. The coordinator runs the same check.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::task_file;
 use table::Table;
 
-/// A task to begin with, and what is said of it.
+/// A task file or preset, and settings on top.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TaskArgs {
     #[arg(long, value_name = "FILE|PRESET", help = preset::help())]
@@ -41,21 +41,21 @@ pub(crate) struct SetArgs {
     set: Vec<FlagValue>,
 }
 
-/// Where a task begins.
+/// Base of a task.
 #[derive(Clone, Debug)]
 struct Source {
     name: String,
     table: Table,
 }
 
-/// What was said of a task, in layers.
+/// A task's settings, in layers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskInput {
     source: Option<Source>,
     given: Vec<FlagValue>,
 }
 
-/// Why layers make no task: the key, as far as it is known, and the reason.
+/// Why the layers do not form a task: the key, if known, and the reason.
 struct TaskInputError {
     key: String,
     why: String,
@@ -65,20 +65,20 @@ impl TaskInput {
     /// The layers above what a command implies.
     ///
     /// # Errors
-    /// A file that cannot be read, or is no TOML.
+    /// A file cannot be read, or is not TOML.
     pub(crate) fn new<F>(task: &TaskArgs, short: &ShortFlags<F>) -> Outcome<Self> {
         let given = short.given.iter().chain(&task.set.set).cloned().collect();
         Ok(Self { source: task.task.as_deref().map(Source::open).transpose()?, given })
     }
 
-    /// The same with something more on top.
+    /// The same with one more setting on top.
     pub(crate) fn with(&self, more: FlagValue) -> Self {
         let mut input = self.clone();
         input.given.push(more);
         input
     }
 
-    /// What is said of the cohort, given the flag `--cohort`, which comes above a file and below `--set`.
+    /// Adds the flag `--cohort`, which overrides a file and is overridden by `--set`.
     pub(crate) fn below_cohort(mut self, flag: Option<u32>) -> Self {
         if let Some(source) = self.source.as_mut().filter(|_| flag.is_some()) {
             table::remove(&mut source.table, "selection", "cohort");
@@ -86,9 +86,9 @@ impl TaskInput {
         self
     }
 
-    /// Participants that a round aims at, of so many, if something was said of them.
+    /// Target cohort for this number of participants, if it was set.
     pub(crate) fn cohort(&self, draft: &TaskSpec, participants: u32) -> Option<u32> {
-        self.said("selection.cohort").map(|_| draft.selection.cohort.target(participants))
+        self.value_of("selection.cohort").map(|_| draft.selection.cohort.target(participants))
     }
 
     /// Whether this short flag was given.
@@ -96,18 +96,18 @@ impl TaskInput {
         self.given.iter().any(|given| given.flag == flag)
     }
 
-    /// What was said of a key that is the command's own, whose path begins with a dot.
+    /// The value of a key that belongs to the command, whose path begins with a dot.
     pub(crate) fn own(&self, path: &str) -> Option<&Value> {
         let all = self.given.iter().flat_map(|given| &given.sets);
         all.filter(|(found, _)| found == path).map(|(_, value)| value).next_back()
     }
 
-    /// What was said of a key of the task, in any layer.
-    pub(crate) fn said(&self, path: &str) -> Option<Value> {
+    /// The value of a task's key, from any layer.
+    pub(crate) fn value_of(&self, path: &str) -> Option<Value> {
         table::get(&self.table(None), path).cloned()
     }
 
-    /// All layers but what the command implies, without one of the things given.
+    /// All layers above the implied one, optionally without one setting.
     fn table(&self, without: Option<usize>) -> Table {
         // A flag for the rate alone needs an optimizer that has one.
         let mut table = Table::new();
@@ -128,10 +128,10 @@ impl TaskInput {
         table
     }
 
-    /// The task, where `implied` says what was not said.
+    /// The task, with `implied` as the lowest layer.
     ///
     /// # Errors
-    /// The flag or file that makes no task, the key and the reason.
+    /// The flag or file at fault, the key and the reason.
     pub(crate) fn over(&self, implied: &Value) -> Outcome<TaskSpec> {
         self.read(implied, complete)
     }
@@ -159,7 +159,7 @@ impl TaskInput {
             read(&whole)
         };
         attempt(self.table(None)).map_err(|wrong| {
-            // Whose fault it is: without which there would be a task.
+            // The setting at fault: without it there would be a task.
             let is_cause = |index: &usize| attempt(self.table(Some(*index))).is_ok();
             let alone = Self { given: Vec::new(), ..self.clone() };
             let (exit, whose) = match (0..self.given.len()).rev().find(is_cause) {
@@ -173,10 +173,10 @@ impl TaskInput {
         })
     }
 
-    /// Refuses what no coordinator would take, before anything starts.
+    /// Rejects tasks that no coordinator would accept, before anything starts.
     ///
     /// # Errors
-    /// Every wrong key.
+    /// Every invalid key.
     pub(crate) fn check(&self, spec: &TaskSpec) -> Outcome {
         // What a deployment imposes it says itself.
         let deployment = Deployment { poll_interval_ms: 1 };
@@ -203,7 +203,7 @@ impl TaskInput {
     }
 }
 
-/// The task of a file or preset, with what `--set` says.
+/// The task of a file or preset, with `--set`.
 ///
 /// # Errors
 /// Where the file alone is read, the line; else as [`TaskInput::over`].
@@ -213,12 +213,12 @@ pub(crate) fn create(source: &str, set: &SetArgs) -> Outcome<TaskSpec> {
         return task_file::read(path);
     }
     let input = TaskInput { source: Some(Source::open(source)?), given: set.set.clone() };
-    // A preset has no name of its own.
+    // Presets have no name.
     let implied = if preset::text(source).is_some() { json!({ "name": source }) } else { json!({}) };
     input.over(&implied)
 }
 
-/// Whether one of two keys is the other, or within it.
+/// Whether two keys are equal, or one is within the other.
 fn overlap(one: &str, other: &str) -> bool {
     let within = |inner: &str, outer: &str| {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -226,7 +226,7 @@ fn overlap(one: &str, other: &str) -> bool {
     within(one, other) || within(other, one)
 }
 
-/// What a command implies, from parts of which later ones come above earlier ones.
+/// The implied layer, from parts; later ones override earlier ones.
 pub(crate) fn layered(parts: impl IntoIterator<Item = Value>) -> Value {
     let mut whole = Table::new();
     for part in parts {
@@ -258,12 +258,12 @@ impl Source {
 fn complete(whole: &Table) -> Result<TaskSpec, TaskInputError> {
     let mut spec = parse(whole, 1)?;
     task_file::expand(&mut spec).map_err(|(key, why)| TaskInputError { key: key.to_owned(), why })?;
-    // A percentage of the model can be told once the model is known.
+    // Percentages of the model are resolved once the model is known.
     let parameters = spec.model.tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum();
     Ok(TaskSpec { model: spec.model, ..parse(whole, parameters)? })
 }
 
-/// The table as a task whose model has so many parameters.
+/// The table as a task whose model has this number of parameters.
 fn parse(whole: &Table, parameters: u64) -> Result<TaskSpec, TaskInputError> {
     let mut whole = whole.clone();
     if let Some(Value::Object(codec)) = whole.get_mut("compression") {

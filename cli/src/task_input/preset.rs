@@ -1,10 +1,10 @@
-//! Tasks that come with the executable: what people try first, without a file of their own.
+//! Built-in tasks, for first experiments without a file.
 
 use serde_json::Value;
 
 use super::table::object;
 
-/// Name and text of every preset. None has a model: the demo takes the data's, a task of one's own names one.
+/// Name and text of every preset. Presets have no model: the demo chooses one for the data, other tasks name one.
 pub(super) const PRESETS: [(&str, &str); 6] = [
     ("asynchronous", include_str!("../../presets/asynchronous.toml")),
     ("compressed", include_str!("../../presets/compressed.toml")),
@@ -19,10 +19,10 @@ pub(super) fn text(name: &str) -> Option<&'static str> {
     PRESETS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// What a short flag fills in beside the name that it was given: keys of the task and their values.
+/// Defaults of a short flag's choice: keys of the task and their values.
 ///
 /// # Errors
-/// The text that comes with the executable is no TOML.
+/// The built-in text is not TOML.
 pub(super) fn defaults(flag: &str, name: &str) -> Result<Vec<(String, Value)>, String> {
     let all: toml::Table =
         toml::from_str(include_str!("../../presets/defaults.toml")).map_err(|error| error.to_string())?;
@@ -40,7 +40,7 @@ pub(super) fn help() -> String {
     )
 }
 
-/// All names, for people.
+/// All names, as text.
 pub(super) fn names() -> String {
     PRESETS.map(|(name, _)| name).join(", ")
 }

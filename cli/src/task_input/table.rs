@@ -5,11 +5,11 @@ use serde_json::{Map, Value};
 /// A task file, or a part of one.
 pub(super) type Table = Map<String, Value>;
 
-/// What a task file would hold: `text` as TOML writes it, a number that TOML writes otherwise, else the text itself.
+/// Parses `text` as a TOML value, or as a number in another notation, else as a string.
 pub(super) fn value(text: &str) -> Value {
     let toml = || {
         let mut table: toml::Table = toml::from_str(&format!("value = {text}")).ok()?;
-        // A line break would begin another key.
+        // A line break would start another key.
         if table.len() > 1 { None } else { json(table.remove("value")?) }
     };
     let whole = || text.parse::<u64>().ok().map(Value::from);
@@ -35,14 +35,14 @@ pub(super) fn object(table: toml::Table) -> Option<Table> {
     table.into_iter().map(|(key, value)| Some((key, json(value)?))).collect()
 }
 
-/// What stands at a dotted path.
+/// The value at a dotted path.
 pub(super) fn get<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
     let mut keys = path.split('.');
     let first = table.get(keys.next()?)?;
     keys.try_fold(first, |value, key| value.get(key))
 }
 
-/// Sets what stands at a dotted path. Whatever is no table on the way there becomes one.
+/// Sets the value at a dotted path. Intermediate values that are not tables are replaced by tables.
 pub(super) fn set(table: &mut Table, path: &str, value: Value) {
     let Some((section, rest)) = path.split_once('.') else {
         table.insert(path.to_owned(), value);
@@ -57,14 +57,14 @@ pub(super) fn set(table: &mut Table, path: &str, value: Value) {
     }
 }
 
-/// Takes away what stands at `key` of `section`.
+/// Removes `key` from `section`.
 pub(super) fn remove(table: &mut Table, section: &str, key: &str) {
     if let Some(Value::Object(section)) = table.get_mut(section) {
         section.remove(key);
     }
 }
 
-/// Puts `upper` above `lower`: the keys of a section one by one, each with its whole value.
+/// Overlays `upper` on `lower`: merges a section key by key, each with its whole value.
 pub(super) fn cover(lower: &mut Table, upper: Table) {
     for (section, value) in upper {
         match (lower.get_mut(&section), value) {

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::generation::{Generation, GenerationStore};
 use super::key::{JournalKey, no_randomness};
-use super::sealed::{self, Contents, Found, Head, Writing};
+use super::sealed::{self, Contents, FileKind, Head, WriteId};
 use super::{Journal, JournalError, MAX_RECORD_BYTES, disk};
 use recipe::digest::sha256;
 
@@ -78,7 +78,7 @@ impl FileJournal {
     /// Seals the unsealed records of an older version. Can be interrupted and resumed.
     fn seal_what_is_clear(&self) -> Result<(), JournalError> {
         let contents = self.state.lock().unwrap_or_else(PoisonError::into_inner).contents.clone();
-        for (name, _) in contents.iter().filter(|(_, writing)| matches!(writing, Writing::Clear(_))) {
+        for (name, _) in contents.iter().filter(|(_, writing)| matches!(writing, WriteId::Clear(_))) {
             let record = read_clear(&self.path(name), name)?;
             self.save(name, &record)?;
         }
@@ -107,11 +107,11 @@ impl Journal for FileJournal {
         let failed = |error| JournalError::io(format!("read {}", path.display()), error);
         let mut file = File::open(&path).map_err(failed)?;
         match sealed::read_head(&mut file, &self.key, name)? {
-            Found::Sealed(head, opener) if *writing == Writing::Sealed(head.generation.id) => {
+            FileKind::Sealed(head, opener) if *writing == WriteId::Sealed(head.generation.id) => {
                 let left = file.metadata().and_then(|all| Ok(all.len().saturating_sub(file.stream_position()?)));
                 sealed::read_pieces(&mut file, &opener, left.map_err(failed)?, name).map(Some)
             }
-            Found::Sealed(..) | Found::Clear => Err(self.restored(another_writing(name))),
+            FileKind::Sealed(..) | FileKind::Clear => Err(self.restored(another_writing(name))),
         }
     }
 
@@ -129,7 +129,7 @@ impl Journal for FileJournal {
         let failed = |error| JournalError::io(format!("write {}", path.display()), error);
         let next = following(state.generation).map_err(failed)?;
         let mut contents = state.contents.clone();
-        contents.insert(name.to_owned(), Writing::Sealed(next.id));
+        contents.insert(name.to_owned(), WriteId::Sealed(next.id));
         let head = Head { generation: next, follows: state.generation.id, contents };
         let draft = self.folder.join(format!("{name}.draft"));
         let write = |file: &mut File| sealed::write(file, &self.key, name, &head, parts);
@@ -170,14 +170,14 @@ fn scan(folder: &Path, key: &JournalKey) -> Result<Scan, JournalError> {
             Some("record") => {
                 let mut file = File::open(&path).map_err(failed)?;
                 let writing = match sealed::read_head(&mut file, key, name)? {
-                    Found::Clear => Writing::Clear(sha256(&read_clear(&path, name)?).0),
-                    Found::Sealed(head, _) => {
+                    FileKind::Clear => WriteId::Clear(sha256(&read_clear(&path, name)?).0),
+                    FileKind::Sealed(head, _) => {
                         let id = head.generation.id;
                         let newest = scan.newest.as_ref().map(|newest| newest.generation.number);
                         if newest.is_none_or(|newest| newest < head.generation.number) {
                             scan.newest = Some(*head);
                         }
-                        Writing::Sealed(id)
+                        WriteId::Sealed(id)
                     }
                 };
                 scan.records.insert(name.to_owned(), writing);
@@ -217,7 +217,7 @@ fn settle(
                 let (found, latest) = (head.generation.number, kept.number);
                 return refuse(format!("it is at generation {found}, and {} is at {latest}", store.place()));
             }
-            let differs = |(name, writing): &(&String, &Writing)| head.contents.get(*name) != Some(*writing);
+            let differs = |(name, writing): &(&String, &WriteId)| head.contents.get(*name) != Some(*writing);
             if let Some((name, _)) = records.iter().find(differs) {
                 return refuse(another_writing(name));
             }

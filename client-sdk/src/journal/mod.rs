@@ -85,11 +85,9 @@ pub enum JournalError {
          and {generation}, and start with a new token"
     )]
     Restored {
-        /// The journal.
         folder: String,
         /// Location of its generation.
         generation: String,
-        /// What differs.
         detail: String,
     },
     /// The key is missing, or is not the one that sealed the records.
@@ -103,7 +101,6 @@ pub enum JournalError {
     Misplaced {
         /// The file of the key or of the generation.
         file: String,
-        /// The journal.
         folder: String,
     },
     /// Another process uses the folder, or the file of its generation.

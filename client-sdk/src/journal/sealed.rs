@@ -30,7 +30,7 @@ const MAX_NAME_BYTES: usize = 64;
 
 /// Identifies the write of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writing {
+pub(super) enum WriteId {
     /// Sealed, by the generation that it created.
     Sealed([u8; 32]),
     /// Unsealed, of an older version: SHA-256 of its bytes.
@@ -38,7 +38,7 @@ pub(super) enum Writing {
 }
 
 /// The records of a journal.
-pub(super) type Contents = BTreeMap<String, Writing>;
+pub(super) type Contents = BTreeMap<String, WriteId>;
 
 /// The part of a record before its first piece.
 pub(super) struct Head {
@@ -49,7 +49,7 @@ pub(super) struct Head {
 }
 
 /// The kind of a file in the folder.
-pub(super) enum Found {
+pub(super) enum FileKind {
     /// An unsealed record of an older version.
     Clear,
     /// A sealed record, and the opener of its pieces.
@@ -120,7 +120,7 @@ pub(super) fn write(
 }
 
 /// Reads a file up to its first piece.
-pub(super) fn read_head(file: &mut impl Read, key: &JournalKey, name: &str) -> Result<Found, JournalError> {
+pub(super) fn read_head(file: &mut impl Read, key: &JournalKey, name: &str) -> Result<FileKind, JournalError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => JournalError::corrupt(name, "it is cut off"),
         _ => JournalError::io(format!("read the record {name}"), error),
@@ -128,7 +128,7 @@ pub(super) fn read_head(file: &mut impl Read, key: &JournalKey, name: &str) -> R
     let mut magic = [0; MAGIC.len()];
     file.read_exact(&mut magic).map_err(failed)?;
     if magic == *CLEAR_MAGIC {
-        return Ok(Found::Clear);
+        return Ok(FileKind::Clear);
     }
     let mut prefix = [0; PREFIX_BYTES];
     let (before, rest) = prefix.split_at_mut(MAGIC.len());
@@ -158,7 +158,7 @@ pub(super) fn read_head(file: &mut impl Read, key: &JournalKey, name: &str) -> R
     };
     let contents = opener.open(Piece::Contents, &mut sealed).ok_or_else(not_ours)?;
     let contents = decode(contents).ok_or_else(|| JournalError::corrupt(name, "its contents make no sense"))?;
-    Ok(Found::Sealed(Box::new(Head { generation, follows, contents }), Box::new(opener)))
+    Ok(FileKind::Sealed(Box::new(Head { generation, follows, contents }), Box::new(opener)))
 }
 
 /// Reads the pieces after the head, which have `left` bytes.
@@ -211,8 +211,8 @@ fn encode(contents: &Contents) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for (name, writing) in contents {
         let (kind, id) = match writing {
-            Writing::Sealed(id) => (0, id),
-            Writing::Clear(digest) => (1, digest),
+            WriteId::Sealed(id) => (0, id),
+            WriteId::Clear(digest) => (1, digest),
         };
         bytes.push(u8::try_from(name.len()).map_err(io::Error::other)?);
         bytes.extend_from_slice(name.as_bytes());
@@ -230,8 +230,8 @@ fn decode(mut bytes: &[u8]) -> Option<Contents> {
         let (kind, rest) = rest.split_first()?;
         let (id, rest) = rest.split_first_chunk()?;
         let writing = match kind {
-            0 => Writing::Sealed(*id),
-            1 => Writing::Clear(*id),
+            0 => WriteId::Sealed(*id),
+            1 => WriteId::Clear(*id),
             _ => return None,
         };
         contents.insert(std::str::from_utf8(name).ok()?.to_owned(), writing);
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     fn head() -> Head {
-        let contents = [("round", Writing::Sealed([3; 32])), ("identity", Writing::Clear([4; 32]))];
+        let contents = [("round", WriteId::Sealed([3; 32])), ("identity", WriteId::Clear([4; 32]))];
         Head {
             generation: Generation { number: 7, id: [3; 32] },
             follows: [2; 32],
@@ -271,7 +271,7 @@ mod tests {
     }
 
     fn open(mut file: &[u8], key: &JournalKey, name: &str) -> Result<(Head, Zeroizing<Vec<u8>>), JournalError> {
-        let Found::Sealed(head, opener) = read_head(&mut file, key, name)? else { panic!("it is not clear") };
+        let FileKind::Sealed(head, opener) = read_head(&mut file, key, name)? else { panic!("it is not clear") };
         let left = file.len() as u64;
         Ok((*head, read_pieces(&mut file, &opener, left, name)?))
     }

@@ -51,7 +51,6 @@ impl Architecture {
         }
     }
 
-    /// Every kind.
     pub const KINDS: [&str; 4] = ["linear", "mlp", "cnn", "gru"];
 
     /// The model of this kind in its usual size, for examples of this form and so many classes (or different characters).

@@ -1,4 +1,5 @@
-//! Tells the coordinator not to wait. A courtesy: tried a few times, and then the round's deadline does the same.
+//! Tells the coordinator not to wait for this participant. Best effort: after a few attempts the round's deadline has
+//! the same effect.
 
 use wire::Attempt;
 
@@ -12,7 +13,7 @@ use super::state::{Abandon, CheckIn, State};
 use crate::clock::Now;
 use crate::transport::{Abandonment, Request, TransportError};
 
-/// How often it is tried.
+/// Maximum number of attempts.
 const MOST_ATTEMPTS: u32 = 3;
 
 impl Abandon {

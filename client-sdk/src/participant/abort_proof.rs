@@ -1,5 +1,6 @@
-//! An input was given from the model of a round to come: asks whether its sum was never opened. Members of that session who left it
-//! without an answer say so, and enough of them prove it (`secure_agg::unopened`); then another input may be given.
+//! An input from an upcoming round's base was sent before: asks for proof that its sum was never opened. Members that
+//! left that session without answering state so, and enough statements prove it (`secure_agg::unopened`); then another
+//! input may be sent.
 
 use bytes::Bytes;
 use secure_agg::codec::Message as _;

@@ -1,4 +1,4 @@
-//! What the machine and its caller say to each other.
+//! The machine's interface: actions out, inputs in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,20 +16,17 @@ use super::work::{Contribution, RoundWork};
 use crate::journal::JournalError;
 use crate::transport::{Request, Response, TransportError};
 
-/// What the caller is to do next. Until it reports back, polling again gives the same action.
+/// The caller's next task. Until the caller reports the result, polling again returns the same action.
 pub enum Action {
-    /// Send a request.
     Send(Request),
-    /// Fetch a model, going on behind what is there already.
+    /// Fetch a model file, resuming after the bytes in `have`.
     Fetch {
-        /// Of which task.
         task: TaskId,
-        /// Which version.
         model: ModelRef,
-        /// The first bytes of the file, if any have come.
+        /// The bytes received so far, from the start of the file.
         have: Vec<u8>,
     },
-    /// Run this, away from the caller's other business.
+    /// Run this on a thread of its own: it takes as long as training.
     Train(Arc<RoundWork>),
     /// Load a record from the journal.
     Load(String),
@@ -37,24 +34,23 @@ pub enum Action {
     Persist(Arc<[Record]>),
     /// Nothing to do until this moment, on [`Now::elapsed`](crate::clock::Now::elapsed)'s clock.
     WaitUntil(Duration),
-    /// It is over.
     Finished(Result<Outcome, ParticipantError>),
 }
 
 /// What has happened since the last poll.
 pub enum Input {
-    /// Nothing but that time has passed.
+    /// Only time has passed.
     Tick,
     /// The answer to [`Action::Send`].
     Response(Response),
     /// The answer to [`Action::Fetch`].
     Fetched {
-        /// All bytes there are now.
+        /// All bytes received so far, from the start of the file.
         have: Vec<u8>,
-        /// Whether that is all.
+        /// Whether the file is complete.
         result: Result<(), TransportError>,
     },
-    /// The same, from whoever has the whole file already.
+    /// The answer to [`Action::Fetch`], from a caller that already has the whole file.
     Given(Arc<ModelFile>),
     /// The answer to [`Action::Train`].
     Trained(Result<Contribution, WorkError>),
@@ -64,6 +60,6 @@ pub enum Input {
     Persisted(Result<(), JournalError>),
     /// The certificate cannot be used.
     Unidentified(TransportError),
-    /// The app is going away: finish what was begun to be written, give up the rest.
+    /// The app shuts down: complete writes in progress and give up the rest.
     Shutdown,
 }

@@ -1,6 +1,6 @@
-//! Training ahead of rounds: a participant is told to train now, keeps the finished update in its journal, and says with its
-//! check-ins that it holds one. A round that wants it aggregates it without training; until a masked input was made of it, it
-//! is kept, and after that it is gone.
+//! Training ahead of rounds: a participant is asked to train now, keeps the finished update in its journal and reports
+//! it with its check-ins. A round that requests the update aggregates it without further training. The update is
+//! deleted when a masked input is made of it.
 
 use wire::participant::TrainingReport;
 use wire::{Attempt, TaskId};
@@ -9,18 +9,18 @@ use super::record::Record;
 use super::snapshot::{self, HeldRecord, HeldUpdateId, LocalState};
 use crate::journal::JournalError;
 
-/// What a participant knows of trainings ahead of rounds.
+/// State of training ahead of rounds.
 #[derive(Default)]
 pub(super) struct Ahead {
-    /// The update that waits in the journal, and what stays at home of the same training.
+    /// The finished update in the journal, and the local state of the same training.
     pub(super) held: Option<(HeldUpdateId, LocalState)>,
-    /// The last training of which there is no update: it failed, was given up, or its update was sent or thrown away.
+    /// The last training without an update: it failed or was abandoned, or its update was sent or discarded.
     pub(super) gone: Option<(TaskId, u32)>,
-    /// The training that is under way.
+    /// The training in progress.
     pub(super) under_way: Option<Attempt>,
 }
 
-/// Why a round does not get an update that was trained ahead of it.
+/// Why an update trained ahead is not sent to a round that requests it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum UpdateMismatch {
     #[error("the round wants an update that this device does not hold")]
@@ -35,20 +35,20 @@ pub(super) enum UpdateMismatch {
 }
 
 impl Ahead {
-    /// As the journal has it.
+    /// Restores the state from the journal's record.
     pub(super) fn restore(record: Option<&[u8]>) -> Result<Self, JournalError> {
         let record = record.map(HeldRecord::decode).transpose()?.flatten();
         Ok(Self { held: record.map(|record| (record.held, record.local_state)), ..Self::default() })
     }
 
-    /// What to check in with.
+    /// The report for the next check-in.
     pub(super) fn report(&self) -> Option<TrainingReport> {
         let held = self.held.as_ref().map(|(held, _)| *held);
         let held = held.map(|HeldUpdateId { task, serial, .. }| TrainingReport { task, serial, ready: true });
         held.or_else(|| self.gone.map(|(task, serial)| TrainingReport { task, serial, ready: false }))
     }
 
-    /// Why the update that a round wants is not given to it; nothing if it waits, and was trained as the round's members agree.
+    /// Why the requested update cannot be sent; `None` if it is held and was trained as the round's members agree.
     pub(super) fn refusal(&self, wanted: HeldUpdateId) -> Option<UpdateMismatch> {
         match &self.held {
             Some((held, _)) if *held == wanted => None,
@@ -64,7 +64,7 @@ impl Ahead {
         }
     }
 
-    /// Whether this was a training, not a round: it is over then, without an update.
+    /// Whether `place` was a training rather than a round; if so, it ends without an update.
     pub(super) fn end(&mut self, place: Attempt) -> bool {
         let is_training = self.under_way.take_if(|under_way| *under_way == place).is_some();
         if is_training {
@@ -73,13 +73,14 @@ impl Ahead {
         is_training
     }
 
-    /// What takes effect at home whatever becomes of the update, to be written before it is forgotten.
+    /// The local state that takes effect whether or not the update is aggregated, to be written before the update is
+    /// deleted.
     pub(super) fn local_copies(&self) -> Vec<Record> {
         self.held.as_ref().map(|(held, local_state)| local_state.copies(held.task)).unwrap_or_default()
     }
 
-    /// Forgets the update: what has to be written before anything is done with it that cannot be done twice, and what stays at
-    /// home.
+    /// Releases the update: returns the record to be written before an input is made of the update, and its local
+    /// state.
     pub(super) fn let_go(&mut self) -> Result<(Option<Record>, LocalState), JournalError> {
         let Some((held, local_state)) = self.held.take() else { return Ok((None, LocalState::NOTHING)) };
         self.gone = Some((held.task, held.serial));

@@ -1,11 +1,11 @@
-//! How requests that failed are spaced.
+//! Backoff between failed requests.
 
 use std::time::Duration;
 
 use super::action::Action;
 use crate::clock::Now;
 
-/// When a state that asks the coordinator for something may ask (again).
+/// When a state may send its request, and how often it has failed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Attempts {
     pub(super) failures: u32,
@@ -13,12 +13,12 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// Not before `ready_at`.
+    /// No request before `ready_at`.
     pub(super) fn not_before(ready_at: Duration) -> Self {
         Self { failures: 0, ready_at }
     }
 
-    /// The moment to wait for, if it has not come.
+    /// The wait until the next request is allowed; `None` if it is allowed at `now`.
     pub(super) fn wait(&self, now: Now) -> Option<Action> {
         (now.elapsed < self.ready_at).then_some(Action::WaitUntil(self.ready_at))
     }

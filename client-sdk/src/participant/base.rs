@@ -12,15 +12,15 @@ use super::plan_error::PlanError;
 pub(super) enum RoundBase {
     /// The shared part of the model.
     Model(Arc<Parameters>),
-    /// What an analysis knows so far.
+    /// The state of an analysis.
     State(Box<AnalyticsState>),
-    /// None is needed: the update was trained ahead of the round, and is in the journal.
+    /// No base is needed: the update was trained ahead of the round and is in the journal.
     Held,
-    /// That update.
+    /// The update trained ahead, read from the journal.
     Update(Box<Update>),
 }
 
-/// Why the file is not what it should be.
+/// Why a file is not the expected model or state.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BaseError {
     #[error(transparent)]
@@ -29,7 +29,7 @@ pub(super) enum BaseError {
     State(#[from] AnalyticsError),
 }
 
-/// An analysis comes without what belongs to a model.
+/// Checks that an analysis comes without a model, privacy terms or personalization.
 pub(super) fn check_analysis(assignment: &Assignment) -> Result<(), PlanError> {
     let encoding = &assignment.encoding;
     if encoding.analytics.is_none() {

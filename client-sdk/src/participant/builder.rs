@@ -1,4 +1,4 @@
-//! Puts a participant together.
+//! Configures and builds a participant.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -27,36 +27,28 @@ use crate::trainer::Trainer;
 use crate::transport::retry::RetryPolicy;
 use crate::transport::{Transport, TransportError};
 
-/// Why a participant cannot be made.
+/// Reasons a participant cannot be built.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A part without which there is no participant.
+    /// A required setting is missing.
     #[error("`{0}` is not set")]
     Missing(&'static str),
-    /// A name that a coordinator would refuse.
+    /// A name that a coordinator rejects.
     #[error("{what} {value:?} is not 1 to 64 letters, digits, '-', '_' or '.'")]
-    BadName {
-        /// Which.
-        what: &'static str,
-        /// What was given.
-        value: String,
-    },
-    /// A label that a coordinator would refuse.
+    BadName { what: &'static str, value: String },
+    /// A label that a coordinator rejects.
     #[error("label {label:?}: name and value must be 1 to 128 bytes each")]
-    BadLabel {
-        /// Its name.
-        label: String,
-    },
-    /// A policy that no session could meet.
+    BadLabel { label: String },
+    /// A policy that no session can satisfy.
     #[error("min_tolerated_corrupt is {0}: a fraction of the cohort between 0 and 0.5 can be tolerated")]
     BadPolicy(f64),
-    /// Authorities of members that cannot be read.
+    /// The authorities of members cannot be read.
     #[error(
         "the authority of members cannot be used: {0}; name the certificates that sign members' own in `members_ca_pem`"
     )]
     BadMembers(#[from] BadChain),
-    /// Limits that no promise could meet.
+    /// Privacy limits out of their range.
     #[error("a privacy policy needs epsilons above 0 and finite, and deltas above 0 and below 1")]
     BadPrivacyPolicy,
     /// The server's address or the CA cannot be used.
@@ -65,7 +57,7 @@ pub enum BuildError {
     /// The journal cannot be read, or there is neither certificate nor token.
     #[error(transparent)]
     Participant(#[from] ParticipantError),
-    /// The system gives no randomness.
+    /// The operating system's random source failed.
     #[error("the system gives no randomness")]
     Randomness,
 }
@@ -87,7 +79,7 @@ pub struct Builder {
 }
 
 impl Participant {
-    /// Begins with nothing but defaults.
+    /// A builder with defaults only.
     #[must_use]
     pub fn builder() -> Builder {
         Builder {
@@ -132,29 +124,30 @@ impl Builder {
         self
     }
 
-    /// Makes what the authority of members wants to see before it signs, where that is not the coordinator: called with each
-    /// signing request in PEM, at enrolment and renewal. The coordinator passes on what is returned, at most 16 KiB, and can
-    /// read it: let it hold for this request alone, for example as a MAC or signature over it by a key that the coordinator
-    /// does not have. Default: nothing.
+    /// Produces evidence for an external authority of members, which sees it before it signs: called with each signing
+    /// request in PEM, at enrolment and renewal. The coordinator passes on what is returned, at most 16 KiB, and can
+    /// read it: let it hold for this request alone, for example as a MAC or signature over it by a key that the
+    /// coordinator does not have. Default: nothing.
     #[must_use]
     pub fn evidence(mut self, make: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         self.settings.evidence = Evidence::new(make);
         self
     }
 
-    /// A certificate that this device has from elsewhere, for example from its company's device management, and its private key,
-    /// both in PEM: the chain with the device's own first, the key in PKCS #8. Nothing is asked of the coordinator then but to admit
-    /// it: for the token at first, and later on the word of the one before. The certificate must be signed by an authority in
-    /// `members_ca_pem` itself, be for an Ed25519 key, have one URI `urn:tributary:participant:UUID` among its subject alternative names, which
-    /// stays the device's for good, and name clientAuth if it has an extended key usage. The key is kept in the journal, too.
+    /// A certificate issued by an external authority, for example the company's device management, and its private
+    /// key, both in PEM: the chain with the device's own first, the key in PKCS #8. The coordinator then only admits
+    /// the certificate: by the token at first, later because the previous certificate vouches for it. The certificate
+    /// must be signed by an authority in `members_ca_pem` itself, be for an Ed25519 key, have one URI
+    /// `urn:tributary:participant:UUID` among its subject alternative names, which never changes for the device, and
+    /// name clientAuth if it has an extended key usage. The key is kept in the journal, too.
     #[must_use]
     pub fn certificate(self, chain_pem: impl Into<String>, key_pem: impl Into<String>) -> Self {
         let (chain_pem, key_pem) = (chain_pem.into(), Zeroizing::new(key_pem.into()));
         self.certificates(move || PreIssued::from_pem(chain_pem.clone(), &key_pem))
     }
 
-    /// The same from wherever it is renewed: called when the participant is built, and again from two thirds of the present
-    /// certificate's time on, until there is a newer one. Must return at once.
+    /// As [`Self::certificate`], for certificates that are renewed: called when the participant is built, and from two
+    /// thirds of the present certificate's lifetime until there is a newer one. Must return at once.
     #[must_use]
     pub fn certificates(
         mut self,
@@ -164,15 +157,15 @@ impl Builder {
         self
     }
 
-    /// The one-time token to enrol with; not needed once the journal holds a certificate. If that has ended, a new token lets the
-    /// participant come back, with everything in its journal but the round it was in.
+    /// The one-time token to enrol with; not needed once the journal holds a certificate. If that certificate has
+    /// expired, a new token re-enrols the participant; its journal stays valid except for the round in progress.
     #[must_use]
     pub fn enrollment_token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(Zeroizing::new(token.into()));
         self
     }
 
-    /// What to be called, unless the token says.
+    /// The participant's name, unless the token sets one.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.name = Some(name.into());
@@ -193,14 +186,13 @@ impl Builder {
         self
     }
 
-    /// Where to keep what must survive: required, because forgetting means enrolling anew.
+    /// Persistent storage. Required: a participant that loses its journal has to enrol again.
     #[must_use]
     pub fn journal(mut self, journal: impl Journal + 'static) -> Self {
         self.journal = Some(Arc::new(journal));
         self
     }
 
-    /// Who trains: required.
     #[must_use]
     pub fn trainer(mut self, trainer: impl Trainer + 'static) -> Self {
         self.trainer = Some(Box::new(trainer));
@@ -214,42 +206,43 @@ impl Builder {
         self
     }
 
-    /// What tasks may ask of this device (`selection.on_device`), for example its language or memory; `examples` is known. Must
-    /// return at once. The values never leave the device: all that is told is whether everything holds that a task asks for,
-    /// and an attribute that is not told here meets nothing. Default: none.
+    /// Attributes that a task's criteria may refer to (`selection.on_device`), for example language or memory;
+    /// `examples` is predefined. Must return at once. The values never leave the device: the coordinator learns only
+    /// whether all criteria of a task hold. A criterion on an attribute that is missing here does not hold. Default:
+    /// none.
     #[must_use]
     pub fn attributes(mut self, attributes: impl Fn() -> Attributes + Send + Sync + 'static) -> Self {
         self.attributes = Box::new(attributes);
         self
     }
 
-    /// What to demand of secure aggregation, beyond what every session must be. Default: that there is one, of at least ten
-    /// participants of whom one may collude with the coordinator; rounds in which the coordinator could read the update are
-    /// refused. What is lower than by default is told by [`Event::Lowered`].
+    /// Requirements on secure aggregation beyond those of every session. Default: secure aggregation among at least
+    /// ten participants of whom one may collude with the coordinator; rounds in which the coordinator could read the
+    /// update are refused. Every floor below its default is reported by [`Event::Lowered`].
     #[must_use]
     pub fn secure_aggregation(mut self, policy: SecurityPolicy) -> Self {
         self.settings.security = policy;
         self
     }
 
-    /// What to demand of privacy, beyond what a task promises by itself. Default: tasks without a privacy mechanism are taken, and
-    /// all private tasks together spend at most ε = 10 at δ = 1e-5 ([`Lifetime`](crate::Lifetime)).
+    /// Requirements on privacy beyond a task's own promise. Default: tasks without a privacy mechanism are accepted,
+    /// and all private tasks together spend at most ε = 10 at δ = 1e-5 ([`Lifetime`](crate::Lifetime)).
     #[must_use]
     pub fn privacy(mut self, policy: PrivacyPolicy) -> Self {
         self.settings.privacy = policy;
         self
     }
 
-    /// Most bytes that a task's model (4 per parameter), its file, what stays at home of it, and an encoded update may take each;
-    /// default 256 MB. Larger ones are refused ([`Event::Refused`]) before anything is reserved for them. Training takes several
-    /// times as much.
+    /// Most bytes that a task's model (4 per parameter), its file, its local state and an encoded update may take
+    /// each; default 256 MB. Larger ones are refused ([`Event::Refused`]) before anything is reserved for them.
+    /// Training takes several times as much.
     #[must_use]
     pub fn max_model_bytes(mut self, bytes: u64) -> Self {
         self.settings.max_model_bytes = bytes;
         self
     }
 
-    /// Breaks the promise of privacy, for audits that must notice.
+    /// Breaks the privacy guarantee on purpose, for audits that must detect it.
     #[cfg(feature = "deliberate-faults")]
     #[must_use]
     pub fn deliberate_fault(mut self, fault: crate::faults::Fault) -> Self {
@@ -257,22 +250,23 @@ impl Builder {
         self
     }
 
-    /// Makes the participant's rounds repeatable, for experiments: training and rounding become a function of seed, round
-    /// and name. Keys, masks, noise and the rounding of private updates never do. Default: none, and that is the private choice.
+    /// Makes the participant's rounds repeatable, for experiments: training and rounding become a function of seed,
+    /// round and name. Keys, masks, noise and the rounding of private updates stay random. Default: none, which is the
+    /// private choice.
     #[must_use]
     pub fn seed(mut self, seed: Option<u64>) -> Self {
         self.settings.seed = seed;
         self
     }
 
-    /// Called with everything that happens, in order; must return at once.
+    /// Called with every event, in order; must return at once.
     #[must_use]
     pub fn on_event(mut self, observer: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.observer = Box::new(observer);
         self
     }
 
-    /// Another transport than HTTPS; then `server` is not needed, nor is `ca_pem` beside `members_ca_pem`.
+    /// Replaces HTTPS; then `server` is not needed, and `ca_pem` only without `members_ca_pem`.
     #[must_use]
     pub fn transport(mut self, transport: impl Transport + 'static) -> Self {
         self.transport = Some(Arc::new(transport));
@@ -286,21 +280,21 @@ impl Builder {
         self
     }
 
-    /// How failures are spaced.
+    /// Backoff after failures.
     #[must_use]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.settings.retry = policy;
         self
     }
 
-    /// Another clock than the system's.
+    /// Replaces the system's clock.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Reads the journal and makes the participant; sends nothing yet.
+    /// Reads the journal and builds the participant; sends nothing.
     ///
     /// # Errors
     /// [`BuildError`].

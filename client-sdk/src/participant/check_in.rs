@@ -1,4 +1,4 @@
-//! Asks for work, and takes it only if it makes sense.
+//! Checks in for work and accepts an assignment only if it is consistent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
 use crate::transport::{Request, TransportError};
 
-/// Longest that a coordinator can send us away.
+/// Longest pause that a coordinator can impose.
 const LONGEST_AWAY: Duration = Duration::from_secs(24 * 3600);
 
 impl CheckIn {
@@ -86,7 +86,7 @@ impl CheckIn {
             Verdict::Again(after) => {
                 State::CheckIn(Self { attempts: self.attempts.check_in_again(core, now, &error, after) })
             }
-            // A task that is not there may come yet: participants often start before it.
+            // The task may be created later: participants often start first.
             Verdict::RoundOver | Verdict::Revoked | Verdict::Expired => {
                 State::CheckIn(Self { attempts: self.attempts.in_vain(core, now, "check in", &error) })
             }
@@ -98,7 +98,7 @@ impl CheckIn {
         match core.round_end {
             Some((ended, RoundEnd::GivenUp(why))) if ended == place => return core.give_up(place, why, None),
             Some((ended, RoundEnd::Answered)) if ended == place => {
-                // One answer per place: the coordinator has not caught up yet.
+                // One answer per attempt: the coordinator has not processed the first one yet.
                 let attempts = self.attempts.in_vain(core, now, "check in", &"the same place was given again");
                 return State::CheckIn(Self { attempts });
             }
@@ -152,7 +152,7 @@ impl CheckIn {
     }
 }
 
-/// The session for the place that is given, or none where the task has none.
+/// The session of the assigned attempt; `None` for a task without secure aggregation.
 fn of_session(core: &Core, assignment: &Assignment, session: Option<Session>) -> Result<Option<Session>, SessionError> {
     match (&assignment.secure_aggregation, session) {
         (Some(terms), Some(session)) if session.terms == *terms => Ok(Some(session)),
@@ -163,7 +163,7 @@ fn of_session(core: &Core, assignment: &Assignment, session: Option<Session>) ->
     }
 }
 
-/// Whether the keys that were checked in with were not taken.
+/// Whether the coordinator rejected the keys of the check-in.
 fn is_rejected(error: &TransportError) -> bool {
     matches!(error, TransportError::Problem { problem, .. }
         if problem.problem_type() == Some(ProblemType::SessionRejected))

@@ -1,4 +1,5 @@
-//! Tells that a dealer's shares do not open. The round ends with it, so nothing but the complaint is left of the session.
+//! Complains that a dealer's shares do not open. The complaint ends the round, so the session's snapshot holds nothing
+//! else.
 
 use wire::Attempt;
 

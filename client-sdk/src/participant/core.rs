@@ -1,4 +1,4 @@
-//! What all states share: who the participant is, what it was told, what its journal holds; and the ways out of a round.
+//! What all states share: identity, settings and the contents of the journal; and the transitions out of a round.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,63 +35,69 @@ use crate::transport::retry::Verdict;
 use crate::transport::{Request, TransportError};
 use recipe::digest::sha256;
 
-/// Most rounds that are remembered for having been answered: the latest of so many tasks.
+/// Maximum number of answered rounds remembered: the latest of each task.
 const MOST_RELEASED: usize = 1000;
 
 /// Makes keys of certificates.
 pub(super) type FreshKey = Box<dyn FnMut() -> Result<SigningKey, IdentityError> + Send>;
 
-/// What all states share.
+/// Data shared by all states.
 pub(super) struct Core {
     pub(super) settings: Settings,
     pub(super) key: Arc<SigningKey>,
-    /// For the next certificate, in the journal already.
+    /// The key for the next certificate; already in the journal.
     pub(super) next_key: Option<Arc<SigningKey>>,
-    /// A certificate from elsewhere that the coordinator has not admitted yet.
+    /// An externally issued certificate that the coordinator has not admitted yet.
     pub(super) pre_issued_certificate: Option<crate::pre_issued::UsableCertificate>,
-    /// What was there at the start could not be used: it is looked for again, whether the present one is due or not.
+    /// The external certificate found at the start was unusable: look again, even if the present one is not due.
     pub(super) look_again: bool,
     pub(super) fresh_key: FreshKey,
     pub(super) identity: Option<Arc<Identity>>,
     pub(super) token: Option<Zeroizing<String>>,
-    /// SHA-256 of the token that the identity was bought with.
+    /// SHA-256 of the token used to enrol this identity.
     pub(super) token_sha256: Option<Digest>,
     pub(super) examples: u64,
     pub(super) readiness: Readiness,
     pub(super) stopping: bool,
-    /// How the last round ended; its place is never taken again.
+    /// How the last round ended; its attempt is never entered again.
     pub(super) round_end: Option<(Attempt, RoundEnd)>,
-    /// Keys for a round whose cohort is not drawn, or a session whose assignment has to be told again after a restart.
+    /// Keys for a round whose cohort is not drawn, or a session whose assignment the coordinator must repeat after a
+    /// restart.
     pub(super) session: Option<Session>,
-    /// For which place the journal's record of the round holds an update or the secrets of a session.
+    /// The attempt whose update or session secrets the journal's round record holds.
     pub(super) holds: Option<Attempt>,
     /// The latest round of each task that a masked input was made for, the latest task last.
     pub(super) released: Vec<RoundKey>,
-    /// What was spent on privacy.
+    /// The privacy ledgers.
     pub(super) account: Account,
-    /// From which models inputs were given under masks alone.
+    /// Models that an input hidden by masks alone was made from.
     pub(super) used_bases: UsedBases,
-    /// What can be said of the session that the journal holds, once the journal holds it no more.
+    /// The data for an abort statement about the session in the journal, to be signed when the journal no longer holds
+    /// it.
     pub(super) departure: Option<(Attempt, Departure)>,
-    /// That a session was left, which is to be said: the journal holds nothing any more that could answer in it.
+    /// The signed statement that a session was left, to be sent: the journal no longer holds anything that could
+    /// answer in it.
     pub(super) unsaid: Option<(Attempt, Bytes)>,
-    /// A task whose coordinator invites to rounds that are past here: told with each check-in until it does no more.
+    /// A task whose coordinator invites to rounds this participant has already answered: reported with each check-in
+    /// while that lasts.
     pub(super) behind: Option<Declined>,
-    /// The last invitation that was declined: told once.
+    /// The last invitation declined, so that each is reported once.
     pub(super) declined: Option<Attempt>,
     /// Trainings ahead of rounds.
     pub(super) ahead: Ahead,
-    /// How the last training went, for a task that asked. Kept in memory alone: after a restart none is told until the next.
+    /// Loss of the last training, for a task that asked. In memory only: after a restart nothing is reported until the
+    /// next training.
     pub(super) loss: Option<LossReport>,
-    /// What tasks want of devices, as far as they have asked; at most as many as can be told at once.
+    /// Criteria that tasks have asked about; at most as many as one check-in can answer.
     pub(super) questions: Vec<Question>,
-    /// What the app says of this device. Only whether it meets a task's criteria is ever told.
+    /// The device's attributes, from the app. The coordinator only learns whether they meet a task's criteria.
     pub(super) attributes: Attributes,
-    /// Not before, on the clock that never jumps: a calendar that does must not make a participant renew all the time.
+    /// Earliest time of the next renewal, on the monotonic clock: a wall clock that jumps must not cause endless
+    /// renewals.
     pub(super) next_renewal: Duration,
-    /// Least time that a request and its answer take on this line.
+    /// Shortest measured round-trip time.
     pub(super) round_trip: Duration,
-    /// Longest wait between two check-ins while the coordinator is away, as its last `come_back` has it.
+    /// Longest wait between two check-ins while the coordinator is away, from its last `come_back`.
     pub(super) retry_most: Duration,
     /// For pauses, shuffling and rounding.
     pub(super) rng: ChaCha20Rng,
@@ -100,33 +106,33 @@ pub(super) struct Core {
     pub(super) events: Vec<Event>,
 }
 
-/// What a participant is to be known by, in PEM: one of the first two.
+/// What a participant enrols or renews with, in PEM: one of the first two fields.
 pub(super) struct Credential {
     pub(super) csr_pem: Option<String>,
     pub(super) certificate_pem: Option<String>,
     pub(super) evidence: Option<String>,
 }
 
-/// Why an update could not be accounted for.
+/// Why the cost of an update could not be recorded.
 pub(super) enum ChargeError {
     Refused(SessionError),
     Journal(JournalError),
 }
 
 impl Core {
-    /// What the app allows models to take.
+    /// The app's limit on the size of models.
     pub(super) fn max_model_bytes(&self) -> MaxModelBytes {
         MaxModelBytes(self.settings.max_model_bytes)
     }
 
-    /// Writes who we are, then goes on.
+    /// Writes the identity, then continues with `then`.
     pub(super) fn save_identity(&mut self, then: State) -> State {
         let certified = self.identity.as_ref().map(|identity| identity.certified.clone());
         let bytes = IdentityRecord { key: Arc::clone(&self.key), certified, token_sha256: self.token_sha256 }.encode();
         persist(bytes.map(|bytes| vec![Record::new(snapshot::IDENTITY.to_owned(), bytes)]), then)
     }
 
-    /// A request of a participant that has a certificate.
+    /// A request by an enrolled participant.
     pub(super) fn send(&self, request: impl FnOnce(ParticipantId) -> Request) -> Action {
         match &self.identity {
             Some(identity) => Action::Send(request(identity.certified.participant)),
@@ -134,14 +140,14 @@ impl Core {
         }
     }
 
-    /// When to leave what the coordinator waits for this long. It counted from when it sent its answer, and what is sent at the
-    /// last moment has yet to arrive: both ways come off.
+    /// The local deadline for something the coordinator accepts for `remaining`. It counts from when the coordinator
+    /// sent its answer, and the last request takes time to arrive: both directions are subtracted.
     pub(super) fn deadline(&self, remaining: Duration, now: Now) -> Duration {
         now.elapsed.saturating_add(remaining.saturating_sub(self.round_trip))
     }
 
-    /// Whether to renew now. A session is finished with the key it was begun with, so renewal waits for its end; only keys for a
-    /// cohort that is not drawn are not waited for any more when half of the time for renewing is over.
+    /// Whether to renew now. A session ends with the key that it began with, so renewal waits for its end; keys for a
+    /// cohort that is not drawn delay renewal for at most half of the renewal period.
     pub(super) fn is_renewal_due(&self, now: Now) -> bool {
         let Some(Identity { certified, .. }) = self.identity.as_deref() else { return false };
         let half =
@@ -152,7 +158,7 @@ impl Core {
         due && now.elapsed >= self.next_renewal && may
     }
 
-    /// Makes the key for the next certificate, unless there is one, and writes it before anything depends on it.
+    /// Creates the key for the next certificate, unless there is one, and persists it before use.
     pub(super) fn with_next_key(&mut self, then: State) -> State {
         if self.next_key.is_some() {
             return then;
@@ -166,7 +172,7 @@ impl Core {
         persist(bytes.map(|bytes| vec![Record::new(snapshot::NEXT_KEY.to_owned(), bytes)]), then)
     }
 
-    /// The key that the next certificate is asked for, or is of.
+    /// The key of the next certificate.
     pub(super) fn wanted_key(&self) -> &Arc<SigningKey> {
         match &self.pre_issued_certificate {
             Some(given) => &given.identity.key,
@@ -174,7 +180,7 @@ impl Core {
         }
     }
 
-    /// What the coordinator is asked for or told: a signing request, or a certificate from elsewhere; in PEM.
+    /// The signing request, or the externally issued certificate.
     pub(super) fn credential(&self, now: Now) -> Result<Credential, ParticipantError> {
         match &self.pre_issued_certificate {
             Some(given) if given.expires_at() <= now.wall => {
@@ -192,21 +198,21 @@ impl Core {
         }
     }
 
-    /// Whether there is a token that was not used for the present identity: its certificate has ended, and the app wants it to
-    /// come back.
+    /// Whether there is a token that the present identity was not enrolled with: its certificate has expired, and the
+    /// app wants to re-enrol.
     pub(super) fn may_come_back(&self) -> bool {
         let unused = |token: &Zeroizing<String>| self.token_sha256 != Some(sha256(token.as_bytes()));
         self.identity.is_some() && self.token.as_ref().is_some_and(unused)
     }
 
-    /// A certificate for that key has come.
+    /// Takes over the certificate for the next key.
     pub(super) fn certify(&mut self, certified: Certified) {
         self.key = Arc::clone(self.wanted_key());
         (self.next_key, self.pre_issued_certificate) = (None, None);
         self.identity = Some(Arc::new(Identity { key: Arc::clone(&self.key), certified }));
     }
 
-    /// Whether keys may be made for this place.
+    /// Checks that keys may be made for this attempt.
     pub(super) fn check_fresh(&self, place: Attempt) -> Result<(), SessionError> {
         let is_late = |round: &RoundKey| round.task == place.task && round.number >= place.round;
         if self.released.iter().any(is_late) {
@@ -220,8 +226,8 @@ impl Core {
         }
     }
 
-    /// The record of a session before its input is made, or after the receipt. `local_state` is what takes effect
-    /// when the round is over.
+    /// The round record of a session before its input is made, or after the receipt. `local_state` takes effect when
+    /// the round is over.
     pub(super) fn session_record(
         &mut self,
         session: &Session,
@@ -232,7 +238,7 @@ impl Core {
         round_record(snapshot::encode_session(session, local_state.unwrap_or(&LocalState::NOTHING), self.counters()))
     }
 
-    /// The record of an update that is about to be sent.
+    /// The round record of an update that is about to be sent.
     pub(super) fn pending_record(&mut self, pending: &Pending) -> Result<Vec<Record>, JournalError> {
         self.holds = Some(pending.place);
         self.may_depart(pending.session.as_ref());
@@ -249,7 +255,8 @@ impl Core {
         Ok(vec![record])
     }
 
-    /// Charges the update of this round, if a mechanism makes it private. Yields what has to be kept before the update is.
+    /// Charges this round's update to the privacy ledger if the task is private. Returns the record to be written
+    /// before the update.
     pub(super) fn charge(&mut self, plan: &Plan) -> Result<Option<Record>, ChargeError> {
         let Some(round) = plan.private() else { return Ok(None) };
         let charged = self.account.charge(plan.place, &plan.assignment.task_name, round);
@@ -260,7 +267,7 @@ impl Core {
         Ok(Some(Record::new(snapshot::PRIVACY.to_owned(), bytes)))
     }
 
-    /// Remembers what an input is made from that masks alone hide. Yields what has to be kept before the input is.
+    /// Records the base of an input hidden by masks alone. Returns the record to be written before the input.
     pub(super) fn record_base(
         &mut self,
         plan: &Plan,
@@ -268,7 +275,7 @@ impl Core {
     ) -> Result<Option<Record>, ChargeError> {
         let Some(base) = plan.base().map(BaseId::from) else { return Ok(None) };
         let Some(session) = session else {
-            // The coordinator can read it, and learns nothing by a second one: nothing to remember.
+            // The coordinator can read the input and learns nothing from a second one: nothing to record.
             return self.used_bases.check(base, plan.place).map(|()| None).map_err(ChargeError::Refused);
         };
         let session = session.id().map_err(ChargeError::Refused)?;
@@ -281,7 +288,8 @@ impl Core {
         RoundCounters { released: &self.released, charges: self.account.charges(), inputs: self.used_bases.inputs }
     }
 
-    /// The journal holds this session, or will once what is being written is safe; one that it held before is left with that.
+    /// The journal holds this session, or will once the current write completes; the session it held before is thereby
+    /// left.
     pub(super) fn may_depart(&mut self, session: Option<&Session>) {
         if let Some((place, _)) = self.departure
             && session.is_none_or(|session| session.place != place)
@@ -292,15 +300,16 @@ impl Core {
         self.departure = departure;
     }
 
-    /// What is said of a session whose state the next record overwrites. Without it, only others wait longer.
+    /// The signed statement about a session whose state the next record overwrites. If it is lost, others wait longer.
     fn depart(&mut self, place: Attempt) -> Option<(Attempt, Bytes)> {
         let (_, departure) = self.departure.take_if(|(of, _)| *of == place)?;
         let statement = departure.state(&self.key.signer().ok()?).ok()?;
         Some((place, statement.encode().into()))
     }
 
-    /// Forgets what the journal holds of this place, lets what stayed at home take effect, and goes on. Records are written
-    /// in this order: if it dies in between, what was pending is sent again, gets the same answer, and all is repeated.
+    /// Deletes the journal's state of this attempt, applies the local state and continues with `then`. Records are
+    /// written in this order: after a crash in between, the pending update is sent again, gets the same answer, and
+    /// all of this is repeated.
     fn close(&mut self, place: Attempt, local_state: Option<LocalState>, then: State) -> State {
         self.holds = None;
         self.session = None;
@@ -317,13 +326,13 @@ impl Core {
         persist(round.map(|round| local_state.chain(round).collect()), then)
     }
 
-    /// The round was answered as far as it goes.
+    /// This participant's part in the round is complete.
     pub(super) fn answered(&mut self, place: Attempt, local_state: Option<LocalState>) -> State {
         self.round_end = Some((place, RoundEnd::Answered));
         self.close(place, local_state, State::CheckIn(CheckIn::default()))
     }
 
-    /// The round went on without this participant.
+    /// The round continued without this participant.
     pub(super) fn round_over(&mut self, place: Attempt, reason: &str, local_state: Option<LocalState>) -> State {
         if self.ahead.end(place) {
             self.events.push(Event::RoundOver { place, reason: reason.to_owned() });
@@ -334,7 +343,7 @@ impl Core {
         self.leave_behind(place, local_state, State::CheckIn(CheckIn::default()))
     }
 
-    /// Tells the coordinator not to wait for us.
+    /// Abandons the round and tells the coordinator.
     pub(super) fn give_up(
         &mut self,
         place: Attempt,
@@ -344,7 +353,7 @@ impl Core {
         let why @ AbandonCause { reason, refusal } = why.into();
         self.events.push(Event::Abandoned { place, reason, refusal });
         if self.ahead.end(place) {
-            // Told with the next check-in.
+            // Reported with the next check-in.
             return match self.stopping {
                 true => State::Finished(Ok(Outcome::Stopped)),
                 false => State::CheckIn(CheckIn::default()),
@@ -354,13 +363,13 @@ impl Core {
         self.leave_behind(place, local_state, State::Abandon(Abandon::new(place, why)))
     }
 
-    /// Takes no further part, and says why to the app.
+    /// Refuses to continue and reports the reason to the app.
     pub(super) fn refuse(&mut self, place: Attempt, error: &SessionError, local_state: Option<LocalState>) -> State {
         self.events.push(Event::Refused { place, reason: error.to_string() });
         self.give_up(place, error.code(), local_state)
     }
 
-    /// The ways out of a session that the coordinator points to.
+    /// Leaves a session after an exchange failed.
     pub(super) fn exchange_failed(
         &mut self,
         place: Attempt,
@@ -377,7 +386,7 @@ impl Core {
         }
     }
 
-    /// Keys that the coordinator does not take, or that nobody needs any more.
+    /// Deletes keys that the coordinator rejected or that are no longer needed.
     pub(super) fn forget_keys(&mut self, then: State) -> State {
         match self.holds {
             Some(place) => {
@@ -409,7 +418,7 @@ impl Core {
         }
     }
 
-    /// The end, if this error means one wherever it comes.
+    /// The error that ends the participant, if this one does in any state.
     pub(super) fn fatal(&self, error: &TransportError, verdict: Verdict) -> Option<ParticipantError> {
         match verdict {
             Verdict::Revoked => Some(ParticipantError::Revoked(problem_of(error.clone()))),
@@ -423,7 +432,7 @@ fn round_record(bytes: Result<Zeroizing<Vec<u8>>, JournalError>) -> Result<Vec<R
     Ok(vec![Record::new(snapshot::ROUND.to_owned(), bytes?)])
 }
 
-/// Writes records, then goes on.
+/// Writes records, then continues with `then`.
 pub(super) fn persist(records: Result<Vec<Record>, JournalError>, then: State) -> State {
     match records {
         Ok(records) => State::Persist(Persist::new(records, then)),
@@ -432,7 +441,7 @@ pub(super) fn persist(records: Result<Vec<Record>, JournalError>, then: State) -
 }
 
 impl Attempts {
-    /// One more failure: wait longer.
+    /// Counts a failure and extends the wait.
     pub(super) fn again(
         self,
         core: &mut Core,
@@ -444,8 +453,8 @@ impl Attempts {
         self.at_most(core.settings.retry.most, core, now, what, error, retry_after)
     }
 
-    /// One more check-in that failed. Outside of rounds everybody asks who is enrolled, so that the wait may be longer; in one it
-    /// must fit into the time of a phase, whatever the coordinator said before.
+    /// Counts a failed check-in. Outside rounds all enrolled participants check in, so the wait may be longer; within
+    /// a round it must fit into a phase, whatever the coordinator asked for before.
     pub(super) fn check_in_again(
         self,
         core: &mut Core,
@@ -456,7 +465,7 @@ impl Attempts {
         self.at_most(core.retry_most, core, now, "check in", error, retry_after)
     }
 
-    /// One more answer with which nothing can be done, and that will stay the same for a while.
+    /// Counts an answer that is of no use and will not change soon.
     pub(super) fn in_vain(self, core: &mut Core, now: Now, what: &'static str, error: &dyn std::fmt::Display) -> Self {
         self.at_most(core.settings.retry.most_in_vain, core, now, what, error, None)
     }

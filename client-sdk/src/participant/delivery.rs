@@ -1,4 +1,5 @@
-//! Waits for what the others dealt, and opens it. What does not open is held against its dealer only if the dealer signed it.
+//! Waits for the shares dealt by the others and opens them. A ciphertext that does not open is blamed on its dealer
+//! only if the dealer signed it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,7 +120,7 @@ fn receive(session: &Session, delivery: &[u8]) -> Result<Received, SessionError>
     Ok(session.client()?.waiting_for_delivery()?.receive(&Delivery::decode(delivery)?)?)
 }
 
-/// The key of one ciphertext is told, and no input is sent in this session.
+/// Reveals the key of one ciphertext; no input is sent in this session.
 fn complain(
     core: &Core,
     challenge: Challenge,

@@ -1,5 +1,5 @@
-//! Says that a session was left for good without an answer, once nothing is left that could answer: with enough of these the others
-//! may give an input from the same model anew. A courtesy to them: tried a few times.
+//! States that this participant left a session without answering, once it can no longer answer: enough of these
+//! statements let the other members send another input from the same model. Best effort: a few attempts.
 
 use bytes::Bytes;
 use wire::Attempt;
@@ -12,7 +12,7 @@ use super::state::{CheckIn, Depart, State};
 use crate::clock::Now;
 use crate::transport::{Request, TransportError};
 
-/// How often it is tried.
+/// Maximum number of attempts.
 const MOST_ATTEMPTS: u32 = 5;
 
 impl Depart {

@@ -27,26 +27,26 @@ use crate::privacy::{LifetimeSpent, PrivacySpent};
 use crate::trainer::Trainer;
 use crate::transport::{Transport, TransportError};
 
-/// Longest that a participant takes to say good-bye once it is told to stop.
+/// Time for the last requests after a stop.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How far a poll came.
+/// Result of a poll.
 #[derive(Debug)]
 pub enum Progress {
-    /// Something is under way: poll again.
+    /// An action is in progress: poll again.
     Working,
-    /// There is nothing to do for this long; polling earlier does no harm.
+    /// Nothing to do for this long; polling earlier does no harm.
     Waiting(Duration),
-    /// It is over; polling again says the same.
+    /// The participant has ended; polling again returns the same.
     Finished(Result<Outcome, ParticipantError>),
 }
 
 /// An action under way.
 struct Running {
     answer: Answer,
-    /// Whether a shutdown may drop it: a half-written record is finished first.
+    /// Whether a shutdown may drop it; writes are completed first.
     may_drop: bool,
-    /// When it began, of a request that is answered at once.
+    /// Start of a request that is answered at once; `None` for others.
     since: Option<Duration>,
 }
 
@@ -64,7 +64,7 @@ pub struct Participant {
     pub(super) identified: Option<Arc<Identity>>,
 }
 
-/// What is under way, and what is to be told to the machine next.
+/// The action in progress and its prefetched requests.
 #[derive(Default)]
 pub(super) struct Slot {
     running: Option<Running>,
@@ -74,8 +74,8 @@ pub(super) struct Slot {
 }
 
 impl Participant {
-    /// Works until the task is over, something cannot be mended, or `shutdown` completes; then it gives up what it has not
-    /// trained yet and returns within seconds. An update that waits to be sent stays in the journal.
+    /// Runs until the task is over, a permanent error occurs or `shutdown` completes; then abandons unfinished
+    /// training and returns within seconds. An update that waits to be sent stays in the journal.
     ///
     /// # Errors
     /// [`ParticipantError`].
@@ -102,7 +102,7 @@ impl Participant {
         tokio::time::timeout(FAREWELL, farewell).await.unwrap_or(Ok(Outcome::Stopped))
     }
 
-    /// Goes on for at most about `limit`, then returns, whatever is under way. Needs a tokio runtime around it.
+    /// Works for about `limit` at most, then returns with any action still in progress. Needs a tokio runtime.
     pub async fn poll(&mut self, limit: Duration) -> Progress {
         let end = tokio::time::Instant::now() + limit;
         loop {
@@ -133,28 +133,29 @@ impl Participant {
         }
     }
 
-    /// Who the participant is, once it is enrolled.
+    /// The certified identity, once enrolled.
     #[must_use]
     pub fn certified(&self) -> Option<&Certified> {
         self.machine.identity().map(|identity| &identity.certified)
     }
 
-    /// What taking part has cost this participant so far, by task: its own ledger, as it is in the journal. Read from the moment
-    /// the participant is made, so also after a restart.
+    /// Privacy spent so far, by task, from the participant's own ledger in the journal. Available from construction,
+    /// so also after a restart.
     #[must_use]
     pub fn privacy_spent(&self) -> Vec<PrivacySpent> {
         self.machine.privacy_spent()
     }
 
-    /// What taking part has cost this participant so far, all tasks together, and what it may
+    /// Privacy spent so far in all tasks together, and the limit on it
     /// ([`PrivacyPolicy::lifetime`](crate::PrivacyPolicy::lifetime)).
     #[must_use]
     pub fn privacy_lifetime(&self) -> LifetimeSpent {
         self.machine.privacy_lifetime()
     }
 
-    /// This device's own model of a task with personalization, as the last round that it took part in left it; nothing before
-    /// the first. Read from the journal, so also after a restart; [`PersonalModel::load`] does the same without a participant.
+    /// The personalized model of a task, as the last round that this participant took part in left it; `None` before
+    /// the first. Read from the journal, so also after a restart; [`PersonalModel::load`] does the same without a
+    /// participant.
     ///
     /// # Errors
     /// [`JournalError`] if the record cannot be read or was damaged.
@@ -162,7 +163,7 @@ impl Participant {
         PersonalModel::load(&*self.journal, task)
     }
 
-    /// From the next poll on, the participant finishes: see [`Self::run`].
+    /// Makes the participant shut down from the next poll on: see [`Self::run`].
     pub fn stop(&mut self) {
         self.running.shutdown = true;
         if self.running.running.as_ref().is_some_and(|running| running.may_drop) {
@@ -170,8 +171,8 @@ impl Participant {
         }
     }
 
-    /// The answer to what is under way, a tick if nothing is or if its round's deadline has passed, or nothing if there is
-    /// none by `end`.
+    /// The result of the action in progress; a tick if there is none or its round's deadline has passed; `None` if
+    /// there is no result by `end`.
     async fn next_input(&mut self, end: tokio::time::Instant) -> Option<Input> {
         loop {
             let Some(running) = &mut self.running.running else { return Some(Input::Tick) };
@@ -203,7 +204,7 @@ impl Participant {
         }
     }
 
-    /// Tells the machine what happened, and the observer what came of it.
+    /// Reports an input to the machine, and the resulting events to the observer.
     fn advance(&mut self, input: Input) -> Action {
         if let Ok(trainer) = self.trainer.try_lock() {
             self.machine.set_examples(trainer.examples());
@@ -233,7 +234,7 @@ impl Participant {
         Ok(())
     }
 
-    /// Makes the requests that the machine will ask for next.
+    /// Starts the requests that the machine will make next.
     fn follow(&mut self) {
         let mut prefetches = std::mem::take(&mut self.running.prefetches);
         prefetches.follow(&self.machine, |action| self.start(action).map(|running| running.answer));
@@ -257,7 +258,7 @@ impl Participant {
             Action::Train(work) => {
                 let trainer = Arc::clone(&self.trainer);
                 let run = move || {
-                    // A trainer that panicked once may be asked again: its state is its own affair.
+                    // A trainer that panicked is called again: its state is its own responsibility.
                     let mut trainer = trainer.lock().unwrap_or_else(PoisonError::into_inner);
                     catch_unwind(AssertUnwindSafe(|| work.run(trainer.as_mut()))).unwrap_or(Err(WorkError::Panicked))
                 };

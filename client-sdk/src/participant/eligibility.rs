@@ -1,4 +1,5 @@
-//! Compares a task's criteria with what the app says of its device, and tells whether they hold. The attributes stay here.
+//! Compares a task's criteria with what the app says of its device, and reports whether they hold. The attributes stay
+//! on the device.
 
 use wire::participant::{Finding, MAX_FINDINGS, Question};
 use wire::{Attribute, Attributes, EXAMPLES, TaskId};
@@ -23,7 +24,7 @@ impl CheckIn {
         let attempts = if is_new {
             self.attempts
         } else {
-            // Answered already: the coordinator has not understood.
+            // Already answered: the coordinator has not processed the answer.
             self.attempts.in_vain(core, now, "check in", &"the same was asked again")
         };
         State::CheckIn(Self { attempts })
@@ -31,25 +32,26 @@ impl CheckIn {
 }
 
 impl Core {
-    /// One for each task that has asked, as things are now.
+    /// One finding for each task that has asked, from the current attributes.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let found = |question: &Question| Finding { task: question.task, eligible: self.holds_for(question) };
         self.questions.iter().map(found).collect()
     }
 
-    /// Beside a loss that this participant volunteers, how many examples it was taken over; 0 otherwise. Of whoever takes
-    /// part in private tasks nobody learns their number: a check-in is read by all tasks of the coordinator.
+    /// The number of examples behind a reported loss; 0 without one. Always 0 for participants in private tasks: all
+    /// tasks of the coordinator read a check-in.
     pub(super) fn reported_examples(&self) -> u64 {
         let is_private = self.settings.privacy.required || self.account.charges() > 0;
         if self.loss.is_some() && !is_private { self.examples } else { 0 }
     }
 
-    /// Whether a task has asked for something that does not hold now.
+    /// Whether the task's criteria do not hold now.
     pub(super) fn is_ineligible(&self, task: TaskId) -> bool {
         self.questions.iter().any(|question| question.task == task && !self.holds_for(question))
     }
 
-    /// When as many have asked as can be told at once, others have their turn; those that are still there ask again.
+    /// Clears the criteria when a check-in cannot answer more, so that other tasks get their turn; active tasks ask
+    /// again.
     pub(super) fn forget_questions_when_full(&mut self) {
         if self.questions.len() >= MAX_FINDINGS {
             self.questions.clear();

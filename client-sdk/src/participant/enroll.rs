@@ -1,10 +1,11 @@
-//! Buys a certificate for the token. The key is in the journal already, so an answer that got lost can be asked for again
+//! Exchanges the token for a certificate. The key is already in the journal, so a lost answer can be requested again
 //! with the same key.
 //!
-//! A certificate from elsewhere is shown in the handshake, and the token admits it: the app has it, so nothing is written before.
+//! An externally issued certificate is presented in the handshake and admitted by the token: the app keeps it, so
+//! nothing is persisted first.
 //!
-//! A participant whose certificate has ended comes back in the same way, with a new token and a new key. What it has learnt and
-//! spent stays as it is; a round that it was in is left, since its session was another certificate's.
+//! A participant whose certificate has expired re-enrols in the same way, with a new token and a new key. Its models
+//! and ledgers are kept; a round in progress is left, since its session belongs to the old certificate.
 
 use wire::participant::{EnrollReply, EnrollRequest};
 use wire::problem::ProblemType;
@@ -21,7 +22,7 @@ use crate::transport::{Request, TransportError};
 use recipe::digest::sha256;
 
 impl Enroll {
-    /// A participant whose certificate has ended, or was revoked, enrols anew if it has a token for that.
+    /// Re-enrols a participant whose certificate has expired or was revoked, if it has a token for that.
     pub(super) fn anew(core: &mut Core, ended: ParticipantError) -> State {
         match ended {
             ParticipantError::Expired(_) | ParticipantError::Revoked(_) if core.may_come_back() => {

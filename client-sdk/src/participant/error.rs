@@ -1,4 +1,4 @@
-//! Why a participant cannot go on.
+//! Errors that end a participant.
 
 use wire::problem::Problem;
 
@@ -6,45 +6,45 @@ use crate::identity::{CertificateError, IdentityError};
 use crate::journal::JournalError;
 use crate::transport::{TransportError, with_causes};
 
-/// Why a participant ended before it was told to. Anything that time can mend is tried again instead.
+/// Why a participant ended early. Temporary errors are retried instead.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParticipantError {
     /// There is neither a certificate in the journal nor a token to get one.
     #[error("this participant is not enrolled: give it an enrolment token once, or the journal it was enrolled with")]
     NotEnrolled,
-    /// The token was not taken.
+    /// The coordinator rejected the token.
     #[error("enrolment was refused: {0}")]
     EnrollmentRefused(Box<Problem>),
     /// An operator has revoked this participant.
     #[error("this participant was revoked: {0}")]
     Revoked(Box<Problem>),
-    /// The certificate has ended.
+    /// The certificate has expired.
     #[error(
         "this participant's certificate has expired: {0}; give it a new token and the journal it has (`tributary token create --enrollment --participant ID`): it keeps what it has learnt and spent; where certificates are issued elsewhere, it needs a new one, too"
     )]
     Expired(Box<Problem>),
-    /// The coordinator refuses something that trying again cannot mend.
+    /// The coordinator rejected a request for good.
     #[error("the coordinator refused to {what}: {problem}")]
     Refused {
-        /// What was asked for.
+        /// The action that was rejected.
         what: &'static str,
-        /// What it said.
+        /// The coordinator's answer.
         problem: Box<Problem>,
     },
-    /// What has to be remembered could not be kept or read. Nothing was sent that depends on it.
+    /// The journal could not be read or written. Nothing that depends on it was sent.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The key cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The coordinator gave a certificate that is not taken: its issuer, its key or its holder is another.
+    /// The coordinator's certificate for this participant has another issuer, key or holder than expected.
     #[error("the certificate from the coordinator is refused: {0}")]
     Uncertified(CertificateError),
-    /// The certificate that the app gave cannot be this participant's.
+    /// The app's certificate is not valid for this participant.
     #[error("the certificate that was given to this participant cannot be used: {0}")]
     PreIssuedCertificate(CertificateError),
-    /// The certificate that the coordinator gave cannot be used.
+    /// The certificate from the coordinator is unusable.
     #[error("the certificate cannot be used: {0}")]
     Certificate(TransportError),
 }

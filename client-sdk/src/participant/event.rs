@@ -1,4 +1,4 @@
-//! What an observer is told while a participant works. No values of parameters, no secrets.
+//! Events for an observer of a participant. They contain no parameter values and no secrets.
 
 use std::time::Duration;
 
@@ -8,197 +8,157 @@ use wire::{Attempt, Digest, ParticipantId, TaskId};
 
 use super::policy::LoweredFloor;
 
-/// Something that happened; told in order, right after it happened.
+/// Something that happened; reported in order, at once.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The app has set a floor of its [`super::SecurityPolicy`] lower than it is by default. Told first, each time it begins.
+    /// The app has set a floor of its [`super::SecurityPolicy`] below the default. Reported first, at every start.
     Lowered {
-        /// Which, and to what.
+        /// The floor and its value.
         floor: LoweredFloor,
     },
-    /// The token bought a certificate.
+    /// The participant was enrolled and has a certificate.
     Enrolled {
-        /// Who this participant is from now on.
+        /// The participant's id from now on.
         participant: ParticipantId,
-        /// What it is called.
+        /// The participant's name.
         name: String,
     },
     /// The certificate was renewed.
     Renewed,
     /// There is no work yet.
     CheckedIn {
-        /// When the coordinator wants to see us again.
+        /// The pause that the coordinator asks for before the next check-in.
         come_back: Duration,
     },
-    /// A task wanted to know whether this is a device for it, and is told.
+    /// A task asked whether the device meets its criteria, and was answered.
     Asked {
-        /// Which.
         task: TaskId,
-        /// Whether it is. The coordinator learns no more.
+        /// Whether it does; the coordinator learns no more.
         eligible: bool,
     },
     /// Keys were made for a round with secure aggregation whose cohort is about to be drawn.
-    Invited {
-        /// For which.
-        place: Attempt,
-    },
-    /// A place in a round was given.
+    Invited { place: Attempt },
+    /// The participant was assigned to a round.
     Assigned {
-        /// Where.
         place: Attempt,
-        /// Participants in the cohort; expected ones where privacy rests on nobody knowing how many were drawn.
+        /// Size of the cohort; the expected size where privacy relies on the drawn size being secret.
         cohort: u32,
-        /// Until collection closes.
+        /// Time until collection closes.
         remaining: Duration,
         /// Whether the update will be masked; otherwise the coordinator can read it.
         is_secure: bool,
     },
-    /// It is to train now, ahead of any round, and to keep the update.
+    /// The participant trains now, ahead of any round, and keeps the update.
     ToTrain {
-        /// The round that may take the update first; as attempt, which training it is.
+        /// The first round that may take the update; `attempt` is the serial number of the training.
         place: Attempt,
         /// The version to start from.
         version: u32,
-        /// Until nobody counts on it any more.
+        /// Time until the coordinator no longer expects the update.
         remaining: Duration,
         /// Whether the update will be masked; otherwise the coordinator can read it.
         is_secure: bool,
     },
-    /// The update that was trained ahead of rounds was thrown away: no round takes it any more.
-    Discarded {
-        /// Of which task.
-        task: TaskId,
-        /// Which training's.
-        serial: u32,
-        /// Why.
-        reason: DiscardReason,
-    },
+    /// The update trained ahead was discarded: no round will take it.
+    Discarded { task: TaskId, serial: u32, reason: DiscardReason },
     /// Shares of this participant's mask seeds were dealt to the cohort.
     Shared {
-        /// Where.
         place: Attempt,
         /// Participants in the cohort, this one included.
         participants: usize,
     },
-    /// What the others dealt has come and opens.
+    /// The shares dealt by the others arrived and open.
     Delivered {
-        /// Where.
         place: Attempt,
-        /// Who dealt: the update will be masked with some or all of them.
+        /// Number of dealers; the update is masked with some or all of them.
         dealers: u16,
     },
-    /// A dealer's shares do not open, as it signed them. The round ends with this.
-    Complained {
-        /// Where.
-        place: Attempt,
-        /// Whose.
-        dealer: ParticipantId,
-    },
-    /// It was signed whose updates are in the sum, this participant's among them.
+    /// The shares that a dealer signed do not open. This ends the round.
+    Complained { place: Attempt, dealer: ParticipantId },
+    /// The included participants were signed, this one among them.
     Confirmed {
-        /// Where.
         place: Attempt,
-        /// How many they are.
+        /// Number of included participants.
         survivors: u16,
     },
-    /// The shares were made ready that help to open the sum, and nothing else.
+    /// The shares that help to open the sum, and nothing else, are ready to be sent.
     Unmasked {
-        /// Where.
         place: Attempt,
-        /// How many signed the same survivors.
+        /// Number of members that signed the same set.
         signers: usize,
     },
-    /// This participant takes no (further) part: something was not as it must be. The words stay on this device; where a place is
-    /// given up, the coordinator is told a [`RefusalCode`].
+    /// The participant refuses to take part, or to continue. The text stays on the device; if an attempt is abandoned,
+    /// the coordinator receives a [`RefusalCode`].
     Refused {
-        /// Where.
         place: Attempt,
-        /// Why; with the protocol's own code in front where it has one.
+        /// The reason, preceded by the protocol's code if there is one.
         reason: String,
     },
-    /// The model has come and is what its digest says.
+    /// The model was received and matches its digest.
     Fetched {
-        /// Where.
         place: Attempt,
-        /// The version.
         version: u32,
         /// Size of the file.
         bytes: u64,
     },
-    /// The received model was measured on held-out data.
+    /// The received model was evaluated on held-out data.
     Evaluated {
-        /// Where.
         place: Attempt,
         /// By name, as the trainer reported them.
         metrics: Vec<(String, MetricValue)>,
     },
     /// The model was trained and the update encoded.
     Trained {
-        /// Where.
         place: Attempt,
         /// By name, as the trainer reported them, for example `train_loss`.
         metrics: Vec<(String, MetricValue)>,
         /// Examples trained on.
         examples: u64,
     },
-    /// There will be no update of this round; the reason stays on this device.
-    TrainingFailed {
-        /// Where.
-        place: Attempt,
-        /// Why.
-        error: String,
-    },
-    /// The coordinator has given a receipt for the update.
+    /// Training failed, so this round gets no update; the reason stays on the device.
+    TrainingFailed { place: Attempt, error: String },
+    /// The coordinator returned a receipt for the update.
     Uploaded {
-        /// Where.
         place: Attempt,
         /// Size of the masked input.
         bytes: u64,
-        /// Its digest.
         sha256: Digest,
     },
-    /// The place was given up.
+    /// The attempt was abandoned.
     Abandoned {
-        /// Where.
         place: Attempt,
-        /// Why, as the coordinator is told.
+        /// The reason reported to the coordinator.
         reason: AbandonReason,
-        /// What was refused, if that is why, as the coordinator is told; the event before this one says it in words.
+        /// What was refused, if that is the reason, as reported to the coordinator; the preceding event has the text.
         refusal: Option<RefusalCode>,
     },
-    /// The round went on without this participant.
+    /// The round continued without this participant.
     RoundOver {
-        /// Where.
         place: Attempt,
-        /// Why, as the coordinator said or as the deadline implies.
+        /// The coordinator's reason, or the passed deadline.
         reason: String,
     },
-    /// It was proven that the sum of a session in which this participant gave an input was never opened and never will be: it may give
-    /// another one from the same model.
+    /// It is proven that the sum of a session with an input of this participant was not and will never be opened: the
+    /// participant may send another input from the same model.
     Unopened {
-        /// Where the input was given.
+        /// The attempt of that input.
         place: Attempt,
     },
-    /// Something failed and will be tried again.
+    /// A request failed and will be retried.
     Retry {
-        /// What failed.
         what: &'static str,
-        /// How.
         error: String,
-        /// When it will be tried again.
+        /// Time until the retry.
         after: Duration,
     },
 }
 
-/// How a participant ends when nothing went wrong.
+/// How a participant ends without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The task has run all its rounds, or was cancelled.
-    TaskOver {
-        /// Which.
-        task: TaskId,
-    },
-    /// It was told to stop; what it has to remember is in the journal.
+    TaskOver { task: TaskId },
+    /// The participant was stopped; its state is in the journal.
     Stopped,
 }

@@ -1,5 +1,5 @@
-//! One question to the coordinator, or one thing to tell it, in the course of a session: repeated as it is until there is an
-//! answer or no hope.
+//! One request of a session, for an announcement or with a message: repeated unchanged until it succeeds or fails for
+//! good.
 
 use std::time::Duration;
 
@@ -17,18 +17,17 @@ use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
 use crate::transport::{Request, TransportError};
 
-/// What came of it.
+/// Result of an exchange.
 pub(super) enum Reply<S, T> {
-    /// The answer.
     Answered(T),
-    /// None yet: the same once more.
+    /// No answer yet: repeat the request.
     Again(S),
-    /// There will be none.
+    /// There will be no answer.
     Failed(ExchangeError),
 }
 
 impl Exchange {
-    /// Whether the answer is on its way.
+    /// Whether the message is being sent.
     pub(super) fn is_uploading(&self) -> bool {
         matches!(self, Self::Upload(_))
     }
@@ -68,7 +67,8 @@ impl AnnouncementPoll {
         match result {
             Ok(Some(message)) => Reply::Answered(message),
             Ok(None) => {
-                // Whoever waited is asked again at once; one that does not wait is not asked in a storm.
+                // Ask again at once after a long poll; a coordinator that does not hold the request is asked after a
+                // pause.
                 let again = self.asked_at.saturating_add(core.settings.retry.first);
                 self.attempts = Attempts::not_before(again);
                 Reply::Again(self)
@@ -117,7 +117,7 @@ impl MessageUpload {
     }
 }
 
-/// What an error means for whoever asked.
+/// Classifies an error: a retry, or the end of the exchange.
 pub(super) fn failed<S>(
     core: &mut Core,
     error: &TransportError,
@@ -137,7 +137,7 @@ pub(super) fn failed<S>(
     }
 }
 
-/// A courtesy, which is tried `most` times: when to try again, if it failed and there is reason to.
+/// For best-effort requests with at most `most` attempts: the next attempt, if this one failed and a retry may help.
 pub(super) fn once_more(
     core: &mut Core,
     result: Result<(), TransportError>,

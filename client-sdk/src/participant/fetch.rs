@@ -1,4 +1,5 @@
-//! Fetches the model version to start from, going on where an interrupted transfer ended, and believes only its digest.
+//! Fetches the model version to start from, resumes interrupted transfers, and accepts only the file with the expected
+//! digest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::clock::Now;
 use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
 
-/// Whole files with a wrong digest after which the round is given up.
+/// Number of complete files with a wrong digest after which the round is abandoned.
 const MOST_WRONG_FILES: u32 = 3;
 
 impl Fetch {
@@ -26,7 +27,7 @@ impl Fetch {
         Self { plan, deadline, session, have: Vec::new(), wrong_files: 0, attempts: Attempts::default() }
     }
 
-    /// Whether shares were dealt before.
+    /// Whether shares were dealt.
     pub(super) fn has_session(&self) -> bool {
         self.session.is_some()
     }
@@ -42,7 +43,7 @@ impl Fetch {
         }
     }
 
-    /// A whole file, if it is the one.
+    /// Takes a complete file, if its digest is right.
     pub(super) fn came(self, core: &mut Core, file: &ModelFile, now: Now) -> State {
         let base = &self.plan.assignment.base;
         let got = file.bytes().len() as u64;
@@ -73,7 +74,7 @@ impl Fetch {
         }
     }
 
-    /// A file that is not the model: begin anew, but not for ever.
+    /// Restarts the transfer after a wrong file, a limited number of times.
     fn wrong(mut self, core: &mut Core, error: &TransportError, now: Now) -> State {
         self.wrong_files += 1;
         if self.wrong_files >= MOST_WRONG_FILES {
@@ -95,7 +96,7 @@ impl Fetch {
                 let attempts = self.attempts.again(core, now, "fetch the model", error, after);
                 State::Fetch(Self { have, attempts, ..self })
             }
-            // What we have does not fit the file: begin anew.
+            // The received bytes do not match the file: start over.
             _ if is_bad_range(error) => self.wrong(core, error, now),
             Verdict::Revoked | Verdict::Expired | Verdict::Refused => {
                 core.events.push(Event::Refused { place: self.plan.place, reason: error.to_string() });
@@ -111,7 +112,7 @@ fn is_bad_range(error: &TransportError) -> bool {
 }
 
 impl Plan {
-    /// Fetches the version to start from, behind the bytes that are there already.
+    /// Fetches the rest of the version to start from, after the bytes in `have`.
     pub(super) fn fetch(&self, have: Vec<u8>) -> Action {
         Action::Fetch { task: self.assignment.task, model: self.assignment.base.clone(), have }
     }

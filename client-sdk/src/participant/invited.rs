@@ -1,4 +1,4 @@
-//! Makes keys for a round that is about to draw its cohort, keeps them safe, and checks in with them.
+//! Makes keys for a round that is about to draw its cohort, persists them, and checks in with them.
 
 use secure_agg::rejection::Refusal;
 use wire::participant::{Declined, Invitation};
@@ -12,7 +12,7 @@ use super::state::{AwaitAbortProof, CheckIn, State};
 use super::used_bases::BaseId;
 use crate::clock::Now;
 
-/// Whether an input may be given from the base that an invitation names, if it names one.
+/// Checks that an input from the base named by an invitation, if any, may be sent.
 fn check_base(core: &Core, base: Option<Digest>, place: Attempt) -> Result<(), SessionError> {
     base.map_or(Ok(()), |base| core.used_bases.check(BaseId::from(base), place))
 }
@@ -23,11 +23,12 @@ impl CheckIn {
         let place = Attempt { task, round, attempt };
         let made = match core.session.as_ref().filter(|session| session.place == place) {
             Some(session) if session.terms == terms => {
-                // They were sent, or are to be dealt from already: the coordinator has not caught up yet.
+                // The keys were already sent or drawn: the coordinator has not processed that yet.
                 return self.invited_again(core, &"the keys that were asked for exist already", now);
             }
             Some(_) => Err(Refusal::Different { what: "configuration" }.into()),
-            // First the number: who has sent for it or a later one says so, which no other answer to the invitation would tell.
+            // The round's number first: only this check detects a round that was already answered, which must be
+            // reported.
             None => match core.check_fresh(place).and_then(|()| check_base(core, base, place)) {
                 Ok(()) => advertise(core, place, terms),
                 Err(error @ (SessionError::Released | SessionError::Over)) => Err(error),
@@ -52,8 +53,8 @@ impl CheckIn {
         }
     }
 
-    /// The coordinator does not know of rounds that this participant has sent for. It is told, and has this check-in wait for one
-    /// that is beyond them, as soon as there is one; where it invites to such a round all the same, not in a storm.
+    /// The coordinator does not know of rounds that this participant has answered. Report that with the next check-in,
+    /// at once if it is new; repeated invitations to such rounds are answered after a pause.
     fn behind(self, core: &mut Core, place: Attempt, error: &SessionError, now: Now) -> State {
         let sent = core.released.iter().filter(|round| round.task == place.task).map(|round| round.number).max();
         let told = core.behind;
@@ -62,7 +63,7 @@ impl CheckIn {
         if core.behind == told { state } else { State::CheckIn(Self::default()) }
     }
 
-    /// Nothing was promised yet, so nothing has to be given up; but it is not asked for again in a storm.
+    /// Nothing was promised yet, so nothing is abandoned; the next check-in follows after a pause.
     pub(super) fn declined(self, core: &mut Core, place: Attempt, error: &SessionError, now: Now) -> State {
         if core.declined != Some(place) {
             core.declined = Some(place);

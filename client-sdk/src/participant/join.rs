@@ -1,4 +1,4 @@
-//! How a participant joins a session: what it accepts, the keys it makes, the shares it deals.
+//! How a participant joins a session: the terms it accepts, the keys it creates, the shares it deals.
 
 use bytes::Bytes;
 use secure_agg::client::{Release, Setup, advertise_keys};
@@ -16,7 +16,7 @@ use super::session::{Session, SessionError, round};
 use crate::clock::Now;
 use crate::identity;
 
-/// Whether this participant would take part in a round on these terms, or in one without a session where there are none.
+/// Checks that this participant accepts these terms, or a round without secure aggregation if there are none.
 pub(super) fn accept(core: &Core, terms: Option<&SessionTerms>) -> Result<(), SessionError> {
     let Some(terms) = terms else {
         return if core.settings.security.required { Err(SessionError::Uncovered) } else { Ok(()) };
@@ -26,8 +26,8 @@ pub(super) fn accept(core: &Core, terms: Option<&SessionTerms>) -> Result<(), Se
     own_certificate(core).map(drop)
 }
 
-/// Whether this participant would have its update in a sum with some that started from versions so old. Where the coordinator
-/// can read every update, it makes no difference.
+/// Checks that this participant accepts the task's limit on staleness. Irrelevant where the coordinator can read every
+/// update.
 pub(super) fn accept_staleness(core: &Core, assignment: &Assignment) -> Result<(), SessionError> {
     let is_secure = assignment.secure_aggregation.is_some();
     let asked = assignment.encoding.staleness.map_or(0, |rule| rule.max);
@@ -51,7 +51,7 @@ pub(super) fn advertise(core: &mut Core, place: Attempt, terms: SessionTerms) ->
     let signer = core.key.signer()?;
     let same_round = |session: &&Session| (session.place.task, session.place.round) == (place.task, place.round);
     let step = match core.session.as_ref().filter(same_round) {
-        // A later attempt at a round is entered through here alone: no update is released twice.
+        // The only path into a later attempt at a round: no update is released twice.
         Some(before) => before.client()?.retry(setup, Release::SameUpdate, &signer, core.secrets.as_mut())?,
         None => advertise_keys(setup, &signer, core.secrets.as_mut())?,
     };
@@ -59,7 +59,7 @@ pub(super) fn advertise(core: &mut Core, place: Attempt, terms: SessionTerms) ->
     Ok(Session { place, terms, model: None, members: Vec::new(), snapshot })
 }
 
-/// Judges the roster, and deals shares of both seeds to everybody in it. Yields what to send.
+/// Checks the roster and deals shares of both seeds to all members. Returns the message to send.
 pub(super) fn deal(
     core: &mut Core,
     session: Session,
@@ -68,19 +68,19 @@ pub(super) fn deal(
     now: Now,
 ) -> Result<(Session, Bytes), SessionError> {
     let roster = Roster::decode(roster)?;
-    // Who may be a member is the app's choice: the coordinator's word for it would let it invent members.
+    // The app chooses who may certify members: a coordinator that could choose would invent members.
     let authority = Authority::any_of(core.settings.members.clone(), now.wall);
     let signer = core.key.signer()?;
     let client = session.client()?.waiting_for_roster()?;
     let step = client.share_keys(&roster, &model.0, &authority, &signer, core.secrets.as_mut())?;
-    // Every certificate was found to speak for its client id.
+    // Every certificate was verified against its client id.
     let holders = roster.entries.iter().map(|entry| certificate::holder(entry.certificate.as_slice()));
     let members = holders.map(|holder| holder.map(|holder| holder.participant)).collect::<Option<_>>();
     let members = members.ok_or(Refusal::Certificate { entry: 0 })?;
     Ok((Session { model: Some(model), members, ..session.advance(&step.persist) }, step.send.encode().into()))
 }
 
-/// The participant's own certificate (DER), if others who trust the same authorities will take it.
+/// The participant's own certificate (DER), if members that trust the same authorities accept it.
 fn own_certificate(core: &Core) -> Result<Vec<u8>, SessionError> {
     let identity = core.identity.as_deref().ok_or(SessionError::NotEnrolled)?;
     Ok(identity::holder(&identity.certified.certificate_pem, &core.settings.members)?.1)

@@ -1,4 +1,4 @@
-//! Brings back what stayed at home: personal tensors, what the codec left out, and the control variate, if the task has any.
+//! Loads local state: personal tensors, the codec's residual and the control variate, as the task requires.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::personalize::PersonalTensors;
 use crate::seed::RoundSeeds;
 
 impl LoadLocal {
-    /// Goes straight to training where nothing stayed at home.
+    /// Skips to training if there is no local state to load.
     pub(super) fn enter(
         core: &mut Core,
         plan: Arc<Plan>,
@@ -32,7 +32,7 @@ impl LoadLocal {
         masks: Option<(Session, Box<Masking>)>,
     ) -> State {
         let state = Self { plan, deadline, received, masks, step: LoadStep::Personal };
-        // With an update that was trained ahead, what is personal was trained, too.
+        // An update trained ahead includes the training of personal tensors.
         let trains = state.plan.wanted().is_none();
         if trains && state.plan.is_personal() { State::LoadLocal(state) } else { state.recalled(core, None) }
     }
@@ -50,7 +50,7 @@ impl LoadLocal {
         }
     }
 
-    /// Beginning anew where a record is damaged would silently throw away what this device has learnt.
+    /// A damaged record is an error: starting over would silently discard what this device has learnt.
     pub(super) fn loaded(self, core: &mut Core, result: Result<Option<Zeroizing<Vec<u8>>>, JournalError>) -> State {
         let name = self.name();
         let record = match result {
@@ -86,9 +86,9 @@ impl LoadLocal {
         }
     }
 
-    /// The personal tensors are there.
+    /// Continues after the personal tensors were loaded.
     fn recalled(self, core: &mut Core, personal: Option<PersonalTensors>) -> State {
-        // Control variates go with neither of the others.
+        // Control variates are used with neither personal tensors nor residuals.
         if self.plan.keeps_control() {
             return State::LoadLocal(Self { step: LoadStep::Control, ..self });
         }
@@ -96,7 +96,7 @@ impl LoadLocal {
         if state.plan.keeps_residual() { State::LoadLocal(state) } else { state.remembered(core, None) }
     }
 
-    /// So is what the codec left out.
+    /// Continues after the residual was loaded.
     fn remembered(self, core: &mut Core, residual: Option<Residual>) -> State {
         if self.plan.wanted().is_none() {
             return self.train(core, residual, None);

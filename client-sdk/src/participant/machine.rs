@@ -1,8 +1,9 @@
-//! The life of a participant as a machine without I/O: events in, one action out, time as an argument.
+//! The participant as a state machine without I/O: one input in, one action out, time as an argument.
 //!
-//! The caller performs the [`Action`] and reports how it went by the next [`Machine::poll`]. States consume themselves, one
-//! file each; what must survive is written ([`Action::Persist`]) before anything that depends on it is sent. The machine
-//! may be dropped at any moment and be made again from the journal's records: then the same bytes go out, or none.
+//! The caller performs the [`Action`] and reports its result with the next [`Machine::poll`]. States consume
+//! themselves, one file each; what must survive is written ([`Action::Persist`]) before anything that depends on it is
+//! sent. The machine may be dropped at any time and rebuilt from the journal's records: then the same bytes are sent,
+//! or none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,10 +48,9 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Begins, or goes on from what the journal held. `fresh_key` makes the key of each
-    /// certificate. `entropy` is for
-    /// pauses, shuffling and rounding, `secrets` for the keys and shares of secure aggregation and for noise: both come from the system's
-    /// randomness, or in tests from a seed.
+    /// Starts, or resumes from the journal's records. `fresh_key` creates the key of each certificate. `entropy` is
+    /// for pauses, shuffling and rounding, `secrets` for the keys and shares of secure aggregation and for noise: both
+    /// come from the system's randomness, or in tests from a seed.
     ///
     /// # Errors
     /// [`ParticipantError::NotEnrolled`] without token and certificate; [`ParticipantError::Journal`] for records that
@@ -74,7 +74,7 @@ impl Machine {
         let found = settings.certificates.other_than(identity.as_deref(), &settings.members);
         let (pre_issued_certificate, bad) = match found {
             Ok(given) => (given, None),
-            // Its files may be half written. What the journal holds is good without them.
+            // The app's files may be incomplete. The identity in the journal is valid without them.
             Err(error) if identity.is_some() => (None, Some(Renew::bad(&error))),
             Err(error) => return Err(ParticipantError::PreIssuedCertificate(error)),
         };
@@ -135,18 +135,18 @@ impl Machine {
             }
             (None, _) => State::Enroll(Enroll::default()),
             (Some(_), Some(round)) => State::resume(&mut core, round).unwrap_or_else(|error| {
-                // The record was read and checked: there is no such state in it.
+                // The record was checked when it was read, so this state cannot occur.
                 State::Finished(Err(JournalError::corrupt(snapshot::ROUND, error).into()))
             }),
             (Some(_), None) => State::CheckIn(CheckIn::default()),
         };
-        // A new certificate and a token for it: the one before may have ended.
+        // With a new certificate and a token for it the previous one may have expired.
         let comes_back = core.pre_issued_certificate.is_some() && core.may_come_back();
         let state = if comes_back { State::Enroll(Enroll::default()) } else { state };
         Ok(Self { core, state })
     }
 
-    /// Takes what has happened and says what to do next.
+    /// Processes an input and returns the next action.
     pub fn poll(&mut self, input: Input, now: Now) -> Action {
         let state = std::mem::replace(&mut self.state, State::Finished(Ok(Outcome::Stopped)));
         let state = match state.handle(&mut self.core, input, now) {
@@ -157,35 +157,33 @@ impl Machine {
         self.state.action(&mut self.core, now)
     }
 
-    /// Tells whether the app's conditions hold; asked for before each poll.
+    /// Sets whether the app's conditions hold; called before each poll.
     pub fn set_readiness(&mut self, readiness: Readiness) {
         self.core.readiness = readiness;
     }
 
-    /// Tells what the app says of its device; asked for before each poll.
+    /// Sets the device's attributes; called before each poll.
     pub fn set_attributes(&mut self, attributes: Attributes) {
         self.core.attributes = attributes;
     }
 
-    /// Tells how many training examples there are.
+    /// Sets the number of training examples.
     pub fn set_examples(&mut self, examples: u64) {
         self.core.examples = examples;
     }
 
-    /// Tells how long a request and its answer take at least on this line: what has to arrive by a deadline sets out so much
-    /// earlier.
+    /// Sets the shortest round-trip time of the connection: local deadlines are that much earlier.
     pub fn set_round_trip(&mut self, least: Duration) {
         self.core.round_trip = least;
     }
 
-    /// Who the participant is, once it is enrolled. Replaced on renewal.
+    /// The identity, once enrolled. Replaced on renewal.
     #[must_use]
     pub fn identity(&self) -> Option<&Arc<Identity>> {
         self.core.identity.as_ref()
     }
 
-    /// What is shown in the handshake, if anything: the participant's identity, or a certificate from elsewhere that is to be
-    /// admitted.
+    /// The identity presented in the handshake: the participant's own, or an external certificate to be admitted.
     #[must_use]
     pub fn presented(&self) -> Option<&Arc<Identity>> {
         match (&self.state, &self.core.pre_issued_certificate) {
@@ -194,34 +192,34 @@ impl Machine {
         }
     }
 
-    /// What taking part has cost so far, by task.
+    /// Privacy spent so far, by task.
     #[must_use]
     pub fn privacy_spent(&self) -> Vec<PrivacySpent> {
         self.core.account.spent()
     }
 
-    /// What taking part has cost so far, all tasks together.
+    /// Privacy spent so far in all tasks together.
     #[must_use]
     pub fn privacy_lifetime(&self) -> LifetimeSpent {
         self.core.account.lifetime()
     }
 
-    /// When the round is left although a fetch or training is still under way: drop that then, and poll with a tick.
+    /// When the round is left even if a fetch or training is in progress: drop that action then and poll with a tick.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        // What is recalled comes from the journal, at once.
+        // Local state comes from the journal, at once.
         let (_, deadline) = self.state.before_input().filter(|_| !matches!(self.state, State::LoadLocal(_)))?;
         Some(deadline)
     }
 
-    /// What has happened since the last call.
+    /// The events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.core.events)
     }
 }
 
 impl State {
-    /// Where a process that died had come to in its round.
+    /// The state to resume after a restart within a round.
     fn resume(core: &mut Core, round: RoundState) -> Result<Self, SessionError> {
         match round {
             RoundState::Done { place, given_up, statement } => {
@@ -242,7 +240,7 @@ impl State {
                 let client = session.client()?;
                 Ok(match &client {
                     Client::ShareKeys(_) | Client::MaskInput(_) => {
-                        // The assignment will be given again, or the keys asked for.
+                        // The coordinator will repeat the assignment or the request for keys.
                         core.session = Some(session);
                         Self::CheckIn(CheckIn::default())
                     }
@@ -303,7 +301,7 @@ impl State {
         }
     }
 
-    /// Whether it only has something to say, which can wait until the app is ready or runs again.
+    /// Whether this state only sends something that can wait until the app is ready or restarted.
     fn can_wait(&self) -> bool {
         matches!(
             self,
@@ -318,7 +316,7 @@ impl State {
         )
     }
 
-    /// The place, and when it is left, of a participant that has yet to make its input.
+    /// The attempt and its local deadline, while the input is not made yet.
     fn before_input(&self) -> Option<(Attempt, Duration)> {
         match self {
             Self::Share(Share { plan, deadline, .. })
@@ -340,7 +338,7 @@ impl State {
         }
     }
 
-    /// What follows from circumstances rather than from answers: shutdown, conditions, deadlines, an ageing certificate.
+    /// Applies changes that no answer causes: shutdown, conditions, deadlines, the certificate's age.
     fn settle(self, core: &mut Core, now: Now) -> Self {
         match self {
             state if core.stopping && state.can_wait() => Self::Finished(Ok(Outcome::Stopped)),

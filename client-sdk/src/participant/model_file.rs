@@ -13,24 +13,22 @@ use recipe::digest::sha256;
 pub struct ModelFile {
     bytes: Bytes,
     sha256: Digest,
-    /// As the first participant read it whose file it was.
+    /// The parameters, as first read.
     parameters: OnceLock<Arc<Parameters>>,
 }
 
 impl ModelFile {
-    /// Whatever came; a participant that asked for another version finds that it is not.
+    /// Any bytes; a participant that expects another version detects that by the digest.
     #[must_use]
     pub fn new(bytes: Bytes) -> Self {
         Self { sha256: sha256(&bytes), bytes, parameters: OnceLock::new() }
     }
 
-    /// Its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Their SHA-256.
     #[must_use]
     pub fn sha256(&self) -> Digest {
         self.sha256
@@ -42,7 +40,7 @@ impl ModelFile {
             return Ok(Arc::clone(read));
         }
         let read = Arc::new(checkpoint::read_published(&self.bytes, layout)?);
-        // Whoever was first is kept; one file has one layout, unless two tasks disagree about it.
+        // The first result is kept; a file has one layout unless two tasks disagree.
         let _ = self.parameters.set(Arc::clone(&read));
         Ok(read)
     }

@@ -1,5 +1,5 @@
-//! After the receipt: waits to be told whose inputs are in the sum, and signs it, once. Then the last word: once enough others
-//! have signed the same survivors, reveals one share of every dealer, which opens their sum.
+//! After the receipt: waits for the set of included participants and signs it, once. When enough others have signed
+//! the same set, reveals one share of every dealer, which opens their sum.
 
 use bytes::Bytes;
 use secure_agg::codec::Message as _;
@@ -19,7 +19,7 @@ use crate::clock::Now;
 use crate::transport::TransportError;
 
 impl Opening {
-    /// Waits for what the phase begins with.
+    /// Starts a phase by waiting for its announcement.
     pub(super) fn new(phase: OpeningPhase, session: Session, local_state: LocalState) -> Self {
         let what = match phase {
             OpeningPhase::Confirm => Announcement::Survivors,
@@ -28,7 +28,7 @@ impl Opening {
         Self { phase, session, local_state, step: Exchange::Poll(AnnouncementPoll::new(what)) }
     }
 
-    /// Says what was signed or revealed; after a restart, again.
+    /// Sends the signature or the shares, also after a restart.
     pub(super) fn resume(
         phase: OpeningPhase,
         session: Session,
@@ -42,7 +42,7 @@ impl Opening {
         Self { phase, session, local_state, step: Exchange::Upload(MessageUpload::new(what, body)) }
     }
 
-    /// Whether the signature is on its way.
+    /// Whether the signature is being sent.
     pub(super) fn is_signing(&self) -> bool {
         self.phase == OpeningPhase::Confirm && self.step.is_uploading()
     }

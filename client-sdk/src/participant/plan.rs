@@ -1,4 +1,4 @@
-//! What an assignment asks for, checked before a byte of the model has come.
+//! An assignment, checked before any byte of the model is fetched.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ use super::snapshot::{Control, ControlRecord, HeldUpdateId};
 use crate::journal::JournalError;
 use crate::personalize::{PersonalTensors, Personalizer};
 
-/// An assignment that was found to make sense.
+/// A checked assignment.
 pub(super) struct Plan {
     pub(super) place: Attempt,
     pub(super) assignment: Box<Assignment>,
-    /// What the round computes.
+    /// The round's computation.
     pub(super) recipe: Recipe,
-    /// None if every tensor is shared and nobody has a model of its own.
+    /// `None` without personalization.
     pub(super) personalizer: Option<Personalizer>,
-    /// What privacy asks of the round, if the task has a mechanism.
+    /// The round's privacy terms, if the task has a mechanism.
     private: Option<PrivateRound>,
-    /// The update is for a later round to take.
+    /// Whether the update is kept for a later round.
     pub(super) is_ahead: bool,
-    /// The update that was trained ahead of this round, and what it counts for.
+    /// The update trained ahead that the round requests, and its weight factor.
     pub(super) wanted: Option<(HeldUpdateId, f64)>,
 }
 
@@ -43,7 +43,7 @@ pub(super) enum NoControl {
 }
 
 impl Plan {
-    /// Checks everything that can be checked before a byte of the model has come, sizes first.
+    /// Checks everything that can be checked before the model is fetched, sizes first.
     pub(super) fn new(assignment: Box<Assignment>, most_bytes: MaxModelBytes) -> Result<Self, PlanError> {
         most_bytes.check_model(&assignment)?;
         base::check_analysis(&assignment)?;
@@ -55,7 +55,7 @@ impl Plan {
         }
         let sent = tensors.published.len() as u64;
         most_bytes.check_values("what is sent of the model", sent)?;
-        let kept = personalizer.as_ref().map_or(0, |personalizer| personalizer.kept().len());
+        let kept = personalizer.as_ref().map_or(0, |personalizer| personalizer.stored_layout().len());
         most_bytes.check_values("what stays at home of the model", kept as u64)?;
         let recipe = Recipe::new(&terms, tensors, Some(assignment.round))?;
         most_bytes.check_values("an encoded update", recipe.codec.len() as u64)?;
@@ -81,7 +81,7 @@ impl Plan {
         Ok(Self { place, assignment, recipe, personalizer, private, is_ahead: false, wanted })
     }
 
-    /// The same for a training whose update is kept for a later round.
+    /// Checks a training whose update is kept for a later round.
     pub(super) fn ahead(assignment: Box<Assignment>, most_bytes: MaxModelBytes) -> Result<Self, PlanError> {
         if assignment.encoding.staleness.is_none() {
             return Err(PlanError::Staleness("the task does not say what one counts for"));
@@ -89,20 +89,20 @@ impl Plan {
         Ok(Self { is_ahead: true, ..Self::new(assignment, most_bytes)? })
     }
 
-    /// The round that schedules count. Where participants train ahead it follows from the version: which round a training is for is
-    /// told to each alone, while all members of a session agree on how old their versions may be. Told a late round, everybody
-    /// but one would learn next to nothing.
+    /// The round number that learning-rate schedules use. For training ahead it follows from the version: the round of
+    /// a training is told to each participant separately, while all members of a session agree on the versions. A
+    /// coordinator could otherwise give all but one a late round, so that they learn next to nothing.
     pub(super) fn counted_round(&self) -> u32 {
         let Assignment { encoding, base, round, .. } = &*self.assignment;
         if encoding.staleness.is_some() { base.version.saturating_add(1) } else { *round }
     }
 
-    /// The update that the round wants instead of a training.
+    /// The update trained ahead that the round requests.
     pub(super) fn wanted(&self) -> Option<HeldUpdateId> {
         self.wanted.map(|(held, _)| held)
     }
 
-    /// The tensors that leave the device.
+    /// Layout of the tensors that leave the device.
     pub(super) fn shared(&self) -> &Arc<Layout> {
         &self.recipe.tensors.shared
     }
@@ -115,9 +115,9 @@ impl Plan {
         Ok(RoundBase::Model(file.parameters(&self.recipe.tensors.published)?))
     }
 
-    /// What an input of this round is made from, unless noise of this participant's own is in it: by [`base_digest`], which stands for
-    /// the model itself since a published file has one form. An update that was trained ahead of the round started from the version
-    /// that it remembers.
+    /// The base of this round's input; `None` if the input contains this participant's noise. [`base_digest`]
+    /// identifies the model, since a published file has one form. An update trained ahead started from the version
+    /// that it records.
     pub(super) fn base(&self) -> Option<Digest> {
         let has_own_noise = self.private().is_some_and(PrivateRound::has_own_noise);
         let Assignment { encoding, base, .. } = &*self.assignment;
@@ -125,12 +125,12 @@ impl Plan {
         (!has_own_noise).then(|| base_digest(encoding, base))
     }
 
-    /// What privacy asks of the round, if the task has a mechanism.
+    /// The round's privacy terms, if the task has a mechanism.
     pub(super) fn private(&self) -> Option<&PrivateRound> {
         self.private.as_ref()
     }
 
-    /// Makes it go wrong on purpose.
+    /// Adds a deliberate fault.
     #[cfg(feature = "deliberate-faults")]
     pub(super) fn with_fault(mut self, fault: Option<crate::faults::Fault>) -> Self {
         if let Some(round) = &mut self.private {
@@ -139,44 +139,44 @@ impl Plan {
         self
     }
 
-    /// Whether tensors stay at home.
+    /// Whether some tensors stay local.
     pub(super) fn is_personal(&self) -> bool {
         self.personalizer.is_some()
     }
 
-    /// Whether the codec brings along what it left out before.
+    /// Whether the codec keeps a residual.
     pub(super) fn keeps_residual(&self) -> bool {
         !self.is_ahead && matches!(&self.recipe.codec, UpdateCodec::Plain(codec) if codec.keeps_residual())
     }
 
-    /// Whether a control variate is kept.
+    /// Whether the solver keeps a control variate.
     pub(super) fn keeps_control(&self) -> bool {
         self.recipe.rule.keeps_control()
     }
 
-    /// The control variate that counts, from its record; nothing before the first that did.
+    /// The control variate that counts, from its record; `None` before the first.
     pub(super) fn control(&self, record: Option<&[u8]>) -> Result<Option<Control>, NoControl> {
         let record = record.map(|record| ControlRecord::decode(record, self.recipe.tensors.whole.len()));
         let record = record.transpose().map_err(NoControl::Journal)?;
         ControlRecord::settle(record, self.assignment.counted).map_err(NoControl::Unsettled)
     }
 
-    /// What the codec left out of earlier updates.
+    /// The codec's residual of earlier updates.
     pub(super) fn residual(&self, record: &[u8]) -> Result<Residual, BadResidual> {
         Residual::from_record(record, self.shared().len())
     }
 
-    /// The tensors that stayed at home, from their record or as they begin; none if they begin as what is received.
+    /// The personal tensors, from their record or as initialized; `None` if they start as received.
     pub(super) fn personal(&self, record: Option<&[u8]>) -> Result<Option<PersonalTensors>, PersonalError> {
         let Some(personalizer) = &self.personalizer else { return Ok(None) };
         match record {
-            Some(record) => Ok(Some(PersonalTensors::from_record(record, personalizer.kept())?)),
+            Some(record) => Ok(Some(PersonalTensors::from_record(record, personalizer.stored_layout())?)),
             None => Ok(personalizer.initial(&self.assignment.model)?),
         }
     }
 }
 
-/// The update that the round wants, and what it counts for: by the version that the round starts from.
+/// The requested update, and its weight factor by staleness.
 fn wanted(assignment: &Assignment) -> Result<Option<(HeldUpdateId, f64)>, PlanError> {
     let rule = assignment.encoding.staleness;
     if rule.is_some_and(|rule| !rule.is_sound()) {
@@ -204,7 +204,7 @@ fn wanted(assignment: &Assignment) -> Result<Option<(HeldUpdateId, f64)>, PlanEr
     Ok(Some((held, rule.weight(staleness))))
 }
 
-/// Members agree on the files of all versions that an update may have started from, and on no others.
+/// Checks that the assignment has the digests of exactly the versions that an update may have started from.
 fn check_earlier(assignment: &Assignment) -> Result<(), PlanError> {
     let most = assignment.encoding.staleness.map_or(0, |rule| rule.max.min(assignment.base.version));
     if assignment.earlier.len() == most as usize { Ok(()) } else { Err(PlanError::Staleness(LACKS_VERSIONS)) }

@@ -1,4 +1,4 @@
-//! Why an assignment or a piece of work is given up.
+//! Why an assignment or its computation failed.
 
 use learning::{AnalyticsError, CheckpointError, InitError};
 use recipe::RecipeError;
@@ -10,23 +10,23 @@ use crate::identity::IdentityError;
 use crate::personalize::{LocalError, MethodError};
 use crate::trainer::TrainerError;
 
-/// Why an assignment cannot be followed.
+/// Why an assignment is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// It takes more memory than the app allows.
+    /// It exceeds the app's limit on memory.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// What follows from it cannot be computed, or is not what a device takes.
+    /// Its computation cannot be derived.
     #[error(transparent)]
     Recipe(#[from] RecipeError),
-    /// The terms of privacy are not what the encoding and the session say.
+    /// The privacy terms do not match the encoding or the session.
     #[error("the terms of privacy cannot be taken: {0}")]
     Privacy(#[from] TermsError),
-    /// It cannot be personalized as the task says.
+    /// The model cannot be personalized as the task requires.
     #[error(transparent)]
     Personalization(#[from] MethodError),
-    /// What the codec yields cannot be masked, and the round has secure aggregation.
+    /// The codec's output cannot be masked, but the round has secure aggregation.
     #[error("uploads of the task's codec cannot be masked, and the round has secure aggregation")]
     NotSummable,
     /// The cohort is larger than the encoding was proven for.
@@ -45,21 +45,21 @@ pub enum PlanError {
         /// What its tensors can take.
         most: u64,
     },
-    /// The session was agreed on for other updates than this assignment's.
+    /// The session's terms do not follow from the assignment.
     #[error("the session of secure aggregation has another {0} than follows from the assignment")]
     Terms(&'static str),
-    /// What an update counts for that was trained ahead makes no sense, or the update is older than the task allows.
+    /// The weight of an update trained ahead is invalid, or the update is older than the task allows.
     #[error("an update that was trained ahead cannot be taken: {0}")]
     Staleness(&'static str),
-    /// The analysis comes with what no analysis has.
+    /// The analysis comes with parts of a model.
     #[error("the analysis cannot be computed: {0}")]
     Analytics(&'static str),
-    /// The personal part cannot begin.
+    /// The personal tensors cannot be initialized.
     #[error(transparent)]
     Init(#[from] InitError),
 }
 
-/// Why the personal tensors cannot be had.
+/// Why the personal tensors cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PersonalError {
     #[error(transparent)]
@@ -68,40 +68,39 @@ pub(super) enum PersonalError {
     Initial(#[from] InitError),
 }
 
-/// Why there is nothing to send.
+/// Why a computation has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkError {
-    /// The trainer said so.
+    /// The trainer failed.
     #[error(transparent)]
     Trainer(#[from] TrainerError),
-    /// The task weighs by loss, and there is none.
+    /// The task weights by loss, but the trainer reported none.
     #[error("the task weighs updates by the loss of the received model; return a metric \"loss\" from evaluate")]
     NoLoss,
-    /// The task's solver asks how far the steps went, and it is not said.
+    /// The task's solver needs `train_reach`, but the trainer reported none.
     #[error(
         "the task's solver asks how far training went; return a metric \"train_reach\" from train, above 0 and finite"
     )]
     NoReach,
-    /// The rows of this device are none for the analysis.
+    /// The device's rows do not fit the analysis.
     #[error(transparent)]
     Rows(#[from] AnalyticsError),
-    /// What the trainer yielded must not be sent.
+    /// The trainer's result must not be sent.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
-    /// The trainer panicked.
     #[error("the trainer panicked")]
     Panicked,
     /// The input cannot be signed.
     #[error(transparent)]
     Key(#[from] IdentityError),
-    /// The work was done before.
+    /// The computation ran before.
     #[error("the masks of this round have covered an input already, and cover no second one")]
     MasksUsed,
-    /// The same, where noise is concerned.
+    /// The noise was drawn before.
     #[error("noise was drawn for an update of this round already, and is added to no second one")]
     NoiseUsed,
-    /// What came out is not masked.
+    /// The input is not masked.
     #[error("the round has secure aggregation, but the update was not masked")]
     NotMasked,
 }

@@ -1,37 +1,38 @@
-//! What an app demands of secure aggregation.
+//! An app's requirements on secure aggregation.
 
 use secure_agg::params::{Policy, SessionConfig};
 use task_spec::{MAX_STALENESS, MIN_SECURE_COHORT, USUAL_SECURE_COHORT};
 use wire::participant::SessionTerms;
 
-/// What a participant demands of every session. It takes no part in one that is weaker.
+/// Requirements on every session. A participant does not take part in a weaker one.
 ///
-/// The floors are about those whom the coordinator did not make up: one that issues certificates enrols as many participants as it
-/// likes, and of a cohort of all of them but one it reads the update of that one. Then what protects is who issues certificates
+/// The floors only help against a coordinator that cannot invent participants: one that issues certificates can enrol
+/// any number and read the update of the only honest member. Then protection depends on who issues certificates
 /// (docs/THREAT_MODEL.md).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SecurityPolicy {
-    /// Refuse rounds without secure aggregation, in which the coordinator can read the update. Without this the participant
-    /// does what the task says, so what it sends is the coordinator's choice; [`super::Event::Assigned`] tells which it is.
-    /// Default: yes.
+    /// Refuse rounds without secure aggregation, in which the coordinator can read the update. Otherwise the task
+    /// decides, so the coordinator chooses what it can read; [`super::Event::Assigned`] reports which it is. Default:
+    /// yes.
     pub required: bool,
     /// Fewest participants in a cohort, or in one's group of it, at least 3. Default: 10.
     pub min_cohort: u16,
     /// Fraction of the cohort, 0 to 0.5, that may collude with the coordinator and still learn nothing. With a fraction γ,
     /// a cohort of n withstands floor(γn). Default: 0.
     pub min_tolerated_corrupt: f64,
-    /// How many participants of the smallest cohort that the session may have may collude with the coordinator and still learn
-    /// nothing: floor(γn) of that. Default: 1.
+    /// Number of participants that may collude with the coordinator and still learn nothing: floor(γn) of the smallest
+    /// cohort that the session allows. Default: 1.
     pub min_tolerated_colluders: u16,
     /// Fewest updates in a sum that is opened, beside the threshold, which is more than half of the cohort. Default: 0.
     pub min_included: u16,
-    /// How many versions behind its round an update may start from, of any member, where the task has participants train ahead
-    /// of rounds (0 to 1000). With 0 all members start from the same bytes, as in any other round. Above, they agree on the bytes
-    /// of each version, but nobody sees who starts from which: a coordinator that publishes one of which nothing can be learned,
-    /// and has all but one participant start from it, reads the update of that one. Default: 0.
+    /// How many versions behind its round an update may start from, of any member, where the task has participants
+    /// train ahead of rounds (0 to 1000). With 0 all members start from the same bytes, as in any other round. Above,
+    /// they agree on the bytes of each version, but nobody sees who starts from which: a coordinator that publishes a
+    /// version from which nothing can be learned, and has all but one participant start from it, reads the update of
+    /// that one. Default: 0.
     pub max_staleness: u32,
-    /// Tell a task that asks for it the loss of the last training, coarsely (32 levels), although the updates are hidden: it
-    /// chooses participants by it. Where the coordinator can read the update it is told anyway. Default: no.
+    /// Report the loss of the last training, coarsely (32 levels), to tasks that select participants by it, although
+    /// updates are hidden. Where the coordinator can read the update, the loss is always reported. Default: no.
     pub tell_loss: bool,
 }
 
@@ -41,7 +42,7 @@ impl Default for SecurityPolicy {
     }
 }
 
-/// A floor that an app has set lower than it is by default. It is told once, when a participant begins.
+/// A floor that an app has set below the default. Reported once, when a participant starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoweredFloor {
@@ -79,7 +80,7 @@ impl std::fmt::Display for LoweredFloor {
     }
 }
 
-/// The task takes older updates than this participant wants its own to be added up with.
+/// The task accepts older updates than this participant's policy allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the task takes updates that started up to {asked} versions behind the round, and this participant takes part up to {limit}: \
@@ -91,8 +92,8 @@ pub(super) struct TooStale {
 }
 
 impl SecurityPolicy {
-    /// What every session is anyway, and no more: for tests, demonstrations and simulations, where all participants belong to
-    /// whoever runs the coordinator.
+    /// The minimum that every session satisfies: for tests, demonstrations and simulations in which one party owns all
+    /// participants.
     #[must_use]
     pub fn lowest() -> Self {
         Self {
@@ -106,14 +107,15 @@ impl SecurityPolicy {
         }
     }
 
-    /// Takes part as well where the coordinator can read the update.
+    /// Accepts rounds in which the coordinator can read the update.
     #[must_use]
     pub fn optional() -> Self {
         Self { required: false, ..Self::default() }
     }
 
-    /// Why a participant with this policy would take no part in a task, each reason in words; none if it would. `session` is what
-    /// the task's sessions are like, none where it has none; `max_staleness` is how many versions behind updates may be.
+    /// The reasons why a participant with this policy refuses a task, as text; empty if it accepts. `session`: the
+    /// terms of the task's sessions, `None` without secure aggregation; `max_staleness`: how many versions behind
+    /// updates may be.
     #[must_use]
     pub fn objections(&self, session: Option<&SessionTerms>, max_staleness: u32) -> Vec<String> {
         let Some(session) = session else {
@@ -124,7 +126,7 @@ impl SecurityPolicy {
         floors.chain(self.objection_to_staleness(max_staleness).map(|refusal| refusal.to_string())).collect()
     }
 
-    /// The floors that are lower than by default.
+    /// The floors that are below their defaults.
     #[must_use]
     pub fn lowered(&self) -> Vec<LoweredFloor> {
         let usual = Self::default();
@@ -141,7 +143,7 @@ impl SecurityPolicy {
         lowered.into_iter().filter(|(is_lower, _)| *is_lower).map(|(_, lowered)| lowered).collect()
     }
 
-    /// Whether the numbers can be met by any session.
+    /// Whether some session could satisfy the numbers.
     pub(super) fn is_valid(&self) -> bool {
         (0.0..=0.5).contains(&self.min_tolerated_corrupt)
     }

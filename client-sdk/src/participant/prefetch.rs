@@ -1,5 +1,6 @@
-//! What a machine will ask for once its present request has succeeded. Over a long line a round takes as many round trips as
-//! there are requests that wait for each other; one that only waits for the round to go on can be on its way already.
+//! The requests that a machine will make once its current one has succeeded. On a slow connection a round takes as
+//! many round trips as there are dependent requests; requests that only wait for the round to progress can be sent
+//! early.
 
 use wire::participant::Announcement;
 use wire::{Attempt, ParticipantId, TaskId};
@@ -10,7 +11,7 @@ use super::machine::Machine;
 use super::state::{AnnouncementPoll, State};
 use crate::transport::Request;
 
-/// Names a request that may be made ahead of its time: two with the same name have the same answer.
+/// Identifies a request that may be made early: equal ones have the same answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prefetch {
     /// [`Request::Announcement`].
@@ -20,7 +21,7 @@ pub enum Prefetch {
 }
 
 impl Prefetch {
-    /// The name of this action, if it is one that may be made ahead of its time.
+    /// Identifies this action, if it may be made early.
     #[must_use]
     pub fn of(action: &Action) -> Option<Self> {
         match action {
@@ -40,9 +41,9 @@ impl Prefetch {
 }
 
 impl Machine {
-    /// What the machine will ask for after what it does now, if that goes well. A caller may make these requests at once and
-    /// keep their answers until [`Machine::poll`] asks for them; one that does not loses time alone. What is not named any
-    /// more after a poll, and is not what that poll asked for, will not be asked for.
+    /// The actions that follow the current one if it succeeds. A caller may start these requests at once and keep
+    /// their answers until [`Machine::poll`] returns them; this only saves time. A request that is neither listed
+    /// after a poll nor returned by it is no longer needed.
     #[must_use]
     pub fn prefetch(&self) -> Vec<Action> {
         self.state.prefetch(&self.core)
@@ -53,7 +54,7 @@ impl State {
     fn prefetch(&self, core: &Core) -> Vec<Action> {
         let poll = |what, place| AnnouncementPoll::new(what).request(core, place);
         match self {
-            // The roster is the answer to keys that were drawn.
+            // The roster answers keys whose owner was drawn.
             Self::CheckIn(_) => match core.session.as_ref().filter(|session| session.keys().is_some()) {
                 Some(session) => vec![poll(Announcement::Roster, session.place)],
                 None => Vec::new(),

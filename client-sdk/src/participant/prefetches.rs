@@ -11,10 +11,10 @@ use super::machine::Machine;
 use super::prefetch::Prefetch;
 use crate::transport::{Request, Response};
 
-/// What comes of an action.
+/// The pending result of an action.
 pub(super) type Answer = Pin<Box<dyn Future<Output = Input> + Send>>;
 
-/// Requests on their way, or answered already. One that is dropped is given up.
+/// Prefetched requests, pending or answered. Dropping one cancels it.
 #[derive(Default)]
 pub(super) struct Prefetches(Vec<(Prefetch, State)>);
 
@@ -24,7 +24,7 @@ enum State {
 }
 
 impl Prefetches {
-    /// The answer to what the machine asks for, if it was asked for before.
+    /// The prefetched answer to an action, if there is one.
     pub(super) fn take(&mut self, action: &Action) -> Option<Answer> {
         let name = Prefetch::of(action)?;
         let at = self.0.iter().position(|(known, _)| *known == name)?;
@@ -34,7 +34,7 @@ impl Prefetches {
         })
     }
 
-    /// Makes the requests that the machine will ask for next, and gives up those that it will not.
+    /// Starts the requests that the machine will make next, and cancels those that it will not make.
     pub(super) fn follow(&mut self, machine: &Machine, start: impl Fn(Action) -> Option<Answer>) {
         let named = |action| Some((Prefetch::of(&action)?, action));
         let next: Vec<_> = machine.prefetch().into_iter().filter_map(named).collect();
@@ -46,7 +46,8 @@ impl Prefetches {
         }
     }
 
-    /// Goes on with all of them. One that failed, or had nothing to tell yet, is forgotten: it is made when its time has come.
+    /// Polls all of them. A request that failed or had no result yet is dropped: it is made again when the machine
+    /// asks for it.
     pub(super) fn advance(&mut self, context: &mut Context<'_>) {
         self.0.retain_mut(|(_, state)| {
             let State::Pending(answer) = state else { return true };
@@ -64,18 +65,17 @@ impl Prefetches {
     }
 }
 
-/// How long a request and its answer take on this line: the least of what was measured lately, since everything else that
-/// takes time only adds to it.
+/// Round-trip time of the connection: the minimum of recent measurements, since every other delay only adds to it.
 #[derive(Default)]
 pub(super) struct RoundTrip {
     recent: VecDeque<Duration>,
 }
 
 impl RoundTrip {
-    /// Measurements that count.
+    /// Number of recent measurements considered.
     const RECENT: usize = 8;
 
-    /// Whether this is answered at once, whatever the round is doing.
+    /// Whether the coordinator answers this request at once, whatever the state of the round.
     pub(super) fn is_measured_by(request: &Request) -> bool {
         match request {
             Request::Enroll(_)

@@ -1,5 +1,5 @@
-//! What a round's training starts from, and what the rule of the round asks of it: by which loss or by how many steps an update is
-//! weighed, and the control variates that correct its gradients.
+//! The received model, and what the round's rule needs from training: the loss or number of steps that weights an
+//! update, and the control variates that correct its gradients.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::plan_error::WorkError;
 use crate::train::Constraints;
 use crate::trainer::{Trained, Trainer, TrainingJob};
 
-/// The published file of one version, read.
+/// The published file of a version, read.
 pub(super) struct Received<'m> {
     pub(super) model: Cow<'m, Parameters>,
     /// The server's control variate; empty where there is none.
@@ -21,7 +21,7 @@ pub(super) struct Received<'m> {
 }
 
 impl<'m> Received<'m> {
-    /// What was fetched, as a model and, behind it, the coordinator's control variate.
+    /// Splits the fetched parameters into the model and the server's control variate.
     pub(super) fn open(rule: &Rule, received: &'m Parameters, shared: &Arc<Layout>) -> Result<Self, WorkError> {
         if !rule.keeps_control() {
             return Ok(Received { model: Cow::Borrowed(received), control: Vec::new() });
@@ -46,7 +46,7 @@ impl<'m> Received<'m> {
         Ok(trainer.train_within(&self.model, job, constraints)?)
     }
 
-    /// What the update counts for, and how it changes on its way.
+    /// The weight of the update.
     pub(super) fn weight<'a>(
         &'a self,
         rule: &'a Rule,

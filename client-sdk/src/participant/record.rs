@@ -1,14 +1,13 @@
-//! What the journal is given to keep.
+//! Records for the journal.
 
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
 /// A record to save.
 pub struct Record {
-    /// Its name.
     pub name: String,
     bytes: Zeroizing<Vec<u8>>,
-    /// What comes behind: an update on its way, the very bytes that are sent; empty in other records.
+    /// A pending update, exactly the bytes that are sent; empty in other records.
     pub(super) body: Bytes,
 }
 
@@ -17,13 +16,13 @@ impl Record {
         Self { name, bytes, body: Bytes::new() }
     }
 
-    /// Its content: the one part behind the other. See [`crate::journal::Journal::save_parts`].
+    /// Its content: two parts, in order. See [`crate::journal::Journal::save_parts`].
     #[must_use]
     pub fn parts(&self) -> [&[u8]; 2] {
         [&self.bytes, &self.body]
     }
 
-    /// Its content in one piece.
+    /// Its content as one vector.
     #[must_use]
     pub fn content(&self) -> Zeroizing<Vec<u8>> {
         Zeroizing::new(self.parts().concat())

@@ -1,9 +1,9 @@
-//! Renews the certificate in good time, for a new key. The key is in the journal before it is sent, the certificate before it is
-//! used: killed in between, the participant goes on with the old one, or asks again for the same key. As long as the old
-//! one holds, a failure is not worth stopping for.
+//! Renews the certificate before it expires, for a new key. The key is in the journal before it is sent, the
+//! certificate before it is used: after a crash in between, the participant continues with the old certificate or
+//! requests a new one for the same key. While the old certificate is valid, a failure does not stop the participant.
 //!
-//! Where certificates come from elsewhere nothing is asked for: as soon as there is a newer one it is told to the coordinator, on
-//! a connection that shows the present one, and used once it is admitted and kept.
+//! Externally issued certificates are not requested: a newer one is sent to the coordinator over a connection that
+//! presents the current one, and used once it is admitted and persisted.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ use crate::pre_issued::UsableCertificate;
 use crate::transport::retry::judge;
 use crate::transport::{Request, TransportError};
 
-/// Least time between two renewals, whatever the calendar says.
+/// Minimum time between two renewals, even if the wall clock jumps.
 pub(super) const PAUSE: Duration = Duration::from_secs(60);
-/// Longest time between two looks for a newer certificate from elsewhere.
+/// Maximum time between two checks for a newer external certificate.
 const LONGEST_LOOK: Duration = Duration::from_secs(24 * 3600);
 
 const RENEW: &str = "renew the certificate";
@@ -32,7 +32,7 @@ fn bad(error: &CertificateError) -> String {
 }
 
 impl Renew {
-    /// Lets go of keys whose cohort was not drawn: they are of the certificate that ends.
+    /// Drops keys whose cohort was not drawn: they belong to the expiring certificate.
     pub(super) fn enter(core: &mut Core, then: CheckIn, now: Now) -> State {
         let renew = if core.settings.certificates.are_pre_issued() {
             match Self::find(core, now) {
@@ -50,13 +50,13 @@ impl Renew {
         if core.session.is_some() { core.forget_keys(renew) } else { renew }
     }
 
-    /// What is told of a certificate from elsewhere that cannot be the next one.
+    /// The event for an external certificate that cannot be the next one.
     pub(super) fn bad(error: &CertificateError) -> Event {
         Event::Retry { what: RENEW, error: bad(error), after: PAUSE }
     }
 
-    /// Looks for a newer certificate from elsewhere, unless one is at hand: whether there is one. If there is none although the
-    /// present one is due, says why, and when to look again.
+    /// Looks for a newer external certificate, unless one was found already. Returns whether there is one; if there is
+    /// none although the current one is due, the reason and the time until the next check.
     fn find(core: &mut Core, now: Now) -> Result<bool, (String, Duration)> {
         let is_good = |given: &UsableCertificate| given.begins_at() <= now.wall && now.wall < given.expires_at();
         core.pre_issued_certificate = core.pre_issued_certificate.take().filter(is_good);
@@ -75,7 +75,7 @@ impl Renew {
             return Ok(false);
         }
         let ends = core.identity.as_ref().map_or(now.wall, |identity| identity.certified.expires_at);
-        // Ever more often as the end comes closer.
+        // More often as the expiry comes closer.
         let left = Duration::from_millis(u64::try_from(ends.0.saturating_sub(now.wall.0)).unwrap_or(0));
         let why = match begins_at {
             Some(begins_at) => format!("it ends at {ends}, and the next one begins at {begins_at}"),

@@ -9,18 +9,17 @@ use crate::transport::TransportError;
 /// How a round ended for this participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RoundEnd {
-    /// Its update was sent, or came too late.
+    /// The update was sent, or was too late.
     Answered,
-    /// It gave up.
     GivenUp(AbandonCause),
 }
 
-/// Why a place was given up, as the coordinator is told.
+/// Why an attempt was abandoned, as reported to the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AbandonCause {
     #[serde(rename = "given_up")]
     pub(super) reason: AbandonReason,
-    /// What was refused, if that is why.
+    /// What was refused, if `reason` is [`AbandonReason::Refused`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) refusal: Option<RefusalCode>,
 }
@@ -43,12 +42,12 @@ pub(super) enum LeaveReason {
     DeadlinePassed,
 }
 
-/// Why there is no going on in this round.
+/// Why an exchange in a round failed.
 pub(super) enum ExchangeError {
-    /// The round went on without this participant; as the coordinator says.
+    /// The round continued without this participant; the coordinator's reason.
     RoundOver(String),
-    /// The coordinator takes none such.
+    /// The coordinator rejected the message.
     Rejected(TransportError),
-    /// There is no going on at all.
+    /// An error that ends the participant.
     Fatal(ParticipantError),
 }

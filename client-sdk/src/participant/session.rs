@@ -1,8 +1,8 @@
-//! A session of secure aggregation as this participant holds it: `secure_agg`'s snapshot, and the place it is for.
+//! This participant's state of a session of secure aggregation: `secure_agg`'s snapshot and the attempt it belongs to.
 //!
-//! What is in memory is what is in the journal. Each step reads the state from the snapshot, consumes it, and yields the next
-//! snapshot with the message to send; the message goes out once that is safe. So a participant that is killed and made
-//! again says what it said, and a state that could answer a question a second time exists nowhere.
+//! Memory and journal hold the same. Each step reads the state from the snapshot, consumes it, and yields the next
+//! snapshot with the message to send; the message is sent once the snapshot is persisted. So a restarted participant
+//! repeats the same bytes, and no state that could give a second answer exists.
 
 use bytes::Bytes;
 use secure_agg::client::{Client, Snapshot};
@@ -21,7 +21,8 @@ use super::size::TooLarge;
 use crate::identity::{CertificateError, IdentityError};
 use crate::privacy;
 
-/// Why this participant takes no (further) part. Told to the app; the coordinator learns [`SessionError::code`].
+/// Why this participant refuses to take part or to continue. Reported to the app; the coordinator receives
+/// [`SessionError::code`].
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum SessionError {
     #[error("{code}: {0}", code = .0.code())]
@@ -62,7 +63,7 @@ pub(super) enum SessionError {
 }
 
 impl SessionError {
-    /// What the coordinator is told of it.
+    /// The code reported to the coordinator.
     pub(super) fn code(&self) -> RefusalCode {
         match self {
             Self::Refusal(Refusal::BelowPolicy { .. }) | Self::Uncovered | Self::Staleness(_) => RefusalCode::Policy,
@@ -84,41 +85,41 @@ impl From<DecodeError> for SessionError {
     }
 }
 
-/// How far a session has come. Neither printable nor copyable: the snapshot holds its keys.
+/// State of a session. Neither printable nor copyable: the snapshot holds its keys.
 pub(super) struct Session {
     pub(super) place: Attempt,
-    /// What the participant was told when it made the keys.
+    /// The terms that the keys were made for.
     pub(super) terms: SessionTerms,
-    /// The model that the session is bound to, since shares were dealt.
+    /// The model that the session is bound to; `None` before shares are dealt.
     pub(super) model: Option<Digest>,
-    /// Who takes part, in the roster's order; none before there is a roster.
+    /// The members, in the roster's order; empty before there is a roster.
     pub(super) members: Vec<ParticipantId>,
     pub(super) snapshot: Zeroizing<Vec<u8>>,
 }
 
 impl Session {
-    /// The state, to be consumed by one step.
+    /// The state, consumed by one step.
     pub(super) fn client(&self) -> Result<Client, SessionError> {
-        // Its bytes were checked when they were loaded, and come from the same code otherwise.
+        // The bytes were checked when loaded, or written by the same code.
         Client::restore(&self.snapshot).map_err(|_| Refusal::OutOfOrder.into())
     }
 
-    /// Its id, once there is a roster.
+    /// The session's id, once there is a roster.
     pub(super) fn id(&self) -> Result<Digest, SessionError> {
         self.client()?.sid().copied().map(Digest).ok_or_else(|| Refusal::OutOfOrder.into())
     }
 
-    /// What was said last, word for word.
+    /// The last message sent, byte for byte.
     pub(super) fn resend(&self) -> Result<Bytes, SessionError> {
         Ok(self.client()?.resend().into())
     }
 
-    /// After a step.
+    /// The session after a step.
     pub(super) fn advance(self, snapshot: &Snapshot) -> Self {
         Self { snapshot: Zeroizing::new(snapshot.expose().to_vec()), ..self }
     }
 
-    /// What to check in with, as long as the cohort is not drawn.
+    /// The keys to check in with, while the cohort is not drawn.
     pub(super) fn keys(&self) -> Option<RoundKeys> {
         let Attempt { task, round, attempt } = self.place;
         match self.client() {
@@ -130,7 +131,7 @@ impl Session {
     }
 }
 
-/// An attempt, as the protocol names it.
+/// The protocol's id of an attempt.
 pub(super) fn round(place: Attempt) -> RoundId {
     RoundId::new(place.task.0.as_bytes(), place.round.into(), place.attempt)
 }

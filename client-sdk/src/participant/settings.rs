@@ -1,4 +1,4 @@
-//! What a participant is told once, and what its journal held.
+//! A participant's settings, and the records of its journal.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,34 +13,34 @@ use crate::pre_issued::Certificates;
 use crate::privacy::PrivacyPolicy;
 use crate::transport::retry::RetryPolicy;
 
-/// What a participant is told once.
+/// Settings of a participant, from its builder.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The task it has data for; any if absent.
+    /// Name of the task it has data for; any task if `None`.
     pub task: Option<String>,
-    /// What it would like to be called.
+    /// The requested name.
     pub name: Option<String>,
-    /// Labels it gives itself.
+    /// Self-reported labels.
     pub labels: BTreeMap<String, String>,
-    /// Makes its rounds repeatable.
+    /// Seed that makes its rounds repeatable.
     pub seed: Option<u64>,
     /// How long a check-in may wait for work.
     pub wait: Duration,
-    /// How failures are spaced.
+    /// Backoff after failures.
     pub retry: RetryPolicy,
-    /// Who may certify it and the other members of its cohorts. None by default: then no certificate is taken.
+    /// Authorities that may certify it and the other members. Empty by default: then no certificate is accepted.
     pub members: Issuers,
-    /// What the authority of members wants to see.
+    /// Evidence for an external authority of members.
     pub evidence: Evidence,
-    /// Where its certificates come from, if the coordinator is not to have them made.
+    /// Source of externally issued certificates, if any.
     pub certificates: Certificates,
-    /// What it demands of secure aggregation.
+    /// Its requirements on secure aggregation.
     pub security: SecurityPolicy,
-    /// What it demands of privacy.
+    /// Its requirements on privacy.
     pub privacy: PrivacyPolicy,
-    /// Bytes that a model, what stays at home of it and an encoded update may take each.
+    /// Maximum bytes of a model, of its local state and of an encoded update, each.
     pub max_model_bytes: u64,
-    /// What it does wrong on purpose.
+    /// A deliberate fault, for audits.
     #[cfg(feature = "deliberate-faults")]
     pub fault: Option<crate::faults::Fault>,
 }
@@ -66,7 +66,7 @@ impl Default for Settings {
     }
 }
 
-/// What the journal held.
+/// The records found in the journal.
 #[derive(Default)]
 pub struct Saved {
     /// The record [`super::snapshot::IDENTITY`].

@@ -1,4 +1,4 @@
-//! Before anything is trained: judges who takes part, and deals them shares of the seeds of this participant's masks.
+//! Before training: checks the members and deals them shares of this participant's mask seeds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use crate::clock::Now;
 use crate::transport::TransportError;
 
 impl Share {
-    /// Begins; or, after a restart, says again what was dealt.
+    /// Starts, or after a restart sends the dealt shares again.
     pub(super) fn enter(core: &mut Core, plan: Arc<Plan>, deadline: Duration, session: Session) -> State {
         let step = match session.client() {
             Ok(Client::ShareKeys(_)) => Exchange::Poll(AnnouncementPoll::new(Announcement::Roster)),
-            // A model that was swapped meanwhile would be trained in a session that is bound to another.
+            // A model replaced since then would be trained in a session that is bound to another.
             Ok(Client::MaskInput(_)) if session.model != Some(plan.assignment.base.sha256) => {
                 return core.refuse(plan.place, &Refusal::Different { what: "model" }.into(), None);
             }
@@ -38,7 +38,7 @@ impl Share {
         State::Share(Self { plan, deadline, session, step })
     }
 
-    /// Whether the shares are on their way.
+    /// Whether the shares are being sent.
     pub(super) fn is_dealing(&self) -> bool {
         self.step.is_uploading()
     }
@@ -71,7 +71,7 @@ impl Share {
         let Self { plan, deadline, session, step } = self;
         let Exchange::Upload(upload) = step else { return State::Share(Self { plan, deadline, session, step }) };
         match upload.receive(core, result, now) {
-            // The others deal meanwhile.
+            // Others may still be dealing.
             Reply::Answered(()) if plan.wanted().is_some() => {
                 State::AwaitDelivery(AwaitDelivery::new(plan, deadline, RoundBase::Held, session))
             }

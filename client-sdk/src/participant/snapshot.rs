@@ -4,13 +4,15 @@
 //! whose lengths the header gives, and SHA-256 of all that; numbers are little-endian. Fields are added to headers, never
 //! renamed or removed; `tests/snapshots` holds a record of every version.
 //!
-//! In version 8 an update on its way comes last, behind the digest, and its length (u64) and SHA-256 lie between the version and
-//! the length of the header: an update is hashed once to be sent, and need be neither copied nor hashed again to be kept.
+//! In version 8 an update on its way comes last, behind the digest, and its length (u64) and SHA-256 lie between the
+//! version and the length of the header: an update is hashed once, to be sent, and is neither copied nor hashed again
+//! to be written.
 //!
-//! A record carries the lowest version that can be understood: an SDK that is older says so instead of taking it for damaged.
-//! Version 1 has identities, updates without masks and rounds that are done; version 2 has sessions of secure aggregation;
-//! version 3 has ledgers of privacy; version 4 has updates whose codec left something out; version 5 has devices' own models;
-//! version 6 has updates that were trained ahead of rounds; version 7 has control variates; version 8 has updates behind the digest.
+//! A record carries the lowest version that can be understood: an older SDK reports the version instead of taking the
+//! record for damaged. Version 1 has identities, updates without masks and rounds that are done; version 2 has
+//! sessions of secure aggregation; version 3 has ledgers of privacy; version 4 has residuals of codecs; version 5 has
+//! personalized models; version 6 has updates trained ahead of rounds; version 7 has control variates; version 8 has
+//! updates behind the digest.
 
 use std::sync::Arc;
 
@@ -37,42 +39,43 @@ pub(crate) use personalized::{PersonalizedRecord, encode_personalized};
 pub(super) use privacy::{encode_account, restore};
 pub(super) use round::{Pending, RoundCounters, RoundRecord, RoundState, encode_done, encode_session};
 
-/// Name of the record that says who the participant is.
+/// Name of the record of the participant's identity.
 pub const IDENTITY: &str = "identity";
-/// Name of the record of the key for the next certificate: kept before it is asked for. Once that has come, the identity has it.
+/// Name of the record of the key for the next certificate, written before the request. The identity takes it over with
+/// the certificate.
 pub const NEXT_KEY: &str = "next-key";
-/// Name of the record of the round: keys of a session, the update that may be on its way, or that it is done.
+/// Name of the record of the round: a session's keys, a pending update, or that the round is done.
 pub const ROUND: &str = "round";
 
-/// Name of the record of an update that was trained ahead of rounds.
+/// Name of the record of an update trained ahead of rounds.
 pub const UPDATE: &str = "update";
 
-/// Name of the record of what was spent on privacy.
+/// Name of the record of the privacy ledgers.
 pub const PRIVACY: &str = "privacy";
 
-/// Name of the record of the models that inputs were given from.
+/// Name of the record of the bases that inputs were made from.
 pub const USED_BASES: &str = "given";
 
 const MAGIC: &[u8; 16] = b"tributary record";
 /// The newest version that is read and written.
 const VERSION: u16 = 8;
-/// Records without sessions.
+/// Version of records without sessions.
 const PLAIN: u16 = 1;
-/// Records with a session.
+/// Version of records with a session.
 const SESSION: u16 = 2;
-/// Ledgers.
+/// Version of the privacy ledgers.
 const LEDGER: u16 = 3;
-/// Rounds with a residual.
+/// Version of rounds with a residual.
 const RESIDUAL: u16 = 4;
-/// Own models, and rounds with one.
+/// Version of personalized models, and of rounds with one.
 const OWN: u16 = 5;
-/// Updates that wait to be aggregated.
+/// Version of updates trained ahead of rounds.
 const HELD: u16 = 6;
-/// Control variates.
+/// Version of control variates.
 const CONTROL: u16 = 7;
-/// Updates on their way, behind the digest.
+/// Version of pending updates, stored behind the digest.
 const BEHIND: u16 = 8;
-/// Of version 8: length and digest of what is behind the digest.
+/// In version 8: length (u64) and SHA-256 of the bytes behind the digest.
 const BEHIND_BYTES: usize = 8 + 32;
 const MAX_HEADER_BYTES: usize = 1 << 20;
 
@@ -82,30 +85,30 @@ pub fn personal(task: TaskId) -> String {
     format!("personal-{task}")
 }
 
-/// Name of the record of a task's own model on this device.
+/// Name of the record of a task's personalized model.
 #[must_use]
 pub fn own(task: TaskId) -> String {
     format!("own-{task}")
 }
 
-/// Name of the record of a task's control variate on this device.
+/// Name of the record of a task's control variate.
 #[must_use]
 pub fn control(task: TaskId) -> String {
     format!("control-{task}")
 }
 
-/// Name of the record of what a task's codec left out of the updates that were sent.
+/// Name of the record of a task's codec residual.
 #[must_use]
 pub fn residual(task: TaskId) -> String {
     format!("residual-{task}")
 }
 
-/// Who the participant is.
+/// The participant's identity.
 pub(super) struct IdentityRecord {
     pub(super) key: Arc<SigningKey>,
-    /// Absent between making the key and enrolling it.
+    /// `None` until the key is enrolled.
     pub(super) certified: Option<Certified>,
-    /// SHA-256 of the token that bought the certificate, or the one it descends from; absent in older records.
+    /// SHA-256 of the token used to enrol, also after renewals; absent in older records.
     pub(super) token_sha256: Option<Digest>,
 }
 
@@ -142,7 +145,7 @@ fn encode(
     encode_before(name, version, &[], header, parts)
 }
 
-/// A record up to its digest, behind which a body comes that has this length and SHA-256.
+/// Encodes a record up to its digest; a body of this length and SHA-256 follows.
 fn encode_before_body(
     name: &str,
     length: usize,
@@ -168,7 +171,7 @@ fn encode_before(
     let (version, length) = (version.to_le_bytes(), length.to_le_bytes());
     let content = [&MAGIC[..], &version, behind, &length, &header];
     let content = content.iter().chain(parts);
-    // The exact size at once: a growing vector would leave copies of keys behind.
+    // Allocated at its exact size: a growing vector would leave copies of keys in memory.
     let bytes = content.clone().map(|part| part.len()).sum::<usize>() + 32;
     let mut record = Zeroizing::new(Vec::with_capacity(bytes));
     for part in content {
@@ -218,11 +221,11 @@ fn decode<'a, H: for<'de> Deserialize<'de>>(
     Ok((header, parts))
 }
 
-/// The rest of a record's content.
+/// The parts of a record that are not read yet.
 struct Parts<'a> {
     name: &'static str,
     rest: &'a [u8],
-    /// What is behind the digest.
+    /// The bytes behind the digest.
     body: Option<&'a [u8]>,
 }
 
@@ -234,7 +237,7 @@ impl<'a> Parts<'a> {
         Ok(part)
     }
 
-    /// The update on its way: behind the digest or, in older records, the next part.
+    /// The pending update: behind the digest or, in older records, the next part.
     fn body(&mut self, bytes: usize) -> Result<&'a [u8], JournalError> {
         match self.body.take() {
             Some(body) if body.len() == bytes => Ok(body),

@@ -1,5 +1,5 @@
-//! What a participant can be in the middle of: one structure for each state. What each does stands in a file of its own, which
-//! may end in any other state; so all of them are here, below.
+//! The participant's states, one structure each. The behaviour of each is in a file of its own and may lead to any
+//! other state, so the structures are together here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use super::used_bases::PastInput;
 use super::work::RoundWork;
 use crate::personalize::PersonalTensors;
 
-/// One of the states; what each does has its file.
+/// The current state.
 pub(super) enum State {
     Persist(Persist),
     Enroll(Enroll),
@@ -43,52 +43,51 @@ pub(super) enum State {
     Finished(Result<Outcome, ParticipantError>),
 }
 
-/// Waits for records to be safe.
+/// Waits for records to be written.
 pub(super) struct Persist {
     pub(super) records: Arc<[Record]>,
     pub(super) then: Box<State>,
 }
 
-/// Not enrolled yet.
+/// Enrols with the token.
 #[derive(Default)]
 pub(super) struct Enroll {
     pub(super) attempts: Attempts,
 }
 
-/// The certificate is due.
+/// Renews the certificate.
 pub(super) struct Renew {
-    /// Goes on where it was, and not before its time.
+    /// The check-in to continue with, which keeps its backoff.
     pub(super) then: CheckIn,
 }
 
-/// Idle.
 #[derive(Clone, Copy, Default)]
 pub(super) struct CheckIn {
     pub(super) attempts: Attempts,
 }
 
-/// A place was given for the keys that were made.
+/// Was assigned to the round it made keys for; deals shares.
 pub(super) struct Share {
     pub(super) plan: Arc<Plan>,
     pub(super) deadline: Duration,
     pub(super) session: Session,
-    /// The roster, and the shares that are dealt.
+    /// First the roster, then the dealt shares.
     pub(super) step: Exchange,
 }
 
-/// The model is on its way.
+/// Fetches the model.
 pub(super) struct Fetch {
     pub(super) plan: Arc<Plan>,
     pub(super) deadline: Duration,
-    /// In which shares were dealt, if the task has secure aggregation.
+    /// The session, if the task has secure aggregation.
     pub(super) session: Option<Session>,
-    /// Lent to the action while a transfer runs.
+    /// Bytes received so far; moved into the action while a transfer runs.
     pub(super) have: Vec<u8>,
     pub(super) wrong_files: u32,
     pub(super) attempts: Attempts,
 }
 
-/// The model is here, the others' shares are not.
+/// Has the model and waits for the others' shares.
 pub(super) struct AwaitDelivery {
     pub(super) plan: Arc<Plan>,
     pub(super) deadline: Duration,
@@ -102,20 +101,20 @@ pub(super) enum DeliveryStep {
     Evidence(EvidenceRequest),
 }
 
-/// A ciphertext does not open: was it dealt like that?
+/// Waits for the dealer's signed message after a ciphertext did not open.
 pub(super) struct EvidenceRequest {
     pub(super) challenge: Box<Challenge>,
     pub(super) dealer: ParticipantId,
     pub(super) attempts: Attempts,
 }
 
-/// A complaint is safe and has to be sent.
+/// Sends a persisted complaint.
 pub(super) struct Complain {
     pub(super) place: Attempt,
     pub(super) upload: MessageUpload,
 }
 
-/// The model is there, what stayed at home not yet.
+/// Has the model and loads local state.
 pub(super) struct LoadLocal {
     pub(super) plan: Arc<Plan>,
     pub(super) deadline: Duration,
@@ -126,34 +125,34 @@ pub(super) struct LoadLocal {
 }
 
 pub(super) enum LoadStep {
-    /// Waits for the personal tensors.
+    /// Loads the personal tensors.
     Personal,
-    /// Has them, if there are any, and waits for what the codec left out.
+    /// Has the personal tensors, if any, and loads the residual.
     Residual(Option<PersonalTensors>),
-    /// Has that, if there is any, and waits for the update that was trained ahead.
+    /// Has the residual, if any, and loads the update trained ahead.
     Update(Option<Residual>),
-    /// Has neither, and waits for the control variate.
+    /// Has neither and loads the control variate.
     Control,
 }
 
-/// The trainer is at work.
+/// Waits for the trainer.
 pub(super) struct Train {
     pub(super) plan: Arc<Plan>,
     pub(super) deadline: Duration,
     pub(super) work: Arc<RoundWork>,
-    /// As it is without the input, if the task has secure aggregation.
+    /// The session before the input, if the task has secure aggregation.
     pub(super) session: Option<Session>,
 }
 
-/// An update waits for its receipt.
+/// Sends an update until it has a receipt.
 pub(super) struct Sending {
     pub(super) pending: Pending,
-    /// The session's signature on it.
+    /// The session's signature on the update.
     pub(super) signed: Option<Bytes>,
     pub(super) attempts: Attempts,
 }
 
-/// The input was sent, and its sum has yet to be opened.
+/// The input was accepted; takes part in opening the sum.
 pub(super) struct Opening {
     pub(super) phase: OpeningPhase,
     pub(super) session: Session,
@@ -163,20 +162,20 @@ pub(super) struct Opening {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OpeningPhase {
-    /// The survivors are to be signed.
+    /// Sign the included participants.
     Confirm,
-    /// They are, and shares are to be revealed.
+    /// Reveal shares.
     Unmask,
 }
 
-/// A place is given up.
+/// Abandons an attempt.
 pub(super) struct Abandon {
     pub(super) place: Attempt,
     pub(super) why: AbandonCause,
     pub(super) attempts: Attempts,
 }
 
-/// A session was left, and the journal holds nothing of it but this.
+/// Sends the statement that a session was left; the journal holds nothing else of it.
 pub(super) struct Depart {
     pub(super) place: Attempt,
     pub(super) statement: Bytes,
@@ -184,15 +183,15 @@ pub(super) struct Depart {
     pub(super) then: CheckIn,
 }
 
-/// Waits for what the members said.
+/// Waits for the members' statements.
 pub(super) struct AwaitAbortProof {
-    /// To where an invitation came.
+    /// The attempt of the invitation.
     pub(super) invited: Attempt,
     pub(super) input: PastInput,
     pub(super) then: CheckIn,
 }
 
-/// An announcement, and the answer to it.
+/// Waits for an announcement, or sends the answer to it.
 pub(super) enum Exchange {
     Poll(AnnouncementPoll),
     Upload(MessageUpload),
@@ -205,7 +204,7 @@ pub(super) struct AnnouncementPoll {
     pub(super) attempts: Attempts,
 }
 
-/// Hands in a message.
+/// Sends a message.
 pub(super) struct MessageUpload {
     pub(super) what: Answer,
     pub(super) body: Bytes,

@@ -1,4 +1,4 @@
-//! Has the trainer evaluate and train, and keeps the result safe before anything is sent.
+//! Has the trainer evaluate and train, and persists the result before anything is sent.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Train {
         if self.session.is_some() && input.signed.is_none() {
             return failed(core, &self.plan, &WorkError::NotMasked);
         }
-        // Before the update is kept, let alone sent: from here on it counts.
+        // Before the update is written, let alone sent: from here on it is charged.
         let charged = match core.charge(&self.plan) {
             Ok(charged) => charged,
             Err(ChargeError::Refused(error)) => return core.refuse(place, &error, None),
@@ -62,12 +62,12 @@ impl Train {
             Err(ChargeError::Refused(error)) => return core.refuse(place, &error, None),
             Err(ChargeError::Journal(error)) => return State::Finished(Err(error.into())),
         };
-        // What an epsilon promises does not cover a loss: a private task that asks for one is not told.
+        // Epsilon does not cover a loss: private tasks get none.
         let asks = self.plan.assignment.report_loss && self.plan.assignment.privacy.is_none();
         if asks && (self.session.is_none() || core.settings.security.tell_loss) {
             core.loss = loss_report(place.task, &trained);
         }
-        // Otherwise they were told when it was trained.
+        // Otherwise they were reported after the training.
         if self.plan.wanted().is_none() {
             core.events.push(Event::Evaluated { place, metrics: evaluated });
             core.events.push(Event::Trained { place, metrics: trained, examples });
@@ -91,7 +91,7 @@ impl Train {
         persist(records, State::Upload(Sending::new(pending, signed)))
     }
 
-    /// What stays on the device of the same training.
+    /// Local state of the same training.
     fn local_state(
         &self,
         personal: Option<&PersonalTensors>,
@@ -104,7 +104,8 @@ impl Train {
         Ok(LocalState { personal, own, residual: None })
     }
 
-    /// The record of the control variate: as it counted, and as it will if this update does. Before the update is sent.
+    /// The record of the control variate: the one that counts, and the one that will if this update does. Written
+    /// before the update is sent.
     fn control(&self, input: &MaskedInput) -> Result<Option<Record>, JournalError> {
         let Some(values) = &input.control else { return Ok(None) };
         let Attempt { task, round, attempt } = self.plan.place;
@@ -112,14 +113,14 @@ impl Train {
         Ok(Some(Record::new(snapshot::control(task), bytes)))
     }
 
-    /// The record of the device's own model.
+    /// The record of the personalized model.
     fn own(&self, own: &PersonalTensors) -> Result<Zeroizing<Vec<u8>>, JournalError> {
         let Assignment { round, task, model, .. } = &*self.plan.assignment;
         let tensors = own.to_record().map_err(|error| JournalError::corrupt(&snapshot::own(*task), error))?;
         snapshot::encode_personalized(*round, model.architecture.clone(), &tensors)
     }
 
-    /// What is kept, and what is sent beside the body.
+    /// The record to write, and the signature to send with the body.
     fn pending(self, input: &MaskedInput, local_state: LocalState) -> (Pending, Option<Bytes>) {
         let place = self.plan.place;
         let MaskedInput { body, sha256, signed, residual, .. } = input;

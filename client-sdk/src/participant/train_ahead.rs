@@ -1,4 +1,5 @@
-//! Trains ahead of rounds, keeps the finished update, and brings it back for the round that wants it ([`Ahead`](super::ahead::Ahead)).
+//! Trains ahead of rounds, keeps the finished update, and loads it for the round that requests it
+//! ([`Ahead`](super::ahead::Ahead)).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::clock::Now;
 use crate::journal::JournalError;
 
 impl CheckIn {
-    /// Told to train now.
+    /// Starts a training ahead of rounds.
     pub(super) fn train_ahead(self, core: &mut Core, assignment: Box<Assignment>, now: Now) -> State {
         let place = assignment.attempt_key();
         let remaining = Duration::from_millis(assignment.remaining_ms);
@@ -42,14 +43,14 @@ impl CheckIn {
                 State::CheckIn(Self { attempts })
             }
         };
-        // There is room for one update, and the coordinator was told of this one: it does not count on it. Kept any longer, it
-        // would hide what becomes of the training.
+        // There is room for one update. The coordinator knows of this one and does not count on it; kept any longer,
+        // it would hide the result of the new training.
         let then = core.throw_away(DiscardReason::Unknown, then);
         core.ahead.gone = core.ahead.under_way.is_none().then_some((place.task, place.attempt));
         then
     }
 
-    /// Told that the update is of no use any more.
+    /// Discards the update on the coordinator's request.
     pub(super) fn discard(self, core: &mut Core, task: TaskId, serial: u32, reason: DiscardReason, now: Now) -> State {
         if core.ahead.held.as_ref().is_none_or(|(held, _)| (held.task, held.serial) != (task, serial)) {
             let attempts = self.attempts.in_vain(core, now, "check in", &"another update was to be thrown away");
@@ -60,18 +61,18 @@ impl CheckIn {
 }
 
 impl Core {
-    /// Throws the finished update away, if there is one, before it goes on.
+    /// Discards the finished update, if any, then continues.
     fn throw_away(&mut self, reason: DiscardReason, then: State) -> State {
         let Some((HeldUpdateId { task, serial, .. }, _)) = self.ahead.held else { return then };
         self.events.push(Event::Discarded { task, serial, reason });
         match self.ahead.let_go() {
-            // What was trained at home holds all the same. If it dies in between, all of this is repeated.
+            // The local state of the training is kept. After a crash in between, all of this is repeated.
             Ok((record, local_state)) => persist(Ok(local_state.records(task).chain(record).collect()), then),
             Err(error) => State::Finished(Err(error.into())),
         }
     }
 
-    /// Throws the finished update away if this task, which is over, has one.
+    /// Discards the finished update of a task that is over.
     pub(super) fn task_over(&mut self, task: TaskId, then: State) -> State {
         match self.ahead.held {
             Some((held, _)) if held.task == task => self.throw_away(DiscardReason::Unknown, then),
@@ -80,7 +81,7 @@ impl Core {
     }
 }
 
-/// What is refused in a round is not trained for.
+/// Checks a training by the rules of a round.
 fn plan(core: &Core, assignment: Box<Assignment>) -> Result<Plan, String> {
     let accepted = accept_staleness(core, &assignment);
     let accepted = accepted.and_then(|()| accept(core, assignment.secure_aggregation.as_ref()));
@@ -89,7 +90,7 @@ fn plan(core: &Core, assignment: Box<Assignment>) -> Result<Plan, String> {
         return Err("what the task asks of devices does not hold any more".to_owned());
     }
     let plan = Plan::ahead(assignment, core.max_model_bytes()).map_err(|error| error.to_string())?;
-    // At no attempt yet: the serial of the training may be the number of one that was charged.
+    // Attempt 0: the training's serial number may equal an attempt that was charged.
     let place = Attempt { attempt: 0, ..plan.place };
     core.account.check(place, plan.private()).map_err(|refusal| refusal.to_string())?;
     if let (Some(base), None) = (plan.base().map(used_bases::BaseId::from), past_input(core, &plan)) {
@@ -98,12 +99,12 @@ fn plan(core: &Core, assignment: Box<Assignment>) -> Result<Plan, String> {
     Ok(plan)
 }
 
-/// The input that was given from the version which the training would start from, if it may yet prove to be in no sum.
+/// The earlier input from the version that the training would start from, if it may yet be proven to be in no sum.
 fn past_input(core: &Core, plan: &Plan) -> Option<used_bases::PastInput> {
     plan.base().and_then(|base| core.used_bases.latest(base.into()))
 }
 
-/// Keeps a finished update, and what stays at home of the same training.
+/// Keeps a finished update with the local state of the same training.
 pub(super) fn keep(core: &mut Core, plan: &Plan, update: &Update, local_state: LocalState) -> State {
     let place = plan.place;
     let trained = AssignmentTerms::from(&*plan.assignment).training();
@@ -134,7 +135,7 @@ fn record(
     Ok((Record::new(snapshot::UPDATE.to_owned(), bytes), record.local_state))
 }
 
-/// The update that a round wants, from its record.
+/// The requested update, from its record.
 pub(super) fn recall(plan: &Plan, record: Option<&[u8]>) -> Result<Update, JournalError> {
     let corrupt = |error: &dyn std::fmt::Display| JournalError::corrupt(snapshot::UPDATE, error);
     let found = record.map(HeldRecord::decode).transpose()?.flatten();

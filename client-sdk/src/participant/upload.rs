@@ -1,6 +1,6 @@
-//! Sends the masked input, the same bytes each time, until there is a receipt or no hope.
+//! Sends the masked input, the same bytes each time, until there is a receipt or a permanent error.
 //!
-//! This state may be entered from the journal: an app that was killed here goes on here.
+//! This state may be entered from the journal: an app that was killed here resumes here.
 
 use bytes::Bytes;
 use wire::Attempt;
@@ -21,7 +21,7 @@ impl Sending {
         Self { pending, signed, attempts: Attempts::default() }
     }
 
-    /// Where the sum has yet to be opened once the update is in.
+    /// The attempt whose sum is opened after the update is accepted, if it has a session.
     pub(super) fn session_place(&self) -> Option<Attempt> {
         self.pending.session.as_ref().map(|session| session.place)
     }
@@ -59,7 +59,7 @@ impl Sending {
         }
     }
 
-    /// Without secure aggregation that was all; with it, the sum has yet to be opened.
+    /// Without secure aggregation the round is complete; with it, the sum has yet to be opened.
     fn accepted(self, core: &mut Core) -> State {
         let Pending { place, sha256, body, local_state, session } = self.pending;
         core.events.push(Event::Uploaded { place, bytes: body.len() as u64, sha256 });

@@ -1,14 +1,14 @@
-//! From which models this participant has given an input that masks alone hide: from each it gives one.
+//! The bases of inputs that masks alone hide: a participant sends at most one such input from each base.
 //!
-//! Two sums of inputs that were trained from one model, the second without one participant, differ by that participant's update,
-//! whatever the tasks are called and whatever number or attempt the rounds have. So the model that an input starts from (the base)
-//! is remembered for good, before the input leaves, and no second one is given from it. Where this participant adds noise, the
-//! input may be given: what both cost is in its ledger. Where the coordinator can read the input it learns nothing by a second,
-//! so such a one is not remembered; but what was given under masks is not given again without them.
+//! Two sums of inputs trained from one model, the second without one participant, differ by that participant's update,
+//! whatever the task, round or attempt. So the model that an input starts from (the base) is recorded permanently
+//! before the input is sent, and no second input from it is sent. An input with noise of this participant may be sent
+//! again: its ledger charges both. An input that the coordinator can read is not recorded, since a second one reveals
+//! nothing more; but a base used under masks is not used again without them.
 //!
-//! A base is known by 16 bytes of its digest. A published model has one form (`learning::checkpoint::read_published`), so the
-//! model that was answered from is always recognized. Two models with the same 16 bytes would take 2^64 trials to make, and do no
-//! more than have this participant refuse. Ten thousand rounds take 160 kB.
+//! A base is identified by 16 bytes of its digest. A published model has one form
+//! (`learning::checkpoint::read_published`), so a base is always recognized. Two models with the same 16 bytes would
+//! take 2^64 trials to find, and would only make this participant refuse. Ten thousand rounds take 160 kB.
 
 use std::collections::BTreeSet;
 
@@ -16,12 +16,12 @@ use wire::{Attempt, Digest};
 
 use super::session::SessionError;
 
-/// Most bases that are remembered; beyond them nothing more is given under masks alone.
+/// Maximum number of recorded bases; beyond it no input is sent under masks alone.
 pub(super) const MOST_BASES: usize = 1 << 20;
-/// Most inputs of which is remembered in which session they were given; of older ones only the base is.
+/// Maximum number of inputs whose session is recorded; for older inputs only the base is.
 const MOST_SESSIONS: usize = 1000;
 
-/// A base, as it is remembered.
+/// Identifies a base: the first 16 bytes of its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BaseId(pub(super) [u8; 16]);
 
@@ -33,50 +33,49 @@ impl From<Digest> for BaseId {
     }
 }
 
-/// In which session an input was given, as long as it is the latest of its task.
+/// The session of an input, kept for the latest input of each task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PastInput {
     pub(super) base: BaseId,
     pub(super) place: Attempt,
-    /// The session's id.
+    /// Id of the session.
     pub(super) session: Digest,
 }
 
-/// What was given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UsedBases {
-    /// How many inputs ever; what is in the journal can be told from an older copy by it.
+    /// Number of inputs ever recorded; detects an older copy of the journal's record.
     pub(super) inputs: u64,
     pub(super) bases: BTreeSet<BaseId>,
-    /// The latest of each task, the latest task last.
+    /// The latest input of each task, most recent last.
     pub(super) latest: Vec<PastInput>,
 }
 
 impl UsedBases {
-    /// Whether an input may be given from this base at this place.
+    /// Checks that an input from this base may be sent in this attempt.
     pub(super) fn check(&self, base: BaseId, place: Attempt) -> Result<(), SessionError> {
         if !self.bases.contains(&base) {
             return if self.bases.len() < MOST_BASES { Ok(()) } else { Err(SessionError::UsedBasesFull) };
         }
         match self.latest(base) {
-            // It was written down, and the process died before the input itself was: none has left.
+            // The record was written, but the process died before the input was: nothing was sent.
             Some(input) if input.place == place => Ok(()),
             _ => Err(SessionError::BaseUsed),
         }
     }
 
-    /// In which session the input from this base was given, if it is the latest of its task.
+    /// The session of the input from this base, if it is the latest of its task.
     pub(super) fn latest(&self, base: BaseId) -> Option<PastInput> {
         self.latest.iter().find(|input| input.base == base).copied()
     }
 
-    /// Forgets a base: it is proven that its sum was never opened and never will be.
+    /// Removes a base after proof that its sum was not and will never be opened.
     pub(super) fn free(&mut self, base: BaseId) {
         self.bases.remove(&base);
         self.latest.retain(|input| input.base != base);
     }
 
-    /// Remembers that one is given.
+    /// Records an input.
     pub(super) fn record(&mut self, input: PastInput) -> Result<(), SessionError> {
         self.check(input.base, input.place)?;
         if self.bases.insert(input.base) {

@@ -1,8 +1,8 @@
-//! One round's work on this device: what an assignment means, checked, and the computation from model to masked input.
+//! One round's computation on this device, from the model to the masked input.
 //!
-//! [`Work`] is what the machine hands out to be computed. It holds everything the computation needs and touches neither
-//! network nor disk. Running it twice gives the same bytes, or under secure aggregation or with a privacy mechanism none the
-//! second time: masks that covered two inputs, or noise that was added to two, would give away their difference.
+//! [`RoundWork`] is handed out by the machine. It holds everything the computation needs and touches neither network
+//! nor disk. Running it twice gives the same bytes; under secure aggregation or with a privacy mechanism the second
+//! run fails: masks or noise used for two inputs would reveal their difference.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,7 +28,7 @@ use crate::personalize::{LocalResult, LocalRound, PersonalTensors};
 use crate::seed::RoundSeeds;
 use crate::trainer::{Cancel, Trained, Trainer, TrainingJob};
 
-/// The masks of one input, to be taken once.
+/// The masks of one input; taken once.
 pub(super) struct Masks {
     masking: Mutex<Option<Box<Masking>>>,
     key: Arc<SigningKey>,
@@ -44,11 +44,10 @@ impl Masks {
     }
 }
 
-/// What rounding and noise of one private update are drawn from, to be taken once.
+/// The seed of one private update's rounding and noise; taken once.
 pub(super) struct NoiseSeed(Mutex<Option<Zeroizing<[u8; 32]>>>);
 
 impl NoiseSeed {
-    /// A fresh one.
     pub(super) fn draw(secrets: &mut dyn CryptoRng) -> Self {
         let mut seed = Zeroizing::new([0; 32]);
         secrets.fill_bytes(&mut *seed);
@@ -61,15 +60,15 @@ impl NoiseSeed {
     }
 }
 
-/// What is drawn for one round's work.
+/// Randomness of one round's computation.
 pub(super) struct Draws {
-    /// Shuffling, and rounding where nothing private rests on it.
+    /// Seeds of shuffling, and of rounding that no privacy depends on.
     pub(super) seeds: RoundSeeds,
-    /// Rounding and noise of an update that a mechanism makes private.
+    /// Seed of the rounding and noise of a private update.
     pub(super) noise: NoiseSeed,
 }
 
-/// What stayed at home and is needed again.
+/// Local state from earlier rounds.
 #[derive(Default)]
 pub(super) struct SavedState {
     pub(super) personal: Option<PersonalTensors>,
@@ -77,7 +76,7 @@ pub(super) struct SavedState {
     pub(super) control: Option<Control>,
 }
 
-/// Evaluate, train, encode, mask; or add up, encode, mask.
+/// Evaluates, trains, encodes and masks; or computes an analysis, encodes and masks.
 pub struct RoundWork {
     plan: Arc<Plan>,
     received: RoundBase,
@@ -86,26 +85,25 @@ pub struct RoundWork {
     control: Option<Control>,
     job: TrainingJob,
     draws: Draws,
-    /// None if the task is without secure aggregation.
+    /// `None` without secure aggregation.
     masks: Option<Masks>,
 }
 
-/// What comes out of it.
+/// Result of a round's computation.
 pub struct Contribution {
     pub(super) output: WorkOutput,
     pub(super) personal: Option<PersonalTensors>,
-    /// The device's own model.
+    /// The personalized model.
     pub(super) own: Option<PersonalTensors>,
     pub(super) evaluated: Vec<(String, MetricValue)>,
     pub(super) trained: Vec<(String, MetricValue)>,
     pub(super) examples: u64,
 }
 
-/// What became of the update.
+/// The update, as input or kept.
 pub(super) enum WorkOutput {
-    /// What is sent.
     MaskedInput(MaskedInput),
-    /// It is kept, for a later round.
+    /// An update kept for a later round.
     Update(Box<Update>),
 }
 
@@ -131,27 +129,27 @@ impl RoundWork {
         Self { plan, received, personal, residual, control, job, draws, masks }
     }
 
-    /// Does the work with `trainer`. Takes as long as the trainer does: run it where that hurts nobody.
+    /// Computes the contribution with `trainer`. Blocks for as long as training takes.
     ///
     /// # Errors
-    /// [`WorkError`]; to be handed to the machine like a result.
+    /// [`WorkError`]; report it to the machine as the result.
     pub fn run(&self, trainer: &mut dyn Trainer) -> Result<Contribution, WorkError> {
         match (&self.plan.recipe.codec, &self.received) {
             (UpdateCodec::Sums(analysis), RoundBase::State(state)) => self.add_up(analysis, state, trainer),
             (_, RoundBase::Model(received)) => self.train(received, trainer),
             (_, RoundBase::Update(update)) => self.aggregate(update),
-            // Plan and base come from one assignment.
+            // Plan and base come from the same assignment, so this cannot occur.
             (_, RoundBase::State(_) | RoundBase::Held) => Err(PipelineError::WrongLayout.into()),
         }
     }
 
-    /// Whether it takes as long as training does.
+    /// Whether the computation trains.
     #[must_use]
     pub fn trains(&self) -> bool {
         self.plan.wanted.is_none()
     }
 
-    /// What was trained ahead, by its age.
+    /// Encodes an update trained ahead, weighted by its staleness.
     fn aggregate(&self, update: &Update) -> Result<Contribution, WorkError> {
         let mut update = update.clone();
         let weight = self.plan.wanted.map_or(1.0, |(_, weight)| weight);
@@ -162,7 +160,7 @@ impl RoundWork {
         Ok(Contribution { output, personal: None, own: None, evaluated: Vec::new(), trained: Vec::new(), examples })
     }
 
-    /// The device's part of an analysis.
+    /// Computes the device's contribution to an analysis.
     fn add_up(
         &self,
         analysis: &Analysis,
@@ -181,7 +179,7 @@ impl RoundWork {
         let Recipe { rule, tensors, .. } = &self.plan.recipe;
         let received = Received::open(rule, received, &tensors.whole)?;
         let control = self.control.as_ref().map_or(&[][..], |control| &control.values);
-        // From here on the personal part goes one way and the shared part the other.
+        // From here on personal and shared parts are separate.
         let (trained, evaluated, (personal, own)) = match &self.plan.personalizer {
             Some(personalizer) => {
                 let kept = self.personal.as_ref();
@@ -207,7 +205,7 @@ impl RoundWork {
         Ok(Contribution { output, personal, own, evaluated, trained, examples })
     }
 
-    /// The control variate that counted when the work began.
+    /// The control variate that counted at the start.
     pub(super) fn control(&self) -> Option<&Control> {
         self.control.as_ref()
     }
@@ -225,13 +223,13 @@ impl RoundWork {
                 rng = self.draws.noise.take()?;
                 Encoder::Private(round, &mut rng)
             }
-            // The terms of a private round are checked with its codec.
+            // Codec and privacy terms were checked together, so this cannot occur.
             (UpdateCodec::Sums(_) | UpdateCodec::Private(_), _) => return Err(PipelineError::WrongLayout.into()),
         };
         self.protected(|protection| pipeline::masked_update(update, encoder, protection))
     }
 
-    /// Lets `send` have the masks of the round, if the task has secure aggregation. Once.
+    /// Passes the round's masks to `send`, if the task has secure aggregation. Only once.
     fn protected(
         &self,
         send: impl FnOnce(Protection<'_>) -> Result<MaskedInput, PipelineError>,
@@ -247,13 +245,13 @@ impl RoundWork {
         Ok(send(protection)?)
     }
 
-    /// Tells the trainer that nobody waits any more.
+    /// Cancels the training.
     pub fn cancel(&self) {
         self.job.cancel.cancel();
     }
 
-    /// The metrics the task names, in its order; not measured where the trainer has none of that name. None at all leave the
-    /// device where a mechanism makes updates private.
+    /// The metrics that the task names, in its order; "not measured" where the trainer has none of that name. No
+    /// metrics leave the device if the update is private.
     fn in_order(&self, evaluated: &[(String, MetricValue)], trained: &[(String, MetricValue)]) -> Vec<MetricValue> {
         if self.plan.private().is_some() {
             return Vec::new();
@@ -264,8 +262,8 @@ impl RoundWork {
     }
 }
 
-/// One participant's part in the distribution of a metric: 1 if its own is below the bound that `name` says, else 0. The mean
-/// over participants is a point of the distribution, and the sum tells nobody's place in it.
+/// A participant's contribution to the distribution of a metric: 1 if its value is below the bound in `name`, else 0.
+/// The mean over participants is a point of the distribution; the sum reveals no single value.
 fn is_below(name: &str, find: impl Fn(&str) -> Option<MetricValue>) -> Option<MetricValue> {
     let (metric, bound) = below(name)?;
     let value = find(metric)?.measured()?;

@@ -35,7 +35,7 @@ impl Apfl {
         Ok(Self { alpha, alpha_rate, whole: Arc::clone(whole), kept: Arc::new(Layout::new(tensors)?) })
     }
 
-    pub(super) fn kept(&self) -> &Arc<Layout> {
+    pub(super) fn stored_layout(&self) -> &Arc<Layout> {
         &self.kept
     }
 

@@ -51,18 +51,18 @@ impl Method for PersonalLora {
 /// Adapters that are the shared model.
 pub(super) struct SharedLora {
     pub(super) adapters: Adapters,
-    pub(super) base: Base,
+    pub(super) base: AdapterBase,
 }
 
 /// The base model of shared adapters.
-pub(super) enum Base {
+pub(super) enum AdapterBase {
     /// The task's first values.
     Drawn { inits: Vec<TensorDeclaration>, seed: u64 },
     /// The app's, with this digest.
     Brought(Digest),
 }
 
-impl Base {
+impl AdapterBase {
     fn model(&self, whole: &Arc<Layout>, round: &mut LocalRound<'_>) -> Result<Parameters, LocalError> {
         match self {
             Self::Drawn { inits, seed } => {

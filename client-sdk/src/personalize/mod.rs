@@ -100,7 +100,7 @@ impl Personalizer {
             }
             Personalization::Apfl { alpha, alpha_rate } => {
                 let apfl = apfl::Apfl::new(whole, alpha, alpha_rate)?;
-                kept = Arc::clone(apfl.kept());
+                kept = Arc::clone(apfl.stored_layout());
                 Box::new(apfl)
             }
             Personalization::Elastic { alpha } => Box::new(elastic::Elastic { alpha }),
@@ -121,15 +121,15 @@ impl Personalizer {
     /// Shared adapters.
     fn of_adapters(adapters: Adapters, base_sha256: Option<Digest>, model: &ModelSpec) -> Self {
         let base = match base_sha256 {
-            Some(digest) => lora::Base::Brought(digest),
-            None => lora::Base::Drawn { inits: model.tensors.clone(), seed: model.seed },
+            Some(digest) => lora::AdapterBase::Brought(digest),
+            None => lora::AdapterBase::Drawn { inits: model.tensors.clone(), seed: model.seed },
         };
         let kept = Arc::clone(adapters.layout());
         Self { kept, parts: None, method: Box::new(lora::SharedLora { adapters, base }) }
     }
 
     /// The layout of the journal's tensors.
-    pub(crate) fn kept(&self) -> &Arc<Layout> {
+    pub(crate) fn stored_layout(&self) -> &Arc<Layout> {
         &self.kept
     }
 

@@ -143,7 +143,7 @@ mod tests {
         "00000000-0000-0000-0000-000000000001".parse().unwrap()
     }
 
-    fn kept(architecture: &Architecture, values: Option<&[f32]>, named: bool) -> PersonalModel {
+    fn stored(architecture: &Architecture, values: Option<&[f32]>, named: bool) -> PersonalModel {
         let mut parameters = architecture.initial(1).unwrap();
         if let Some(values) = values {
             parameters.values_mut().copy_from_slice(values);
@@ -159,19 +159,19 @@ mod tests {
     fn it_predicts_with_what_the_journal_kept() {
         // Class 1 where the first number is larger, else class 0.
         let linear = Architecture::Linear(Linear { inputs: 2, classes: 2 });
-        let model = kept(&linear, Some(&[0.0, 1.0, 1.0, 0.0, 0.0, 0.0]), true);
+        let model = stored(&linear, Some(&[0.0, 1.0, 1.0, 0.0, 0.0, 0.0]), true);
         assert_eq!(model.round(), 7);
         assert_eq!(model.classes(&[3.0, 1.0, 1.0, 3.0]).unwrap(), [1, 0]);
         assert!(model.classes(&[1.0; 3]).unwrap_err().to_string().contains("rows of 2 numbers"));
         assert!(model.next_characters(&[0]).is_err());
-        let gru = kept(&Architecture::Gru(Gru::with_vocabulary(5)), None, true);
+        let gru = stored(&Architecture::Gru(Gru::with_vocabulary(5)), None, true);
         assert_eq!(gru.next_characters(&[0, 4, 1]).unwrap().len(), 3);
         assert!(gru.next_characters(&[5]).unwrap_err().to_string().contains("below 5"));
     }
 
     #[test]
     fn a_model_of_the_apps_own_is_given_as_tensors_alone() {
-        let model = kept(&Architecture::Linear(Linear { inputs: 2, classes: 2 }), None, false);
+        let model = stored(&Architecture::Linear(Linear { inputs: 2, classes: 2 }), None, false);
         assert!(matches!(model.classes(&[1.0, 2.0]), Err(PredictError::OtherModel)));
         assert_eq!(model.parameters().values().len(), 6);
     }

@@ -53,7 +53,6 @@ pub(crate) struct LocalRound<'a> {
 }
 
 impl LocalRound<'_> {
-    /// Evaluates a model.
     pub(super) fn evaluate(&mut self, model: &Parameters) -> Result<Vec<(String, MetricValue)>, LocalError> {
         Ok(self.trainer.evaluate(model, self.job)?)
     }

@@ -136,7 +136,7 @@ fn rounds(personalizer: &Derived, trainer: &mut Descent, received: &[f32], count
         let mut round = LocalRound { trainer, job: &job(), received: &received, kept: kept.as_ref() };
         let local = personalizer.run(&mut round).unwrap();
         let record = local.personal.as_ref().unwrap().to_record().unwrap();
-        kept = Some(PersonalTensors::from_record(&record, personalizer.kept()).unwrap());
+        kept = Some(PersonalTensors::from_record(&record, personalizer.stored_layout()).unwrap());
         last = Some(local);
     }
     last.unwrap()

@@ -1,9 +1,9 @@
-//! What this participant has spent on every task, and whether it may spend more.
+//! The privacy this participant has spent on every task, and the limits on spending more.
 //!
-//! One ledger a task, sealed row by row with SHA-256 over the task and what it promised first: a row that was edited, moved or
-//! taken from another task is found when the app starts, and nothing more is sent to that task. The seals have no secret;
-//! they find accidents and careless hands, not somebody who rewrites the whole journal. Nothing is ever removed: a full
-//! account refuses. It knows no files and no network.
+//! One ledger per task, each row sealed with SHA-256 over the task and its first promise: a row that was edited, moved
+//! or copied from another task is detected when the app starts, and nothing more is sent to that task. The seals have
+//! no secret key; they detect accidents, not an attacker who rewrites the whole journal. Rows are never removed: a
+//! full account refuses further charges. No I/O happens here.
 
 use std::collections::BTreeMap;
 use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
@@ -15,14 +15,14 @@ use wire::{Attempt, TaskId};
 
 use super::{Lifetime, LifetimeSpent, Participations, PrivacyPolicy, PrivacySpent, PrivateRound, Promise};
 
-/// Most tasks that are remembered.
+/// Maximum number of tasks.
 const MOST_TASKS: usize = 1000;
-/// Most releases that are remembered, of all tasks.
+/// Maximum number of releases, of all tasks.
 const MOST_ROWS: u64 = 50_000;
-/// Longest name of a task that is remembered.
+/// Maximum length of a task's name.
 const NAME_MAX: usize = 64;
 
-/// Why no update is sent to a task. Told to the app; the coordinator learns only that it is so.
+/// Why no update is sent to a task. Reported to the app; the coordinator only learns that privacy is the reason.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum PrivacyRefusal {
     #[error("the task has no privacy mechanism, which this participant demands")]
@@ -65,13 +65,13 @@ pub(crate) enum PrivacyRefusal {
     Full { rows: u64, tasks: usize },
 }
 
-/// What has been spent.
+/// The ledgers of all tasks.
 pub(crate) struct Account {
     policy: PrivacyPolicy,
     tasks: BTreeMap<TaskId, TaskAccount>,
-    /// What was charged last.
+    /// The last attempt charged.
     last: Option<Attempt>,
-    /// The same, if the process died before the update was kept, so that nothing can have been sent for it.
+    /// The last attempt charged, if the process died before its update was written, so that nothing was sent for it.
     unsent: Option<Attempt>,
 }
 
@@ -81,20 +81,20 @@ struct TaskAccount {
     ledger: Result<Ledger, Damaged>,
 }
 
-/// Rows that are not what was written; kept as they are.
+/// Rows that fail verification; kept unchanged.
 struct Damaged {
     rows: Vec<SealedRow>,
     error: LedgerError,
 }
 
-/// An account as the journal keeps it: the rows of all tasks stand behind the rest, as JSON.
+/// An account in the journal's encoding: the rows of all tasks follow the header, as JSON.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct AccountRecord {
     pub(crate) last: Option<Attempt>,
     pub(crate) tasks: Vec<TaskRecord>,
 }
 
-/// One task's part of it.
+/// A task's part of the record.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct TaskRecord {
     pub(crate) task: TaskId,
@@ -107,7 +107,7 @@ pub(crate) struct TaskRecord {
 }
 
 impl Account {
-    /// Opens what was kept. `answered_for` is how many charges the record of the round was written after.
+    /// Opens the journal's record. `answered_for` is the number of charges known to the round's record.
     pub(crate) fn open(kept: AccountRecord, answered_for: u64, policy: PrivacyPolicy) -> Self {
         let tasks = kept.tasks.into_iter().map(|TaskRecord { task, name, promise, rows, .. }| {
             let ledger = open(task, &promise, rows.clone(), &policy).map_err(|error| Damaged { rows, error });
@@ -118,12 +118,12 @@ impl Account {
         account
     }
 
-    /// How many releases were ever charged.
+    /// Number of releases ever charged.
     pub(crate) fn charges(&self) -> u64 {
         self.tasks.values().map(|account| account.rows().len() as u64).sum()
     }
 
-    /// For the journal.
+    /// The record for the journal.
     pub(crate) fn keep(&self) -> AccountRecord {
         let tasks = self.tasks.iter().map(|(&task, account)| TaskRecord {
             task,
@@ -135,7 +135,7 @@ impl Account {
         AccountRecord { last: self.last, tasks: tasks.collect() }
     }
 
-    /// For the app.
+    /// What was spent by task, for the app.
     pub(crate) fn spent(&self) -> Vec<PrivacySpent> {
         self.tasks.iter().map(|(&task, account)| account.spent(task, &self.policy)).collect()
     }
@@ -196,7 +196,7 @@ impl Account {
         Ok(true)
     }
 
-    /// A task's first release, before there is an account of it.
+    /// The account of a task before its first release.
     fn first(&self, task: TaskId, promise: &Promise, release: &Release) -> Result<(), PrivacyRefusal> {
         if self.tasks.len() >= MOST_TASKS {
             return Err(self.full());
@@ -222,8 +222,8 @@ impl Account {
             return Err(PrivacyRefusal::Rounds(account.promise.most_releases()));
         }
         if let Some(Participations { separation, .. }) = account.promise.participations {
-            // Whether an attempt that was sent to was opened is the coordinator's word, so another one at the same round is as
-            // close as can be. With a separation of 1 none is too close.
+            // Only the coordinator knows whether an attempt's sum was opened, so another attempt at the same round
+            // counts as distance 0. With a separation of 1 no distance is too small.
             let is_close = |last: u64| separation > 1 && last.abs_diff(key.0) < separation.into();
             let mut rounds = ledger.rows().iter().map(|sealed| sealed.row.release.round);
             if let Some(last) = rounds.find(|last| is_close(*last)) {
@@ -241,7 +241,7 @@ impl Account {
         self.lives_on(task, ledger.cost_after(Some(release)))
     }
 
-    /// Whether the lifetime's budget has room, where `task` will have cost this.
+    /// Checks the lifetime budget, if `task` will have cost this.
     fn lives_on(&self, task: TaskId, mut cost: Cost) -> Result<(), PrivacyRefusal> {
         let Some(Lifetime { epsilon: most, delta }) = self.policy.lifetime else { return Ok(()) };
         self.add_others(Some(task), &mut cost).map_err(|error| PrivacyRefusal::Unknown(error.clone()))?;
@@ -249,7 +249,7 @@ impl Account {
         if after > most { Err(PrivacyRefusal::Lifetime { after, most, delta }) } else { Ok(()) }
     }
 
-    /// Adds what all tasks cost, but this one.
+    /// Adds the cost of all tasks except this one.
     fn add_others(&self, but: Option<TaskId>, cost: &mut Cost) -> Result<(), &LedgerError> {
         for (_, account) in self.tasks.iter().filter(|(task, _)| Some(**task) != but) {
             let ledger = account.ledger.as_ref().map_err(|damaged| &damaged.error)?;
@@ -258,7 +258,7 @@ impl Account {
         Ok(())
     }
 
-    /// For the app: what all tasks together have cost.
+    /// What was spent in all tasks together, for the app.
     pub(crate) fn lifetime(&self) -> LifetimeSpent {
         let delta = self.policy.lifetime.unwrap_or_default().delta;
         let mut cost = Cost::zero();
@@ -298,7 +298,7 @@ impl TaskAccount {
 }
 
 impl Promise {
-    /// After how many updates nothing more is sent.
+    /// Number of updates after which nothing more is sent.
     fn most_releases(&self) -> u32 {
         match (self.mechanism, self.participations) {
             (PrivacyMechanism::Tree, _) => 1,
@@ -307,7 +307,7 @@ impl Promise {
         }
     }
 
-    /// Whether what is promised now is at least what was promised first.
+    /// Checks that the current promise is at least as strong as the first one.
     fn holds(&self, now: &Self) -> Result<(), PrivacyRefusal> {
         if now.mechanism != self.mechanism {
             let (promised, now) = (self.mechanism.as_str(), now.mechanism.as_str());
@@ -319,7 +319,7 @@ impl Promise {
         if now.delta > self.delta {
             return Err(PrivacyRefusal::MoreDelta { promised: self.delta, now: now.delta });
         }
-        // Other bands are another matrix, and participations of one do not add up with those of another.
+        // A different number of bands is a different matrix, whose costs do not compose with those of the first.
         if let Some((promised, now)) =
             self.participations.zip(now.participations).filter(|(promised, now)| promised != now)
         {
@@ -337,23 +337,23 @@ fn open(task: TaskId, promise: &Promise, rows: Vec<SealedRow>, policy: &PrivacyP
     let budget = Budget {
         epsilon: promise.limit(policy),
         delta: promise.delta,
-        // What a participant can rely on.
+        // The releases that a participant can rely on.
         against: PrivacyView::CohortKnown,
         accounting: Default::default(),
     };
     Ledger::open(promise.mechanism, budget, rows, &sealer(task, promise))
 }
 
-/// Epsilon of releases of any tasks, to those who know who took part.
+/// Epsilon of releases of several tasks, to those who know who took part.
 fn together(cost: &Cost, delta: f64) -> f64 {
     cost.at(delta, None, PrivacyAccounting::default()).cohort_known
 }
 
-/// Over the task and what it promised first, too: neither can be changed under the rows.
+/// Covers the task and its first promise, so that neither can be changed below the rows.
 fn sealer(task: TaskId, promise: &Promise) -> impl Fn(&[u8]) -> [u8; 32] {
     let mut prefix = b"tributary participant ledger 1\0".to_vec();
     prefix.extend_from_slice(task.0.as_bytes());
-    // Numbers and a name: nothing that could fail.
+    // Numbers and a name: this cannot fail.
     prefix.extend(serde_json::to_vec(promise).unwrap_or_default());
     prefix.push(0);
     move |bytes| {

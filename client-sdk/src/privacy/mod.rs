@@ -1,10 +1,10 @@
-//! Differential privacy as a participant sees it: what it is promised, what it has spent, and when it refuses.
+//! Differential privacy on the participant's side: what it was promised, what it has spent, and when it refuses.
 //!
-//! A coordinator says what noise there is; what a participant derives from that by itself, it need not believe: the grid, its
-//! own share of the noise, and what taking part costs. The cost is charged to a ledger of its own *before* an update is kept
-//! or sent, and what was promised first holds, whatever is said later. Sampling counts for nothing here: a participant knows
-//! that it took part. It cannot see the noise that a coordinator adds, nor how many others were in a sum without secure
-//! aggregation: for those mechanisms the figures are what the coordinator owes.
+//! The coordinator states the noise; a participant derives the rest itself: the quantization, its own share of the
+//! noise, and the cost of taking part. The cost is charged to its own ledger *before* an update is written or sent,
+//! and the first promise holds whatever is stated later. Sampling does not amplify here: a participant knows that it
+//! took part. It cannot verify the noise that a coordinator adds, nor the number of updates in a sum without secure
+//! aggregation: for those mechanisms the figures hold only if the coordinator is honest.
 
 mod account;
 mod policy;

@@ -1,35 +1,36 @@
-//! What an app demands, and what it is shown.
+//! An app's privacy requirements, and what was spent.
 
 use task_spec::PrivacyMechanism;
 use wire::TaskId;
 
-/// What a participant demands of tasks, beyond what a task promises by itself: it takes part in no more rounds than were
-/// planned, and where a task's budget is meant for those who know who took part, or for the coordinator, no further than it.
+/// Requirements beyond a task's own promise. In any case a participant takes part in at most the planned number of
+/// rounds, and stays within a task's budget where that is meant for those who know who took part, or for the
+/// coordinator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrivacyPolicy {
     /// Refuse tasks without a privacy mechanism.
     pub required: bool,
-    /// The most this participant spends on one task: epsilon, at the task's delta, to those who know that it took part.
+    /// Maximum epsilon spent on one task, at the task's delta, to those who know that this participant took part.
     pub max_epsilon: Option<f64>,
-    /// Refuse promises that may fail with a larger probability than this.
+    /// Maximum delta of a task's promise.
     pub max_delta: Option<f64>,
-    /// The most this participant spends on all tasks together, as long as its journal lives. Default: [`Lifetime::default`]; none
-    /// for a device that lives for one task, whose own promise is limit enough.
+    /// Limit on all tasks together, over the journal's lifetime. Default: [`Lifetime::default`]; `None` for a device
+    /// that serves a single task, whose own promise is the limit.
     pub lifetime: Option<Lifetime>,
 }
 
-/// What all tasks together may cost.
+/// Limit on the cost of all tasks together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lifetime {
     /// Epsilon, to those who know of every round that this participant took part in it. Finite and above 0.
     pub epsilon: f64,
-    /// The probability with which that may fail. Between 0 and 1, both excluded.
+    /// Delta: the probability that the bound fails. Between 0 and 1, both excluded.
     pub delta: f64,
 }
 
 impl Default for Lifetime {
-    /// ε = 10 at δ = 1e-5: one task of ε = 8 with room for a small one, or many of much noise each, and no more. Without
-    /// amplification by sampling, for a participant knows when it took part.
+    /// ε = 10 at δ = 1e-5: one task of ε = 8 and a small one, or many tasks with much noise each. Without
+    /// amplification by sampling, since a participant knows when it took part.
     fn default() -> Self {
         Self { epsilon: 10.0, delta: 1e-5 }
     }
@@ -42,7 +43,7 @@ impl Default for PrivacyPolicy {
 }
 
 impl PrivacyPolicy {
-    /// Whether any promise could meet it.
+    /// Whether some promise could satisfy the limits.
     pub(crate) fn is_valid(&self) -> bool {
         let (epsilons, deltas) = match self.lifetime {
             Some(Lifetime { epsilon, delta }) => (Some(epsilon), Some(delta)),
@@ -53,40 +54,40 @@ impl PrivacyPolicy {
     }
 }
 
-/// What taking part in one task has cost this participant so far, by its own ledger.
+/// Privacy spent on one task so far, from the participant's own ledger.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PrivacySpent {
-    /// The task.
     pub task: TaskId,
-    /// Its name.
     pub name: String,
-    /// How noise gets in.
+    /// The task's mechanism.
     pub mechanism: PrivacyMechanism,
-    /// The probability with which the promise may fail.
+    /// The task's delta.
     pub delta: f64,
-    /// Spent, to those who see the models and know that this participant took part.
+    /// Epsilon spent, to those who see the models and know that this participant took part.
     pub epsilon: f64,
-    /// Spent to the coordinator itself; none where the coordinator adds the noise and is trusted.
+    /// Epsilon spent, to the coordinator itself; `None` where the coordinator adds the noise and is trusted.
     pub server: Option<f64>,
-    /// How many updates were charged; one that was made but never summed counts, too.
+    /// Number of updates charged, including updates that were never summed.
     pub releases: u64,
-    /// After how many this participant stops.
+    /// Number of updates after which this participant stops.
     pub most_releases: u32,
-    /// Before which epsilon it stops, if there is a limit beside their number.
+    /// Limit on epsilon, if there is one besides the number of updates.
     pub limit: Option<f64>,
-    /// Why the ledger cannot be trusted, if so: nothing more is sent to this task, and the figures are those last written.
+    /// Why the ledger failed verification, if it did: nothing more is sent to this task, and the figures are those
+    /// last written.
     pub damaged: Option<String>,
 }
 
-/// What taking part in all tasks together has cost this participant, by its own ledgers.
+/// Privacy spent on all tasks together, from the participant's own ledgers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LifetimeSpent {
-    /// Spent, to those who know of every round that this participant took part in it; none while a ledger cannot be trusted.
+    /// Epsilon spent, to those who know all rounds that this participant took part in; `None` while a ledger fails
+    /// verification.
     pub epsilon: Option<f64>,
-    /// The probability with which that may fail.
+    /// Delta of that epsilon.
     pub delta: f64,
-    /// Before which epsilon it stops, if there is a limit.
+    /// Limit on epsilon, if there is one.
     pub limit: Option<f64>,
 }

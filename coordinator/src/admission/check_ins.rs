@@ -166,7 +166,7 @@ impl CheckIns {
         self.0.waiting.with(|waiting| waiting.values().for_each(|notify| notify.notify_waiters()));
     }
 
-    /// Starts waiting. Create [`Waiting::called`] before reading facts, or a wake-up may be missed.
+    /// Starts waiting. Create [`WaitingParticipant::called`] before reading facts, or a wake-up may be missed.
     #[must_use]
     pub(crate) fn wait(&self, participant: ParticipantId) -> WaitingParticipant {
         let notify = self.0.waiting.with(|waiting| Arc::clone(waiting.entry(participant).or_default()));

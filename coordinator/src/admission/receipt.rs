@@ -13,7 +13,6 @@ use store::{StoreError, Transaction};
 
 use super::gate::{AdmissionError, Rejection, open, place, same};
 
-/// A participant's action.
 #[derive(Clone, Debug)]
 pub(crate) enum Fact {
     /// It is ready to work.
@@ -22,13 +21,9 @@ pub(crate) enum Fact {
     StillThere(CheckIn),
     /// Its masked input is stored as a blob and should count.
     Input {
-        /// The attempt.
         attempt: Attempt,
-        /// Whose.
         participant: ParticipantId,
-        /// Of the blob.
         sha256: Digest,
-        /// Of the blob.
         bytes: u64,
         /// With secure aggregation: the participant's signed message for it.
         signed: Option<Bytes>,
@@ -41,15 +36,9 @@ pub(crate) enum Fact {
         wanted: RoundState,
     },
     /// It has fetched its assignment.
-    Working {
-        /// The attempt.
-        attempt: Attempt,
-        /// Who.
-        participant: ParticipantId,
-    },
+    Working { attempt: Attempt, participant: ParticipantId },
     /// The cohort was sent so much.
     BytesDown {
-        /// The attempt.
         attempt: Attempt,
         /// Where the round stood.
         state: RoundState,

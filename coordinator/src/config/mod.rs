@@ -41,11 +41,8 @@ pub struct Config {
     pub blobs: BlobsConfig,
     /// What sums.
     pub aggregation: AggregationConfig,
-    /// Background work.
     pub work: WorkSection,
-    /// Certificates.
     pub identity: IdentityConfig,
-    /// Logs.
     pub telemetry: TelemetryConfig,
 }
 
@@ -54,12 +51,7 @@ pub struct Config {
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read the configuration file {path}: {source}")]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Read { path: PathBuf, source: std::io::Error },
     /// Not TOML, an unknown key, or a value of the wrong kind.
     #[error("{origin}: {source}")]
     Parse {

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::require::require;
 
-/// Background work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkSection {

@@ -1,4 +1,4 @@
-//! Our certificate authority: one Ed25519 key that vouches for the server and its participants.
+//! The coordinator's certificate authority: one Ed25519 key for the server's and the participants' certificates.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,54 +21,43 @@ const SERVER_LIFETIME: Duration = Duration::from_secs(397 * 24 * 3600);
 /// A signing request for Ed25519 has some 300 bytes.
 const CSR_MAX_BYTES: usize = 8192;
 
-/// Why the authority cannot be had.
+/// Reasons the authority is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// One of its two files is there, the other is not.
+    /// Only one of its two files exists.
     #[error("{present} is there, but {missing} is not: restore it, or remove both to begin with a new authority")]
     Half {
-        /// The one that is.
+        /// The existing file.
         present: PathBuf,
-        /// The one that is not.
+        /// The missing file.
         missing: PathBuf,
     },
     /// A file cannot be read or written.
     #[error("{path}: {source}")]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Io { path: PathBuf, source: std::io::Error },
     /// A file does not hold what it should.
     #[error("{path} does not hold a usable {what}: {source}")]
     Unreadable {
-        /// Which.
         path: PathBuf,
-        /// What was looked for.
+        /// The expected content.
         what: &'static str,
-        /// Why.
         source: rcgen::Error,
     },
-    /// A certificate that signs nobody's.
+    /// Not the certificate of an authority.
     #[error(
         "{path} is no certificate of an authority (basic constraints): name the one that signs participants' own certificates"
     )]
-    NoAuthority {
-        /// Its file.
-        path: PathBuf,
-    },
-    /// Several certificates where one counts.
+    NoAuthority { path: PathBuf },
+    /// Several certificates instead of one.
     #[error(
         "{path} holds {count} certificates, and must hold exactly one: that of the authority that signs participants' own"
     )]
     Several {
-        /// Their file.
         path: PathBuf,
-        /// How many they are.
+        /// Number of certificates.
         count: usize,
     },
-    /// The signer elsewhere cannot be asked as configured.
+    /// The external signer cannot be set up.
     #[error("cannot set up the signer of identity.signer: {0}")]
     Signer(String),
     /// Signing failed.
@@ -85,7 +74,7 @@ pub(crate) enum CsrError {
     /// Its signature is not of its key.
     #[error("the signing request's signature does not prove possession of its key")]
     NoPossession,
-    /// Not Ed25519.
+    /// The key is not Ed25519.
     #[error("the signing request is for another kind of key than Ed25519")]
     KeyType,
 }
@@ -97,7 +86,7 @@ pub(crate) struct Authority {
     certificate_der: CertificateDer<'static>,
 }
 
-/// What a participant gets.
+/// An issued certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct Issued {
     /// Its certificate, then the authority's, in PEM.
@@ -106,7 +95,7 @@ pub(crate) struct Issued {
     pub(crate) fingerprint: Digest,
     /// When it ends.
     pub(crate) expires_at: Timestamp,
-    /// When to ask for the next: after two thirds.
+    /// Time to request the next one: after two thirds of the lifetime.
     pub(crate) renew_at: Timestamp,
 }
 
@@ -114,7 +103,7 @@ pub(crate) struct Issued {
 pub(crate) struct ServerKey {
     /// Leaf first.
     pub(crate) chain: Vec<CertificateDer<'static>>,
-    /// Of the leaf.
+    /// Private key of the leaf certificate.
     pub(crate) key: PrivateKeyDer<'static>,
 }
 

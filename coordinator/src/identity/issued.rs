@@ -1,4 +1,4 @@
-//! Certificates of participants that an authority elsewhere signed: what it is known by, and how what it signed is judged.
+//! Participants' certificates signed by an external authority, and how they are verified.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,34 +13,34 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::authority::{AuthorityError, Issued};
 
-/// The authority elsewhere that signs participants' certificates. Its key is not here.
+/// The external authority that signs participants' certificates. Its key is not here.
 pub(crate) struct MembersCa {
     certificate: CertificateDer<'static>,
     certificate_pem: String,
     issuers: Issuers,
 }
 
-/// A certificate that a participant has from there.
+/// An externally issued participant certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct PreIssued {
-    /// Whom it names.
+    /// The participant it names.
     pub(crate) participant: ParticipantId,
-    /// Which key it binds.
+    /// The key it binds.
     pub(crate) key: IdentityKey,
-    /// What is kept of it, and told its holder.
+    /// The stored part, also returned to its holder.
     pub(crate) issued: Issued,
 }
 
-/// Why such a certificate is not admitted.
+/// Reasons such a certificate is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PreIssuedError {
-    /// Not PEM.
+    /// The chain is not PEM.
     #[error("certificate_pem: {0}")]
     Chain(#[from] BadChain),
-    /// Somebody else's, or of another kind.
+    /// It is signed by another authority, or is not a participant's.
     #[error("certificate_pem: {0}")]
     Unfit(#[from] Unfit),
-    /// Its time has not come, or is over.
+    /// It is not valid yet, or has expired.
     #[error("certificate_pem: it holds from {0} to {1}, and it is {2}: give one that holds")]
     Time(Timestamp, Timestamp, Timestamp),
 }

@@ -1,5 +1,5 @@
-//! Who certifies participants: the coordinator's own authority, or one elsewhere whose key the coordinator never has, and which is
-//! asked to sign or gives participants their certificates itself.
+//! Who certifies participants: the coordinator's own authority, or an external one, whose key the coordinator never
+//! has and which signs requests or issues certificates directly.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,35 +15,35 @@ use super::issued::{MembersCa, PreIssued, PreIssuedError};
 use super::signer::{Signer, SignerError};
 use crate::random::Random;
 
-/// Who certifies participants.
+/// The authority that certifies participants.
 pub(crate) enum Members {
-    /// The authority that vouches for the server, too.
+    /// The coordinator's own authority, which also certifies the server.
     Own(Arc<Authority>),
-    /// An authority elsewhere, which is asked to sign.
+    /// An external authority that signs requests.
     Elsewhere(Signer),
-    /// An authority elsewhere, which gives participants their certificates itself.
+    /// An external authority that issues certificates directly.
     PreIssued(MembersCa),
 }
 
-/// Why there is no certificate.
+/// Reasons no certificate was issued.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum IssueError {
     /// Our own authority could not sign.
     #[error(transparent)]
     Own(#[from] AuthorityError),
-    /// The one elsewhere did not.
+    /// The external authority did not sign.
     #[error(transparent)]
     Elsewhere(#[from] SignerError),
-    /// A signing request was let through where none is signed.
+    /// A signing request arrived where none is signed.
     #[error("a signing request came to be signed where participants' certificates are issued elsewhere")]
     NothingIsSigned,
 }
 
-/// A signing request that was found to be one.
+/// A verified signing request.
 pub(crate) struct CheckedRequest {
     params: rcgen::CertificateSigningRequestParams,
     csr_pem: String,
-    /// What the participant has for a signer elsewhere.
+    /// The participant's evidence for an external signer.
     evidence: Option<String>,
 }
 
@@ -54,11 +54,11 @@ impl CheckedRequest {
     }
 }
 
-/// What a participant is to be known by: a key that is to be certified, or a certificate.
+/// A participant's credential: a key to be certified, or a certificate.
 pub(crate) enum Credential {
-    /// A key, for a certificate of this coordinator's or its signer's.
+    /// A key, to be certified by this coordinator or its signer.
     Request(Box<CheckedRequest>),
-    /// A certificate from elsewhere.
+    /// An externally issued certificate.
     PreIssued(PreIssued),
 }
 
@@ -71,7 +71,7 @@ impl Credential {
         }
     }
 
-    /// SHA-256 of what it is: of the key, or of the certificate.
+    /// SHA-256 of the key or of the certificate.
     pub(crate) fn sha256(&self) -> Digest {
         match self {
             Self::Request(request) => crate::digest(request.key()),
@@ -80,7 +80,7 @@ impl Credential {
     }
 }
 
-/// Why what a participant wants to be known by is refused.
+/// Reasons a credential is rejected.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CredentialError {
     /// A signing request that cannot be signed.
@@ -89,13 +89,13 @@ pub(crate) enum CredentialError {
     /// A certificate that is not admitted.
     #[error(transparent)]
     PreIssued(#[from] PreIssuedError),
-    /// Here nothing is signed.
+    /// This coordinator signs no certificates.
     #[error(
         "this coordinator signs no certificates: whoever runs the authority of members issues them to devices; show yours in the \
          TLS handshake, and send it as certificate_pem instead of csr_pem"
     )]
     CertifiedElsewhere,
-    /// Here everything is signed.
+    /// This coordinator accepts signing requests only.
     #[error("this coordinator has participants' certificates signed: send csr_pem, and no certificate_pem")]
     CertifiedHere,
 }

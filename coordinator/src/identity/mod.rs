@@ -1,4 +1,4 @@
-//! Who is who: the certificate authority, what it issues, and what is read from a certificate.
+//! Identities: the certificate authority, what it issues, and what is read from a certificate.
 //!
 //! A participant is an Ed25519 key that an authority vouches for: our own, or one elsewhere. What a signing request says about its holder is
 //! ignored: the name in the certificate is the id that the coordinator gave. Where an authority elsewhere gives participants

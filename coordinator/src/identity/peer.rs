@@ -9,7 +9,6 @@ use wire::certificate::{Holder, holder};
 /// The holder of a certificate that our authority issued. Whether it has expired or was revoked is not yet decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Who.
     pub participant: ParticipantId,
     /// SHA-256 of the certificate (DER).
     pub fingerprint: Digest,

@@ -1,4 +1,4 @@
-//! An authority elsewhere: participants' signing requests are sent to it over HTTPS, and what comes back is judged.
+//! An external authority: participants' signing requests are sent to it over HTTPS, and its answers are verified.
 //!
 //! The coordinator never has that authority's key. What it sends is [`wire::signer`]; whether to sign is the signer's decision,
 //! and should rest on more than the coordinator's word.
@@ -23,18 +23,18 @@ use crate::config::SignerConfig;
 /// A certificate has some hundred bytes; a chain of them in JSON stays far below.
 const ANSWER_MAX_BYTES: usize = 64 << 10;
 
-/// Why a certificate could not be had from the signer.
+/// Reasons the signer returned no certificate.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SignerError {
-    /// It decided against this participant.
+    /// It refused to certify this participant.
     #[error("the authority that certifies participants refused to certify this one")]
     Refused,
-    /// It cannot be asked, or its answer cannot be used.
+    /// It is unreachable, or its answer is unusable.
     #[error("the authority that certifies participants is unavailable: {0}")]
     Unavailable(String),
 }
 
-/// An authority elsewhere.
+/// An external authority that signs requests.
 pub(crate) struct Signer {
     ca: MembersCa,
     client: Client,

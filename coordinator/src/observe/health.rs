@@ -1,4 +1,4 @@
-//! Whether rows and blobs can be written, and whether what is stored is what was stored.
+//! Health: whether rows and blobs can be written, and whether stored data is intact.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use wire::inspect::BehindView;
 use crate::guarded::Guarded;
 use crate::reported_rounds::ReportedRounds;
 
-/// The whole database is read this often at most: that takes as long as its size demands.
+/// Minimum time between two reads of the whole database, which take as long as its size requires.
 const READ_EVERY: Duration = Duration::from_secs(60);
-/// Whoever asks within this time is answered as who asked before: everybody may ask, and looking writes.
+/// A result is reused for this long: anybody may ask, and a probe writes.
 const ANSWER_HOLDS: Duration = Duration::from_secs(1);
 /// The lease that a probe takes and gives back.
 const PROBE: &str = "readiness";
 
-/// What is wrong with tasks that others do not depend on, or why nothing can be served.
+/// Problems of single tasks, or why nothing can be served.
 type Found = Result<Vec<String>, NotReady>;
 
-/// What is asked for whenever somebody wants to know whether the service is ready.
+/// State of the readiness probe.
 #[derive(Default)]
 pub(crate) struct Health {
-    /// When somebody looked last, and what was found. Whoever asks meanwhile waits for that.
+    /// Time and result of the last probe. Concurrent callers wait for it.
     latest: tokio::sync::Mutex<Option<(Timestamp, Found)>>,
-    /// When the database was read last, and whether it was well-formed.
+    /// Time of the last read of the database, and whether it was well-formed.
     database: Guarded<Option<(Timestamp, bool)>>,
 }
 
-/// Why the service cannot serve at all.
+/// Reasons the service is not ready.
 #[derive(Clone)]
 pub(crate) enum NotReady {
     /// The database is malformed; the log says how.
@@ -41,8 +41,8 @@ pub(crate) enum NotReady {
 }
 
 impl Health {
-    /// Tries to write both, and leaves nothing behind; what was found less than a second ago is told again instead. It is true of
-    /// tasks that others do not depend on: those that cannot go on, and why.
+    /// Tries to write both and leaves nothing behind; a result less than a second old is reused. Returns the problems
+    /// of single tasks: those that cannot continue, and why.
     ///
     /// # Errors
     /// [`NotReady`].

@@ -12,7 +12,7 @@ pub enum LoggingError {
     /// The directives are wrong.
     #[error("telemetry.level: {0}")]
     Level(#[from] tracing_subscriber::filter::ParseError),
-    /// Somebody else started it.
+    /// Logging was already started.
     #[error("logging runs already")]
     Running(#[from] tracing_subscriber::util::TryInitError),
 }

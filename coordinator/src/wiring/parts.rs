@@ -33,7 +33,6 @@ impl Parts {
     }
 }
 
-/// The wall clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

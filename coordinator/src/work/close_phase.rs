@@ -1,10 +1,10 @@
-//! Leaves a phase: closes it, fails the round, or starts the phase's time anew after the clock was set back.
+//! Ends a phase: closes it, fails the round, or restarts its deadline after the clock was set back.
 //!
 //! The decision is `federation::advance`'s. It is asked again inside the transaction that does what it says, so an input
 //! that arrives at the last moment is either in the tally or refused, never lost between the two.
 
 use federation::advance::Decision;
-use federation::groups::{GroupTally, Verdict, advance_groups, is_enough};
+use federation::groups::{GroupTally, GroupVerdict, advance_groups, is_enough};
 use federation::id::{Attempt, ParticipantId, RoundKey};
 use federation::round::{AssignmentState, FailureReason, Round, RoundState};
 use federation::task_status::TaskStatus;
@@ -27,10 +27,10 @@ use crate::session::{
 };
 use crate::shortage::shortage;
 
-/// What became of the round.
+/// Result of closing a phase.
 #[derive(Clone, Debug)]
 enum CloseOutcome {
-    /// Facts have changed, there is nothing to do.
+    /// The facts have changed; nothing to do.
     Nothing,
     Rebased,
     Drawn {
@@ -45,7 +45,7 @@ enum CloseOutcome {
 }
 
 impl CloseOutcome {
-    /// Whether summing is next.
+    /// Whether summing comes next.
     fn is_followed_by_work(&self) -> bool {
         matches!(self, Self::Closed { round, .. } if round.state == RoundState::Aggregating)
     }
@@ -57,13 +57,13 @@ struct Failed {
     round: Round,
     reason: FailureReason,
     paused: bool,
-    /// Participants that gave an update from its base before.
+    /// Participants that sent an input from its base before.
     given_by: u32,
-    /// Participants that it lacked.
+    /// The shortage of participants, if that was the reason.
     shortage: Option<ShortageView>,
 }
 
-/// Does what `advance` says now. Keeps the lease if summing is next.
+/// Carries out the decision of `advance`. Keeps the lease if summing comes next.
 pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation: &Situation) -> Result<(), StepError> {
     let Some(before) = situation.open_round() else { return Ok(()) };
     let now = env.clock.now();
@@ -84,7 +84,7 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
         })
         .await;
     let outcome = match closed {
-        // Asked again it would say the same, past every deadline.
+        // Past every deadline the decision would stay the same.
         Err(error) if error.is_loss() => {
             tracing::error!(task = %before.key.task, round = before.key.round, %error, "the session cannot be read any more");
             return fail_round(env, lease, situation, FailureReason::InputLost).await;
@@ -112,7 +112,7 @@ async fn decide(
     let round = row.round;
     let tally = tally(tx, &task, &round, now).await?;
     let groups = groups_of(tx, &round).await?;
-    let Verdict { decision, lost } = advance_groups(&round, &tally, &groups, now);
+    let GroupVerdict { decision, lost } = advance_groups(&round, &tally, &groups, now);
     if complaint(tx, &round).await? {
         return failed(tx, env, &task, &round, FailureReason::BadShares, now).await;
     }
@@ -144,16 +144,16 @@ async fn decide(
     }
 }
 
-/// Whether somebody complained about what another dealt. Whose fault it was has been judged when the complaint came.
+/// Whether a participant complained about a dealer. The complaint was judged when it was admitted.
 async fn complaint(tx: &mut dyn Transaction, round: &Round) -> Result<bool, StepError> {
-    // One in a group costs no more than the group.
+    // A complaint in a group only affects the group.
     if round.state != RoundState::Collecting || round.limits.secure.is_none() || round.limits.groups.is_some() {
         return Ok(false);
     }
     Ok(!tx.message_senders(round.key, MessageKind::Complaint).await?.is_empty())
 }
 
-/// Freezes the included set: whoever has not reported is late.
+/// Freezes the included set: later inputs are rejected.
 async fn close_collection(
     tx: &mut dyn Transaction,
     round: &Round,
@@ -216,7 +216,7 @@ async fn close_sessions(
     }
     tx.put_session(attempt, &encode_all(round, &phases)?, now).await?;
     if round.state == RoundState::Collecting {
-        // Everybody who can still need them has them.
+        // All members that can still need them have them.
         tx.clear_messages(attempt, &[MessageKind::Shares]).await?;
         tx.end_reported_trainings(attempt).await?;
     }
@@ -251,7 +251,7 @@ async fn close_one(tx: &mut dyn Transaction, round: &Round, session: Session) ->
     })
 }
 
-/// Ends the round as FAILED, for a reason that its own work found.
+/// Ends the round as FAILED, for a reason found by a step.
 pub(super) async fn fail_round(
     env: &Environment,
     lease: &mut Lease,

@@ -13,21 +13,18 @@ use store::StoreError;
 use super::shred::collect_keys;
 use super::{Environment, StepError};
 
-/// What was removed.
+/// Number of items removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Blobs.
     pub blobs: usize,
-    /// Check-ins.
     pub check_ins: u32,
-    /// Idempotency keys.
     pub idempotency_keys: u32,
     /// Keys of releases.
     pub release_keys: usize,
 }
 
-/// Tells whether the clock went ahead of time since it was last asked. If it did, a blob that was stored a moment ago, and
-/// whose row is on its way, seems to be old: garbage has to wait until the clock has kept pace for one interval.
+/// Detects a wall clock that jumped forward. After a jump, a blob that was just stored and whose row is about to be
+/// written seems old: garbage collection waits until the clock has kept pace for one interval.
 pub(super) struct ClockPace {
     clock: Timestamp,
     elapsed: Duration,

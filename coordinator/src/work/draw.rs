@@ -1,4 +1,4 @@
-//! A noised sum that cannot be drawn a second time, kept before anything else sees it.
+//! A noised sum that cannot be drawn a second time, stored before anything else sees it.
 //!
 //! Noise without a seed (OpenDP's) is another one whenever it is drawn, and two noised sums of one exact sum are two releases:
 //! their mean has half the variance. So the noised sum itself is stored, sealed with the key of its release, in one transaction
@@ -27,7 +27,7 @@ use crate::ledger::piece_of_a_draw;
 /// Bytes of a piece: sealed they fit into a secret, which has room for 4096.
 const PIECE: usize = 4000;
 
-/// Keeps a draw, unless there is one of this attempt: returns the one that is kept.
+/// Stores a draw unless the attempt has one; returns the stored one.
 pub(super) async fn keep_draw(
     env: &Environment,
     lease: &Lease,
@@ -68,7 +68,7 @@ pub(super) async fn keep_draw(
     .await
 }
 
-/// All pieces of the draw that came first: these, if there is none.
+/// All pieces of the first draw; these if there is none.
 async fn first_of(
     tx: &mut (dyn Transaction + '_),
     attempt: Attempt,

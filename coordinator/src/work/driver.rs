@@ -55,7 +55,7 @@ struct EngineState {
     sums: SumCache,
 }
 
-/// What one look at the rows found.
+/// Result of one look at the rows.
 struct TaskSurvey {
     /// Tasks with something to do, oldest first.
     runnable: Vec<TaskId>,
@@ -70,7 +70,7 @@ struct BackOff {
 }
 
 impl Engine {
-    /// An engine that does nothing yet. It holds leases under an id drawn from `env.random`.
+    /// A stopped engine. It holds leases under an id drawn from `env.random`.
     #[must_use]
     pub fn new(env: Environment) -> Self {
         let holder = env.random.uuid();
@@ -126,7 +126,7 @@ impl Engine {
             for task in survey.runnable {
                 match self.0.work_on(task).await {
                     Ok(taken) => steps += taken,
-                    // Somebody else's for now.
+                    // Another worker has it.
                     Err(StepError::LeaseLost(_)) => {}
                     Err(error) => return Err(error),
                 }
@@ -140,7 +140,7 @@ impl Engine {
     /// Holds every privacy ledger against what was kept of it outside the database; pauses the tasks whose ledger is another.
     ///
     /// # Errors
-    /// What storage says.
+    /// The store's errors.
     pub async fn check_ledgers(&self) -> Result<(), StepError> {
         check_ledgers(&self.0.env).await
     }
@@ -148,7 +148,7 @@ impl Engine {
     /// Collects garbage now.
     ///
     /// # Errors
-    /// What storage says.
+    /// The store's errors.
     pub async fn collect_garbage(&self) -> Result<Collected, StepError> {
         collect_garbage(&self.0.env).await
     }
@@ -157,7 +157,7 @@ impl Engine {
     /// simulation does between two requests.
     ///
     /// # Errors
-    /// What storage says.
+    /// The store's errors.
     pub async fn collect_all_garbage(&self) -> Result<Collected, StepError> {
         let config = WorkConfig { garbage_grace: Duration::ZERO, ..self.0.env.config };
         collect_garbage(&Environment { config, ..self.0.env.clone() }).await
@@ -166,7 +166,7 @@ impl Engine {
     /// When a task may have something to do, if nothing changes before.
     ///
     /// # Errors
-    /// What storage says.
+    /// The store's errors.
     pub async fn next_deadline(&self) -> Result<Option<Timestamp>, StepError> {
         Ok(self.0.survey(self.0.env.clock.now()).await?.next)
     }

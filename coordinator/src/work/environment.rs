@@ -1,4 +1,4 @@
-//! What steps may touch, and the numbers by which they pace themselves.
+//! The environment of steps, and their configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::random::Random;
 use crate::round_trips::RoundTrips;
 use crate::seal::Sealer;
 
-/// What steps may touch. Clones share it.
+/// The environment of steps. Clones share it.
 #[derive(Clone)]
 pub struct Environment {
     /// Rows and wake-ups.
     pub store: Store,
     /// The store's blobs; tests put a failing store in between.
     pub blobs: Arc<dyn BlobStore>,
-    /// What sums and unmasks.
+    /// The device that sums and unmasks.
     pub aggregator: Arc<dyn Aggregator>,
     /// The time of deadlines and leases.
     pub clock: Arc<dyn Clock>,
@@ -30,9 +30,9 @@ pub struct Environment {
     pub sealer: Arc<Sealer>,
     /// What tasks mean in numbers.
     pub models: Models,
-    /// How slow participants' lines are; nothing is known of them unless somebody notes it.
+    /// Round-trip times of slow participants; empty unless requests record them.
     pub round_trips: RoundTrips,
-    /// The numbers.
+    /// Configuration of background work.
     pub config: WorkConfig,
     /// Where tests stop a step; [`NoFailPoint`] elsewhere.
     pub fail_point: Arc<dyn FailPoint>,
@@ -91,7 +91,7 @@ impl Default for WorkConfig {
     }
 }
 
-/// Called between any two effects of a step, so that a test can let a worker die there.
+/// Called between any two effects of a step, so that a test can stop a worker there.
 pub trait FailPoint: Send + Sync {
     /// # Errors
     /// [`StepError::Stopped`] ends the worker as its death would: it does nothing more, not even give up its lease.

@@ -1,6 +1,6 @@
-//! Whether the version that a round started from is good enough to go on from.
+//! The quality gate: whether a round's base version is good enough to build on.
 
-use federation::gate::{self, Measured, Verdict};
+use federation::gate::{self, GateVerdict, Measured};
 use federation::model_version::ModelVersion;
 use federation::round::{Round, RoundState};
 use store::entity::round::RoundMetric;
@@ -8,7 +8,7 @@ use task_spec::{GateSpec, TaskSpec};
 
 use super::{Environment, StepError};
 
-/// Rounds that are looked back at.
+/// Number of earlier rounds examined.
 const LOOK_BACK: u32 = 1024;
 
 /// The version to publish again instead of what the round made, if the task has a gate and the base did not pass it.
@@ -29,7 +29,7 @@ pub(super) async fn restored(
         .await?;
     let completed = rows.iter().rev().filter(|row| row.round.state == RoundState::Completed);
     let past: Vec<_> = completed.filter_map(|row| measured(gate, &row.round, &row.metrics)).collect();
-    let Verdict::RollBack { to, fell } = gate::judge(gate, &past, present) else { return Ok(None) };
+    let GateVerdict::RollBack { to, fell } = gate::judge(gate, &past, present) else { return Ok(None) };
     let (task, number, version, metric) = (key.task, key.round, round.base_version, &gate.metric);
     tracing::warn!(%task, round = number, version, metric, fell, back_to = to, "a model version did not pass the gate");
     metrics::counter!("tributary_versions_rolled_back_total").increment(1);

@@ -1,6 +1,6 @@
-//! Tells waiting participants to train ahead of rounds, as many at a time as the task allows.
+//! Asks waiting participants to train ahead of rounds, at most as many at a time as the task allows.
 //!
-//! Who is told is drawn by the task's selector, as a cohort is; the version they start from is stored before they hear of it.
+//! The task's selector draws them like a cohort; the version they start from is stored before they are notified.
 
 use federation::cohort::{self, History};
 use federation::id::ParticipantId;
@@ -16,7 +16,7 @@ use super::waiting::{free_places, waiting};
 use super::{Environment, StepError};
 use crate::ahead::{TrainingStates, filled_next, last_opened};
 
-/// Grants what places there are.
+/// Fills the free slots.
 pub(super) async fn grant(env: &Environment, lease: &mut Lease, situation: &Situation) -> Result<(), StepError> {
     let now = env.clock.now();
     let fresh_seed = env.random.bytes();
@@ -68,7 +68,7 @@ async fn insert(
     Ok(chosen)
 }
 
-/// Another draw at each moment, the same in every process.
+/// Differs by time, equal in every process.
 fn draw_seed(seed: u64, now: Timestamp) -> [u8; 32] {
     let mut key = *b"----------------tributary grants";
     key[..8].copy_from_slice(&seed.to_le_bytes());

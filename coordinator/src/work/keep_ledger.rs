@@ -1,4 +1,4 @@
-//! Keeps the ends of privacy ledgers outside the database, and says at the start which ledgers are not what was kept.
+//! Stores the ends of privacy ledgers outside the database, and reports at start-up which ledgers do not match.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use recipe::server::PrivateTask;
 /// Tasks that are read at once.
 const PAGE: u32 = 100;
 
-/// Reads a task's ledger as it is committed, and keeps where it ends.
+/// Reads a task's committed ledger and stores its end.
 pub(super) async fn keep_ledger(
     env: &Environment,
     task: &TaskRow,
@@ -32,7 +32,7 @@ pub(super) async fn keep_ledger(
     }
 }
 
-/// Before a version is published: its release is in the ledger, and the ledger's end is where nobody who writes rows can reach.
+/// Before a version is published: its release is in the ledger, and the ledger's end is stored outside the database.
 pub(super) async fn before_publishing(
     env: &Environment,
     task: &TaskRow,
@@ -50,8 +50,8 @@ pub(super) async fn before_publishing(
     )))
 }
 
-/// Looks at the ledger of every task that is not over; at the first start of a program that keeps ends, at all of them, to keep
-/// theirs. One that is not what was kept is told in the log, and pauses its task with the reason.
+/// Looks at the ledger of every task that is not over; at the first start of a program that keeps ends, at all of
+/// them, to keep theirs. A ledger that does not match is logged, and pauses its task with the reason.
 pub(super) async fn check_ledgers(env: &Environment) -> Result<(), StepError> {
     let is_first = !env.sealer.has_every_ledger_end();
     let mut cursor = None;
@@ -69,7 +69,7 @@ pub(super) async fn check_ledgers(env: &Environment) -> Result<(), StepError> {
 }
 
 async fn check_ledger(env: &Environment, task: &TaskRow) -> Result<(), StepError> {
-    // One that cannot work as it is stored says so when it is worked on.
+    // An unusable task is reported when it is worked on.
     let Some(private) = env.models.of(task).ok().and_then(|model| model.private.clone()) else { return Ok(()) };
     let why = match keep_ledger(env, task, &private).await {
         Ok(_) => match private.opendp() {

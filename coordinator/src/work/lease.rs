@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::{Environment, StepError};
 
-/// One worker's hold, or wish to hold, on one task.
+/// A worker's lease of a task, held or wanted.
 #[derive(Debug)]
 pub(super) struct Lease {
     name: String,
@@ -24,7 +24,7 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// Not held yet.
+    /// A lease that is not held yet.
     pub(super) fn new(task: TaskId, holder: Uuid, ttl: Duration) -> Self {
         Self { name: format!("round:{task}"), holder, ttl, held: false }
     }
@@ -49,7 +49,7 @@ impl Lease {
         self.held = held;
     }
 
-    /// Takes the lease before work that is worth it.
+    /// Takes the lease before expensive work.
     pub(super) async fn hold(&mut self, env: &Environment) -> Result<(), StepError> {
         if !self.held {
             let (lease, now) = (&*self, env.clock.now());

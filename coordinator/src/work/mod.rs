@@ -1,4 +1,4 @@
-//! Background work: what moves a round on when nobody asks.
+//! Background work: advances rounds independently of requests.
 //!
 //! Requests store facts; the [`Engine`] looks at the facts and takes the next step of each task: open a round, draw a
 //! cohort, close a phase, fold inputs into a sum, release the sum, publish a model version. A step is given a task and a

@@ -30,27 +30,27 @@ use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
 use recipe::server::PrivateTask;
 
-/// What makes an exact sum one that may be released.
+/// The noise that makes an exact sum releasable.
 pub(super) enum Noise {
-    /// Nothing: the task promises nothing.
+    /// None: the task is not private.
     None,
-    /// One draw for each word.
+    /// Independent noise for each word.
     Central(DiscreteGaussian, Box<ChaCha20Rng>),
-    /// One draw for each word, by OpenDP.
+    /// Independent noise for each word, drawn by OpenDP.
     OpenDp(OpenDpGaussian),
     /// This release's along a tree.
     Tree(TreeNoise),
     /// This release's along a banded matrix.
     Banded(BandedNoise),
-    /// The participants have added it.
+    /// Added by the participants.
     ByParticipants(NoiseShares),
 }
 
 impl Noise {
-    /// Adds it.
+    /// Adds the noise.
     ///
     /// # Errors
-    /// Fewer participants than the noise counts on; what OpenDP says. The exact sum is gone then.
+    /// Fewer participants than the noise relies on, or an error of OpenDP. The exact sum is dropped.
     pub(super) fn release(self, exact: ExactSum) -> Result<NoisedSum, StepError> {
         match self {
             Self::None => Ok(exact.release_without_noise()),
@@ -64,7 +64,7 @@ impl Noise {
         }
     }
 
-    /// Whether another draw would be another noise, so that the first must be kept.
+    /// Whether a second draw would differ, so that the first must be stored.
     pub(super) fn has_no_seed(&self) -> bool {
         match self {
             Self::OpenDp(_) => true,
@@ -189,7 +189,7 @@ async fn seeds(
             must_be_open(env, lease, round, tx).await?;
             let mut stored = Vec::new();
             for (purpose, seed) in fresh {
-                // Another worker may have been first.
+                // Another worker may have stored it first.
                 stored.push((purpose.clone(), tx.put_secret_if_absent(attempt, purpose, seed).await?));
             }
             Ok::<_, StepError>(stored)
@@ -235,7 +235,7 @@ pub(super) async fn must_be_open(
     Ok(())
 }
 
-/// Opens what was kept for a purpose. Without it the sum cannot get the noise that it may have got before.
+/// Opens the stored seed of a purpose. Without it the sum cannot get the same noise again.
 pub(super) fn opened(
     sealer: &Sealer,
     attempt: Attempt,
@@ -246,7 +246,7 @@ pub(super) fn opened(
     Ok(plain.map_err(|error| error.of(format!("the {purpose} of {}", attempt.round_key())))?)
 }
 
-/// What sealed noise is bound to.
+/// The context that sealed noise is bound to.
 pub(super) fn place(attempt: Attempt, purpose: &str) -> Vec<u8> {
     let mut place = b"noise seed ".to_vec();
     place.extend(attempt.task.0.as_bytes());

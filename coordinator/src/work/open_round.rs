@@ -26,9 +26,9 @@ use crate::seal::Sealer;
 use recipe::TaskModel;
 use recipe::server::PrivateTask;
 
-/// What became of it.
+/// Result of opening a round.
 enum OpenOutcome {
-    /// Facts have changed since they were read.
+    /// The facts have changed since they were read.
     Nothing,
     /// The round, and those who hold updates that it may aggregate, where they are trained ahead.
     Opened(Round, Option<Vec<ParticipantId>>),
@@ -79,10 +79,10 @@ pub(super) async fn open_round(
             );
             env.store.wake().publish(WakeEvent::Round(round.key.round_key()));
             if let Some(holders) = holders {
-                // They are invited to make keys for it, or told that they hold what is too old.
+                // They are invited to make keys for it, or told that their update is too old.
                 env.store.wake().publish(WakeEvent::Assigned(holders.into()));
             } else if round.limits.secure.is_some() {
-                // Those who wait are invited to make keys for it.
+                // Waiting participants are invited to make keys for it.
                 env.store.wake().publish(WakeEvent::Opened(round.key.task));
             }
         }
@@ -171,8 +171,8 @@ async fn insert(
     Ok(OpenOutcome::Opened(round, holders))
 }
 
-/// Whether no round may open: what it is planned to cost is more than may be spent, or its noise cannot be drawn. Where the task
-/// stands then, and why.
+/// Whether no round may open: its planned cost exceeds the budget, or its noise cannot be drawn. Returns the task's
+/// new status and the reason.
 async fn out_of_budget(
     tx: &mut dyn Transaction,
     task: &TaskRow,
@@ -187,7 +187,7 @@ async fn out_of_budget(
             return Ok(Some((TaskStatus::Paused, untrusted.to_string())));
         }
     };
-    // Nobody trains for a sum that cannot be noised as its task says, and no other sampler takes the place of that one.
+    // No round opens for a sum that cannot be noised as the task says; no other sampler replaces that one.
     if let Err(error) = private.opendp() {
         return Ok(Some((TaskStatus::Paused, format!("privacy.sampler {error}"))));
     }

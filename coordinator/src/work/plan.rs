@@ -12,29 +12,28 @@ use federation::training::{Opening, opening};
 use super::WorkConfig;
 use super::situation::{Failures, Situation};
 
-/// What to do for a task.
+/// The next action for a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing before this time, if any, unless facts change.
+    /// Wait until this time, if any, or until facts change.
     Wait(Option<Timestamp>),
-    /// This, now.
+    /// Take this step now.
     Do(Step),
 }
 
-/// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Tell participants to train ahead.
+    /// Ask participants to train ahead.
     Grant,
     /// Open the next attempt.
     OpenRound,
-    /// Leave the phase, whichever way, or start its time anew.
+    /// Close the phase, fail the round, or restart the deadline.
     ClosePhase,
     /// Fold inputs into the partial sum.
     SumChunk,
     /// Fold the last inputs and release the sum.
     ReleaseSum,
-    /// Make the released sum a model version.
+    /// Publish the model version of the released sum.
     PublishVersion,
 }
 
@@ -52,7 +51,7 @@ impl Step {
     }
 }
 
-/// Chooses. `packed_len` is the size of one input, in bytes.
+/// Chooses the next action. `packed_len` is the size of one input, in bytes.
 pub(super) fn plan(situation: &Situation, packed_len: u64, config: &WorkConfig, now: Timestamp) -> Next {
     let Some(ahead) = &situation.ahead else { return plan_round(situation, packed_len, config, now) };
     if ahead.grantable > 0 {
@@ -113,7 +112,7 @@ fn open(situation: &Situation, config: &WorkConfig, now: Timestamp) -> Next {
     }
 }
 
-/// A round of updates that are trained ahead opens when there are some.
+/// With training ahead, a round opens as `federation::training::opening` says.
 fn when_ready(situation: &Situation, now: Timestamp) -> Next {
     let spec = &situation.task.spec;
     let (Some(ahead), Some(at_present)) = (spec.ahead(), &situation.ahead) else { return Next::Do(Step::OpenRound) };
@@ -135,7 +134,7 @@ fn worth_folding(unfolded: u32, packed_len: u64, config: &WorkConfig) -> bool {
     unfolded > 0 && (unfolded >= config.fold_inputs || u64::from(unfolded) * packed_len >= config.fold_bytes)
 }
 
-/// Most inputs that one step folds: a bound on what is repeated if it dies.
+/// Maximum inputs that one step folds: a bound on what is repeated after a crash.
 pub(super) fn chunk(packed_len: u64, config: &WorkConfig) -> u32 {
     let by_bytes = u32::try_from(config.fold_bytes / packed_len.max(1)).unwrap_or(u32::MAX);
     by_bytes.max(config.fold_inputs).clamp(1, 1024)

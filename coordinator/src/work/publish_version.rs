@@ -1,5 +1,5 @@
-//! Makes a released sum the task's next model version: a pure function of stored blobs (the sum, the base model, what the server
-//! optimizer remembers), then one transaction.
+//! Publishes the task's next model version from a released sum: a pure function of stored blobs (the sum, the base
+//! model, the server optimizer's state), then one transaction.
 
 use federation::id::{Attempt, Digest, ParticipantId};
 use federation::model_version::ModelVersion;
@@ -24,15 +24,15 @@ use crate::ahead::TrainingStates;
 use crate::ledger::forget_correlated_noise;
 use crate::release_keys::of_the_task;
 
-/// Why no model was made of a sum.
+/// Reasons a sum yields no model version.
 enum PublishError {
     /// The attempt has no released sum.
     NotReleased,
     /// Honest participants cannot have made this sum.
     ImplausibleSum(String),
-    /// The released sum cannot be read any more.
+    /// The released sum is permanently unreadable.
     Lost(StepError),
-    /// The step did not get as far.
+    /// The step failed before that.
     Step(StepError),
 }
 
@@ -42,7 +42,7 @@ impl<E: Into<StepError>> From<E> for PublishError {
     }
 }
 
-/// Publishes what the released sum makes of the base model.
+/// Publishes the next version from the base model and the released sum.
 pub(super) async fn publish_version(
     env: &Environment,
     lease: &mut Lease,
@@ -118,14 +118,14 @@ pub(super) async fn publish_version(
     Ok(())
 }
 
-/// Whoever waits with an update that this version made too old: it is called, to be told.
+/// Notifies participants whose update became too old with this version.
 async fn outdated(tx: &mut dyn Transaction, round: &Round, now: Timestamp) -> Result<Vec<ParticipantId>, StepError> {
     let Some(task) = tx.task(round.key.task).await? else { return Ok(Vec::new()) };
     let Some(ahead) = task.spec.ahead() else { return Ok(Vec::new()) };
     Ok(TrainingStates::read(tx, &task, &ahead, now).await?.stale())
 }
 
-/// An earlier version once more, in the place of `version`.
+/// Publishes an earlier version again, as `version`.
 fn again(good: &ModelVersion, version: ModelVersion) -> ModelVersion {
     let ModelVersion { sha256, bytes, clip, optimizer_state, .. } = *good;
     ModelVersion { sha256, bytes, clip, optimizer_state, parent: Some(good.version), ..version }
@@ -156,7 +156,7 @@ async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<Nex
         Some(blob) => Some(env.blobs.get(blob).await?),
         None => None,
     };
-    // The first version may have been published again: then nothing is remembered either.
+    // The first version may have been published again: then there is no optimizer state.
     let is_first = base.parent == Some(0) && first.is_some_and(|first| first.sha256 == base.sha256);
     let version = if is_first { 0 } else { base_version };
     let base = BaseVersion { version, bytes: env.blobs.get(base.sha256).await?, optimizer_state };
@@ -189,8 +189,8 @@ async fn give_up(
     }
 }
 
-/// The model version, the round's result and end, the task's progress: together or not at all. Says where the task stands
-/// then; nothing if the attempt has ended already.
+/// Stores the model version, the round's result and end, and the task's progress in one transaction. Returns the
+/// task's status; `None` if the attempt has already ended.
 async fn complete(
     tx: &mut dyn Transaction,
     round: &Round,
@@ -234,7 +234,7 @@ fn announce(env: &Environment, round: &Round, version: &ModelVersion, status: Ta
         tracing::info!(%task, rounds = number, "task completed");
         wake.publish(WakeEvent::Task(task));
     } else {
-        // Participants that wait need not look: the next round calls those whom it draws.
+        // Waiting participants are not woken: the next round notifies those it draws.
         wake.publish(WakeEvent::Work);
     }
 }

@@ -1,4 +1,4 @@
-//! What both ways to release a sum share: taking masks off, and storing what is released.
+//! Shared parts of releasing a sum: unmasking, and storing the release.
 
 use std::time::Duration;
 
@@ -25,15 +25,15 @@ use crate::seal::Sealer;
 use crate::session::{CloseError, Session, forget, open_masks};
 use recipe::server::RobustAggregation;
 
-/// Why a sum is not released.
+/// Reasons a sum is not released.
 pub(super) enum ReleaseError {
-    /// What comes off it cannot be restored.
+    /// The masks cannot be reconstructed.
     Aborted(Abort),
-    /// It would cost more than may be spent.
+    /// The release exceeds the privacy budget.
     OverBudget(LedgerError),
-    /// Honest participants cannot have made it.
+    /// Honest participants cannot have sent it.
     ImplausibleSum(String),
-    /// The step did not get as far.
+    /// The step failed before that.
     Step(StepError),
 }
 
@@ -52,7 +52,7 @@ impl From<CloseError> for ReleaseError {
     }
 }
 
-/// What has to come off the sum of a session, from what its members answered.
+/// The masks to remove from a session's sum, from its members' answers.
 pub(super) fn mask_plan(
     session: Session,
     answers: &[SessionMessage],
@@ -76,7 +76,7 @@ pub(super) fn mask_plan(
     Ok(unmasked.plan(Plane::Model).map_err(StepError::unworkable)?)
 }
 
-/// Takes the masks off.
+/// Removes the masks.
 pub(super) fn open(
     sum: Box<dyn aggregation::Accumulator>,
     plan: &MaskPlan,
@@ -123,14 +123,14 @@ pub(super) async fn store_row(
     if present.round.state != RoundState::Aggregating || !tx.insert_noised_sum(row).await? {
         return Ok(false);
     }
-    // Charged before anything of it leaves, and only if it does.
+    // Charged before anything of it is released, and only if it is.
     if let Some(charge) = charge {
         ledger::store(tx, charge).await?;
     }
     let participants: Vec<_> = inputs.iter().map(|input| input.participant).collect();
     tx.mark_folded(attempt, &participants).await?;
     tx.delete_partial_sum(attempt).await?;
-    // With the sum goes what could open it once more.
+    // Also deletes what could open the sum again.
     forget(tx, attempt).await?;
     // Every admitted input counts, once: the set was frozen when collection closed.
     let unfolded = tx.unfolded_count(attempt).await?;
@@ -146,7 +146,7 @@ pub(super) async fn store_row(
     Ok(true)
 }
 
-/// Stores what a robust rule made of these inputs; so many others of the round were left out.
+/// Stores the result of a robust rule over these inputs; `left_out` others of the round were left out.
 pub(super) async fn store_combined(
     env: &Environment,
     lease: &Lease,

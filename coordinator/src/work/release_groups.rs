@@ -1,4 +1,4 @@
-//! Opens the sum of each group of a round and releases what the task's robust rule makes of their means.
+//! Opens the sum of each group of a round and releases the robust combination of their means.
 //!
 //! Every group has a session of its own, so what opens one sum opens no other. Inputs stay on disk until here: a group's are
 //! folded into one accumulator, whose masks come off in memory, and what remains of a group is its mean. A group whose masks
@@ -32,14 +32,14 @@ struct Group {
     inputs: Vec<Admitted>,
 }
 
-/// What a group's sum turned out to be.
+/// Result of opening a group's sum.
 enum GroupSum {
     Mean(MeanUpdate, SumWork),
     Implausible(String),
     Aborted(Abort),
 }
 
-/// Releases it.
+/// Releases the robust combination of the groups' means.
 pub(super) async fn release_groups(
     env: &Environment,
     lease: &Lease,
@@ -101,7 +101,7 @@ pub(super) async fn release_groups(
     Ok(store_combined(env, lease, round, robust, combined, &inputs, left_out).await?)
 }
 
-/// What both took, by the devices of the first.
+/// The work of both, with the first one's devices.
 fn add(work: SumWork, other: &SumWork) -> SumWork {
     SumWork {
         sum_ms: work.sum_ms.saturating_add(other.sum_ms),
@@ -111,7 +111,7 @@ fn add(work: SumWork, other: &SumWork) -> SumWork {
     }
 }
 
-/// The groups that are left, and how many inputs there are in all.
+/// The remaining groups, and the number of their inputs.
 async fn read(env: &Environment, round: &Round) -> Result<(Vec<Group>, u32), StepError> {
     let attempt = round.key;
     env.store

@@ -122,7 +122,7 @@ async fn release(
     Ok(())
 }
 
-/// Releases what a robust rule makes of the inputs, in the form of their sum.
+/// Releases the robust combination of the inputs, in the form of a sum.
 async fn release_robust(
     env: &Environment,
     lease: &Lease,
@@ -136,7 +136,7 @@ async fn release_robust(
     store_combined(env, lease, round, robust, combined, &inputs, 0).await
 }
 
-/// What has to come off the sum: nothing without secure aggregation. It opens the sum, so it stays in memory.
+/// The masks to remove; none without secure aggregation. They open the sum, so they stay in memory.
 async fn masks(env: &Environment, model: &TaskModel, round: &Round) -> Result<MaskPlan, CloseError> {
     if round.limits.secure.is_none() {
         let plan = MaskPlan::new(Plane::Model, model.codec.len() as u64, model.modulus);

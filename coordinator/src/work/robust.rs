@@ -1,11 +1,11 @@
 //! Combines the inputs of a round by a robust rule, where nothing hides them, or the means of groups where masks do.
 //!
-//! Inputs are not folded while they arrive: a rule has to see them side by side. It does so slice by slice of coordinates, so
-//! memory does not grow with model or cohort: no slice of all inputs takes more than [`SLICE_BYTES`]. Sorting and inner
-//! products are the aggregator's, on whichever device it has; what is decided from them is `learning`'s. The result goes
-//! back into the form of a sum, and from there on the round takes everybody's road.
+//! Inputs are not folded while they arrive: a rule has to see them side by side. It does so slice by slice of
+//! coordinates, so memory does not grow with model or cohort: no slice of all inputs takes more than [`SLICE_BYTES`].
+//! Sorting and inner products are the aggregator's, on whichever device it has; what is decided from them is
+//! `learning`'s. The result goes back into the form of a sum, and from there on the round proceeds like any other.
 //!
-//! Every blob is read whole and verified before any slice of it is looked at.
+//! Every blob is read completely and verified before any slice of it is used.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
@@ -39,25 +39,25 @@ const OPEN_AT_ONCE: usize = 64;
 /// For distances: how far beyond the others an outlier is told apart from one that is farther still.
 const HEADROOM: f64 = 8.0;
 
-/// What a rule made of a round's inputs.
+/// Result of a robust rule over a round's inputs.
 pub(super) struct Combined {
     pub(super) sum: NoisedSum,
-    /// How unusual each input is.
+    /// Anomaly score of each input.
     pub(super) scores: Vec<(ParticipantId, f64)>,
-    /// What opening sums of groups took.
+    /// Work of opening the groups' sums.
     pub(super) work: Option<SumWork>,
 }
 
-/// What a rule looks at, and how to read it.
+/// The updates that a rule compares.
 struct Updates<'a> {
     env: &'a Environment,
     codec: Codec,
     source: Source,
-    /// Of each: its weight, and what it has after the words of parameters.
+    /// For each update its weight, and the words after its parameters.
     tails: Vec<(u32, Vec<u32>)>,
 }
 
-/// Where values come from.
+/// Source of the values.
 enum Source {
     /// Stored inputs, of words of this modulus.
     Blobs(Vec<Digest>, Modulus),
@@ -106,7 +106,7 @@ impl Updates<'_> {
     async fn combine(&self, spec: &RobustSpec, attackers: u32) -> Result<(NoisedSum, Vec<f64>), StepError> {
         let count = u32::try_from(self.tails.len()).unwrap_or(u32::MAX);
         robust::check(spec.rule, count, attackers).map_err(StepError::unworkable)?;
-        // What is claimed decides nothing but how finely the result is written down.
+        // Claimed weights only determine the resolution of the encoded result.
         let weight = self.tails.iter().map(|(weight, _)| u64::from(*weight)).sum();
         let (mut words, distances) = match robust::method(spec.rule) {
             Method::Coordinates(rule) => self.by_coordinate(rule, attackers, weight).await?,

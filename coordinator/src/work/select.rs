@@ -1,4 +1,4 @@
-//! Draws the cohort of a round that has enough eligible participants.
+//! Draws the cohort of a round with enough eligible participants.
 
 use std::collections::HashMap;
 
@@ -130,7 +130,7 @@ fn draw(spec: &TaskSpec, round: &Round, eligible: usize) -> Draw {
     }
 }
 
-/// What each session and the whole round need, which follows from their sizes.
+/// Limits of each session and of the whole round, from their sizes.
 fn set_limits(
     task: &TaskRow,
     after: &mut Round,
@@ -283,7 +283,7 @@ fn admit(phase: &CollectKeys, advertisement: &Bytes, now: Timestamp) -> Result<A
     phase.admit(advertise, &StoredCertificates { now }).map_err(|error| error.to_string())
 }
 
-/// Who has to be left out.
+/// The participants to leave out.
 fn repeats(abort: &Abort, order: &[ParticipantId]) -> Option<ParticipantId> {
     let &Abort::RepeatedKey { second, .. } = abort else { return None };
     order.get(usize::from(second).checked_sub(1)?).copied()

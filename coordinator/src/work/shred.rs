@@ -1,4 +1,4 @@
-//! Makes an end of what opens a sum or takes its noise off: keys of releases, and the log in which deleted rows linger.
+//! Destroys what opens a sum or removes its noise: keys of releases, and the log that may contain deleted rows.
 //!
 //! Rows are forgotten in the transaction that ends their use; keys are files and go after it. Whoever dies in between leaves
 //! keys that the next step of the same round destroys, and the collection of garbage else.

@@ -1,4 +1,4 @@
-//! Everything the choice of a task's next step depends on, read at one moment.
+//! Everything that a task's next step depends on, read in one transaction.
 
 use bytes::Bytes;
 use federation::advance::Tally;
@@ -22,17 +22,17 @@ use crate::ahead::{TrainingStates, filled_next, last_opened};
 pub(super) use crate::base::next_round;
 use crate::shortage::{Enrolment, enrolment};
 
-/// A task, its present round and how far that has come.
+/// A task, its current round and that round's progress.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Situation {
     pub(super) task: TaskRow,
     /// The latest attempt at the next round, ended or not; none before the first.
     pub(super) latest: Option<RoundRow>,
-    /// What failed since a round was completed last.
+    /// Failures since the last completed round.
     pub(super) failures: Option<Failures>,
-    /// Facts about that attempt if it is open.
+    /// Tally of that attempt, if it is open.
     pub(super) tally: Tally,
-    /// About its groups, if its cohort is divided.
+    /// Tallies of its groups, if its cohort is divided.
     pub(super) groups: Vec<GroupTally>,
     /// Inputs that no partial sum holds.
     pub(super) unfolded: u32,
@@ -40,20 +40,20 @@ pub(super) struct Situation {
     pub(super) released: bool,
     /// Whether a participant complained about what another dealt; of groups, see `groups`.
     pub(super) complained: bool,
-    /// Training ahead of rounds, where the task has it.
+    /// State of training ahead, if the task has it.
     pub(super) ahead: Option<AheadStatus>,
     /// Participants that the next attempt needs and could have, if the last one waited for them in vain.
     pub(super) enrolment: Option<Enrolment>,
 }
 
-/// Training ahead of rounds, at one moment.
+/// State of training ahead of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AheadStatus {
     /// Updates that may be aggregated.
     pub(super) ready: u32,
-    /// Participants that are there and may be told to train now.
+    /// Number of waiting participants that may be asked to train now.
     pub(super) grantable: u32,
-    /// When somebody who trains is not counted on any more.
+    /// Time at which the next training expires.
     pub(super) lapse: Option<Timestamp>,
     /// When the last round opened, or the task was created.
     pub(super) last_opened: Timestamp,
@@ -62,7 +62,6 @@ pub(super) struct AheadStatus {
 /// Failed attempts in a row, whatever the numbers of their rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failures {
-    /// How many.
     pub(super) count: u32,
     /// When the last of them ended.
     pub(super) last_at: Timestamp,
@@ -72,7 +71,7 @@ pub(super) struct Failures {
 const LOOK_BACK: u32 = 64;
 
 impl Situation {
-    /// Reads it; nothing if there is no such task.
+    /// Reads the situation; `None` if there is no such task.
     pub(super) async fn read(
         tx: &mut dyn Transaction,
         task: TaskId,
@@ -124,7 +123,7 @@ async fn ahead_now(
             let waiting = waiting(tx, task, &standings, number, now).await?;
             u32::try_from(waiting.len()).unwrap_or(u32::MAX).min(places)
         }
-        // Nobody is told to train for rounds that will not be.
+        // Nobody trains for rounds that will not take place.
         _ => 0,
     };
     Ok(Some(AheadStatus { ready: standings.ready_count(), grantable, lapse: standings.first_lapse(), last_opened }))

@@ -1,4 +1,4 @@
-//! What [`crate::faults`] does to a release.
+//! Applies a deliberate fault ([`crate::faults`]) to a release.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::noise::Noise;
 use crate::faults::{Fault, present};
 use recipe::server::PrivateTask;
 
-/// Whose noise is charged for.
+/// Number of participants whose noise is charged.
 pub(super) fn counted(participants: u32, round: &Round) -> u32 {
     if present() == Some(Fault::DropoutsCounted) { round.cohort.max(participants) } else { participants }
 }

@@ -1,4 +1,4 @@
-//! Who may be told to train ahead of rounds.
+//! Participants that may be asked to train ahead of rounds.
 
 use federation::cohort::Candidate;
 use federation::time::Timestamp;
@@ -9,7 +9,7 @@ use task_spec::Ahead;
 use super::StepError;
 use crate::ahead::TrainingStates;
 
-/// How many more may be told to train.
+/// Number of additional trainings allowed.
 pub(super) fn free_places(standings: &TrainingStates, ahead: &Ahead, last_opened: Timestamp) -> u32 {
     ahead.concurrency.saturating_sub(standings.busy_count(last_opened))
 }

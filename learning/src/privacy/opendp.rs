@@ -86,14 +86,14 @@ mod library {
     }
 
     pub(super) fn rho(scale: f64, sensitivity: f64) -> Result<f64, OpenDpError> {
-        gaussian(scale).and_then(|it| it.map(&sensitivity)).map_err(said)
+        gaussian(scale).and_then(|it| it.map(&sensitivity)).map_err(opendp_error)
     }
 
     pub(super) fn noised(scale: f64, words: Vec<i64>) -> Result<Vec<i64>, OpenDpError> {
-        gaussian(scale).and_then(|it| it.invoke(&words)).map_err(said)
+        gaussian(scale).and_then(|it| it.invoke(&words)).map_err(opendp_error)
     }
 
-    fn said(error: Error) -> OpenDpError {
+    fn opendp_error(error: Error) -> OpenDpError {
         OpenDpError::Library(error.to_string())
     }
 }

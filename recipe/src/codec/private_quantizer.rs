@@ -1,79 +1,70 @@
-//! The grid and the noise that terms of privacy stand for, the same on both sides.
+//! Quantization and noise that follow from privacy terms, the same on both sides.
 
 use learning::privacy::{NoiseShares, PlanError, PlanRequest, PrivateCodec, TaskFacts};
 use task_spec::{Clip, PrivacyMechanism, SpecError};
 use wire::participant::PrivacyTerms;
 
-/// Why terms of privacy are not taken.
+/// Reasons privacy terms are refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TermsError {
-    /// Terms that promise nothing.
+    /// The terms name no mechanism.
     #[error("they name no mechanism, so nothing is promised")]
     NoMechanism,
-    /// Something that must have been decided when the task was created.
+    /// A field that is fixed when a task is created is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// Wrong in itself.
+    /// The terms are invalid.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Spec(Vec<SpecError>),
-    /// A number out of its range.
+    /// A number is out of range.
     #[error("{what} must be {range}, not {got}")]
     Range {
-        /// Which.
         what: &'static str,
-        /// What it must be.
+        /// The allowed range.
         range: &'static str,
-        /// What it is.
         got: f64,
     },
-    /// Something else than follows from the terms.
+    /// A value is not the one that follows from the terms.
     #[error("{what} is {got} where they make it {expected}")]
-    Different {
-        /// What.
-        what: &'static str,
-        /// What follows.
-        expected: u64,
-        /// What was said.
-        got: u64,
-    },
-    /// A share of the noise does not hide the update it was added to.
+    Different { what: &'static str, expected: u64, got: u64 },
+    /// A share of the noise alone does not hide an update.
     #[error("{} needs secure aggregation, and the round has none", .0.as_str())]
     Uncovered(PrivacyMechanism),
     /// Sums of fewer updates than the noise counts on could be opened.
     #[error("sums of {got} updates could be opened where the noise counts on {needed}")]
     Included {
-        /// What the noise counts on.
+        /// Required by the noise.
         needed: u32,
-        /// What the session enforces.
+        /// Enforced by the session.
         got: u16,
     },
-    /// Those who may collude could take too much of the noise off.
+    /// Colluding participants could remove too much of the noise.
     #[error("the session allows {needed} of the fewest participants to collude where the noise counts on {got}")]
     Colluders {
-        /// What the session allows.
+        /// Allowed by the session.
         needed: u64,
-        /// What the noise counts on.
+        /// Required by the noise.
         got: u32,
     },
-    /// No grid or no noise can be derived.
+    /// No quantization or noise can be derived.
     #[error(transparent)]
     Derived(#[from] PlanError),
 }
 
-/// What updates of a private task are rounded to, and what participants add to them.
+/// How updates of a private task are quantized, and the noise that participants add.
 #[derive(Clone, Debug)]
 pub struct PrivateQuantizer {
-    /// What everything is derived from.
+    /// The request that everything is derived from.
     pub request: PlanRequest,
-    /// From floats to integers.
+    /// The codec from floats to integers.
     pub codec: PrivateCodec,
-    /// What participants add, if they do.
+    /// The participants' shares of the noise, if they add any.
     pub shares: Option<NoiseShares>,
 }
 
 impl PrivateQuantizer {
-    /// Derives it for so many shared parameters.
+    /// Derives the quantizer for this number of shared parameters.
     ///
     /// # Errors
     /// [`TermsError`].
@@ -92,7 +83,7 @@ impl PrivateQuantizer {
         Ok(Self::of(request, noise_multiplier)?)
     }
 
-    /// The same, from what is planned for.
+    /// Derives the quantizer from a request.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -103,7 +94,7 @@ impl PrivateQuantizer {
     }
 }
 
-/// What is planned for, from terms whose noise need not be solved for yet.
+/// The request for these terms; their noise multiplier may be unsolved.
 pub(crate) fn request(terms: &PrivacyTerms, parameters: u64, modulus_bits: u8) -> Result<PlanRequest, Vec<SpecError>> {
     let PrivacyTerms { ref spec, cohort, smallest_cohort, colluders, rounds, .. } = *terms;
     PlanRequest::of(spec, &TaskFacts { cohort, parameters, modulus_bits, smallest_cohort, colluders, rounds })

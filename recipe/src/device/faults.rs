@@ -7,10 +7,10 @@ use rand_chacha::ChaCha20Rng;
 
 use crate::codec::PrivateQuantizer;
 
-/// What a participant does wrong in rounds with a privacy mechanism.
+/// A participant's deliberate fault in private rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Sends its update however long it is.
+    /// Sends its update unclipped.
     NoClipping,
     /// Adds no share of noise.
     NoNoise,

@@ -1,9 +1,8 @@
-//! From trained parameters to the bytes that leave the device, in the one order that keeps them private.
+//! From trained parameters to the bytes that leave the device, in the order that keeps them private.
 //!
-//! Whatever a participant contributes passes through [`masked_input`], or [`masked_sums`] where an analysis adds up its rows
-//! instead of training, and it can yield nothing but integers: under secure
-//! aggregation such as nobody can tell from noise. It knows no rounds and no network; personal tensors cannot reach it,
-//! because it is only ever given the shared layout.
+//! Every contribution passes through [`masked_input`], or through [`masked_sums`] for an analysis, and becomes
+//! integers; under secure aggregation these are indistinguishable from random ones. The pipeline knows no rounds and
+//! no network; personal tensors cannot reach it, because it only accepts the shared layout.
 
 use bytes::Bytes;
 use learning::analytics::{AnalyticsError, SumCodec};
@@ -30,31 +29,30 @@ use crate::digest::sha256;
 
 /// How an update becomes words.
 pub enum Encoder<'a> {
-    /// With its weight and its metrics, by the task's codec; rounding draws from a generator that may be repeatable.
+    /// With weight and metrics, by the task's codec; the generator for rounding may be repeatable.
     Plain {
-        /// The codec.
         codec: &'a UpdateCodec,
-        /// What it left out of earlier updates.
+        /// The residual of earlier updates, if the codec keeps one.
         residual: Option<&'a Residual>,
-        /// Public, and the same for the whole round.
+        /// The round's public seed for the codec.
         seed: &'a [u8; 32],
-        /// For rounding.
+        /// Generator for rounding.
         rounding: &'a mut ChaCha20Rng,
     },
-    /// Clipped to a norm and noised, and neither weight nor metrics travel. Whoever can repeat the generator can take the
-    /// noise off: it must have been seeded with the system's randomness for this one update.
+    /// Clipped and noised, without weight and metrics. Anyone who can repeat the generator can remove the noise: it
+    /// must be seeded with the system's randomness for this update alone.
     Private(&'a PrivateRound, &'a mut ChaCha20Rng),
 }
 
-/// What an update counts for.
+/// The weight of an update.
 pub enum Weight<'a> {
     /// The examples it was trained on, up to the task's cap.
     Examples(u64),
-    /// The loss of the received model on the participant's own data: the worse, the more (q-FFL).
+    /// By the loss of the received model on the participant's own data: a higher loss weighs more (q-FFL).
     Loss(&'a QFfl, f64),
-    /// Examples again; what is sent is divided by how far its steps go, and says so (FedNova).
+    /// By examples; the update is divided by the distance its steps cover, which is sent too (FedNova).
     Steps(&'a FedNova, f64, u64),
-    /// One, of a vector whose second half changes the control variate by what such steps tell (SCAFFOLD).
+    /// Weight 1; the second half of the vector changes the control variate (SCAFFOLD).
     Controlled(&'a Scaffold, f64, Controls<'a>),
 }
 
@@ -64,42 +62,42 @@ impl From<u64> for Weight<'_> {
     }
 }
 
-/// An update that was checked and weighed.
+/// An update that was checked and weighted.
 #[derive(Debug)]
 pub struct WeightedUpdate {
-    /// As the codec takes it.
+    /// The codec's input.
     pub update: Update,
     /// See [`MaskedInput::control`].
     pub control: Option<Box<Zeroizing<Vec<f32>>>>,
 }
 
-/// What hides the words of an update.
+/// How the words of an update are hidden.
 pub enum Protection<'a> {
-    /// Nothing: the task is without secure aggregation, and says so.
+    /// Not at all: the task declares that it has no secure aggregation.
     Plaintext,
-    /// The masks of a session; they cover one input and are gone.
+    /// By a session's masks, which cover this one input.
     Masks(Box<Masking>, &'a dyn Signer),
 }
 
-/// What is uploaded.
+/// An encoded contribution, ready to be uploaded.
 pub struct MaskedInput {
     /// Words of the task's modulus, packed without gaps.
     pub body: Bytes,
     /// SHA-256 of the body.
     pub sha256: Digest,
-    /// What a session needs besides.
+    /// The session's signed part, under secure aggregation.
     pub signed: Option<SignedInput>,
-    /// What the codec left out: to be kept once the input is taken.
+    /// The codec's residual, to be stored once the input is accepted.
     pub residual: Option<Residual>,
-    /// The control variate that it makes: to be kept until it is known whether the input was counted.
+    /// The resulting control variate, to be stored until it is known whether the input was counted.
     pub control: Option<Box<Zeroizing<Vec<f32>>>>,
 }
 
 /// The session's part of a masked input.
 pub struct SignedInput {
-    /// `secure_agg::messages::MaskedInput`, encoded: goes with the body.
+    /// `secure_agg::messages::MaskedInput`, encoded; sent with the body.
     pub message: Bytes,
-    /// The session after this: to be kept, before anything is sent, together with the body.
+    /// The session's next snapshot, to be persisted together with the body before anything is sent.
     pub snapshot: Snapshot,
 }
 
@@ -110,11 +108,11 @@ impl std::fmt::Debug for MaskedInput {
     }
 }
 
-/// Why what a trainer yielded is not sent.
+/// Reasons a trainer's result is not sent.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PipelineError {
-    /// The trained parameters are another model's.
+    /// The trained parameters have another layout.
     #[error("training yielded parameters of another model: return the tensors that were given, in their order")]
     WrongLayout,
     /// Training diverged.
@@ -127,19 +125,19 @@ pub enum PipelineError {
         /// Position within the tensor, row-major.
         index: usize,
     },
-    /// The update cannot be weighed by loss.
+    /// The update cannot be weighted by loss.
     #[error(transparent)]
     Fairness(#[from] FairnessError),
-    /// Its steps cannot be told.
+    /// The distance of its steps is invalid.
     #[error(transparent)]
     Steps(#[from] FedNovaError),
-    /// It makes no control variate.
+    /// No control variate can be derived from it.
     #[error(transparent)]
     Control(#[from] ScaffoldError),
-    /// The difference cannot be encoded.
+    /// The update cannot be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),
-    /// The same, under a privacy mechanism.
+    /// The update cannot be encoded under the privacy mechanism.
     #[error(transparent)]
     Private(#[from] PrivateEncodeError),
     /// The sums of an analysis cannot be encoded.
@@ -148,23 +146,22 @@ pub enum PipelineError {
     /// Uploads of this codec cannot be masked.
     #[error("the task's codec yields no words that could be masked")]
     NotSummable,
-    /// The task's modulus is none.
+    /// The task's modulus is invalid.
     #[error(transparent)]
     Modulus(#[from] InvalidModulus),
     /// The vector is longer than masks are defined for.
     #[error(transparent)]
     Mask(#[from] MaskError),
-    /// The session does not take this input.
+    /// The session rejects this input.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
 
 /// The privacy order: **check, clip, weigh, quantize, add noise, mask, pack**.
 ///
-/// `received` and `trained` are the shared part of the model before and after training; `metrics` are in the task's order.
-/// A weight by loss depends on the clipped length, and a control variate keeps what is sent of it, so such updates are clipped where
-/// they are weighed.
-/// Masks were agreed from the system's randomness when the session began.
+/// `received` and `trained` are the shared part of the model before and after training; `metrics` are in the task's
+/// order. A weight by loss depends on the clipped norm, and a control variate on what is sent, so such updates are
+/// clipped when they are weighted. The masks come from the system's randomness, drawn when the session began.
 ///
 /// # Errors
 /// [`PipelineError`]; nothing may be sent then.
@@ -180,7 +177,7 @@ pub fn masked_input<'a>(
     Ok(MaskedInput { control, ..masked_update(&update, encoder, protection)? })
 }
 
-/// The first half of [`masked_input`], **check and weigh**: for a participant that keeps its update for a later round.
+/// The first half of [`masked_input`], **check and weigh**: for updates that are kept for a later round.
 ///
 /// # Errors
 /// [`PipelineError`]; nothing may be sent then.
@@ -217,7 +214,7 @@ pub fn masked_update(
     protection: Protection<'_>,
 ) -> Result<MaskedInput, PipelineError> {
     let (Encoded { upload, residual }, modulus_bits) = match encoder {
-        // Scaled to the norm bound, compressed, multiplied by its capped weight, rounded to integers modulo 2^b.
+        // Clipped to the norm bound, compressed, multiplied by the capped weight, rounded to integers modulo 2^b.
         Encoder::Plain { codec, residual, seed, rounding } => {
             (codec.encode(update, residual, seed, rounding)?, codec.modulus_bits())
         }
@@ -231,7 +228,7 @@ pub fn masked_update(
     };
     let input = match upload {
         Upload::Words(update) => protect(update.words, modulus_bits, protection)?,
-        // Read by the coordinator, which expands it before it is added.
+        // Sent in the clear; the coordinator expands it before summing.
         Upload::Bytes(update) => match protection {
             Protection::Masks(..) => return Err(PipelineError::NotSummable),
             Protection::Plaintext => MaskedInput::new(update.0, None),
@@ -240,7 +237,7 @@ pub fn masked_update(
     Ok(MaskedInput { residual, ..input })
 }
 
-/// The same road for the integers of an analysis, which are bounded by what the task declares: **check, mask, pack**.
+/// The same path for the integers of an analysis, which the task's declared ranges bound: **check, mask, pack**.
 ///
 /// # Errors
 /// [`PipelineError`]; nothing may be sent then.
@@ -248,16 +245,16 @@ pub fn masked_sums(values: &[i64], codec: &SumCodec, protection: Protection<'_>)
     protect(codec.encode(values)?, codec.modulus_bits(), protection)
 }
 
-/// The end of every road: nothing but integers comes here, and nothing leaves without passing.
+/// The end of every path: only integers arrive here, and nothing leaves the device without passing.
 fn protect(mut words: Vec<u32>, modulus_bits: u8, protection: Protection<'_>) -> Result<MaskedInput, PipelineError> {
     match protection {
-        // Masked in place, packed, and signed: who sends it, in which session, over whose masks.
+        // Masked in place, packed, and signed together with sender, session and the masks' owners.
         Protection::Masks(masking, signer) => {
             let step = masking.mask(words, Vec::new(), signer)?;
             let signed = SignedInput { message: step.send.message.encode().into(), snapshot: step.persist };
             Ok(MaskedInput::new(step.send.body, Some(signed)))
         }
-        // The same road with an empty plan.
+        // The same path with an empty mask plan.
         Protection::Plaintext => {
             let modulus = Modulus::new(modulus_bits)?;
             mask::apply(&MaskPlan::new(Plane::Model, words.len() as u64, modulus)?, 0, &mut words)?;
@@ -266,15 +263,15 @@ fn protect(mut words: Vec<u32>, modulus_bits: u8, protection: Protection<'_>) ->
     }
 }
 
-/// The same order, of which no sum can be told apart from one without this update: its length in integers is bounded after
-/// rounding, its weight is a factor within the bound, and its share of the noise is added before anything else sees it.
+/// Quantizes and noises a private update: its norm in integers is bounded after rounding, its weight is a factor
+/// within the bound, and its share of the noise is added before anything else sees it.
 fn noised(update: &Update, round: &PrivateRound, secrets: &mut ChaCha20Rng) -> Result<Vec<u32>, PrivateEncodeError> {
     #[cfg(feature = "deliberate-faults")]
     if let Some(fault) = round.fault {
         return fault.words(update, &round.quantizer, round.clip, &round.rotation_seed, secrets);
     }
     let mut words = round.quantizer.codec.encode(update, round.clip, &round.rotation_seed, secrets)?.words;
-    // Where the coordinator adds the noise, there is none of ours.
+    // If the coordinator adds the noise, participants add none.
     if let Some(shares) = round.quantizer.shares {
         NoiseSampler::new(shares.share).add_to(&mut words, round.quantizer.codec.params().modulus_bits, secrets);
     }
@@ -288,7 +285,7 @@ impl MaskedInput {
     }
 }
 
-/// Parameters that are not finite say which tensor went wrong, which a difference could not.
+/// Checks parameters rather than their difference, to name the tensor that is not finite.
 ///
 /// # Errors
 /// [`PipelineError::NotFinite`].

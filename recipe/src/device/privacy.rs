@@ -1,7 +1,8 @@
-//! What the terms of privacy of one round mean to one participant: the grid, its share of the noise, and what taking part costs.
+//! The privacy terms of a round for one participant: quantization, its share of the noise, and the cost of taking
+//! part.
 //!
-//! Everything is derived by the code that the coordinator derives it by. What cannot be derived, or is not what the encoding and
-//! the session say, is refused before a byte of the model has come.
+//! Derived by the same code as on the coordinator. Terms that cannot be derived, or that contradict the encoding or
+//! the session, are refused before the model is fetched.
 
 use std::sync::Arc;
 
@@ -13,26 +14,26 @@ use wire::participant::{Assignment, PrivacyTerms, SessionTerms};
 use crate::codec::{PrivateQuantizer, TermsError};
 use crate::digest::rotation_seed;
 
-/// The arithmetic of one round with a privacy mechanism, as one participant needs it.
+/// A participant's arithmetic of one private round.
 #[derive(Clone, Debug)]
 pub struct PrivateRound {
-    /// As the operator wrote it.
+    /// The specification, as the operator wrote it.
     pub spec: PrivacySpec,
-    /// From floats to integers, and what this participant adds.
+    /// Quantization and this participant's noise.
     pub quantizer: Arc<PrivateQuantizer>,
-    /// The L2 norm that updates are scaled down to.
+    /// L2 norm that updates are clipped to.
     pub clip: f64,
-    /// What the rotation of the whole cohort is drawn from.
+    /// Seed of the cohort's common rotation.
     pub rotation_seed: [u8; 32],
-    /// What taking part costs: of the fewest updates that may be released, as is enforced.
+    /// The cost of taking part: that of a release of the smallest sum that may be opened.
     pub release: Release,
-    /// What is done wrong on purpose.
+    /// A deliberate fault, for audits.
     #[cfg(feature = "deliberate-faults")]
     pub fault: Option<super::faults::Fault>,
 }
 
 impl PrivateRound {
-    /// Derives it from what the assignment says; `parameters` is the length of the shared layout.
+    /// Derives the round's arithmetic from the assignment; `parameters` is the length of the shared layout.
     ///
     /// # Errors
     /// [`TermsError`].
@@ -41,7 +42,7 @@ impl PrivateRound {
         Self::of(assignment, terms, Arc::new(quantizer))
     }
 
-    /// The same, on a grid that was derived from these terms.
+    /// The same, with a quantizer already derived from these terms.
     ///
     /// # Errors
     /// [`TermsError`].
@@ -63,14 +64,14 @@ impl PrivateRound {
         })
     }
 
-    /// Whether this participant's own noise is in what it sends.
+    /// Whether this participant adds noise to its input.
     #[must_use]
     pub fn has_own_noise(&self) -> bool {
         self.quantizer.shares.is_some()
     }
 }
 
-/// The encoding repeats what follows from the terms.
+/// Checks that the encoding matches the privacy terms.
 fn check_encoding(assignment: &Assignment, request: &PlanRequest) -> Result<(), TermsError> {
     let encoding = &assignment.encoding;
     for (what, expected, got) in [
@@ -84,7 +85,7 @@ fn check_encoding(assignment: &Assignment, request: &PlanRequest) -> Result<(), 
     Ok(())
 }
 
-/// What the noise counts on is what the session enforces.
+/// Checks that the session enforces what the noise relies on.
 fn check_cover(
     session: Option<&SessionTerms>,
     terms: &PrivacyTerms,
@@ -106,7 +107,7 @@ fn check_cover(
     Ok(())
 }
 
-/// What one participation costs whoever knows of it.
+/// The cost of one participation, to those who know of it.
 fn cost(
     assignment: &Assignment,
     PrivateQuantizer { request, codec, .. }: &PrivateQuantizer,
@@ -114,13 +115,14 @@ fn cost(
     let mut release = request.release(codec)?.without_sampling();
     (release.round, release.attempt) = (assignment.round.into(), assignment.attempt);
     if request.mechanism == PrivacyMechanism::Tree {
-        // One node on every level holds the update. So many Gaussian releases cost what one does whose sensitivity is the
-        // square root of their number larger, with the noise of all these nodes in it.
+        // One node on every level of the tree contains the update. That many Gaussian releases cost as much as one
+        // whose sensitivity is larger by the square root of their number.
         let levels = tree_levels(request.rounds);
         release.sum.sensitivity *= f64::from(levels).sqrt();
         release.sum.dimension = release.sum.dimension.saturating_mul(levels.into());
     }
-    // Participations that keep their distance meet different noise: each costs its column of the matrix, and they add up.
+    // Participations at the required distance meet independent noise: each costs its column of the matrix, and the
+    // costs add up.
     release.bands = release.bands.map(Bands::one_participation);
     Ok(release)
 }

@@ -1,4 +1,4 @@
-//! How the updates of a task become integers, as participants are told.
+//! The encoding of a task's updates, as sent in assignments.
 
 use task_spec::TaskSpec;
 use wire::participant::{CodecTerms, Encoding, GroupTerms};
@@ -21,7 +21,7 @@ pub(super) fn of(spec: &TaskSpec, private: Option<&PrivateTask>) -> Encoding {
     }
 }
 
-/// The most updates that a sum may have to hold. Codecs count on as few as can be: each costs bits in every coordinate.
+/// Maximum number of updates in a sum. As small as possible: each costs bits in every coordinate.
 fn largest_cohort(spec: &TaskSpec) -> u32 {
     if let Some(size) = spec.group_size() {
         return size;

@@ -1,4 +1,4 @@
-//! Where an operator mends what a recipe cannot be derived from.
+//! The field of a task in which an operator corrects an error.
 
 use learning::{AdapterError, AnalyticsError, CodecError};
 use task_spec::{SpecError, TaskSpec};
@@ -29,7 +29,7 @@ pub(super) fn of(spec: &TaskSpec, error: RecipeError) -> Vec<SpecError> {
         RecipeError::Codec(_) => "compression",
     };
     match error {
-        // The field says the rest.
+        // The field gives the context.
         RecipeError::Solver(problem) | RecipeError::PersonalTensor(problem) => wrong(field, problem),
         RecipeError::Fairness(error) => wrong(field, error),
         RecipeError::Privacy(error) => wrong(field, error),
@@ -48,7 +48,7 @@ fn of_analysis(spec: &TaskSpec, field: &str) -> String {
     }
 }
 
-/// An analysis takes as many rounds as it takes.
+/// Checks the number of rounds, which an analysis determines.
 pub(super) fn check_rounds(spec: &TaskSpec, rounds: u32) -> Result<(), Vec<SpecError>> {
     let count = spec.rounds.count;
     if count == rounds {

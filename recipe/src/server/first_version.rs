@@ -1,4 +1,4 @@
-//! The file that the first round of a task starts from.
+//! The first model version of a task.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::TaskModel;
 use super::field::wrong;
 
 impl TaskModel {
-    /// The file that the first round starts from.
+    /// The file of the first version.
     ///
     /// # Errors
-    /// A tensor whose initial values cannot be drawn, or an analysis whose state is too large.
+    /// The initial values of a tensor cannot be drawn, or the state of an analysis is too large.
     pub fn first_version(&self, spec: &TaskSpec) -> Result<Vec<u8>, Vec<SpecError>> {
         match &self.tensors.analysis {
             Some(analysis) => analysis.initial().to_bytes().map_err(|error| wrong("analytics", error)),
@@ -29,7 +29,7 @@ impl TaskModel {
     /// The initial values of the shared tensors, from the task's seed.
     ///
     /// # Errors
-    /// A tensor whose initial values cannot be drawn.
+    /// The initial values of a tensor cannot be drawn.
     pub fn initial(&self, spec: &TaskSpec) -> Result<Parameters, Vec<SpecError>> {
         let shares_adapters = spec.personalization.as_ref().is_some_and(Personalization::shares_adapters);
         if let Some(adapters) = self.tensors.adapters.as_ref().filter(|_| shares_adapters) {

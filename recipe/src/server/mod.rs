@@ -1,4 +1,5 @@
-//! The coordinator's half: everything a task's specification means in numbers, and the step from an opened sum to the next version.
+//! The coordinator's half: the numbers derived from a task's specification, and the step from an opened sum to the
+//! next version.
 //!
 //! Requests and background work both derive it from the stored specification, so they cannot disagree.
 
@@ -27,29 +28,29 @@ use crate::digest::base_digest;
 use crate::{AssignmentTerms, Recipe, Tensors};
 use field::wrong;
 
-/// A task's arithmetic.
+/// The numbers derived from a task's specification.
 #[derive(Clone, Debug)]
 pub struct TaskModel {
-    /// What its rounds compute on.
+    /// The tensors its rounds compute on.
     pub tensors: Tensors,
     /// How updates become integers.
     pub codec: UpdateCodec,
-    /// Of the words.
+    /// Modulus of the words.
     pub modulus: Modulus,
-    /// What the mean goes through before the model is stepped by it.
+    /// The solver whose server half is applied to the mean.
     pub solver: Option<Solver>,
-    /// How the mean steps the model.
+    /// The server optimizer.
     pub optimizer: ServerOptimizer,
-    /// What its sessions of secure aggregation are like, in a round whose clipping norm is the first one's; none if its
-    /// updates are in the clear. See [`TaskModel::session_in`].
+    /// Configuration of its sessions, for the first round's clipping norm; `None` if updates are sent in the clear.
+    /// See [`TaskModel::session_in`].
     pub session: Option<Arc<SessionConfig>>,
-    /// Its noise and budget; none without a privacy mechanism.
+    /// Its noise and budget; `None` without a privacy mechanism.
     pub private: Option<Arc<PrivateTask>>,
-    /// What replaces the mean; none where it is the mean.
+    /// The robust rule; `None` for the mean.
     pub robust: Option<RobustAggregation>,
-    /// How updates become integers, as participants are told.
+    /// The encoding of updates, as sent in assignments.
     pub encoding: Encoding,
-    /// Names of the metrics that travel, in their order.
+    /// Names of the metrics that are sent, in order.
     pub metrics: Vec<String>,
 }
 
@@ -65,10 +66,10 @@ pub struct BaseTerms<'a> {
 }
 
 impl TaskModel {
-    /// Derives it.
+    /// Derives the numbers of a task.
     ///
     /// # Errors
-    /// Every field that cannot work. A stored task was checked when it was created and gives none.
+    /// Every invalid field. A stored task was checked when it was created and has none.
     pub fn new(spec: &TaskSpec) -> Result<Self, Vec<SpecError>> {
         let at = |error| field::of(spec, error);
         let metrics = spec.travelling_metrics();
@@ -102,11 +103,11 @@ impl TaskModel {
         })
     }
 
-    /// Fills in what follows from the rest of a new task and is stored with it: the noise multiplier that keeps the budget. Takes
-    /// up to a second.
+    /// Fills in the derived field of a new task, which is stored with it: the noise multiplier that meets the budget.
+    /// Takes up to a second.
     ///
     /// # Errors
-    /// Every field that cannot work.
+    /// Every invalid field.
     pub fn complete(spec: &mut TaskSpec) -> Result<(), Vec<SpecError>> {
         if !spec.privacy.is_private() || spec.privacy.noise_multiplier.is_some() {
             return Ok(());
@@ -130,14 +131,14 @@ impl TaskModel {
         Some(SessionConfig { application: terms.in_round(base.version, base.earlier).0, ..(**session).clone() })
     }
 
-    /// What participants give one input from at most: the base of a round in which masks alone hide what they send. None where they
-    /// add noise themselves, or trained ahead of the round from a version of their own.
+    /// The base from which a participant sends at most one input, in rounds whose inputs are hidden by masks alone.
+    /// `None` if participants add noise, or trained ahead from a version of their own.
     #[must_use]
     pub fn base_digest(&self, version: Digest) -> Option<Digest> {
         self.gives_once().then(|| base_digest(&self.encoding, version))
     }
 
-    /// Whether participants give one input at most from each base.
+    /// Whether participants send at most one input from each base.
     #[must_use]
     pub fn gives_once(&self) -> bool {
         let is_noised = self.private.as_ref().is_some_and(|private| private.mechanism().is_noised_by_participants());
@@ -156,7 +157,7 @@ impl TaskModel {
     }
 }
 
-/// What participants of a task are told, but for privacy.
+/// The terms of a task's assignments, without privacy terms.
 fn assignment_terms<'a>(spec: &'a TaskSpec, encoding: &'a Encoding, metrics: &'a [String]) -> AssignmentTerms<'a> {
     let TaskSpec { name, model, training, .. } = spec;
     AssignmentTerms { task: name, model, training, encoding, metrics, privacy: None }

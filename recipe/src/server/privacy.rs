@@ -1,6 +1,6 @@
-//! What `[privacy]` of a task means in numbers: the grid, the noise, the cohort it takes, and what a release is charged.
+//! The numbers derived from `[privacy]` of a task: quantization, noise, cohort sizes and the charge for a release.
 //!
-//! The figures are `learning`'s; here they are put together from the task, once, for requests and background work alike.
+//! `learning` computes the figures; here they are assembled from the task, for requests and background work alike.
 
 use std::sync::Arc;
 
@@ -17,24 +17,24 @@ use wire::participant::PrivacyTerms;
 use super::field::wrong;
 use crate::codec::{PrivateQuantizer, request};
 
-/// The probability with which a Poisson draw may be so small that its round is given up before anybody uploads.
+/// Probability that a Poisson draw is so small that its round fails before any upload.
 const FAILING: f64 = 0.01;
-/// The widest words that are summed.
+/// Maximum bits of a word.
 const MODULUS_BITS_MAX: u8 = 32;
 
-/// The longest sum whose noise OpenDP draws: it takes microseconds for each word, and what it drew is kept in the database.
+/// Maximum words of a sum whose noise OpenDP draws: each takes microseconds, and the result is stored in the database.
 const OPENDP_WORDS_MAX: usize = 1 << 20;
 
-/// Why the noise of a task cannot be drawn as it says.
+/// Reasons OpenDP cannot draw the noise of a task.
 #[derive(Debug, thiserror::Error)]
 pub enum SamplerError {
-    /// It cannot, or must not.
+    /// OpenDP's own error.
     #[error(transparent)]
     OpenDp(#[from] OpenDpError),
-    /// There is nothing to hold it against.
+    /// There is no charge to compare it with.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// It would take too long.
+    /// The sum is too long.
     #[error(
         "is \"opendp\", which is slow and draws noise for sums of at most {OPENDP_WORDS_MAX} words; this task's have {0}: leave it out, \
          or train a smaller model"
@@ -42,29 +42,29 @@ pub enum SamplerError {
     TooLong(usize),
 }
 
-/// A private task's arithmetic.
+/// The numbers derived from a private task.
 #[derive(Clone, Debug)]
 pub struct PrivateTask {
-    /// As the operator wrote it.
+    /// The specification, as the operator wrote it.
     pub spec: PrivacySpec,
-    /// From floats to integers, and what participants add.
+    /// Quantization and the participants' noise.
     pub quantizer: Arc<PrivateQuantizer>,
     terms: PrivacyTerms,
     least: u32,
-    /// Whether sampling is worth anything to the published figure.
+    /// Whether sampling amplifies the published figure.
     amplified: bool,
-    /// How many of the population must be there before a cohort is drawn, where that is so.
+    /// Number of the population that must be present before a cohort is drawn; 0 if any number may be.
     attendance: u32,
 }
 
 impl PrivateTask {
-    /// Derives it; nothing for a task without a mechanism. `noise_multiplier` must have been solved for.
+    /// Derives the numbers; `None` for a task without a mechanism. `noise_multiplier` must be set.
     ///
     /// # Errors
-    /// Every field that cannot work.
+    /// Every invalid field.
     pub fn new(spec: &TaskSpec, parameters: u64) -> Result<Option<Self>, Vec<SpecError>> {
         if !spec.privacy.is_private() {
-            // Whoever asks for a budget and names no mechanism must not believe that there is one.
+            // A budget without a mechanism is an error: it would promise nothing.
             spec.privacy.check()?;
             return Ok(None);
         }
@@ -75,7 +75,7 @@ impl PrivateTask {
             return Err(wrong("privacy.noise_multiplier", "must have been solved for when the task was created"));
         };
         let mut quantizer = match PrivateQuantizer::of(request, z) {
-            // A grid that may wrap around is none that a session of secure aggregation takes.
+            // A sum that may wrap around is not accepted by secure aggregation.
             Ok(quantizer) if quantizer.codec.params().wrap_sigmas.is_none() => quantizer,
             Ok(_) | Err(PlanError::Codec(PrivateCodecError::Headroom { .. })) => {
                 return Err(wrong(bits_field(spec), no_room(&request, z)));
@@ -106,41 +106,41 @@ impl PrivateTask {
         }))
     }
 
-    /// The most participants a round may have: what the grid has room for.
+    /// Maximum number of participants in a round: the capacity of the quantizer.
     pub fn largest_cohort(&self) -> u32 {
         self.quantizer.request.largest_cohort()
     }
 
-    /// What a participant is told of how many there are in its cohort, of so many: where the published figure rests on a draw that
-    /// nobody knows, whoever was drawn is somebody too.
-    pub fn cohort_told(&self, cohort: u32) -> u32 {
+    /// The cohort size that participants are told: the expected size where the published figure relies on a secret
+    /// draw, whose size participants must not learn either.
+    pub fn stated_cohort(&self, cohort: u32) -> u32 {
         if self.amplified { self.terms.cohort } else { cohort }
     }
 
-    /// Fewest updates of a released sum.
+    /// Minimum number of updates in a released sum.
     pub fn smallest_cohort(&self) -> u32 {
         self.terms.smallest_cohort
     }
 
-    /// Fewest participants that a round may begin with: so many that the allowed dropouts leave the smallest cohort.
+    /// Minimum number of participants that a round may begin with: the allowed dropouts leave the smallest cohort.
     pub fn least_cohort(&self) -> u32 {
         self.least
     }
 
-    /// The round's limits as privacy needs them.
+    /// The round's limits, adjusted for privacy.
     pub fn limits(&self, limits: RoundLimits) -> RoundLimits {
         let smallest = self.smallest_cohort();
         let mut limits = limits;
         limits.collect.min = limits.collect.min.max(smallest);
         if self.amplified {
-            // Nothing of the draw is known, and none is made, before enough of those it is made from are there; after it
-            // nothing may depend on how many were drawn, not even whether the round goes on.
+            // No draw is made before enough of the population is present; afterwards nothing may depend on the number
+            // drawn, not even whether the round continues.
             limits.select.min = self.attendance;
             limits.select.max = self.quantizer.request.population.max(self.attendance);
             limits.collect.min = 0;
             limits.collect.max = self.largest_cohort();
         } else if self.spec.sampling.is_some() {
-            // Everybody who was sampled is waited for; fewer than the noise counts on are too few to begin with.
+            // The round waits for everybody sampled; it does not begin with fewer than the noise relies on.
             limits.select.min = self.least;
             limits.select.max = self.largest_cohort();
             limits.collect.min = smallest;
@@ -153,17 +153,17 @@ impl PrivateTask {
         limits
     }
 
-    /// What participants are told in a round whose clipping norm is `clip`.
+    /// The privacy terms of a round with clipping norm `clip`.
     pub fn terms(&self, clip: f64) -> PrivacyTerms {
         PrivacyTerms { clip, ..self.terms.clone() }
     }
 
-    /// The norm of the first round.
+    /// Clipping norm of the first round.
     pub fn initial_clip(&self) -> f64 {
         self.terms.clip
     }
 
-    /// The norm of the next round, where `within` of the updates were within `clip`.
+    /// Clipping norm of the next round, if the fraction `within` of the updates was within `clip`.
     pub fn next_clip(&self, clip: f64, within: Option<f64>) -> f64 {
         match (self.spec.clip, within) {
             (Some(Clip::Adaptive(adaptive)), Some(within)) => next_clip(&adaptive, clip, within),
@@ -171,20 +171,20 @@ impl PrivateTask {
         }
     }
 
-    /// What the ledger keeps.
+    /// The budget, for the ledger.
     pub fn budget(&self) -> Option<Budget> {
         Budget::of(&self.spec)
     }
 
-    /// Whether the coordinator adds the noise, and could take it off with what it was made from.
+    /// Whether the coordinator adds the noise, and could remove it with the noise's seed.
     pub fn adds_noise_here(&self) -> bool {
         self.quantizer.shares.is_none()
     }
 
-    /// OpenDP's measurement, if the task wants its noise from it, held against what a release is charged.
+    /// OpenDP's measurement if the task uses it, checked against the charge for a release.
     ///
     /// # Errors
-    /// [`SamplerError`]: then the task's noise cannot be drawn, by nobody else either.
+    /// [`SamplerError`]: the task's noise cannot be drawn.
     pub fn opendp(&self) -> Result<Option<OpenDpGaussian>, SamplerError> {
         match self.spec.sampler {
             PrivacySampler::Exact => return Ok(None),
@@ -198,15 +198,14 @@ impl PrivateTask {
         Ok(Some(measurement))
     }
 
-    /// The mechanism.
     pub fn mechanism(&self) -> PrivacyMechanism {
         self.spec.mechanism
     }
 
-    /// What a round is planned to cost after those that were charged: the release of the smallest cohort.
+    /// The planned cost of a round: the release of a sum of the smallest cohort.
     ///
     /// # Errors
-    /// Noise that cannot be; a stored task was checked and gives none.
+    /// The noise is invalid; a stored task was checked and has none.
     pub fn planned(&self, ledger: &Ledger, round: u32, attempt: u32) -> Result<Release, PlanError> {
         let mut release = self.quantizer.request.release(&self.quantizer.codec)?;
         if !self.amplified {
@@ -217,10 +216,10 @@ impl PrivateTask {
         Ok(ledger.placed(release))
     }
 
-    /// What a sum of `participants` really was.
+    /// The release of a sum of `participants` updates.
     ///
     /// # Errors
-    /// Fewer than the noise counts on.
+    /// Fewer participants than the noise relies on.
     pub fn release(&self, ledger: &Ledger, round: u32, attempt: u32, participants: u32) -> Result<Release, PlanError> {
         let mut release = self.planned(ledger, round, attempt)?;
         release.participants = participants;
@@ -233,7 +232,7 @@ impl PrivateTask {
     }
 }
 
-/// Which bits would do.
+/// The numbers of bits that would suffice.
 fn no_room(request: &PlanRequest, noise_multiplier: f64) -> String {
     let has_room = |bits: &u8| {
         let codec = PlanRequest { modulus_bits: *bits, ..*request }.codec(noise_multiplier);
@@ -247,14 +246,14 @@ fn no_room(request: &PlanRequest, noise_multiplier: f64) -> String {
     format!("is {bits}, which leaves no room for sums of {cohort} updates with their noise: {remedy}")
 }
 
-/// The setting that is in force.
+/// The field of the setting in force.
 fn bits_field(spec: &TaskSpec) -> &'static str {
     let secure = &spec.secure_aggregation;
     let is_its_own = secure.enabled && secure.modulus_bits.is_some();
     if is_its_own { "secure_aggregation.modulus_bits" } else { "aggregation.modulus_bits" }
 }
 
-/// What there is no plan for, at the field that says so.
+/// The error of a plan, at its field.
 fn unplanned(error: &PlanError) -> Vec<SpecError> {
     let field = match error {
         PlanError::Unreachable { .. } => "privacy.epsilon",
@@ -266,10 +265,10 @@ fn unplanned(error: &PlanError) -> Vec<SpecError> {
     wrong(field, error)
 }
 
-/// Solves for the noise multiplier where only a budget is given: the task is stored with the solution.
+/// Solves for the noise multiplier of a task with only a budget; the solution is stored with the task.
 ///
 /// # Errors
-/// Every field that cannot work, with what would do.
+/// Every invalid field, with a valid value.
 pub(super) fn solve(spec: &mut TaskSpec, parameters: u64) -> Result<(), Vec<SpecError>> {
     spec.privacy.rounds.get_or_insert(spec.rounds.count);
     spec.privacy.check()?;
@@ -277,7 +276,7 @@ pub(super) fn solve(spec: &mut TaskSpec, parameters: u64) -> Result<(), Vec<Spec
     let is_sampled = spec.sampling_amplifies();
     let solved = match (spec.privacy.against, spec.privacy.epsilon) {
         (PrivacyView::CohortKnown | PrivacyView::Server, Some(epsilon)) => least_noise(&request, epsilon),
-        // The published figure is the other one then.
+        // Then the published figure is the other one.
         (PrivacyView::Published, Some(epsilon)) if !is_sampled => least_noise(&request, epsilon),
         (PrivacyView::Published, Some(_)) | (_, None) => plan(&request).map(|plan| plan.noise_multiplier),
     };
@@ -288,11 +287,11 @@ pub(super) fn solve(spec: &mut TaskSpec, parameters: u64) -> Result<(), Vec<Spec
     Ok(())
 }
 
-/// The least noise with which the planned rounds cost no more than `epsilon` those who know who took part, and with them the
-/// coordinator where it has a figure: sampling hides nobody from either.
+/// The least noise with which the planned rounds cost at most `epsilon`, to those who know who took part and to the
+/// coordinator where it has a figure: sampling protects against neither.
 fn least_noise(request: &PlanRequest, epsilon: f64) -> Result<f64, PlanError> {
     let (least, most) = (*NOISE_RANGE.start(), *NOISE_RANGE.end());
-    // Noise too small for the mechanism is as good as noise that costs too much.
+    // Noise too small for the mechanism counts as too costly.
     let spent = |z: f64| request.curve(z, 1).map(|points| points.last().map_or(f64::INFINITY, |at| at.1.cohort_known));
     let is_enough = |z: f64| spent(z).is_ok_and(|spent| spent <= epsilon);
     let mut high = 1.0;
@@ -310,8 +309,8 @@ fn least_noise(request: &PlanRequest, epsilon: f64) -> Result<f64, PlanError> {
     Ok(high)
 }
 
-/// What is planned for. One participant more or less, and not one replaced by another, is what the figures are about unless a
-/// draw of a fixed size amplifies them.
+/// The request for a plan. Neighbouring datasets differ by adding or removing one participant; by replacing one if a
+/// draw of a fixed size amplifies.
 fn planned(spec: &TaskSpec, terms: &PrivacyTerms, parameters: u64) -> Result<PlanRequest, Vec<SpecError>> {
     let mut request = request(terms, parameters, spec.modulus_bits())?;
     if request.sampling == PlanSampling::FixedSize && !spec.sampling_amplifies() {
@@ -320,7 +319,7 @@ fn planned(spec: &TaskSpec, terms: &PrivacyTerms, parameters: u64) -> Result<Pla
     Ok(request)
 }
 
-/// How many there are expected to be, how few there may be, and how many of those may collude.
+/// Expected cohort, smallest cohort, and how many of the smallest may collude.
 fn terms(spec: &TaskSpec) -> Result<PrivacyTerms, Vec<SpecError>> {
     let secure = &spec.secure_aggregation;
     let dropouts = secure.max_dropout_fraction;
@@ -339,7 +338,7 @@ fn terms(spec: &TaskSpec) -> Result<PrivacyTerms, Vec<SpecError>> {
     };
     let smallest_cohort = match secure.enabled {
         true => smallest.max(secure.min_cohort.unwrap_or(MIN_SECURE_COHORT)),
-        // However few are drawn, their sum is released.
+        // The sum is released however few are drawn.
         false if spec.sampling_amplifies() => 1,
         false => smallest.max(1),
     };
@@ -366,12 +365,12 @@ fn terms(spec: &TaskSpec) -> Result<PrivacyTerms, Vec<SpecError>> {
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the whole")]
 fn part(whole: u32, fraction: f64) -> u32 {
-    // A decimal fraction may lie a little below what it stands for.
+    // A decimal fraction may be represented slightly too small.
     (f64::from(whole) * fraction + 1e-9).floor() as u32
 }
 
-/// So many of the population that a cohort drawn from them may be expected to be as large as the smallest that a draw from
-/// everybody, and the allowed dropouts, would leave. With fewer the budget would be spent on noise.
+/// Number of the population that must be present for an expected cohort as large as the smallest that a draw from
+/// everybody, after the allowed dropouts, would leave. With fewer the budget would be wasted on noise.
 fn attendance(spec: &TaskSpec) -> Result<u32, Vec<SpecError>> {
     let population = spec.privacy.population.unwrap_or_default();
     let dropouts = spec.secure_aggregation.max_dropout_fraction;
@@ -388,7 +387,8 @@ fn attendance(spec: &TaskSpec) -> Result<u32, Vec<SpecError>> {
     Ok(needed)
 }
 
-/// The protocol demands of every size from the smallest on that the allowed dropouts leave enough.
+/// The protocol requires of every cohort size from the smallest on that the allowed dropouts leave enough
+/// participants.
 fn least_cohort(spec: &TaskSpec, smallest: u32) -> u32 {
     if !spec.secure_aggregation.enabled {
         return smallest;

@@ -1,4 +1,4 @@
-//! A task's robust rule in numbers, and whether its cohorts are large enough for it.
+//! The numbers derived from a task's robust rule, and the check that its cohorts are large enough.
 
 use learning::robust::{check, needs};
 use learning::{Codec, QuantizationParams};
@@ -6,30 +6,30 @@ use task_spec::{RobustSpec, SpecError, TaskSpec};
 
 use super::field::wrong;
 
-/// A rule, and what it is to stand.
+/// A robust rule, and the attackers it withstands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RobustAggregation {
-    /// As the operator wrote it.
+    /// The specification, as the operator wrote it.
     pub spec: RobustSpec,
-    /// Whose updates it looks at; none: everybody's.
+    /// The groups whose means it combines; `None` if it combines single updates.
     pub groups: Option<GroupedMeans>,
 }
 
-/// A rule that looks at the means of groups.
+/// Groups whose means a rule combines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupedMeans {
-    /// s: participants in each.
+    /// Participants per group (s).
     pub size: u32,
-    /// How what the rule makes of the means becomes words again, each group with the same say. It has as many levels as there
-    /// can be: nothing of it is uploaded.
+    /// Codec of the combined means, each group with the same weight. It has the maximum number of levels, since
+    /// nothing of it is uploaded.
     pub codec: Codec,
 }
 
 impl RobustAggregation {
-    /// Derives it for a task with so many shared parameters; none for a task that takes the mean.
+    /// Derives the rule for a task with this number of shared parameters; `None` for a task that takes the mean.
     ///
     /// # Errors
-    /// A rule that some cohort of the task would be too small for.
+    /// The rule needs larger cohorts than the task may have.
     pub fn new(task: &TaskSpec, parameters: usize) -> Result<Option<Self>, Vec<SpecError>> {
         let Some(spec) = task.aggregation.robust else { return Ok(None) };
         let Some(size) = task.group_size() else {
@@ -52,7 +52,8 @@ impl RobustAggregation {
         Ok(Some(robust))
     }
 
-    /// Groups of a cohort of so many without which the rule has too few: each hostile participant may be in a group of its own.
+    /// Minimum number of groups that the rule needs for a cohort of this size: each attacker may be in a different
+    /// group.
     pub fn groups_needed(&self, cohort: u32) -> u32 {
         u32::try_from(needs(self.spec.rule, self.spec.attackers_among(cohort))).unwrap_or(u32::MAX)
     }

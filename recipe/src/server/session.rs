@@ -1,4 +1,4 @@
-//! What the sessions of secure aggregation of a task are like.
+//! Configuration of a task's sessions of secure aggregation.
 
 use secure_agg::SUITE_CHACHA20;
 use secure_agg::params::{InvalidConfig, SessionConfig, VectorShape};
@@ -8,7 +8,7 @@ use super::PrivateTask;
 use super::field::wrong;
 use crate::{AssignmentTerms, UpdateCodec};
 
-/// Each participant derives the same from its assignment, and refuses anything else.
+/// The session's configuration, which each participant derives from its assignment, and refuses if it differs.
 pub(super) fn config(
     spec: &TaskSpec,
     terms: &AssignmentTerms<'_>,
@@ -20,7 +20,7 @@ pub(super) fn config(
         return Ok(None);
     }
     let small = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
-    // A group has as many as it was said to have, no more and no fewer.
+    // A group has exactly its declared size.
     let least = spec.session_min();
     let privacy = private.map(|private| private.terms(private.initial_clip()));
     let config = SessionConfig {

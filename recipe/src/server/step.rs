@@ -15,18 +15,18 @@ use super::TaskModel;
 use crate::codec::UpdateCodec;
 use crate::digest::{codec_seed, rotation_seed};
 
-/// What an attempt at a round has of its own.
+/// Terms that differ between attempts at rounds.
 pub struct RoundTerms {
-    /// L2 norm that updates were scaled down to.
+    /// L2 norm that updates were clipped to.
     pub clip: f64,
     /// Seed of their rotation.
     pub rotation: Digest,
-    /// Seed of what their codec drew.
+    /// Seed of the codec's draws.
     pub codec: Digest,
 }
 
 impl RoundTerms {
-    /// Of an attempt that starts from a version with this clipping norm.
+    /// The terms of an attempt that starts from a version with this clipping norm.
     #[must_use]
     pub fn new(model: &TaskModel, clip: Option<f64>, attempt: Attempt) -> Self {
         let initial = model.private.as_ref().map_or(f64::NAN, |private| private.initial_clip());
@@ -38,36 +38,34 @@ impl RoundTerms {
     }
 }
 
-/// What a step goes on from.
+/// The version that a step starts from.
 pub struct BaseVersion {
     /// Number of the version.
     pub version: u32,
-    /// Its file.
     pub bytes: Bytes,
-    /// What the optimizer remembers beside it.
+    /// The server optimizer's state of this version.
     pub optimizer_state: Option<Bytes>,
 }
 
-/// A version that is not published yet.
+/// A new model version that is not published yet.
 #[derive(Debug)]
 pub struct NextVersion {
-    /// Its file.
     pub bytes: Vec<u8>,
-    /// What the next step goes on from, unless that is nothing.
+    /// The server optimizer's state, if it has any.
     pub optimizer_state: Option<Vec<u8>>,
-    /// What was measured in the round, by name.
+    /// The round's metrics, by name.
     pub metrics: Vec<(String, MetricValue)>,
-    /// L2 norm that updates of the next round are scaled down to, under privacy.
+    /// L2 norm that updates of the next round are clipped to, in a private task.
     pub clip: Option<f64>,
 }
 
-/// Why there is no next version.
+/// Reasons there is no next version.
 #[derive(Debug, thiserror::Error)]
 pub enum StepFailure {
     /// Honest participants cannot have made this sum.
     #[error("honest participants cannot have made this sum: {0}")]
     ImplausibleSum(String),
-    /// The base, or what is stored beside it, cannot be gone on from.
+    /// The base version or the optimizer's state is unusable.
     #[error("{0}")]
     UnusableBase(String),
 }
@@ -80,7 +78,8 @@ fn unusable(what: &str) -> impl Fn(&dyn std::fmt::Display) -> StepFailure {
     move |error| StepFailure::UnusableBase(format!("{what}: {error}"))
 }
 
-/// Makes the next version of an opened sum. What is done with is dropped at once: each of these has the size of a model.
+/// Computes the next version from an opened sum. Each intermediate result has the size of a model and is dropped as
+/// soon as possible.
 ///
 /// # Errors
 /// [`StepFailure`].
@@ -123,29 +122,29 @@ fn advance(analysis: &Analysis, sum: &NoisedSum, base: &[u8]) -> Result<NextVers
     Ok(NextVersion { bytes, optimizer_state: None, metrics: measured(metrics), clip: None })
 }
 
-/// Metrics that nobody measured are left out.
+/// Omits metrics that nobody measured.
 fn measured(metrics: impl IntoIterator<Item = (String, MetricValue)>) -> Vec<(String, MetricValue)> {
     metrics.into_iter().filter(|(_, value)| value.count > 0).collect()
 }
 
-/// What compression did to the updates, beside the task's metrics.
+/// Metrics of the distortion by compression.
 fn codec_metrics(distortion: &Distortion, participants: u32) -> [(String, MetricValue); 2] {
     let [norm, added_error] = CODEC_METRICS.map(str::to_owned);
     [(norm, distortion.norm), (added_error, distortion.added_error)]
         .map(|(name, value)| (name, MetricValue { value, count: participants.into() }))
 }
 
-/// What a released sum says.
+/// A decoded sum.
 struct Decoded {
-    /// What steps the model.
+    /// The mean update.
     mean: MeanUpdate,
-    /// Where the clip adapts: the part of updates that was within it, as the noise lets one see.
+    /// With adaptive clipping: the noisy fraction of updates within the norm.
     within_clip: Option<f64>,
-    /// What compression did to the updates.
+    /// Distortion by compression.
     distortion: Option<Distortion>,
 }
 
-/// Makes a released sum a mean.
+/// Decodes a released sum to the mean.
 fn decode(model: &TaskModel, sum: &NoisedSum, terms: &RoundTerms) -> Result<Decoded, StepFailure> {
     let participants = sum.participants();
     if participants == 0 && model.private.is_none() {
@@ -170,19 +169,19 @@ fn decode(model: &TaskModel, sum: &NoisedSum, terms: &RoundTerms) -> Result<Deco
     }
 }
 
-/// A published version as a step needs it.
+/// A published version, split for a step.
 struct Version {
-    /// What the server optimizer steps.
+    /// The model that the server optimizer steps.
     model: Parameters,
-    /// The server's control variate; nothing without one.
+    /// The server's control variate, if the solver has one.
     control: Option<Vec<f32>>,
 }
 
 impl Version {
-    /// `read` is a file's content, of the layout that is published.
+    /// `read` is the content of a file in the published layout.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong.
     fn new(solver: Option<Solver>, read: Parameters, model: &Arc<Layout>) -> Result<Self, String> {
         if !solver.is_some_and(|solver| solver.has_control()) {
             return Ok(Self { model: read, control: None });
@@ -191,10 +190,10 @@ impl Version {
         Ok(Self { model, control: Some(control) })
     }
 
-    /// Takes off the mean what is not the optimizer's: afterwards it is one of the model, with the task's metrics.
+    /// Removes the solver's part from the mean: afterwards it is a mean of the model, with the task's metrics.
     ///
     /// # Errors
-    /// What no honest participants could have made, in words.
+    /// Why honest participants cannot have sent this, as text.
     fn take(&mut self, solver: Option<Solver>, mean: &mut MeanUpdate, clip_range: f32) -> Result<(), String> {
         match (solver, &mut self.control) {
             (Some(Solver::FedNova { .. }), _) => FedNova::scale(mean).map(drop).map_err(|error| error.to_string()),
@@ -206,10 +205,10 @@ impl Version {
         }
     }
 
-    /// What is written: in the layout that is published.
+    /// Joins the parts again, in the published layout.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong.
     fn join(self, published: &Arc<Layout>) -> Result<Parameters, String> {
         let Some(control) = self.control else { return Ok(self.model) };
         let values = [self.model.values(), &control].concat();
@@ -217,10 +216,11 @@ impl Version {
     }
 }
 
-/// The state to go on from; `kept` is what is stored beside version `version` of a model of this layout.
+/// The optimizer's state to continue from; `kept` is the state stored with version `version` of a model of this
+/// layout.
 ///
 /// # Errors
-/// What is wrong with it: a version that a step made has the state of that step, and no other.
+/// What is wrong: a version made by a step has the state of that step, and no other.
 fn resume(
     spec: &ServerOptimizer,
     layout: &Arc<Layout>,

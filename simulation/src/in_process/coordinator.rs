@@ -37,7 +37,6 @@ pub fn in_memory() -> Config {
 
 /// A coordinator, the way to it, and who certifies its participants.
 pub struct LocalCoordinator {
-    /// The coordinator.
     pub coordinator: Coordinator,
     /// The way to its routes, also as its operator.
     pub network: Network,

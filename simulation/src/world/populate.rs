@@ -1,4 +1,4 @@
-//! How a world begins: a coordinator with its task, and all devices enrolled with it.
+//! Creates a world: a coordinator with its task, and all devices enrolled.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::rounds::Rounds;
 use crate::training::TrainingPool;
 use crate::{Experiment, Progress, SimulationError};
 
-/// Longest that certificates may be good for: renewing them is not what is simulated.
+/// Maximum lifetime of certificates: renewal is not simulated.
 const CERTIFICATE_LIFETIME_S: u64 = 366 * 24 * 3600;
 /// How long participants let a poll be held open. Polls of half a minute would say nothing else, only more often.
 const POLL: Duration = Duration::from_secs(3600);
-/// Devices that are there at the beginning come within this time.
+/// Devices available at the beginning arrive within this time.
 const ARRIVAL: Duration = Duration::from_secs(10);
 /// Devices enrolled between two reports of progress.
 const ENROLLED: u32 = 250;
 
 impl World {
-    /// A coordinator with its task, and all devices enrolled with it.
+    /// A world with its coordinator, its task and all devices enrolled.
     pub(crate) async fn new(
         experiment: &Experiment,
         progress: &mut dyn FnMut(Progress<'_>),
@@ -78,7 +78,7 @@ impl World {
         Ok(world)
     }
 
-    /// Has a new device enrol, over the coordinator's own routes and before time begins, and plans when it is there first.
+    /// Enrols a device over the coordinator's routes, before time begins, and plans its first arrival.
     async fn enroll(&mut self, index: u32, model: &crate::DeviceModel) -> Result<(), SimulationError> {
         let profile = Profile::draw(model, self.common.seed, index);
         let mut device = Device::new(index, profile, self.data.examples(index));

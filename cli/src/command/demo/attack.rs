@@ -1,4 +1,4 @@
-//! `--attack`: participants that give a robust rule something to do.
+//! `--attack`: hostile participants, for robust rules.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,10 @@ use client_sdk::{Trained, Trainer, TrainerError, TrainingJob};
 
 use crate::trainer::SlottedTrainer;
 
-/// What a hostile participant's update is multiplied with.
+/// Factor of a hostile participant's update.
 const FLIP: f32 = -10.0;
 
-/// A trainer whose owner may be hostile: then what it learned is sent tenfold, and the other way.
+/// A trainer whose owner may be hostile: then its update is multiplied by -10.
 pub(super) struct Suspect {
     pub(super) trainer: SlottedTrainer,
     pub(super) is_hostile: bool,
@@ -23,7 +23,7 @@ impl Suspect {
     }
 }
 
-/// Ten times what was learned, the other way.
+/// The update multiplied by -10.
 fn flipped(model: &Parameters, trained: Trained) -> Result<Trained, TrainerError> {
     let pairs = model.values().iter().zip(trained.parameters.values());
     let values = pairs.map(|(before, after)| before + FLIP * (after - before)).collect();

@@ -1,4 +1,4 @@
-//! The yardstick: the same model, trainer and number of passes on all the data in one place.
+//! The baseline: the same model, trainer and number of passes on the pooled data.
 
 use client_sdk::models::Architecture;
 use client_sdk::train::{self, Device, Sgd};
@@ -9,7 +9,7 @@ use task_spec::TrainingPlan;
 use crate::command::model::{Score, examples};
 use crate::failure::{Exit, Failure, Outcome};
 
-/// Trains on the pooled `shards` for as many passes as all rounds together make, and scores on `test`.
+/// Trains on the pooled `shards` for as many passes as all rounds together, and evaluates on `test`.
 pub(super) fn train(
     architecture: &Architecture,
     shards: &[Dataset],
@@ -20,7 +20,7 @@ pub(super) fn train(
 ) -> Outcome<Score> {
     let pooled = Dataset::concat(shards)?;
     let start = architecture.initial(seed).map_err(Failure::because(Exit::Training, "the model's sizes"))?;
-    // There is no received model to be held to, and what counts rounds has none to count: it is as in the first.
+    // There is no received model for a proximal term, and schedules by round stay at the first.
     let plan = plan.in_round(1);
     let plan = TrainingPlan { epochs: plan.epochs.saturating_mul(rounds), proximal_mu: 0.0, ..plan };
     let trained = train::train(architecture, &start, examples(&pooled), Sgd { plan: &plan, seed }, &Device::Cpu)

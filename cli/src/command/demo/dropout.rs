@@ -1,7 +1,7 @@
-//! A participant that vanishes in the middle of a round, as phones do: the network it talks through goes dead.
+//! A participant that drops out in the middle of a round, as phones do: its network stops working.
 //!
-//! Nothing is announced to the coordinator and the participant gets no chance to tidy up; whoever runs it drops it where it
-//! stands and, later, makes it again from its journal.
+//! The coordinator is not told, and the participant cannot clean up; its owner drops it at once and later restarts it
+//! from its journal.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -22,21 +22,21 @@ use super::plan::{DropPlan, Point};
 /// Time for half an upload to leave this machine before the connection is cut.
 const ON_THE_WIRE: Duration = Duration::from_millis(20);
 
-/// Who has vanished from which round.
+/// A participant's dropout from an attempt at a round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dropout {
     pub(super) place: Attempt,
     pub(super) participant: ParticipantId,
 }
 
-/// HTTPS that goes dead where the plan says.
+/// HTTPS that stops working at the planned point.
 pub(super) struct DropoutTransport {
     inner: HttpsTransport,
     url: String,
     ca_pem: String,
     plan: DropPlan,
     index: u32,
-    /// Closed until everybody has enrolled.
+    /// Closed until all participants have enrolled.
     gate: watch::Receiver<bool>,
     state: Mutex<State>,
     vanished: watch::Sender<Option<Dropout>>,
@@ -44,10 +44,10 @@ pub(super) struct DropoutTransport {
 
 #[derive(Default)]
 struct State {
-    /// Where this participant is to vanish.
+    /// The point at which this participant drops out.
     fate: Option<(Attempt, Point)>,
     participant: Option<ParticipantId>,
-    /// For the one request that is cut in the middle.
+    /// For the request that is cut in the middle.
     cut: Option<reqwest::Client>,
 }
 
@@ -77,7 +77,7 @@ impl DropoutTransport {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Never returns if this is where the participant is to vanish.
+    /// Never returns if this is the point at which the participant drops out.
     async fn reach(&self, point: Point) {
         let fate = self.state().fate;
         if let Some((place, _)) = fate.filter(|(_, at)| *at == point) {
@@ -148,7 +148,7 @@ impl Transport for DropoutTransport {
     async fn send(&self, request: &Request) -> Response {
         match request {
             Request::CheckIn(_) => {
-                // A closed channel means that the demo is over; then nobody waits for the answer.
+                // A closed channel means that the demo is over; nobody waits for the answer.
                 let _ = self.gate.clone().wait_for(|open| *open).await;
             }
             Request::Upload(upload) => {

@@ -1,4 +1,4 @@
-//! What the demo tells programs: one JSON object per event. Fields are added, never renamed.
+//! The demo's output for programs: one JSON object per event. Fields are added, never renamed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use wire::{AssignmentState, Digest, FailureReason, RoundState};
 use super::personal::MethodAccuracy;
 use crate::command::model::Score;
 
-/// The federation stands.
+/// The federation is set up.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(super) struct Started {
     pub(super) url: String,
@@ -24,15 +24,15 @@ pub(super) struct Started {
     pub(super) parameters: u64,
     pub(super) seed: u64,
     pub(super) updates_readable_by: String,
-    /// What participants are promised, if anything.
+    /// The task's privacy promise, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) privacy: Option<PrivacyReport>,
-    /// How participants come by models of their own, if they do.
+    /// The personalization method, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) personalization: Option<Personalization>,
 }
 
-/// An attempt at a round is over.
+/// An attempt at a round has ended.
 ///
 /// A line of its own rather than a [`RoundView`], for scripts read it: it has the demo's score where that has the cohort's
 /// means, seconds where that has times, and does not change when the API does. [`RoundEvent::new`] is the one translation.
@@ -47,28 +47,28 @@ pub(super) struct RoundEvent {
     pub(super) reported: u32,
     pub(super) dropped: u32,
     pub(super) dropped_why: BTreeMap<AssignmentState, u32>,
-    /// In which phase who dropped out; who did so after its update was accepted is a part of the sum.
+    /// Dropouts by phase; an update that was accepted before its participant dropped out is in the sum.
     pub(super) dropped_in: BTreeMap<RoundState, u32>,
-    /// Whose updates the sum holds, and by whom it was opened.
+    /// The participants in the sum, and those who opened it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) secure_aggregation: Option<SessionView>,
-    /// The groups of a cohort that was divided, and how unusual each was.
+    /// The groups of a divided cohort, with their anomaly scores.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) groups: Vec<GroupView>,
     /// How the sum was computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) work: Option<SumWorkView>,
-    /// Of the model this round published, on the demo's held-out data; none if it published none.
+    /// Accuracy of the published model on the demo's held-out data; `None` if the round published none.
     pub(super) metrics: Option<Score>,
-    /// Weighted means of what the cohort measured: the model it received on its own held-out data, and its training.
+    /// Weighted means of the cohort's metrics: the received model on each member's held-out data, and its training.
     pub(super) cohort_metrics: BTreeMap<String, f64>,
-    /// Quantiles over the cohort, where participants have models of their own.
+    /// Quantiles over the cohort, with personalization.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) distributions: BTreeMap<String, DistributionView>,
-    /// Spent of the privacy budget after this round; none without a mechanism, or before anything was released.
+    /// Privacy spent after this round; `None` without a mechanism, or before the first release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) epsilon: Option<EpsilonView>,
-    /// What the codec saved and cost.
+    /// Size and distortion of compressed updates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) compression: Option<CompressionView>,
     pub(super) model: Option<ModelVersionRef>,
@@ -108,7 +108,7 @@ impl RoundEvent {
     }
 }
 
-/// How long each phase took, or has taken until the next one began.
+/// Duration of each phase.
 fn phase_seconds(round: &RoundView) -> BTreeMap<&'static str, f64> {
     let name = |state| match state {
         RoundState::Selecting => Some("selecting"),
@@ -129,18 +129,18 @@ pub(super) struct Finished {
     pub(super) rounds: u32,
     pub(super) accuracy: f64,
     pub(super) loss: f64,
-    /// What the codec saved and cost in the last round.
+    /// Size and distortion of compressed updates in the last round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) compression: Option<CompressionView>,
     pub(super) model: ModelFile,
     pub(super) seconds: f64,
-    /// What the federation told about its participants at most, where something was promised.
+    /// The privacy report of a private task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) privacy: Option<Spent>,
-    /// The same model trained on the pooled data, if that was asked for.
+    /// The same model trained on the pooled data, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) centralized: Option<Score>,
-    /// How well each participant is served by one model for all, by its own and by one it trains alone, if that was asked for.
+    /// Accuracy per participant of the shared model, the personalized one and one trained alone, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) personalization: Option<Personalized>,
 }
@@ -151,12 +151,12 @@ pub(super) struct Personalized {
     pub(super) served: Vec<MethodAccuracy>,
 }
 
-/// Where the privacy ledger stands.
+/// State of the privacy ledger.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(super) struct Spent {
     pub(super) epsilon: EpsilonView,
     pub(super) delta: f64,
-    /// What could be spent.
+    /// The budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) budget: Option<f64>,
     pub(super) noise_multiplier: Option<f64>,
@@ -176,7 +176,7 @@ impl Spent {
     }
 }
 
-/// A model on this machine.
+/// A model file on this machine.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(super) struct ModelFile {
     pub(super) path: PathBuf,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::task_input::{Flag, FlagForm, FlagKeys, Flags, Reader, SCHEDULE, TRAINING, many, plain, word, yes};
 
-/// All of them.
+/// The demo's flags.
 #[derive(Clone, Debug)]
 pub(super) struct DemoFlags;
 
@@ -12,7 +12,7 @@ impl Flags for DemoFlags {
     const ALL: &'static [&'static [Flag]] = &[OWN, SCHEDULE, TRAINING];
 }
 
-/// What the demo calls `--privacy sampling=…`, which says how cohorts are drawn and leaves the numbers to the demo.
+/// The demo's `--privacy sampling=…` chooses how cohorts are drawn; the demo fills in the numbers.
 pub(super) const SAMPLING: &str = ".sampling";
 
 const OWN: &[Flag] = &[
@@ -81,7 +81,7 @@ const OWN: &[Flag] = &[
     },
 ];
 
-/// A way to a personalized model; given several times, the demo plays one after the other.
+/// A personalization method; given several times, the demo runs one federation after the other.
 pub(super) const PERSONALIZE: Flag = Flag {
     name: "personalize",
     path: "personalization",

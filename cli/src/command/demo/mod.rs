@@ -1,4 +1,4 @@
-//! `tributary demo`: a whole federation on this machine, and what it learns.
+//! `tributary demo`: a whole federation on this machine.
 //!
 //! Coordinator, operator and participants talk over HTTPS on a loopback port, exactly as they would across a continent. The
 //! demo plays the operator: it creates the task, watches the rounds and evaluates each published model on held-out data.
@@ -49,7 +49,7 @@ use world::{Settings, World};
 /// Folder of the participants' journals.
 const PARTICIPANTS: &str = "participants";
 
-/// What to play.
+/// Arguments of `tributary demo`.
 #[derive(clap::Args)]
 pub(crate) struct Demo {
     #[command(flatten)]
@@ -84,7 +84,7 @@ pub(crate) struct Demo {
     /// Where to write the final model [default: a file in the system's temporary folder]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Also write the task here: `tributary task create` makes the same one on a coordinator of your own
+    /// Also write the task here: `tributary task create` creates the same one on your own coordinator
     #[arg(long, value_name = "FILE")]
     task_file: Option<PathBuf>,
     /// Keep the coordinator's data and the participants' journals in this (empty) folder
@@ -97,16 +97,16 @@ struct FinishedFederation {
     world: World,
     task: TaskView,
     last: PublishedModel,
-    /// What the privacy ledger says, if something was promised.
+    /// The privacy report, if the task is private.
     privacy: Option<PrivacyReport>,
 }
 
-/// A federation to play.
+/// A federation to run.
 struct Federation {
     spec: TaskSpec,
     /// How its participants come by models of their own, if they do.
     personalize: Option<FlagValue>,
-    /// Whether it is one of several.
+    /// Whether it is one of several to be compared.
     is_compared: bool,
 }
 
@@ -115,7 +115,7 @@ impl Federation {
         self.spec.personalization.as_ref()
     }
 
-    /// Whether the versions of the task are models that can be evaluated as they are.
+    /// Whether the task's versions are complete models, which can be evaluated.
     fn publishes_the_whole_model(&self) -> bool {
         self.method().is_none_or(|method| !method.parts_the_model() && !method.shares_adapters())
     }
@@ -126,7 +126,7 @@ impl Federation {
     }
 }
 
-/// One way to a personalized model.
+/// Parses a personalization method.
 fn personalize(text: &str) -> Result<FlagValue, String> {
     PERSONALIZE.read(text)
 }
@@ -162,18 +162,18 @@ impl Demo {
         Ok(())
     }
 
-    /// How many participants are hostile.
+    /// Number of hostile participants.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a checked part of them")]
     fn hostile(&self) -> u32 {
         (f64::from(self.data.participants) * self.attack).round() as u32
     }
 
-    /// What is played: the one federation, or one for each way to a personalized model.
+    /// Runs one federation, or one per personalization method.
     fn plan<'a>(&'a self, input: &'a TaskInput) -> Plan<'a> {
         Plan { data: &self.data, cohort: self.cohort, input }
     }
 
-    /// Says what is wrong before anybody waits for data.
+    /// Checks the arguments before any data is loaded.
     fn check(&self, input: &TaskInput) -> Outcome {
         if !(0.0..1.0).contains(&self.drop) {
             return Err(Failure::new(Exit::Usage, "--drop is a probability, at least 0 and below 1"));
@@ -224,7 +224,7 @@ impl Demo {
         Ok(played.world)
     }
 
-    /// Plays a federation for each way to a model of one's own, and one without unless one of them makes the same model.
+    /// Runs a federation for each personalization method, and one without unless a method publishes the same model.
     async fn compare(
         &self,
         folder: &Path,
@@ -259,7 +259,7 @@ impl Demo {
         table.message("training each alone");
         served.push(personal::alone(scene, &shards, rounds).await?);
         table.finish();
-        // The yardsticks first.
+        // The baselines first.
         served.sort_by_key(MethodAccuracy::rank);
         let nothing = || Failure::new(Exit::Internal, "nothing was played");
         let (finished, last) = fed_avg.zip(last).ok_or_else(nothing)?;
@@ -268,10 +268,11 @@ impl Demo {
         Ok(last.world)
     }
 
-    /// A federation for each way, all of which can be, and before them one without unless one of them makes the same model.
+    /// Plans a federation for each method, all valid, after one without personalization unless a method publishes the
+    /// same model.
     fn federations(&self, scene: &Scene, methods: Vec<FlagValue>) -> Outcome<Vec<Federation>> {
         let federation = |method: Option<FlagValue>| {
-            // Without a way there is no method, whatever the task file says.
+            // Without a method there is no personalization, whatever the task file says.
             let none = || {
                 FlagValue::by_itself(
                     "none",
@@ -289,12 +290,12 @@ impl Demo {
         Ok(federations)
     }
 
-    /// What all participants of a federation are told to do.
+    /// The task of a federation.
     fn task(&self, scene: &Scene, input: &TaskInput) -> Outcome<TaskSpec> {
         self.plan(input).spec(&scene.architecture, &scene.description, scene.most_examples)
     }
 
-    /// One federation, from its start to the end of its last round.
+    /// Runs a federation from its start to the end of its last round.
     async fn play(
         &self,
         folder: &Path,
@@ -360,7 +361,7 @@ impl Demo {
         let federated = self.data.load()?;
         let (architecture, input) = data::model(self.data.data, input, &federated.test)?;
         let seed = self.data.seed();
-        let is_compared = !self.personalize.is_empty() || input.said("personalization").is_some();
+        let is_compared = !self.personalize.is_empty() || input.value_of("personalization").is_some();
         let held_out = if is_compared { personal::HELD_OUT } else { data::OWN_HELD_OUT };
         let shards = plan::shards(federated.shards, held_out, seed);
         Ok(Scene {
@@ -376,7 +377,7 @@ impl Demo {
         })
     }
 
-    /// Writes the final model to where it outlives the demo.
+    /// Writes the final model to a file that outlives the demo.
     fn save(&self, folder: &Path, last: &PublishedModel) -> Outcome<PathBuf> {
         let path = match (&self.out, &self.dir) {
             (Some(out), _) => out.clone(),
@@ -401,7 +402,7 @@ async fn central(scene: &Scene, shards: Vec<Dataset>, rounds: u32) -> Outcome<Sc
     blocking(move || centralized::train(&architecture, &shards, &test, &training, rounds, seed)).await
 }
 
-/// Makes a folder, or takes one that has nothing in it: two demos in one folder would be neither.
+/// Creates the folder, or uses an empty one: two demos cannot share a folder.
 fn empty(folder: &Path) -> Outcome {
     std::fs::create_dir_all(folder)
         .and_then(|()| std::fs::read_dir(folder))

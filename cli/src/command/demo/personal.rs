@@ -1,8 +1,8 @@
-//! Whom one model serves: accuracy on each participant's own held-out data, of its own model, of the one that FedAvg makes
-//! for all, and of one that it trains alone.
+//! Compares models per participant: accuracy on its own held-out data of its personalized model, of FedAvg's shared
+//! model, and of a model it trains alone.
 //!
-//! Everybody has the same data, first model, rounds and passes over its data. Own models are those that the participants'
-//! journals hold when the rounds are over, read as an app would read them.
+//! All runs use the same data, initial model, rounds and passes. Personalized models are read from the participants'
+//! journals after the last round, as an app would read them.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,31 +23,32 @@ use crate::command::participant::default_name;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Align, Table};
 
-/// Part of a participant's shard that it keeps out of training where own models are compared: enough to tell them apart.
+/// Fraction of a participant's shard held out of training where personalized models are compared: enough to
+/// distinguish them.
 pub(super) const HELD_OUT: f64 = 0.25;
 
-/// Training and held-out part of every participant.
+/// Training and held-out data of every participant.
 pub(super) type Shards = Arc<Vec<(Dataset, Dataset)>>;
 
-/// How well participants are served by one way to a model.
+/// Accuracy over participants of one method.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(super) struct MethodAccuracy {
-    /// `fed_avg`, `local_only`, or the method as it was asked for.
+    /// `fed_avg`, `local_only`, or the method as given.
     #[serde(rename = "way")]
     method: String,
-    /// Participants that have a model of this kind.
+    /// Number of participants with a model of this kind.
     participants: usize,
     mean: f64,
     /// 10th percentile over participants, interpolated between neighbours.
     p10: f64,
     median: f64,
     lowest: f64,
-    /// Of each of them, in the order of their numbers.
+    /// Accuracy of each of them, in the order of their numbers.
     accuracies: Vec<f64>,
 }
 
 impl MethodAccuracy {
-    /// The yardsticks first, then the methods in the order in which they were asked for.
+    /// Sorts the baselines first, then the methods in the given order.
     pub(super) fn rank(&self) -> usize {
         ["fed_avg", "local_only"].iter().position(|method| *method == self.method).unwrap_or(2)
     }
@@ -68,7 +69,7 @@ impl MethodAccuracy {
     }
 }
 
-/// Of sorted values, linear between neighbours; 0 of none.
+/// Quantile of sorted values, interpolated linearly; 0 without values.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let place = part * sorted.len().saturating_sub(1) as f64;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index below the length")]
@@ -77,7 +78,7 @@ fn quantile(sorted: &[f64], part: f64) -> f64 {
     at(below) + (at(below + 1) - at(below)) * (place - below as f64)
 }
 
-/// By the model that a federation without personalization published.
+/// Accuracy of the model published without personalization.
 pub(super) async fn globally(scene: &Scene, shards: &Shards, published: &[u8]) -> Outcome<MethodAccuracy> {
     let layout = scene.architecture.layout().map_err(Failure::because(Exit::Internal, "the model's sizes"))?;
     let model = read(published, layout)?;
@@ -87,7 +88,7 @@ pub(super) async fn globally(scene: &Scene, shards: &Shards, published: &[u8]) -
     Ok(MethodAccuracy::new("fed_avg", accuracies))
 }
 
-/// By a model that each trains on its own data alone, for as many passes as all rounds make.
+/// Accuracy of models that each participant trains alone, for as many passes as all rounds.
 pub(super) async fn alone(scene: &Scene, shards: &Shards, rounds: u32) -> Outcome<MethodAccuracy> {
     let (architecture, plan, seed) = (scene.architecture.clone(), scene.training.clone(), scene.seed);
     let accuracies = each(scene, shards, move |_, (train, held_out)| {
@@ -100,7 +101,7 @@ pub(super) async fn alone(scene: &Scene, shards: &Shards, rounds: u32) -> Outcom
     Ok(MethodAccuracy::new("local_only", accuracies.await?))
 }
 
-/// As in a federation of one: what counts rounds counts them, and momentum begins anew in each.
+/// As in a federation of one: schedules count rounds, and momentum restarts in each.
 fn train_alone(
     architecture: &Architecture,
     data: &Dataset,
@@ -110,7 +111,7 @@ fn train_alone(
 ) -> Outcome<Parameters> {
     let mut model = architecture.initial(seed).map_err(Failure::because(Exit::Training, "the model's sizes"))?;
     for round in 1..=rounds {
-        // There is no received model to be held to.
+        // There is no received model for a proximal term.
         let plan = TrainingPlan { proximal_mu: 0.0, ..plan.in_round(round) };
         let sgd = Sgd { plan: &plan, seed: seed.wrapping_add(round.into()) };
         let trained = train::train(architecture, &model, examples(data), sgd, &Device::Cpu)
@@ -120,7 +121,7 @@ fn train_alone(
     Ok(model)
 }
 
-/// By the own models in the participants' journals, which nobody holds open any more.
+/// Accuracy of the personalized models in the participants' journals, which are closed by now.
 pub(super) async fn personally(
     scene: &Scene,
     shards: &Shards,
@@ -149,7 +150,7 @@ fn accuracy(architecture: &Architecture, model: &Parameters, held_out: &Dataset)
     Ok(Score::of_parameters(architecture, model, held_out)?.accuracy)
 }
 
-/// Asks for every participant's accuracy, a few at a time, in order; leaves out who has none.
+/// Computes every participant's accuracy, a few at a time, in order; omits participants without a model.
 async fn each(
     scene: &Scene,
     shards: &Shards,
@@ -178,7 +179,7 @@ async fn each(
     .await
 }
 
-/// For people.
+/// Text for people.
 pub(super) fn table(served: &[MethodAccuracy]) -> String {
     let mut table = Table::new(&[
         ("WAY", Align::Left),

@@ -1,4 +1,4 @@
-//! What the demo asks of the federation: the task it creates, and who vanishes when.
+//! The demo's plan: its task, and which participant drops out when.
 //!
 //! Everything here is a pure function of the command line and the task file; the same ones give the same task and drop-outs.
 
@@ -17,26 +17,26 @@ use crate::task_input::{TaskDefaults, TaskInput, ahead_of_rounds, layered};
 
 /// Name of the demo's task, unless a task file has another.
 const TASK: &str = "demo";
-/// Rounds, where nothing is said.
+/// Default number of rounds.
 const ROUNDS: u32 = 10;
-/// How long one training may take.
+/// Maximum duration of a training.
 const TRAINING: Duration = Duration::from_secs(3600);
-/// How long a phase may take; nothing waits for it unless something is broken.
+/// Maximum duration of a phase; only reached if something is broken.
 const DEADLINE_MS: u64 = 3_600_000;
 /// Failed attempts at one round before the task is paused.
 const MAX_ATTEMPTS: u32 = 3;
-/// The same where a cohort may be drawn so small that its round is given up before it begins.
+/// The same, if a drawn cohort may be too small to begin a round.
 const MAX_DRAWS: u32 = 100;
-/// What the task is made from.
+/// Inputs of the plan.
 pub(super) struct Plan<'a> {
     pub(super) data: &'a DataArgs,
     /// Participants drawn for a round, where `--cohort` says it.
     pub(super) cohort: Option<u32>,
-    /// What was said of the task itself.
+    /// The task's own settings.
     pub(super) input: &'a TaskInput,
 }
 
-/// The task as far as it follows from what was said, before any data are looked at.
+/// The task as far as it follows from the arguments, before any data is loaded.
 pub(super) struct Draft {
     pub(super) spec: TaskSpec,
     /// Participants drawn for a round.
@@ -45,7 +45,7 @@ pub(super) struct Draft {
 }
 
 impl Plan<'_> {
-    /// What can be told, and refused, before anybody waits for data.
+    /// The part of the task that can be checked before any data is loaded.
     pub(super) fn draft(&self) -> Outcome<Draft> {
         let participants = self.data.participants;
         let mut implied = base();
@@ -83,7 +83,7 @@ impl Plan<'_> {
         Ok(drawn)
     }
 
-    /// The task: nobody is drawn in vain, and a round waits for everyone who was drawn and does not vanish.
+    /// The task: a round waits for everybody who was drawn and does not drop out.
     pub(super) fn spec(
         &self,
         architecture: &Architecture,
@@ -118,11 +118,11 @@ impl Plan<'_> {
 
     fn rounds(&self, draft: &TaskSpec, drawn: u32) -> Value {
         let participants = self.data.participants;
-        // Which cohort is waited for follows from how it is sampled.
+        // The minimum cohort follows from the sampling.
         let is_sampled = draft.privacy.sampling.is_some();
-        // Whoever was in a tree once never returns, and whoever keeps a distance of rounds not at once.
+        // With a tree nobody takes part twice, and with a banded matrix not in consecutive rounds.
         let all_return = !draft.privacy.mechanism.is_correlated();
-        // So many that a robust rule has enough of them whenever it can have.
+        // Enough updates for a robust rule, if possible.
         let collect_min = if draft.aggregation.robust.is_some() { drawn - drawn / 4 } else { 1 };
         json!({ "rounds": {
             "max_attempts": if is_sampled { MAX_DRAWS } else { MAX_ATTEMPTS },
@@ -136,7 +136,7 @@ impl Plan<'_> {
         }})
     }
 
-    /// Who is drawn: repeatably, unless a promise rests on nobody knowing.
+    /// Seeded selection, unless privacy relies on a secret draw.
     fn selection(&self, draft: &TaskSpec, drawn: u32) -> Value {
         let privacy = &draft.privacy;
         if !privacy.is_private() {
@@ -148,12 +148,12 @@ impl Plan<'_> {
     }
 }
 
-/// The least that makes a task.
+/// A minimal valid task.
 pub(super) fn base() -> Value {
     json!({ "name": TASK, "rounds": { "count": ROUNDS } })
 }
 
-/// What participants report: nothing where they are promised privacy.
+/// The metrics that participants report; none in private tasks.
 fn metrics(draft: &TaskSpec) -> &'static [&'static str] {
     match &draft.personalization {
         _ if draft.privacy.is_private() => &[],
@@ -162,27 +162,27 @@ fn metrics(draft: &TaskSpec) -> &'static [&'static str] {
     }
 }
 
-/// The data of one participant, split in what it trains on and what it evaluates on.
+/// Splits a participant's data into training and held-out parts.
 pub(super) fn shards(shards: Vec<Dataset>, held_out: f64, seed: u64) -> Vec<(Dataset, Dataset)> {
     shards.into_iter().map(|shard| shard.split(held_out, seed)).collect()
 }
 
-/// At which point of a round a participant vanishes.
+/// The points of a round at which a participant may drop out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Point {
-    /// It has its assignment.
+    /// After the assignment.
     Assigned,
-    /// It has dealt shares of its secrets (secure aggregation).
+    /// After dealing shares (secure aggregation).
     Shared,
-    /// It has the model.
+    /// After fetching the model.
     Fetched,
-    /// It has trained, its update is in its journal.
+    /// After training; the update is in the journal.
     Trained,
-    /// Half of its update is on the wire.
+    /// After sending half of the update.
     Uploading,
-    /// Its update was accepted; with secure aggregation it is missed when the included set is signed.
+    /// After the update was accepted; with secure aggregation, before signing the included set.
     Reported,
-    /// It has signed the included set, and is missed when the sum is opened (secure aggregation).
+    /// After signing the included set, before opening the sum (secure aggregation).
     Signed,
 }
 
@@ -191,7 +191,7 @@ impl Point {
         [Self::Assigned, Self::Shared, Self::Fetched, Self::Trained, Self::Uploading, Self::Reported, Self::Signed];
 }
 
-/// Who vanishes when: each participant in each attempt at a round, with a fixed probability, at one of the points.
+/// Plan of dropouts: each participant drops out of each attempt with a fixed probability, at one of the points.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DropPlan {
     pub(super) probability: f64,
@@ -201,8 +201,8 @@ pub(super) struct DropPlan {
 }
 
 impl DropPlan {
-    /// Where this participant vanishes, if it does. Whose updates are included is the same with and without secure
-    /// aggregation, so both publish the same models.
+    /// The point at which this participant drops out, if it does. The included updates are the same with and without
+    /// secure aggregation, so both publish the same models.
     pub(super) fn point(&self, round: u32, attempt: u32, participant: u32) -> Option<Point> {
         let mut context = Context::new(&SHA256);
         context.update(b"tributary demo drop");

@@ -1,4 +1,4 @@
-//! `--privacy`: what the demo promises its participants where the flag leaves it open, and what it says of a promise.
+//! `--privacy`: the demo's privacy defaults, and its description of the promise.
 
 use serde_json::{Value, json};
 use task_spec::{Clip, Cohort, PrivacyMechanism, PrivacySpec, Sampling, TaskSpec};
@@ -10,15 +10,15 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::figure;
 use crate::task_input::TaskInput;
 
-/// Where nothing is said.
+/// Defaults.
 const DELTA: f64 = 1e-5;
 const CLIP: f64 = 1.0;
 
-/// What `--privacy` leaves open of `[privacy]` in a task that draws `drawn` of `population` participants: where updates are hidden,
-/// the participants' noise, else the coordinator's, and a sampling from which there is something to gain.
+/// Defaults of `[privacy]` for a task that draws `drawn` of `population` participants: noise by participants if
+/// updates are hidden, else by the coordinator, and a sampling that amplifies.
 pub(super) fn usual(task: &TaskSpec, input: &TaskInput, drawn: u32, population: u32) -> Value {
     let secure = task.secure_aggregation.enabled;
-    let mechanism = match input.said("privacy.mechanism") {
+    let mechanism = match input.value_of("privacy.mechanism") {
         Some(_) => task.privacy.mechanism,
         None if secure => PrivacyMechanism::DistributedDiscreteGaussian,
         None => PrivacyMechanism::CentralGaussian,
@@ -40,7 +40,7 @@ pub(super) fn usual(task: &TaskSpec, input: &TaskInput, drawn: u32, population: 
     }})
 }
 
-/// Refuses what limits participants to fewer rounds than there are.
+/// Rejects mechanisms that limit participants to fewer rounds than planned.
 pub(super) fn check_turns(task: &TaskSpec, drawn: u32, population: u32) -> Outcome {
     let refuse = |detail: String| Err(Failure::new(Exit::Usage, detail));
     let (gap, most) = task.privacy.limits();
@@ -65,7 +65,7 @@ pub(super) fn check_turns(task: &TaskSpec, drawn: u32, population: u32) -> Outco
     Ok(())
 }
 
-/// What the promise is, for people.
+/// The promise, as text for people.
 pub(super) fn words(report: &PrivacyReport) -> Vec<String> {
     let spec = &report.spec;
     let mechanism = spec.mechanism.as_str();
@@ -100,7 +100,7 @@ pub(super) fn words(report: &PrivacyReport) -> Vec<String> {
     lines
 }
 
-/// Where the ledger stands, for people.
+/// The ledger's state, as text for people.
 pub(super) fn spent_words(spent: &Spent) -> Vec<String> {
     let of = spent.budget.map_or_else(String::new, |budget| format!(" of {}", figure(budget)));
     let server = match spent.epsilon.server {
@@ -115,7 +115,7 @@ pub(super) fn spent_words(spent: &Spent) -> Vec<String> {
     )]
 }
 
-/// How a cohort is drawn, for `selection.cohort` of the same task.
+/// The draw of cohorts, as `selection.cohort` of the same task.
 pub(super) fn cohort(spec: &PrivacySpec, count: u32) -> Cohort {
     match spec.sampling {
         Some(Sampling::Poisson(rate)) => Cohort::Fraction(rate),

@@ -17,20 +17,20 @@ use crate::command::task;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 
-/// How long one request waits for a change: shorter where a person looks at numbers that move.
+/// Duration of a long poll; shorter for a live display.
 const WAIT: Duration = Duration::from_secs(10);
 const WAIT_LIVE: Duration = Duration::from_millis(200);
 
 /// The last published model.
 pub(super) struct PublishedModel {
-    /// How many rounds made a model.
+    /// Number of completed rounds.
     pub(super) rounds: u32,
     pub(super) model: ModelVersionRef,
     pub(super) bytes: Vec<u8>,
-    /// None where what is published is not the whole model.
+    /// `None` if the published version is not a complete model.
     pub(super) score: Option<Score>,
     pub(super) compression: Option<CompressionView>,
-    /// From the first round's opening to the last one's end.
+    /// Seconds from the first round's opening to the last one's end.
     pub(super) seconds: f64,
 }
 
@@ -41,12 +41,12 @@ pub(super) struct Rounds<'a> {
     pub(super) scene: &'a Scene,
     pub(super) table: &'a LiveTable,
     pub(super) output: Output,
-    /// Whether what is published is the whole model, which can be evaluated.
+    /// Whether published versions are complete models, which can be evaluated.
     pub(super) is_whole: bool,
 }
 
 impl Rounds<'_> {
-    /// Until the last round has made its model, or the privacy budget is used up.
+    /// Follows the rounds until the last one is complete, or the privacy budget is used up.
     pub(super) async fn run(&self, world: &mut World) -> Outcome<PublishedModel> {
         let (mut number, mut last, mut opened_at) = (1, None::<PublishedModel>, None);
         loop {
@@ -79,7 +79,7 @@ impl Rounds<'_> {
         }
     }
 
-    /// Waits for the end of an attempt that has not been shown yet; none if the privacy budget has no room for the round.
+    /// Waits for the end of the next attempt; `None` if the privacy budget has no room for another round.
     async fn until_over(&self, world: &mut World, number: u32) -> Outcome<Option<RoundView>> {
         let wait = if self.output.is_live() { WAIT_LIVE } else { WAIT };
         let mut after = None;
@@ -101,7 +101,7 @@ impl Rounds<'_> {
         }
     }
 
-    /// After an attempt that made no model: waits for the next one. False if the privacy budget has no room for it.
+    /// After a failed attempt: waits for the next one. False if the privacy budget has no room for it.
     async fn go_on(&self, world: &mut World, number: u32) -> Outcome<bool> {
         loop {
             let next = world.server.watch_round(self.task, number, Some(RoundState::Failed), WAIT_LIVE).await?;
@@ -144,7 +144,7 @@ impl Rounds<'_> {
     }
 }
 
-/// The last model that the privacy budget had room for.
+/// The last model within the privacy budget.
 fn spent(last: Option<PublishedModel>) -> Outcome<PublishedModel> {
     let detail =
         "the privacy budget has no room for a single round: raise epsilon, or ask for less noise or more participants";

@@ -1,4 +1,4 @@
-//! What all parts of the demo need to know.
+//! Data shared by all parts of the demo.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::task_input::TaskInput;
 /// Data, model and training of all participants.
 pub(super) struct Scene {
     pub(super) shards: Vec<(Dataset, Dataset)>,
-    /// Training examples of the participant that has most.
+    /// Maximum number of training examples of a participant.
     pub(super) most_examples: usize,
-    /// What was said of the task, and the model for these data.
+    /// The task's settings, and the model's architecture.
     pub(super) input: TaskInput,
     pub(super) test: Arc<Dataset>,
     pub(super) architecture: Architecture,
@@ -25,7 +25,7 @@ pub(super) struct Scene {
     pub(super) threads: usize,
 }
 
-/// Work that takes a core for a while.
+/// Runs a computation on a blocking thread.
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'static) -> Outcome<T> {
     tokio::task::spawn_blocking(work).await.map_err(Failure::because(Exit::Internal, "a computation ended badly"))?
 }

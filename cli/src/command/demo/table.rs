@@ -1,4 +1,4 @@
-//! What the demo shows people: a row for each round, and on a terminal a line that lives while a round runs.
+//! The demo's display: a row for each round, and on a terminal a live line while a round runs.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(super) struct LiveTable {
 }
 
 impl LiveTable {
-    /// Nothing is printed yet. Under a promise of privacy no training loss travels, and epsilon takes its place.
+    /// Prints nothing yet. In private tasks participants report no loss; epsilon replaces it.
     pub(super) fn new(output: Output, is_private: bool) -> Self {
         let live = if output.is_live() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
@@ -56,7 +56,7 @@ impl LiveTable {
         self.live.suspend(|| self.output.line(headings));
     }
 
-    /// Shows how far the present round is.
+    /// Shows the progress of the current round.
     pub(super) fn progress(&self, round: &RoundView) {
         self.live.set_message(format!(
             "round {}{}  {}  cohort {}  reported {}  dropped {}  up {}  down {}  {:.1} s",
@@ -72,12 +72,12 @@ impl LiveTable {
         ));
     }
 
-    /// Shows what the demo does besides rounds.
+    /// Shows a message between rounds.
     pub(super) fn message(&self, words: &str) {
         self.live.set_message(words.to_owned());
     }
 
-    /// A round is over.
+    /// Shows a finished round.
     pub(super) fn row(&self, round: &RoundEvent) {
         let phase = |name| round.phases.get(name).map_or_else(String::new, |seconds| format!("{seconds:.2}s"));
         let metric = |name| round.cohort_metrics.get(name).map_or_else(String::new, |value| format!("{value:.4}"));
@@ -104,7 +104,7 @@ impl LiveTable {
         self.live.suspend(|| self.output.line(row));
     }
 
-    /// Takes the living line away.
+    /// Removes the live line.
     pub(super) fn finish(&self) {
         self.live.finish_and_clear();
     }
@@ -121,7 +121,7 @@ fn unmasking(round: &RoundEvent) -> String {
     }
 }
 
-/// For whom the sum was opened, and by how many: no sum over others is ever opened.
+/// Number of included participants, and of those who opened their sum.
 fn opened(round: &RoundEvent) -> String {
     match (&round.secure_aggregation, &round.work) {
         (Some(session), Some(_)) => format!("of {} by {}", session.included, session.unmasked),

@@ -1,4 +1,4 @@
-//! What the demo says before its rounds and after them.
+//! The demo's texts before and after its rounds.
 
 use std::time::Duration;
 

@@ -26,18 +26,18 @@ use crate::output::Output;
 use crate::server::Server;
 use crate::trainer::{Slots, SlottedTrainer, owned};
 
-/// Requests per second that one peer of the demo may make: it is all ours.
+/// Request rate per peer: all peers are the demo's own.
 const RATE: u32 = 1_000_000;
 
-/// What participants need besides their data.
+/// Settings of the participants, besides their data.
 pub(super) struct Settings {
     pub(super) device: Device,
     pub(super) threads: usize,
     pub(super) drops: DropPlan,
     pub(super) seed: u64,
-    /// Whether they take no part without a promise of privacy.
+    /// Whether they require a privacy mechanism.
     pub(super) private: bool,
-    /// How many of them are hostile: the first.
+    /// Number of hostile participants: the first ones.
     pub(super) hostile: u32,
     /// Name of their task.
     pub(super) name: String,
@@ -54,7 +54,7 @@ pub(super) struct World {
     running: Running,
     participants: JoinSet<Outcome>,
     gate: watch::Sender<bool>,
-    /// The latest attempt that has ended.
+    /// The latest ended attempt.
     over: watch::Sender<(u32, u32)>,
     stop: watch::Sender<bool>,
 }
@@ -135,12 +135,12 @@ impl World {
         self.gate.send_replace(true);
     }
 
-    /// Tells that an attempt has ended, so that who vanished from it comes back.
+    /// Announces that an attempt has ended, so that its dropouts restart.
     pub(super) fn round_over(&self, number: u32, attempt: u32) {
         self.over.send_replace((number, attempt));
     }
 
-    /// Completes with the failure of the first participant that fails, else never.
+    /// Completes with the first participant's failure, else never.
     pub(super) async fn check(&mut self) -> Outcome {
         while let Some(ended) = self.participants.join_next().await {
             ended.map_err(Failure::because(Exit::Internal, "a participant's task ended badly"))??;
@@ -148,19 +148,19 @@ impl World {
         std::future::pending().await
     }
 
-    /// Sends the participants home; the coordinator goes on.
+    /// Stops the participants; the coordinator continues.
     pub(super) async fn dismiss(&mut self) {
         self.stop.send_replace(true);
         while self.participants.join_next().await.is_some() {}
     }
 
-    /// Stops the coordinator in good order.
+    /// Shuts the coordinator down.
     pub(super) async fn shutdown(self) {
         self.running.shutdown().await;
     }
 }
 
-/// A loopback coordinator with everything in one folder, for peers that are all ours.
+/// Configuration of a loopback coordinator with everything in one folder.
 fn config(folder: &Path) -> Outcome<Config> {
     let mut config = serve::dev_config(folder)?;
     config.http.listen.set_port(0);
@@ -171,7 +171,7 @@ fn config(folder: &Path) -> Outcome<Config> {
     Ok(config)
 }
 
-/// One participant through all its lives.
+/// A participant that is restarted after every dropout.
 struct RestartingParticipant {
     index: u32,
     name: String,
@@ -195,7 +195,7 @@ struct RestartingParticipant {
 }
 
 impl RestartingParticipant {
-    /// Takes part until the task is over; whenever it vanished, comes back from its journal once that round is over.
+    /// Takes part until the task is over; after a dropout, restarts from its journal once that round has ended.
     async fn live(mut self, token: String, enrolled: oneshot::Sender<ParticipantId>) -> Outcome {
         let mut token = Some(token);
         let enrolled = Mutex::new(Some(enrolled));
@@ -204,7 +204,7 @@ impl RestartingParticipant {
             let (mut participant, mut vanished) = self.participant(token.take(), Arc::clone(&enrolled))?;
             let mut stop = self.stop.clone();
             let stopped = async {
-                // The demo that ends without a word has ended all the same.
+                // A demo that was dropped has ended, too.
                 let _ = stop.wait_for(|stop| *stop).await;
             };
             let gone = tokio::select! {
@@ -248,12 +248,12 @@ impl RestartingParticipant {
             .task(&self.task)
             .seed(Some(self.seed))
             .secure_aggregation(SecurityPolicy { required: self.drops.secure, ..SecurityPolicy::lowest() })
-            // It lives for this one task, whose plan says what it spends.
+            // The device serves only this task, whose plan limits what it spends.
             .privacy(PrivacyPolicy { required: self.private, lifetime: None, ..PrivacyPolicy::default() })
             .on_event(move |event| match event {
                 Event::Enrolled { participant, .. } => {
                     let sender = enrolled.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    // Who does not listen any more does not need to know.
+                    // The receiver may be gone.
                     let _ = sender.map(|sender| sender.send(*participant));
                 }
                 Event::TrainingFailed { error, .. } => output.note(format!("{name}: {error}")),
@@ -267,7 +267,8 @@ impl RestartingParticipant {
         builder.build().map(|participant| (participant, vanished)).map_err(|error| build_failure(&error))
     }
 
-    /// Tells the round not to wait: the demo knows who vanished, a real operator would find out by the deadline.
+    /// Tells the coordinator not to wait for a dropout: the demo knows who dropped out; a real coordinator would wait
+    /// for the deadline.
     async fn excuse(&self, gone: Dropout) -> Outcome {
         let Attempt { task, round, .. } = gone.place;
         let path = route::fill(route::EXCUSE, &[&task, &round, &gone.participant]);

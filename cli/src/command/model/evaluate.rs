@@ -23,14 +23,14 @@ pub(crate) struct Evaluate {
     data: DataArgs,
 }
 
-/// How good a model is on some data.
+/// Quality of a model on a data set.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub(crate) struct Score {
-    /// Fraction of right predictions.
+    /// Fraction of correct predictions.
     pub(crate) accuracy: f64,
     /// Mean cross-entropy, in nats.
     pub(crate) loss: f64,
-    /// Examples it was measured on.
+    /// Number of examples evaluated.
     pub(crate) examples: u64,
 }
 
@@ -55,7 +55,7 @@ impl Evaluate {
 }
 
 impl Score {
-    /// Scores a model that was published as `safetensors`, on the CPU.
+    /// Evaluates a published `safetensors` model on the CPU.
     pub(crate) fn of(architecture: &Architecture, safetensors: &[u8], data: &Dataset) -> Outcome<Self> {
         let layout = architecture.layout().map_err(Failure::because(Exit::Data, "the model's sizes"))?;
         let parameters = scaffold::read_model(safetensors, &Arc::new(layout))
@@ -63,7 +63,7 @@ impl Score {
         Self::of_parameters(architecture, &parameters, data)
     }
 
-    /// Scores parameters, on the CPU.
+    /// Evaluates parameters on the CPU.
     pub(crate) fn of_parameters(architecture: &Architecture, parameters: &Parameters, data: &Dataset) -> Outcome<Self> {
         let found = train::evaluate(architecture, parameters, examples(data), &Device::Cpu)
             .map_err(Failure::because(Exit::Data, "the model cannot be evaluated on this data"))?;
@@ -71,7 +71,7 @@ impl Score {
     }
 }
 
-/// A data set as the trainer takes it.
+/// A data set in the trainer's form.
 pub(crate) fn examples(data: &Dataset) -> Examples<'_> {
     match data {
         Dataset::Labelled(data) => {
@@ -81,7 +81,7 @@ pub(crate) fn examples(data: &Dataset) -> Examples<'_> {
     }
 }
 
-/// What is the model's of a published file: SCAFFOLD's control variate is left out.
+/// The model's part of a published file, without SCAFFOLD's control variate.
 fn without_control(layout: &Layout) -> Result<Layout, LayoutError> {
     let is_models = |tensor: &&TensorSpec| !tensor.name.starts_with(scaffold::CONTROL);
     Layout::new(layout.tensors().iter().filter(is_models).cloned().collect())

@@ -1,4 +1,4 @@
-//! A download that goes on where it was cut off and is not believed until its digest fits.
+//! A resumable download, accepted only if its digest matches.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -14,20 +14,16 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::server::Server;
 
-/// What was fetched.
 #[derive(serde::Serialize)]
 pub(super) struct FetchedModel {
-    /// Where it lies.
     pub(super) path: PathBuf,
-    /// Its number.
     pub(super) version: u32,
-    /// Of the file.
     pub(super) sha256: Digest,
     /// Size of the file.
     pub(super) bytes: u64,
 }
 
-/// A file that is being filled, and the digest of what it holds.
+/// A partial download, and the digest of its content.
 struct Partial {
     path: PathBuf,
     file: File,
@@ -35,7 +31,7 @@ struct Partial {
     length: u64,
 }
 
-/// Downloads `model` to `out`. What is there of an earlier try is kept beside it, under a name with the digest in it.
+/// Downloads `model` to `out`. A partial download is stored beside it, under a name with the digest.
 pub(super) async fn fetch(server: &Server, model: &ModelView, out: &Path, output: Output) -> Outcome {
     let mut partial = Partial::open(out, model)?;
     let bar = progress(output, model.bytes);
@@ -133,7 +129,7 @@ impl Partial {
         Failure::because(Exit::Io, format!("cannot write {}", self.path.display()))
     }
 
-    /// Deletes what is worth nothing.
+    /// Deletes a useless partial file.
     fn damaged(&self, why: &str) -> Failure {
         let _ = std::fs::remove_file(&self.path);
         Failure::new(Exit::Integrity, format!("the model was deleted: {why}"))

@@ -27,11 +27,11 @@ pub(crate) enum ModelCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// Download a model version as safetensors; goes on where it was cut off, and checks the SHA-256
+    /// Download a model version as safetensors; resumes an interrupted download, and checks the SHA-256
     Fetch {
         /// Id or name of the task
         task: String,
-        /// Which version; the newest unless given
+        /// Number of the version [default: the newest]
         #[arg(long = "model-version", value_name = "VERSION")]
         version: Option<u32>,
         /// Where to write it [default: TASK-vVERSION.safetensors]

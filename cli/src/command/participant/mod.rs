@@ -30,7 +30,7 @@ pub(crate) enum ParticipantCommand {
     Run(Box<run::Run>),
 }
 
-/// One participant.
+/// A participant, by id or name.
 #[derive(clap::Args)]
 pub(crate) struct ParticipantArg {
     /// Id or name of the participant
@@ -72,7 +72,7 @@ impl ParticipantArg {
     }
 }
 
-/// The id of a participant that is named by its id or its name.
+/// The id of a participant given by id or name.
 pub(crate) async fn find(server: &Server, id_or_name: &str) -> Outcome<ParticipantId> {
     if let Ok(id) = id_or_name.parse() {
         return Ok(id);

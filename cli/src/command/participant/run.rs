@@ -25,7 +25,7 @@ use crate::server::read_ca;
 use crate::signal;
 use crate::trainer::owned;
 
-/// One participant.
+/// Arguments of `tributary participant run`.
 #[derive(clap::Args)]
 pub(crate) struct Run {
     /// URL of the coordinator
@@ -34,16 +34,19 @@ pub(crate) struct Run {
     /// PEM file of the authority that signed the coordinator's certificate
     #[arg(long, env = "TRIBUTARY_CA", value_name = "FILE")]
     ca: PathBuf,
-    /// PEM file of the authority that certifies participants, if that is another; certificates of any other are refused
+    /// PEM file of the authority that certifies participants, if it is another one; certificates of any other
+    /// authority are refused
     #[arg(long, env = "TRIBUTARY_MEMBERS_CA", value_name = "FILE")]
     members_ca: Option<PathBuf>,
-    /// PEM file of the certificate that this device has from elsewhere, where the coordinator has none made; read again for the next
+    /// PEM file of this device's externally issued certificate, if the coordinator issues none; read again to find the next
+    /// one
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
     /// PEM file of its private key (Ed25519, PKCS #8)
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
-    /// One-time token to enrol with (`tributary token create --enrollment`); not needed with a journal that is enrolled
+    /// One-time token to enrol with (`tributary token create --enrollment`); not needed if the journal is already
+    /// enrolled
     #[arg(
         long,
         alias = "token",
@@ -53,55 +56,55 @@ pub(crate) struct Run {
         allow_hyphen_values = true
     )]
     enrollment_token: Option<String>,
-    /// Name of the participant, unless the token says it [default: participant-INDEX]
+    /// Name of the participant, unless the token sets one [default: participant-INDEX]
     #[arg(long)]
     name: Option<String>,
-    /// A label of the participant, unless the token says otherwise; may be repeated
+    /// A label of the participant, unless the token sets it; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     labels: Vec<(String, String)>,
     /// An attribute of this device, for tasks with criteria. It is never sent, only whether the device meets them. May be repeated
     #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = parse_attribute)]
     attributes: Vec<(String, Attribute)>,
-    /// Name of the task to take part in; any without it
+    /// Name of the task to take part in [default: any]
     #[arg(long)]
     task: Option<String>,
-    /// Folder for what must survive this process: its key, its certificate, its update. Never restore it from a copy
+    /// Folder for persistent state: key, certificate, pending update. Never restore it from a copy
     #[arg(long, value_name = "DIR")]
     journal: PathBuf,
-    /// File of the key that seals the journal, made on first use [default: DIR.key]
+    /// File of the key that seals the journal, created on first use [default: DIR.key]
     #[arg(long, value_name = "FILE")]
     journal_key: Option<PathBuf>,
-    /// File that says which state of the journal is the latest, made on first use; on another disk, a copy of the journal's
-    /// does not take it along [default: DIR.generation]
+    /// File that identifies the latest state of the journal, created on first use; keep it on another disk, so that no
+    /// copy includes both [default: DIR.generation]
     #[arg(long, value_name = "FILE")]
     journal_generation: Option<PathBuf>,
-    /// Which of the --participants shards is this one's, from 0
+    /// Which of the --participants shards this participant has, from 0
     #[arg(long, default_value_t = 0)]
     index: u32,
-    /// Take part as well in tasks whose updates the coordinator can read
+    /// Also take part in tasks whose updates the coordinator can read
     #[arg(long)]
     insecure_aggregation: bool,
-    /// Fewest participants of a cohort that it takes part in
+    /// Minimum cohort to take part in
     #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_cohort)]
     min_cohort: u16,
-    /// Participants of the smallest cohort that may collude with the coordinator and learn nothing
+    /// Number of participants of the smallest cohort that may collude with the coordinator and still learn nothing
     #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_tolerated_colluders)]
     min_tolerated_colluders: u16,
-    /// Fraction of the cohort, 0 to 0.5, for which the same must hold
+    /// Fraction of the cohort, 0 to 0.5, that may collude with the coordinator and still learn nothing
     #[arg(long, value_name = "FRACTION", default_value_t = SecurityPolicy::default().min_tolerated_corrupt)]
     min_tolerated_corrupt: f64,
-    /// Fewest updates in a sum that is opened, beside more than half of the cohort
+    /// Minimum number of updates in an opened sum, in addition to more than half of the cohort
     #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_included)]
     min_included: u16,
-    /// Most versions that updates may be behind where a task trains ahead of rounds; above 0 a coordinator that publishes a version of
-    /// which nothing can be learned may single out an update
+    /// Maximum number of versions that updates may be behind where a task trains ahead of rounds; above 0 a
+    /// coordinator that publishes a version from which nothing can be learned may single out an update
     #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().max_staleness)]
     max_staleness: u32,
     /// Send nothing more to a task once this much epsilon is spent, counted for those who know that this participant took part
     #[arg(long, value_name = "E", allow_negative_numbers = true)]
     max_epsilon: Option<f64>,
-    /// Send nothing more to any private task once all of them together have cost this much epsilon at delta 1e-5, counted in the
-    /// same way, as long as the journal lives
+    /// Send nothing more to any private task once all of them together have cost this much epsilon at delta 1e-5,
+    /// counted in the same way, over the journal's lifetime
     #[arg(long, value_name = "E", default_value_t = Lifetime::default().epsilon, allow_negative_numbers = true)]
     lifetime_epsilon: f64,
     /// Take part in tasks with a privacy mechanism only
@@ -128,7 +131,7 @@ fn parse_attribute(text: &str) -> Result<(String, Attribute), String> {
     Ok((key.to_owned(), number.map_or_else(|| value.into(), Attribute::from)))
 }
 
-/// What the participant of shard `index` is called where nothing is said.
+/// Default name of the participant of shard `index`.
 pub(crate) fn default_name(index: u32) -> String {
     format!("participant-{index:03}")
 }
@@ -234,7 +237,7 @@ fn read_certificate(certificate: &Path, key: &Path) -> Result<PreIssued, Certifi
     PreIssued::from_pem(read(certificate)?.as_str(), &read(key)?)
 }
 
-/// What a participant's end means for the process.
+/// The process's result for a participant's end.
 pub(crate) fn failure(error: &ParticipantError) -> Failure {
     let problem = |problem: &wire::problem::Problem| {
         let mut failure = Failure::from(problem.clone());
@@ -255,7 +258,7 @@ pub(crate) fn failure(error: &ParticipantError) -> Failure {
     }
 }
 
-/// Why a participant cannot begin.
+/// The failure for a participant that cannot be built.
 pub(crate) fn build_failure(error: &BuildError) -> Failure {
     match error {
         BuildError::Participant(error) => failure(error),
@@ -265,7 +268,7 @@ pub(crate) fn build_failure(error: &BuildError) -> Failure {
     }
 }
 
-/// Says what taking part in a task has cost, by the participant's own ledger.
+/// Prints the privacy spent on a task, from the participant's own ledger.
 fn tell_spent(output: Output, spent: &PrivacySpent) {
     output.event(
         "privacy_spent",
@@ -297,7 +300,7 @@ fn tell_spent(output: Output, spent: &PrivacySpent) {
     }
 }
 
-/// Says what taking part in all tasks together has cost.
+/// Prints the privacy spent on all tasks together.
 fn tell_lifetime(output: Output, spent: &LifetimeSpent) {
     let LifetimeSpent { epsilon, delta, limit, .. } = *spent;
     output.event("privacy_lifetime", &serde_json::json!({ "epsilon": epsilon, "delta": delta, "limit": limit }));
@@ -307,7 +310,7 @@ fn tell_lifetime(output: Output, spent: &LifetimeSpent) {
     output.line(format!("privacy spent on all tasks together: {epsilon}{limit} at delta {delta:e}"));
 }
 
-/// Says what happened.
+/// Prints an event.
 fn tell(output: Output, event: &Event) {
     let json = |name: &str, place: &Attempt, more: serde_json::Value| {
         let mut data = serde_json::json!({ "task": place.task, "round": place.round, "attempt": place.attempt });

@@ -1,4 +1,4 @@
-//! Epsilon over rounds as a picture.
+//! A chart of epsilon over rounds.
 //!
 //! Epsilon is on a logarithmic axis, since those who know the cohorts often learn a hundred times as much as others.
 
@@ -13,7 +13,7 @@ const LEFT: f64 = 72.0;
 const RIGHT: f64 = 696.0;
 const TOP: f64 = 84.0;
 const BOTTOM: f64 = 388.0;
-/// Most powers of ten on the axis; what is further below lies on it.
+/// Maximum powers of ten on the axis; lower values are drawn on it.
 const DECADES_MAX: f64 = 8.0;
 
 const PUBLISHED: Curve = Curve { class: "published", light: "#0b62c4", dark: "#6cb2ff", is_dashed: false };
@@ -45,7 +45,7 @@ pub(super) fn epsilon_over(what: &str, points: &[(u32, Epsilons)], subject: &str
     svg.finish()
 }
 
-/// Where rounds and epsilons are on the paper.
+/// Maps rounds and epsilons to coordinates.
 struct Scale {
     rounds: f64,
     /// Logarithms to base 10 of both ends of the axis.
@@ -92,7 +92,7 @@ impl Scale {
         ticks
     }
 
-    /// The curve, and above the plot, from `x` on, what it is.
+    /// Draws a curve, and its label above the plot from `x` on.
     fn curve(&self, svg: &mut Svg, name: &str, points: &[(u32, Epsilons)], of: fn(&Epsilons) -> f64, x: f64) {
         let class = format!("curve {name}");
         svg.curve(&class, points.iter().map(|(rounds, epsilons)| (self.x(*rounds), self.y(of(epsilons)))));

@@ -1,4 +1,4 @@
-//! `tributary privacy show`: a task's ledger as the coordinator keeps it, or what all private tasks together have cost.
+//! `tributary privacy show`: a task's ledger on the coordinator, or the total of all private tasks.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use crate::server::{Server, ServerArgs};
 /// Releases of a page.
 const PAGE: u32 = 100;
 
-/// Whose ledger.
+/// Arguments of `tributary privacy show`.
 #[derive(clap::Args)]
 pub(crate) struct Show {
     /// Id or name of the task; without it, all private tasks together
@@ -50,7 +50,7 @@ impl Show {
     }
 }
 
-/// What all private tasks together have cost a participant of each.
+/// Prints the total cost of all private tasks for a participant in each.
 async fn total(server: &Server, output: Output) -> Outcome {
     let total: PrivacyTotal = server.get(route::PRIVACY, &[]).await?;
     output.answer(&total, || total_words(&total));
@@ -81,7 +81,7 @@ fn total_words(total: &PrivacyTotal) -> String {
     format!("{table}\n\nAll together, on a participant of each: {all}, at delta {delta:e}")
 }
 
-/// The whole ledger, all pages of it.
+/// Reads all pages of a ledger.
 pub(crate) async fn get(server: &Server, task: TaskId) -> Outcome<PrivacyReport> {
     let path = route::fill(route::TASK_PRIVACY, &[&task]);
     let limit = ("limit", PAGE.to_string());

@@ -12,9 +12,9 @@ mod plan;
 /// What to do about privacy.
 #[derive(clap::Subcommand)]
 pub(crate) enum PrivacyCommand {
-    /// Say what noise keeps an epsilon, or what epsilon a noise keeps, and whether a model can still learn
+    /// Compute the noise for an epsilon, or the epsilon of a noise, and whether a model can still learn
     Plan(plan::PlanArgs),
-    /// Show a task's ledger: what each release cost, and what has been spent in all
+    /// Show a task's ledger: what each release cost, and what has been spent in total
     Show(ledger::Show),
 }
 

@@ -1,6 +1,6 @@
 //! `tributary privacy plan`: the noise for an epsilon or the epsilons of a noise, and how much of the signal is left.
 //!
-//! Asks what a task with the same `[privacy]` would ask, so that the answers are the task's.
+//! Uses the same request as a task with this `[privacy]`, so the answers are the task's.
 
 use std::path::PathBuf;
 use task_spec::{
@@ -14,12 +14,12 @@ use super::chart;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Align, Output, Table, figure, number};
 
-/// Poisson cohorts are sometimes small: noise shares count on what all but this part of the rounds have.
+/// Poisson cohorts are sometimes small: noise shares rely on the size that all but this fraction of rounds reach.
 const SMALL_COHORTS: f64 = 0.01;
 /// Points of a curve.
 const CURVE_POINTS: u32 = 240;
 
-/// What is planned.
+/// Arguments of `tributary privacy plan`.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("goal").required(true).args(["epsilon", "noise"])))]
 pub(crate) struct PlanArgs {
@@ -29,13 +29,13 @@ pub(crate) struct PlanArgs {
     /// Participants that a round is expected to have
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..))]
     cohort: u32,
-    /// Rounds that the promise is to last for
+    /// Number of rounds that the promise covers
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rounds: u32,
     /// Probability with which the promise may fail; well below one over the population
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     delta: f64,
-    /// The published epsilon to keep: the least noise that does is looked for
+    /// The published epsilon to keep: finds the least noise that keeps it
     #[arg(long, value_name = "E", allow_negative_numbers = true)]
     epsilon: Option<f64>,
     /// The noise multiplier, noise over sensitivity, instead of --epsilon
@@ -71,10 +71,10 @@ pub(crate) struct PlanArgs {
     /// With banded_matrix: rounds from one participation to the next, at least [default: N/M, so that all take turns]
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
     separation: Option<u32>,
-    /// Say which cohort would bring epsilon down to this [default: half of what it is]
+    /// Find the cohort that would reduce epsilon to this [default: half of what it is]
     #[arg(long, value_name = "E", allow_negative_numbers = true)]
     want_epsilon: Option<f64>,
-    /// Compare other cohorts and numbers of rounds for the same epsilon, with at most so many updates sent in all
+    /// Compare other cohorts and numbers of rounds for the same epsilon, with at most this many updates sent in total
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     uploads: Option<u64>,
     /// Plot epsilon over rounds into this file
@@ -88,23 +88,22 @@ pub(crate) struct PlanArgs {
 enum CohortDraw {
     /// Everybody with the same probability.
     Poisson,
-    /// So many, exactly.
+    /// Exactly the expected number.
     Fixed,
-    /// Nothing is assumed.
+    /// No assumption about the draw.
     None,
 }
 
-/// What keeps the published figure below that of known cohorts.
+/// What amplifies the published figure, relative to known cohorts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 enum PublishedRestsOn {
-    /// Nothing does: noise and clipping are all that either rests on.
+    /// Nothing: both figures rely on noise and clipping alone.
     NoiseAlone,
-    /// A draw that nobody knows, in a task whose sums are in the clear; under secure aggregation cohorts count as known.
+    /// A secret draw, in a task without secure aggregation; with it, cohorts count as known.
     SecretDrawInTheClear,
 }
 
-/// The answer.
 #[derive(serde::Serialize)]
 struct Planned {
     #[serde(flatten)]
@@ -121,30 +120,30 @@ struct Planned {
     sampling_rate: Option<f64>,
     /// Which setting the published figure is charged under.
     published_rests_on: PublishedRestsOn,
-    /// What shares of noise count on; nothing where there are none.
+    /// Assumptions of the noise shares; `None` without shares.
     shares: Option<Shares>,
     cohort_for: CohortFor,
-    /// Other cohorts and rounds, least noise in all first, where they were asked for.
+    /// Alternative cohorts and rounds, least total noise first, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     choices: Option<Vec<Choice>>,
     svg: Option<PathBuf>,
 }
 
-/// Whom shares of noise count on.
+/// Assumptions of noise shares.
 #[derive(Clone, Copy, serde::Serialize)]
 struct Shares {
-    /// Fewest survivors a sum may have.
+    /// Minimum number of survivors.
     smallest_cohort: u32,
-    /// How many of those may collude with the coordinator.
+    /// Number of survivors that may collude with the coordinator.
     colluders: u32,
 }
 
-/// What a larger cohort would do.
+/// The cohort needed for a smaller epsilon.
 #[derive(serde::Serialize)]
 struct CohortFor {
-    /// The published epsilon wanted.
+    /// The target for the published epsilon.
     epsilon: f64,
-    /// Smallest cohort that keeps it at the same noise on the mean; nothing if none does.
+    /// Smallest cohort that meets the target at the same noise on the mean; `None` if none does.
     cohort: Option<u32>,
 }
 
@@ -240,7 +239,7 @@ impl PlanArgs {
         Ok(Shares { smallest_cohort: part_of(drawn, 1.0 - dropouts).max(1), colluders: part_of(drawn, colluders) })
     }
 
-    /// What a task would ask.
+    /// The request of a task.
     fn request(&self, shares: Shares) -> Outcome<PlanRequest> {
         let clip = if self.adaptive_clip {
             Clip::Adaptive(AdaptiveClip { quantile: 0.5, initial: 1.0, learning_rate: 0.2 })
@@ -285,7 +284,7 @@ impl PlanArgs {
         Ok(CohortFor { epsilon, cohort })
     }
 
-    /// What is planned, in a line.
+    /// The plan in one line.
     fn subject(&self) -> String {
         let (cohort, population) = (number(self.cohort.into()), number(self.population.into()));
         let drawn = match self.sampling() {
@@ -379,7 +378,7 @@ fn epsilons(plan: &Plan) -> String {
     table.render("")
 }
 
-/// What else the budget would buy, least noise first.
+/// Alternatives for the same budget, least noise first.
 fn choices_table(choices: &[Choice]) -> String {
     let heads = ["COHORT", "ROUNDS", "UPLOADS", "MULTIPLIER", "NOISE ON A MEAN", "NOISE IN ALL", "COHORT KNOWN"];
     let mut table = Table::new(&heads.map(|head| (head, Align::Right)));
@@ -418,7 +417,7 @@ fn misused(flag: &str, problem: String) -> Failure {
     Failure::new(Exit::Usage, format!("{flag} {problem}"))
 }
 
-/// The flag that a field of a task or of a plan is given with.
+/// The flag that sets a field of a task or a plan.
 fn flag(field: &str) -> String {
     match field {
         "noise_multiplier" => "--noise".to_owned(),

@@ -1,4 +1,4 @@
-//! `tributary round show`: all that the coordinator tells of one round. What a round has nothing of is not printed.
+//! `tributary round show`: everything the coordinator reports about one round. Empty parts are omitted.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use wire::inspect::{
 };
 use wire::{RoundState, TaskId, route};
 
-use super::words::{given, metrics, state, uploads};
+use super::words::{base_given_by, metrics, state, uploads};
 use crate::command::privacy::ledger::spent;
 use crate::failure::Outcome;
 use crate::output::{Align, Output, Table, bytes, duration, when};
@@ -45,7 +45,7 @@ fn words(RoundWithCohort { round, assignments }: &RoundWithCohort) -> String {
 fn head(round: &RoundView) -> String {
     let mut lines = vec![
         format!("Round       {} (attempt {}) of task {}", round.number, round.attempt, round.task),
-        format!("State       {}", state(round) + &given(round)),
+        format!("State       {}", state(round) + &base_given_by(round)),
         format!("Cohort      {} drawn, {} reported, {} dropped", round.cohort, round.reported, round.dropped),
         format!("Bytes       {} up, {} down", bytes(round.bytes_up), bytes(round.bytes_down)),
         format!("Metrics     {}", metrics(round)),
@@ -183,7 +183,7 @@ fn left_out_in(group: u32, assignments: &[AssignmentView]) -> Option<RoundState>
     dropped?.into_iter().max()
 }
 
-/// How unusual something was: 1 is usual.
+/// An anomaly score; 1 is usual.
 fn score(anomaly: Option<f64>) -> String {
     anomaly.map(|score| format!("{score:.2}")).unwrap_or_default()
 }

@@ -1,10 +1,10 @@
-//! What is said of a round wherever it is shown.
+//! Texts about rounds, shared by all displays.
 
 use wire::inspect::{CompressionView, RoundView};
 
 use crate::output::bytes;
 
-/// Its state, and why it failed.
+/// A round's state, and the reason if it failed.
 pub(super) fn state(round: &RoundView) -> String {
     match round.failure {
         Some(reason) => format!("{}({reason})", round.state),
@@ -12,8 +12,8 @@ pub(super) fn state(round: &RoundView) -> String {
     }
 }
 
-/// Why participants that are there do not come.
-pub(super) fn given(round: &RoundView) -> String {
+/// Why present participants do not take part.
+pub(super) fn base_given_by(round: &RoundView) -> String {
     match round.base_given_by {
         0 => String::new(),
         count => format!(
@@ -23,13 +23,13 @@ pub(super) fn given(round: &RoundView) -> String {
     }
 }
 
-/// What its participants measured.
+/// The metrics of its participants.
 pub(super) fn metrics(round: &RoundView) -> String {
     let words: Vec<_> = round.metrics.iter().map(|(name, metric)| format!("{name} {:.4}", metric.value)).collect();
     words.join(", ")
 }
 
-/// What a codec saved and cost.
+/// Size and distortion of compressed updates.
 pub(crate) fn uploads(view: &CompressionView) -> String {
     let error = match (view.added_error, view.norm) {
         (Some(error), Some(norm)) => {

@@ -1,4 +1,4 @@
-//! Accuracy against virtual time and against bytes, as a picture.
+//! A chart of accuracy against virtual time and bytes.
 
 use simulation::{Point, Report};
 
@@ -32,7 +32,6 @@ pub(super) fn draw(report: &Report, subject: &str) -> String {
     svg.finish()
 }
 
-/// One plot.
 struct Panel {
     left: f64,
     right: f64,

@@ -1,4 +1,4 @@
-//! What the simulated devices are like: flags for [`simulation::DeviceModel`].
+//! Flags for the properties of simulated devices ([`simulation::DeviceModel`]).
 
 use std::fmt;
 use std::time::Duration;

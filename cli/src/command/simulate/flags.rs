@@ -56,7 +56,7 @@ fn strategy(text: &str) -> Result<Value, String> {
         .map_err(|error| error.to_string())
 }
 
-/// What to simulate.
+/// Arguments of `tributary simulate`.
 #[derive(clap::Args)]
 pub(crate) struct Simulate {
     /// Devices that are enrolled

@@ -15,7 +15,7 @@ use crate::task_input::{TaskDefaults, TaskInput, ahead_of_rounds};
 const TASK: &str = "simulation";
 /// Updates that a round aims at, where nothing is said.
 const COHORT: u32 = 50;
-/// Rounds, where nothing is said.
+/// Default number of rounds.
 const ROUNDS: u32 = 20;
 /// How long a round waits for participants, and for its own work.
 const PATIENCE_MS: u64 = 24 * 3600 * 1000;
@@ -30,7 +30,7 @@ pub(super) fn task(
 ) -> Outcome<(TaskSpec, u32)> {
     let base = json!({ "name": TASK, "rounds": { "count": ROUNDS } });
     let draft = input.draft(&base)?;
-    let over_selection = match input.said("selection.over_selection") {
+    let over_selection = match input.value_of("selection.over_selection") {
         Some(_) => draft.selection.over_selection,
         None if draft.ahead().is_some() => 0.2,
         None => 0.3,

@@ -27,7 +27,7 @@ impl From<DataPool> for Source {
     }
 }
 
-/// Which data.
+/// Flags for the simulated data.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct SimulatedData {
     /// What to train on

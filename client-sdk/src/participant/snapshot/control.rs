@@ -1,8 +1,10 @@
-//! The record of SCAFFOLD's control variate on this device: as it was when last counted, and as the latest update would make it.
+//! The record of SCAFFOLD's control variate on this device: the one last counted by the coordinator, and the one after
+//! the latest update.
 //!
-//! An update changes it only if its round ends well with the update in the sum: else the coordinator's would not be the mean of
-//! the participants' any more, and would pull all of them aside for ever. That is known only when the next round begins: so both
-//! are kept, written before the update is sent, and the assignment says which of the two counts.
+//! An update changes the control variate only if its round completes with the update in the sum: otherwise the
+//! server's control variate would no longer be the mean of the participants', a permanent bias. That is known only
+//! when the next round begins: so both are stored before the update is sent, and the assignment says which of the two
+//! counts.
 
 use serde::{Deserialize, Serialize};
 use wire::participant::Counted;
@@ -13,15 +15,15 @@ use crate::journal::JournalError;
 
 const NAME: &str = "control";
 
-/// One control variate and the round that it is of.
+/// A control variate and its round.
 pub(in crate::participant) struct Control {
     pub(in crate::participant) of: Counted,
     pub(in crate::participant) values: Zeroizing<Vec<f32>>,
 }
 
-/// Both control variates.
+/// A control variate before and after the latest update.
 pub(in crate::participant) struct ControlRecord {
-    /// Nothing before the first time.
+    /// `None` before the first update that counted.
     pub(in crate::participant) counted: Option<Control>,
     pub(in crate::participant) latest: Control,
 }
@@ -49,7 +51,7 @@ impl ControlRecord {
         encode(NAME, CONTROL, &header, &[&before, &bytes(values)])
     }
 
-    /// `parameters` are the model's.
+    /// `parameters` is the model's number of parameters.
     pub(in crate::participant) fn decode(record: &[u8], parameters: usize) -> Result<Self, JournalError> {
         let (header, mut parts): (Header, _) = decode(NAME, record)?;
         if header.parameters != parameters {
@@ -68,10 +70,10 @@ impl ControlRecord {
         Ok(Self { counted, latest })
     }
 
-    /// The one that counts, given which round was the last to count for the coordinator; nothing if none was.
+    /// The control variate that counts, given the last round that counts for the coordinator; `None` if no round does.
     ///
     /// # Errors
-    /// What is missing: the coordinator counts one that is not here.
+    /// The coordinator counts a control variate that is missing here.
     pub(in crate::participant) fn settle(
         record: Option<Self>,
         counted: Option<Counted>,

@@ -1,8 +1,8 @@
-//! The record of an update that was trained ahead of rounds and waits to be aggregated; or that there is none.
+//! The record of an update trained ahead of rounds, or of its absence.
 //!
-//! An update is in this record until a masked input is made of it, and never after: the record is emptied before that input
-//! is kept. So it is never in two sums, whenever the process dies. What stays at
-//! home of the same training rides along, and takes effect with it.
+//! The update is in this record until a masked input is made of it: the record is emptied before that input is
+//! written. So it is never in two sums, whenever the process dies. The local state of the same training is stored with
+//! it and takes effect with it.
 
 use learning::MetricValue;
 use serde::{Deserialize, Serialize};
@@ -13,36 +13,36 @@ use super::local_state::Lengths;
 use super::{HELD, LocalState, UPDATE, decode, encode};
 use crate::journal::JournalError;
 
-/// Which update waits.
+/// Identifies a finished update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::participant) struct HeldUpdateId {
-    /// Of which task.
     pub(in crate::participant) task: TaskId,
-    /// Which training made it.
+    /// Serial number of its training.
     pub(in crate::participant) serial: u32,
     /// The version it started from.
     pub(in crate::participant) version: u32,
-    /// What the device was told to do: a round that agrees on anything else does not get it.
+    /// Digest of the training that the device was assigned: rounds whose members agree on another do not get the
+    /// update.
     #[serde(default = "unknown_base")]
     pub(in crate::participant) trained: Digest,
-    /// Of the file of that version, as it came: a round whose members agree on another file does not get it.
+    /// SHA-256 of the received file of that version: rounds whose members agree on another file do not get the update.
     #[serde(default = "unknown_base")]
     pub(in crate::participant) base: Digest,
 }
 
-/// Of a record that does not say one of them: no round gets that update.
+/// For older records without one of these digests: no round gets such an update.
 fn unknown_base() -> Digest {
     Digest([0; 32])
 }
 
-/// The update itself.
+/// A finished update.
 pub(in crate::participant) struct HeldRecord {
     pub(in crate::participant) held: HeldUpdateId,
     pub(in crate::participant) examples: u64,
     pub(in crate::participant) metrics: Vec<MetricValue>,
-    /// What training changed: a safetensors file.
+    /// The trained difference, as a safetensors file.
     pub(in crate::participant) delta: Zeroizing<Vec<u8>>,
-    /// What stays at home of the same training.
+    /// Local state of the same training.
     pub(in crate::participant) local_state: LocalState,
 }
 
@@ -71,7 +71,7 @@ impl HeldRecord {
         encode(UPDATE, HELD, &Header { update: Some(update) }, &[delta, personal, residual, own])
     }
 
-    /// None if nothing waits.
+    /// `None` if there is no update.
     pub(in crate::participant) fn decode(record: &[u8]) -> Result<Option<Self>, JournalError> {
         let (Header { update }, mut parts) = decode(UPDATE, record)?;
         let update = match update {
@@ -86,7 +86,7 @@ impl HeldRecord {
     }
 }
 
-/// Nothing waits.
+/// The record without an update.
 pub(in crate::participant) fn encode_nothing_held() -> Result<Zeroizing<Vec<u8>>, JournalError> {
     encode(UPDATE, HELD, &Header { update: None }, &[])
 }

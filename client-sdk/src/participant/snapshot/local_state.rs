@@ -1,7 +1,8 @@
-//! What a round leaves on the device: personal tensors, the device's own model, and what the codec left out of the update.
+//! Local state that a round leaves on the device: personal tensors, the personalized model and the codec's residual.
 //!
-//! All are written with the update, before it is sent, and take effect when the round is done with. What is personal does so
-//! however it ended; the residual only if the update was taken, or what it holds would be missing from both.
+//! All are written with the update, before it is sent, and take effect when the round is over. Personal tensors and
+//! models do so however the round ended; the residual only if the update was accepted, otherwise what the update
+//! contains would be missing from both the sum and the residual.
 
 use serde::{Deserialize, Serialize};
 use wire::TaskId;
@@ -12,24 +13,24 @@ use crate::journal::JournalError;
 use crate::participant::record::Record;
 use crate::participant::snapshot;
 
-/// As the journal keeps them.
+/// Local state, in the journal's encoding.
 pub(in crate::participant) struct LocalState {
     pub(in crate::participant) personal: Option<Zeroizing<Vec<u8>>>,
-    /// A record of its own.
+    /// The personalized model, stored in a record of its own.
     pub(in crate::participant) own: Option<Zeroizing<Vec<u8>>>,
     pub(in crate::participant) residual: Option<Zeroizing<Vec<u8>>>,
 }
 
 impl LocalState {
-    /// Nothing stayed.
+    /// No local state.
     pub(in crate::participant) const NOTHING: Self = Self { personal: None, own: None, residual: None };
 
-    /// What is left of it when the update is not in the sum.
+    /// The part that takes effect when the update is not in the sum.
     pub(in crate::participant) fn not_sent(self) -> Self {
         Self { residual: None, ..self }
     }
 
-    /// What takes effect.
+    /// The records to write when the round is over.
     pub(in crate::participant) fn records(self, task: TaskId) -> impl Iterator<Item = Record> {
         let personal = self.personal.map(|bytes| Record::new(snapshot::personal(task), bytes));
         let own = self.own.map(|bytes| Record::new(snapshot::own(task), bytes));
@@ -37,7 +38,7 @@ impl LocalState {
         personal.into_iter().chain(own).chain(residual)
     }
 
-    /// What takes effect even if the update is not in the sum, once more.
+    /// Copies of the records that take effect even if the update is not in the sum.
     pub(in crate::participant) fn copies(&self, task: TaskId) -> Vec<Record> {
         let parts = [(snapshot::personal(task), &self.personal), (snapshot::own(task), &self.own)];
         let copy = |(name, bytes): (String, &Option<Zeroizing<Vec<u8>>>)| {
@@ -56,13 +57,12 @@ impl LocalState {
         }
     }
 
-    /// Its parts.
     pub(super) fn parts(&self) -> [&[u8]; 3] {
         let parts = [&self.personal, &self.residual, &self.own];
         parts.map(|part| part.as_ref().map_or(&[][..], |bytes| bytes.as_slice()))
     }
 
-    /// Takes it off a record.
+    /// Reads the local state from a record's parts.
     pub(super) fn read(parts: &mut Parts<'_>, lengths: Lengths) -> Result<Self, JournalError> {
         let mut take = |bytes: Option<usize>| bytes.map(|bytes| parts.secret(bytes)).transpose();
         let (personal, residual) = (take(lengths.personal_bytes)?, take(lengths.residual_bytes)?);
@@ -81,7 +81,7 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// The lowest version of a record with them that can be understood, where without them it is `least`.
+    /// The lowest version that can read a record with these parts; `least` without any.
     pub(super) fn version(&self, least: u16) -> u16 {
         match self {
             Self { own_bytes: Some(_), .. } => OWN,

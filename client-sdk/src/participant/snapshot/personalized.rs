@@ -1,4 +1,4 @@
-//! The record of a device's own model: every tensor of it, and what it takes to use it without the coordinator.
+//! The record of a personalized model: all of its tensors, and what is needed to use it without the coordinator.
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -8,11 +8,11 @@ use crate::journal::JournalError;
 
 const NAME: &str = "own";
 
-/// A model of one's own, as the journal keeps it.
+/// A personalized model, in the journal's encoding.
 pub(crate) struct PersonalizedRecord {
-    /// The round that left it.
+    /// The round that trained it.
     pub(crate) round: u32,
-    /// What the task says of it.
+    /// The task's description of its architecture.
     pub(crate) architecture: Option<serde_json::Value>,
     /// Every tensor: a safetensors file.
     pub(crate) model: Zeroizing<Vec<u8>>,

@@ -1,8 +1,8 @@
-//! The record of what was spent on privacy: the ledgers of all tasks, only ever added to.
+//! The record of the privacy ledgers of all tasks; append-only.
 //!
-//! It is written before the record of the round whose update was charged, and that record says how many charges it knows of.
-//! One charge more than that means that the process died in between: the update was never kept, so never sent.
-//! Fewer mean that this record was removed or rolled back.
+//! It is written before the record of the round whose update was charged, which contains the number of charges. One
+//! charge more than that means that the process died in between: the update was never written, so never sent. Fewer
+//! mean that this record was removed or rolled back.
 
 use zeroize::Zeroizing;
 
@@ -10,7 +10,7 @@ use super::{LEDGER, PRIVACY, decode, encode};
 use crate::journal::JournalError;
 use crate::privacy::{Account, AccountRecord, PrivacyPolicy};
 
-/// The account as it was left. `charges` is how many the record of the round knows of.
+/// Restores the account. `charges` is the number of charges known to the round's record.
 pub(in crate::participant) fn restore(
     record: Option<&[u8]>,
     charges: u64,
@@ -34,7 +34,7 @@ fn read(record: &[u8]) -> Result<AccountRecord, JournalError> {
     Ok(kept)
 }
 
-/// The account as it is to be left.
+/// Encodes the account.
 pub(in crate::participant) fn encode_account(account: &Account) -> Result<Zeroizing<Vec<u8>>, JournalError> {
     let mut kept = account.keep();
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! The record of the round: what must be sent again word for word, and what must never be done twice.
+//! The record of the round: what must be sent again byte for byte, and what must never be done twice.
 
 use bytes::Bytes;
 use secure_agg::client::Client;
@@ -14,34 +14,34 @@ use crate::journal::JournalError;
 use crate::participant::round_end::AbandonCause;
 use crate::participant::session::{self, Session};
 
-/// What the journal knows of rounds.
+/// The journal's state of rounds.
 pub(in crate::participant) struct RoundRecord {
     pub(in crate::participant) state: RoundState,
     /// The latest round of each task that a masked input was made for.
     pub(in crate::participant) released: Vec<RoundKey>,
-    /// How many updates had been charged to the privacy ledgers when it was written.
+    /// Number of updates charged to the privacy ledgers when the record was written.
     pub(in crate::participant) charges: u64,
-    /// How many inputs had been given under masks alone when it was written.
+    /// Number of inputs sent under masks alone when the record was written.
     pub(in crate::participant) inputs: u64,
 }
 
-/// The last round this participant had anything to say in.
+/// The last round that this participant took part in.
 pub(in crate::participant) enum RoundState {
     /// An update that must be sent, and resent, as exactly these bytes.
     Pending(Pending),
-    /// A session before its input is made, or after the receipt; then with what will take effect.
+    /// A session before its input is made, or after the receipt, with the local state that will take effect.
     Session { session: Session, local_state: LocalState },
-    /// It was answered, or went on without this participant, or was given up. This place is never taken again.
-    /// With `statement`, its session was left without an answer, and that has to be said.
+    /// The round was answered, continued without this participant, or was abandoned. This attempt is never entered
+    /// again. `statement`: its session was left without an answer, and that is still to be sent.
     Done { place: Attempt, given_up: Option<AbandonCause>, statement: Option<Bytes> },
 }
 
-/// An update on its way.
+/// An update to be sent.
 pub(in crate::participant) struct Pending {
     pub(in crate::participant) place: Attempt,
     pub(in crate::participant) sha256: Digest,
     pub(in crate::participant) body: Bytes,
-    /// What stays here after the same training.
+    /// Local state of the same training.
     pub(in crate::participant) local_state: LocalState,
     /// Under secure aggregation: the session whose masks are on the body.
     pub(in crate::participant) session: Option<Session>,
@@ -64,7 +64,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// What every record of a round says beside the round itself.
+/// Counters in every record of a round.
 #[derive(Clone, Copy)]
 pub(in crate::participant) struct RoundCounters<'a> {
     pub(in crate::participant) released: &'a [RoundKey],
@@ -144,7 +144,7 @@ impl RoundRecord {
     }
 }
 
-/// A snapshot is of its place, or the record is not one.
+/// Checks that a snapshot belongs to its attempt.
 fn check(session: &Session) -> Result<(), JournalError> {
     let client = Client::restore(&session.snapshot).map_err(|error| JournalError::corrupt(ROUND, error))?;
     if *client.round() == session::round(session.place) {
@@ -155,7 +155,7 @@ fn check(session: &Session) -> Result<(), JournalError> {
 }
 
 impl Pending {
-    /// The record up to the body, which comes behind it.
+    /// Encodes the record up to the body, which follows it.
     pub(in crate::participant) fn encode(
         &self,
         counters: RoundCounters<'_>,
@@ -172,7 +172,7 @@ impl Pending {
     }
 }
 
-/// A session without an update on its way.
+/// Encodes a session without a pending update.
 pub(in crate::participant) fn encode_session(
     session: &Session,
     local_state: &LocalState,
@@ -196,7 +196,7 @@ fn session_state(session: &Session, upload: Option<Upload>, local_state: &LocalS
     }
 }
 
-/// Nothing of the round is left but that it was.
+/// Encodes that a round is over.
 pub(in crate::participant) fn encode_done(
     place: Attempt,
     given_up: Option<AbandonCause>,

@@ -1,8 +1,8 @@
-//! The record of the models that inputs were given from under masks alone: only ever added to, but where an input was proven to be
-//! in no sum.
+//! The record of the bases of inputs hidden by masks alone; a base is removed only on proof that its input is in no
+//! sum.
 //!
-//! It is written before the record of the round that holds the input, and that record says how many inputs it knows of.
-//! Fewer in this one mean that it was removed or rolled back.
+//! It is written before the record of the round that holds the input, which contains the number of inputs. Fewer in
+//! this one mean that it was removed or rolled back.
 
 use std::collections::BTreeSet;
 
@@ -17,21 +17,21 @@ use crate::participant::used_bases::{BaseId, PastInput, UsedBases};
 #[derive(Serialize, Deserialize)]
 struct Header {
     inputs: u64,
-    /// How many follow, of 16 bytes each.
+    /// Number of bases that follow, 16 bytes each.
     bases: usize,
     latest: Vec<Latest>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Latest {
-    /// Which of the bases, in their order.
+    /// Index into the bases.
     base: usize,
     place: Attempt,
     session: Digest,
 }
 
 impl UsedBases {
-    /// As it is kept.
+    /// Encodes the record.
     pub(in crate::participant) fn encode(&self) -> Result<Zeroizing<Vec<u8>>, JournalError> {
         let bases: Vec<_> = self.bases.iter().copied().collect();
         let latest = self.latest.iter().filter_map(|input| {
@@ -43,7 +43,7 @@ impl UsedBases {
         encode(USED_BASES, PLAIN, &header, &[&bytes])
     }
 
-    /// As it was left. `inputs` is how many the record of the round knows of.
+    /// Restores the record. `inputs` is the number of inputs known to the round's record.
     pub(in crate::participant) fn restore(record: Option<&[u8]>, inputs: u64) -> Result<Self, JournalError> {
         let used = record.map(read).transpose()?.unwrap_or_default();
         if used.inputs < inputs {

@@ -8,7 +8,7 @@ use super::super::examples::Examples;
 use super::super::learner::{Learner, Score, StepResult};
 use super::buffer::Buffer;
 use super::conv::Conv;
-use super::core::{Core, Place};
+use super::core::{Core, TensorPosition};
 use super::dense::{Batch, Chain, Dense};
 use super::images::Images;
 use super::loss::cross_entropy;
@@ -164,15 +164,18 @@ fn dense_layers(mut start: usize, widths: &[u32]) -> Vec<Dense> {
 }
 
 /// The layers' tensors in order: weights, then bias.
-fn places(images: Option<&Images>, layers: &[Dense]) -> Vec<Place> {
+fn places(images: Option<&Images>, layers: &[Dense]) -> Vec<TensorPosition> {
     let mut places = Vec::new();
     let mut channels = 1;
     for conv in images.iter().flat_map(|images| images.layers()) {
-        places.extend([Place::Weights { dense: conv.dense, channels: conv.channels }, Place::Bias(conv.dense)]);
+        places.extend([
+            TensorPosition::Weights { dense: conv.dense, channels: conv.channels },
+            TensorPosition::Bias(conv.dense),
+        ]);
         channels = conv.dense.outputs;
     }
     for &dense in layers {
-        places.extend([Place::Weights { dense, channels }, Place::Bias(dense)]);
+        places.extend([TensorPosition::Weights { dense, channels }, TensorPosition::Bias(dense)]);
         channels = 1;
     }
     places

@@ -10,7 +10,7 @@ use super::elementwise::Optimizer;
 
 /// The position of a tensor of the flat vector among the model's parameters.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum TensorPosition {
     /// PyTorch's `[outputs, inputs]`, whose inputs are ordered by channel there and by position here.
     Weights {
         dense: Dense,
@@ -32,13 +32,13 @@ pub(super) struct Core {
     pub(super) gradient: Buffer,
     /// Sum over a step's chunks so far; empty until a step has several.
     sum: Buffer,
-    places: Vec<Place>,
+    places: Vec<TensorPosition>,
     optimizer: Optimizer,
 }
 
 impl Core {
     /// Parameters in a vector of `size`, copied from `start` to their `places`, in the flat vector's order.
-    pub(super) fn new(places: Vec<Place>, size: usize, start: &[f32], plan: &TrainingPlan) -> Self {
+    pub(super) fn new(places: Vec<TensorPosition>, size: usize, start: &[f32], plan: &TrainingPlan) -> Self {
         let mut parameters = Buffer::zeros(size);
         for_each_tile(&places, |tile| tile.spread(start, &mut parameters));
         let optimizer = Optimizer::new(plan, &parameters);
@@ -93,13 +93,13 @@ impl Core {
     }
 
     fn flatten(&self, internal_values: &[f32]) -> Vec<f32> {
-        let mut values = vec![0.0; self.places.iter().map(Place::length).sum()];
+        let mut values = vec![0.0; self.places.iter().map(TensorPosition::length).sum()];
         for_each_tile(&self.places, |tile| tile.flatten(internal_values, &mut values));
         values
     }
 }
 
-impl Place {
+impl TensorPosition {
     /// Number of parameters in the tensor.
     fn length(&self) -> usize {
         match *self {
@@ -166,14 +166,14 @@ fn transpose(from: &[f32], from_step: usize, to: &mut [f32], to_step: usize, row
 }
 
 /// Calls `visit` for tiles that cover each parameter once, in an order that suits caches on both sides.
-fn for_each_tile(places: &[Place], mut visit: impl FnMut(&Tile)) {
+fn for_each_tile(places: &[TensorPosition], mut visit: impl FnMut(&Tile)) {
     let mut first = 0;
     for &place in places {
         let plain = |start, length| Tile { flat: (first, length), internal: (start, 1), rows: 1, columns: length };
         match place {
-            Place::Weights { dense, channels } => for_each_tile_of(dense, channels, first, &mut visit),
-            Place::Bias(dense) => visit(&plain(dense.bias, dense.outputs)),
-            Place::Plain { start, length } => visit(&plain(start, length)),
+            TensorPosition::Weights { dense, channels } => for_each_tile_of(dense, channels, first, &mut visit),
+            TensorPosition::Bias(dense) => visit(&plain(dense.bias, dense.outputs)),
+            TensorPosition::Plain { start, length } => visit(&plain(start, length)),
         }
         first += place.length();
     }

@@ -11,7 +11,7 @@ use super::super::error::TrainError;
 use super::super::examples::Examples;
 use super::super::learner::{Learner, Score, StepResult};
 use super::buffer::Buffer;
-use super::core::{Core, Place};
+use super::core::{Core, TensorPosition};
 use super::dense::{Batch, Dense, Scratch};
 use super::gates::{Shape, advance, retreat};
 use super::loss::cross_entropy;
@@ -56,15 +56,15 @@ impl Recurrent {
     pub(super) fn new(sizes: &Gru, start: &[f32], plan: &TrainingPlan, length: usize, batch: usize) -> Self {
         let (vocabulary, embedding) = (sizes.vocabulary as usize, sizes.embedding as usize);
         let (hidden, rows) = (sizes.hidden as usize, length * batch);
-        let mut places = vec![Place::Plain { start: 0, length: vocabulary * embedding }];
+        let mut places = vec![TensorPosition::Plain { start: 0, length: vocabulary * embedding }];
         let mut end = vocabulary * embedding;
         let mut layers = Vec::new();
         for index in 0..sizes.layers {
             let input = Dense::new(if index == 0 { embedding } else { hidden }, 3 * hidden, end);
             let state = Dense::new(hidden, 3 * hidden, input.end());
             end = state.end();
-            places.extend([input, state].map(|dense| Place::Weights { dense, channels: 1 }));
-            places.extend([input, state].map(Place::Bias));
+            places.extend([input, state].map(|dense| TensorPosition::Weights { dense, channels: 1 }));
+            places.extend([input, state].map(TensorPosition::Bias));
             layers.push(Layer {
                 input,
                 state,
@@ -74,7 +74,7 @@ impl Recurrent {
             });
         }
         let output = Dense::new(hidden, vocabulary, end);
-        places.extend([Place::Weights { dense: output, channels: 1 }, Place::Bias(output)]);
+        places.extend([TensorPosition::Weights { dense: output, channels: 1 }, TensorPosition::Bias(output)]);
         let widest = embedding.max(hidden);
         let dense = layers.iter().flat_map(|layer| [layer.input, layer.state]).chain([output]);
         Self {

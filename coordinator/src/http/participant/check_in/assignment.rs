@@ -89,7 +89,7 @@ fn assignment(
         report_loss,
         update: None,
         counted: None,
-        cohort: terms.private.as_ref().map_or(cohort, |private| private.cohort_told(cohort)),
+        cohort: terms.private.as_ref().map_or(cohort, |private| private.stated_cohort(cohort)),
         groups: None,
         deadline_at,
         remaining_ms: u64::try_from(deadline_at.since(now).as_millis()).unwrap_or(u64::MAX),

@@ -201,3 +201,67 @@ impl Bind for () {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use crate::sqlite::record::Record as _;
+    use crate::sqlite::row::FromRow;
+    use crate::sqlite::statement::Query;
+
+    use super::*;
+    use crate::entity::admitted::Admitted;
+
+    fn first<T: FromRow>(sql: &'static str, arguments: impl Bind) -> Result<Option<T>> {
+        Query::new(sql, &arguments)?.first(&Connection::open_in_memory().unwrap())
+    }
+
+    fn told<T: FromRow>(sql: &'static str) -> String {
+        match first::<T>(sql, ()) {
+            Err(StoreError::Corrupt(error)) => error.to_string(),
+            Err(error) => format!("{error:?}"),
+            Ok(_) => "nothing".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_column_that_holds_something_else_is_told_by_its_name() {
+        assert_eq!(told::<u32>("SELECT NULL AS cohort"), r#"column "cohort" is NULL"#);
+        assert_eq!(told::<Option<u32>>("SELECT NULL AS cohort"), "nothing");
+        assert_eq!(told::<Option<u32>>("SELECT 'three' AS cohort"), r#"column "cohort" is no integer"#);
+        assert_eq!(told::<u32>("SELECT 1 << 32 AS cohort"), r#"column "cohort" does not fit 32 bits"#);
+        assert_eq!(told::<u64>("SELECT -1 AS bytes"), r#"column "bytes" is negative"#);
+        assert_eq!(told::<(u64, Digest)>("SELECT 1, x'00' AS blob"), r#"column "blob" is not a digest of 32 bytes"#);
+        assert_eq!(told::<TaskId>("SELECT x'00' AS id"), r#"column "id" is not an id of 16 bytes"#);
+        assert_eq!(told::<String>("SELECT CAST(x'ff' AS TEXT) AS name"), r#"column "name" is not UTF-8"#);
+        assert!(told::<RoundState>("SELECT 'RESTING' AS state").contains(r#"column "state" "#));
+        assert!(told::<Attempt>("SELECT x'00' AS tasks").contains("yields no column"));
+    }
+
+    #[test]
+    fn values_are_read_as_they_were_bound() {
+        let attempt = Attempt { task: TaskId(Uuid::from_u128(7)), round: 3, attempt: 2 };
+        assert_eq!(first("SELECT ?1 AS task, ?2 AS number, ?3 AS attempt", attempt).unwrap(), Some(attempt));
+        let values = (RoundState::Sharing, None::<Timestamp>, Digest([9; 32]), 0.5);
+        assert_eq!(first("SELECT ?1, ?2, ?3, ?4", values).unwrap(), Some(values));
+        let names = "SELECT group_concat(value) FROM json_each(?1)";
+        assert_eq!(
+            first(names, &[TaskStatus::Active, TaskStatus::Paused][..]).unwrap(),
+            Some("ACTIVE,PAUSED".to_owned())
+        );
+        let who = ParticipantId(Uuid::from_u128(5));
+        assert_eq!(first("SELECT unhex(value) FROM json_each(?1)", &[who][..]).unwrap(), Some(who));
+        assert!(matches!(first::<u64>("SELECT ?1", u64::MAX), Err(StoreError::Fault(_))));
+    }
+
+    #[test]
+    fn a_record_is_inserted_with_the_columns_that_it_is_read_from() {
+        assert_eq!(
+            Admitted::INSERT_IF_ABSENT,
+            "INSERT INTO admitted (task, number, attempt, participant, sha256, bytes, accepted_at, folded) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+        );
+        assert_eq!(Admitted::INSERT_IF_ABSENT.strip_suffix(" ON CONFLICT DO NOTHING"), Some(Admitted::INSERT));
+    }
+}

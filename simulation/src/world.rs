@@ -287,9 +287,11 @@ impl World {
         match exchange.open {
             None => self.answer(index, response, exchange.down),
             Some(request) => {
-                match request {
-                    Request::CheckIn(_) => self.idle.insert(index),
-                    _ => self.listening.insert(index),
+                let is_idle = matches!(request, Request::CheckIn(_));
+                if is_idle {
+                    self.idle.insert(index)
+                } else {
+                    self.listening.insert(index)
                 };
                 let device = &mut self.devices[index as usize];
                 let until = self.clock.moment().plus(request.wait());

@@ -15,7 +15,6 @@ use super::event::Event;
 use super::machine::Machine;
 use super::policy::SecurityPolicy;
 use super::settings::{Saved, Settings};
-use super::snapshot;
 use crate::clock::{Clock, SystemClock};
 use crate::conditions::{Always, Conditions};
 use crate::entropy::SystemSecrets;
@@ -314,15 +313,7 @@ impl Builder {
             Some(transport) => transport,
             None => https(self.server.as_deref(), self.ca_pem.as_deref())?,
         };
-        let load = |name| journal.load(name).map_err(ParticipantError::from);
-        let saved = Saved {
-            identity: load(snapshot::IDENTITY)?,
-            next_key: load(snapshot::NEXT_KEY)?,
-            round: load(snapshot::ROUND)?,
-            privacy: load(snapshot::PRIVACY)?,
-            update: load(snapshot::UPDATE)?,
-            used_bases: load(snapshot::USED_BASES)?,
-        };
+        let saved = Saved::load(|name| journal.load(name)).map_err(ParticipantError::from)?;
         let mut entropy = [0; 32];
         SystemRandom::new().fill(&mut entropy).map_err(|_| BuildError::Randomness)?;
         let secrets = Box::new(SystemSecrets::new());

@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 
 use super::policy::SecurityPolicy;
 use super::size::USUAL_MAX_MODEL_BYTES;
+use super::snapshot;
 use crate::identity::Evidence;
 use crate::pre_issued::Certificates;
 use crate::privacy::PrivacyPolicy;
@@ -69,16 +70,33 @@ impl Default for Settings {
 /// The records found in the journal.
 #[derive(Default)]
 pub struct Saved {
-    /// The record [`super::snapshot::IDENTITY`].
+    /// The record [`snapshot::IDENTITY`].
     pub identity: Option<Zeroizing<Vec<u8>>>,
-    /// The record [`super::snapshot::NEXT_KEY`].
+    /// The record [`snapshot::NEXT_KEY`].
     pub next_key: Option<Zeroizing<Vec<u8>>>,
-    /// The record [`super::snapshot::ROUND`].
+    /// The record [`snapshot::ROUND`].
     pub round: Option<Zeroizing<Vec<u8>>>,
-    /// The record [`super::snapshot::PRIVACY`].
+    /// The record [`snapshot::PRIVACY`].
     pub privacy: Option<Zeroizing<Vec<u8>>>,
-    /// The record [`super::snapshot::UPDATE`].
+    /// The record [`snapshot::UPDATE`].
     pub update: Option<Zeroizing<Vec<u8>>>,
-    /// The record [`super::snapshot::USED_BASES`].
+    /// The record [`snapshot::USED_BASES`].
     pub used_bases: Option<Zeroizing<Vec<u8>>>,
+}
+
+impl Saved {
+    /// Loads each record by its name.
+    ///
+    /// # Errors
+    /// The first error of `load`.
+    pub fn load<E>(mut load: impl FnMut(&str) -> Result<Option<Zeroizing<Vec<u8>>>, E>) -> Result<Self, E> {
+        Ok(Self {
+            identity: load(snapshot::IDENTITY)?,
+            next_key: load(snapshot::NEXT_KEY)?,
+            round: load(snapshot::ROUND)?,
+            privacy: load(snapshot::PRIVACY)?,
+            update: load(snapshot::UPDATE)?,
+            used_bases: load(snapshot::USED_BASES)?,
+        })
+    }
 }

@@ -71,14 +71,14 @@ impl Network {
     /// Asks for a participant.
     pub async fn ask(&self, peer: Option<Peer>, request: Request) -> Exchange {
         let waits = !request.wait().is_zero();
-        let http = match &request {
-            Request::Announcement { .. } => HttpRequest::of(&waiting(request.clone(), Duration::ZERO)),
-            _ => HttpRequest::of(&request),
-        };
-        let up = http.http.body().len() as u64;
-        let answer = self.send(peer, http.http.clone()).await.and_then(checked);
+        // A check-in says how long it is held open (`KeepsTime`); to the coordinator, other polls do not wait.
+        let is_announcement = matches!(request, Request::Announcement { .. });
+        let asked = if is_announcement { waiting(request.clone(), Duration::ZERO) } else { request.clone() };
+        let asked = HttpRequest::of(&asked);
+        let up = asked.http.body().len() as u64;
+        let answer = self.send(peer, asked.http.clone()).await.and_then(checked);
         let down = answer.as_ref().map_or(0, |answer| answer.body().len() as u64);
-        let response = http.read(answer);
+        let response = asked.read(answer);
         let open = (waits && response.is_nothing_yet()).then_some(request);
         Exchange { response, up, down, open }
     }
@@ -125,10 +125,7 @@ impl Network {
         }
         request.extensions_mut().insert(Connection { peer, ..Connection::default() });
         request.extensions_mut().insert(VirtualTime);
-        let response = match self.router.clone().oneshot(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        };
+        let Ok(response) = self.router.clone().oneshot(request).await;
         let (parts, body) = response.into_parts();
         let body = body.collect().await.map_err(TransportError::unreachable)?.to_bytes();
         Ok(http::Response::from_parts(parts, body))
@@ -177,10 +174,10 @@ impl Network {
 
 /// A poll that waits for so long.
 fn waiting(mut request: Request, time: Duration) -> Request {
-    match &mut request {
-        Request::CheckIn(request) => request.wait_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
-        Request::Announcement { wait, .. } => *wait = time,
-        _ => {}
+    if let Request::CheckIn(request) = &mut request {
+        request.wait_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    } else if let Request::Announcement { wait, .. } = &mut request {
+        *wait = time;
     }
     request
 }

@@ -2,6 +2,7 @@
 //! and made again from the journal after the device went away.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use client_sdk::clock::Now;
@@ -9,7 +10,7 @@ use client_sdk::conditions::Readiness;
 use client_sdk::entropy::Secrets;
 use client_sdk::identity::{Identity, IdentityError, SigningKey};
 use client_sdk::participant::machine::{Action, Input, Machine, Record, Saved, Settings};
-use client_sdk::participant::{Event, ParticipantError, snapshot};
+use client_sdk::participant::{Event, ParticipantError};
 use coordinator::identity::Peer;
 use rand::Rng;
 use rustls_pki_types::CertificateDer;
@@ -52,15 +53,7 @@ impl Participant {
         entropy: [u8; 32],
         secrets: Secrets,
     ) -> Result<(), ParticipantError> {
-        let record = |name| self.journal.load(name);
-        let saved = Saved {
-            identity: record(snapshot::IDENTITY),
-            next_key: record(snapshot::NEXT_KEY),
-            round: record(snapshot::ROUND),
-            privacy: record(snapshot::PRIVACY),
-            update: record(snapshot::UPDATE),
-            used_bases: record(snapshot::USED_BASES),
-        };
+        let Ok(saved) = Saved::load(|name| Ok::<_, Infallible>(self.journal.load(name)));
         self.machine = Some(Machine::new(settings, token, &saved, fresh_key, entropy, secrets)?);
         Ok(())
     }

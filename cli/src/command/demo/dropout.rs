@@ -146,19 +146,16 @@ impl Transport for DropoutTransport {
     }
 
     async fn send(&self, request: &Request) -> Response {
-        match request {
-            Request::CheckIn(_) => {
-                // A closed channel means that the demo is over; nobody waits for the answer.
-                let _ = self.gate.clone().wait_for(|open| *open).await;
+        if let Request::CheckIn(_) = request {
+            // A closed channel means that the demo is over; nobody waits for the answer.
+            let _ = self.gate.clone().wait_for(|open| *open).await;
+        }
+        if let Request::Upload(upload) = request {
+            self.reach(Point::Trained).await;
+            let fate = self.state().fate;
+            if fate == Some((upload.place, Point::Uploading)) {
+                self.send_half(upload).await;
             }
-            Request::Upload(upload) => {
-                self.reach(Point::Trained).await;
-                let fate = self.state().fate;
-                if fate == Some((upload.place, Point::Uploading)) {
-                    self.send_half(upload).await;
-                }
-            }
-            _ => {}
         }
         let response = self.inner.send(request).await;
         match (request, &response) {

@@ -55,20 +55,8 @@ pub(crate) struct Device<C = Line, T = Exact> {
     pub(crate) ended: Option<Result<Outcome, ParticipantError>>,
 }
 
-/// What a process finds in its journal.
-fn saved(load: impl Fn(&str) -> Option<Zeroizing<Vec<u8>>>) -> Saved {
-    Saved {
-        identity: load(snapshot::IDENTITY),
-        next_key: load(snapshot::NEXT_KEY),
-        round: load(snapshot::ROUND),
-        privacy: load(snapshot::PRIVACY),
-        update: load(snapshot::UPDATE),
-        used_bases: load(snapshot::USED_BASES),
-    }
-}
-
 fn start(index: usize, process: u8, journal: &dyn Journal, settings: &Settings) -> Machine {
-    let saved = saved(|name| journal.load(name).unwrap());
+    let saved = Saved::load(|name| journal.load(name)).unwrap();
     let token = Some(Zeroizing::new("token".to_owned()));
     let mut seed = [process; 32];
     seed[0] = index as u8;
@@ -226,10 +214,11 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
 
     /// A process of the same device that finds another record.
     pub(crate) fn with_record(&self, name: &str, bytes: &[u8]) -> Result<(), ParticipantError> {
-        let saved = saved(|wanted| {
-            let other = (wanted == name).then(|| Zeroizing::new(bytes.to_vec()));
-            other.or_else(|| self.journal.load(wanted).unwrap())
+        let saved = Saved::load(|wanted| match wanted == name {
+            true => Ok(Some(Zeroizing::new(bytes.to_vec()))),
+            false => self.journal.load(wanted),
         });
+        let saved = saved.unwrap();
         enrolled(&self.settings, &saved).map(|_| ())
     }
 

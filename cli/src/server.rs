@@ -226,14 +226,8 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failure {
         return problem.into();
     }
     let words: String = String::from_utf8_lossy(body).chars().take(200).collect();
-    Failure::from(Problem {
-        kind: "about:blank".to_owned(),
-        title: format!("HTTP status {status}"),
-        status: status.as_u16(),
-        detail: Some(format!("this does not look like a coordinator's answer: {words:?}")),
-        instance: None,
-        errors: Vec::new(),
-    })
+    let detail = format!("this does not look like a coordinator's answer: {words:?}");
+    Failure::from(Problem::without_details(status, Some(detail)))
 }
 
 async fn read_json<T: DeserializeOwned>(response: Response) -> Outcome<T> {

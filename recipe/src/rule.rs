@@ -3,12 +3,9 @@
 
 use learning::contribution::fed_nova::{Reach, reach};
 use learning::{Fairness, FedNova, QFfl, QuantizationParams, Scaffold};
-use task_spec::{Solver, TrainingPlan};
+use task_spec::{MAX_STEPS, Solver, TrainingPlan};
 
 use crate::{AssignmentTerms, RecipeError, UpdateCodec};
-
-/// Maximum number of steps of one participant in a round.
-const MAX_STEPS: u32 = 10_000_000;
 
 /// The weight of an update.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -58,4 +58,4 @@ pub use secure_aggregation::SecureAggregationSpec;
 pub use selection::{Cohort, Oort, PowerOfChoice, Quotas, Requirements, SelectionSpec, Strategy, Stratified};
 pub use solver::{AdaptiveMu, Solver};
 pub use task::{Draw, TaskSpec};
-pub use training::TrainingPlan;
+pub use training::{MAX_BATCH, MAX_EPOCHS, MAX_STEPS, TrainingPlan};

@@ -4,6 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AdaptiveMu, Budget, Fairness, Over, Precision, Schedule, Solver, Warmup, step_factor};
 
+/// Maximum number of local epochs per round.
+pub const MAX_EPOCHS: u32 = 10_000;
+/// Maximum number of local steps per round.
+pub const MAX_STEPS: u32 = 10_000_000;
+/// Maximum mini-batch size, in examples.
+pub const MAX_BATCH: u32 = 65_536;
+
 /// The local training plan. The SDK's own trainer follows it; an app's trainer receives it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -3,6 +3,8 @@
 //! `title` and `status` belong to the type; `detail` says what was wrong in this case and what would be right. A
 //! [`ProblemType::Internal`] never carries a detail: the cause is in the coordinator's log, under `instance`.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// Prefix of every problem type's URI.
@@ -131,6 +133,15 @@ pub struct Problem {
     /// Every invalid field, for [`ProblemType::InvalidTask`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
+}
+
+impl Problem {
+    /// The problem of a response without problem details, such as an intermediate proxy's.
+    #[must_use]
+    pub fn without_details(status: impl fmt::Display + Into<u16>, detail: Option<String>) -> Self {
+        let (kind, title) = ("about:blank".to_owned(), format!("HTTP status {status}"));
+        Self { kind, title, status: status.into(), detail, instance: None, errors: Vec::new() }
+    }
 }
 
 /// One invalid field of a body.

@@ -1,13 +1,6 @@
 //! The settings of local stochastic gradient descent: a task's plan and the order of examples.
 
-use task_spec::{MAX_ACCUMULATE, TrainingPlan};
-
-/// Maximum number of epochs per round.
-pub const MAX_EPOCHS: u32 = 10_000;
-/// Maximum number of steps per round.
-pub const MAX_STEPS: u32 = 10_000_000;
-/// Maximum batch size.
-pub const MAX_BATCH: u32 = 65_536;
+use task_spec::{MAX_ACCUMULATE, MAX_BATCH, MAX_EPOCHS, MAX_STEPS, TrainingPlan};
 
 /// Local stochastic gradient descent, in PyTorch's form: `v = momentum * v + g`, `w = w - learning_rate * v`, where `g`
 /// is the gradient of the step's mean loss, clipped to `gradient_clip`, plus `weight_decay * w`, plus

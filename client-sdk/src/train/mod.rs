@@ -26,7 +26,7 @@ use learning::parameters::first_not_finite;
 use task_spec::TrainingPlan;
 
 pub use self::adapted::{AdaptedBase, train_adapters};
-pub use self::config::{ConfigError, MAX_BATCH, MAX_EPOCHS, MAX_STEPS, Sgd};
+pub use self::config::{ConfigError, Sgd};
 pub use self::constraints::Constraints;
 pub use self::device::{DeviceChoice, DeviceError};
 pub use self::error::TrainError;

@@ -189,14 +189,7 @@ pub fn checked(answer: http::Response<Bytes>) -> Result<http::Response<Bytes>, T
     let retry_after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
     let is_problem = content_type(&answer) == Some(headers::MEDIA_PROBLEM);
     let problem = is_problem.then(|| serde_json::from_slice(answer.body()).ok()).flatten();
-    let problem = problem.unwrap_or_else(|| Problem {
-        kind: "about:blank".to_owned(),
-        title: format!("HTTP status {status}"),
-        status: status.as_u16(),
-        detail: None,
-        instance: None,
-        errors: Vec::new(),
-    });
+    let problem = problem.unwrap_or_else(|| Problem::without_details(status, None));
     Err(TransportError::Problem { problem: Box::new(problem), retry_after: retry_after.map(Duration::from_secs) })
 }
 

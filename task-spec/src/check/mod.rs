@@ -20,8 +20,8 @@ use std::collections::BTreeSet;
 
 use crate::problem::Checks;
 use crate::{
-    Deployment, Initial, MAX_COHORT, MAX_DEADLINE_MS, MAX_METRICS, MAX_SECURE_COHORT, MIN_SECURE_COHORT, SpecError,
-    TaskSpec, is_name,
+    Deployment, Initial, MAX_BATCH, MAX_COHORT, MAX_DEADLINE_MS, MAX_EPOCHS, MAX_METRICS, MAX_SECURE_COHORT, MAX_STEPS,
+    MIN_SECURE_COHORT, SpecError, TaskSpec, is_name,
 };
 
 impl TaskSpec {
@@ -84,9 +84,9 @@ impl TaskSpec {
 
     fn check_training(&self, checks: &mut Checks) {
         let plan = &self.training;
-        checks.within(plan.epochs, 1..=10_000, "training.epochs");
-        checks.within_or_none(plan.steps, 1..=10_000_000, "training.steps");
-        checks.within(plan.batch_size, 1..=65_536, "training.batch_size");
+        checks.within(plan.epochs, 1..=MAX_EPOCHS, "training.epochs");
+        checks.within_or_none(plan.steps, 1..=MAX_STEPS, "training.steps");
+        checks.within(plan.batch_size, 1..=MAX_BATCH, "training.batch_size");
         checks.positive(plan.learning_rate, "training.learning_rate");
         checks.require((0.0..1.0).contains(&plan.momentum), "training.momentum", "must be at least 0 and below 1");
         for (field, value) in [("training.weight_decay", plan.weight_decay), ("training.proximal_mu", plan.proximal_mu)]

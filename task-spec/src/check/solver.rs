@@ -1,10 +1,7 @@
 //! Settings that exclude a local solver or an adaptive μ.
 
 use crate::problem::Checks;
-use crate::{MAX_METRICS, Personalization, Solver, TaskSpec};
-
-/// Maximum reference number of steps.
-const MAX_STEPS: u32 = 10_000_000;
+use crate::{MAX_METRICS, MAX_STEPS, Personalization, Solver, TaskSpec};
 
 impl TaskSpec {
     pub(super) fn check_adaptive_mu(&self, checks: &mut Checks) {

@@ -182,7 +182,7 @@ async fn each(
 /// Text for people.
 pub(super) fn table(served: &[MethodAccuracy]) -> String {
     let mut table = Table::new(&[
-        ("WAY", Align::Left),
+        ("METHOD", Align::Left),
         ("PARTICIPANTS", Align::Right),
         ("MEAN", Align::Right),
         ("10TH PERCENTILE", Align::Right),

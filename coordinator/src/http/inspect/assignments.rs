@@ -14,7 +14,8 @@ use utoipa::IntoParams;
 use wire::inspect::{AssignmentView, Page, StatusChange};
 use wire::route;
 
-use super::{PageQuery, attempt_at, page};
+use super::attempt::attempt_at;
+use super::{PageQuery, page};
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};

@@ -1,6 +1,7 @@
 //! Operators' read-only views.
 
 pub(super) mod assignments;
+mod attempt;
 mod distribution;
 pub(super) mod ended_rounds;
 pub(super) mod models;
@@ -13,9 +14,6 @@ pub(super) mod tasks;
 
 use std::sync::Arc;
 
-use federation::id::RoundKey;
-use store::entity::round::RoundRow;
-use store::{StoreError, Transaction};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -38,16 +36,4 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(models::show)))
         .routes(times.short(routes!(participants::list)))
         .routes(times.short(routes!(participants::show)))
-}
-
-/// An attempt at a round; the latest if none is named.
-async fn attempt_at(
-    tx: &mut (dyn Transaction + '_),
-    round: RoundKey,
-    attempt: Option<u32>,
-) -> Result<Option<RoundRow>, StoreError> {
-    match attempt {
-        Some(attempt) => tx.round_attempt(round.attempt(attempt)).await,
-        None => tx.round(round).await,
-    }
 }

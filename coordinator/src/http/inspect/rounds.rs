@@ -13,8 +13,9 @@ use utoipa::IntoParams;
 use wire::inspect::{Page, RoundView};
 use wire::route;
 
+use super::attempt::attempt_at;
 use super::round_view::views;
-use super::{PageQuery, attempt_at, page};
+use super::{PageQuery, page};
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};

@@ -15,7 +15,7 @@
 //! use chacha20::{ChaCha20Rng, rand_core::SeedableRng as _};
 //! use secure_agg::client::{Received, Setup, advertise_keys};
 //! use secure_agg::mask::{self, Plane};
-//! use secure_agg::messages::Round;
+//! use secure_agg::messages::RoundId;
 //! use secure_agg::params::{Policy, SessionConfig, VectorShape};
 //! use secure_agg::server::CollectKeys;
 //! use secure_agg::{IdentityKey, IdentityRefused, IdentityVerifier, MemorySigner, Signer, modular, packing};
@@ -34,7 +34,7 @@
 //!     model, scalars: VectorShape::NONE, application: [0; 32],
 //! };
 //! let policy = Policy { min_cohort: 3, min_tolerated_corrupt: 0, min_tolerated_colluders: 0, min_included: 0 };
-//! let (round, model_hash) = (Round::new(b"task", 1, 0), [7; 32]);
+//! let (round, model_hash) = (RoundId::new(b"task", 1, 0), [7; 32]);
 //! let mut rng = ChaCha20Rng::seed_from_u64(1); // from the system, where it matters
 //! let signers = [1, 2, 3].map(|seed| MemorySigner::from_seed(&[seed; 32]).unwrap());
 //!

@@ -167,7 +167,7 @@ impl PrivateTask {
     pub fn next_clip(&self, clip: f64, within: Option<f64>) -> f64 {
         match (self.spec.clip, within) {
             (Some(Clip::Adaptive(adaptive)), Some(within)) => next_clip(&adaptive, clip, within),
-            _ => clip,
+            (Some(Clip::Adaptive(_)), None) | (Some(Clip::Fixed(_)) | None, _) => clip,
         }
     }
 

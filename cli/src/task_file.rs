@@ -10,6 +10,8 @@
 //!
 //! The coordinator checks the task; this only reads it.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 use client_sdk::models::Architecture;
@@ -23,11 +25,14 @@ const MAX_BYTES: u64 = 4 << 20;
 /// The text of a task file.
 pub(crate) fn text(path: &Path) -> Outcome<String> {
     let unreadable = || Failure::because(Exit::Configuration, format!("cannot read {}", path.display()));
-    let size = std::fs::metadata(path).map_err(unreadable())?.len();
-    if size > MAX_BYTES {
-        return Err(wrong(path, format!("is {size} bytes; a task file has at most {MAX_BYTES}")));
+    let file = File::open(path).map_err(unreadable())?;
+    let mut text = String::new();
+    // A device or a pipe tells no size.
+    file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(unreadable())?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(wrong(path, format!("has more than {MAX_BYTES} bytes, the most of a task file")));
     }
-    std::fs::read_to_string(path).map_err(unreadable())
+    Ok(text)
 }
 
 /// Reads a task file and fills in the tensors.
@@ -101,6 +106,12 @@ mod tests {
         let path = folder.path().join("task.toml");
         std::fs::write(&path, text).unwrap();
         read(&path)
+    }
+
+    #[test]
+    fn no_more_is_read_than_a_task_file_may_have() {
+        let failure = text(Path::new("/dev/zero")).unwrap_err();
+        assert!(failure.detail.contains("more than 4194304 bytes"), "{}", failure.detail);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use coordinator::config::{Config, TelemetryConfig};
 
 use crate::failure::{Exit, Failure, Outcome};
 
-/// Parses log directives.
+/// Log directives as `telemetry.level` takes them; [`Exit::Usage`] for any other.
 pub(crate) fn log_level(level: &str) -> Outcome<String> {
     let config = Config {
         telemetry: TelemetryConfig { level: level.to_owned(), ..TelemetryConfig::default() },
@@ -14,7 +14,7 @@ pub(crate) fn log_level(level: &str) -> Outcome<String> {
     Ok(level.to_owned())
 }
 
-/// Parses an id.
+/// An id in its text form; [`Exit::Usage`] for any other text.
 pub(crate) fn parse_id<T: std::str::FromStr>(what: &str, text: &str) -> Outcome<T>
 where
     T::Err: std::fmt::Display,

@@ -14,7 +14,7 @@ use crate::task_input::{FlagValue, TaskInput};
 
 /// Part of a participant's shard that it keeps out of training, to evaluate the models it receives.
 pub(crate) const OWN_HELD_OUT: f64 = 0.1;
-/// Defaults.
+/// Used where no flag says otherwise.
 const SEED: u64 = 42;
 /// The key of a task that names its model.
 const MODEL: &str = "model.architecture";

@@ -26,7 +26,6 @@ pub(crate) enum Format {
     Json,
 }
 
-/// A command's output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     format: Format,

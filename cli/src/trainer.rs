@@ -8,7 +8,7 @@ use client_sdk::learning::{Adapters, MetricValue, Parameters, Table};
 use client_sdk::train::Constraints;
 use client_sdk::{CandleTrainer, Dataset, Trained, Trainer, TrainerError, TrainingJob};
 
-/// Limits concurrent trainings.
+/// Number of processors that this process may use; 1 if it cannot be told.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -9,7 +9,6 @@ use store::{StoreError, Transaction};
 /// The version that participants start from, and those that finished updates may have started from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoundBase {
-    /// The base version.
     pub version: ModelVersion,
     /// Where participants train ahead of rounds: digests of the files of the version before, of the one before that, and so on,
     /// as many as an update may be behind, or as there are.

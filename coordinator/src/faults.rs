@@ -9,7 +9,6 @@ static PRESENT: Guarded<Option<Fault>> = Guarded::new(None);
 /// A coordinator's deliberate fault in private tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Accepts unclipped updates.
     NoClipping,
     /// Adds no central noise.
     NoNoise,

@@ -22,7 +22,6 @@ const COMPLETE: &str = "complete";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LedgerEnd {
-    /// Number of rows.
     pub(crate) rows: u64,
     /// Seal of the last row, as 64 hexadecimal digits; zeros without rows.
     pub(crate) seal: String,
@@ -34,7 +33,6 @@ pub(crate) struct LedgerEnd {
 pub(crate) enum StoredEnd {
     /// No file yet.
     Nothing,
-    /// A valid end.
     End(LedgerEnd),
     /// A file that was not written with this key.
     Foreign(PathBuf),

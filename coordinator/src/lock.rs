@@ -22,7 +22,6 @@ pub enum LockError {
          database and a folder of blobs of its own"
     )]
     Held {
-        /// The locked file.
         path: PathBuf,
         /// Process, host and start time, as far as known.
         holder: String,
@@ -46,7 +45,6 @@ impl Locks {
         paths.iter().map(|path| lock(path, &holder)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Releases the locks.
     pub(crate) fn release(&self) {
         for file in &self.0 {
             if let Err(error) = file.unlock() {

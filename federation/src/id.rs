@@ -71,7 +71,6 @@ impl RoundKey {
 /// One attempt at a round of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attempt {
-    /// The task.
     pub task: TaskId,
     /// The round's number, which counts from 1.
     pub round: u32,

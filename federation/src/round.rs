@@ -90,7 +90,6 @@ task_spec::named_enum! {
 pub struct Round {
     /// Task, number and attempt.
     pub key: Attempt,
-    /// Where it stands.
     pub state: RoundState,
     pub base_version: u32,
     /// Fixed when the round opened.
@@ -217,9 +216,7 @@ impl AssignmentState {
 /// One participant's place in one attempt of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    /// The attempt.
     pub attempt: Attempt,
-    /// Who.
     pub participant: ParticipantId,
     pub state: AssignmentState,
     pub state_since: Timestamp,

@@ -20,12 +20,7 @@ pub enum InitError {
     Mismatch(usize),
     /// The bound is negative, NaN or infinite.
     #[error("tensor {tensor:?}: the bound of a uniform initializer must be finite and not negative, not {bound}")]
-    BadBound {
-        /// Its name.
-        tensor: String,
-        /// The bound given.
-        bound: f32,
-    },
+    BadBound { tensor: String, bound: f32 },
 }
 
 /// Draws the initial values of `layout`; the same arguments give the same bits on every device.

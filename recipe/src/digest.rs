@@ -140,7 +140,6 @@ pub fn codec_seed(codec: Option<&CodecTerms>, attempt: Attempt) -> Digest {
     text.digest()
 }
 
-/// SHA-256 of bytes.
 #[must_use]
 pub fn sha256(bytes: &[u8]) -> Digest {
     let mut digest = Digest([0; 32]);

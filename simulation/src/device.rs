@@ -63,7 +63,6 @@ pub(crate) struct Device {
 
 /// An open long poll.
 pub(crate) struct OpenPoll {
-    /// What is asked.
     pub(crate) request: Request,
     /// When it is given up.
     pub(crate) until: Moment,

@@ -12,7 +12,6 @@ pub enum SimulationError {
     /// The coordinator rejected the task.
     #[error("the coordinator refuses: {0}")]
     Refused(String),
-    /// The coordinator failed.
     #[error("the coordinator failed: {0}")]
     Coordinator(String),
     /// A participant ended with an error.

@@ -8,18 +8,14 @@ use task_spec::TaskSpec;
 
 use crate::{Data, DeviceModel, RoundReport};
 
-/// An experiment.
 #[derive(Clone)]
 pub struct Experiment {
     /// Number of enrolled devices.
     pub population: u32,
     /// Distribution of the devices' properties.
     pub devices: DeviceModel,
-    /// The training data.
     pub data: Arc<dyn Data>,
-    /// The model's architecture.
     pub architecture: Architecture,
-    /// The task's specification.
     pub task: TaskSpec,
     /// Seed of all randomness.
     pub seed: u64,

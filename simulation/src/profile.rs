@@ -10,7 +10,6 @@ use crate::trace::{Habits, Trace};
 /// Distribution of device profiles. Medians are those of lognormal distributions over devices.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct DeviceModel {
-    /// Availability of devices.
     pub trace: Trace,
     /// Median training examples per second; one pass forward and back is one example.
     pub examples_per_second: f64,
@@ -48,7 +47,6 @@ impl Default for DeviceModel {
 }
 
 impl DeviceModel {
-    /// Checks the distribution.
     pub(crate) fn check(&self) -> Result<(), SimulationError> {
         let positive = [
             ("examples per second", self.examples_per_second),
@@ -87,7 +85,6 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// Draws a profile.
     pub(crate) fn draw(model: &DeviceModel, seed: u64, device: u32) -> Self {
         let rng = &mut stream(seed, Purpose::Profile, device.into(), 0);
         let bytes = |mbps: f64| mbps * 1e6 / 8.0;

@@ -108,12 +108,10 @@ impl Rounds {
         }
     }
 
-    /// Counts a training.
     pub(crate) fn trained(&mut self) {
         self.trainings += 1;
     }
 
-    /// Counts a dropout.
     pub(crate) fn vanished(&mut self) {
         self.vanished += 1;
     }

@@ -26,7 +26,6 @@ const JITTER: f64 = 0.5;
 /// Probability of charging by day, and its length in hours: median and deviation of the logarithm.
 const BY_DAY: (f64, f64, f64) = (0.4, 0.75, 0.5);
 
-/// Availability of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Trace {

@@ -74,7 +74,6 @@ impl World {
         Ok(())
     }
 
-    /// The report.
     pub(crate) fn report(self, progress: &mut dyn FnMut(Progress<'_>)) -> Report {
         let updates = self.devices.iter().map(|device| device.updates).collect();
         self.rounds.report(self.clock.moment(), updates, progress)

@@ -16,7 +16,6 @@ pub(crate) struct CheckConfig {
     config: PathBuf,
 }
 
-/// The command's result.
 #[derive(serde::Serialize)]
 struct Checked {
     /// The effective configuration, without secrets.

@@ -117,7 +117,6 @@ impl Command {
         }
     }
 
-    /// Runs the subcommand.
     pub(crate) async fn run(self, log: Option<&str>, output: Output) -> Outcome {
         // The tree has one provider; installing it twice (a test in the same process) is no error.
         let _ = rustls::crypto::ring::default_provider().install_default();

@@ -92,7 +92,6 @@ impl Svg {
         self.path(class, &data);
     }
 
-    /// The complete document.
     pub(crate) fn finish(mut self) -> String {
         self.0.push_str("</svg>\n");
         self.0

@@ -13,14 +13,12 @@ use task_spec::TaskSpec;
 use super::preset;
 use super::table::{Table, set, value};
 
-/// A short flag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flag {
     /// Its name, without dashes.
     pub(crate) name: &'static str,
     /// The task's key that it sets.
     pub(crate) path: &'static str,
-    /// Its form.
     pub(crate) form: FlagForm,
     /// Text of `--help`.
     pub(crate) help: &'static str,

@@ -279,7 +279,6 @@ impl Builder {
         self
     }
 
-    /// Backoff after failures.
     #[must_use]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.settings.retry = policy;

@@ -68,7 +68,6 @@ pub(super) struct Core {
     pub(super) holds: Option<Attempt>,
     /// The latest round of each task that a masked input was made for, the latest task last.
     pub(super) released: Vec<RoundKey>,
-    /// The privacy ledgers.
     pub(super) account: Account,
     /// Models that an input hidden by masks alone was made from.
     pub(super) used_bases: UsedBases,

@@ -29,7 +29,6 @@ pub enum ParticipantError {
     Refused {
         /// The action that was rejected.
         what: &'static str,
-        /// The coordinator's answer.
         problem: Box<Problem>,
     },
     /// The journal could not be read or written. Nothing that depends on it was sent.

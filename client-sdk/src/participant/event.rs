@@ -21,7 +21,6 @@ pub enum Event {
     Enrolled {
         /// The participant's id from now on.
         participant: ParticipantId,
-        /// The participant's name.
         name: String,
     },
     /// The certificate was renewed.

@@ -18,11 +18,9 @@ use super::snapshot::{Control, ControlRecord, HeldUpdateId};
 use crate::journal::JournalError;
 use crate::personalize::{PersonalTensors, Personalizer};
 
-/// A checked assignment.
 pub(super) struct Plan {
     pub(super) place: Attempt,
     pub(super) assignment: Box<Assignment>,
-    /// The round's computation.
     pub(super) recipe: Recipe,
     /// `None` without personalization.
     pub(super) personalizer: Option<Personalizer>,

@@ -72,7 +72,6 @@ pub(super) enum PersonalError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkError {
-    /// The trainer failed.
     #[error(transparent)]
     Trainer(#[from] TrainerError),
     /// The task weights by loss, but the trainer reported none.

@@ -30,7 +30,6 @@ impl<'m> Received<'m> {
         Ok(Received { model: Cow::Owned(model), control })
     }
 
-    /// Trains without personalization.
     pub(super) fn train(
         &self,
         rule: &Rule,

@@ -19,15 +19,13 @@ use crate::transport::retry::RetryPolicy;
 pub struct Settings {
     /// Name of the task it has data for; any task if `None`.
     pub task: Option<String>,
-    /// The requested name.
+    /// The name requested at enrolment; `None` lets the coordinator choose.
     pub name: Option<String>,
-    /// Self-reported labels.
     pub labels: BTreeMap<String, String>,
     /// Seed that makes its rounds repeatable.
     pub seed: Option<u64>,
     /// How long a check-in may wait for work.
     pub wait: Duration,
-    /// Backoff after failures.
     pub retry: RetryPolicy,
     /// Authorities that may certify it and the other members. Empty by default: then no certificate is accepted.
     pub members: Issuers,

@@ -103,7 +103,6 @@ pub fn residual(task: TaskId) -> String {
     format!("residual-{task}")
 }
 
-/// The participant's identity.
 pub(super) struct IdentityRecord {
     pub(super) key: Arc<SigningKey>,
     /// `None` until the key is enrolled.

@@ -23,7 +23,6 @@ use super::used_bases::PastInput;
 use super::work::RoundWork;
 use crate::personalize::PersonalTensors;
 
-/// The current state.
 pub(super) enum State {
     Persist(Persist),
     Enroll(Enroll),
@@ -55,7 +54,6 @@ pub(super) struct Enroll {
     pub(super) attempts: Attempts,
 }
 
-/// Renews the certificate.
 pub(super) struct Renew {
     /// The check-in to continue with, which keeps its backoff.
     pub(super) then: CheckIn,
@@ -75,7 +73,6 @@ pub(super) struct Share {
     pub(super) step: Exchange,
 }
 
-/// Fetches the model.
 pub(super) struct Fetch {
     pub(super) plan: Arc<Plan>,
     pub(super) deadline: Duration,
@@ -164,11 +161,9 @@ pub(super) struct Opening {
 pub(super) enum OpeningPhase {
     /// Sign the included participants.
     Confirm,
-    /// Reveal shares.
     Unmask,
 }
 
-/// Abandons an attempt.
 pub(super) struct Abandon {
     pub(super) place: Attempt,
     pub(super) why: AbandonCause,
@@ -204,7 +199,6 @@ pub(super) struct AnnouncementPoll {
     pub(super) attempts: Attempts,
 }
 
-/// Sends a message.
 pub(super) struct MessageUpload {
     pub(super) what: Answer,
     pub(super) body: Bytes,

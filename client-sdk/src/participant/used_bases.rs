@@ -75,7 +75,6 @@ impl UsedBases {
         self.latest.retain(|input| input.base != base);
     }
 
-    /// Records an input.
     pub(super) fn record(&mut self, input: PastInput) -> Result<(), SessionError> {
         self.check(input.base, input.place)?;
         if self.bases.insert(input.base) {

@@ -93,7 +93,6 @@ pub struct RoundWork {
 pub struct Contribution {
     pub(super) output: WorkOutput,
     pub(super) personal: Option<PersonalTensors>,
-    /// The personalized model.
     pub(super) own: Option<PersonalTensors>,
     pub(super) evaluated: Vec<(String, MetricValue)>,
     pub(super) trained: Vec<(String, MetricValue)>,
@@ -245,7 +244,6 @@ impl RoundWork {
         Ok(send(protection)?)
     }
 
-    /// Cancels the training.
     pub fn cancel(&self) {
         self.job.cancel.cancel();
     }

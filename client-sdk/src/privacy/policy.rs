@@ -60,9 +60,7 @@ impl PrivacyPolicy {
 pub struct PrivacySpent {
     pub task: TaskId,
     pub name: String,
-    /// The task's mechanism.
     pub mechanism: PrivacyMechanism,
-    /// The task's delta.
     pub delta: f64,
     /// Epsilon spent, to those who see the models and know that this participant took part.
     pub epsilon: f64,

@@ -14,13 +14,11 @@ use super::error::TransportError;
 /// A masked input on its way.
 #[derive(Clone)]
 pub struct Upload {
-    /// For which round.
     pub place: Attempt,
-    /// From whom.
     pub participant: ParticipantId,
-    /// Of the body.
+    /// SHA-256 of `body`.
     pub sha256: Digest,
-    /// The packed words.
+    /// Words modulo 2^b, packed.
     pub body: Bytes,
     /// With secure aggregation: `secure_agg::messages::MaskedInput`, the participant's signature on the body.
     pub signed: Option<Bytes>,
@@ -29,9 +27,7 @@ pub struct Upload {
 /// A place to give up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abandonment {
-    /// Which.
     pub place: Attempt,
-    /// Whose.
     pub participant: ParticipantId,
     pub reason: AbandonReason,
     /// What was refused, with [`AbandonReason::Refused`].
@@ -43,25 +39,43 @@ pub struct Abandonment {
 pub enum Request {
     /// Exchanges a one-time token for a certificate.
     Enroll(EnrollRequest),
-    /// Renews the certificate.
     Renew(RenewRequest),
     /// Waits for work.
     CheckIn(CheckInRequest),
     /// Sends a masked input.
     Upload(Upload),
     /// Waits for an announcement of the coordinator in a secure aggregation session.
-    Announcement { what: Announcement, place: Attempt, participant: ParticipantId, wait: Duration },
+    Announcement {
+        what: Announcement,
+        place: Attempt,
+        participant: ParticipantId,
+        wait: Duration,
+    },
     /// Fetches what a dealer dealt, as it signed it, when something of it does not open.
-    Evidence { place: Attempt, dealer: ParticipantId },
+    Evidence {
+        place: Attempt,
+        dealer: ParticipantId,
+    },
     /// Sends a secure aggregation message, encoded.
-    Answer { what: Answer, place: Attempt, participant: ParticipantId, body: Bytes },
+    Answer {
+        what: Answer,
+        place: Attempt,
+        participant: ParticipantId,
+        body: Bytes,
+    },
     /// Gives up a place.
     Abandon(Abandonment),
     /// Sends an encoded `secure_agg::unopened::AbortStatement`: the participant left the session for good without
     /// answering.
-    AbortStatement { place: Attempt, participant: ParticipantId, body: Bytes },
+    AbortStatement {
+        place: Attempt,
+        participant: ParticipantId,
+        body: Bytes,
+    },
     /// Fetches the abort statements of a session's members, with its roster.
-    AbortStatements { place: Attempt },
+    AbortStatements {
+        place: Attempt,
+    },
 }
 
 impl Request {

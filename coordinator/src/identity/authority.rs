@@ -26,23 +26,13 @@ const CSR_MAX_BYTES: usize = 8192;
 pub enum AuthorityError {
     /// Only one of its two files exists.
     #[error("{present} is there, but {missing} is not: restore it, or remove both to begin with a new authority")]
-    Half {
-        /// The existing file.
-        present: PathBuf,
-        /// The missing file.
-        missing: PathBuf,
-    },
+    Half { present: PathBuf, missing: PathBuf },
     /// A file cannot be read or written.
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
     /// A file does not hold what it should.
     #[error("{path} does not hold a usable {what}: {source}")]
-    Unreadable {
-        path: PathBuf,
-        /// The expected content.
-        what: &'static str,
-        source: rcgen::Error,
-    },
+    Unreadable { path: PathBuf, what: &'static str, source: rcgen::Error },
     /// Not the certificate of an authority.
     #[error(
         "{path} is no certificate of an authority (basic constraints): name the one that signs participants' own certificates"
@@ -52,11 +42,7 @@ pub enum AuthorityError {
     #[error(
         "{path} holds {count} certificates, and must hold exactly one: that of the authority that signs participants' own"
     )]
-    Several {
-        path: PathBuf,
-        /// Number of certificates.
-        count: usize,
-    },
+    Several { path: PathBuf, count: usize },
     /// The external signer cannot be set up.
     #[error("cannot set up the signer of identity.signer: {0}")]
     Signer(String),
@@ -86,7 +72,6 @@ pub(crate) struct Authority {
     certificate_der: CertificateDer<'static>,
 }
 
-/// An issued certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct Issued {
     /// Its certificate, then the authority's, in PEM.

@@ -76,7 +76,6 @@ pub(super) fn mask_plan(
     Ok(unmasked.plan(Plane::Model).map_err(StepError::unworkable)?)
 }
 
-/// Removes the masks.
 pub(super) fn open(
     sum: Box<dyn aggregation::Accumulator>,
     plan: &MaskPlan,

@@ -14,7 +14,6 @@ use store::{BlobRead, BlobStore, BlobWriter, Result as StoreResult, StoreError};
 /// What is wrong with a store of blobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nothing.
     None,
     /// Every call fails.
     Away,

@@ -25,7 +25,6 @@ use super::{Reply, TestCoordinator, Who, private, put, sha256, who};
 
 const FLOORS: Policy = Policy { min_cohort: 3, min_tolerated_corrupt: 0, min_tolerated_colluders: 0, min_included: 0 };
 
-/// One participant.
 pub(crate) struct Member {
     pub(crate) id: ParticipantId,
     pub(crate) who: Who,

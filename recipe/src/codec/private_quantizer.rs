@@ -19,12 +19,7 @@ pub enum TermsError {
     Spec(Vec<SpecError>),
     /// A number is out of range.
     #[error("{what} must be {range}, not {got}")]
-    Range {
-        what: &'static str,
-        /// The allowed range.
-        range: &'static str,
-        got: f64,
-    },
+    Range { what: &'static str, range: &'static str, got: f64 },
     /// A value is not the one that follows from the terms.
     #[error("{what} is {got} where they make it {expected}")]
     Different { what: &'static str, expected: u64, got: u64 },

@@ -65,7 +65,6 @@ impl From<u64> for Weight<'_> {
 /// An update that was checked and weighted.
 #[derive(Debug)]
 pub struct WeightedUpdate {
-    /// The codec's input.
     pub update: Update,
     /// See [`MaskedInput::control`].
     pub control: Option<Box<Zeroizing<Vec<f32>>>>,

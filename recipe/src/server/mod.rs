@@ -39,7 +39,6 @@ pub struct TaskModel {
     pub modulus: Modulus,
     /// The solver whose server half is applied to the mean.
     pub solver: Option<Solver>,
-    /// The server optimizer.
     pub optimizer: ServerOptimizer,
     /// Configuration of its sessions, for the first round's clipping norm; `None` if updates are sent in the clear.
     /// See [`TaskModel::session_in`].
@@ -57,7 +56,7 @@ pub struct TaskModel {
 /// What members of a session agree on of the version that a round starts from.
 #[derive(Clone, Copy, Debug)]
 pub struct BaseTerms<'a> {
-    /// Its number.
+    /// Counts from 0, the initial model.
     pub version: u32,
     /// The clipping norm; none before it adapts, or without a privacy mechanism.
     pub clip: Option<f64>,

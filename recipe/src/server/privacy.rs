@@ -28,7 +28,6 @@ const OPENDP_WORDS_MAX: usize = 1 << 20;
 /// Reasons OpenDP cannot draw the noise of a task.
 #[derive(Debug, thiserror::Error)]
 pub enum SamplerError {
-    /// OpenDP's own error.
     #[error(transparent)]
     OpenDp(#[from] OpenDpError),
     /// There is no charge to compare it with.

@@ -134,13 +134,10 @@ fn codec_metrics(distortion: &Distortion, participants: u32) -> [(String, Metric
         .map(|(name, value)| (name, MetricValue { value, count: participants.into() }))
 }
 
-/// A decoded sum.
 struct Decoded {
-    /// The mean update.
     mean: MeanUpdate,
     /// With adaptive clipping: the noisy fraction of updates within the norm.
     within_clip: Option<f64>,
-    /// Distortion by compression.
     distortion: Option<Distortion>,
 }
 

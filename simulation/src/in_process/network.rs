@@ -28,9 +28,7 @@ use crate::SimulationError;
 
 type Answer = Result<http::Response<Bytes>, TransportError>;
 
-/// What came back.
 pub struct Exchange {
-    /// The answer.
     pub response: Response,
     /// Bytes of the request's body.
     pub up: u64,

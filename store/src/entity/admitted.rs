@@ -9,9 +9,7 @@ use crate::error::Result;
 /// An accepted input: once committed, it counts exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admitted {
-    /// The attempt.
     pub attempt: Attempt,
-    /// Whose input.
     pub participant: ParticipantId,
     /// Of the body; also the blob's address.
     pub sha256: Digest,

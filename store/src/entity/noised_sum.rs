@@ -8,7 +8,6 @@ use crate::error::Result;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoisedSumRow {
-    /// The attempt.
     pub attempt: Attempt,
     /// Address of the sum's blob.
     pub blob: Digest,

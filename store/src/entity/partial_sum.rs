@@ -8,7 +8,6 @@ use crate::error::Result;
 /// The sum of all folded inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialSum {
-    /// The attempt.
     pub attempt: Attempt,
     /// Address of the sum's blob.
     pub blob: Digest,

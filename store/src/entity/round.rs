@@ -57,7 +57,6 @@ pub trait Rounds {
 
     async fn round(&mut self, key: RoundKey) -> Result<Option<RoundRow>>;
 
-    /// One attempt.
     async fn round_attempt(&mut self, attempt: Attempt) -> Result<Option<RoundRow>>;
 
     /// The latest attempt of each round numbered below `before_number`, newest first.

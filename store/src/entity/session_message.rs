@@ -27,9 +27,7 @@ task_spec::named_enum! {
 /// An accepted message: once committed, it counts exactly once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionMessage {
-    /// The attempt.
     pub attempt: Attempt,
-    /// Which message.
     pub kind: MessageKind,
     pub participant: ParticipantId,
     /// Of the message as sent, to recognize a repetition even if `message` is sealed.

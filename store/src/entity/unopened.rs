@@ -21,9 +21,7 @@ pub struct UnopenedSession {
 /// A member's statement that it left a session for good without answering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbortStatement {
-    /// Of which attempt.
     pub attempt: Attempt,
-    /// Who.
     pub participant: ParticipantId,
     /// Number of the cohort's group; 0 if undivided.
     pub group: u32,

@@ -4,9 +4,8 @@ use super::statement::Bind;
 
 /// A type that is a whole row of a table.
 pub(super) trait Record: Bind {
-    /// Inserts a record.
     const INSERT: &'static str;
-    /// The same, unless the table has a row with one of its unique keys.
+    /// Inserts nothing if the table has a row with one of its unique keys.
     const INSERT_IF_ABSENT: &'static str;
 }
 

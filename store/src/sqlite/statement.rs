@@ -54,7 +54,6 @@ impl<'q> Query<'q> {
         Ok(first)
     }
 
-    /// All rows.
     pub(super) fn all<T: FromRow>(&self, connection: &Connection) -> Result<Vec<T>> {
         let mut all = Vec::new();
         self.for_each(connection, |row| {

@@ -156,7 +156,7 @@ pub(super) struct Personalized {
 pub(super) struct Spent {
     pub(super) epsilon: EpsilonView,
     pub(super) delta: f64,
-    /// The budget.
+    /// The most that epsilon may reach; absent if spending is only counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) budget: Option<f64>,
     pub(super) noise_multiplier: Option<f64>,

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use crate::task_input::{Flag, FlagForm, FlagKeys, Flags, Reader, SCHEDULE, TRAINING, many, plain, word, yes};
 
-/// The demo's flags.
 #[derive(Clone, Debug)]
 pub(super) struct DemoFlags;
 

@@ -179,7 +179,6 @@ async fn each(
     .await
 }
 
-/// Text for people.
 pub(super) fn table(served: &[MethodAccuracy]) -> String {
     let mut table = Table::new(&[
         ("METHOD", Align::Left),

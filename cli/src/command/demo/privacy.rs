@@ -10,7 +10,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::figure;
 use crate::task_input::TaskInput;
 
-/// Defaults.
+/// Used where `--privacy` names no other.
 const DELTA: f64 = 1e-5;
 const CLIP: f64 = 1.0;
 

@@ -310,7 +310,6 @@ fn tell_lifetime(output: Output, spent: &LifetimeSpent) {
     output.line(format!("privacy spent on all tasks together: {epsilon}{limit} at delta {delta:e}"));
 }
 
-/// Prints an event.
 fn tell(output: Output, event: &Event) {
     let json = |name: &str, place: &Attempt, more: serde_json::Value| {
         let mut data = serde_json::json!({ "task": place.task, "round": place.round, "attempt": place.attempt });

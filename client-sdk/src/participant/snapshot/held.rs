@@ -35,7 +35,6 @@ fn unknown_base() -> Digest {
     Digest([0; 32])
 }
 
-/// A finished update.
 pub(in crate::participant) struct HeldRecord {
     pub(in crate::participant) held: HeldUpdateId,
     pub(in crate::participant) examples: u64,

@@ -22,7 +22,6 @@ pub(in crate::participant) struct LocalState {
 }
 
 impl LocalState {
-    /// No local state.
     pub(in crate::participant) const NOTHING: Self = Self { personal: None, own: None, residual: None };
 
     /// The part that takes effect when the update is not in the sum.

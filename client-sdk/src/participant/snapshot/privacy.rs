@@ -34,7 +34,6 @@ fn read(record: &[u8]) -> Result<AccountRecord, JournalError> {
     Ok(kept)
 }
 
-/// Encodes the account.
 pub(in crate::participant) fn encode_account(account: &Account) -> Result<Zeroizing<Vec<u8>>, JournalError> {
     let mut kept = account.keep();
     let mut parts = Vec::new();

@@ -31,7 +31,6 @@ struct Latest {
 }
 
 impl UsedBases {
-    /// Encodes the record.
     pub(in crate::participant) fn encode(&self) -> Result<Zeroizing<Vec<u8>>, JournalError> {
         let bases: Vec<_> = self.bases.iter().copied().collect();
         let latest = self.latest.iter().filter_map(|input| {

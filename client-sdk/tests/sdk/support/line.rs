@@ -10,7 +10,6 @@ use wire::participant::ModelRef;
 use super::cohort::{Hub, World, id, kind, name};
 use super::link::{FakeCoordinator, Fault, lost};
 
-/// One device's connection.
 #[derive(Clone)]
 pub(crate) struct Line {
     pub(crate) hub: Hub,

@@ -36,17 +36,14 @@ pub(crate) trait FakeCoordinator: Send + Sync {
 /// What happens to a request instead of its normal course.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// It never arrives.
     Lost,
     /// It takes effect, its answer is lost.
     AnswerLost,
-    /// It is refused.
     Refused(ProblemType, Option<Duration>),
     /// Of a fetch: half of the bytes come.
     Half,
     /// Of a fetch: other bytes come.
     Garbage,
-    /// It goes through.
     None,
 }
 

@@ -18,7 +18,6 @@ use crate::http::problem::Result;
 pub(super) enum AheadOutcome {
     /// These tasks, each with whether it may join the next round.
     Tasks(Vec<(TaskRow, bool)>),
-    /// This comes first.
     Answer(CheckInOutcome),
 }
 

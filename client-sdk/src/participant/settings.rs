@@ -19,7 +19,7 @@ use crate::transport::retry::RetryPolicy;
 pub struct Settings {
     /// Name of the task it has data for; any task if `None`.
     pub task: Option<String>,
-    /// The name requested at enrolment; `None` lets the coordinator choose.
+    /// Requested at enrolment; a name that the token sets comes first.
     pub name: Option<String>,
     pub labels: BTreeMap<String, String>,
     /// Seed that makes its rounds repeatable.

@@ -1,5 +1,6 @@
 //! How values are stored in columns, and bound to parameters.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -10,76 +11,126 @@ use federation::id::{Attempt, Digest, ParticipantId, TaskId, TokenId};
 use federation::round::{AssignmentState, FailureReason, RoundLimits, RoundState};
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
-use rusqlite::types::ValueRef;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use task_spec::TaskSpec;
 use uuid::Uuid;
 
-use super::row::Column;
-use super::statement::{Argument, Bind};
-use crate::entity::round::RoundMetric;
-use crate::entity::session_message::MessageKind;
 use crate::error::{Result, StoreError};
 
+/// A value of a parameter or of a column.
+pub(crate) enum Value<'v> {
+    Null,
+    Integer(i64),
+    Real(f64),
+    Text(Cow<'v, str>),
+    Blob(Cow<'v, [u8]>),
+}
+
+/// Values for the next parameters of a statement, in their order: `?1`, `?2` and so on.
+pub(crate) trait Bind: Send + Sync {
+    fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()>;
+}
+
+/// A value of one column.
+pub(crate) trait Column: Sized + Send + 'static {
+    /// # Errors
+    /// What is wrong with the column, as in "column … is NULL".
+    fn from_value(value: &Value<'_>) -> Read<Self>;
+}
+
+/// What was read of a column, or what is wrong with it.
+pub(crate) type Read<T> = std::result::Result<T, String>;
+
 /// A value or a list as JSON, for a column or for `json_each`.
-pub(super) struct Json<T>(pub(super) T);
+pub(crate) struct Json<T>(pub(crate) T);
 
 /// JSON of what several statements take.
-pub(super) fn json<T: Serialize + ?Sized>(value: &T) -> Result<String> {
+pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(StoreError::fault)
 }
 
-type Read<T> = std::result::Result<T, String>;
-
-fn integer(value: ValueRef<'_>) -> Read<i64> {
-    value.as_i64().map_err(|_| unlike(value, "integer"))
+/// A value from a column of JSON.
+pub(crate) fn document<T: DeserializeOwned>(value: &Value<'_>) -> Read<T> {
+    serde_json::from_str(text(value)?).map_err(|error| error.to_string())
 }
 
-fn text(value: ValueRef<'_>) -> Read<&str> {
-    match value {
-        ValueRef::Text(text) => std::str::from_utf8(text).map_err(|_| "is not UTF-8".into()),
-        _ => Err(unlike(value, "text")),
-    }
+fn integer(value: &Value<'_>) -> Read<i64> {
+    if let Value::Integer(number) = value { Ok(*number) } else { Err(unlike(value, "integer")) }
 }
 
-fn blob(value: ValueRef<'_>) -> Read<&[u8]> {
-    value.as_blob().map_err(|_| unlike(value, "blob"))
+fn real(value: &Value<'_>) -> Read<f64> {
+    if let Value::Real(number) = value { Ok(*number) } else { Err(unlike(value, "real number")) }
 }
 
-fn unlike(value: ValueRef<'_>, wanted: &str) -> String {
-    if matches!(value, ValueRef::Null) { "is NULL".into() } else { format!("is no {wanted}") }
+fn text<'v>(value: &'v Value<'_>) -> Read<&'v str> {
+    if let Value::Text(text) = value { Ok(text) } else { Err(unlike(value, "text")) }
+}
+
+fn blob<'v>(value: &'v Value<'_>) -> Read<&'v [u8]> {
+    if let Value::Blob(bytes) = value { Ok(bytes) } else { Err(unlike(value, "blob")) }
+}
+
+fn unlike(value: &Value<'_>, wanted: &str) -> String {
+    if matches!(value, Value::Null) { "is NULL".into() } else { format!("is no {wanted}") }
 }
 
 fn too_large(number: u64) -> StoreError {
     StoreError::fault(format!("{number} does not fit a column"))
 }
 
-fn narrow<T: TryFrom<i64>>(value: ValueRef<'_>, bits: u32) -> Read<T> {
+fn narrow<T: TryFrom<i64>>(value: &Value<'_>, bits: u32) -> Read<T> {
     T::try_from(integer(value)?).map_err(|_| format!("does not fit {bits} bits"))
 }
 
-fn parse<T: FromStr<Err: Display>>(value: ValueRef<'_>) -> Read<T> {
+/// A value that is stored by its name.
+pub(crate) fn parse<T: FromStr<Err: Display>>(value: &Value<'_>) -> Read<T> {
     text(value)?.parse().map_err(|error: T::Err| error.to_string())
 }
 
-fn document<T: DeserializeOwned>(value: ValueRef<'_>) -> Read<T> {
-    serde_json::from_str(text(value)?).map_err(|error| error.to_string())
+impl Value<'_> {
+    pub(crate) fn into_owned(self) -> Value<'static> {
+        match self {
+            Self::Null => Value::Null,
+            Self::Integer(number) => Value::Integer(number),
+            Self::Real(number) => Value::Real(number),
+            Self::Text(text) => Value::Text(text.into_owned().into()),
+            Self::Blob(bytes) => Value::Blob(bytes.into_owned().into()),
+        }
+    }
+}
+
+impl<'v> From<&'v str> for Value<'v> {
+    fn from(text: &'v str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<String> for Value<'_> {
+    fn from(text: String) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl<'v> From<&'v [u8]> for Value<'v> {
+    fn from(bytes: &'v [u8]) -> Self {
+        Self::Blob(bytes.into())
+    }
 }
 
 /// Types of columns: `Type: |value| as it is bound, |column| as it is read`.
 macro_rules! values {
     ($($type:ty: |$value:ident| $bound:expr $(, |$column:ident| $read:expr)?;)+) => { $(
-        impl Bind for $type {
-            fn bind<'q>(&'q self, to: &mut Vec<Argument<'q>>) -> Result<()> {
+        impl crate::driver::Bind for $type {
+            fn bind<'q>(&'q self, to: &mut Vec<crate::driver::Value<'q>>) -> crate::error::Result<()> {
                 let $value = self;
                 to.push($bound.into());
                 Ok(())
             }
         }
 
-        $(impl Column for $type {
-            fn from_value($column: ValueRef<'_>) -> Read<Self> {
+        $(impl crate::driver::Column for $type {
+            fn from_value($column: &crate::driver::Value<'_>) -> crate::driver::Read<Self> {
                 $read
             }
         })?
@@ -87,27 +138,27 @@ macro_rules! values {
 }
 
 values! {
-    bool: |flag| ValueRef::Integer((*flag).into()), |column| Ok(integer(column)? != 0);
-    u16: |number| ValueRef::Integer((*number).into()), |column| narrow(column, 16);
-    u32: |number| ValueRef::Integer((*number).into()), |column| narrow(column, 32);
-    u64: |number| ValueRef::Integer(i64::try_from(*number).map_err(|_| too_large(*number))?),
+    bool: |flag| Value::Integer((*flag).into()), |column| Ok(integer(column)? != 0);
+    u16: |number| Value::Integer((*number).into()), |column| narrow(column, 16);
+    u32: |number| Value::Integer((*number).into()), |column| narrow(column, 32);
+    u64: |number| Value::Integer(i64::try_from(*number).map_err(|_| too_large(*number))?),
         |column| Self::try_from(integer(column)?).map_err(|_| "is negative".into());
-    f64: |number| ValueRef::Real(*number), |column| column.as_f64().map_err(|_| unlike(column, "real number"));
-    str: |text| ValueRef::Text(text.as_bytes());
-    String: |text| ValueRef::Text(text.as_bytes()), |column| text(column).map(str::to_owned);
-    [u8]: |bytes| ValueRef::Blob(bytes);
-    Vec<u8>: |bytes| ValueRef::Blob(bytes), |column| blob(column).map(<[u8]>::to_vec);
-    Bytes: |bytes| ValueRef::Blob(bytes), |column| blob(column).map(Self::copy_from_slice);
-    Digest: |digest| ValueRef::Blob(&digest.0),
+    f64: |number| Value::Real(*number), |column| real(column);
+    str: |text| text;
+    String: |text| text.as_str(), |column| text(column).map(str::to_owned);
+    [u8]: |bytes| bytes;
+    Vec<u8>: |bytes| &**bytes, |column| blob(column).map(<[u8]>::to_vec);
+    Bytes: |bytes| &**bytes, |column| blob(column).map(Self::copy_from_slice);
+    Digest: |digest| &digest.0[..],
         |column| blob(column)?.try_into().map(Self).map_err(|_| "is not a digest of 32 bytes".into());
-    Timestamp: |at| ValueRef::Integer(at.0), |column| integer(column).map(Self);
-    Uuid: |id| ValueRef::Blob(id.as_bytes()),
+    Timestamp: |at| Value::Integer(at.0), |column| integer(column).map(Self);
+    Uuid: |id| &id.as_bytes()[..],
         |column| Self::from_slice(blob(column)?).map_err(|_| "is not an id of 16 bytes".into());
-    TaskId: |id| ValueRef::Blob(id.0.as_bytes()), |column| Uuid::from_value(column).map(Self);
-    ParticipantId: |id| ValueRef::Blob(id.0.as_bytes()), |column| Uuid::from_value(column).map(Self);
+    TaskId: |id| &id.0.as_bytes()[..], |column| Uuid::from_value(column).map(Self);
+    ParticipantId: |id| &id.0.as_bytes()[..], |column| Uuid::from_value(column).map(Self);
     // For `unhex(value) … json_each`, so that one statement takes any number of ids.
     [ParticipantId]: |ids| json(&ids.iter().map(|id| id.0.simple()).collect::<Vec<_>>())?;
-    TokenId: |id| ValueRef::Blob(id.0.as_bytes()), |column| Uuid::from_value(column).map(Self);
+    TokenId: |id| &id.0.as_bytes()[..], |column| Uuid::from_value(column).map(Self);
     BTreeMap<String, String>: |labels| json(labels)?, |column| document(column);
     RoundLimits: |limits| json(limits)?, |column| document(column);
     TaskSpec: |spec| json(spec)?, |column| document(column);
@@ -116,15 +167,15 @@ values! {
 /// Enums, stored by their names; a list is for `value … json_each`.
 macro_rules! names {
     ($($type:ty),+) => { values! { $(
-        $type: |name| ValueRef::Text(name.as_str().as_bytes()), |column| parse(column);
-        [$type]: |names| json(names)?;
+        $type: |name| name.as_str(), |column| crate::driver::parse(column);
+        [$type]: |names| crate::driver::json(names)?;
     )+ } };
 }
 
-names!(AssignmentState, FailureReason, MessageKind, RoundState, TaskStatus);
+names!(AssignmentState, FailureReason, RoundState, TaskStatus);
 
 impl<T: Serialize + Send + Sync> Bind for Json<T> {
-    fn bind<'q>(&'q self, to: &mut Vec<Argument<'q>>) -> Result<()> {
+    fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()> {
         to.push(json(&self.0)?.into());
         Ok(())
     }
@@ -132,7 +183,7 @@ impl<T: Serialize + Send + Sync> Bind for Json<T> {
 
 /// The parameters `?1`, `?2`, `?3`, if it is first: task, number, attempt.
 impl Bind for Attempt {
-    fn bind<'q>(&'q self, to: &mut Vec<Argument<'q>>) -> Result<()> {
+    fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()> {
         self.task.bind(to)?;
         self.round.bind(to)?;
         self.attempt.bind(to)
@@ -140,11 +191,11 @@ impl Bind for Attempt {
 }
 
 impl<T: Bind> Bind for Option<T> {
-    fn bind<'q>(&'q self, to: &mut Vec<Argument<'q>>) -> Result<()> {
+    fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()> {
         match self {
             Some(value) => value.bind(to),
             None => {
-                to.push(ValueRef::Null.into());
+                to.push(Value::Null);
                 Ok(())
             }
         }
@@ -152,25 +203,19 @@ impl<T: Bind> Bind for Option<T> {
 }
 
 impl<T: Column> Column for Option<T> {
-    fn from_value(column: ValueRef<'_>) -> Read<Self> {
-        if column == ValueRef::Null { Ok(None) } else { T::from_value(column).map(Some) }
-    }
-}
-
-impl Column for Vec<RoundMetric> {
-    fn from_value(column: ValueRef<'_>) -> Read<Self> {
-        document(column)
+    fn from_value(column: &Value<'_>) -> Read<Self> {
+        if matches!(column, Value::Null) { Ok(None) } else { T::from_value(column).map(Some) }
     }
 }
 
 impl Column for CoarseLoss {
-    fn from_value(column: ValueRef<'_>) -> Read<Self> {
+    fn from_value(column: &Value<'_>) -> Read<Self> {
         Self::try_from(narrow::<u8>(column, 8)?).map_err(|error| error.to_string())
     }
 }
 
 impl<T: Bind + ?Sized> Bind for &T {
-    fn bind<'q>(&'q self, to: &mut Vec<Argument<'q>>) -> Result<()> {
+    fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()> {
         (**self).bind(to)
     }
 }
@@ -178,7 +223,7 @@ impl<T: Bind + ?Sized> Bind for &T {
 macro_rules! tuples {
     ($(($($type:ident $position:tt),*))+) => { $(
         impl<$($type: Bind),*> Bind for ($($type,)*) {
-            fn bind<'q>(&'q self, to: &mut Vec<Argument<'q>>) -> Result<()> {
+            fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()> {
                 $(self.$position.bind(to)?;)*
                 Ok(())
             }
@@ -197,24 +242,26 @@ tuples! {
 }
 
 impl Bind for () {
-    fn bind<'q>(&'q self, _: &mut Vec<Argument<'q>>) -> Result<()> {
+    fn bind<'q>(&'q self, _: &mut Vec<Value<'q>>) -> Result<()> {
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::Connection;
-
-    use crate::sqlite::record::Record as _;
-    use crate::sqlite::row::FromRow;
-    use crate::sqlite::statement::Query;
+    use futures_util::FutureExt as _;
 
     use super::*;
+    use crate::driver::{Backend as _, FromRow, Mode, Record as _};
     use crate::entity::admitted::Admitted;
+    use crate::sqlite::SqliteBackend;
+    use crate::transaction::Transaction;
 
+    /// The first row of a query in a database in memory, where nothing waits.
     fn first<T: FromRow>(sql: &'static str, arguments: impl Bind) -> Result<Option<T>> {
-        Query::new(sql, &arguments)?.first(&Connection::open_in_memory().unwrap())
+        let database = SqliteBackend::open_memory()?;
+        let driver = database.begin(Mode::Read).now_or_never().unwrap()?;
+        Transaction::new(driver, Mode::Read).find(sql, arguments).now_or_never().unwrap()
     }
 
     fn told<T: FromRow>(sql: &'static str) -> String {

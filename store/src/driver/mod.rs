@@ -15,7 +15,7 @@ use async_trait::async_trait;
 
 pub(crate) use self::record::Record;
 pub(crate) use self::row::{FromRow, Row, Values};
-pub(crate) use self::value::{Bind, Column, Json, Read, Value, document, json, parse};
+pub(crate) use self::value::{After, Before, Bind, Column, Json, Read, Value, document, json, parse};
 use crate::error::Result;
 
 /// Whether a transaction may change rows.

@@ -190,6 +190,31 @@ impl Bind for Attempt {
     }
 }
 
+/// For lists that begin after an id, where there is one: the empty blob is before every id.
+pub(crate) struct After<T>(pub(crate) Option<T>);
+
+impl<T: Bind> Bind for After<T> {
+    fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()> {
+        match &self.0 {
+            Some(id) => id.bind(to),
+            None => {
+                to.push(Value::Blob(Cow::Borrowed(&[])));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// For lists that end before a number, where there is one: any above 32 bits is after every number.
+pub(crate) struct Before(pub(crate) Option<u32>);
+
+impl Bind for Before {
+    fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()> {
+        to.push(Value::Integer(self.0.map_or(i64::MAX, i64::from)));
+        Ok(())
+    }
+}
+
 impl<T: Bind> Bind for Option<T> {
     fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()> {
         match self {

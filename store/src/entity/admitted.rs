@@ -54,7 +54,7 @@ impl Transaction<'_> {
             // A clock that was set back must not make a duration negative.
             self.change_all(
                 "UPDATE participation
-                 SET last_duration_ms = (SELECT max(?5 - assigned_at, 0) FROM assignment
+                 SET last_duration_ms = (SELECT CASE WHEN ?5 > assigned_at THEN ?5 - assigned_at ELSE 0 END FROM assignment
                                          WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4)
                  WHERE task = ?1 AND participant = ?4",
                 (attempt, participant, accepted_at),

@@ -7,7 +7,7 @@ use federation::round::{Assignment, AssignmentState, RoundState};
 use federation::time::Timestamp;
 
 use super::session_message::MessageKind;
-use crate::driver::{FromRow, Json, Row, json};
+use crate::driver::{After, FromRow, Json, Row, json};
 use crate::error::Result;
 use crate::transaction::Transaction;
 
@@ -52,7 +52,7 @@ impl Transaction<'_> {
              SELECT unhex(value ->> 0), unhex(value ->> 3), 1, value ->> 1, value ->> 7
              FROM json_each(?1) WHERE true
              ON CONFLICT (task, participant) DO UPDATE
-             SET count = count + 1, last_number = excluded.last_number, last_at = excluded.last_at",
+             SET count = participation.count + 1, last_number = excluded.last_number, last_at = excluded.last_at",
             rows,
         )
         .await
@@ -76,9 +76,9 @@ impl Transaction<'_> {
     ) -> Result<Vec<Assignment>> {
         self.list(
             "SELECT * FROM assignment
-             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant > coalesce(?4, x'')
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant > ?4
              ORDER BY participant LIMIT ?5",
-            (attempt, cursor, limit),
+            (attempt, After(cursor), limit),
         )
         .await
     }
@@ -106,9 +106,10 @@ impl Transaction<'_> {
             .change_one(
                 "UPDATE assignment
                  SET state = ?5, state_since = ?6, detail = ?7,
-                     dropped_in = iif(?9, (SELECT state FROM round
-                                           WHERE task = ?1 AND number = ?2 AND attempt = ?3
-                                             AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')), dropped_in)
+                     dropped_in = CASE ?9 WHEN 1 THEN (SELECT state FROM round
+                                                       WHERE task = ?1 AND number = ?2 AND attempt = ?3
+                                                         AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))
+                                  ELSE dropped_in END
                  WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4
                    AND state IN (SELECT value FROM json_each(?8))",
                 (attempt, participant, to, at, detail, from, to.is_dropped()),
@@ -144,8 +145,9 @@ impl Transaction<'_> {
         self.change(
             "UPDATE assignment
              SET state = ?4, state_since = ?5, detail = NULL,
-                 dropped_in = iif(?6, (SELECT iif(state = 'SHARING', 'SHARING', 'COLLECTING') FROM round
-                                       WHERE task = ?1 AND number = ?2 AND attempt = ?3), dropped_in)
+                 dropped_in = CASE ?6 WHEN 1 THEN (SELECT CASE state WHEN 'SHARING' THEN state ELSE 'COLLECTING' END
+                                                   FROM round WHERE task = ?1 AND number = ?2 AND attempt = ?3)
+                              ELSE dropped_in END
              WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state IN ('ASSIGNED', 'WORKING')",
             (attempt, to, at, to.is_dropped()),
         )
@@ -203,7 +205,8 @@ impl Transaction<'_> {
         // A lower bound on their durations.
         self.change_all(
             "UPDATE participation
-             SET last_duration_ms = max(coalesce(last_duration_ms, 0), ?5 - assigned_at)
+             SET last_duration_ms = CASE WHEN last_duration_ms > ?5 - assigned_at THEN last_duration_ms
+                                         WHEN ?5 > assigned_at THEN ?5 - assigned_at ELSE 0 END
              FROM assignment
              WHERE assignment.task = ?1 AND assignment.number = ?2 AND assignment.attempt = ?3
                AND participation.task = ?1 AND participation.participant = assignment.participant
@@ -216,9 +219,9 @@ impl Transaction<'_> {
         self.change(
             "UPDATE assignment
              SET dropped_in = ?4,
-                 state_since = iif(state = 'REPORTED', state_since, ?5),
-                 detail = iif(state = 'REPORTED', detail, NULL),
-                 state = iif(state = 'REPORTED', state, 'LATE')
+                 state_since = CASE state WHEN 'REPORTED' THEN state_since ELSE ?5 END,
+                 detail = CASE state WHEN 'REPORTED' THEN detail END,
+                 state = CASE state WHEN 'REPORTED' THEN state ELSE 'LATE' END
              WHERE task = ?1 AND number = ?2 AND attempt = ?3
                AND state IN ('ASSIGNED', 'WORKING', 'REPORTED') AND dropped_in IS NULL
                AND (cohort_group IN (SELECT value FROM json_each(?6))

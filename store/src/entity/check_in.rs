@@ -113,9 +113,9 @@ impl Transaction<'_> {
              ON CONFLICT (task, participant) DO UPDATE
              SET examples = excluded.examples, checked_in_at = excluded.checked_in_at,
                  expires_at = excluded.expires_at, loss = excluded.loss, training = excluded.training,
-                 is_ready = excluded.is_ready, keys_round = coalesce(excluded.keys_round, keys_round),
-                 keys_attempt = coalesce(excluded.keys_attempt, keys_attempt),
-                 keys = coalesce(excluded.keys, keys)",
+                 is_ready = excluded.is_ready, keys_round = coalesce(excluded.keys_round, check_in.keys_round),
+                 keys_attempt = coalesce(excluded.keys_attempt, check_in.keys_attempt),
+                 keys = coalesce(excluded.keys, check_in.keys)",
             Json(check_ins.iter().map(row).collect::<Vec<_>>()),
         )
         .await
@@ -164,16 +164,10 @@ impl Transaction<'_> {
     /// How many are checked in for the task at `now`, as [`Transaction::candidates`] has them; with `keys_for`, those
     /// whose keys are for that attempt.
     pub async fn count_checked_in(&mut self, task: TaskId, keys_for: Option<Attempt>, now: Timestamp) -> Result<u32> {
-        let (round, attempt) = keys_for.map(|attempt| (attempt.round, attempt.attempt)).unzip();
-        self.get(
-            concat!(
-                "SELECT count(*) FROM (",
-                candidates!("", " AND (?3 IS NULL OR (check_in.keys_round = ?3 AND check_in.keys_attempt = ?4))"),
-                ")"
-            ),
-            (task, now, round, attempt),
-        )
-        .await
+        match keys_for {
+            Some(attempt) => self.keyed_candidate_count(attempt, now).await,
+            None => self.candidate_count(task, now).await,
+        }
     }
 
     /// The newest keys of a check-in that has not been removed.

@@ -3,6 +3,7 @@
 use federation::id::TaskId;
 use federation::model_version::ModelVersion;
 
+use crate::driver::Before;
 use crate::error::{Result, StoreError};
 use crate::transaction::Transaction;
 
@@ -35,9 +36,9 @@ impl Transaction<'_> {
     /// Versions below `before`, newest first.
     pub async fn model_versions(&mut self, task: TaskId, before: Option<u32>, limit: u32) -> Result<Vec<ModelVersion>> {
         self.list(
-            "SELECT * FROM model_version WHERE task = ?1 AND version < coalesce(?2, 1 << 62)
+            "SELECT * FROM model_version WHERE task = ?1 AND version < ?2
              ORDER BY version DESC LIMIT ?3",
-            (task, before, limit),
+            (task, Before(before), limit),
         )
         .await
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use federation::id::{Digest, ParticipantId};
 use federation::time::Timestamp;
 
+use crate::driver::After;
 use crate::error::Result;
 use crate::transaction::Transaction;
 
@@ -70,7 +71,7 @@ impl Transaction<'_> {
 
     /// Participants in the order of their ids.
     pub async fn participants(&mut self, cursor: Option<ParticipantId>, limit: u32) -> Result<Vec<ParticipantRow>> {
-        self.list("SELECT * FROM participant WHERE id > coalesce(?1, x'') ORDER BY id LIMIT ?2", (cursor, limit)).await
+        self.list("SELECT * FROM participant WHERE id > ?1 ORDER BY id LIMIT ?2", (After(cursor), limit)).await
     }
 
     /// Makes a certificate the newest, and the one shown to request it the previous one, which its holder is known to
@@ -142,6 +143,6 @@ impl Transaction<'_> {
 
     /// Number of its assignments, in all tasks.
     pub async fn participations(&mut self, id: ParticipantId) -> Result<u32> {
-        self.get("SELECT coalesce(sum(count), 0) FROM participation WHERE participant = ?1", id).await
+        self.get("SELECT CAST(coalesce(sum(count), 0) AS BIGINT) FROM participation WHERE participant = ?1", id).await
     }
 }

@@ -6,7 +6,7 @@ use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::session_message::MessageKind;
-use crate::driver::{Column, FromRow, Json, Read, Row, Value, document};
+use crate::driver::{Before, Column, FromRow, Json, Read, Row, Value, document};
 use crate::error::{Result, StoreError};
 use crate::transaction::Transaction;
 
@@ -84,11 +84,11 @@ impl Transaction<'_> {
     pub async fn rounds(&mut self, task: TaskId, before_number: Option<u32>, limit: u32) -> Result<Vec<RoundRow>> {
         self.list(
             "SELECT * FROM round
-             WHERE task = ?1 AND number < coalesce(?2, 1 << 62)
+             WHERE task = ?1 AND number < ?2
                AND attempt = (SELECT max(attempt) FROM round AS other
                               WHERE other.task = round.task AND other.number = round.number)
              ORDER BY number DESC LIMIT ?3",
-            (task, before_number, limit),
+            (task, Before(before_number), limit),
         )
         .await
     }
@@ -173,7 +173,7 @@ impl Transaction<'_> {
         if counted {
             self.must_change_one(
                 "INSERT INTO round_traffic (task, number, attempt, state, bytes_down) VALUES (?1, ?2, ?3, ?4, ?5)
-                 ON CONFLICT (task, number, attempt, state) DO UPDATE SET bytes_down = bytes_down + ?5",
+                 ON CONFLICT (task, number, attempt, state) DO UPDATE SET bytes_down = round_traffic.bytes_down + ?5",
                 (attempt, state, bytes),
             )
             .await?;

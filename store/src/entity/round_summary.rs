@@ -92,7 +92,7 @@ const ANOMALIES: &str = concat!(
 );
 
 const MESSAGES: &str = concat!(
-    of_attempts!("item.kind, count(*) AS count, sum(item.bytes) AS bytes", "session_message"),
+    of_attempts!("item.kind, count(*) AS count, CAST(sum(item.bytes) AS BIGINT) AS bytes", "session_message"),
     "GROUP BY place, item.kind"
 );
 

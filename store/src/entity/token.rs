@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use federation::id::{Digest, ParticipantId, TokenId};
 use federation::time::Timestamp;
 
+use crate::driver::After;
 use crate::error::Result;
 use crate::transaction::Transaction;
 
@@ -98,8 +99,7 @@ impl Transaction<'_> {
 
     /// Enrolment tokens in the order of their ids.
     pub async fn enrollment_tokens(&mut self, cursor: Option<TokenId>, limit: u32) -> Result<Vec<EnrollmentToken>> {
-        self.list("SELECT * FROM enrollment_token WHERE id > coalesce(?1, x'') ORDER BY id LIMIT ?2", (cursor, limit))
-            .await
+        self.list("SELECT * FROM enrollment_token WHERE id > ?1 ORDER BY id LIMIT ?2", (After(cursor), limit)).await
     }
 
     /// Removes an unused enrolment token. False if there is none.
@@ -122,8 +122,7 @@ impl Transaction<'_> {
 
     /// Operator tokens in the order of their ids.
     pub async fn operator_tokens(&mut self, cursor: Option<TokenId>, limit: u32) -> Result<Vec<OperatorToken>> {
-        self.list("SELECT * FROM operator_token WHERE id > coalesce(?1, x'') ORDER BY id LIMIT ?2", (cursor, limit))
-            .await
+        self.list("SELECT * FROM operator_token WHERE id > ?1 ORDER BY id LIMIT ?2", (After(cursor), limit)).await
     }
 
     /// Number of operator tokens with this role that are not revoked.

@@ -38,7 +38,7 @@ impl Transaction<'_> {
             "INSERT INTO training (task, participant, serial, base_version, granted_at, expires_at)
              SELECT ?1, unhex(value), 1, ?2, ?3, ?4 FROM json_each(?5) WHERE true
              ON CONFLICT (task, participant) DO UPDATE
-             SET serial = serial + 1, base_version = excluded.base_version, granted_at = excluded.granted_at,
+             SET serial = training.serial + 1, base_version = excluded.base_version, granted_at = excluded.granted_at,
                  expires_at = excluded.expires_at, is_over = 0",
             (task, base_version, granted_at, expires_at, participants),
         )

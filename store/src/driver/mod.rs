@@ -76,6 +76,11 @@ pub(crate) trait Driver: Send {
 
 /// A statement with its arguments.
 pub(crate) struct Query<'q> {
+    /// SQL, with braces for tables that databases read differently:
+    ///
+    /// - `{?4 participant:bytes serial:integer}` has the rows of argument 4, a [`Value::List`], with these columns. Kinds
+    ///   are `bytes`, `integer`, `real` and `text`;
+    /// - `{object labels}` has a row of `key` and `value` for each text in an object of JSON.
     pub(crate) sql: &'static str,
     /// The values of `?1`, `?2` and so on.
     pub(crate) arguments: Vec<Value<'q>>,

@@ -25,6 +25,11 @@ pub(crate) enum Value<'v> {
     Real(f64),
     Text(Cow<'v, str>),
     Blob(Cow<'v, [u8]>),
+    /// Rows of this many columns, one after the other: see [`Query::sql`](super::Query::sql).
+    List {
+        width: usize,
+        values: Vec<Value<'v>>,
+    },
 }
 
 /// Values for the next parameters of a statement, in their order: `?1`, `?2` and so on.
@@ -42,7 +47,7 @@ pub(crate) trait Column: Sized + Send + 'static {
 /// What was read of a column, or what is wrong with it.
 pub(crate) type Read<T> = std::result::Result<T, String>;
 
-/// A value or a list as JSON, for a column or for `json_each`.
+/// A value or a list as JSON, for a column.
 pub(crate) struct Json<T>(pub(crate) T);
 
 /// JSON of what several statements take.
@@ -96,6 +101,9 @@ impl Value<'_> {
             Self::Real(number) => Value::Real(number),
             Self::Text(text) => Value::Text(text.into_owned().into()),
             Self::Blob(bytes) => Value::Blob(bytes.into_owned().into()),
+            Self::List { width, values } => {
+                Value::List { width, values: values.into_iter().map(Value::into_owned).collect() }
+            }
         }
     }
 }
@@ -156,20 +164,17 @@ values! {
         |column| Self::from_slice(blob(column)?).map_err(|_| "is not an id of 16 bytes".into());
     TaskId: |id| &id.0.as_bytes()[..], |column| Uuid::from_value(column).map(Self);
     ParticipantId: |id| &id.0.as_bytes()[..], |column| Uuid::from_value(column).map(Self);
-    // For `unhex(value) … json_each`, so that one statement takes any number of ids.
-    [ParticipantId]: |ids| json(&ids.iter().map(|id| id.0.simple()).collect::<Vec<_>>())?;
+    CoarseLoss: |loss| Value::Integer(u8::from(*loss).into()),
+        |column| Self::try_from(narrow::<u8>(column, 8)?).map_err(|error| error.to_string());
     TokenId: |id| &id.0.as_bytes()[..], |column| Uuid::from_value(column).map(Self);
     BTreeMap<String, String>: |labels| json(labels)?, |column| document(column);
     RoundLimits: |limits| json(limits)?, |column| document(column);
     TaskSpec: |spec| json(spec)?, |column| document(column);
 }
 
-/// Enums, stored by their names; a list is for `value … json_each`.
+/// Enums, stored by their names.
 macro_rules! names {
-    ($($type:ty),+) => { values! { $(
-        $type: |name| name.as_str(), |column| crate::driver::parse(column);
-        [$type]: |names| crate::driver::json(names)?;
-    )+ } };
+    ($($type:ty),+) => { values! { $($type: |name| name.as_str(), |column| crate::driver::parse(column);)+ } };
 }
 
 names!(AssignmentState, FailureReason, RoundState, TaskStatus);
@@ -233,9 +238,21 @@ impl<T: Column> Column for Option<T> {
     }
 }
 
-impl Column for CoarseLoss {
-    fn from_value(column: &Value<'_>) -> Read<Self> {
-        Self::try_from(narrow::<u8>(column, 8)?).map_err(|error| error.to_string())
+/// A list for a table in a statement.
+impl<T: Bind> Bind for [T] {
+    fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()> {
+        let mut values = Vec::with_capacity(self.len());
+        for row in self {
+            row.bind(&mut values)?;
+        }
+        to.push(Value::List { width: values.len().checked_div(self.len()).unwrap_or(1), values });
+        Ok(())
+    }
+}
+
+impl<T: Bind> Bind for Vec<T> {
+    fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()> {
+        self[..].bind(to)
     }
 }
 
@@ -317,13 +334,13 @@ mod tests {
         assert_eq!(first("SELECT ?1 AS task, ?2 AS number, ?3 AS attempt", attempt).unwrap(), Some(attempt));
         let values = (RoundState::Sharing, None::<Timestamp>, Digest([9; 32]), 0.5);
         assert_eq!(first("SELECT ?1, ?2, ?3, ?4", values).unwrap(), Some(values));
-        let names = "SELECT group_concat(value) FROM json_each(?1)";
+        let names = "SELECT group_concat(name) FROM {?1 name:text} AS list";
         assert_eq!(
             first(names, &[TaskStatus::Active, TaskStatus::Paused][..]).unwrap(),
             Some("ACTIVE,PAUSED".to_owned())
         );
         let who = ParticipantId(Uuid::from_u128(5));
-        assert_eq!(first("SELECT unhex(value) FROM json_each(?1)", &[who][..]).unwrap(), Some(who));
+        assert_eq!(first("SELECT id FROM {?1 id:bytes} AS list", &[who][..]).unwrap(), Some(who));
         assert!(matches!(first::<u64>("SELECT ?1", u64::MAX), Err(StoreError::Fault(_))));
     }
 

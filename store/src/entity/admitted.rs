@@ -3,7 +3,6 @@
 use federation::id::{Attempt, Digest, ParticipantId};
 use federation::time::Timestamp;
 
-use crate::driver::Json;
 use crate::error::{Result, StoreError};
 use crate::transaction::Transaction;
 
@@ -105,7 +104,7 @@ impl Transaction<'_> {
             .change(
                 "UPDATE admitted SET folded = 1
                  WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND folded = 0
-                   AND participant IN (SELECT unhex(value) FROM json_each(?4))",
+                   AND participant IN {?4 participant:bytes}",
                 (attempt, participants),
             )
             .await?;
@@ -123,14 +122,14 @@ impl Transaction<'_> {
     /// # Errors
     /// `Conflict` if one of them is not there, or a score is none.
     pub async fn set_anomaly_scores(&mut self, attempt: Attempt, scores: &[(ParticipantId, f64)]) -> Result<()> {
-        let rows: Vec<_> = scores.iter().map(|(who, score)| (who.0.simple(), score)).collect();
+        let finite: Vec<_> = scores.iter().filter(|(_, score)| score.is_finite()).copied().collect();
         let changed = self
             .change(
                 "UPDATE admitted SET anomaly = told.score
-                 FROM (SELECT unhex(value ->> 0) AS participant, value ->> 1 AS score FROM json_each(?4)) AS told
+                 FROM {?4 participant:bytes score:real} AS told
                  WHERE admitted.task = ?1 AND admitted.number = ?2 AND admitted.attempt = ?3
-                   AND admitted.participant = told.participant AND told.score IS NOT NULL",
-                (attempt, Json(rows)),
+                   AND admitted.participant = told.participant",
+                (attempt, finite),
             )
             .await?;
         if changed as usize == scores.len() {

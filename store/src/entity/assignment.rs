@@ -7,7 +7,7 @@ use federation::round::{Assignment, AssignmentState, RoundState};
 use federation::time::Timestamp;
 
 use super::session_message::MessageKind;
-use crate::driver::{After, FromRow, Json, Row, json};
+use crate::driver::{After, Bind, FromRow, Row};
 use crate::error::Result;
 use crate::transaction::Transaction;
 
@@ -23,36 +23,54 @@ pub struct AssignmentChange {
 columns!(Assignment { attempt, participant, state, state_since, detail, dropped_in, assigned_at, group: cohort_group });
 columns!(AssignmentChange { state, at, detail });
 
+/// The columns of assignments `?1`, as [`place`] binds them.
+macro_rules! places {
+    () => {
+        "{?1 task:bytes number:integer attempt:integer participant:bytes state:text state_since:integer detail:text
+             assigned_at:integer dropped_in:text cohort_group:integer} AS place"
+    };
+}
+
+fn place(assignment: &Assignment) -> impl Bind {
+    let Assignment { attempt, participant, state, state_since, ref detail, assigned_at, dropped_in, group } =
+        *assignment;
+    (attempt, participant, state, state_since, detail, assigned_at, dropped_in, group)
+}
+
 impl Transaction<'_> {
     /// Stores a cohort, with the first history entry of each assignment, and counts the participations.
     ///
     /// # Errors
     /// `Conflict` if an assignment already exists, or its round or participant does not.
     pub async fn insert_assignments(&mut self, assignments: &[Assignment]) -> Result<()> {
-        let rows = &json(&assignments.iter().map(as_json).collect::<Vec<_>>())?;
+        let rows: &Vec<_> = &assignments.iter().map(place).collect();
         self.change_all(
-            "INSERT INTO assignment (task, number, attempt, participant, state, state_since, detail, assigned_at,
-                                     dropped_in, cohort_group)
-             SELECT unhex(value ->> 0), value ->> 1, value ->> 2, unhex(value ->> 3), value ->> 4, value ->> 5,
-                    value ->> 6, value ->> 7, value ->> 8, value ->> 9
-             FROM json_each(?1)",
+            concat!(
+                "INSERT INTO assignment (task, number, attempt, participant, state, state_since, detail, assigned_at,
+                                         dropped_in, cohort_group)
+                 SELECT * FROM ",
+                places!()
+            ),
             rows,
         )
         .await?;
         self.change_all(
-            "INSERT INTO assignment_change (task, number, attempt, participant, state, at, detail)
-             SELECT unhex(value ->> 0), value ->> 1, value ->> 2, unhex(value ->> 3), value ->> 4, value ->> 5,
-                    value ->> 6
-             FROM json_each(?1)",
+            concat!(
+                "INSERT INTO assignment_change (task, number, attempt, participant, state, at, detail)
+                 SELECT task, number, attempt, participant, state, state_since, detail FROM ",
+                places!()
+            ),
             rows,
         )
         .await?;
         self.change_all(
-            "INSERT INTO participation (task, participant, count, last_number, last_at)
-             SELECT unhex(value ->> 0), unhex(value ->> 3), 1, value ->> 1, value ->> 7
-             FROM json_each(?1) WHERE true
-             ON CONFLICT (task, participant) DO UPDATE
-             SET count = participation.count + 1, last_number = excluded.last_number, last_at = excluded.last_at",
+            concat!(
+                "INSERT INTO participation (task, participant, count, last_number, last_at)
+                 SELECT task, participant, 1, number, assigned_at FROM ",
+                places!(),
+                " WHERE true ON CONFLICT (task, participant) DO UPDATE
+                 SET count = participation.count + 1, last_number = excluded.last_number, last_at = excluded.last_at"
+            ),
             rows,
         )
         .await
@@ -111,7 +129,7 @@ impl Transaction<'_> {
                                                          AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))
                                   ELSE dropped_in END
                  WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4
-                   AND state IN (SELECT value FROM json_each(?8))",
+                   AND state IN {?8 state:text}",
                 (attempt, participant, to, at, detail, from, to.is_dropped()),
             )
             .await?;
@@ -190,12 +208,12 @@ impl Transaction<'_> {
         groups: &[u32],
         at: Timestamp,
     ) -> Result<u32> {
-        let missing = (attempt, phase, at, Json(groups));
+        let missing = (attempt, phase, at, groups);
         self.change_all(
             "INSERT INTO assignment_change (task, number, attempt, participant, state, at)
              SELECT task, number, attempt, participant, 'LATE', ?5 FROM assignment
              WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state IN ('ASSIGNED', 'WORKING')
-               AND (cohort_group IN (SELECT value FROM json_each(?6))
+               AND (cohort_group IN {?6 number:integer}
                     OR participant IN (SELECT participant FROM unanswered
                                        WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND phase = ?4))
              ORDER BY participant",
@@ -224,7 +242,7 @@ impl Transaction<'_> {
                  state = CASE state WHEN 'REPORTED' THEN state ELSE 'LATE' END
              WHERE task = ?1 AND number = ?2 AND attempt = ?3
                AND state IN ('ASSIGNED', 'WORKING', 'REPORTED') AND dropped_in IS NULL
-               AND (cohort_group IN (SELECT value FROM json_each(?6))
+               AND (cohort_group IN {?6 number:integer}
                     OR participant IN (SELECT participant FROM unanswered
                                        WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND phase = ?4))",
             missing,
@@ -354,20 +372,4 @@ fn answer_to(phase: RoundState) -> Option<MessageKind> {
         | RoundState::Failed
         | RoundState::Cancelled => None,
     }
-}
-
-/// The columns of an assignment, as numbered in the statements of `insert_assignments`.
-fn as_json(assignment: &Assignment) -> impl serde::Serialize {
-    (
-        assignment.attempt.task.0.simple(),
-        assignment.attempt.round,
-        assignment.attempt.attempt,
-        assignment.participant.0.simple(),
-        assignment.state.as_str(),
-        assignment.state_since,
-        assignment.detail.clone(),
-        assignment.assigned_at,
-        assignment.dropped_in,
-        assignment.group,
-    )
 }

@@ -6,7 +6,7 @@ use federation::id::{Attempt, ParticipantId, TaskId};
 use federation::time::Timestamp;
 use federation::training::Claim;
 
-use crate::driver::{FromRow, Json, Row};
+use crate::driver::{FromRow, Row};
 use crate::error::Result;
 use crate::transaction::Transaction;
 
@@ -88,35 +88,33 @@ impl Transaction<'_> {
     /// # Errors
     /// `Conflict` if a participant or task does not exist, or keys are too long.
     pub async fn upsert_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()> {
-        let row = |check_in: &CheckIn| {
+        let rows = check_ins.iter().map(|check_in| {
             let keys = check_in.keys.as_ref();
+            let examples = check_in.examples.min(i64::MAX.unsigned_abs());
             (
-                check_in.task.0.simple(),
-                check_in.participant.0.simple(),
-                i64::try_from(check_in.examples).unwrap_or(i64::MAX),
-                check_in.checked_in_at,
-                check_in.expires_at,
+                (check_in.task, check_in.participant, examples, check_in.checked_in_at, check_in.expires_at),
                 keys.map(|keys| keys.attempt.round),
                 keys.map(|keys| keys.attempt.attempt),
-                keys.map(|keys| hex::encode(&keys.advertisement)),
+                keys.map(|keys| &keys.advertisement),
                 check_in.loss,
                 check_in.training.map(|claim| claim.serial),
-                check_in.training.map(|claim| u8::from(claim.is_ready)),
+                check_in.training.map(|claim| claim.is_ready),
             )
-        };
+        });
         self.change_all(
             "INSERT INTO check_in (task, participant, examples, checked_in_at, expires_at,
                                    keys_round, keys_attempt, keys, loss, training, is_ready)
-             SELECT unhex(value ->> 0), unhex(value ->> 1), value ->> 2, value ->> 3, value ->> 4,
-                    value ->> 5, value ->> 6, unhex(value ->> 7), value ->> 8, value ->> 9, value ->> 10
-             FROM json_each(?1) WHERE true
+             SELECT * FROM {?1 task:bytes participant:bytes examples:integer checked_in_at:integer expires_at:integer
+                            keys_round:integer keys_attempt:integer keys:bytes loss:integer training:integer
+                            is_ready:integer} AS new
+             WHERE true
              ON CONFLICT (task, participant) DO UPDATE
              SET examples = excluded.examples, checked_in_at = excluded.checked_in_at,
                  expires_at = excluded.expires_at, loss = excluded.loss, training = excluded.training,
                  is_ready = excluded.is_ready, keys_round = coalesce(excluded.keys_round, check_in.keys_round),
                  keys_attempt = coalesce(excluded.keys_attempt, check_in.keys_attempt),
                  keys = coalesce(excluded.keys, check_in.keys)",
-            Json(check_ins.iter().map(row).collect::<Vec<_>>()),
+            rows.collect::<Vec<_>>(),
         )
         .await
     }
@@ -127,14 +125,13 @@ impl Transaction<'_> {
     /// # Errors
     /// The database's.
     pub async fn renew_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()> {
-        let row = |it: &CheckIn| (it.task.0.simple(), it.participant.0.simple(), it.checked_in_at, it.expires_at);
+        let row = |it: &CheckIn| (it.task, it.participant, it.checked_in_at, it.expires_at);
         self.change_all(
             "UPDATE check_in SET checked_in_at = renewed.checked_in_at, expires_at = renewed.expires_at
-             FROM (SELECT unhex(value ->> 0) AS task, unhex(value ->> 1) AS participant,
-                          value ->> 2 AS checked_in_at, value ->> 3 AS expires_at FROM json_each(?1)) AS renewed
+             FROM {?1 task:bytes participant:bytes checked_in_at:integer expires_at:integer} AS renewed
              WHERE check_in.task = renewed.task AND check_in.participant = renewed.participant
                AND check_in.expires_at < renewed.expires_at",
-            Json(check_ins.iter().map(row).collect::<Vec<_>>()),
+            check_ins.iter().map(row).collect::<Vec<_>>(),
         )
         .await
     }
@@ -182,11 +179,7 @@ impl Transaction<'_> {
 
     /// Removes every check-in of these participants.
     pub async fn remove_check_ins(&mut self, participants: &[ParticipantId]) -> Result<()> {
-        self.change_all(
-            "DELETE FROM check_in WHERE participant IN (SELECT unhex(value) FROM json_each(?1))",
-            participants,
-        )
-        .await
+        self.change_all("DELETE FROM check_in WHERE participant IN {?1 participant:bytes}", participants).await
     }
 
     /// Removes check-ins that have expired by `now`; returns their number.

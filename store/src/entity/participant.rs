@@ -134,11 +134,7 @@ impl Transaction<'_> {
 
     /// Records that these were seen at `at`; unknown ids are ignored.
     pub async fn touch(&mut self, ids: &[ParticipantId], at: Timestamp) -> Result<()> {
-        self.change_all(
-            "UPDATE participant SET last_seen_at = ?2 WHERE id IN (SELECT unhex(value) FROM json_each(?1))",
-            (ids, at),
-        )
-        .await
+        self.change_all("UPDATE participant SET last_seen_at = ?2 WHERE id IN {?1 id:bytes}", (ids, at)).await
     }
 
     /// Number of its assignments, in all tasks.

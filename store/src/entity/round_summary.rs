@@ -8,7 +8,7 @@ use federation::round::{AssignmentState, RoundState};
 use super::noised_sum::SumWork;
 use super::round::RoundChange;
 use super::session_message::MessageKind;
-use crate::driver::{FromRow, Row, json};
+use crate::driver::{FromRow, Row};
 use crate::error::{Result, StoreError};
 use crate::transaction::Transaction;
 
@@ -65,11 +65,11 @@ pub struct MadeVersion {
 macro_rules! of_attempts {
     ($columns:literal, $table:literal) => {
         concat!(
-            "SELECT asked.key AS place, ",
+            "SELECT asked.place, ",
             $columns,
-            " FROM json_each(?2) AS asked CROSS JOIN ",
+            " FROM {?2 place:integer number:integer attempt:integer} AS asked CROSS JOIN ",
             $table,
-            " AS item ON item.task = ?1 AND item.number = asked.value ->> 0 AND item.attempt = asked.value ->> 1 "
+            " AS item ON item.task = ?1 AND item.number = asked.number AND item.attempt = asked.attempt "
         )
     };
 }
@@ -118,7 +118,8 @@ impl Transaction<'_> {
     /// Summaries of attempts at rounds of one task, given by number and attempt, in that order. The number of
     /// statements does not depend on their number. An attempt that does not exist has an empty summary.
     pub async fn round_summaries(&mut self, task: TaskId, attempts: &[(u32, u32)]) -> Result<Vec<RoundSummary>> {
-        let mut asked = Asked { task, attempts: json(attempts)?, summaries: Vec::new() };
+        let mut asked = Asked { task, attempts: Vec::new(), summaries: Vec::new() };
+        asked.attempts.extend((0..).zip(attempts).map(|(place, (number, attempt))| (place, *number, *attempt)));
         asked.summaries.resize_with(attempts.len(), RoundSummary::default);
         self.add(&mut asked, RESULTS, |summary, results: RoundSummary| *summary = results).await?;
         self.add(&mut asked, HISTORY, |summary, change: RoundChange| summary.history.push(change)).await?;
@@ -145,8 +146,8 @@ impl Transaction<'_> {
 /// Summaries in progress.
 struct Asked {
     task: TaskId,
-    /// Numbers and attempts as JSON.
-    attempts: String,
+    /// Their positions, numbers and attempts.
+    attempts: Vec<(u32, u32, u32)>,
     summaries: Vec<RoundSummary>,
 }
 

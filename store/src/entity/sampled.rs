@@ -13,8 +13,8 @@ macro_rules! enrolled {
         " FROM participant
          WHERE revoked_at IS NULL
            AND NOT EXISTS (
-               SELECT 1 FROM json_each(?1) AS wanted
-               WHERE NOT EXISTS (SELECT 1 FROM json_each(participant.labels) AS carried
+               SELECT 1 FROM {object ?1} AS wanted
+               WHERE NOT EXISTS (SELECT 1 FROM {object participant.labels} AS carried
                                  WHERE carried.key = wanted.key AND carried.value = wanted.value))"
     };
 }
@@ -55,7 +55,7 @@ impl Transaction<'_> {
     pub async fn insert_sampled(&mut self, attempt: Attempt, participants: &[ParticipantId]) -> Result<()> {
         self.change_all(
             "INSERT INTO sampled (task, number, attempt, participant)
-             SELECT ?1, ?2, ?3, unhex(value) FROM json_each(?4)",
+             SELECT ?1, ?2, ?3, participant FROM {?4 participant:bytes} AS drawn",
             (attempt, participants),
         )
         .await

@@ -117,7 +117,7 @@ impl Transaction<'_> {
     pub async fn clear_messages(&mut self, attempt: Attempt, kinds: &[MessageKind]) -> Result<u32> {
         self.change(
             "UPDATE session_message SET message = NULL
-             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind IN (SELECT value FROM json_each(?4))
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind IN {?4 kind:text}
                AND message IS NOT NULL",
             (attempt, kinds),
         )

@@ -73,7 +73,7 @@ impl Transaction<'_> {
     pub async fn tasks(&mut self, cursor: Option<TaskId>, limit: u32) -> Result<Vec<TaskRow>> {
         self.list(
             "SELECT * FROM task
-             WHERE ?1 IS NULL OR (created_at, id) < (SELECT created_at, id FROM task WHERE id = ?1)
+             WHERE (created_at, id) < (SELECT created_at, id FROM task WHERE id = ?1) OR ?1 IS NULL
              ORDER BY created_at DESC, id DESC LIMIT ?2",
             (cursor, limit),
         )
@@ -88,11 +88,7 @@ impl Transaction<'_> {
     /// Every task that is not over, oldest first.
     pub async fn unfinished_tasks(&mut self) -> Result<Vec<TaskRow>> {
         let unfinished: Vec<_> = TaskStatus::ALL.into_iter().filter(|status| !status.is_terminal()).collect();
-        self.list(
-            "SELECT * FROM task WHERE status IN (SELECT value FROM json_each(?1)) ORDER BY created_at, id",
-            &unfinished[..],
-        )
-        .await
+        self.list("SELECT * FROM task WHERE status IN {?1 status:text} ORDER BY created_at, id", unfinished).await
     }
 
     /// Changes the status if it is one of `from`, and writes history; returns whether it did.
@@ -105,10 +101,7 @@ impl Transaction<'_> {
         detail: Option<&str>,
     ) -> Result<bool> {
         let changed = self
-            .change_one(
-                "UPDATE task SET status = ?2 WHERE id = ?1 AND status IN (SELECT value FROM json_each(?3))",
-                (id, to, from),
-            )
+            .change_one("UPDATE task SET status = ?2 WHERE id = ?1 AND status IN {?3 status:text}", (id, to, from))
             .await?;
         if changed {
             self.add_task_change(id, to, at, detail).await?;

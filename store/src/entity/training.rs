@@ -4,7 +4,7 @@ use federation::id::{Attempt, ParticipantId, TaskId};
 use federation::time::Timestamp;
 use federation::training::{Claim, Training};
 
-use crate::driver::{FromRow, Json, Row};
+use crate::driver::{FromRow, Row};
 use crate::error::Result;
 use crate::transaction::Transaction;
 
@@ -36,7 +36,7 @@ impl Transaction<'_> {
     ) -> Result<()> {
         self.change_all(
             "INSERT INTO training (task, participant, serial, base_version, granted_at, expires_at)
-             SELECT ?1, unhex(value), 1, ?2, ?3, ?4 FROM json_each(?5) WHERE true
+             SELECT ?1, participant, 1, ?2, ?3, ?4 FROM {?5 participant:bytes} AS given WHERE true
              ON CONFLICT (task, participant) DO UPDATE
              SET serial = training.serial + 1, base_version = excluded.base_version, granted_at = excluded.granted_at,
                  expires_at = excluded.expires_at, is_over = 0",
@@ -71,7 +71,7 @@ impl Transaction<'_> {
     pub async fn lapse_trainings(&mut self, task: TaskId, participants: &[ParticipantId], at: Timestamp) -> Result<()> {
         self.change_all(
             "UPDATE training SET expires_at = ?2
-             WHERE task = ?1 AND participant IN (SELECT unhex(value) FROM json_each(?3))",
+             WHERE task = ?1 AND participant IN {?3 participant:bytes}",
             (task, at, participants),
         )
         .await
@@ -96,11 +96,12 @@ impl Transaction<'_> {
     /// # Errors
     /// `Conflict` if one of the participants is not assigned to it, or was recorded before.
     pub async fn insert_buffered(&mut self, attempt: Attempt, updates: &[Buffered]) -> Result<()> {
-        let row = |update: &Buffered| (update.participant.0.simple(), update.serial, update.base_version);
+        let row = |update: &Buffered| (update.participant, update.serial, update.base_version);
         self.change_all(
             "INSERT INTO buffered (task, number, attempt, participant, serial, base_version)
-             SELECT ?1, ?2, ?3, unhex(value ->> 0), value ->> 1, value ->> 2 FROM json_each(?4)",
-            (attempt, Json(updates.iter().map(row).collect::<Vec<_>>())),
+             SELECT ?1, ?2, ?3, new.participant, new.serial, new.base_version
+             FROM {?4 participant:bytes serial:integer base_version:integer} AS new",
+            (attempt, updates.iter().map(row).collect::<Vec<_>>()),
         )
         .await
     }

@@ -3,6 +3,7 @@
 //! Statements run on the calling thread: a look-up takes a few microseconds, less than handing it to another thread.
 //! Statements that may wait for a disk, or take long, run on a blocking thread ([`Loan::run_beside`]).
 
+mod dialect;
 mod error;
 mod pool;
 mod schema;

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::translate;
-use super::statement;
+use super::{dialect, statement};
 use crate::driver::{Driver, Extent, Mode, Query, Take};
 use crate::error::{Result, StoreError};
 
@@ -111,6 +111,7 @@ impl Loan {
         extent: Extent,
         work: impl FnOnce(&Connection, &Query<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        let query = dialect::spell(query)?;
         if extent == Extent::Few || !self.may_block {
             return self.run(|connection| work(connection, &query));
         }

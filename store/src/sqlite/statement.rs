@@ -48,6 +48,7 @@ impl ToSql for Parameter<'_> {
             Value::Real(number) => ValueRef::Real(*number),
             Value::Text(text) => ValueRef::Text(text.as_bytes()),
             Value::Blob(bytes) => ValueRef::Blob(bytes),
+            Value::List { .. } => return Err(rusqlite::Error::ToSqlConversionFailure("a list is no value".into())),
         }))
     }
 }

@@ -177,12 +177,7 @@ fn charges() -> Vec<String> {
 }
 
 /// A round that completed, as its rows tell.
-async fn round(
-    tx: &mut (dyn Transaction + '_),
-    task: TaskId,
-    number: u32,
-    charges: &[String],
-) -> Result<(), StoreError> {
+async fn round(tx: &mut Transaction<'_>, task: TaskId, number: u32, charges: &[String]) -> Result<(), StoreError> {
     let attempt = Attempt { task, round: number, attempt: 1 };
     let limits = PhaseLimits { min: COHORT, max: COHORT, deadline_ms: 600_000 };
     let secure = SecureLimits {
@@ -262,7 +257,7 @@ async fn round(
     advance(tx, &mut round, RoundState::Completed).await
 }
 
-async fn advance(tx: &mut (dyn Transaction + '_), round: &mut Round, state: RoundState) -> Result<(), StoreError> {
+async fn advance(tx: &mut Transaction<'_>, round: &mut Round, state: RoundState) -> Result<(), StoreError> {
     let after = Round { state, cohort: COHORT, ..round.clone() };
     assert!(tx.transition_round(round, &after).await?);
     *round = after;

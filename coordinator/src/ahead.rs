@@ -24,7 +24,7 @@ impl TrainingStates {
     /// # Errors
     /// The store's.
     pub(crate) async fn read(
-        tx: &mut (dyn Transaction + '_),
+        tx: &mut Transaction<'_>,
         task: &TaskRow,
         ahead: &Ahead,
         now: Timestamp,
@@ -93,7 +93,7 @@ impl TrainingStates {
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn last_opened(tx: &mut (dyn Transaction + '_), task: &TaskRow) -> Result<Timestamp, StoreError> {
+pub(crate) async fn last_opened(tx: &mut Transaction<'_>, task: &TaskRow) -> Result<Timestamp, StoreError> {
     let last = tx.rounds(task.id, None, 1).await?;
     Ok(last.first().map_or(task.created_at, |row| row.round.opened_at))
 }

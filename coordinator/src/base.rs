@@ -27,7 +27,7 @@ impl RoundBase {
 /// # Errors
 /// The store's; [`StoreError::Corrupt`] if an earlier version is missing.
 pub(crate) async fn read(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     version: u32,
 ) -> Result<Option<RoundBase>, StoreError> {

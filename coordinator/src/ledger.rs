@@ -58,7 +58,7 @@ impl From<LedgerFault> for StepError {
 /// # Errors
 /// [`LedgerFault`].
 pub(crate) async fn read(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     private: &PrivateTask,
     sealer: &Sealer,
@@ -179,7 +179,7 @@ pub(crate) fn charge(
 ///
 /// # Errors
 /// `Conflict` if another row came first.
-pub(crate) async fn store(tx: &mut (dyn Transaction + '_), charge: &Charge) -> Result<(), StoreError> {
+pub(crate) async fn store(tx: &mut Transaction<'_>, charge: &Charge) -> Result<(), StoreError> {
     tx.append_privacy_row(&charge.row).await?;
     tx.set_privacy_head(charge.row.attempt.task, &charge.head).await
 }
@@ -190,7 +190,7 @@ pub(crate) async fn store(tx: &mut (dyn Transaction + '_), charge: &Charge) -> R
 /// # Errors
 /// The store's.
 pub(crate) async fn charge_unpublished(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     round: &Round,
     models: &Models,
@@ -252,7 +252,7 @@ pub(crate) fn noise_of_a_place(correlated: &str, place: u32) -> String {
 }
 
 /// Deletes the seed of an attempt's noise, or its stored noised sum.
-pub(crate) async fn forget_noise(tx: &mut (dyn Transaction + '_), attempt: Attempt) -> Result<(), StoreError> {
+pub(crate) async fn forget_noise(tx: &mut Transaction<'_>, attempt: Attempt) -> Result<(), StoreError> {
     tx.forget_secret(attempt, NOISE_OF_A_RELEASE).await?;
     let mut piece = 0;
     while tx.forget_secret(attempt, &piece_of_a_draw(piece)).await? {
@@ -263,7 +263,7 @@ pub(crate) async fn forget_noise(tx: &mut (dyn Transaction + '_), attempt: Attem
 
 /// Forgets what would take the noise of a task's releases off again, once no other will follow; also one seed that
 /// stands for all places, which no release is made with.
-pub(crate) async fn forget_correlated_noise(tx: &mut (dyn Transaction + '_), task: TaskId) -> Result<(), StoreError> {
+pub(crate) async fn forget_correlated_noise(tx: &mut Transaction<'_>, task: TaskId) -> Result<(), StoreError> {
     let of = of_the_task(task);
     for correlated in [NOISE_OF_A_TREE, NOISE_OF_A_BANDED_MATRIX] {
         tx.forget_secret(of, correlated).await?;

@@ -18,7 +18,7 @@ const LOOK_BACK: u32 = 100_000;
 /// # Errors
 /// [`StoreError`].
 pub(crate) async fn plan_of_round(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     plan: &TrainingPlan,
     round: RoundKey,
 ) -> Result<TrainingPlan, StoreError> {
@@ -45,7 +45,7 @@ impl ProximalSchedule {
     /// [`StoreError`].
     pub(crate) async fn plan_of_round(
         &self,
-        tx: &mut (dyn Transaction + '_),
+        tx: &mut Transaction<'_>,
         plan: &TrainingPlan,
         round: RoundKey,
     ) -> Result<TrainingPlan, StoreError> {

@@ -103,7 +103,7 @@ impl Session {
 ///
 /// # Errors
 /// The store's; [`StoreError::Corrupt`] if it has none.
-pub(crate) async fn stored(tx: &mut (dyn Transaction + '_), attempt: Attempt) -> Result<Bytes, StoreError> {
+pub(crate) async fn stored(tx: &mut Transaction<'_>, attempt: Attempt) -> Result<Bytes, StoreError> {
     let stored = tx.session(attempt).await?;
     let (number, round) = (attempt.attempt, attempt.round_key());
     stored.ok_or_else(|| StoreError::corrupt(format!("attempt {number} at {round} has no session")))
@@ -198,7 +198,7 @@ impl IdentityVerifier for StoredCertificates {
 /// # Errors
 /// The store's; [`StoreError::Corrupt`] for a message that cannot be read any more.
 pub(crate) async fn admitted<M: Message>(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     attempt: Attempt,
     kind: MessageKind,
     group: Option<&[ParticipantId]>,
@@ -212,7 +212,7 @@ pub(crate) async fn admitted<M: Message>(
 /// # Errors
 /// The store's.
 pub(crate) async fn messages_of(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     attempt: Attempt,
     kind: MessageKind,
     group: Option<&[ParticipantId]>,
@@ -299,7 +299,7 @@ pub(crate) fn unopened(session: &Session) -> Option<UnopenedSession> {
 ///
 /// # Errors
 /// The store's. An unreadable session is logged and not stored: the round must end anyway.
-pub(crate) async fn keep_unopened(tx: &mut (dyn Transaction + '_), round: &Round) -> Result<(), StoreError> {
+pub(crate) async fn keep_unopened(tx: &mut Transaction<'_>, round: &Round) -> Result<(), StoreError> {
     let attempt = round.key;
     if !round.is_spent() {
         return Ok(());
@@ -322,11 +322,7 @@ pub(crate) async fn keep_unopened(tx: &mut (dyn Transaction + '_), round: &Round
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn given_by(
-    tx: &mut (dyn Transaction + '_),
-    models: &Models,
-    round: &Round,
-) -> Result<u32, StoreError> {
+pub(crate) async fn given_by(tx: &mut Transaction<'_>, models: &Models, round: &Round) -> Result<u32, StoreError> {
     if round.limits.secure.is_none() || !round.lacks_participants() {
         return Ok(0);
     }
@@ -342,7 +338,7 @@ pub(crate) async fn given_by(
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn forget(tx: &mut (dyn Transaction + '_), attempt: Attempt) -> Result<(), StoreError> {
+pub(crate) async fn forget(tx: &mut Transaction<'_>, attempt: Attempt) -> Result<(), StoreError> {
     tx.clear_messages(attempt, &MessageKind::ALL).await?;
     tx.delete_session(attempt).await?;
     ledger::forget_noise(tx, attempt).await?;
@@ -383,7 +379,7 @@ impl Sessions {
     /// The store's; [`StoreError::Corrupt`] if there is no session.
     pub(crate) async fn read(
         &self,
-        tx: &mut (dyn Transaction + '_),
+        tx: &mut Transaction<'_>,
         round: &Round,
         participant: ParticipantId,
     ) -> Result<Option<Arc<Session>>, StoreError> {
@@ -393,7 +389,7 @@ impl Sessions {
         Ok(left.find(|session| !is_divided || session.index(participant).is_some()).map(Arc::clone))
     }
 
-    async fn all(&self, tx: &mut (dyn Transaction + '_), round: &Round) -> Result<GroupSessions, StoreError> {
+    async fn all(&self, tx: &mut Transaction<'_>, round: &Round) -> Result<GroupSessions, StoreError> {
         let (attempt, state) = (round.key, round.state);
         let known = self.phases.lock().get(&attempt).filter(|(of, _)| *of == state).map(|(_, known)| Arc::clone(known));
         if let Some(known) = known {

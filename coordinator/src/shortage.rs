@@ -26,7 +26,7 @@ pub(crate) struct Enrolment {
 /// # Errors
 /// The store's.
 pub(crate) async fn enrolment(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     latest: Option<&Round>,
 ) -> Result<Option<Enrolment>, StoreError> {
@@ -56,7 +56,7 @@ pub(crate) async fn enrolment(
 /// # Errors
 /// The store's.
 pub(crate) async fn shortage(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     latest: Option<&Round>,
     now: Timestamp,

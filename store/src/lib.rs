@@ -1,7 +1,7 @@
 //! Durable state: rows and blobs.
 //!
-//! Everything the coordinator must not lose is behind [`Store`]: rows, changed in named transactions by the traits of
-//! [`entity`]; blobs, immutable and addressed by their digest; and [`Wake`], which signals that rows may have changed.
+//! Everything the coordinator must not lose is behind [`Store`]: rows, changed in named transactions by the statements
+//! of [`entity`]; blobs, immutable and addressed by their digest; and [`Wake`], which signals that rows may have changed.
 //! A blob is written before its row: the row is the truth, a blob without a row is garbage.
 //!
 //! This is the only crate that uses SQL. It does not interpret blobs or bodies, and has no rules by which rounds
@@ -10,6 +10,8 @@
 mod blob;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[macro_use]
+mod driver;
 pub mod entity;
 mod error;
 pub mod private;
@@ -25,9 +27,9 @@ use federation::time::Clock;
 
 pub use crate::blob::{BlobRead, BlobStore, BlobWriter, VerifiedRead, with_files};
 use crate::blob::{DiskBlobs, MemoryBlobs};
+use crate::driver::{Backend, Mode};
 pub use crate::error::{Result, StoreError};
 use crate::sqlite::SqliteBackend;
-use crate::transaction::{Backend, Mode};
 pub use crate::transaction::{Transaction, TransactionFuture};
 pub use crate::wake::{Wake, WakeEvent, WakeSubscription};
 
@@ -95,7 +97,7 @@ impl Store {
     /// Those of `body`; [`StoreError::Busy`] if every attempt met another writer; those of the commit.
     pub async fn transact<'env, T, E, F>(&self, name: &'static str, body: F) -> std::result::Result<T, E>
     where
-        F: for<'t> FnMut(&'t mut (dyn Transaction + 'env)) -> TransactionFuture<'t, T, E>,
+        F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
         E: From<StoreError>,
     {
         transaction::run(&*self.rows, name, Mode::Write, body).await
@@ -107,7 +109,7 @@ impl Store {
     /// Those of `body`; [`StoreError::Busy`].
     pub async fn read<'env, T, E, F>(&self, name: &'static str, body: F) -> std::result::Result<T, E>
     where
-        F: for<'t> FnMut(&'t mut (dyn Transaction + 'env)) -> TransactionFuture<'t, T, E>,
+        F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
         E: From<StoreError>,
     {
         transaction::run(&*self.rows, name, Mode::Read, body).await

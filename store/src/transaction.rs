@@ -1,105 +1,118 @@
 //! Transactions: named, all or nothing, retried after interference by another writer.
 
+use std::any::Any;
 use std::pin::Pin;
 
-use async_trait::async_trait;
-
-use crate::entity::admitted::AdmittedInputs;
-use crate::entity::assignment::Assignments;
-use crate::entity::blob_reference::BlobReferences;
-use crate::entity::check_in::CheckIns;
-use crate::entity::idempotency::IdempotencyKeys;
-use crate::entity::lease::Leases;
-use crate::entity::model_version::ModelVersions;
-use crate::entity::noised_sum::NoisedSums;
-use crate::entity::partial_sum::PartialSums;
-use crate::entity::participant::Participants;
-use crate::entity::privacy_ledger::PrivacyLedger;
-use crate::entity::round::Rounds;
-use crate::entity::round_summary::RoundSummaries;
-use crate::entity::sampled::Sampled;
-use crate::entity::secret::Secrets;
-use crate::entity::session::Sessions;
-use crate::entity::session_message::SessionMessages;
-use crate::entity::task::Tasks;
-use crate::entity::token::Tokens;
-use crate::entity::training::Trainings;
-use crate::entity::unopened::Unopened;
+use crate::driver::{Backend, Bind, Driver, Extent, FromRow, Mode, Query, Record, Take};
 use crate::error::{Result, StoreError};
 
 /// Number of attempts before the caller gets [`StoreError::Busy`].
 const MAX_ATTEMPTS: u32 = 5;
 
-/// The queries and changes possible within a transaction: the traits of all entities.
-pub trait Transaction:
-    Tasks
-    + Participants
-    + Tokens
-    + CheckIns
-    + Rounds
-    + RoundSummaries
-    + Assignments
-    + AdmittedInputs
-    + Sessions
-    + SessionMessages
-    + PartialSums
-    + NoisedSums
-    + ModelVersions
-    + PrivacyLedger
-    + Sampled
-    + Trainings
-    + Unopened
-    + Secrets
-    + Leases
-    + IdempotencyKeys
-    + BlobReferences
-    + Send
-{
+/// A transaction in progress, with the queries and changes of every [`entity`](crate::entity).
+pub struct Transaction<'env> {
+    driver: Box<dyn Driver + 'env>,
+    mode: Mode,
+    /// Whether another writer interfered, so that the whole transaction must be retried.
+    busy: bool,
 }
 
 /// The future that a transaction's closure returns.
 pub type TransactionFuture<'t, T, E> = Pin<Box<dyn Future<Output = std::result::Result<T, E>> + Send + 't>>;
 
-/// Whether a transaction may change rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Read,
-    Write,
-}
+impl<'env> Transaction<'env> {
+    pub(crate) fn new(driver: Box<dyn Driver + 'env>, mode: Mode) -> Self {
+        Self { driver, mode, busy: false }
+    }
 
-#[async_trait]
-pub(crate) trait Backend: Send + Sync {
-    /// Waits for a connection and begins.
-    async fn begin(&self, mode: Mode) -> Result<Box<dyn OpenTransaction>>;
+    /// Changes any number of rows; returns their number.
+    pub(crate) async fn change(&mut self, sql: &'static str, arguments: impl Bind) -> Result<u32> {
+        self.execute(sql, &arguments, Extent::Many).await?.try_into().map_err(StoreError::fault)
+    }
 
-    /// Flushes the write-ahead log to the database and truncates it.
-    async fn empty_log(&self) -> Result<()>;
-    /// Reads the whole database and fails if it is malformed.
-    async fn check(&self) -> Result<()>;
+    /// Changes any number of rows.
+    pub(crate) async fn change_all(&mut self, sql: &'static str, arguments: impl Bind) -> Result<()> {
+        self.change(sql, arguments).await.map(drop)
+    }
 
-    /// Limits the database to this many pages, as if the disk were full.
-    #[cfg(feature = "conformance")]
-    async fn limit_pages(&self, pages: u32) -> Result<()>;
+    /// Changes at most one row; returns whether it did.
+    pub(crate) async fn change_one(&mut self, sql: &'static str, arguments: impl Bind) -> Result<bool> {
+        match self.execute(sql, &arguments, Extent::Few).await? {
+            0 => Ok(false),
+            1 => Ok(true),
+            rows => Err(StoreError::corrupt(format!("a change of one row touched {rows}"))),
+        }
+    }
 
-    /// Takes every migration back.
-    #[cfg(feature = "conformance")]
-    async fn revert_schema(&self) -> Result<()>;
+    /// Changes exactly one row.
+    pub(crate) async fn must_change_one(&mut self, sql: &'static str, arguments: impl Bind) -> Result<()> {
+        let changed = self.change_one(sql, arguments).await?;
+        if changed { Ok(()) } else { Err(StoreError::corrupt("a change of one row touched none")) }
+    }
 
-    /// Takes every missing migration.
-    #[cfg(feature = "conformance")]
-    async fn migrate_schema(&self) -> Result<()>;
-}
+    /// Changes at most one row, and returns its `RETURNING` columns.
+    pub(crate) async fn change_returning<T: FromRow>(
+        &mut self,
+        sql: &'static str,
+        arguments: impl Bind,
+    ) -> Result<Option<T>> {
+        self.check_writable()?;
+        self.find(sql, arguments).await
+    }
 
-/// A transaction in progress. Dropping it without a commit undoes it.
-#[async_trait]
-pub(crate) trait OpenTransaction: Transaction {
-    /// Whether another writer interfered, so that the whole transaction must be retried.
-    fn must_retry(&self) -> bool;
+    pub(crate) async fn insert<T: Record>(&mut self, record: &T) -> Result<()> {
+        self.must_change_one(T::INSERT, record).await
+    }
 
-    /// Makes every change durable.
-    async fn commit(self: Box<Self>) -> Result<()>;
+    /// Inserts a record unless there is one with its key; returns whether it did.
+    pub(crate) async fn insert_if_absent<T: Record>(&mut self, record: &T) -> Result<bool> {
+        self.change_one(T::INSERT_IF_ABSENT, record).await
+    }
 
-    async fn rollback(self: Box<Self>) -> Result<()>;
+    /// The first row of a query, if it has any.
+    pub(crate) async fn find<T: FromRow>(&mut self, sql: &'static str, arguments: impl Bind) -> Result<Option<T>> {
+        self.query(sql, &arguments, Extent::Few).await
+    }
+
+    /// The row of a query that has one, whatever is stored.
+    pub(crate) async fn get<T: FromRow>(&mut self, sql: &'static str, arguments: impl Bind) -> Result<T> {
+        self.find(sql, arguments).await?.ok_or_else(|| StoreError::fault("a statement yields no row"))
+    }
+
+    /// All rows of a query. Each is read before the next one is fetched, for they may be large together.
+    pub(crate) async fn list<T: FromRow>(&mut self, sql: &'static str, arguments: impl Bind) -> Result<Vec<T>> {
+        self.query(sql, &arguments, Extent::Many).await
+    }
+
+    async fn execute(&mut self, sql: &'static str, arguments: &impl Bind, extent: Extent) -> Result<u64> {
+        self.check_writable()?;
+        let result = self.driver.change(Query::new(sql, arguments)?, extent).await;
+        self.note(result)
+    }
+
+    async fn query<T: Take + Default>(
+        &mut self,
+        sql: &'static str,
+        arguments: &impl Bind,
+        extent: Extent,
+    ) -> Result<T> {
+        let result = self.driver.query(Query::new(sql, arguments)?, extent, Box::new(T::default())).await;
+        let taker: Box<dyn Any> = self.note(result)?;
+        taker.downcast::<T>().map(|rows| *rows).map_err(|_| StoreError::fault("the rows of another query"))
+    }
+
+    /// A database in memory reads through its writer, which would accept a change and roll it back silently.
+    fn check_writable(&self) -> Result<()> {
+        match self.mode {
+            Mode::Write => Ok(()),
+            Mode::Read => Err(StoreError::fault("a change within Store::read; use Store::transact")),
+        }
+    }
+
+    fn note<T>(&mut self, result: Result<T>) -> Result<T> {
+        self.busy |= matches!(result, Err(StoreError::Busy));
+        result
+    }
 }
 
 /// Runs `body` in a transaction, and commits if it returns `Ok`.
@@ -110,7 +123,7 @@ pub(crate) async fn run<'env, T, E, F>(
     mut body: F,
 ) -> std::result::Result<T, E>
 where
-    F: for<'t> FnMut(&'t mut (dyn Transaction + 'env)) -> TransactionFuture<'t, T, E>,
+    F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
     E: From<StoreError>,
 {
     for attempt in 1..=MAX_ATTEMPTS {
@@ -139,23 +152,23 @@ impl<T, E: From<StoreError>> Outcome<T, E> {
 
 async fn run_once<'env, T, E, F>(backend: &dyn Backend, mode: Mode, body: &mut F) -> Outcome<T, E>
 where
-    F: for<'t> FnMut(&'t mut (dyn Transaction + 'env)) -> TransactionFuture<'t, T, E>,
+    F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
     E: From<StoreError>,
 {
     let mut transaction = match backend.begin(mode).await {
-        Ok(transaction) => transaction,
+        Ok(driver) => Transaction::new(driver, mode),
         Err(error) => return Outcome::failed(error),
     };
-    let result = body(&mut *transaction).await;
-    if transaction.must_retry() || result.is_err() {
-        let again = transaction.must_retry();
+    let result = body(&mut transaction).await;
+    let Transaction { driver, busy: again, .. } = transaction;
+    if again || result.is_err() {
         // The caller must get the original error; a connection that fails to roll back is not used again.
-        if let Err(error) = transaction.rollback().await {
+        if let Err(error) = driver.rollback().await {
             tracing::warn!(%error, "could not roll a transaction back");
         }
         return if again { Outcome::Again } else { Outcome::Done(result) };
     }
-    match transaction.commit().await {
+    match driver.commit().await {
         Ok(()) => Outcome::Done(result),
         Err(error) => Outcome::failed(error),
     }
@@ -164,6 +177,8 @@ where
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
+
+    use async_trait::async_trait;
 
     use super::*;
     use crate::sqlite::SqliteBackend;
@@ -176,7 +191,7 @@ mod tests {
 
     #[async_trait]
     impl Backend for Flaky {
-        async fn begin(&self, mode: Mode) -> Result<Box<dyn OpenTransaction>> {
+        async fn begin(&self, mode: Mode) -> Result<Box<dyn Driver>> {
             let countdown = |left: u32| left.checked_sub(1);
             match self.busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, countdown) {
                 Ok(_) => Err(StoreError::Busy),

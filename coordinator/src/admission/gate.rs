@@ -200,7 +200,7 @@ pub(crate) fn open(state: RoundState, wanted: RoundState) -> Result<(), Rejectio
 
 /// Checks that a participant has a place that the round still waits for.
 pub(super) async fn place(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     attempt: Attempt,
     participant: ParticipantId,
 ) -> Result<(), AdmissionError> {

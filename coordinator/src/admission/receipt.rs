@@ -75,7 +75,7 @@ impl FactOutcome {
 
 /// Writes facts; one outcome for each, in order.
 pub(super) async fn write(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     facts: &[Fact],
     now: Timestamp,
 ) -> Result<Vec<FactOutcome>, StoreError> {
@@ -131,11 +131,7 @@ pub(super) async fn write(
 }
 
 /// Checks again, within the transaction, and makes the input count.
-async fn admit(
-    tx: &mut (dyn Transaction + '_),
-    input: Admitted,
-    signed: Option<&Bytes>,
-) -> Result<Admitted, AdmissionError> {
+async fn admit(tx: &mut Transaction<'_>, input: Admitted, signed: Option<&Bytes>) -> Result<Admitted, AdmissionError> {
     let Admitted { attempt, participant, .. } = input;
     if let Some(earlier) = tx.admitted(attempt, participant).await? {
         same(&earlier, input.sha256)?;
@@ -169,7 +165,7 @@ async fn admit(
 
 /// Stores the first answer of its kind, within the transaction.
 async fn answer(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     message: &SessionMessage,
     wanted: RoundState,
     now: Timestamp,

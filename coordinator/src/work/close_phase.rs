@@ -101,7 +101,7 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
 }
 
 async fn decide(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     env: &Environment,
     key: RoundKey,
     fresh_seed: [u8; 32],
@@ -145,7 +145,7 @@ async fn decide(
 }
 
 /// Whether a participant complained about a dealer. The complaint was judged when it was admitted.
-async fn complaint(tx: &mut dyn Transaction, round: &Round) -> Result<bool, StepError> {
+async fn complaint(tx: &mut Transaction<'_>, round: &Round) -> Result<bool, StepError> {
     // A complaint in a group only affects the group.
     if round.state != RoundState::Collecting || round.limits.secure.is_none() || round.limits.groups.is_some() {
         return Ok(false);
@@ -155,7 +155,7 @@ async fn complaint(tx: &mut dyn Transaction, round: &Round) -> Result<bool, Step
 
 /// Freezes the included set: later inputs are rejected.
 async fn close_collection(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     round: &Round,
     next: RoundState,
     now: Timestamp,
@@ -172,7 +172,7 @@ async fn close_collection(
 /// Closes a phase of secure aggregation: who answered it is fixed, and so is what the next one asks for. Groups that are lost,
 /// or find now that they cannot go on, are left out, while there are enough others.
 async fn close_sessions(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     round: &Round,
     next: RoundState,
     groups: &[GroupTally],
@@ -232,7 +232,7 @@ fn can_go_on(round: &Round, phases: &[Option<Phase>], groups: &[GroupTally]) -> 
     is_enough(round, u32::try_from(left().count()).unwrap_or(u32::MAX), inputs.sum())
 }
 
-async fn close_one(tx: &mut dyn Transaction, round: &Round, session: Session) -> Result<Phase, CloseError> {
+async fn close_one(tx: &mut Transaction<'_>, round: &Round, session: Session) -> Result<Phase, CloseError> {
     let attempt = round.key;
     let (phase, group) = session.into_parts();
     let group = group.as_deref();
@@ -283,7 +283,7 @@ pub(super) async fn fail_round(
 }
 
 async fn aborted(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     env: &Environment,
     task: &TaskRow,
     round: &Round,
@@ -295,7 +295,7 @@ async fn aborted(
 }
 
 async fn failed(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     env: &Environment,
     task: &TaskRow,
     round: &Round,
@@ -306,7 +306,7 @@ async fn failed(
 }
 
 async fn fail(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     env: &Environment,
     task: &TaskRow,
     round: &Round,
@@ -334,7 +334,7 @@ async fn fail(
 
 /// Pauses the task with every `max_attempts`-th failed attempt; an operator who resumes it grants as many again.
 async fn pause_if_hopeless(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     round: &Round,
     reason: FailureReason,

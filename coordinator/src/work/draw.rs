@@ -69,11 +69,7 @@ pub(super) async fn keep_draw(
 }
 
 /// All pieces of the first draw; these if there is none.
-async fn first_of(
-    tx: &mut (dyn Transaction + '_),
-    attempt: Attempt,
-    pieces: &[Vec<u8>],
-) -> Result<Vec<Vec<u8>>, StoreError> {
+async fn first_of(tx: &mut Transaction<'_>, attempt: Attempt, pieces: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, StoreError> {
     let mut there = Vec::new();
     while let Some(piece) = tx.secret(attempt, &piece_of_a_draw(there.len())).await? {
         there.push(piece);

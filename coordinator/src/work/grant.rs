@@ -44,7 +44,7 @@ pub(super) async fn grant(env: &Environment, lease: &mut Lease, situation: &Situ
 }
 
 async fn insert(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     id: federation::id::TaskId,
     fresh_seed: [u8; 32],
     now: Timestamp,

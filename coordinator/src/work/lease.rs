@@ -30,7 +30,7 @@ impl Lease {
     }
 
     /// Takes or prolongs the lease, as a part of the caller's transaction.
-    pub(super) async fn confirm(&self, tx: &mut dyn Transaction, now: Timestamp) -> Result<(), StepError> {
+    pub(super) async fn confirm(&self, tx: &mut Transaction<'_>, now: Timestamp) -> Result<(), StepError> {
         if tx.acquire_lease(&self.name, self.holder, now, self.ttl).await? {
             Ok(())
         } else {
@@ -39,7 +39,7 @@ impl Lease {
     }
 
     /// Gives the lease up, as a part of the caller's transaction.
-    pub(super) async fn give_up(&self, tx: &mut dyn Transaction) -> Result<(), StepError> {
+    pub(super) async fn give_up(&self, tx: &mut Transaction<'_>) -> Result<(), StepError> {
         tx.release_lease(&self.name, self.holder).await?;
         Ok(())
     }

@@ -224,7 +224,7 @@ pub(super) async fn must_be_open(
     env: &Environment,
     lease: &Lease,
     round: &Round,
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
 ) -> Result<(), StepError> {
     lease.confirm(tx, env.clock.now()).await?;
     let present = tx.round_attempt(round.key).await?;

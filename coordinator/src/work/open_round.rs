@@ -113,7 +113,7 @@ async fn base_is_whole(env: &Environment, situation: &Situation, now: Timestamp)
 }
 
 async fn insert(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     sealer: &Sealer,
     model: &TaskModel,
     situation: &Situation,
@@ -174,7 +174,7 @@ async fn insert(
 /// Whether no round may open: its planned cost exceeds the budget, or its noise cannot be drawn. Returns the task's
 /// new status and the reason.
 async fn out_of_budget(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     private: &PrivateTask,
     sealer: &Sealer,

@@ -119,7 +119,7 @@ pub(super) async fn publish_version(
 }
 
 /// Notifies participants whose update became too old with this version.
-async fn outdated(tx: &mut dyn Transaction, round: &Round, now: Timestamp) -> Result<Vec<ParticipantId>, StepError> {
+async fn outdated(tx: &mut Transaction<'_>, round: &Round, now: Timestamp) -> Result<Vec<ParticipantId>, StepError> {
     let Some(task) = tx.task(round.key.task).await? else { return Ok(Vec::new()) };
     let Some(ahead) = task.spec.ahead() else { return Ok(Vec::new()) };
     Ok(TrainingStates::read(tx, &task, &ahead, now).await?.stale())
@@ -192,7 +192,7 @@ async fn give_up(
 /// Stores the model version, the round's result and end, and the task's progress in one transaction. Returns the
 /// task's status; `None` if the attempt has already ended.
 async fn complete(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     round: &Round,
     version: &ModelVersion,
     metrics: &[RoundMetric],

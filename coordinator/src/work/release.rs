@@ -111,7 +111,7 @@ pub(super) fn open(
 
 /// False if the attempt has a released sum, or has ended. `left_out` inputs are of groups that were left out.
 pub(super) async fn store_row(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     row: &NoisedSumRow,
     charge: Option<&Charge>,
     inputs: &[Admitted],

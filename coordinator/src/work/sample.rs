@@ -21,14 +21,14 @@ use task_spec::Sampling;
 use super::StepError;
 
 /// Whom draws are made from, in the order of enrolment.
-pub(super) async fn population(tx: &mut dyn Transaction, task: &TaskRow) -> Result<Vec<ParticipantId>, StepError> {
+pub(super) async fn population(tx: &mut Transaction<'_>, task: &TaskRow) -> Result<Vec<ParticipantId>, StepError> {
     let wanted = task.spec.privacy.population.unwrap_or_default();
     Ok(tx.population(&task.spec.selection.require.labels, wanted).await?)
 }
 
 /// Draws from everybody enrolled, where the task samples.
 pub(super) async fn sample(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     seed: [u8; 32],
 ) -> Result<Option<Vec<ParticipantId>>, StepError> {
@@ -55,7 +55,7 @@ pub(super) async fn sample(
 /// Those who are there of a draw that is made now, however few; at most so many, which a draw exceeds with a probability below
 /// 2^-40.
 pub(super) async fn sample_present(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     mut present: Vec<Candidate>,
     most: u32,

@@ -40,7 +40,7 @@ const LOOK_BACK: u32 = 4096;
 /// # Errors
 /// [`CloseError::Aborted`] if these participants can have no session at all.
 pub(super) async fn draw_cohort(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     round: &Round,
     models: &Models,
@@ -165,7 +165,7 @@ type Tried = (Result<OpenedSessions, Option<Abort>>, Vec<ParticipantId>);
 /// accept a roster with a key twice, so a participant that advertises another's is left out; and it is not checked in any
 /// more, or a draw that it leaves too small would be made again and again. Nothing if that is so: the others are waited for.
 async fn open_sessions(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     round: &Round,
     models: &Models,
@@ -303,7 +303,7 @@ fn assignment(round: &Round, participant: ParticipantId, group: Option<u32>, now
 }
 
 /// What the completed rounds gained, where the strategy asks.
-async fn history(tx: &mut dyn Transaction, task: &TaskRow, round: &Round) -> Result<History, StepError> {
+async fn history(tx: &mut Transaction<'_>, task: &TaskRow, round: &Round) -> Result<History, StepError> {
     let number = round.key.round;
     if !task.spec.selection.strategy.follows_the_loss() {
         return Ok(History { round: number, utilities: Vec::new() });

@@ -75,7 +75,7 @@ pub(super) async fn collect_keys(env: &Environment) -> Result<usize, StepError> 
 }
 
 /// A key may come before the rows that are sealed with it, so it is needed for as long as there may be such rows.
-async fn is_needed(tx: &mut (dyn Transaction + '_), attempt: Attempt) -> Result<bool, StoreError> {
+async fn is_needed(tx: &mut Transaction<'_>, attempt: Attempt) -> Result<bool, StoreError> {
     if attempt.round == 0 {
         return Ok(tx.task(attempt.task).await?.is_some_and(|task| !task.status.is_terminal()));
     }

@@ -73,7 +73,7 @@ const LOOK_BACK: u32 = 64;
 impl Situation {
     /// Reads the situation; `None` if there is no such task.
     pub(super) async fn read(
-        tx: &mut dyn Transaction,
+        tx: &mut Transaction<'_>,
         task: TaskId,
         now: Timestamp,
     ) -> Result<Option<Self>, StepError> {
@@ -109,7 +109,7 @@ impl Situation {
 }
 
 async fn ahead_now(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     latest: Option<&RoundRow>,
     now: Timestamp,
@@ -132,7 +132,7 @@ async fn ahead_now(
 /// Attempts that failed in a row until now, the `latest` at the next round among them. The number of a spent round is not used
 /// again, so they may have several.
 pub(super) async fn failures(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     latest: Option<&RoundRow>,
 ) -> Result<Option<Failures>, StepError> {
@@ -159,7 +159,7 @@ pub(super) async fn failures(
 
 /// The facts on which `round` advances.
 pub(super) async fn tally(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     round: &Round,
     now: Timestamp,
@@ -190,14 +190,14 @@ pub(super) async fn tally(
 }
 
 /// The facts about each of its groups, if its cohort is divided.
-pub(super) async fn groups_of(tx: &mut dyn Transaction, round: &Round) -> Result<Vec<GroupTally>, StepError> {
+pub(super) async fn groups_of(tx: &mut Transaction<'_>, round: &Round) -> Result<Vec<GroupTally>, StepError> {
     let is_drawn = round.limits.groups.is_some() && round.state != RoundState::Selecting;
     Ok(if is_drawn { tx.group_tallies(round.key).await? } else { Vec::new() })
 }
 
 /// Who may be drawn into `round` now, in the order of names.
 pub(super) async fn eligible(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     round: &Round,
     now: Timestamp,
@@ -219,7 +219,7 @@ fn takes_anybody(task: &TaskRow, round: &Round) -> bool {
 /// Who may be in the round: whoever meets the requirements, was sampled or will be sampled from where the task samples, and holds
 /// a finished update where the task trains ahead.
 async fn admission<'a>(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     task: &'a TaskRow,
     round: &Round,
     now: Timestamp,
@@ -248,7 +248,7 @@ async fn admission<'a>(
 
 /// The same with secure aggregation: of those, who gave keys for this attempt, with the advertisement of the keys.
 pub(super) async fn keyed(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     round: &Round,
     now: Timestamp,

@@ -16,7 +16,7 @@ pub(super) fn free_places(standings: &TrainingStates, ahead: &Ahead, last_opened
 
 /// Who is there, meets the requirements for the round of this number and has nothing to do, in the order of names.
 pub(super) async fn waiting(
-    tx: &mut dyn Transaction,
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     standings: &TrainingStates,
     number: u32,

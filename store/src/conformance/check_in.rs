@@ -25,7 +25,7 @@ fn check_in(n: u8) -> CheckIn {
     }
 }
 
-async fn ready(tx: &mut dyn Transaction, at: i64) -> Result<Vec<ParticipantId>> {
+async fn ready(tx: &mut Transaction<'_>, at: i64) -> Result<Vec<ParticipantId>> {
     let ready: Vec<_> =
         tx.candidates(task_id(1), after(at)).await?.iter().map(|candidate| candidate.participant).collect();
     assert_eq!(tx.candidate_count(task_id(1), after(at)).await? as usize, ready.len());
@@ -107,7 +107,7 @@ pub async fn candidates_are_those_ready_with_their_history(store: &Store) {
     result.unwrap();
 }
 
-async fn durations(tx: &mut dyn Transaction) -> Result<Vec<Option<u64>>> {
+async fn durations(tx: &mut Transaction<'_>) -> Result<Vec<Option<u64>>> {
     Ok(tx.candidates(task_id(1), NOW).await?.iter().map(|candidate| candidate.duration_ms).collect())
 }
 

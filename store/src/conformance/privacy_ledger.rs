@@ -19,7 +19,7 @@ fn row(idx: u64, attempt: u32) -> PrivacyRow {
 }
 
 /// A task whose first round has failed twice and is retried.
-async fn three_attempts(tx: &mut (dyn Transaction + '_)) -> Result<()> {
+async fn three_attempts(tx: &mut Transaction<'_>) -> Result<()> {
     tx.insert_task(&task(1, "one")).await?;
     for attempt in 1..=3 {
         let mut open = round(1, 1, attempt);

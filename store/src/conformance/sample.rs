@@ -185,7 +185,7 @@ async fn drawn(store: &Store, participants: u8, state: RoundState) -> Round {
 
 /// Moves `round` to its next state.
 pub(super) async fn advance(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     round: &mut Round,
     state: RoundState,
     at: Timestamp,
@@ -198,7 +198,7 @@ pub(super) async fn advance(
 
 /// These participants send their message.
 pub(super) async fn send(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     round: &Round,
     kind: MessageKind,
     participants: &[u8],
@@ -210,7 +210,7 @@ pub(super) async fn send(
 }
 
 /// These participants' inputs are accepted.
-pub(super) async fn report(tx: &mut (dyn Transaction + '_), round: &Round, participants: &[u8]) -> Result<()> {
+pub(super) async fn report(tx: &mut Transaction<'_>, round: &Round, participants: &[u8]) -> Result<()> {
     let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Reported);
     for &n in participants {
         let id = participant_id(n.into());
@@ -221,7 +221,7 @@ pub(super) async fn report(tx: &mut (dyn Transaction + '_), round: &Round, parti
 }
 
 /// What is counted of one attempt.
-pub(super) async fn summary(tx: &mut (dyn Transaction + '_), key: Attempt) -> Result<RoundSummary> {
+pub(super) async fn summary(tx: &mut Transaction<'_>, key: Attempt) -> Result<RoundSummary> {
     let mut found = tx.round_summaries(key.task, &[(key.round, key.attempt)]).await?;
     assert_eq!(found.len(), 1);
     Ok(found.remove(0))

@@ -59,14 +59,14 @@ pub async fn a_round_is_open_in_every_phase_and_history_counts_answers(store: &S
     result.unwrap();
 }
 
-async fn assert_open(tx: &mut (dyn Transaction + '_), now: &Round) -> Result<()> {
+async fn assert_open(tx: &mut Transaction<'_>, now: &Round) -> Result<()> {
     assert_eq!(tx.open_rounds().await?.iter().map(|row| &row.round).collect::<Vec<_>>(), [now]);
     let second = tx.insert_round(&round(1, 1, 2)).await;
     assert!(matches!(second, Err(StoreError::Conflict(_))), "a second round in {}", now.state);
     Ok(())
 }
 
-async fn counts(tx: &mut (dyn Transaction + '_), round: &Round) -> Result<(u32, u32, u32)> {
+async fn counts(tx: &mut Transaction<'_>, round: &Round) -> Result<(u32, u32, u32)> {
     let Tally { pending, answered, reported, .. } = tx.tally(round.key).await?;
     Ok((pending, answered, reported))
 }
@@ -174,7 +174,7 @@ pub async fn the_missing_drop_out_in_their_phase(store: &Store) {
 }
 
 /// Which of these participants a round needs; none of them may be drawn into another one meanwhile.
-async fn needed(tx: &mut (dyn Transaction + '_), participants: &[u8]) -> Result<Vec<u8>> {
+async fn needed(tx: &mut Transaction<'_>, participants: &[u8]) -> Result<Vec<u8>> {
     let mut needed = Vec::new();
     let mut free = Vec::new();
     for &n in participants {
@@ -194,7 +194,7 @@ async fn needed(tx: &mut (dyn Transaction + '_), participants: &[u8]) -> Result<
     Ok(needed)
 }
 
-async fn check_in(tx: &mut (dyn Transaction + '_), participants: &[u8]) -> Result<()> {
+async fn check_in(tx: &mut Transaction<'_>, participants: &[u8]) -> Result<()> {
     let keys = CheckInKeys { attempt: round(1, 9, 9).key, advertisement: vec![1].into() };
     let check_in = |&n: &u8| CheckIn {
         participant: participant_id(n.into()),

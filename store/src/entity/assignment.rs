@@ -1,13 +1,15 @@
 //! Assignments: the cohort of a round, and the state of each member.
 
-use async_trait::async_trait;
 use federation::advance::Tally;
 use federation::groups::GroupTally;
 use federation::id::{Attempt, ParticipantId, RoundKey, TaskId};
 use federation::round::{Assignment, AssignmentState, RoundState};
 use federation::time::Timestamp;
 
+use super::session_message::MessageKind;
+use crate::driver::{After, Bind, FromRow, Row};
 use crate::error::Result;
+use crate::transaction::Transaction;
 
 /// A state that an assignment entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,37 +20,98 @@ pub struct AssignmentChange {
     pub detail: Option<String>,
 }
 
-/// Reads and changes assignments.
-#[async_trait]
-pub trait Assignments {
+columns!(Assignment { attempt, participant, state, state_since, detail, dropped_in, assigned_at, group: cohort_group });
+columns!(AssignmentChange { state, at, detail });
+
+/// The columns of assignments `?1`, as [`place`] binds them.
+macro_rules! places {
+    () => {
+        "{?1 task:bytes number:integer attempt:integer participant:bytes state:text state_since:integer detail:text
+             assigned_at:integer dropped_in:text cohort_group:integer} AS place"
+    };
+}
+
+fn place(assignment: &Assignment) -> impl Bind {
+    let Assignment { attempt, participant, state, state_since, ref detail, assigned_at, dropped_in, group } =
+        *assignment;
+    (attempt, participant, state, state_since, detail, assigned_at, dropped_in, group)
+}
+
+impl Transaction<'_> {
     /// Stores a cohort, with the first history entry of each assignment, and counts the participations.
     ///
     /// # Errors
     /// `Conflict` if an assignment already exists, or its round or participant does not.
-    async fn insert_assignments(&mut self, assignments: &[Assignment]) -> Result<()>;
+    pub async fn insert_assignments(&mut self, assignments: &[Assignment]) -> Result<()> {
+        let rows: &Vec<_> = &assignments.iter().map(place).collect();
+        self.change_all(
+            concat!(
+                "INSERT INTO assignment (task, number, attempt, participant, state, state_since, detail, assigned_at,
+                                         dropped_in, cohort_group)
+                 SELECT * FROM ",
+                places!()
+            ),
+            rows,
+        )
+        .await?;
+        self.change_all(
+            concat!(
+                "INSERT INTO assignment_change (task, number, attempt, participant, state, at, detail)
+                 SELECT task, number, attempt, participant, state, state_since, detail FROM ",
+                places!()
+            ),
+            rows,
+        )
+        .await?;
+        self.change_all(
+            concat!(
+                "INSERT INTO participation (task, participant, count, last_number, last_at)
+                 SELECT task, participant, 1, number, assigned_at FROM ",
+                places!(),
+                " WHERE true ON CONFLICT (task, participant) DO UPDATE
+                 SET count = participation.count + 1, last_number = excluded.last_number, last_at = excluded.last_at"
+            ),
+            rows,
+        )
+        .await
+    }
 
     /// One participant's place in an attempt.
-    async fn assignment(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<Option<Assignment>>;
+    pub async fn assignment(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<Option<Assignment>> {
+        self.find(
+            "SELECT * FROM assignment WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
+            (attempt, participant),
+        )
+        .await
+    }
 
     /// The cohort of an attempt, in the order of participants' ids.
-    async fn assignments(
+    pub async fn assignments(
         &mut self,
         attempt: Attempt,
         cursor: Option<ParticipantId>,
         limit: u32,
-    ) -> Result<Vec<Assignment>>;
+    ) -> Result<Vec<Assignment>> {
+        self.list(
+            "SELECT * FROM assignment
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant > ?4
+             ORDER BY participant LIMIT ?5",
+            (attempt, After(cursor), limit),
+        )
+        .await
+    }
 
     /// The assignment in which a round still needs this participant; the oldest if there are several. That is: the
     /// round is SHARING or COLLECTING and the participant has not reported; or the attempt has a session, and the
     /// participant has reported but neither dropped out nor sent its UNMASKING message, the last one required.
-    async fn pending_assignment(&mut self, participant: ParticipantId) -> Result<Option<Assignment>>;
-
-    /// The last COMPLETED attempt of the task for which this participant is REPORTED: whose sum holds its input.
-    async fn last_counted(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<Attempt>>;
+    pub async fn pending_assignment(&mut self, participant: ParticipantId) -> Result<Option<Assignment>> {
+        self.find("SELECT * FROM pending_place WHERE participant = ?1 ORDER BY assigned_at, task LIMIT 1", participant)
+            .await
+    }
 
     /// Changes the state if it is one of `from` now, and writes history. False if it was not. Whoever drops out that way
     /// did so in the state that the round is in.
-    async fn set_assignment_state(
+    pub async fn set_assignment_state(
         &mut self,
         attempt: Attempt,
         participant: ParticipantId,
@@ -56,28 +119,153 @@ pub trait Assignments {
         to: AssignmentState,
         at: Timestamp,
         detail: Option<&str>,
-    ) -> Result<bool>;
+    ) -> Result<bool> {
+        let changed = self
+            .change_one(
+                "UPDATE assignment
+                 SET state = ?5, state_since = ?6, detail = ?7,
+                     dropped_in = CASE ?9 WHEN 1 THEN (SELECT state FROM round
+                                                       WHERE task = ?1 AND number = ?2 AND attempt = ?3
+                                                         AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))
+                                  ELSE dropped_in END
+                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4
+                   AND state IN {?8 state:text}",
+                (attempt, participant, to, at, detail, from, to.is_dropped()),
+            )
+            .await?;
+        if changed {
+            self.must_change_one(
+                "INSERT INTO assignment_change (task, number, attempt, participant, state, at, detail)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                (attempt, participant, to, at, detail),
+            )
+            .await?;
+        }
+        Ok(changed)
+    }
 
     /// Changes the state of everybody who has not reported, and writes history; says how many. Whoever is LATE dropped out
     /// in COLLECTING, whether the round has left that state already or is about to, or in SHARING if the round is there.
-    async fn set_pending_assignments(&mut self, attempt: Attempt, to: AssignmentState, at: Timestamp) -> Result<u32>;
+    pub async fn set_pending_assignments(
+        &mut self,
+        attempt: Attempt,
+        to: AssignmentState,
+        at: Timestamp,
+    ) -> Result<u32> {
+        self.change_all(
+            "INSERT INTO assignment_change (task, number, attempt, participant, state, at)
+             SELECT task, number, attempt, participant, ?4, ?5 FROM assignment
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state IN ('ASSIGNED', 'WORKING')
+             ORDER BY participant",
+            (attempt, to, at),
+        )
+        .await?;
+        self.change(
+            "UPDATE assignment
+             SET state = ?4, state_since = ?5, detail = NULL,
+                 dropped_in = CASE ?6 WHEN 1 THEN (SELECT CASE state WHEN 'SHARING' THEN state ELSE 'COLLECTING' END
+                                                   FROM round WHERE task = ?1 AND number = ?2 AND attempt = ?3)
+                              ELSE dropped_in END
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state IN ('ASSIGNED', 'WORKING')",
+            (attempt, to, at, to.is_dropped()),
+        )
+        .await
+    }
 
     /// Stops waiting for this participant: changes every assignment that it has not reported for to REVOKED, and writes
-    /// history. In every other [`Assignments::pending_assignment`], where its input is in the sum, records that it
+    /// history. In every other [`Transaction::pending_assignment`], where its input is in the sum, records that it
     /// dropped out in the round's state, or in CONFIRMING if the state is still COLLECTING. Returns the rounds
     /// concerned.
-    async fn revoke_pending(&mut self, participant: ParticipantId, at: Timestamp) -> Result<Vec<RoundKey>>;
+    pub async fn revoke_pending(&mut self, participant: ParticipantId, at: Timestamp) -> Result<Vec<RoundKey>> {
+        let pending: Vec<Assignment> = self
+            .list(
+                "SELECT * FROM assignment WHERE participant = ?1 AND state IN ('ASSIGNED', 'WORKING')
+                 UNION ALL SELECT * FROM pending_place WHERE participant = ?1 AND state = 'REPORTED'",
+                participant,
+            )
+            .await?;
+        for Assignment { attempt, state, .. } in &pending {
+            if *state != AssignmentState::Reported {
+                let to = AssignmentState::Revoked;
+                self.set_assignment_state(*attempt, participant, &[*state], to, at, None).await?;
+            } else if let Some(phase) = self.state_of_round(*attempt).await? {
+                // Its input is in the sum: it is missed from the next phase on.
+                let phase = phase.max(RoundState::Confirming);
+                self.set_dropped(*attempt, participant, phase).await?;
+            }
+        }
+        Ok(pending.iter().map(|assignment| assignment.attempt.round_key()).collect())
+    }
 
-    /// Records that all participants that `phase` still waits for (see [`Assignments::tally`]), and all in the excluded
+    /// Records that all participants that `phase` still waits for (see [`Transaction::tally`]), and all in the excluded
     /// `groups`, dropped out, unless they did before; returns their number. Those that have not reported become LATE,
     /// with history; the others stay REPORTED. A late input takes at least the time waited
     /// ([`Candidate::duration_ms`](federation::cohort::Candidate::duration_ms)).
-    async fn drop_missing(&mut self, attempt: Attempt, phase: RoundState, groups: &[u32], at: Timestamp)
-    -> Result<u32>;
+    pub async fn drop_missing(
+        &mut self,
+        attempt: Attempt,
+        phase: RoundState,
+        groups: &[u32],
+        at: Timestamp,
+    ) -> Result<u32> {
+        let missing = (attempt, phase, at, groups);
+        self.change_all(
+            "INSERT INTO assignment_change (task, number, attempt, participant, state, at)
+             SELECT task, number, attempt, participant, 'LATE', ?5 FROM assignment
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state IN ('ASSIGNED', 'WORKING')
+               AND (cohort_group IN {?6 number:integer}
+                    OR participant IN (SELECT participant FROM unanswered
+                                       WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND phase = ?4))
+             ORDER BY participant",
+            &missing,
+        )
+        .await?;
+        // A lower bound on their durations.
+        self.change_all(
+            "UPDATE participation
+             SET last_duration_ms = CASE WHEN last_duration_ms > ?5 - assigned_at THEN last_duration_ms
+                                         WHEN ?5 > assigned_at THEN ?5 - assigned_at ELSE 0 END
+             FROM assignment
+             WHERE assignment.task = ?1 AND assignment.number = ?2 AND assignment.attempt = ?3
+               AND participation.task = ?1 AND participation.participant = assignment.participant
+               AND assignment.participant IN (SELECT participant FROM unanswered
+                                              WHERE task = ?1 AND number = ?2 AND attempt = ?3
+                                                AND phase = ?4 AND phase = 'COLLECTING')",
+            (attempt, phase, at),
+        )
+        .await?;
+        self.change(
+            "UPDATE assignment
+             SET dropped_in = ?4,
+                 state_since = CASE state WHEN 'REPORTED' THEN state_since ELSE ?5 END,
+                 detail = CASE state WHEN 'REPORTED' THEN detail END,
+                 state = CASE state WHEN 'REPORTED' THEN state ELSE 'LATE' END
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3
+               AND state IN ('ASSIGNED', 'WORKING', 'REPORTED') AND dropped_in IS NULL
+               AND (cohort_group IN {?6 number:integer}
+                    OR participant IN (SELECT participant FROM unanswered
+                                       WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND phase = ?4))",
+            missing,
+        )
+        .await
+    }
 
     /// Records that a participant which has reported dropped out in `phase`. False if it has not reported, or dropped out
     /// before.
-    async fn set_dropped(&mut self, attempt: Attempt, participant: ParticipantId, phase: RoundState) -> Result<bool>;
+    pub async fn set_dropped(
+        &mut self,
+        attempt: Attempt,
+        participant: ParticipantId,
+        phase: RoundState,
+    ) -> Result<bool> {
+        self.change_one(
+            "UPDATE assignment SET dropped_in = ?5
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4
+               AND state = 'REPORTED' AND dropped_in IS NULL",
+            (attempt, participant, phase),
+        )
+        .await
+    }
 
     /// The facts about an attempt that rows contain, except `eligible`, which is 0: it depends on the task's
     /// requirements. Who is waited for depends on the attempt's state:
@@ -89,16 +277,99 @@ pub trait Assignments {
     /// | CONFIRMING | CONSISTENCY messages | reported, did not drop out, and sent no CONSISTENCY message |
     /// | UNMASKING | UNMASKING messages | reported, did not drop out, sent a CONSISTENCY but no UNMASKING message |
     /// | any other | 0 | 0 |
-    async fn tally(&mut self, attempt: Attempt) -> Result<Tally>;
+    pub async fn tally(&mut self, attempt: Attempt) -> Result<Tally> {
+        let phase = self.state_of_round(attempt).await?;
+        let (pending, answered, reported, published) = self
+            .get(
+                "SELECT (SELECT count(*) FROM unanswered
+                         WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND phase = ?4),
+                        (SELECT count(*) FROM session_message
+                         WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?5),
+                        (SELECT count(*) FROM assignment
+                         WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state = 'REPORTED'),
+                        EXISTS (SELECT 1 FROM model_version WHERE task = ?1 AND round = ?2)",
+                (attempt, phase, phase.and_then(answer_to)),
+            )
+            .await?;
+        Ok(Tally { eligible: 0, pending, answered, reported, published })
+    }
 
     /// The same for each group of a cohort that is divided, in their order: whom the state waits for, who answered, who
     /// reported, and who sent a COMPLAINT message. Empty for a cohort that is not.
-    async fn group_tallies(&mut self, attempt: Attempt) -> Result<Vec<GroupTally>>;
+    pub async fn group_tallies(&mut self, attempt: Attempt) -> Result<Vec<GroupTally>> {
+        let phase = self.state_of_round(attempt).await?;
+        self.list(
+            "SELECT count(*) FILTER (WHERE state = 'REPORTED') AS reported,
+                    count(*) FILTER (WHERE participant IN (
+                        SELECT participant FROM unanswered
+                        WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND phase = ?4)) AS pending,
+                    count(*) FILTER (WHERE participant IN (
+                        SELECT participant FROM session_message
+                        WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?5)) AS answered,
+                    count(*) FILTER (WHERE participant IN (
+                        SELECT participant FROM session_message
+                        WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = 'COMPLAINT')) AS complaints
+             FROM assignment
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND cohort_group IS NOT NULL
+             GROUP BY cohort_group ORDER BY cohort_group",
+            (attempt, phase, phase.and_then(answer_to)),
+        )
+        .await
+    }
+
+    /// The last COMPLETED attempt of the task for which this participant is REPORTED: whose sum holds its input.
+    pub async fn last_counted(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<Attempt>> {
+        // From the last round backwards, and no further than to the first that is found.
+        self.find(
+            "SELECT a.task, a.number, a.attempt FROM round AS r CROSS JOIN assignment AS a
+               ON a.task = r.task AND a.number = r.number AND a.attempt = r.attempt AND a.participant = ?2
+             WHERE r.task = ?1 AND r.state = 'COMPLETED' AND a.state = 'REPORTED'
+             ORDER BY r.number DESC, r.attempt DESC LIMIT 1",
+            (task, participant),
+        )
+        .await
+    }
 
     /// The states that an assignment entered, oldest first.
-    async fn assignment_history(
+    pub async fn assignment_history(
         &mut self,
         attempt: Attempt,
         participant: ParticipantId,
-    ) -> Result<Vec<AssignmentChange>>;
+    ) -> Result<Vec<AssignmentChange>> {
+        self.list(
+            "SELECT state, at, detail FROM assignment_change
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4 ORDER BY sequence",
+            (attempt, participant),
+        )
+        .await
+    }
+}
+
+impl Transaction<'_> {
+    async fn state_of_round(&mut self, attempt: Attempt) -> Result<Option<RoundState>> {
+        self.find("SELECT state FROM round WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
+    }
+}
+
+impl FromRow for GroupTally {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let (pending, answered, reported) = (row.get("pending")?, row.get("answered")?, row.get("reported")?);
+        let tally = Tally { pending, answered, reported, ..Tally::default() };
+        Ok(Self { tally, complaints: row.get("complaints")? })
+    }
+}
+
+/// The kind of message that answers a phase.
+fn answer_to(phase: RoundState) -> Option<MessageKind> {
+    match phase {
+        RoundState::Sharing => Some(MessageKind::Shares),
+        RoundState::Confirming => Some(MessageKind::Consistency),
+        RoundState::Unmasking => Some(MessageKind::Unmasking),
+        RoundState::Selecting
+        | RoundState::Collecting
+        | RoundState::Aggregating
+        | RoundState::Completed
+        | RoundState::Failed
+        | RoundState::Cancelled => None,
+    }
 }

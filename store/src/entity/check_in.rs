@@ -1,13 +1,14 @@
 //! Check-ins: participants that are ready to work.
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use federation::cohort::{Candidate, CoarseLoss};
 use federation::id::{Attempt, ParticipantId, TaskId};
 use federation::time::Timestamp;
 use federation::training::Claim;
 
+use crate::driver::{FromRow, Row};
 use crate::error::Result;
+use crate::transaction::Transaction;
 
 /// A participant that is ready to work on a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,48 +36,176 @@ pub struct CheckInKeys {
     pub advertisement: Bytes,
 }
 
-/// Reads and changes check-ins.
-#[async_trait]
-pub trait CheckIns {
+/// Participants ready for task `?1` at `?2`, for lists and counts.
+macro_rules! ready {
+    () => {
+        " WHERE check_in.task = ?1 AND check_in.expires_at > ?2 AND participant.revoked_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM pending_place WHERE pending_place.participant = check_in.participant)"
+    };
+}
+
+/// With keys for attempt `?4` of round `?3`.
+macro_rules! keyed {
+    () => {
+        " AND check_in.keys_round = ?3 AND check_in.keys_attempt = ?4"
+    };
+}
+
+/// Number of candidates for task `?1` at `?2`, with additional conditions.
+macro_rules! candidate_count {
+    ($conditions:expr) => {
+        concat!(
+            "SELECT count(*) FROM check_in JOIN participant ON participant.id = check_in.participant",
+            ready!(),
+            $conditions
+        )
+    };
+}
+
+/// Candidates for task `?1` at `?2`, with additional columns and conditions.
+macro_rules! candidates {
+    ($columns:literal, $conditions:expr) => {
+        concat!(
+            "SELECT check_in.participant, participant.labels, check_in.examples,
+                    coalesce(participation.count, 0) AS participations, last_number, last_at,
+                    check_in.loss, last_duration_ms",
+            $columns,
+            " FROM check_in
+             JOIN participant ON participant.id = check_in.participant
+             LEFT JOIN participation ON participation.task = check_in.task
+                                    AND participation.participant = check_in.participant",
+            ready!(),
+            $conditions,
+            " ORDER BY participant.name"
+        )
+    };
+}
+
+impl Transaction<'_> {
     /// Stores check-ins; a newer one of the same participant and task replaces the older, but keeps its keys if it has
     /// none itself.
     ///
     /// # Errors
     /// `Conflict` if a participant or task does not exist, or keys are too long.
-    async fn upsert_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()>;
+    pub async fn upsert_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()> {
+        let rows = check_ins.iter().map(|check_in| {
+            let keys = check_in.keys.as_ref();
+            let examples = check_in.examples.min(i64::MAX.unsigned_abs());
+            (
+                (check_in.task, check_in.participant, examples, check_in.checked_in_at, check_in.expires_at),
+                keys.map(|keys| keys.attempt.round),
+                keys.map(|keys| keys.attempt.attempt),
+                keys.map(|keys| &keys.advertisement),
+                check_in.loss,
+                check_in.training.map(|claim| claim.serial),
+                check_in.training.map(|claim| claim.is_ready),
+            )
+        });
+        self.change_all(
+            "INSERT INTO check_in (task, participant, examples, checked_in_at, expires_at,
+                                   keys_round, keys_attempt, keys, loss, training, is_ready)
+             SELECT * FROM {?1 task:bytes participant:bytes examples:integer checked_in_at:integer expires_at:integer
+                            keys_round:integer keys_attempt:integer keys:bytes loss:integer training:integer
+                            is_ready:integer} AS new
+             WHERE true
+             ON CONFLICT (task, participant) DO UPDATE
+             SET examples = excluded.examples, checked_in_at = excluded.checked_in_at,
+                 expires_at = excluded.expires_at, loss = excluded.loss, training = excluded.training,
+                 is_ready = excluded.is_ready, keys_round = coalesce(excluded.keys_round, check_in.keys_round),
+                 keys_attempt = coalesce(excluded.keys_attempt, check_in.keys_attempt),
+                 keys = coalesce(excluded.keys, check_in.keys)",
+            rows.collect::<Vec<_>>(),
+        )
+        .await
+    }
 
     /// Extends existing check-ins: those of the same participant and task get this time, and this expiry if it is
     /// later. Removed ones are not restored.
     ///
     /// # Errors
     /// The database's.
-    async fn renew_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()>;
+    pub async fn renew_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()> {
+        let row = |it: &CheckIn| (it.task, it.participant, it.checked_in_at, it.expires_at);
+        self.change_all(
+            "UPDATE check_in SET checked_in_at = renewed.checked_in_at, expires_at = renewed.expires_at
+             FROM {?1 task:bytes participant:bytes checked_in_at:integer expires_at:integer} AS renewed
+             WHERE check_in.task = renewed.task AND check_in.participant = renewed.participant
+               AND check_in.expires_at < renewed.expires_at",
+            check_ins.iter().map(row).collect::<Vec<_>>(),
+        )
+        .await
+    }
 
-    /// Number of [`CheckIns::candidates`].
-    async fn candidate_count(&mut self, task: TaskId, now: Timestamp) -> Result<u32>;
+    /// Number of [`Transaction::candidates`].
+    pub async fn candidate_count(&mut self, task: TaskId, now: Timestamp) -> Result<u32> {
+        self.get(candidate_count!(""), (task, now)).await
+    }
 
-    /// How many [`CheckIns::keyed_candidates`] there are.
-    async fn keyed_candidate_count(&mut self, attempt: Attempt, now: Timestamp) -> Result<u32>;
+    /// How many [`Transaction::keyed_candidates`] there are.
+    pub async fn keyed_candidate_count(&mut self, attempt: Attempt, now: Timestamp) -> Result<u32> {
+        self.get(candidate_count!(keyed!()), (attempt.task, now, attempt.round, attempt.attempt)).await
+    }
 
     /// The participants checked in for the task at `now`, with their history in it, ordered by name, without those that
-    /// are revoked or that a round still waits for: see [`Assignments::pending_assignment`].
-    ///
-    /// [`Assignments::pending_assignment`]: super::assignment::Assignments::pending_assignment
-    async fn candidates(&mut self, task: TaskId, now: Timestamp) -> Result<Vec<Candidate>>;
+    /// are revoked or that a round still waits for: see [`Transaction::pending_assignment`].
+    pub async fn candidates(&mut self, task: TaskId, now: Timestamp) -> Result<Vec<Candidate>> {
+        self.list(candidates!("", ""), (task, now)).await
+    }
 
-    /// Of the [`CheckIns::candidates`] those whose keys are for this attempt, with the keys' advertisements.
-    async fn keyed_candidates(&mut self, attempt: Attempt, now: Timestamp) -> Result<Vec<(Candidate, Bytes)>>;
+    /// Of the [`Transaction::candidates`] those whose keys are for this attempt, with the keys' advertisements.
+    pub async fn keyed_candidates(&mut self, attempt: Attempt, now: Timestamp) -> Result<Vec<(Candidate, Bytes)>> {
+        let arguments = (attempt.task, now, attempt.round, attempt.attempt);
+        self.list(candidates!(", check_in.keys", keyed!()), arguments).await
+    }
 
-    /// How many are checked in for the task at `now`, as [`CheckIns::candidates`] has them; with `keys_for`, those
+    /// How many are checked in for the task at `now`, as [`Transaction::candidates`] has them; with `keys_for`, those
     /// whose keys are for that attempt.
-    async fn count_checked_in(&mut self, task: TaskId, keys_for: Option<Attempt>, now: Timestamp) -> Result<u32>;
+    pub async fn count_checked_in(&mut self, task: TaskId, keys_for: Option<Attempt>, now: Timestamp) -> Result<u32> {
+        match keys_for {
+            Some(attempt) => self.keyed_candidate_count(attempt, now).await,
+            None => self.candidate_count(task, now).await,
+        }
+    }
 
     /// The newest keys of a check-in that has not been removed.
-    async fn check_in_keys(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<CheckInKeys>>;
+    pub async fn check_in_keys(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<CheckInKeys>> {
+        self.find(
+            "SELECT task, keys_round AS number, keys_attempt AS attempt, keys FROM check_in
+             WHERE task = ?1 AND participant = ?2 AND keys IS NOT NULL",
+            (task, participant),
+        )
+        .await
+    }
 
     /// Removes every check-in of these participants.
-    async fn remove_check_ins(&mut self, participants: &[ParticipantId]) -> Result<()>;
+    pub async fn remove_check_ins(&mut self, participants: &[ParticipantId]) -> Result<()> {
+        self.change_all("DELETE FROM check_in WHERE participant IN {?1 participant:bytes}", participants).await
+    }
 
     /// Removes check-ins that have expired by `now`; returns their number.
-    async fn expire_check_ins(&mut self, now: Timestamp) -> Result<u32>;
+    pub async fn expire_check_ins(&mut self, now: Timestamp) -> Result<u32> {
+        self.change("DELETE FROM check_in WHERE expires_at <= ?1", now).await
+    }
+}
+
+columns!(CheckInKeys { attempt, advertisement: keys });
+
+impl FromRow for Candidate {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Self {
+            participant: row.get("participant")?,
+            labels: row.get("labels")?,
+            examples: row.get("examples")?,
+            participations: row.get("participations")?,
+            last: row.get::<Option<_>>("last_number")?.zip(row.get("last_at")?),
+            loss: row.get("loss")?,
+            duration_ms: row.get("last_duration_ms")?,
+        })
+    }
+}
+
+impl FromRow for (Candidate, Bytes) {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok((Candidate::from_row(row)?, row.get("keys")?))
+    }
 }

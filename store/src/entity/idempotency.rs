@@ -1,10 +1,10 @@
 //! Idempotency keys: stored answers for repeated requests.
 
-use async_trait::async_trait;
 use federation::id::Digest;
 use federation::time::Timestamp;
 
 use crate::error::Result;
+use crate::transaction::Transaction;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotentAnswer {
@@ -14,24 +14,35 @@ pub struct IdempotentAnswer {
     pub body: Vec<u8>,
 }
 
-/// Reads and changes idempotency keys.
-#[async_trait]
-pub trait IdempotencyKeys {
+columns!(IdempotentAnswer { request_sha256, status, body });
+
+impl Transaction<'_> {
     /// The answer stored under this key.
-    async fn find_idempotent(&mut self, scope: &str, key: &str) -> Result<Option<IdempotentAnswer>>;
+    pub async fn find_idempotent(&mut self, scope: &str, key: &str) -> Result<Option<IdempotentAnswer>> {
+        self.find("SELECT * FROM idempotency_key WHERE scope = ?1 AND key = ?2", (scope, key)).await
+    }
 
     /// Stores an answer.
     ///
     /// # Errors
     /// `Conflict` if the key is in use in this scope.
-    async fn insert_idempotent(
+    pub async fn insert_idempotent(
         &mut self,
         scope: &str,
         key: &str,
         answer: &IdempotentAnswer,
         expires_at: Timestamp,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        self.must_change_one(
+            "INSERT INTO idempotency_key (scope, key, request_sha256, status, body, expires_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            (scope, key, answer.request_sha256, answer.status, &answer.body, expires_at),
+        )
+        .await
+    }
 
     /// Removes answers that have expired by `now`; returns their number.
-    async fn expire_idempotent(&mut self, now: Timestamp) -> Result<u32>;
+    pub async fn expire_idempotent(&mut self, now: Timestamp) -> Result<u32> {
+        self.change("DELETE FROM idempotency_key WHERE expires_at <= ?1", now).await
+    }
 }

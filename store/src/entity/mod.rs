@@ -1,7 +1,7 @@
-//! One trait per entity, with all queries and changes of its stored rows.
+//! One file per entity: its type, its columns, and all queries and changes of its rows.
 //!
-//! The traits are independent of SQL and of the database; [`crate::Transaction`] combines all of them. A method changes
-//! only the rows that its documentation names, and its changes become durable with the transaction or not at all.
+//! They are methods of [`Transaction`](crate::Transaction), which gives the statements to a database's driver. A method
+//! changes only the rows that its documentation names, and its changes become durable with the transaction or not at all.
 //!
 //! Conventions: lists are bounded by a `limit` and continue after a `cursor`, the last id seen; a method that returns
 //! `bool` returns whether it made the change, so that a caller notices a lost race.

@@ -1,10 +1,11 @@
 //! Noised sums: the one released sum of an attempt. Its row decides; everything later is a pure function of it.
 
-use async_trait::async_trait;
 use federation::id::{Attempt, Digest};
 use federation::time::Timestamp;
 
+use crate::driver::{FromRow, Row};
 use crate::error::Result;
+use crate::transaction::Transaction;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoisedSumRow {
@@ -33,12 +34,50 @@ pub struct SumWork {
     pub keystream_bytes: u64,
 }
 
-/// Reads and changes noised sums.
-#[async_trait]
-pub trait NoisedSums {
+columns!(SumWork { sum_device, unmask_device, sum_ms, unmask_ms, keystream_bytes });
+
+impl Transaction<'_> {
     /// Stores the sum if the attempt has none. False if it has one, which stays.
-    async fn insert_noised_sum(&mut self, sum: &NoisedSumRow) -> Result<bool>;
+    pub async fn insert_noised_sum(&mut self, sum: &NoisedSumRow) -> Result<bool> {
+        let work = sum.work.as_ref();
+        self.change_one(
+            "INSERT INTO noised_sum (task, number, attempt, blob, participants, created_at,
+                                     sum_device, unmask_device, sum_ms, unmask_ms, keystream_bytes)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+             ON CONFLICT (task, number, attempt) DO NOTHING",
+            (
+                (sum.attempt, sum.blob, sum.participants, sum.created_at),
+                work.map(|work| &work.sum_device),
+                work.map(|work| &work.unmask_device),
+                work.map(|work| work.sum_ms),
+                work.map(|work| work.unmask_ms),
+                work.map(|work| work.keystream_bytes),
+            ),
+        )
+        .await
+    }
 
     /// The sum of an attempt.
-    async fn noised_sum(&mut self, attempt: Attempt) -> Result<Option<NoisedSumRow>>;
+    pub async fn noised_sum(&mut self, attempt: Attempt) -> Result<Option<NoisedSumRow>> {
+        self.find("SELECT * FROM noised_sum WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
+    }
+}
+
+impl FromRow for NoisedSumRow {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Self {
+            attempt: Attempt::from_row(row)?,
+            blob: row.get("blob")?,
+            participants: row.get("participants")?,
+            created_at: row.get("created_at")?,
+            work: Option::from_row(row)?,
+        })
+    }
+}
+
+impl FromRow for Option<SumWork> {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let measured = row.get::<Option<String>>("sum_device")?.is_some();
+        measured.then(|| SumWork::from_row(row)).transpose()
+    }
 }

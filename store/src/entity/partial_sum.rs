@@ -1,9 +1,9 @@
 //! Partial sums: the progress of an attempt's summation.
 
-use async_trait::async_trait;
 use federation::id::{Attempt, Digest};
 
 use crate::error::Result;
+use crate::transaction::Transaction;
 
 /// The sum of all folded inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,16 +15,28 @@ pub struct PartialSum {
     pub inputs: u32,
 }
 
-/// Reads and changes partial sums.
-#[async_trait]
-pub trait PartialSums {
+record!("partial_sum", PartialSum { attempt, blob, inputs });
+
+impl Transaction<'_> {
     /// The partial sum of an attempt.
-    async fn partial_sum(&mut self, attempt: Attempt) -> Result<Option<PartialSum>>;
+    pub async fn partial_sum(&mut self, attempt: Attempt) -> Result<Option<PartialSum>> {
+        self.find("SELECT * FROM partial_sum WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
+    }
 
     /// Compare and swap: stores `sum` if the attempt's current blob is `expected_previous` (`None`: no sum yet). False
     /// if another writer was faster.
-    async fn put_partial_sum(&mut self, sum: &PartialSum, expected_previous: Option<Digest>) -> Result<bool>;
+    pub async fn put_partial_sum(&mut self, sum: &PartialSum, expected_previous: Option<Digest>) -> Result<bool> {
+        let Some(previous) = expected_previous else { return self.insert_if_absent(sum).await };
+        self.change_one(
+            "UPDATE partial_sum SET blob = ?4, inputs = ?5
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND blob = ?6",
+            (sum, previous),
+        )
+        .await
+    }
 
     /// Removes it. False if there was none.
-    async fn delete_partial_sum(&mut self, attempt: Attempt) -> Result<bool>;
+    pub async fn delete_partial_sum(&mut self, attempt: Attempt) -> Result<bool> {
+        self.change_one("DELETE FROM partial_sum WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
+    }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use async_trait::async_trait;
 use federation::id::{Digest, ParticipantId};
 use federation::time::Timestamp;
 
+use crate::driver::After;
 use crate::error::Result;
+use crate::transaction::Transaction;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParticipantRow {
@@ -23,28 +24,55 @@ pub struct ParticipantRow {
     /// When the newest certificate expires.
     pub certificate_expires_at: Timestamp,
     pub revoked_at: Option<Timestamp>,
-    /// Time of its last request, as reported to [`Participants::touch`].
+    /// Time of its last request, as reported to [`Transaction::touch`].
     pub last_seen_at: Timestamp,
 }
 
-/// Reads and changes participants.
-#[async_trait]
-pub trait Participants {
+record!(
+    "participant",
+    ParticipantRow {
+        id,
+        name,
+        labels,
+        enrolled_at,
+        certificate_fingerprint,
+        previous_fingerprint,
+        certificate_expires_at,
+        revoked_at,
+        last_seen_at,
+    }
+);
+
+impl Transaction<'_> {
     /// Stores a new participant.
     ///
     /// # Errors
     /// `Conflict` if the id, the name or the certificate already exists.
-    async fn insert_participant(&mut self, participant: &ParticipantRow) -> Result<()>;
+    pub async fn insert_participant(&mut self, participant: &ParticipantRow) -> Result<()> {
+        self.insert(participant).await
+    }
 
-    async fn participant(&mut self, id: ParticipantId) -> Result<Option<ParticipantRow>>;
+    pub async fn participant(&mut self, id: ParticipantId) -> Result<Option<ParticipantRow>> {
+        self.find("SELECT * FROM participant WHERE id = ?1", id).await
+    }
 
-    async fn participant_by_name(&mut self, name: &str) -> Result<Option<ParticipantRow>>;
+    pub async fn participant_by_name(&mut self, name: &str) -> Result<Option<ParticipantRow>> {
+        self.find("SELECT * FROM participant WHERE name = ?1", name).await
+    }
 
     /// The participant whose newest or previous certificate this is, revoked or not.
-    async fn participant_by_fingerprint(&mut self, fingerprint: Digest) -> Result<Option<ParticipantRow>>;
+    pub async fn participant_by_fingerprint(&mut self, fingerprint: Digest) -> Result<Option<ParticipantRow>> {
+        self.find(
+            "SELECT * FROM participant WHERE certificate_fingerprint = ?1 OR previous_fingerprint = ?1",
+            fingerprint,
+        )
+        .await
+    }
 
     /// Participants in the order of their ids.
-    async fn participants(&mut self, cursor: Option<ParticipantId>, limit: u32) -> Result<Vec<ParticipantRow>>;
+    pub async fn participants(&mut self, cursor: Option<ParticipantId>, limit: u32) -> Result<Vec<ParticipantRow>> {
+        self.list("SELECT * FROM participant WHERE id > ?1 ORDER BY id LIMIT ?2", (After(cursor), limit)).await
+    }
 
     /// Makes a certificate the newest, and the one shown to request it the previous one, which its holder is known to
     /// have whatever answers were lost. False if there is no such participant, it is revoked, or the certificate shown
@@ -52,36 +80,65 @@ pub trait Participants {
     ///
     /// # Errors
     /// `Conflict` if the certificate belongs to another participant.
-    async fn set_certificate(
+    pub async fn set_certificate(
         &mut self,
         id: ParticipantId,
         shown: Digest,
         fingerprint: Digest,
         expires_at: Timestamp,
-    ) -> Result<bool>;
+    ) -> Result<bool> {
+        self.change_one(
+            "UPDATE participant
+             SET previous_fingerprint = ?2, certificate_fingerprint = ?3, certificate_expires_at = ?4
+             WHERE id = ?1 AND revoked_at IS NULL AND ?2 IN (certificate_fingerprint, previous_fingerprint)",
+            (id, shown, fingerprint, expires_at),
+        )
+        .await
+    }
 
     /// Makes a certificate the only one, for a participant that enrolled again. False if there is no such participant,
     /// or if it is revoked.
     ///
     /// # Errors
     /// `Conflict` if the certificate belongs to another participant.
-    async fn replace_certificate(
+    pub async fn replace_certificate(
         &mut self,
         id: ParticipantId,
         fingerprint: Digest,
         expires_at: Timestamp,
-    ) -> Result<bool>;
+    ) -> Result<bool> {
+        self.change_one(
+            "UPDATE participant
+             SET previous_fingerprint = NULL, certificate_fingerprint = ?2, certificate_expires_at = ?3
+             WHERE id = ?1 AND revoked_at IS NULL",
+            (id, fingerprint, expires_at),
+        )
+        .await
+    }
 
     /// Ends the previous certificate after the first use of `newest`. False if there is no such participant, `newest`
     /// is not its newest certificate, or there is no previous one.
-    async fn end_previous_certificate(&mut self, id: ParticipantId, newest: Digest) -> Result<bool>;
+    pub async fn end_previous_certificate(&mut self, id: ParticipantId, newest: Digest) -> Result<bool> {
+        self.change_one(
+            "UPDATE participant SET previous_fingerprint = NULL
+             WHERE id = ?1 AND certificate_fingerprint = ?2 AND previous_fingerprint IS NOT NULL",
+            (id, newest),
+        )
+        .await
+    }
 
     /// Revokes a participant. False if there is no such participant, or if it is already revoked.
-    async fn revoke_participant(&mut self, id: ParticipantId, at: Timestamp) -> Result<bool>;
+    pub async fn revoke_participant(&mut self, id: ParticipantId, at: Timestamp) -> Result<bool> {
+        self.change_one("UPDATE participant SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL", (id, at)).await
+    }
 
     /// Records that these were seen at `at`; unknown ids are ignored.
-    async fn touch(&mut self, ids: &[ParticipantId], at: Timestamp) -> Result<()>;
+    pub async fn touch(&mut self, ids: &[ParticipantId], at: Timestamp) -> Result<()> {
+        self.change_all("UPDATE participant SET last_seen_at = ?2 WHERE id IN {?1 id:bytes}", (ids, at)).await
+    }
 
     /// Number of its assignments, in all tasks.
-    async fn participations(&mut self, id: ParticipantId) -> Result<u32>;
+    pub async fn participations(&mut self, id: ParticipantId) -> Result<u32> {
+        self.get("SELECT CAST(coalesce(sum(count), 0) AS BIGINT) FROM participation WHERE participant = ?1", id).await
+    }
 }

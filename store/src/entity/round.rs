@@ -1,12 +1,14 @@
 //! Rounds: each attempt is a row, each state it entered a history entry.
 
-use async_trait::async_trait;
 use federation::id::{Attempt, RoundKey, TaskId};
 use federation::round::{Round, RoundState};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use super::session_message::MessageKind;
+use crate::driver::{Before, Column, FromRow, Json, Read, Row, Value, document};
+use crate::error::{Result, StoreError};
+use crate::transaction::Transaction;
 
 /// One attempt at a round, with its results so far.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +19,7 @@ pub struct RoundRow {
     pub reported: u32,
     /// Size of the admitted inputs, in bytes.
     pub bytes_up: u64,
-    /// Bytes sent to the cohort, as reported to [`Rounds::add_bytes_down`].
+    /// Bytes sent to the cohort, as reported to [`Transaction::add_bytes_down`].
     pub bytes_down: u64,
     /// The cohort's weighted means, once known.
     pub metrics: Vec<RoundMetric>,
@@ -46,40 +48,160 @@ pub struct RoundChange {
     pub count: u32,
 }
 
-/// Reads and changes rounds.
-#[async_trait]
-pub trait Rounds {
+record!("round", Round { key: attempt, state, base_version, limits, cohort, state_since, opened_at, failure });
+columns!(RoundChange { state, at, count });
+
+impl Column for Vec<RoundMetric> {
+    fn from_value(column: &Value<'_>) -> Read<Self> {
+        document(column)
+    }
+}
+
+impl Transaction<'_> {
     /// Stores a new attempt and its first history entry.
     ///
     /// # Errors
     /// `Conflict` if the attempt exists, the task does not, or the task has an open round.
-    async fn insert_round(&mut self, round: &Round) -> Result<()>;
+    pub async fn insert_round(&mut self, round: &Round) -> Result<()> {
+        self.insert(round).await?;
+        self.add_round_change(round, 0).await
+    }
 
-    async fn round(&mut self, key: RoundKey) -> Result<Option<RoundRow>>;
+    pub async fn round(&mut self, key: RoundKey) -> Result<Option<RoundRow>> {
+        self.find(
+            "SELECT * FROM round WHERE task = ?1 AND number = ?2 ORDER BY attempt DESC LIMIT 1",
+            (key.task, key.number),
+        )
+        .await
+    }
 
-    async fn round_attempt(&mut self, attempt: Attempt) -> Result<Option<RoundRow>>;
+    pub async fn round_attempt(&mut self, attempt: Attempt) -> Result<Option<RoundRow>> {
+        self.find("SELECT * FROM round WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
+    }
 
     /// The latest attempt of each round numbered below `before_number`, newest first.
-    async fn rounds(&mut self, task: TaskId, before_number: Option<u32>, limit: u32) -> Result<Vec<RoundRow>>;
+    pub async fn rounds(&mut self, task: TaskId, before_number: Option<u32>, limit: u32) -> Result<Vec<RoundRow>> {
+        self.list(
+            "SELECT * FROM round
+             WHERE task = ?1 AND number < ?2
+               AND attempt = (SELECT max(attempt) FROM round AS other
+                              WHERE other.task = round.task AND other.number = round.number)
+             ORDER BY number DESC LIMIT ?3",
+            (task, Before(before_number), limit),
+        )
+        .await
+    }
 
     /// Every attempt that has not ended, of all tasks.
-    async fn open_rounds(&mut self) -> Result<Vec<RoundRow>>;
+    pub async fn open_rounds(&mut self) -> Result<Vec<RoundRow>> {
+        self.list("SELECT * FROM round WHERE state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') ORDER BY task", ()).await
+    }
 
     /// Compare and swap: if the attempt is in `before.state`, since `before.state_since`, stores the state, limits,
     /// cohort and failure of `after`, and a history entry. False if another writer was faster.
-    async fn transition_round(&mut self, before: &Round, after: &Round) -> Result<bool>;
+    pub async fn transition_round(&mut self, before: &Round, after: &Round) -> Result<bool> {
+        if before.key != after.key {
+            return Err(StoreError::fault("a transition from one round to another"));
+        }
+        let attempt = after.key;
+        let changed = self
+            .change_returning(
+                "UPDATE round SET state = ?6, state_since = ?7, limits = ?8, cohort = ?9, failure = ?10
+                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state = ?4 AND state_since = ?5
+                 RETURNING reported",
+                (
+                    (attempt, before.state, before.state_since),
+                    (after.state, after.state_since, &after.limits, after.cohort, after.failure),
+                ),
+            )
+            .await?;
+        let Some(reported) = changed else { return Ok(false) };
+        let count = match (before.state, after.state) {
+            (_, RoundState::Selecting) => 0,
+            // Without a draw, the count is that of checked-in participants.
+            (RoundState::Selecting, RoundState::Failed | RoundState::Cancelled) => {
+                let keys_for = before.limits.secure.is_some().then_some(attempt);
+                self.count_checked_in(attempt.task, keys_for, after.state_since).await?
+            }
+            (RoundState::Sharing, RoundState::Collecting) => self.count_messages(attempt, MessageKind::Shares).await?,
+            (_, RoundState::Sharing | RoundState::Collecting) => after.cohort,
+            (_, RoundState::Unmasking) => self.count_messages(attempt, MessageKind::Consistency).await?,
+            (RoundState::Unmasking, RoundState::Aggregating) => {
+                self.count_messages(attempt, MessageKind::Unmasking).await?
+            }
+            _ => reported,
+        };
+        self.add_round_change(after, count).await?;
+        Ok(true)
+    }
 
     /// Starts the time of the present state anew, after a clock was set back. False if the attempt is not in `state`.
-    async fn rebase_round(&mut self, attempt: Attempt, state: RoundState, state_since: Timestamp) -> Result<bool>;
+    pub async fn rebase_round(&mut self, attempt: Attempt, state: RoundState, state_since: Timestamp) -> Result<bool> {
+        self.change_one(
+            "UPDATE round SET state_since = ?5 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state = ?4",
+            (attempt, state, state_since),
+        )
+        .await
+    }
 
     /// Records the results of the round. False if there is no such attempt.
-    async fn set_round_result(
+    pub async fn set_round_result(
         &mut self,
         attempt: Attempt,
         metrics: &[RoundMetric],
         model_version: Option<u32>,
-    ) -> Result<bool>;
+    ) -> Result<bool> {
+        if let Some(metric) = metrics.iter().find(|metric| !metric.value.is_finite()) {
+            return Err(StoreError::fault(format!("metric {:?} is {}, not finite", metric.name, metric.value)));
+        }
+        self.change_one(
+            "UPDATE round SET metrics = ?4, model_version = ?5 WHERE task = ?1 AND number = ?2 AND attempt = ?3",
+            (attempt, Json(metrics), model_version),
+        )
+        .await
+    }
 
     /// Counts bytes sent to the cohort while the attempt was in `state`. False if there is no such attempt.
-    async fn add_bytes_down(&mut self, attempt: Attempt, state: RoundState, bytes: u64) -> Result<bool>;
+    pub async fn add_bytes_down(&mut self, attempt: Attempt, state: RoundState, bytes: u64) -> Result<bool> {
+        let counted = self
+            .change_one(
+                "UPDATE round SET bytes_down = bytes_down + ?4 WHERE task = ?1 AND number = ?2 AND attempt = ?3",
+                (attempt, bytes),
+            )
+            .await?;
+        if counted {
+            self.must_change_one(
+                "INSERT INTO round_traffic (task, number, attempt, state, bytes_down) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (task, number, attempt, state) DO UPDATE SET bytes_down = round_traffic.bytes_down + ?5",
+                (attempt, state, bytes),
+            )
+            .await?;
+        }
+        Ok(counted)
+    }
+}
+
+impl Transaction<'_> {
+    async fn add_round_change(&mut self, round: &Round, count: u32) -> Result<()> {
+        self.must_change_one(
+            "INSERT INTO round_change (task, number, attempt, state, at, count) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            (round.key, round.state, round.state_since, count),
+        )
+        .await
+    }
+}
+
+impl FromRow for RoundRow {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let round = Round::from_row(row)?;
+        Ok(Self {
+            reported: row.get("reported")?,
+            bytes_up: row.get("bytes_up")?,
+            bytes_down: row.get("bytes_down")?,
+            metrics: row.get("metrics")?,
+            model_version: row.get("model_version")?,
+            ended_at: round.state.is_terminal().then_some(round.state_since),
+            round,
+        })
+    }
 }

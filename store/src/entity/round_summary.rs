@@ -1,15 +1,16 @@
-//! Summaries of attempts at rounds, for views of many at once.
+//! Summaries of attempts at rounds, for views of many at once: each statement reads one aspect of all of them.
 
 use std::collections::BTreeMap;
 
-use async_trait::async_trait;
 use federation::id::{Digest, TaskId};
 use federation::round::{AssignmentState, RoundState};
 
 use super::noised_sum::SumWork;
 use super::round::RoundChange;
 use super::session_message::MessageKind;
-use crate::error::Result;
+use crate::driver::{FromRow, Row};
+use crate::error::{Result, StoreError};
+use crate::transaction::Transaction;
 
 /// One attempt at a round.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,9 +60,153 @@ pub struct MadeVersion {
     pub parent: Option<u32>,
 }
 
-#[async_trait]
-pub trait RoundSummaries {
+/// The rows of a table that belong to attempts `?2` at rounds of task `?1`, each with the attempt's position in the
+/// list. The attempts come first, so that each is one look-up in the table's index.
+macro_rules! of_attempts {
+    ($columns:literal, $table:literal) => {
+        concat!(
+            "SELECT asked.place, ",
+            $columns,
+            " FROM {?2 place:integer number:integer attempt:integer} AS asked CROSS JOIN ",
+            $table,
+            " AS item ON item.task = ?1 AND item.number = asked.number AND item.attempt = asked.attempt "
+        )
+    };
+}
+
+const HISTORY: &str =
+    concat!(of_attempts!("item.state, item.at, item.count", "round_change"), "ORDER BY place, sequence");
+
+const COHORT: &str = concat!(
+    of_attempts!("item.state, dropped_in, cohort_group, count(*) AS count", "assignment"),
+    "GROUP BY place, item.state, dropped_in, cohort_group"
+);
+
+const ANOMALIES: &str = concat!(
+    "SELECT place, cohort_group, (SELECT anomaly FROM admitted
+                                  WHERE (task, number, attempt, participant) = (?1, first.number, first.attempt, first.id))
+                                 AS anomaly
+     FROM (",
+    of_attempts!("item.number, item.attempt, cohort_group, min(participant) AS id", "assignment"),
+    "WHERE item.state = 'REPORTED' AND cohort_group IS NOT NULL GROUP BY place, cohort_group) AS first"
+);
+
+const MESSAGES: &str = concat!(
+    of_attempts!("item.kind, count(*) AS count, CAST(sum(item.bytes) AS BIGINT) AS bytes", "session_message"),
+    "GROUP BY place, item.kind"
+);
+
+const TRAFFIC: &str = of_attempts!("item.state, item.bytes_down", "round_traffic");
+
+const BUFFERED: &str = concat!(of_attempts!("item.base_version", "buffered"), "ORDER BY place, item.participant");
+
+const RESULTS: &str = concat!(
+    of_attempts!(
+        "base.sha256 AS base, made.version, made.sha256, made.parent, noised.sum_device, noised.unmask_device,
+         noised.sum_ms, noised.unmask_ms, noised.keystream_bytes, charged.row AS charged",
+        "round"
+    ),
+    "LEFT JOIN model_version AS base ON base.task = item.task AND base.version = item.base_version
+     LEFT JOIN model_version AS made ON made.task = item.task AND made.version = item.model_version
+     LEFT JOIN noised_sum AS noised
+            ON noised.task = item.task AND noised.number = item.number AND noised.attempt = item.attempt
+     LEFT JOIN privacy_ledger AS charged
+            ON charged.task = item.task AND charged.number = item.number AND charged.attempt = item.attempt"
+);
+
+impl Transaction<'_> {
     /// Summaries of attempts at rounds of one task, given by number and attempt, in that order. The number of
     /// statements does not depend on their number. An attempt that does not exist has an empty summary.
-    async fn round_summaries(&mut self, task: TaskId, attempts: &[(u32, u32)]) -> Result<Vec<RoundSummary>>;
+    pub async fn round_summaries(&mut self, task: TaskId, attempts: &[(u32, u32)]) -> Result<Vec<RoundSummary>> {
+        let mut asked = Asked { task, attempts: Vec::new(), summaries: Vec::new() };
+        asked.attempts.extend((0..).zip(attempts).map(|(place, (number, attempt))| (place, *number, *attempt)));
+        asked.summaries.resize_with(attempts.len(), RoundSummary::default);
+        self.add(&mut asked, RESULTS, |summary, results: RoundSummary| *summary = results).await?;
+        self.add(&mut asked, HISTORY, |summary, change: RoundChange| summary.history.push(change)).await?;
+        self.add(&mut asked, COHORT, add_members).await?;
+        if asked.summaries.iter().any(|summary| !summary.groups.is_empty()) {
+            self.add(&mut asked, ANOMALIES, |summary, (group, anomaly): (u32, Option<f64>)| {
+                summary.groups.entry(group).or_default().anomaly = anomaly;
+            })
+            .await?;
+        }
+        self.add(&mut asked, MESSAGES, |summary, (kind, count, bytes): (MessageKind, u32, u64)| {
+            summary.messages.insert(kind, (count, bytes));
+        })
+        .await?;
+        self.add(&mut asked, TRAFFIC, |summary, (state, bytes_down): (RoundState, u64)| {
+            summary.bytes_down.insert(state, bytes_down);
+        })
+        .await?;
+        self.add(&mut asked, BUFFERED, |summary, base_version: u32| summary.buffered_from.push(base_version)).await?;
+        Ok(asked.summaries)
+    }
+}
+
+/// Summaries in progress.
+struct Asked {
+    task: TaskId,
+    /// Their positions, numbers and attempts.
+    attempts: Vec<(u32, u32, u32)>,
+    summaries: Vec<RoundSummary>,
+}
+
+/// A row of an attempt, after the attempt's position in the list.
+struct Placed<T>(u32, T);
+
+columns!(MadeVersion { version, sha256, parent });
+
+impl Transaction<'_> {
+    /// Adds the rows of a statement to the summaries of their attempts.
+    async fn add<T: FromRow>(
+        &mut self,
+        asked: &mut Asked,
+        statement: &'static str,
+        add: impl Fn(&mut RoundSummary, T) + Send,
+    ) -> Result<()> {
+        for Placed(place, row) in self.list(statement, (asked.task, &asked.attempts)).await? {
+            let summary = asked.summaries.get_mut(place as usize);
+            add(summary.ok_or_else(|| StoreError::fault("a row of an attempt that nobody asked for"))?, row);
+        }
+        Ok(())
+    }
+}
+
+impl<T: FromRow> FromRow for Placed<T> {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Self(row.at(0)?, T::from_row(&row.rest())?))
+    }
+}
+
+/// With what the round made and what it cost.
+impl FromRow for RoundSummary {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let (made, work) = (Option::from_row(row)?, Option::from_row(row)?);
+        Ok(Self { base: row.get("base")?, made, work, charged: row.get("charged")?, ..Self::default() })
+    }
+}
+
+impl FromRow for Option<MadeVersion> {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let published = row.get::<Option<u32>>("version")?.is_some();
+        published.then(|| MadeVersion::from_row(row)).transpose()
+    }
+}
+
+/// Adds the members of one group, if the cohort is divided, that have a state in common.
+fn add_members(
+    summary: &mut RoundSummary,
+    (state, dropped_in, group, count): (AssignmentState, Option<RoundState>, Option<u32>, u32),
+) {
+    *summary.states.entry(state).or_default() += count;
+    if let Some(phase) = dropped_in {
+        *summary.dropped_in.entry(phase).or_default() += count;
+    }
+    if let Some(group) = group {
+        let GroupSummary { members, reported, .. } = summary.groups.entry(group).or_default();
+        *members += count;
+        if state == AssignmentState::Reported {
+            *reported += count;
+        }
+    }
 }

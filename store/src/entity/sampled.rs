@@ -2,40 +2,87 @@
 
 use std::collections::BTreeMap;
 
-use async_trait::async_trait;
 use federation::id::{Attempt, ParticipantId, TaskId};
 
 use crate::error::Result;
+use crate::transaction::Transaction;
 
-/// Reads and changes draws, and counts the population.
-#[async_trait]
-pub trait Sampled {
+/// Participants that are not revoked and carry all the labels `?1`.
+macro_rules! enrolled {
+    () => {
+        " FROM participant
+         WHERE revoked_at IS NULL
+           AND NOT EXISTS (
+               SELECT 1 FROM {object ?1} AS wanted
+               WHERE NOT EXISTS (SELECT 1 FROM {object participant.labels} AS carried
+                                 WHERE carried.key = wanted.key AND carried.value = wanted.value))"
+    };
+}
+
+impl Transaction<'_> {
     /// The first `limit` participants that carry all these labels and are not revoked, in the order of enrolment, then
     /// of ids.
-    async fn population(&mut self, labels: &BTreeMap<String, String>, limit: u32) -> Result<Vec<ParticipantId>>;
+    pub async fn population(&mut self, labels: &BTreeMap<String, String>, limit: u32) -> Result<Vec<ParticipantId>> {
+        self.list(concat!("SELECT id", enrolled!(), " ORDER BY enrolled_at, id LIMIT ?2"), (labels, limit)).await
+    }
 
     /// Number of participants that carry all these labels, are not revoked, and were in fewer than `max_participations`
     /// cohorts of the task; 0 for no limit.
-    async fn count_enrolled(
+    pub async fn count_enrolled(
         &mut self,
         task: TaskId,
         labels: &BTreeMap<String, String>,
         max_participations: u32,
-    ) -> Result<u32>;
+    ) -> Result<u32> {
+        self.get(
+            concat!(
+                "SELECT count(*)",
+                enrolled!(),
+                " AND (?3 = 0 OR NOT EXISTS (
+                      SELECT 1 FROM participation
+                      WHERE participation.task = ?2 AND participation.participant = participant.id
+                        AND participation.count >= ?3))"
+            ),
+            (labels, task, max_participations),
+        )
+        .await
+    }
 
     /// Records the draw of an attempt. An empty draw leaves no rows; the round stores the size of the draw.
     ///
     /// # Errors
     /// `Conflict` if one of them was drawn for it before, or the attempt or a participant does not exist.
-    async fn insert_sampled(&mut self, attempt: Attempt, participants: &[ParticipantId]) -> Result<()>;
+    pub async fn insert_sampled(&mut self, attempt: Attempt, participants: &[ParticipantId]) -> Result<()> {
+        self.change_all(
+            "INSERT INTO sampled (task, number, attempt, participant)
+             SELECT ?1, ?2, ?3, participant FROM {?4 participant:bytes} AS drawn",
+            (attempt, participants),
+        )
+        .await
+    }
 
     /// Who was drawn for an attempt, in the order of ids.
-    async fn sampled(&mut self, attempt: Attempt) -> Result<Vec<ParticipantId>>;
+    pub async fn sampled(&mut self, attempt: Attempt) -> Result<Vec<ParticipantId>> {
+        self.list(
+            "SELECT participant FROM sampled WHERE task = ?1 AND number = ?2 AND attempt = ?3 ORDER BY participant",
+            attempt,
+        )
+        .await
+    }
 
     /// Whether this participant was drawn for an attempt.
-    async fn is_sampled(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<bool>;
+    pub async fn is_sampled(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<bool> {
+        self.get(
+            "SELECT EXISTS (SELECT 1 FROM sampled
+                            WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4)",
+            (attempt, participant),
+        )
+        .await
+    }
 
     /// Forgets who was drawn for an attempt; says how many they were. Who was drawn and who was not should be known to
     /// nobody for longer than the round needs it: the draw amplifies privacy only while it is secret.
-    async fn forget_sampled(&mut self, attempt: Attempt) -> Result<u32>;
+    pub async fn forget_sampled(&mut self, attempt: Attempt) -> Result<u32> {
+        self.change("DELETE FROM sampled WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
+    }
 }

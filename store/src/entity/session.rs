@@ -1,29 +1,35 @@
 //! Sessions: the state of an attempt's secure aggregation, in the encoding of `secure-agg`.
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use federation::id::Attempt;
 use federation::time::Timestamp;
 
 use crate::error::Result;
+use crate::transaction::Transaction;
 
-/// Reads and changes sessions.
-#[async_trait]
-pub trait Sessions {
+impl Transaction<'_> {
     /// Stores the phase of an attempt's session, replacing the previous one. While there is one, the attempt needs its
-    /// participants even after their inputs: see [`Assignments::pending_assignment`].
+    /// participants even after their inputs: see [`Transaction::pending_assignment`].
     ///
     /// # Errors
     /// `Conflict` if there is no such attempt.
-    ///
-    /// [`Assignments::pending_assignment`]: super::assignment::Assignments::pending_assignment
-    async fn put_session(&mut self, attempt: Attempt, phase: &[u8], at: Timestamp) -> Result<()>;
+    pub async fn put_session(&mut self, attempt: Attempt, phase: &[u8], at: Timestamp) -> Result<()> {
+        self.must_change_one(
+            "INSERT INTO session (task, number, attempt, updated_at, phase) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (task, number, attempt) DO UPDATE
+             SET updated_at = excluded.updated_at, phase = excluded.phase",
+            (attempt, at, phase),
+        )
+        .await
+    }
 
     /// The phase of an attempt's session.
-    async fn session(&mut self, attempt: Attempt) -> Result<Option<Bytes>>;
+    pub async fn session(&mut self, attempt: Attempt) -> Result<Option<Bytes>> {
+        self.find("SELECT phase FROM session WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
+    }
 
-    /// Removes it and overwrites its bytes, as [`SessionMessages::clear_messages`] does. False if there was none.
-    ///
-    /// [`SessionMessages::clear_messages`]: super::session_message::SessionMessages::clear_messages
-    async fn delete_session(&mut self, attempt: Attempt) -> Result<bool>;
+    /// Removes it and overwrites its bytes, as [`Transaction::clear_messages`] does. False if there was none.
+    pub async fn delete_session(&mut self, attempt: Attempt) -> Result<bool> {
+        self.change_one("DELETE FROM session WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
+    }
 }

@@ -1,11 +1,11 @@
 //! Secure aggregation messages: each counts once, and its bytes are kept as long as needed.
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use federation::id::{Attempt, Digest, ParticipantId};
 use federation::time::Timestamp;
 
-use crate::error::Result;
+use crate::error::{Result, StoreError};
+use crate::transaction::Transaction;
 
 task_spec::named_enum! {
     /// Which of its messages a participant sent. Of each kind it has one at most in an attempt.
@@ -50,34 +50,88 @@ pub enum MessageInsertion {
     Different,
 }
 
-/// Reads and changes messages of secure aggregation.
-#[async_trait]
-pub trait SessionMessages {
+names!(MessageKind);
+record!("session_message", SessionMessage { attempt, kind, participant, sha256, bytes, received_at, message });
+
+impl Transaction<'_> {
     /// Stores a message, unless this participant's message of that kind is already there.
     ///
     /// # Errors
     /// `Conflict` if the participant has no assignment in that attempt.
-    async fn insert_message(&mut self, message: &SessionMessage) -> Result<MessageInsertion>;
+    pub async fn insert_message(&mut self, message: &SessionMessage) -> Result<MessageInsertion> {
+        if self.insert_if_absent(message).await? {
+            return Ok(MessageInsertion::Inserted);
+        }
+        let found: Option<Digest> = self
+            .find(
+                "SELECT sha256 FROM session_message
+                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4 AND participant = ?5",
+                (message.attempt, message.kind, message.participant),
+            )
+            .await?;
+        let found = found.ok_or_else(|| StoreError::corrupt("a message exists and does not"))?;
+        Ok(if found == message.sha256 { MessageInsertion::Same } else { MessageInsertion::Different })
+    }
 
     /// The message of one participant.
-    async fn message(
+    pub async fn message(
         &mut self,
         attempt: Attempt,
         kind: MessageKind,
         participant: ParticipantId,
-    ) -> Result<Option<SessionMessage>>;
+    ) -> Result<Option<SessionMessage>> {
+        self.find(
+            "SELECT * FROM session_message
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4 AND participant = ?5",
+            (attempt, kind, participant),
+        )
+        .await
+    }
 
     /// The messages of everybody, in the order of participants' ids: as many bytes as the cohort sent.
-    async fn messages(&mut self, attempt: Attempt, kind: MessageKind) -> Result<Vec<SessionMessage>>;
+    pub async fn messages(&mut self, attempt: Attempt, kind: MessageKind) -> Result<Vec<SessionMessage>> {
+        self.list(
+            "SELECT * FROM session_message
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4 ORDER BY participant",
+            (attempt, kind),
+        )
+        .await
+    }
 
     /// Who sent a message of this kind, in the order of ids.
-    async fn message_senders(&mut self, attempt: Attempt, kind: MessageKind) -> Result<Vec<ParticipantId>>;
+    pub async fn message_senders(&mut self, attempt: Attempt, kind: MessageKind) -> Result<Vec<ParticipantId>> {
+        self.list(
+            "SELECT participant FROM session_message
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4 ORDER BY participant",
+            (attempt, kind),
+        )
+        .await
+    }
 
     /// Deletes the content of messages of these kinds, but not the record that they were sent; returns their number.
     ///
     /// What is forgotten is overwritten in the database file, not merely marked as free. The write-ahead log may hold it
     /// until it is used anew, so what must not outlive this call even there has to be stored sealed.
-    async fn clear_messages(&mut self, attempt: Attempt, kinds: &[MessageKind]) -> Result<u32>;
+    pub async fn clear_messages(&mut self, attempt: Attempt, kinds: &[MessageKind]) -> Result<u32> {
+        self.change(
+            "UPDATE session_message SET message = NULL
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind IN {?4 kind:text}
+               AND message IS NOT NULL",
+            (attempt, kinds),
+        )
+        .await
+    }
+}
+
+impl Transaction<'_> {
+    /// How many messages of this kind were sent.
+    pub(super) async fn count_messages(&mut self, attempt: Attempt, kind: MessageKind) -> Result<u32> {
+        self.get(
+            "SELECT count(*) FROM session_message WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4",
+            (attempt, kind),
+        )
+        .await
+    }
 }
 
 #[cfg(test)]

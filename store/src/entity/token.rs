@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use async_trait::async_trait;
 use federation::id::{Digest, ParticipantId, TokenId};
 use federation::time::Timestamp;
 
+use crate::driver::After;
 use crate::error::Result;
+use crate::transaction::Transaction;
 
 /// A token that enrols one participant, once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,48 +50,89 @@ pub struct OperatorToken {
     pub revoked_at: Option<Timestamp>,
 }
 
-/// Reads and changes tokens.
-#[async_trait]
-pub trait Tokens {
+record!(
+    "enrollment_token",
+    EnrollmentToken { id, secret_sha256, name, labels, created_at, expires_at, used_at, used_by, participant }
+);
+record!("operator_token", OperatorToken { id, secret_sha256, name, role, created_at, revoked_at });
+
+impl Transaction<'_> {
     /// Stores a new enrolment token.
     ///
     /// # Errors
     /// `Conflict` if the id or the secret exists.
-    async fn insert_enrollment_token(&mut self, token: &EnrollmentToken) -> Result<()>;
+    pub async fn insert_enrollment_token(&mut self, token: &EnrollmentToken) -> Result<()> {
+        self.insert(token).await
+    }
 
     /// Uses a token: at most one call ever gets [`TakenToken::Taken`]. The participant `by` must be stored before the
     /// transaction commits.
-    async fn take_enrollment_token(
+    pub async fn take_enrollment_token(
         &mut self,
         secret_sha256: Digest,
         now: Timestamp,
         by: ParticipantId,
-    ) -> Result<TakenToken>;
+    ) -> Result<TakenToken> {
+        let Some(token) = self.enrollment_token_by_secret(secret_sha256).await? else {
+            return Ok(TakenToken::Unknown);
+        };
+        if token.used_at.is_some() {
+            return Ok(TakenToken::Used(token));
+        }
+        if token.expires_at <= now {
+            return Ok(TakenToken::Expired);
+        }
+        let taken = self
+            .change_one(
+                "UPDATE enrollment_token SET used_at = ?2, used_by = ?3 WHERE id = ?1 AND used_at IS NULL",
+                (token.id, now, by),
+            )
+            .await?;
+        let token = EnrollmentToken { used_at: Some(now), used_by: Some(by), ..token };
+        Ok(if taken { TakenToken::Taken(token) } else { TakenToken::Used(token) })
+    }
 
     /// The enrolment token with this secret, in any state.
-    async fn enrollment_token_by_secret(&mut self, secret_sha256: Digest) -> Result<Option<EnrollmentToken>>;
+    pub async fn enrollment_token_by_secret(&mut self, secret_sha256: Digest) -> Result<Option<EnrollmentToken>> {
+        self.find("SELECT * FROM enrollment_token WHERE secret_sha256 = ?1", secret_sha256).await
+    }
 
     /// Enrolment tokens in the order of their ids.
-    async fn enrollment_tokens(&mut self, cursor: Option<TokenId>, limit: u32) -> Result<Vec<EnrollmentToken>>;
+    pub async fn enrollment_tokens(&mut self, cursor: Option<TokenId>, limit: u32) -> Result<Vec<EnrollmentToken>> {
+        self.list("SELECT * FROM enrollment_token WHERE id > ?1 ORDER BY id LIMIT ?2", (After(cursor), limit)).await
+    }
 
     /// Removes an unused enrolment token. False if there is none.
-    async fn revoke_enrollment_token(&mut self, id: TokenId) -> Result<bool>;
+    pub async fn revoke_enrollment_token(&mut self, id: TokenId) -> Result<bool> {
+        self.change_one("DELETE FROM enrollment_token WHERE id = ?1 AND used_at IS NULL", id).await
+    }
 
     /// Stores a new operator token.
     ///
     /// # Errors
     /// `Conflict` if the id or the secret exists.
-    async fn insert_operator_token(&mut self, token: &OperatorToken) -> Result<()>;
+    pub async fn insert_operator_token(&mut self, token: &OperatorToken) -> Result<()> {
+        self.insert(token).await
+    }
 
     /// The operator token with this secret, revoked or not.
-    async fn operator_token_by_secret(&mut self, secret_sha256: Digest) -> Result<Option<OperatorToken>>;
+    pub async fn operator_token_by_secret(&mut self, secret_sha256: Digest) -> Result<Option<OperatorToken>> {
+        self.find("SELECT * FROM operator_token WHERE secret_sha256 = ?1", secret_sha256).await
+    }
 
     /// Operator tokens in the order of their ids.
-    async fn operator_tokens(&mut self, cursor: Option<TokenId>, limit: u32) -> Result<Vec<OperatorToken>>;
+    pub async fn operator_tokens(&mut self, cursor: Option<TokenId>, limit: u32) -> Result<Vec<OperatorToken>> {
+        self.list("SELECT * FROM operator_token WHERE id > ?1 ORDER BY id LIMIT ?2", (After(cursor), limit)).await
+    }
 
     /// Number of operator tokens with this role that are not revoked.
-    async fn live_operator_tokens(&mut self, role: &str) -> Result<u32>;
+    pub async fn live_operator_tokens(&mut self, role: &str) -> Result<u32> {
+        self.get("SELECT count(*) FROM operator_token WHERE role = ?1 AND revoked_at IS NULL", role).await
+    }
 
     /// Revokes an operator token. False if there is none, or if it is already revoked.
-    async fn revoke_operator_token(&mut self, id: TokenId, at: Timestamp) -> Result<bool>;
+    pub async fn revoke_operator_token(&mut self, id: TokenId, at: Timestamp) -> Result<bool> {
+        self.change_one("UPDATE operator_token SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL", (id, at))
+            .await
+    }
 }

@@ -1,11 +1,12 @@
 //! Sessions that ended without a sum after inputs had been sent, and their members' abort statements.
+//! Neither are ever removed.
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use federation::id::{Attempt, Digest, ParticipantId, RoundKey};
 use federation::time::Timestamp;
 
 use crate::error::Result;
+use crate::transaction::Transaction;
 
 /// The data of such a session that members need for a proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,28 +30,78 @@ pub struct AbortStatement {
     pub received_at: Timestamp,
 }
 
-/// Reads and adds sessions and statements, which are never removed.
-#[async_trait]
-pub trait Unopened {
+columns!(UnopenedSession { group: cohort_group, needed, roster });
+record!("abort_statement", AbortStatement { attempt, participant, group: cohort_group, received_at, statement });
+
+impl Transaction<'_> {
     /// Stores the sessions of an attempt that ends without a sum.
     ///
     /// # Errors
     /// `Conflict` if one of them is kept already, or there is no such attempt.
-    async fn insert_unopened(&mut self, attempt: Attempt, sessions: &[UnopenedSession]) -> Result<()>;
+    pub async fn insert_unopened(&mut self, attempt: Attempt, sessions: &[UnopenedSession]) -> Result<()> {
+        for UnopenedSession { group, needed, roster } in sessions {
+            self.must_change_one(
+                "INSERT INTO unopened_session (task, number, attempt, cohort_group, needed, roster)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                (attempt, group, needed, roster),
+            )
+            .await?;
+        }
+        Ok(())
+    }
 
     /// The sessions of an attempt that ended without a sum, by group; none for any other attempt.
-    async fn unopened(&mut self, attempt: Attempt) -> Result<Vec<UnopenedSession>>;
+    pub async fn unopened(&mut self, attempt: Attempt) -> Result<Vec<UnopenedSession>> {
+        self.list(
+            "SELECT * FROM unopened_session WHERE task = ?1 AND number = ?2 AND attempt = ?3 ORDER BY cohort_group",
+            attempt,
+        )
+        .await
+    }
 
     /// Stores a member's statement; the first one stays. False if there was one.
     ///
     /// # Errors
     /// `Conflict` if the participant has no assignment in the attempt.
-    async fn insert_abort_statement(&mut self, statement: &AbortStatement) -> Result<bool>;
+    pub async fn insert_abort_statement(&mut self, statement: &AbortStatement) -> Result<bool> {
+        self.insert_if_absent(statement).await
+    }
 
     /// What the members of one group of an attempt said, in the order of their ids.
-    async fn abort_statements(&mut self, attempt: Attempt, group: u32) -> Result<Vec<AbortStatement>>;
+    pub async fn abort_statements(&mut self, attempt: Attempt, group: u32) -> Result<Vec<AbortStatement>> {
+        self.list(
+            "SELECT * FROM abort_statement
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND cohort_group = ?4 ORDER BY participant",
+            (attempt, group),
+        )
+        .await
+    }
 
     /// Number of participants that have sent a masked input trained from a version with this digest, in any round of
     /// any task except `but`, without those in sessions that are proven unopened.
-    async fn count_given(&mut self, base: Digest, but: RoundKey) -> Result<u32>;
+    pub async fn count_given(&mut self, base: Digest, but: RoundKey) -> Result<u32> {
+        self.get(
+            "SELECT COUNT(DISTINCT message.participant)
+             FROM model_version AS version
+             JOIN round ON round.task = version.task AND round.base_version = version.version
+             JOIN session_message AS message
+                  ON message.task = round.task AND message.number = round.number
+                     AND message.attempt = round.attempt AND message.kind = 'INPUT'
+             JOIN assignment AS place
+                  ON place.task = message.task AND place.number = message.number
+                     AND place.attempt = message.attempt AND place.participant = message.participant
+             WHERE version.sha256 = ?1 AND NOT (round.task = ?2 AND round.number = ?3)
+               AND NOT EXISTS (
+                   SELECT 1 FROM unopened_session AS session
+                   WHERE session.task = message.task AND session.number = message.number
+                     AND session.attempt = message.attempt
+                     AND session.cohort_group = COALESCE(place.cohort_group, 0)
+                     AND session.needed <= (
+                         SELECT COUNT(*) FROM abort_statement AS said
+                         WHERE said.task = session.task AND said.number = session.number
+                           AND said.attempt = session.attempt AND said.cohort_group = session.cohort_group))",
+            (base, but.task, but.number),
+        )
+        .await
+    }
 }

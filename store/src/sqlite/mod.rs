@@ -3,36 +3,11 @@
 //! Statements run on the calling thread: a look-up takes a few microseconds, less than handing it to another thread.
 //! Statements that may wait for a disk, or take long, run on a blocking thread ([`Loan::run_beside`]).
 
-#[macro_use]
-mod record;
-
-mod admitted;
-mod assignment;
-mod blob_reference;
-mod check_in;
+mod dialect;
 mod error;
-mod idempotency;
-mod lease;
-mod model_version;
-mod noised_sum;
-mod partial_sum;
-mod participant;
 mod pool;
-mod privacy_ledger;
-mod round;
-mod round_summary;
-mod row;
-mod sampled;
 mod schema;
-mod secret;
-mod session;
-mod session_message;
 mod statement;
-mod task;
-mod token;
-mod training;
-mod unopened;
-mod value;
 
 use std::path::Path;
 use std::time::Duration;
@@ -41,13 +16,10 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OpenFlags};
 
 use self::error::translate;
-use self::pool::{Loan, Pool};
-use self::record::Record;
-use self::row::FromRow;
-use self::statement::{Bind, Query};
+use self::pool::Pool;
+use crate::driver::{Backend, Driver, Mode};
 use crate::error::{Result, StoreError};
 use crate::private;
-use crate::transaction::{Backend, Mode, OpenTransaction, Transaction};
 
 /// Number of read connections.
 const READERS: usize = 4;
@@ -116,17 +88,16 @@ fn prepare(connection: Connection) -> Result<Connection> {
 
 #[async_trait]
 impl Backend for SqliteBackend {
-    async fn begin(&self, mode: Mode) -> Result<Box<dyn OpenTransaction>> {
-        let (pool, statement) = match mode {
-            Mode::Read => (&self.readers, "BEGIN DEFERRED"),
-            // With the write lock taken first, no later statement can meet another writer.
-            Mode::Write => (&self.writer, "BEGIN IMMEDIATE"),
+    async fn begin(&self, mode: Mode) -> Result<Box<dyn Driver>> {
+        let pool = match mode {
+            Mode::Read => &self.readers,
+            Mode::Write => &self.writer,
         };
         let mut loan = pool.lend().await?;
         if mode == Mode::Write || !self.reads_alone {
-            loan.begin(statement, mode == Mode::Write).await?;
+            loan.begin(mode).await?;
         }
-        Ok(Box::new(SqliteTransaction { loan, mode, busy: false }))
+        Ok(Box::new(loan))
     }
 
     async fn empty_log(&self) -> Result<()> {
@@ -166,109 +137,5 @@ impl Backend for SqliteBackend {
     #[cfg(feature = "conformance")]
     async fn migrate_schema(&self) -> Result<()> {
         self.writer.lend().await?.run(schema::migrate)
-    }
-}
-
-/// One transaction on one connection.
-struct SqliteTransaction {
-    loan: Loan,
-    mode: Mode,
-    busy: bool,
-}
-
-impl SqliteTransaction {
-    /// Changes any number of rows; returns their number.
-    async fn change(&mut self, sql: &'static str, arguments: impl Bind) -> Result<u32> {
-        self.check_writable()?;
-        let query = Query::new(sql, &arguments)?;
-        let result = self.loan.ask_beside(query, |connection, query| query.execute(connection)).await;
-        self.note(result)?.try_into().map_err(StoreError::fault)
-    }
-
-    /// Changes any number of rows.
-    async fn change_all(&mut self, sql: &'static str, arguments: impl Bind) -> Result<()> {
-        self.change(sql, arguments).await.map(drop)
-    }
-
-    /// Changes at most one row; returns whether it did.
-    async fn change_one(&mut self, sql: &'static str, arguments: impl Bind) -> Result<bool> {
-        self.check_writable()?;
-        let query = Query::new(sql, &arguments)?;
-        let result = self.loan.run(|connection| query.execute(connection));
-        match self.note(result)? {
-            0 => Ok(false),
-            1 => Ok(true),
-            rows => Err(StoreError::corrupt(format!("a change of one row touched {rows}"))),
-        }
-    }
-
-    /// Changes exactly one row.
-    async fn must_change_one(&mut self, sql: &'static str, arguments: impl Bind) -> Result<()> {
-        let changed = self.change_one(sql, arguments).await?;
-        if changed { Ok(()) } else { Err(StoreError::corrupt("a change of one row touched none")) }
-    }
-
-    /// Changes at most one row, and returns its `RETURNING` columns.
-    async fn change_returning<T: FromRow>(&mut self, sql: &'static str, arguments: impl Bind) -> Result<Option<T>> {
-        self.check_writable()?;
-        self.find(sql, arguments).await
-    }
-
-    async fn insert<T: Record>(&mut self, record: &T) -> Result<()> {
-        self.must_change_one(T::INSERT, record).await
-    }
-
-    /// Inserts a record unless there is one with its key; returns whether it did.
-    async fn insert_if_absent<T: Record>(&mut self, record: &T) -> Result<bool> {
-        self.change_one(T::INSERT_IF_ABSENT, record).await
-    }
-
-    /// The first row of a query, if it has any.
-    async fn find<T: FromRow>(&mut self, sql: &'static str, arguments: impl Bind) -> Result<Option<T>> {
-        let query = Query::new(sql, &arguments)?;
-        let result = self.loan.run(|connection| query.first(connection));
-        self.note(result)
-    }
-
-    /// The row of a query that has one, whatever is stored.
-    async fn get<T: FromRow>(&mut self, sql: &'static str, arguments: impl Bind) -> Result<T> {
-        self.find(sql, arguments).await?.ok_or_else(|| StoreError::fault("a statement yields no row"))
-    }
-
-    /// All rows of a query. Each is read before the next one is fetched, for they may be large together.
-    async fn list<T: FromRow + Send + 'static>(&mut self, sql: &'static str, arguments: impl Bind) -> Result<Vec<T>> {
-        let query = Query::new(sql, &arguments)?;
-        let result = self.loan.ask_beside(query, |connection, query| query.all(connection)).await;
-        self.note(result)
-    }
-
-    /// A database in memory reads through its writer, which would accept a change and roll it back silently.
-    fn check_writable(&self) -> Result<()> {
-        match self.mode {
-            Mode::Write => Ok(()),
-            Mode::Read => Err(StoreError::fault("a change within Store::read; use Store::transact")),
-        }
-    }
-
-    fn note<T>(&mut self, result: Result<T>) -> Result<T> {
-        self.busy |= matches!(result, Err(StoreError::Busy));
-        result
-    }
-}
-
-impl Transaction for SqliteTransaction {}
-
-#[async_trait]
-impl OpenTransaction for SqliteTransaction {
-    fn must_retry(&self) -> bool {
-        self.busy
-    }
-
-    async fn commit(mut self: Box<Self>) -> Result<()> {
-        self.loan.commit(self.mode == Mode::Write).await
-    }
-
-    async fn rollback(mut self: Box<Self>) -> Result<()> {
-        self.loan.rollback()
     }
 }

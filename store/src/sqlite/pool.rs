@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use async_trait::async_trait;
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::translate;
-use super::statement::Query;
+use super::{dialect, statement};
+use crate::driver::{Driver, Extent, Mode, Query, Take};
 use crate::error::{Result, StoreError};
 
 #[derive(Clone)]
@@ -20,8 +22,8 @@ pub(super) struct Pool {
 /// A lent connection; returned when dropped.
 pub(super) struct Loan {
     held: Option<Held>,
-    /// Whether a transaction was started, whatever its outcome.
-    begun: bool,
+    /// The transaction that was started, whatever its outcome.
+    begun: Option<Mode>,
     may_block: bool,
 }
 
@@ -47,7 +49,7 @@ impl Pool {
             return Err(StoreError::fault("a permit without a connection"));
         }
         let held = Held { connection, pool: self.clone(), _permit: permit };
-        Ok(Loan { held: Some(held), begun: false, may_block: self.may_block })
+        Ok(Loan { held: Some(held), begun: None, may_block: self.may_block })
     }
 }
 
@@ -67,32 +69,15 @@ impl Drop for Held {
 }
 
 impl Loan {
-    /// Begins a transaction. One that `locks` may wait for another writing process.
-    pub(super) async fn begin(&mut self, statement: &'static str, locks: bool) -> Result<()> {
-        self.begun = true;
-        let begin = move |connection: &Connection| connection.execute_batch(statement).map_err(translate);
-        if locks { self.run_beside(begin).await } else { self.run(begin) }
-    }
-
-    /// Commits the transaction, if one was started. If that fails it is rolled back.
-    pub(super) async fn commit(&mut self, changes: bool) -> Result<()> {
-        if !std::mem::take(&mut self.begun) {
-            return Ok(());
+    /// Begins a transaction. One that writes may wait for another writing process.
+    pub(super) async fn begin(&mut self, mode: Mode) -> Result<()> {
+        self.begun = Some(mode);
+        let begin = |statement| move |connection: &Connection| connection.execute_batch(statement).map_err(translate);
+        match mode {
+            Mode::Read => self.run(begin("BEGIN DEFERRED")),
+            // With the write lock taken first, no later statement can meet another writer.
+            Mode::Write => self.run_beside(begin("BEGIN IMMEDIATE")).await,
         }
-        let commit = |connection: &Connection| {
-            let result = connection.execute_batch("COMMIT").map_err(translate);
-            roll_back(connection);
-            result
-        };
-        if changes { self.run_beside(commit).await } else { self.run(commit) }
-    }
-
-    pub(super) fn rollback(&mut self) -> Result<()> {
-        self.begun = false;
-        self.run(|connection| {
-            roll_back(connection);
-            Ok(())
-        })
     }
 
     /// Uses the connection on the calling thread: a statement on a few rows takes microseconds, less than a hand-over.
@@ -119,17 +104,56 @@ impl Loan {
         result
     }
 
-    /// The same for a query.
-    pub(super) async fn ask_beside<T: Send + 'static>(
+    /// Uses the connection for a query, here or beside as it touches few rows or many.
+    async fn ask<T: Send + 'static>(
         &mut self,
         query: Query<'_>,
+        extent: Extent,
         work: impl FnOnce(&Connection, &Query<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        if !self.may_block {
+        let query = dialect::spell(query)?;
+        if extent == Extent::Few || !self.may_block {
             return self.run(|connection| work(connection, &query));
         }
-        let query = query.into_owned()?;
+        let query = query.into_owned();
         self.run_beside(move |connection| work(connection, &query)).await
+    }
+}
+
+/// A transaction: [`Loan::begin`] was called, or the loan has the database to itself and only reads.
+#[async_trait]
+impl Driver for Loan {
+    async fn change(&mut self, query: Query<'_>, extent: Extent) -> Result<u64> {
+        self.ask(query, extent, statement::change).await
+    }
+
+    async fn query(&mut self, query: Query<'_>, extent: Extent, mut taker: Box<dyn Take>) -> Result<Box<dyn Take>> {
+        let work = move |connection: &Connection, query: &Query<'_>| {
+            statement::for_each(connection, query, |row| taker.take(row))?;
+            Ok(taker)
+        };
+        self.ask(query, extent, work).await
+    }
+
+    /// Commits the transaction, if one was started. If that fails it is rolled back.
+    async fn commit(mut self: Box<Self>) -> Result<()> {
+        let commit = |connection: &Connection| {
+            let result = connection.execute_batch("COMMIT").map_err(translate);
+            roll_back(connection);
+            result
+        };
+        match self.begun.take() {
+            None => Ok(()),
+            Some(Mode::Read) => self.run(commit),
+            Some(Mode::Write) => self.run_beside(commit).await,
+        }
+    }
+
+    async fn rollback(mut self: Box<Self>) -> Result<()> {
+        self.run(|connection| {
+            roll_back(connection);
+            Ok(())
+        })
     }
 }
 
@@ -156,7 +180,7 @@ mod tests {
     async fn whoever_gives_up_while_a_thread_works_loses_no_connection() {
         let pool = Pool::new(vec![Connection::open_in_memory().unwrap()], true);
         let mut loan = pool.lend().await.unwrap();
-        loan.begin("BEGIN IMMEDIATE", true).await.unwrap();
+        loan.begin(Mode::Write).await.unwrap();
         let (tell, told) = std::sync::mpsc::channel::<()>();
         let work = loan.run_beside(move |_| {
             told.recv().unwrap();

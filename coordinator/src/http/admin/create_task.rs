@@ -99,11 +99,7 @@ async fn answered(app: &App, key: &Key, request_sha256: Digest) -> Result<Option
     app.store.read("find_answer", |tx| Box::pin(async move { find_answer(tx, key, request_sha256).await })).await
 }
 
-async fn find_answer(
-    tx: &mut (dyn Transaction + '_),
-    key: &Key,
-    request_sha256: Digest,
-) -> Result<Option<IdempotentAnswer>> {
+async fn find_answer(tx: &mut Transaction<'_>, key: &Key, request_sha256: Digest) -> Result<Option<IdempotentAnswer>> {
     match tx.find_idempotent(&key.scope, &key.key).await? {
         Some(answer) if answer.request_sha256 != request_sha256 => {
             Err(Error::Conflict("this idempotency key came with another body before".to_owned()))

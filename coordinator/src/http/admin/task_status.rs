@@ -192,7 +192,7 @@ async fn destroy_keys(app: &App, uses: Vec<Attempt>) {
 
 /// Ends the task's open round, and releases the participants it waits for.
 async fn end_round(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     models: &Models,
     sealer: &Sealer,
     task: TaskId,

@@ -70,7 +70,7 @@ pub(in crate::http) async fn list(
 struct Sets(Vec<(&'static str, HashSet<ParticipantId>)>);
 
 impl Sets {
-    async fn read(tx: &mut (dyn Transaction + '_), round: &Round) -> std::result::Result<Self, StoreError> {
+    async fn read(tx: &mut Transaction<'_>, round: &Round) -> std::result::Result<Self, StoreError> {
         if round.limits.secure.is_none() {
             return Ok(Self(Vec::new()));
         }
@@ -97,7 +97,7 @@ impl Sets {
 }
 
 async fn assignment_view(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     assignment: Assignment,
     sets: &Sets,
 ) -> std::result::Result<AssignmentView, StoreError> {

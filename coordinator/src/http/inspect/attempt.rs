@@ -6,7 +6,7 @@ use store::{StoreError, Transaction};
 
 /// An attempt at a round; the latest if none is named.
 pub(super) async fn attempt_at(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     round: RoundKey,
     attempt: Option<u32>,
 ) -> Result<Option<RoundRow>, StoreError> {

@@ -56,7 +56,7 @@ pub(in crate::http) async fn show(
 }
 
 pub(in crate::http) async fn read(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     participant: ParticipantId,
 ) -> std::result::Result<Option<ParticipantView>, StoreError> {
     match tx.participant(participant).await? {
@@ -65,10 +65,7 @@ pub(in crate::http) async fn read(
     }
 }
 
-async fn view(
-    tx: &mut (dyn Transaction + '_),
-    row: ParticipantRow,
-) -> std::result::Result<ParticipantView, StoreError> {
+async fn view(tx: &mut Transaction<'_>, row: ParticipantRow) -> std::result::Result<ParticipantView, StoreError> {
     Ok(ParticipantView {
         participations: tx.participations(row.id).await?,
         id: row.id,

@@ -29,7 +29,7 @@ use crate::session::given_by;
 /// # Errors
 /// Those of the store; [`StoreError::Corrupt`] for a round without a base.
 pub(super) async fn views(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     app: &App,
     task: &TaskRow,
     rows: Vec<RoundRow>,
@@ -69,7 +69,7 @@ struct Present {
 
 impl Present {
     async fn read(
-        tx: &mut (dyn Transaction + '_),
+        tx: &mut Transaction<'_>,
         models: &Models,
         round: &Round,
         now: Timestamp,

@@ -56,7 +56,7 @@ pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {
 
 /// The same within a transaction.
 pub(in crate::http) async fn read(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     behind: &ReportedRounds,
     id: TaskId,
     now: Timestamp,

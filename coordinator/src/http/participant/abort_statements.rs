@@ -120,7 +120,7 @@ pub(in crate::http) async fn show(
 
 /// The session of an attempt that a participant is in, while in progress or once ended without a sum; `None` otherwise.
 async fn session_of(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     sessions: &Sessions,
     attempt: Attempt,
     participant: ParticipantId,

@@ -165,7 +165,7 @@ enum TokenUse {
 }
 
 /// Replaces the certificate of a participant that enrols again.
-async fn come_back(tx: &mut (dyn Transaction + '_), id: ParticipantId, issued: &Issued) -> Result<EnrollReply> {
+async fn come_back(tx: &mut Transaction<'_>, id: ParticipantId, issued: &Issued) -> Result<EnrollReply> {
     if !tx.replace_certificate(id, issued.fingerprint, issued.expires_at).await? {
         return Err(REVOKED);
     }
@@ -175,7 +175,7 @@ async fn come_back(tx: &mut (dyn Transaction + '_), id: ParticipantId, issued: &
 
 /// Stores the answer for repeated requests.
 async fn remember(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     secret: Digest,
     key_sha256: Digest,
     reply: &EnrollReply,
@@ -197,11 +197,7 @@ fn usable(token: Option<EnrollmentToken>, now: Timestamp) -> Result<EnrollmentTo
 }
 
 /// The stored answer for this token and key.
-async fn earlier_reply(
-    tx: &mut (dyn Transaction + '_),
-    secret: Digest,
-    key_sha256: Digest,
-) -> Result<Option<EnrollReply>> {
+async fn earlier_reply(tx: &mut Transaction<'_>, secret: Digest, key_sha256: Digest) -> Result<Option<EnrollReply>> {
     let answer = tx.find_idempotent(SCOPE, &secret.to_string()).await?;
     let same = answer.filter(|answer| answer.request_sha256 == key_sha256);
     same.map(|answer| serde_json::from_slice(&answer.body).map_err(Error::fault)).transpose()

@@ -24,7 +24,7 @@ pub(super) enum AheadOutcome {
 /// Which of these tasks the participant may do something for now. Where participants train ahead, only those join who hold an
 /// update that is not too old.
 pub(super) async fn trained_ahead(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     tasks: Vec<TaskRow>,
     participant: ParticipantId,
     request: &CheckInRequest,
@@ -75,7 +75,7 @@ enum ReportedUpdate {
 
 /// The finished update that the participant says it holds.
 async fn update_held(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     participant: ParticipantId,
     request: &CheckInRequest,
     now: Timestamp,
@@ -99,7 +99,7 @@ async fn update_held(
 
 /// The training that the participant was given in this task and has not finished.
 async fn to_train(
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     task: &TaskRow,
     ahead: &Ahead,
     participant: ParticipantId,

@@ -22,7 +22,7 @@ use crate::session::round_name;
 /// The rounds of these tasks that collect keys: those with secure aggregation that have not drawn yet.
 pub(super) async fn invitations<'a>(
     app: &App,
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     tasks: impl Iterator<Item = &'a TaskRow> + Send,
     participant: ParticipantId,
     declined: Option<Declined>,

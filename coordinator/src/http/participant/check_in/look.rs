@@ -73,7 +73,7 @@ pub(super) async fn look(
 /// The assignment of a place. `named` is its task if the participant named it.
 async fn work(
     app: &App,
-    tx: &mut (dyn Transaction + '_),
+    tx: &mut Transaction<'_>,
     place: Assignment,
     named: Option<&TaskRow>,
 ) -> Result<Option<RoundOffer>, StoreError> {

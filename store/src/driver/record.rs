@@ -1,9 +1,9 @@
 //! Records: types whose fields are columns, listed once for reading and for inserting.
 
-use super::statement::Bind;
+use super::value::Bind;
 
 /// A type that is a whole row of a table.
-pub(super) trait Record: Bind {
+pub(crate) trait Record: Bind {
     const INSERT: &'static str;
     /// Inserts nothing if the table has a row with one of its unique keys.
     const INSERT_IF_ABSENT: &'static str;
@@ -13,8 +13,8 @@ pub(super) trait Record: Bind {
 /// the column's name; `attempt` is the three columns of an [`Attempt`](federation::id::Attempt).
 macro_rules! columns {
     ($type:ty { $($field:ident $(: $column:ident)?),+ $(,)? }) => {
-        impl crate::sqlite::row::FromRow for $type {
-            fn from_row(row: &crate::sqlite::row::SqliteRow<'_>) -> crate::error::Result<Self> {
+        impl crate::driver::FromRow for $type {
+            fn from_row(row: &crate::driver::Row<'_>) -> crate::error::Result<Self> {
                 Ok(Self { $($field: column!(row, $field $(: $column)?)),+ })
             }
         }
@@ -26,14 +26,14 @@ macro_rules! record {
     ($table:literal, $type:ty { $($field:ident $(: $column:ident)?),+ $(,)? }) => {
         columns!($type { $($field $(: $column)?),+ });
 
-        impl crate::sqlite::statement::Bind for $type {
-            fn bind<'q>(&'q self, to: &mut Vec<crate::sqlite::statement::Argument<'q>>) -> crate::error::Result<()> {
-                $(crate::sqlite::statement::Bind::bind(&self.$field, to)?;)+
+        impl crate::driver::Bind for $type {
+            fn bind<'q>(&'q self, to: &mut Vec<crate::driver::Value<'q>>) -> crate::error::Result<()> {
+                $(crate::driver::Bind::bind(&self.$field, to)?;)+
                 Ok(())
             }
         }
 
-        impl crate::sqlite::record::Record for $type {
+        impl crate::driver::Record for $type {
             const INSERT: &'static str = insertion!($table, $($field $(: $column)?),+);
             const INSERT_IF_ABSENT: &'static str =
                 concat!(insertion!($table, $($field $(: $column)?),+), " ON CONFLICT DO NOTHING");
@@ -71,7 +71,7 @@ macro_rules! column {
         "?"
     };
     ($row:ident, attempt) => {
-        crate::sqlite::row::FromRow::from_row($row)?
+        crate::driver::FromRow::from_row($row)?
     };
     ($row:ident, $column:ident) => {
         $row.get(stringify!($column))?

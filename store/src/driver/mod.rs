@@ -1,0 +1,121 @@
+//! What a database has to do for this crate: run statements with bound values in transactions, and give their rows.
+//!
+//! Everything above is written once: what is bound and read is a [`Value`], and each entity's statements lie with its
+//! type. A module of its own below, such as `sqlite`, implements [`Backend`] and [`Driver`] for one database.
+
+#[macro_use]
+mod record;
+mod row;
+#[macro_use]
+mod value;
+
+use std::any::Any;
+
+use async_trait::async_trait;
+
+pub(crate) use self::record::Record;
+pub(crate) use self::row::{FromRow, Row, Values};
+pub(crate) use self::value::{After, Before, Bind, Column, Json, Read, Value, document, json, parse};
+use crate::error::Result;
+
+/// Whether a transaction may change rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Read,
+    Write,
+}
+
+/// Number of rows that a statement touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// A few, found by a key.
+    Few,
+    /// Any number.
+    Many,
+}
+
+/// A database.
+#[async_trait]
+pub(crate) trait Backend: Send + Sync {
+    /// Waits for a connection and begins.
+    async fn begin(&self, mode: Mode) -> Result<Box<dyn Driver>>;
+
+    /// Flushes the write-ahead log to the database and truncates it.
+    async fn empty_log(&self) -> Result<()>;
+    /// Reads the whole database and fails if it is malformed.
+    async fn check(&self) -> Result<()>;
+
+    /// Limits the database to this many pages, as if the disk were full.
+    #[cfg(feature = "conformance")]
+    async fn limit_pages(&self, pages: u32) -> Result<()>;
+
+    /// Takes every migration back.
+    #[cfg(feature = "conformance")]
+    async fn revert_schema(&self) -> Result<()>;
+
+    /// Takes every missing migration.
+    #[cfg(feature = "conformance")]
+    async fn migrate_schema(&self) -> Result<()>;
+}
+
+/// A transaction in progress on a connection. Dropping it without a commit undoes it.
+#[async_trait]
+pub(crate) trait Driver: Send {
+    /// Changes rows; returns their number.
+    async fn change(&mut self, query: Query<'_>, extent: Extent) -> Result<u64>;
+
+    /// Runs a query to its end, passes its rows to `taker`, and gives that back. Each row is taken before the next one
+    /// is fetched, for they may be large together.
+    async fn query(&mut self, query: Query<'_>, extent: Extent, taker: Box<dyn Take>) -> Result<Box<dyn Take>>;
+
+    /// Makes every change durable.
+    async fn commit(self: Box<Self>) -> Result<()>;
+
+    async fn rollback(self: Box<Self>) -> Result<()>;
+}
+
+/// A statement with its arguments.
+pub(crate) struct Query<'q> {
+    /// SQL, with braces for tables that databases read differently:
+    ///
+    /// - `{?4 participant:bytes serial:integer}` has the rows of argument 4, a [`Value::List`], with these columns. Kinds
+    ///   are `bytes`, `integer`, `real` and `text`;
+    /// - `{object labels}` has a row of `key` and `value` for each text in an object of JSON.
+    pub(crate) sql: &'static str,
+    /// The values of `?1`, `?2` and so on.
+    pub(crate) arguments: Vec<Value<'q>>,
+}
+
+impl<'q> Query<'q> {
+    pub(crate) fn new(sql: &'static str, arguments: &'q impl Bind) -> Result<Self> {
+        let mut query = Self { sql, arguments: Vec::new() };
+        arguments.bind(&mut query.arguments)?;
+        Ok(query)
+    }
+
+    /// A copy that borrows nothing.
+    pub(crate) fn into_owned(self) -> Query<'static> {
+        Query { sql: self.sql, arguments: self.arguments.into_iter().map(Value::into_owned).collect() }
+    }
+}
+
+/// Takes the rows of a query: an [`Option`] the first one, a [`Vec`] all.
+pub(crate) trait Take: Any + Send {
+    fn take(&mut self, row: &Row<'_>) -> Result<()>;
+}
+
+impl<T: FromRow> Take for Option<T> {
+    fn take(&mut self, row: &Row<'_>) -> Result<()> {
+        if self.is_none() {
+            *self = Some(T::from_row(row)?);
+        }
+        Ok(())
+    }
+}
+
+impl<T: FromRow> Take for Vec<T> {
+    fn take(&mut self, row: &Row<'_>) -> Result<()> {
+        self.push(T::from_row(row)?);
+        Ok(())
+    }
+}

@@ -68,8 +68,10 @@ impl Health {
         // A lease that is given back before anybody can see it. A change that finds no row would write nothing.
         let probe = store.transact("readiness", |tx| {
             Box::pin(async move {
-                tx.acquire_lease(PROBE, Uuid::nil(), now, READ_EVERY).await?;
-                tx.release_lease(PROBE, Uuid::nil()).await
+                match tx.acquire_lease(PROBE, Uuid::nil(), now, READ_EVERY).await? {
+                    Some(token) => tx.release_lease(PROBE, token).await,
+                    None => Ok(false),
+                }
             })
         });
         probe.await.map_err(rows)?;

@@ -67,6 +67,7 @@ macro_rules! conformance_tests {
             concurrency::a_round_is_moved_by_one_of_two,
             idempotency::an_answer_is_found_again_until_it_expires,
             lease::a_lease_is_held_renewed_and_released,
+            lease::no_two_acquisitions_of_a_lease_have_one_token,
             lease::a_clock_set_back_does_not_make_a_lease_immortal,
             model_version::versions_are_added_and_listed,
             model_version::a_clipping_norm_comes_back_or_is_refused,

@@ -1,0 +1,1 @@
+ALTER TABLE lease DROP COLUMN token;

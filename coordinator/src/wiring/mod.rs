@@ -34,7 +34,6 @@ use crate::observe;
 use crate::observe::health::Health;
 use crate::proximal::ProximalSchedule;
 use crate::reported_rounds::ReportedRounds;
-use crate::round_trips::RoundTrips;
 use crate::session::Sessions;
 use crate::work::{Engine, Environment, WorkConfig};
 
@@ -81,7 +80,7 @@ impl Coordinator {
         let members = members(config, authority.as_ref())?;
         let sealer = Arc::new(sealer(config, &parts)?);
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
-        let (models, round_trips) = (Models::default(), RoundTrips::default());
+        let models = Models::default();
         let app = Arc::new(App {
             check_ins: CheckIns::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
             round_wakeups: RoundWakeups::start(&store, stopped.clone(), &tasks),
@@ -100,7 +99,6 @@ impl Coordinator {
             identities: Identities::default(),
             limiter: Limiter::new(rates(config)),
             reported_rounds: ReportedRounds::default(),
-            round_trips: round_trips.clone(),
             health: Health::default(),
             document: Document::default(),
             metrics,
@@ -109,7 +107,7 @@ impl Coordinator {
         });
         let mut environment = Environment::new(store.clone(), aggregator, parts.clock, parts.random);
         environment.sealer = sealer;
-        (environment.models, environment.round_trips) = (models, round_trips);
+        environment.models = models;
         environment.config = WorkConfig {
             poll_interval: Duration::from_millis(config.work.poll_interval_ms),
             lease_ttl: Duration::from_millis(config.work.lease_ttl_ms),

@@ -119,7 +119,7 @@ async fn decide(
     }
     match decision {
         Decision::Close(_) if round.state == RoundState::Selecting => {
-            match draw_cohort(tx, &task, &round, &env.models, &env.round_trips, fresh_seed, now).await {
+            match draw_cohort(tx, &task, &round, &env.models, fresh_seed, now).await {
                 Ok(drawn) => {
                     Ok(drawn.map_or(CloseOutcome::Nothing, |(round, cohort)| CloseOutcome::Drawn { round, cohort }))
                 }

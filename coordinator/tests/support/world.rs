@@ -163,14 +163,8 @@ impl World {
             .iter()
             .zip(losses)
             .map(|(&participant, &loss)| CheckIn {
-                participant,
-                task: self.task,
-                examples: 10,
-                checked_in_at: now,
-                expires_at: now.plus(Duration::from_secs(3600)),
                 loss,
-                keys: None,
-                training: None,
+                ..CheckIn::new(participant, self.task, 10, now, now.plus(Duration::from_secs(3600)))
             })
             .collect();
         let rows = &rows;

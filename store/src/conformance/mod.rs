@@ -60,6 +60,7 @@ macro_rules! conformance_tests {
             check_in::candidates_come_with_their_loss_and_speed,
             check_in::check_ins_are_replaced_removed_and_expire,
             check_in::check_ins_are_renewed_only_where_they_are,
+            check_in::check_ins_tell_of_slow_lines_and_lost_rounds,
             check_in::keys_stay_until_newer_ones_come,
             concurrency::writers_take_turns_and_lose_nothing,
             concurrency::one_of_two_takes_the_lease_and_an_expired_one_is_free,

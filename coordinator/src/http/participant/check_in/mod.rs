@@ -60,7 +60,6 @@ pub(in crate::http) async fn check_in(
     }
     let asked = Duration::from_millis(request.wait_ms);
     let wait = if keeps_time.is_some() { asked } else { asked.min(app.config.http.poll_max()) };
-    app.round_trips.note(participant.id, request.round_trip_ms);
     let place = app.check_ins.wait(participant.id);
     let mut guard = PollGuard {
         app: &app,
@@ -104,7 +103,6 @@ pub(in crate::http) async fn check_in(
             }
             CheckInOutcome::Nothing { tasks, awaited } => {
                 withdraw(&app, participant.id, &request);
-                app.reported_rounds.note(participant.id, &tasks, &request);
                 let keys = awaited.map(|invitation| judge(&app, participant.id, &invitation, &request)).transpose()?;
                 write(&app, participant.id, &tasks, keys, &request, wait, keeps_time.is_some()).await?;
                 guard.tasks = tasks;
@@ -144,17 +142,7 @@ impl Drop for PollGuard<'_> {
         self.app.check_ins.forget(self.participant);
         let (participant, examples, now) = (self.participant, self.examples, self.app.now());
         for task in self.tasks.drain(..) {
-            let gone = CheckIn {
-                participant,
-                task,
-                examples,
-                checked_in_at: now,
-                expires_at: now,
-                loss: None,
-                keys: None,
-                training: None,
-            };
-            self.app.inbox.note(Fact::CheckIn(gone));
+            self.app.inbox.note(Fact::CheckIn(CheckIn::new(participant, task, examples, now, now)));
         }
     }
 }
@@ -183,9 +171,15 @@ async fn write(
     let away = wait + app.check_ins.away_max();
     for task in tasks {
         let keys = keys.as_ref().filter(|keys| keys.attempt.task == *task).cloned();
-        let loss = request.loss.filter(|report| report.task == *task).map(|report| report.level);
-        let offer = Offer { examples: request.examples, loss, training: claim(request, *task) };
+        let offer = Offer {
+            examples: request.examples,
+            loss: request.loss.filter(|report| report.task == *task).map(|report| report.level),
+            training: claim(request, *task),
+            round_trip_ms: request.round_trip_ms,
+            sent_round: request.declined.filter(|declined| declined.task == *task).map(|declined| declined.sent),
+        };
         let Some((check_in, change)) = app.check_ins.due(participant, *task, offer, keys, away, now) else { continue };
+        app.reported_rounds.note(&check_in);
         let fact = match change {
             CheckInChange::New => Fact::CheckIn(check_in.clone()),
             CheckInChange::Extension => Fact::StillThere(check_in.clone()),

@@ -240,15 +240,14 @@ impl CheckIns {
         });
     }
 
-    /// Forgets a check-in that is withdrawn and returns it, expired; `None` if none is known to be written.
+    /// Forgets a check-in that is withdrawn and returns it as it was written; `None` if none is known to be.
     #[must_use]
-    pub(crate) fn withdraw(&self, participant: ParticipantId, task: TaskId, now: Timestamp) -> Option<CheckIn> {
-        let written = self.0.written.with(|written| {
+    pub(crate) fn withdraw(&self, participant: ParticipantId, task: TaskId) -> Option<CheckIn> {
+        self.0.written.with(|written| {
             let check_ins = written.get_mut(&participant)?;
             let index = check_ins.iter().position(|check_in| check_in.task == task)?;
             Some(check_ins.swap_remove(index))
-        })?;
-        Some(CheckIn { checked_in_at: now, expires_at: now, loss: None, keys: None, ..written })
+        })
     }
 
     /// Forgets a participant's written check-ins, which may have been removed.

@@ -156,6 +156,29 @@ pub async fn check_ins_are_replaced_removed_and_expire(store: &Store) {
     result.unwrap();
 }
 
+/// A check-in ends only if nothing newer was written, wherever that was.
+pub async fn check_ins_end_unless_there_is_a_newer_one(store: &Store) {
+    collecting(store, 1).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                for n in 3..=5 {
+                    tx.insert_participant(&participant(n)).await?;
+                }
+                let keys = CheckInKeys { attempt: round(1, 2, 1).key, advertisement: "keys".into() };
+                let first = [CheckIn { keys: Some(keys.clone()), ..check_in(3) }, check_in(4), check_in(5)];
+                tx.upsert_check_ins(&first).await?;
+                tx.upsert_check_ins(&[CheckIn { checked_in_at: after(10), ..check_in(4) }]).await?;
+                tx.end_check_ins(&[first[0].clone(), first[1].clone()], after(20)).await?;
+                assert_eq!(ready(tx, 20).await?, [4, 5].map(participant_id));
+                assert_eq!(tx.check_in_keys(task_id(1), participant_id(3)).await?, Some(keys), "for when it is back");
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
 /// What a participant says of its line and of rounds that it has sent inputs for, until it says something else.
 pub async fn check_ins_tell_of_slow_lines_and_lost_rounds(store: &Store) {
     collecting(store, 1).await;

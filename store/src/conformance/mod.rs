@@ -61,6 +61,7 @@ macro_rules! conformance_tests {
             check_in::check_ins_are_replaced_removed_and_expire,
             check_in::check_ins_are_renewed_only_where_they_are,
             check_in::check_ins_tell_of_slow_lines_and_lost_rounds,
+            check_in::check_ins_end_unless_there_is_a_newer_one,
             check_in::keys_stay_until_newer_ones_come,
             concurrency::writers_take_turns_and_lose_nothing,
             concurrency::one_of_two_takes_the_lease_and_an_expired_one_is_free,

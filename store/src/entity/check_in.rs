@@ -166,6 +166,23 @@ impl Transaction<'_> {
         .await
     }
 
+    /// Ends check-ins at `now`, each only if its row was last written at the same time as this one: a later one, perhaps of
+    /// another coordinator, stays.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn end_check_ins(&mut self, check_ins: &[CheckIn], now: Timestamp) -> Result<()> {
+        let row = |it: &CheckIn| (it.task, it.participant, it.checked_in_at);
+        self.change_all(
+            "UPDATE check_in SET expires_at = ?2, loss = NULL
+             FROM {?1 task:bytes participant:bytes checked_in_at:integer} AS gone
+             WHERE check_in.task = gone.task AND check_in.participant = gone.participant
+               AND check_in.checked_in_at = gone.checked_in_at",
+            (check_ins.iter().map(row).collect::<Vec<_>>(), now),
+        )
+        .await
+    }
+
     /// Number of [`Transaction::candidates`].
     pub async fn candidate_count(&mut self, task: TaskId, now: Timestamp) -> Result<u32> {
         self.get(candidate_count!(""), (task, now)).await

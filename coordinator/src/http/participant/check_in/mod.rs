@@ -15,7 +15,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use federation::id::{ParticipantId, TaskId};
-use store::entity::check_in::{CheckIn, CheckInKeys};
+use store::entity::check_in::CheckInKeys;
 use task_spec::is_name;
 use wire::participant::{CheckInReply, CheckInRequest, MAX_FINDINGS};
 use wire::route;
@@ -61,13 +61,7 @@ pub(in crate::http) async fn check_in(
     let asked = Duration::from_millis(request.wait_ms);
     let wait = if keeps_time.is_some() { asked } else { asked.min(app.config.http.poll_max()) };
     let place = app.check_ins.wait(participant.id);
-    let mut guard = PollGuard {
-        app: &app,
-        participant: participant.id,
-        examples: request.examples,
-        place: &place,
-        tasks: Vec::new(),
-    };
+    let mut guard = PollGuard { app: &app, participant: participant.id, place: &place, tasks: Vec::new() };
     let end = tokio::time::sleep(wait);
     tokio::pin!(end);
     loop {
@@ -127,7 +121,6 @@ pub(in crate::http) async fn check_in(
 struct PollGuard<'a> {
     app: &'a App,
     participant: ParticipantId,
-    examples: u64,
     place: &'a WaitingParticipant,
     /// The tasks it is checked in for; empty once the poll is answered.
     tasks: Vec<TaskId>,
@@ -139,10 +132,8 @@ impl Drop for PollGuard<'_> {
         if self.tasks.is_empty() || !self.place.is_only_one() {
             return;
         }
-        self.app.check_ins.forget(self.participant);
-        let (participant, examples, now) = (self.participant, self.examples, self.app.now());
         for task in self.tasks.drain(..) {
-            self.app.inbox.note(Fact::CheckIn(CheckIn::new(participant, task, examples, now, now)));
+            take_back(self.app, self.participant, task);
         }
     }
 }
@@ -150,9 +141,14 @@ impl Drop for PollGuard<'_> {
 /// Withdraws check-ins for tasks whose criteria the device no longer meets.
 fn withdraw(app: &App, participant: ParticipantId, request: &CheckInRequest) {
     for finding in request.findings.iter().filter(|finding| !finding.eligible) {
-        if let Some(gone) = app.check_ins.withdraw(participant, finding.task, app.now()) {
-            app.inbox.note(Fact::CheckIn(gone));
-        }
+        take_back(app, participant, finding.task);
+    }
+}
+
+/// Takes back what was written here, and nothing that another coordinator has written since.
+fn take_back(app: &App, participant: ParticipantId, task: TaskId) {
+    if let Some(written) = app.check_ins.withdraw(participant, task) {
+        app.inbox.note(Fact::Gone(written));
     }
 }
 

@@ -22,7 +22,7 @@ use self::choice::{
     server_key, store_config, url,
 };
 pub use self::parts::{Parts, StartError, SystemClock};
-use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
+use crate::admission::{CheckIns, Inbox, Linger, RoundWakeups, Uploads};
 use crate::config::Config;
 use crate::http::{
     App, ConnectionCounts, ConnectionLimits, Document, EndedRounds, Identities, Limiter, Listener, PoolObserver,
@@ -72,9 +72,22 @@ impl Coordinator {
     /// # Errors
     /// [`StartError`].
     pub async fn assemble(config: &Config, parts: Parts) -> Result<Self, StartError> {
-        let metrics = observe::recorder();
         let locks = locks(config, &parts)?;
         let store = Store::open(store_config(config, &parts)).await?;
+        Self::compose(config, parts, store, locks, Linger::USUAL)
+    }
+
+    /// The same on a store that is open already, and that others may use as well; `[database]` and `[blobs]` say nothing
+    /// then. For simulations, which own time: nothing that it writes waits for real time to pass.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn assemble_on(config: &Config, parts: Parts, store: Store) -> Result<Self, StartError> {
+        Self::compose(config, parts, store, Locks::default(), Linger::NONE)
+    }
+
+    fn compose(config: &Config, parts: Parts, store: Store, locks: Locks, linger: Linger) -> Result<Self, StartError> {
+        let metrics = observe::recorder();
         let aggregator = aggregator(config)?;
         let authority = authority(config, &parts)?;
         let members = members(config, authority.as_ref())?;
@@ -89,7 +102,7 @@ impl Coordinator {
             ended_rounds: EndedRounds::default(),
             mus: ProximalSchedule::default(),
             sealer: Arc::clone(&sealer),
-            inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), stopped.clone(), &tasks),
+            inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), linger, stopped.clone(), &tasks),
             uploads: Uploads::default(),
             store: store.clone(),
             clock: Arc::clone(&parts.clock),

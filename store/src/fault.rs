@@ -150,7 +150,7 @@ mod tests {
         let (now, ttl) = (federation::time::Timestamp(1), std::time::Duration::from_secs(9));
         let take =
             store.transact("take", |tx| Box::pin(async move { tx.acquire_lease("name", holder, now, ttl).await }));
-        take.now_or_never()
+        take.now_or_never().map(|taken| taken.map(|token| token.is_some()))
     }
 
     #[tokio::test]

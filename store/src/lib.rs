@@ -68,6 +68,7 @@ pub struct Store {
     rows: Arc<dyn Backend>,
     blobs: Arc<dyn BlobStore>,
     wake: Wake,
+    is_shared: bool,
 }
 
 impl Store {
@@ -85,7 +86,7 @@ impl Store {
             Blobs::Disk(folder) => Arc::new(DiskBlobs::open(folder, config.clock).await?),
             Blobs::Memory => Arc::new(MemoryBlobs::new(config.clock)),
         };
-        Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new() })
+        Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new(), is_shared: false })
     }
 
     /// Runs `body` in a transaction that may change rows: `store.transact("name", |tx| Box::pin(async move { … }))`.
@@ -132,6 +133,12 @@ impl Store {
     /// `Corrupt` if it is malformed.
     pub async fn check(&self) -> Result<()> {
         self.rows.check().await
+    }
+
+    /// Whether other processes may use the same rows at the same time.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     #[must_use]

@@ -25,8 +25,8 @@ use std::sync::Arc;
 
 use federation::time::Clock;
 
-pub use crate::blob::{BlobRead, BlobStore, BlobWriter, VerifiedRead, with_files};
-use crate::blob::{DiskBlobs, MemoryBlobs};
+pub use crate::blob::{BlobRead, BlobStore, BlobWriter, S3Config, S3Credentials, VerifiedRead, with_files};
+use crate::blob::{DiskBlobs, MemoryBlobs, S3Blobs};
 use crate::driver::{Backend, Mode};
 pub use crate::error::{Result, StoreError};
 use crate::sqlite::SqliteBackend;
@@ -49,6 +49,8 @@ pub enum Blobs {
     Disk(PathBuf),
     /// Memory, dropped with the last clone of the store.
     Memory,
+    /// An S3-compatible store.
+    S3(S3Config),
 }
 
 /// Configuration of [`Store::open`].
@@ -82,6 +84,7 @@ impl Store {
         let blobs: Arc<dyn BlobStore> = match config.blobs {
             Blobs::Disk(folder) => Arc::new(DiskBlobs::open(folder, config.clock).await?),
             Blobs::Memory => Arc::new(MemoryBlobs::new(config.clock)),
+            Blobs::S3(s3) => Arc::new(S3Blobs::open(s3, config.clock).await?),
         };
         Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new() })
     }

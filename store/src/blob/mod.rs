@@ -7,6 +7,7 @@
 mod disk;
 mod files;
 mod memory;
+mod s3;
 mod trusted;
 mod verified;
 
@@ -21,6 +22,8 @@ use ring::digest::{Context, SHA256};
 pub(crate) use self::disk::DiskBlobs;
 pub use self::files::with_files;
 pub(crate) use self::memory::MemoryBlobs;
+pub(crate) use self::s3::S3Blobs;
+pub use self::s3::{S3Config, S3Credentials};
 pub use self::verified::VerifiedRead;
 use crate::error::{Result, StoreError};
 

@@ -14,6 +14,7 @@ pub mod conformance;
 mod driver;
 pub mod entity;
 mod error;
+mod fault;
 pub mod private;
 mod schema;
 mod sqlite;
@@ -31,6 +32,7 @@ pub use crate::blob::{BlobRead, BlobStore, BlobWriter, S3Config, S3Credentials, 
 use crate::blob::{DiskBlobs, MemoryBlobs, ReplicatedBlobs, S3Blobs};
 use crate::driver::{Backend, Mode};
 pub use crate::error::{Result, StoreError};
+pub use crate::fault::{Interruption, WriteFate};
 use crate::sqlite::SqliteBackend;
 pub use crate::transaction::{Transaction, TransactionFuture};
 pub use crate::wake::{Wake, WakeEvent, WakeSubscription};

@@ -21,13 +21,15 @@ mod sqlite;
 mod transaction;
 mod wake;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use federation::time::Clock;
+use futures_util::future::BoxFuture;
 
-pub use crate::blob::{BlobRead, BlobStore, BlobWriter, VerifiedRead, with_files};
-use crate::blob::{DiskBlobs, MemoryBlobs};
+pub use crate::blob::{BlobRead, BlobStore, BlobWriter, S3Config, S3Credentials, VerifiedRead, with_files};
+use crate::blob::{DiskBlobs, MemoryBlobs, ReplicatedBlobs, S3Blobs};
 use crate::driver::{Backend, Mode};
 pub use crate::error::{Result, StoreError};
 pub use crate::fault::{Interruption, WriteFate};
@@ -51,6 +53,37 @@ pub enum Blobs {
     Disk(PathBuf),
     /// Memory, dropped with the last clone of the store.
     Memory,
+    /// An S3-compatible store.
+    S3(S3Config),
+    /// The same blobs in several places. What the primary does not take is not stored; another copy that is away gets
+    /// what it lacks when it is back.
+    Replicated { primary: Box<Blobs>, others: Vec<Blobs> },
+}
+
+/// As in a configuration.
+impl fmt::Display for Blobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disk(folder) => write!(f, "file:{}", folder.display()),
+            Self::Memory => f.write_str("memory:"),
+            Self::S3(S3Config { bucket, prefix, .. }) if prefix.is_empty() => write!(f, "s3://{bucket}"),
+            Self::S3(S3Config { bucket, prefix, .. }) => write!(f, "s3://{bucket}/{prefix}"),
+            Self::Replicated { primary, .. } => primary.fmt(f),
+        }
+    }
+}
+
+impl Blobs {
+    fn open(self, clock: Arc<dyn Clock>) -> BoxFuture<'static, Result<Arc<dyn BlobStore>>> {
+        Box::pin(async move {
+            Ok(match self {
+                Self::Disk(folder) => Arc::new(DiskBlobs::open(folder, clock).await?) as Arc<dyn BlobStore>,
+                Self::Memory => Arc::new(MemoryBlobs::new(clock)),
+                Self::S3(s3) => Arc::new(S3Blobs::open(s3, clock).await?),
+                Self::Replicated { primary, others } => Arc::new(ReplicatedBlobs::open(*primary, others, clock).await?),
+            })
+        })
+    }
 }
 
 /// Configuration of [`Store::open`].
@@ -82,10 +115,7 @@ impl Store {
             Database::SqliteFile(path) => SqliteBackend::open_file(&path).await?,
             Database::SqliteMemory => SqliteBackend::open_memory()?,
         };
-        let blobs: Arc<dyn BlobStore> = match config.blobs {
-            Blobs::Disk(folder) => Arc::new(DiskBlobs::open(folder, config.clock).await?),
-            Blobs::Memory => Arc::new(MemoryBlobs::new(config.clock)),
-        };
+        let blobs = config.blobs.open(config.clock).await?;
         Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new(), is_shared: false })
     }
 

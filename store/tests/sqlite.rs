@@ -33,6 +33,12 @@ mod memory {
     }
 
     store::conformance_tests!(open);
+
+    #[tokio::test]
+    async fn ages_are_by_the_clock() {
+        let (store, _keep) = open().await;
+        store::conformance::blob::ages_are_by_the_clock(&store).await;
+    }
 }
 
 mod file {
@@ -44,6 +50,12 @@ mod file {
     }
 
     store::conformance_tests!(open);
+
+    #[tokio::test]
+    async fn ages_are_by_the_clock() {
+        let (store, _keep) = open().await;
+        store::conformance::blob::ages_are_by_the_clock(&store).await;
+    }
 }
 
 async fn take_lease(store: &Store, name: &'static str) -> Result<bool, StoreError> {

@@ -14,6 +14,7 @@ pub mod conformance;
 mod driver;
 pub mod entity;
 mod error;
+mod fault;
 pub mod private;
 mod schema;
 mod sqlite;
@@ -29,6 +30,7 @@ pub use crate::blob::{BlobRead, BlobStore, BlobWriter, VerifiedRead, with_files}
 use crate::blob::{DiskBlobs, MemoryBlobs};
 use crate::driver::{Backend, Mode};
 pub use crate::error::{Result, StoreError};
+pub use crate::fault::{Interruption, WriteFate};
 use crate::sqlite::SqliteBackend;
 pub use crate::transaction::{Transaction, TransactionFuture};
 pub use crate::wake::{Wake, WakeEvent, WakeSubscription};

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the keys and passwords that compose.yaml mounts, each in a file for the one user that reads it. Nothing that is there is
-# made again: these files are what a backup must hold, apart from that of the database (docs/OPERATIONS.md, "Backups").
+# made again: these files are what a backup must hold, apart from that of the database (docs/OPERATIONS.md, "Backup").
 #
 #   make-secrets.sh FOLDER     as root, since the files get the owners that the images run as
 set -eu

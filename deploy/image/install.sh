@@ -1,6 +1,6 @@
 #!/bin/sh
-# Puts what the image holds into the folder ROOT: the executable, its licence, the documented configuration, and the folder of
-# its data. deploy/Containerfile runs it, and so does deploy/checks/image.sh, which shows that what it installs runs.
+# Puts what the image holds into the folder ROOT: the executable, its licence, the documented configuration, and the folders of
+# its data and of its cache. deploy/Containerfile runs it, and so does deploy/checks/image.sh, which shows that what it installs runs.
 #
 #   install.sh ROOT           builds the executable first, from the sources around this script
 #   install.sh ROOT BINARY    takes one that was built
@@ -20,4 +20,4 @@ fi
 install -d -m 755 "$root/usr/local/bin" "$root/usr/local/share/doc/tributary"
 install -m 755 "$binary" "$root/usr/local/bin/tributary"
 install -m 644 "$source/LICENSE" "$source/docs/config/coordinator.toml" "$root/usr/local/share/doc/tributary"
-install -d -m 700 -o "$user" -g "$user" "$root/var/lib/tributary"
+install -d -m 700 -o "$user" -g "$user" "$root/var/lib/tributary" "$root/var/cache/tributary"

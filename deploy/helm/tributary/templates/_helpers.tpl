@@ -58,6 +58,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- with $v.blobs.endpoint }}{{ $_ := set $blobs "endpoint" . }}{{ end }}
 {{- with $v.blobs.region }}{{ $_ := set $blobs "region" . }}{{ end }}
 {{- if $v.blobs.credentialsSecret.name }}{{ $_ := set $blobs "credentials_file" (printf "%s/blobs/%s" $secrets $v.blobs.credentialsSecret.key) }}{{ end }}
+{{- if hasPrefix "s3://" $v.blobs.url }}{{ $_ := set $blobs "cache" "/var/cache/tributary" }}{{ end }}
 {{- with $v.blobs.replicas }}{{ $_ := set $blobs "replicas" . }}{{ end }}
 {{- $identity := dict "seal_key_file" "/var/lib/tributary/seal.key" "ca_certificate_file" "/var/lib/tributary/ca.pem" "ca_key_file" "/var/lib/tributary/ca-key.pem" }}
 {{- with $v.identity.caSecret }}{{ if .name }}

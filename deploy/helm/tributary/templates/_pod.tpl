@@ -88,6 +88,9 @@ spec:
       volumeMounts:
         - {name: config, mountPath: /etc/tributary/coordinator.toml, subPath: coordinator.toml, readOnly: true}
         - {name: state, mountPath: /var/lib/tributary}
+        {{- if hasPrefix "s3://" $v.blobs.url }}
+        - {name: cache, mountPath: /var/cache/tributary}
+        {{- end }}
         {{- if $v.identity.sealSecret.name }}
         # Beside it are the folders seal.releases and seal.ledgers, on the volume.
         - {name: seal, mountPath: /var/lib/tributary/seal.key, subPath: {{ $v.identity.sealSecret.key }}, readOnly: true}
@@ -100,6 +103,10 @@ spec:
       configMap: {name: {{ $name }}}
     - name: state
       persistentVolumeClaim: {claimName: {{ $v.state.existingClaim | default $name }}}
+    {{- if hasPrefix "s3://" $v.blobs.url }}
+    - name: cache
+      emptyDir: {sizeLimit: {{ $v.blobs.cacheSize }}}
+    {{- end }}
     {{- with $v.identity.sealSecret.name }}
     - name: seal
       secret: {secretName: {{ . }}, defaultMode: 0440}

@@ -32,7 +32,8 @@ if [ ! -e ca-key.pem ]; then
 fi
 
 # The database, over TLS: an authority whose key is forgotten at once certifies one server.
-password | new database-password "$tributary"
+password | new postgres-password "$postgres"
+new database-password "$tributary" <postgres-password
 if [ ! -e postgres-key.pem ]; then
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout database-ca.tmp -days 3650 \
         -subj '/CN=database CA' -addext 'basicConstraints=critical,CA:TRUE' -out database-ca.pem 2>/dev/null
@@ -46,9 +47,8 @@ if [ ! -e postgres-key.pem ]; then
 fi
 
 # The store of blobs: what the server reads, and the same as a credentials file of AWS's tools.
-if [ ! -e store.env ]; then
-    user=tributary key=$(password)
-    printf 'export MINIO_ROOT_USER=%s\nexport MINIO_ROOT_PASSWORD=%s\n' "$user" "$key" | new store.env 0
-    printf '[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n' "$user" "$key" | new blobs-credentials "$tributary"
-fi
+printf 'export MINIO_ROOT_USER=tributary\nexport MINIO_ROOT_PASSWORD=%s\n' "$(password)" | new store.env 0
+. ./store.env
+printf '[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n' "$MINIO_ROOT_USER" "$MINIO_ROOT_PASSWORD" |
+    new blobs-credentials "$tributary"
 password | new grafana-password "$grafana"

@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::pin::Pin;
 
+use federation::id::Digest;
+
 use crate::driver::{Backend, Bind, Driver, Extent, FromRow, Mode, Query, Record, Take};
 use crate::error::{Result, StoreError};
 
@@ -15,6 +17,8 @@ pub struct Transaction<'env> {
     mode: Mode,
     /// Whether another writer interfered, so that the whole transaction must be retried.
     busy: bool,
+    /// A blob that a row was to name, and that is doomed.
+    doomed: Option<Digest>,
 }
 
 /// The future that a transaction's closure returns.
@@ -22,7 +26,7 @@ pub type TransactionFuture<'t, T, E> = Pin<Box<dyn Future<Output = std::result::
 
 impl<'env> Transaction<'env> {
     pub(crate) fn new(driver: Box<dyn Driver + 'env>, mode: Mode) -> Self {
-        Self { driver, mode, busy: false }
+        Self { driver, mode, busy: false, doomed: None }
     }
 
     /// Changes any number of rows; returns their number.
@@ -109,17 +113,23 @@ impl<'env> Transaction<'env> {
         }
     }
 
+    pub(crate) fn note_doomed(&mut self, blob: Digest) {
+        self.doomed = Some(blob);
+    }
+
     fn note<T>(&mut self, result: Result<T>) -> Result<T> {
         self.busy |= matches!(result, Err(StoreError::Busy));
         result
     }
 }
 
-/// Runs `body` in a transaction, and commits if it returns `Ok`.
+/// Runs `body` in a transaction, and commits if it returns `Ok`. If it failed because a blob is doomed, `doomed` says
+/// which.
 pub(crate) async fn run<'env, T, E, F>(
     backend: &dyn Backend,
     name: &'static str,
     mode: Mode,
+    doomed: &mut Option<Digest>,
     mut body: F,
 ) -> std::result::Result<T, E>
 where
@@ -127,7 +137,7 @@ where
     E: From<StoreError>,
 {
     for attempt in 1..=MAX_ATTEMPTS {
-        match run_once(backend, mode, &mut body).await {
+        match run_once(backend, mode, doomed, &mut body).await {
             Outcome::Done(result) => return result,
             Outcome::Again => tracing::debug!(transaction = name, attempt, "another writer was in the way"),
         }
@@ -150,7 +160,12 @@ impl<T, E: From<StoreError>> Outcome<T, E> {
     }
 }
 
-async fn run_once<'env, T, E, F>(backend: &dyn Backend, mode: Mode, body: &mut F) -> Outcome<T, E>
+async fn run_once<'env, T, E, F>(
+    backend: &dyn Backend,
+    mode: Mode,
+    doomed: &mut Option<Digest>,
+    body: &mut F,
+) -> Outcome<T, E>
 where
     F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
     E: From<StoreError>,
@@ -160,6 +175,7 @@ where
         Err(error) => return Outcome::failed(error),
     };
     let result = body(&mut transaction).await;
+    *doomed = transaction.doomed.filter(|_| result.is_err());
     let Transaction { driver, busy: again, .. } = transaction;
     if again || result.is_err() {
         // The caller must get the original error; a connection that fails to roll back is not used again.
@@ -226,7 +242,7 @@ mod tests {
     async fn try_with(busy: u32) -> Result<u32> {
         let flaky = Flaky { database: SqliteBackend::open_memory()?, busy: busy.into() };
         let mut runs = 0;
-        run(&flaky, "test", Mode::Write, |tx| {
+        run(&flaky, "test", Mode::Write, &mut None, |tx| {
             runs += 1;
             let runs = runs;
             Box::pin(async move { tx.clear_leases().await.map(|()| runs) })

@@ -23,10 +23,8 @@ pub(super) fn store_config(config: &Config, parts: &Parts) -> StoreConfig {
         ":memory:" => Database::SqliteMemory,
         path => Database::SqliteFile(PathBuf::from(path.strip_prefix("//").unwrap_or(path))),
     };
-    let blobs = match config.blobs.url.strip_prefix("file:") {
-        Some(path) => Blobs::Disk(PathBuf::from(path.strip_prefix("//").unwrap_or(path))),
-        None => Blobs::Memory,
-    };
+    // What cannot be read was refused by `Config::check`.
+    let blobs = config.blobs.store().unwrap_or(Blobs::Memory);
     StoreConfig { database, blobs, clock: Arc::clone(&parts.clock) }
 }
 
@@ -38,9 +36,7 @@ pub(super) fn locks(config: &Config, parts: &Parts) -> Result<Locks, LockError> 
         path.as_mut_os_string().push(".lock");
         paths.push(path);
     }
-    if let Blobs::Disk(folder) = store.blobs {
-        paths.push(folder.join("coordinator.lock"));
-    }
+    paths.extend(store.blobs.folders().map(|folder| folder.join("coordinator.lock")));
     Locks::take(&paths, parts.clock.now())
 }
 

@@ -40,7 +40,7 @@ pub use files::make_private_folder;
 pub use http::TokenError;
 pub use lock::LockError;
 pub use wiring::{
-    Coordinator, Parts, Running, StartError, SystemClock, create_operator_token_offline, devices, migrate,
+    Coordinator, Parts, Running, StartError, SystemClock, Worker, create_operator_token_offline, devices, migrate,
 };
 
 /// SHA-256.

@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use federation::id::{Attempt, TaskId};
+use federation::id::{Attempt, Digest, TaskId};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::hmac;
 use store::StoreError;
@@ -120,6 +120,14 @@ impl Sealer {
             keys: ReleaseKeys::new(path.map(|path| path.with_extension("releases")), random),
             random: random.clone(),
         }
+    }
+
+    /// Tells this key from others, and nothing else about it.
+    #[must_use]
+    pub(crate) fn fingerprint(&self) -> Digest {
+        let mut fingerprint = [0; 32];
+        fingerprint.copy_from_slice(hmac::sign(&self.mac, b"tributary seal.key fingerprint 1\0").as_ref());
+        Digest(fingerprint)
     }
 
     /// HMAC-SHA-256 over `place || text`, where all places are equally long: says that this coordinator wrote it, and hides

@@ -7,3 +7,9 @@ ALTER TABLE lease ADD COLUMN token INTEGER NOT NULL DEFAULT 0 CHECK (token >= 0)
 ALTER TABLE check_in ADD COLUMN round_trip_ms INTEGER CHECK (round_trip_ms >= 0);      -- of its connection, in milliseconds
 ALTER TABLE check_in ADD COLUMN sent_round INTEGER CHECK (sent_round >= 0);            -- it has sent an input for this round, and
                                                                                        -- declines the next one for that reason
+
+-- Of what every process that uses the database must have in common, such as keys. The first one stays.
+CREATE TABLE fingerprint (
+    what   TEXT NOT NULL PRIMARY KEY,                                                  -- for people
+    sha256 BLOB NOT NULL CHECK (length(sha256) = 32)                                   -- fixed
+) STRICT, WITHOUT ROWID;

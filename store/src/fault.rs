@@ -40,11 +40,11 @@ pub trait Interruption: Send + Sync {
 }
 
 impl Store {
-    /// The same rows, interrupted by `by`, with these blobs and wake-ups of its own.
+    /// The same rows, interrupted by `by` and shared with whoever else has them, with these blobs and wake-ups of its own.
     #[must_use]
     pub fn interrupted(&self, blobs: Arc<dyn BlobStore>, by: Arc<dyn Interruption>) -> Self {
         let rows = Arc::new(Interrupted { rows: Arc::clone(&self.rows), by });
-        Self { rows, blobs, wake: Wake::new() }
+        Self { rows, blobs, wake: Wake::new(), is_shared: true }
     }
 }
 

@@ -120,6 +120,7 @@ pub struct Store {
     rows: Arc<dyn Backend>,
     blobs: Arc<dyn BlobStore>,
     wake: Wake,
+    is_shared: bool,
 }
 
 impl Store {
@@ -134,7 +135,7 @@ impl Store {
             Database::SqliteMemory => SqliteBackend::open_memory()?,
         };
         let blobs = config.blobs.open(config.clock).await?;
-        Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new() })
+        Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new(), is_shared: false })
     }
 
     /// Runs `body` in a transaction that may change rows: `store.transact("name", |tx| Box::pin(async move { … }))`.
@@ -215,6 +216,12 @@ impl Store {
     /// `Corrupt` if it is malformed.
     pub async fn check(&self) -> Result<()> {
         self.rows.check().await
+    }
+
+    /// Whether other processes may use the same rows at the same time.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     #[must_use]

@@ -2,6 +2,8 @@
 
 mod choice;
 mod parts;
+mod shared;
+mod worker;
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,10 +20,11 @@ use tokio_util::task::TaskTracker;
 use wire::admin::{OperatorTokenReply, Role};
 
 use self::choice::{
-    HEALTH_CROWDS, aggregator, authority, connection_limits, count, locks, members, rates, sealer, selected,
-    server_key, store_config, url,
+    aggregator, authority, connection_limits, count, locks, members, rates, sealer, selected, server_key, store_config,
+    url,
 };
 pub use self::parts::{Parts, StartError, SystemClock};
+pub use self::worker::Worker;
 use crate::admission::{CheckIns, Inbox, Linger, RoundWakeups, Uploads};
 use crate::config::Config;
 use crate::http::{
@@ -74,6 +77,7 @@ impl Coordinator {
     pub async fn assemble(config: &Config, parts: Parts) -> Result<Self, StartError> {
         let locks = locks(config, &parts)?;
         let store = Store::open(store_config(config, &parts)).await?;
+        let _files = shared::hold_files(config, &store)?;
         Self::compose(config, parts, store, locks, Linger::USUAL)
     }
 
@@ -109,7 +113,7 @@ impl Coordinator {
             random: parts.random.clone(),
             authority,
             members,
-            identities: Identities::default(),
+            identities: Identities::new(&store),
             limiter: Limiter::new(rates(config)),
             reported_rounds: ReportedRounds::default(),
             health: Health::default(),
@@ -131,6 +135,18 @@ impl Coordinator {
         Ok(Self { router, engine, store, app, locks, stopping, stopped, tasks })
     }
 
+    /// Opens everything, and looks at what an earlier process left and what others beside this one have.
+    async fn begin(config: &Config, parts: Parts) -> Result<Self, StartError> {
+        let coordinator = Self::assemble(config, parts).await?;
+        shared::check(&coordinator.store, &coordinator.app).await?;
+        if !coordinator.store.is_shared() {
+            // The locks guarantee that this is the only process: any remaining lease belongs to a dead one.
+            coordinator.store.transact("clear_leases", |tx| Box::pin(async move { tx.clear_leases().await })).await?;
+        }
+        coordinator.engine.check_ledgers().await?;
+        Ok(coordinator)
+    }
+
     /// Opens everything, listens, serves, and runs background work if configured.
     ///
     /// # Errors
@@ -139,32 +155,17 @@ impl Coordinator {
         // Before anything is opened.
         let files = crate::open_files::raise_limit();
         let connection_limits = crate::open_files::fit(connection_limits(config), files);
-        let coordinator = Self::assemble(config, parts).await?;
-        // The locks guarantee that this is the only process: any remaining lease belongs to a dead one.
-        coordinator.store.transact("clear_leases", |tx| Box::pin(async move { tx.clear_leases().await })).await?;
-        coordinator.engine.check_ledgers().await?;
+        let coordinator = Self::begin(config, parts).await?;
         let app = &coordinator.app;
         let key = server_key(config, app)?;
         let tls = crate::http::server_config(key, app.members.certificate())
             .map_err(|error| StartError::Tls(error.into()))?;
         let (listener, address) = listen(config, config.http.listen, Some(tls), connection_limits).await?;
-        let health = match config.http.health_listen {
-            Some(wanted) => Some(listen(config, wanted, None, HEALTH_CROWDS).await?),
-            None => None,
-        };
-        let (health, health_address) = health.unzip();
+        let (health_served, health_address) = coordinator.serve_health(config).await?.unzip();
         let observer = listener.observer();
         let served =
             tokio::spawn(listener.serve(Arc::clone(app), coordinator.router.clone(), coordinator.stopping.clone()));
-        // To the very end: health checks must see that requests are still being completed.
-        let health_served = health.map(|listener| {
-            let router = crate::http::health_router(Arc::clone(app));
-            tokio::spawn(listener.serve(Arc::clone(app), router, coordinator.stopped.clone()))
-        });
-        let worked = config.work.enabled.then(|| {
-            let (engine, stopping) = (coordinator.engine.clone(), coordinator.stopping.clone());
-            tokio::spawn(async move { engine.run(stopping).await })
-        });
+        let worked = config.work.enabled.then(|| coordinator.run_engine());
         let url = url(config, address);
         tracing::info!(%address, url, "serving at {url}");
         Ok(Running { address, url, health_address, coordinator, observer, served, health_served, worked })

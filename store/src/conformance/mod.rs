@@ -14,6 +14,7 @@ pub mod blob_reference;
 pub mod check_in;
 pub mod concurrency;
 pub mod doomed;
+pub mod fingerprint;
 pub mod idempotency;
 pub mod lease;
 pub mod model_version;
@@ -73,6 +74,7 @@ macro_rules! conformance_tests {
             doomed::a_blob_that_was_spared_is_named_when_that_is_known,
             doomed::dooms_are_found_again_and_forgotten,
             doomed::naming_and_dooming_take_turns,
+            fingerprint::the_first_fingerprint_stays,
             idempotency::an_answer_is_found_again_until_it_expires,
             lease::a_lease_is_held_renewed_and_released,
             lease::no_two_acquisitions_of_a_lease_have_one_token,

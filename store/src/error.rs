@@ -38,6 +38,9 @@ pub enum StoreError {
     /// No blob has this digest. If a row refers to it, it was lost.
     #[error("blob {0} is not stored")]
     MissingBlob(Digest),
+    /// Garbage collection removes this blob, or has removed it: store it again, then name it.
+    #[error("blob {0} was garbage and is removed: store it again")]
+    BeingRemoved(Digest),
     /// The database's schema does not fit this program.
     #[error("{0}")]
     Schema(String),

@@ -23,15 +23,18 @@ mod transaction;
 mod wake;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use federation::id::Digest;
 use federation::time::Clock;
 use futures_util::future::BoxFuture;
 
 pub use crate::blob::{BlobRead, BlobStore, BlobWriter, S3Config, S3Credentials, VerifiedRead, with_files};
 use crate::blob::{DiskBlobs, MemoryBlobs, ReplicatedBlobs, S3Blobs};
 use crate::driver::{Backend, Mode};
+use crate::entity::doomed::Removal;
 pub use crate::error::{Result, StoreError};
 pub use crate::fault::{Interruption, WriteFate};
 use crate::postgres::PostgresBackend;
@@ -39,6 +42,10 @@ pub use crate::postgres::PostgresServer;
 use crate::sqlite::SqliteBackend;
 pub use crate::transaction::{Transaction, TransactionFuture};
 pub use crate::wake::{Wake, WakeEvent, WakeSubscription};
+
+/// How often, and after which pause, a blob's removal is looked at that is under way.
+const REMOVAL_LOOKS: u32 = 20;
+const REMOVAL_PAUSE: Duration = Duration::from_millis(50);
 
 /// The location of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +86,18 @@ impl fmt::Display for Blobs {
 }
 
 impl Blobs {
+    /// The folders among its places.
+    pub fn folders(&self) -> impl Iterator<Item = &Path> {
+        let (first, others) = match self {
+            Self::Replicated { primary, others } => (&**primary, others.as_slice()),
+            Self::Disk(_) | Self::Memory | Self::S3(_) => (self, [].as_slice()),
+        };
+        std::iter::once(first).chain(others).filter_map(|place| match place {
+            Self::Disk(folder) => Some(folder.as_path()),
+            Self::Memory | Self::S3(_) | Self::Replicated { .. } => None,
+        })
+    }
+
     fn open(self, clock: Arc<dyn Clock>) -> BoxFuture<'static, Result<Arc<dyn BlobStore>>> {
         Box::pin(async move {
             Ok(match self {
@@ -136,8 +155,9 @@ impl Store {
     ///
     /// If `body` returns `Ok`, its changes are durable when this returns; otherwise, or if this future is dropped
     /// before it commits, none of them is kept; if it is dropped while it commits, all or none. If another writer
-    /// interferes, `body` runs again, so it must have no effect outside of `tx`. It may hold the only write lock: do not
-    /// wait for anything else inside, and never nest transactions. After an error of a statement it must end, too.
+    /// interferes, or `body` names a blob that was garbage and is stored again, `body` runs again, so it must have no effect
+    /// outside of `tx`. It may hold the only write lock: do not wait for anything else inside, and never nest transactions.
+    /// After an error of a statement it must end, too.
     ///
     /// # Errors
     /// Those of `body`; [`StoreError::Busy`] if every attempt met another writer; [`StoreError::Unreachable`]; those of
@@ -147,7 +167,41 @@ impl Store {
         F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
         E: From<StoreError>,
     {
-        transaction::run(&*self.rows, name, Mode::Write, body).await
+        let mut body = body;
+        loop {
+            let mut doomed = None;
+            let done = transaction::run(&*self.rows, name, Mode::Write, &mut doomed, &mut body).await;
+            match doomed {
+                Some(blob) if self.is_stored_again(blob).await? => {}
+                _ => return done,
+            }
+        }
+    }
+
+    /// Waits until nobody removes the blob any more, and returns whether it is stored all the same: then it may be named.
+    async fn is_stored_again(&self, blob: Digest) -> Result<bool> {
+        let find = || self.read("removal", |tx| Box::pin(async move { tx.removal(blob).await }));
+        let mut removal = find().await?;
+        for _ in 0..REMOVAL_LOOKS {
+            if removal != Some(Removal::UnderWay) {
+                break;
+            }
+            tokio::time::sleep(REMOVAL_PAUSE).await;
+            removal = find().await?;
+        }
+        match removal {
+            None => Ok(true),
+            Some(Removal::UnderWay) => Ok(false),
+            Some(Removal::Over) if self.blobs.len(blob).await?.is_none() => Ok(false),
+            Some(Removal::Over) => {
+                let rows = &*self.rows;
+                let spared: Result<bool> = transaction::run(rows, "spare_blob", Mode::Write, &mut None, |tx| {
+                    Box::pin(async move { tx.spare(blob).await })
+                })
+                .await;
+                spared.map(|_| true)
+            }
+        }
     }
 
     /// Runs `body` on one consistent state of the rows, concurrently with writers. Changes are rejected.
@@ -159,7 +213,7 @@ impl Store {
         F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
         E: From<StoreError>,
     {
-        transaction::run(&*self.rows, name, Mode::Read, body).await
+        transaction::run(&*self.rows, name, Mode::Read, &mut None, body).await
     }
 
     /// Erases deleted rows, as far as the medium allows: flushes the write-ahead log to the database, where deleted

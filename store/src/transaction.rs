@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::pin::Pin;
 
+use federation::id::Digest;
+
 use crate::driver::{Backend, Bind, Driver, Extent, FromRow, Mode, Query, Record, Take};
 use crate::error::{Result, StoreError};
 
@@ -12,6 +14,8 @@ pub struct Transaction<'env> {
     mode: Mode,
     /// What interfered, so that the whole transaction must be retried.
     again: Option<StoreError>,
+    /// A blob that a row was to name, and that is doomed.
+    doomed: Option<Digest>,
 }
 
 /// The future that a transaction's closure returns.
@@ -19,7 +23,7 @@ pub type TransactionFuture<'t, T, E> = Pin<Box<dyn Future<Output = std::result::
 
 impl<'env> Transaction<'env> {
     pub(crate) fn new(driver: Box<dyn Driver + 'env>, mode: Mode) -> Self {
-        Self { driver, mode, again: None }
+        Self { driver, mode, again: None, doomed: None }
     }
 
     /// Changes any number of rows; returns their number.
@@ -106,6 +110,10 @@ impl<'env> Transaction<'env> {
         }
     }
 
+    pub(crate) fn note_doomed(&mut self, blob: Digest) {
+        self.doomed = Some(blob);
+    }
+
     fn note<T>(&mut self, result: Result<T>) -> Result<T> {
         match &result {
             Err(StoreError::Busy) => self.again = Some(StoreError::Busy),
@@ -116,11 +124,13 @@ impl<'env> Transaction<'env> {
     }
 }
 
-/// Runs `body` in a transaction, and commits if it returns `Ok`.
+/// Runs `body` in a transaction, and commits if it returns `Ok`. If it failed because a blob is doomed, `doomed` says
+/// which.
 pub(crate) async fn run<'env, T, E, F>(
     backend: &dyn Backend,
     name: &'static str,
     mode: Mode,
+    doomed: &mut Option<Digest>,
     mut body: F,
 ) -> std::result::Result<T, E>
 where
@@ -129,7 +139,7 @@ where
 {
     let mut attempt = 1;
     loop {
-        let cause = match run_once(backend, name, mode, &mut body).await {
+        let cause = match run_once(backend, name, mode, doomed, &mut body).await {
             Outcome::Done(result) => return result,
             Outcome::Again(cause) => cause,
         };
@@ -160,7 +170,13 @@ impl<T, E: From<StoreError>> Outcome<T, E> {
     }
 }
 
-async fn run_once<'env, T, E, F>(backend: &dyn Backend, name: &'static str, mode: Mode, body: &mut F) -> Outcome<T, E>
+async fn run_once<'env, T, E, F>(
+    backend: &dyn Backend,
+    name: &'static str,
+    mode: Mode,
+    doomed: &mut Option<Digest>,
+    body: &mut F,
+) -> Outcome<T, E>
 where
     F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
     E: From<StoreError>,
@@ -170,6 +186,7 @@ where
         Err(error) => return Outcome::failed(error),
     };
     let result = body(&mut transaction).await;
+    *doomed = transaction.doomed.filter(|_| result.is_err());
     let Transaction { driver, again, .. } = transaction;
     if again.is_some() || result.is_err() {
         // The caller must get the original error; a connection that fails to roll back is not used again.
@@ -237,7 +254,7 @@ mod tests {
     async fn try_with(busy: u32) -> Result<u32> {
         let flaky = Flaky { database: SqliteBackend::open_memory()?, busy: busy.into() };
         let mut runs = 0;
-        run(&flaky, "test", Mode::Write, |tx| {
+        run(&flaky, "test", Mode::Write, &mut None, |tx| {
             runs += 1;
             let runs = runs;
             Box::pin(async move { tx.clear_leases().await.map(|()| runs) })

@@ -170,6 +170,7 @@ impl Config {
     pub fn redacted(&self) -> String {
         let mut shown = self.clone();
         shown.database.redact();
+        shown.blobs.redact();
         toml::to_string_pretty(&shown).unwrap_or_default()
     }
 }

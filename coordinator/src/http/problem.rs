@@ -184,7 +184,8 @@ impl Error {
                 | StoreError::Unreachable(_)
                 | StoreError::Full
                 | StoreError::TooManyFiles
-                | StoreError::ReadOnly => ProblemType::Unavailable,
+                | StoreError::ReadOnly
+                | StoreError::BeingRemoved(_) => ProblemType::Unavailable,
                 StoreError::Corrupt(_) | StoreError::MissingBlob(_) | StoreError::Schema(_) | StoreError::Fault(_) => {
                     ProblemType::Internal
                 }
@@ -222,7 +223,8 @@ impl Error {
                 | StoreError::Unreachable(_)
                 | StoreError::Full
                 | StoreError::TooManyFiles
-                | StoreError::ReadOnly,
+                | StoreError::ReadOnly
+                | StoreError::BeingRemoved(_),
             ) => Some((header::RETRY_AFTER, HeaderValue::from_static("5"))),
             Self::Unauthenticated(_) => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
             Self::Range(bytes) => {

@@ -18,15 +18,11 @@ use crate::lock::{LockError, Locks};
 use crate::seal::Sealer;
 
 pub(super) fn store_config(config: &Config, parts: &Parts) -> Result<StoreConfig, DatabaseError> {
-    let blobs = match config.blobs.url.strip_prefix("file:") {
-        Some(path) => Blobs::Disk(PathBuf::from(path.strip_prefix("//").unwrap_or(path))),
-        None => Blobs::Memory,
-    };
-    let connections = config.database.connections;
     Ok(StoreConfig {
         database: database(&config.database, parts)?,
-        blobs,
-        connections,
+        // What cannot be read was refused by `Config::check`.
+        blobs: config.blobs.store().unwrap_or(Blobs::Memory),
+        connections: config.database.connections,
         clock: Arc::clone(&parts.clock),
     })
 }
@@ -51,9 +47,7 @@ pub(super) fn locks(store: &StoreConfig, parts: &Parts) -> Result<Locks, LockErr
         }
         Database::SqliteMemory | Database::Postgres(_) => {}
     }
-    if let Blobs::Disk(folder) = &store.blobs {
-        paths.push(folder.join("coordinator.lock"));
-    }
+    paths.extend(store.blobs.folders().map(|folder| folder.join("coordinator.lock")));
     Locks::take(&paths, parts.clock.now())
 }
 

@@ -23,6 +23,7 @@ pub mod blob;
 pub mod blob_reference;
 pub mod check_in;
 pub mod concurrency;
+pub mod doomed;
 pub mod fingerprint;
 pub mod idempotency;
 pub mod lease;
@@ -78,6 +79,11 @@ macro_rules! conformance_tests {
             concurrency::one_of_two_takes_the_lease_and_an_expired_one_is_free,
             concurrency::a_reader_sees_one_state,
             concurrency::a_round_is_moved_by_one_of_two,
+            doomed::no_row_names_a_doomed_blob,
+            doomed::what_is_stored_during_its_removal_is_stored_once_more,
+            doomed::a_blob_that_was_spared_is_named_when_that_is_known,
+            doomed::dooms_are_found_again_and_forgotten,
+            doomed::naming_and_dooming_take_turns,
             fingerprint::the_first_fingerprint_stays,
             idempotency::an_answer_is_found_again_until_it_expires,
             lease::a_lease_is_held_renewed_and_released,

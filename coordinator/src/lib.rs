@@ -14,7 +14,6 @@ pub mod http;
 pub mod identity;
 pub mod observe;
 pub mod random;
-pub mod round_trips;
 pub mod seal;
 pub mod work;
 

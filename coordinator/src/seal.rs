@@ -201,12 +201,19 @@ impl Sealer {
         Ok(read.map_or_else(|| StoredEnd::Foreign(self.ends.path(task)), StoredEnd::End))
     }
 
-    /// Stores the end of a task's ledger; waits for the disk.
+    /// Stores the end of a task's ledger, if `judge` gives one after it has seen the stored one; waits for the disk. Nobody
+    /// else stores one meanwhile.
     ///
     /// # Errors
     /// The file system's.
-    pub(crate) fn keep_ledger_end(&self, task: TaskId, end: &LedgerEnd) -> std::io::Result<()> {
-        let text = serde_json::to_vec(end)?;
+    pub(crate) fn keep_ledger_end(
+        &self,
+        task: TaskId,
+        judge: impl FnOnce(StoredEnd) -> Option<LedgerEnd>,
+    ) -> std::io::Result<()> {
+        let _alone = self.ends.alone()?;
+        let Some(end) = judge(self.ledger_end(task)?) else { return Ok(()) };
+        let text = serde_json::to_vec(&end)?;
         let mut bytes = hex::encode(self.mac_of_end(task, &text)).into_bytes();
         bytes.extend(text);
         self.ends.write(task, bytes)

@@ -14,6 +14,7 @@ pub mod conformance;
 mod driver;
 pub mod entity;
 mod error;
+mod fault;
 mod postgres;
 pub mod private;
 mod schema;
@@ -30,6 +31,7 @@ pub use crate::blob::{BlobRead, BlobStore, BlobWriter, VerifiedRead, with_files}
 use crate::blob::{DiskBlobs, MemoryBlobs};
 use crate::driver::{Backend, Mode};
 pub use crate::error::{Result, StoreError};
+pub use crate::fault::{Interruption, WriteFate};
 use crate::postgres::PostgresBackend;
 pub use crate::postgres::PostgresServer;
 use crate::sqlite::SqliteBackend;

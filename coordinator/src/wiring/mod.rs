@@ -22,7 +22,7 @@ use self::choice::{
     selected, server_key, store_config, url,
 };
 pub use self::parts::{Parts, StartError, SystemClock};
-use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
+use crate::admission::{CheckIns, Inbox, Linger, RoundWakeups, Uploads};
 use crate::config::Config;
 use crate::http::{
     App, ConnectionCounts, ConnectionLimits, Document, EndedRounds, Identities, Limiter, Listener, PoolObserver,
@@ -34,7 +34,6 @@ use crate::observe;
 use crate::observe::health::Health;
 use crate::proximal::ProximalSchedule;
 use crate::reported_rounds::ReportedRounds;
-use crate::round_trips::RoundTrips;
 use crate::session::Sessions;
 use crate::work::{Engine, Environment, WorkConfig};
 
@@ -73,16 +72,29 @@ impl Coordinator {
     /// # Errors
     /// [`StartError`].
     pub async fn assemble(config: &Config, parts: Parts) -> Result<Self, StartError> {
-        let metrics = observe::recorder();
         let store_config = store_config(config, &parts)?;
         let locks = locks(&store_config, &parts)?;
         let store = Store::open(store_config).await?;
+        Self::compose(config, parts, store, locks, Linger::USUAL)
+    }
+
+    /// The same on a store that is open already, and that others may use as well; `[database]` and `[blobs]` say nothing
+    /// then. For simulations, which own time: nothing that it writes waits for real time to pass.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn assemble_on(config: &Config, parts: Parts, store: Store) -> Result<Self, StartError> {
+        Self::compose(config, parts, store, Locks::default(), Linger::NONE)
+    }
+
+    fn compose(config: &Config, parts: Parts, store: Store, locks: Locks, linger: Linger) -> Result<Self, StartError> {
+        let metrics = observe::recorder();
         let aggregator = aggregator(config)?;
         let authority = authority(config, &parts)?;
         let members = members(config, authority.as_ref())?;
         let sealer = Arc::new(sealer(config, &parts)?);
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
-        let (models, round_trips) = (Models::default(), RoundTrips::default());
+        let models = Models::default();
         let app = Arc::new(App {
             check_ins: CheckIns::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
             round_wakeups: RoundWakeups::start(&store, stopped.clone(), &tasks),
@@ -91,7 +103,7 @@ impl Coordinator {
             ended_rounds: EndedRounds::default(),
             mus: ProximalSchedule::default(),
             sealer: Arc::clone(&sealer),
-            inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), stopped.clone(), &tasks),
+            inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), linger, stopped.clone(), &tasks),
             uploads: Uploads::default(),
             store: store.clone(),
             clock: Arc::clone(&parts.clock),
@@ -101,7 +113,6 @@ impl Coordinator {
             identities: Identities::default(),
             limiter: Limiter::new(rates(config)),
             reported_rounds: ReportedRounds::default(),
-            round_trips: round_trips.clone(),
             health: Health::default(),
             document: Document::default(),
             metrics,
@@ -110,7 +121,7 @@ impl Coordinator {
         });
         let mut environment = Environment::new(store.clone(), aggregator, parts.clock, parts.random);
         environment.sealer = sealer;
-        (environment.models, environment.round_trips) = (models, round_trips);
+        environment.models = models;
         environment.config = WorkConfig {
             poll_interval: Duration::from_millis(config.work.poll_interval_ms),
             lease_ttl: Duration::from_millis(config.work.lease_ttl_ms),

@@ -19,9 +19,9 @@ async fn take(store: &Store, name: &'static str, between: impl Fn(u32) + Sync) -
             let run = runs.fetch_add(1, Ordering::Relaxed);
             let between = &between;
             Box::pin(async move {
-                tx.acquire_lease(name, Uuid::nil(), NOW, TTL).await?;
+                let token = tx.acquire_lease(name, Uuid::nil(), NOW, TTL).await?.unwrap();
                 between(run);
-                tx.renew_lease(name, Uuid::nil(), NOW, TTL).await
+                tx.renew_lease(name, token, NOW, TTL).await
             })
         })
         .await
@@ -47,7 +47,7 @@ async fn a_server_that_is_killed_in_the_middle_loses_nothing_that_was_committed(
     assert!(take(&store, "after", |_| ()).await.unwrap());
     for name in ["before", "during", "after"] {
         let held: Result<bool> =
-            store.transact("test", |tx| Box::pin(async move { tx.release_lease(name, Uuid::nil()).await })).await;
+            store.transact("test", |tx| Box::pin(async move { tx.release_lease(name, 1).await })).await;
         assert!(held.unwrap(), "{name}");
     }
 }

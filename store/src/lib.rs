@@ -114,7 +114,8 @@ impl Store {
         transaction::run(&*self.rows, name, Mode::Write, body).await
     }
 
-    /// Runs `body` on one consistent state of the rows, concurrently with writers. Changes are rejected.
+    /// Runs `body` on one consistent state of the rows, concurrently with writers. Changes are rejected. It may run again
+    /// from its beginning, so it must have no effect outside of `tx`.
     ///
     /// # Errors
     /// Those of `body`; [`StoreError::Busy`]; [`StoreError::Unreachable`].

@@ -208,3 +208,35 @@ async fn connections_of_dropped_transactions_are_replaced() {
     let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in %'";
     assert_eq!(cluster.sql(&database, open), "0");
 }
+
+/// The first time that a read of this name asks twice, with a commit in between, it reads everything again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_turns_out_longer_sees_one_state() {
+    let Some((_, _, url)) = fresh() else { return };
+    let store = store(&url).await;
+    let writer = &store.clone();
+    let runs = &AtomicU32::new(0);
+    let seen: Result<_> = store
+        .read("two", |tx| {
+            Box::pin(async move {
+                let run = runs.fetch_add(1, Ordering::Relaxed);
+                let before = tx.find_idempotent("ann", "k").await?.is_some();
+                if run == 0 {
+                    let written: Result<()> = writer
+                        .transact("write", |tx| {
+                            Box::pin(async move {
+                                let answer =
+                                    IdempotentAnswer { request_sha256: Digest([1; 32]), status: 200, body: vec![] };
+                                tx.insert_idempotent("ann", "k", &answer, NOW).await
+                            })
+                        })
+                        .await;
+                    written?;
+                }
+                Ok((before, tx.find_idempotent("ann", "k").await?.is_some()))
+            })
+        })
+        .await;
+    assert_eq!(seen.unwrap(), (true, true));
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
+}

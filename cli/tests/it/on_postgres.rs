@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use test_servers::postgres::{Cluster, Options};
+use test_servers::postgres::{Cluster, Options, USER};
 
 use crate::killed::{logs, participant, rounds, wait_for_round};
 use crate::support::{Served, run, tributary};
@@ -21,10 +21,11 @@ fn serve(config: &str, listen: &str) -> Served {
     Served::until(command, "serving")
 }
 
-fn written(folder: &Path, url: &str) -> String {
+fn written(folder: &Path, url: &str, password: Option<&Path>) -> String {
     let at = |name: &str| folder.join(name).display().to_string();
+    let password = password.map(|file| format!("password_file = {file:?}\n")).unwrap_or_default();
     let text = format!(
-        "[http]\nhealth_listen = \"127.0.0.1:0\"\n[database]\nurl = {url:?}\n[blobs]\nurl = \"file:{}\"\n\
+        "[http]\nhealth_listen = \"127.0.0.1:0\"\n[database]\nurl = {url:?}\n{password}[blobs]\nurl = \"file:{}\"\n\
          [identity]\nca_certificate_file = {:?}\nca_key_file = {:?}\n",
         at("blobs"),
         at("ca.pem"),
@@ -55,10 +56,21 @@ fn round_trips(served: &Served) -> Vec<(String, u64)> {
 
 #[test]
 fn a_secure_task_runs_to_its_end_on_postgres_through_a_kill() {
-    // With real commits: what was answered must outlive the coordinator.
-    let Some(cluster) = Cluster::start(Options { fsync: true, ..Options::default() }) else { return };
+    // With real commits: what was answered must outlive the coordinator. The way in is a password, from its file.
+    let access = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+    let Some(cluster) = Cluster::start(Options {
+        fsync: true,
+        tcp: true,
+        files: vec![("pg_hba.conf".to_owned(), access.to_owned())],
+        ..Options::default()
+    }) else {
+        return;
+    };
     let database = cluster.create_database();
+    cluster.sql("postgres", &format!("ALTER USER {USER} PASSWORD 'geheim'"));
     let folder = tempfile::tempdir().unwrap();
+    let password = folder.path().join("password");
+    std::fs::write(&password, "geheim\n").unwrap();
     let task = folder.path().join("task.toml").display().to_string();
     let args = ["--participants", "3", "--rounds", ROUNDS, "--seed", "5", "--task-file", &task];
     let on_sqlite = run(&[&["--format", "json", "demo"][..], &args].concat());
@@ -67,7 +79,8 @@ fn a_secure_task_runs_to_its_end_on_postgres_through_a_kill() {
     let expected: Vec<_> =
         events.iter().filter(|event| event["event"] == "round").map(|event| &event["model"]["sha256"]).collect();
 
-    let config = written(folder.path(), &cluster.url(&database));
+    let url = format!("postgres://{USER}@127.0.0.1:{}/{database}", cluster.port());
+    let config = written(folder.path(), &url, Some(&password));
     for _ in 0..2 {
         assert_eq!(run(&["--format", "json", "migrate", "--config", &config]).data()["database"], "up_to_date");
     }
@@ -127,7 +140,7 @@ fn a_password_comes_from_its_file_and_is_never_shown() {
     let folder = tempfile::tempdir().unwrap();
     let password = folder.path().join("password");
     std::fs::write(&password, "geheim\n").unwrap();
-    let config = written(folder.path(), "postgres://ann@localhost:1/rows");
+    let config = written(folder.path(), "postgres://ann@localhost:1/rows", None);
     let with = |url: &str, file: Option<&Path>, args: &[&str]| {
         let mut command = tributary();
         command.args(["--format", "json"]).args(args).args(["--config", &config]).env("TRIBUTARY_DATABASE_URL", url);

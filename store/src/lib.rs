@@ -204,7 +204,8 @@ impl Store {
         }
     }
 
-    /// Runs `body` on one consistent state of the rows, concurrently with writers. Changes are rejected.
+    /// Runs `body` on one consistent state of the rows, concurrently with writers. Changes are rejected. It may run again
+    /// from its beginning, so it must have no effect outside of `tx`.
     ///
     /// # Errors
     /// Those of `body`; [`StoreError::Busy`]; [`StoreError::Unreachable`].

@@ -48,10 +48,20 @@ fn fresh() -> Option<(&'static Cluster, String, String)> {
 
 mod suite {
     use store::Store;
+    use test_servers::postgres::Cluster;
 
-    async fn open() -> Option<(Store, ())> {
-        let (_, _, url) = super::fresh()?;
-        Some((super::store(&url).await, ()))
+    /// A database that goes with its test.
+    struct Used(&'static Cluster, String);
+
+    impl Drop for Used {
+        fn drop(&mut self) {
+            self.0.drop_database(&self.1);
+        }
+    }
+
+    async fn open() -> Option<(Store, Used)> {
+        let (cluster, database, url) = super::fresh()?;
+        Some((super::store(&url).await, Used(cluster, database)))
     }
 
     store::conformance_tests!(open);

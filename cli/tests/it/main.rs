@@ -15,6 +15,7 @@ mod killed;
 mod liar;
 mod lies;
 mod members;
+mod on_postgres;
 mod operator;
 mod privacy;
 mod processes;

@@ -36,6 +36,14 @@ fn database(config: &DatabaseConfig, parts: &Parts) -> Result<Database, Database
     Ok(Database::SqliteFile(PathBuf::from(place.strip_prefix("//").unwrap_or(place))))
 }
 
+/// Without the blobs, where others may be at work beside: on a PostgreSQL database.
+pub(super) fn rows_alone(store: StoreConfig) -> StoreConfig {
+    match store.database {
+        Database::Postgres(_) => StoreConfig { blobs: Blobs::Memory, ..store },
+        Database::SqliteFile(_) | Database::SqliteMemory => store,
+    }
+}
+
 /// Locks the database, if it is a file, and the folder of blobs against other coordinators.
 pub(super) fn locks(store: &StoreConfig, parts: &Parts) -> Result<Locks, LockError> {
     let mut paths = Vec::new();

@@ -20,8 +20,8 @@ use tokio_util::task::TaskTracker;
 use wire::admin::{OperatorTokenReply, Role};
 
 use self::choice::{
-    aggregator, authority, connection_limits, count, locks, members, rates, sealer, selected, server_key, store_config,
-    url,
+    aggregator, authority, connection_limits, count, locks, members, rates, rows_alone, sealer, selected, server_key,
+    store_config, url,
 };
 pub use self::parts::{Parts, StartError, SystemClock};
 pub use self::worker::Worker;
@@ -318,7 +318,7 @@ pub fn devices(config: &Config) -> Result<Vec<DeviceReport>, StartError> {
 /// # Errors
 /// [`StartError::Locked`], [`StartError::Store`].
 pub async fn migrate(config: &Config, parts: Parts) -> Result<(), StartError> {
-    let store_config = store_config(config, &parts)?;
+    let store_config = rows_alone(store_config(config, &parts)?);
     let _locks = locks(&store_config, &parts)?;
     Store::open(store_config).await?;
     Ok(())
@@ -339,16 +339,15 @@ pub async fn create_operator_token_offline(
     if !is_name(name) {
         return Err(TokenError::Name(name.to_owned()));
     }
-    // Tokens need only rows.
-    let store_config = StoreConfig { blobs: Blobs::Memory, ..store_config(config, &parts)? };
+    let store_config = rows_alone(store_config(config, &parts)?);
     match &store_config.database {
         Database::SqliteFile(path) if path.exists() => {}
         Database::SqliteFile(path) => return Err(TokenError::NoDatabase(path.clone())),
         Database::SqliteMemory => return Err(TokenError::NoDatabase(":memory:".into())),
-        // There are no locks: a token that is created beside a running coordinator is a row like any other.
+        // A token that is created beside a running coordinator is a row like any other.
         Database::Postgres(_) => {}
     }
     let _locks = locks(&store_config, &parts)?;
-    let store = Store::open(store_config).await?;
+    let store = Store::open(StoreConfig { blobs: Blobs::Memory, ..store_config }).await?;
     crate::http::issue_shown_operator_token(&store, &parts.random, parts.clock.now(), name, role, show).await
 }

@@ -22,7 +22,7 @@ use self::bus::Notifications;
 use self::error::translate;
 use self::pool::Pool;
 pub use self::server::PostgresServer;
-use self::session::Session;
+use self::session::{Longer, Session};
 use crate::driver::{Backend, Driver, Mode};
 use crate::error::Result;
 use crate::wake::bus::Bus;
@@ -36,6 +36,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A database on a server.
 pub(crate) struct PostgresBackend {
     pool: Arc<Pool>,
+    longer: Longer,
     seed: u64,
     pauses: AtomicU64,
 }
@@ -47,7 +48,7 @@ impl PostgresBackend {
         let mut loan = pool.lend().await?;
         schema::migrate(&mut loan.connection).await?;
         loan.keep();
-        Ok(Self { pool, seed: server.seed(), pauses: AtomicU64::new(0) })
+        Ok(Self { pool, longer: Longer::default(), seed: server.seed(), pauses: AtomicU64::new(0) })
     }
 
     /// Tells this process from the others that use this database.
@@ -84,7 +85,7 @@ fn pause(seed: u64, number: u64, attempt: u32) -> Duration {
 #[async_trait]
 impl Backend for PostgresBackend {
     async fn begin(&self, name: &'static str, mode: Mode) -> Result<Box<dyn Driver>> {
-        Ok(Box::new(Session::begin(self.pool.lend().await?, name, mode).await?))
+        Ok(Box::new(Session::begin(self.pool.lend().await?, name, mode, &self.longer).await?))
     }
 
     fn pause(&self, attempt: u32) -> Option<Duration> {

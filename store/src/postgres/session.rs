@@ -1,5 +1,7 @@
 //! A transaction on a lent connection.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,21 +17,31 @@ use crate::error::{Result, StoreError};
 /// How long a connection is waited for in silence. A server that is gone without a word is noticed so.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
+/// Names of transactions that read with more than one statement, which need one state for all. Others do not wait for a
+/// BEGIN: a statement by itself sees one state.
+pub(super) type Longer = Arc<Mutex<HashSet<&'static str>>>;
+
 /// A transaction in progress. Dropped, its connection is closed, and the server undoes it.
 pub(super) struct Session {
     /// `None` once the connection was lost.
     loan: Option<Loan>,
     name: &'static str,
     mode: Mode,
+    /// `None` once the server has begun; before that for a read of one statement, as far as is known.
+    alone: Option<Longer>,
     /// Whether a statement failed: the server then refuses everything but a rollback.
     failed: bool,
     waits: u64,
 }
 
 impl Session {
-    pub(super) async fn begin(loan: Loan, name: &'static str, mode: Mode) -> Result<Self> {
-        let mut session = Self { loan: Some(loan), name, mode, failed: false, waits: 0 };
+    pub(super) async fn begin(loan: Loan, name: &'static str, mode: Mode, longer: &Longer) -> Result<Self> {
+        let mut session = Self { loan: Some(loan), name, mode, alone: None, failed: false, waits: 0 };
         let begin = match mode {
+            Mode::Read if !longer.lock().unwrap_or_else(PoisonError::into_inner).contains(name) => {
+                session.alone = Some(Arc::clone(longer));
+                return Ok(session);
+            }
             Mode::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
             Mode::Write => "BEGIN ISOLATION LEVEL SERIALIZABLE",
         };
@@ -44,6 +56,14 @@ impl Session {
     ) -> Result<T> {
         if self.failed {
             return Err(StoreError::fault(format!("transaction {} went on after an error", self.name)));
+        }
+        if self.waits > 0
+            && let Some(longer) = &self.alone
+        {
+            // The second statement would see a later state: everything is read again, in one.
+            longer.lock().unwrap_or_else(PoisonError::into_inner).insert(self.name);
+            self.failed = true;
+            return Err(StoreError::Busy);
         }
         let loan = self.loan.as_mut().ok_or_else(|| StoreError::fault("a connection that was lost"))?;
         let known = sqlx::Connection::cached_statements_size(&loan.connection);
@@ -68,6 +88,9 @@ impl Session {
     /// Ends a transaction whose outcome nobody waits for.
     fn end_beside(mut self, statement: &'static str) {
         let Some(mut loan) = self.loan.take() else { return };
+        if self.alone.is_some() {
+            return loan.keep();
+        }
         tokio::spawn(async move {
             let ended = tokio::time::timeout(SILENCE_MAX, loan.connection.execute(statement)).await;
             if matches!(ended, Ok(Ok(_))) {

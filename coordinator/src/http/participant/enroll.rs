@@ -224,13 +224,13 @@ pub(super) fn check_evidence(evidence: Option<&String>) -> Result<()> {
     }
 }
 
-/// Checks the number and length of labels.
+/// Checks the number and length of labels, and that every database can look into them.
 pub(in crate::http) fn check_labels(labels: &BTreeMap<String, String>) -> Result<()> {
-    let short = |text: &String| !text.is_empty() && text.len() <= LABEL_MAX_BYTES;
+    let short = |text: &String| !text.is_empty() && text.len() <= LABEL_MAX_BYTES && !text.contains('\0');
     if labels.len() <= LABELS_MAX && labels.iter().all(|(name, value)| short(name) && short(value)) {
         return Ok(());
     }
     Err(Error::InvalidValue(format!(
-        "labels: at most {LABELS_MAX}, each name and value of 1 to {LABEL_MAX_BYTES} bytes"
+        "labels: at most {LABELS_MAX}, each name and value of 1 to {LABEL_MAX_BYTES} bytes, without U+0000"
     )))
 }

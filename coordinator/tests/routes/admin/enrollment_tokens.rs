@@ -16,6 +16,7 @@ async fn tokens_have_bounds() {
     post(json!({ "valid_for_ms": 0 })).await.problem(ProblemType::InvalidValue);
     post(json!({ "valid_for_ms": 31_u64 * 24 * 3600 * 1000 })).await.problem(ProblemType::InvalidValue);
     post(json!({ "labels": { "region": "x".repeat(200) } })).await.problem(ProblemType::InvalidValue);
+    post(json!({ "labels": { "region": "e\0u" } })).await.problem(ProblemType::InvalidValue);
     let reply = post(json!({})).await.json();
     assert_eq!(reply["token"].as_str().unwrap().len(), 43);
     let body = json!({ "name": "x", "role": "emperor" });

@@ -1,0 +1,174 @@
+//! A coordinator whose rows are in PostgreSQL, killed in the middle: what is published is what the demo publishes on SQLite.
+
+#![cfg(target_os = "linux")]
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use test_servers::postgres::{Cluster, Options, USER};
+
+use crate::killed::{logs, participant, rounds, wait_for_round};
+use crate::support::{Served, run, tributary};
+
+const ROUNDS: &str = "10";
+
+/// `serve` at an address.
+fn serve(config: &str, listen: &str) -> Served {
+    let mut command = tributary();
+    command.args(["--format", "json", "serve", "--config", config]).env("TRIBUTARY_HTTP_LISTEN", listen);
+    Served::until(command, "serving")
+}
+
+fn written(folder: &Path, url: &str, password: Option<&Path>) -> String {
+    let at = |name: &str| folder.join(name).display().to_string();
+    let password = password.map(|file| format!("password_file = {file:?}\n")).unwrap_or_default();
+    let text = format!(
+        "[http]\nhealth_listen = \"127.0.0.1:0\"\n[database]\nurl = {url:?}\n{password}[blobs]\nurl = \"file:{}\"\n\
+         [identity]\nca_certificate_file = {:?}\nca_key_file = {:?}\n",
+        at("blobs"),
+        at("ca.pem"),
+        at("ca-key.pem"),
+    );
+    let file = folder.join("coordinator.toml");
+    std::fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
+/// Counters so far, with their labels.
+fn counters(served: &Served) -> Vec<(String, u64)> {
+    let mut stream = TcpStream::connect(&served.health).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let counters = answer.lines().filter_map(|line| {
+        let (name, count) = line.rsplit_once(' ')?;
+        Some((name.to_owned(), count.parse().ok()?))
+    });
+    counters.collect()
+}
+
+#[test]
+fn a_secure_task_runs_to_its_end_on_postgres_through_a_kill() {
+    // With real commits: what was answered must outlive the coordinator. The way in is a password, from its file.
+    let access = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+    let Some(cluster) = Cluster::start(Options {
+        fsync: true,
+        tcp: true,
+        files: vec![("pg_hba.conf".to_owned(), access.to_owned())],
+        ..Options::default()
+    }) else {
+        return;
+    };
+    let database = cluster.create_database();
+    cluster.sql("postgres", &format!("ALTER USER {USER} PASSWORD 'geheim'"));
+    let folder = tempfile::tempdir().unwrap();
+    let password = folder.path().join("password");
+    std::fs::write(&password, "geheim\n").unwrap();
+    let task = folder.path().join("task.toml").display().to_string();
+    let args = ["--participants", "3", "--rounds", ROUNDS, "--seed", "5", "--task-file", &task];
+    let on_sqlite = run(&[&["--format", "json", "demo"][..], &args].concat());
+    assert_eq!(on_sqlite.code, 0, "{on_sqlite}");
+    let events = on_sqlite.events();
+    let expected: Vec<_> =
+        events.iter().filter(|event| event["event"] == "round").map(|event| &event["model"]["sha256"]).collect();
+
+    let url = format!("postgres://{USER}@127.0.0.1:{}/{database}", cluster.port());
+    let config = written(folder.path(), &url, Some(&password));
+    for _ in 0..2 {
+        assert_eq!(run(&["--format", "json", "migrate", "--config", &config]).data()["database"], "up_to_date");
+    }
+    let served = serve(&config, "127.0.0.1:0");
+    // A token made beside the running coordinator, by whoever may write its database.
+    let made = run(&[
+        "--format",
+        "json",
+        "token",
+        "create",
+        "--role",
+        "viewer",
+        "--name",
+        "ann",
+        "--offline",
+        "--config",
+        &config,
+    ]);
+    let token = made.data()["token"].as_str().unwrap().to_owned();
+    assert_eq!(served.operate_as(&token, &["task", "list"]).code, 0);
+
+    served.operate(&["task", "create", &task]).data();
+    let mut participants: Vec<_> = (0..3)
+        .map(|index| {
+            let token = served.operate(&["token", "create", "--enrollment"]).data();
+            participant(&served, folder.path(), index, token["token"].as_str())
+        })
+        .collect();
+    wait_for_round(&served, folder.path(), 4);
+    let mut counted = counters(&served);
+    counted.retain(|(name, _)| {
+        name.starts_with("tributary_database_round_trips_total{")
+            || ["tributary_polls_total", "tributary_masked_inputs_total"].contains(&name.as_str())
+    });
+    counted.sort();
+    for (name, count) in &counted {
+        println!("{count:6} {name}");
+    }
+    let waits = |name: &str| {
+        let name = format!("tributary_database_round_trips_total{{transaction=\"{name}\"}}");
+        counted.iter().find(|(counted, _)| *counted == name).map_or(0, |(_, count)| *count)
+    };
+    assert!(waits("admit") > 0 && waits("look_for_work") > 0 && waits("find_participant") > 0, "{counted:?}");
+
+    let Served { process, url, token, .. } = served;
+    drop(process);
+    let port = url.rsplit(':').next().unwrap();
+    let served = Served { token, ..serve(&config, &format!("127.0.0.1:{port}")) };
+    let end = Instant::now() + Duration::from_secs(120);
+    for child in &mut participants {
+        while child.0.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < end, "{:?}\n{}", rounds(&served).first(), logs(folder.path()));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(child.0.wait().unwrap().code(), Some(0), "{}", logs(folder.path()));
+    }
+    let models = served.operate(&["model", "list", "demo"]).data();
+    let published: Vec<_> = models.as_array().unwrap().iter().rev().skip(1).map(|model| &model["sha256"]).collect();
+    assert_eq!(published, expected);
+    for round in rounds(&served).iter().filter(|round| round["state"] == "COMPLETED") {
+        assert_eq!(round["reported"], 3, "{round}");
+    }
+    assert_eq!(cluster.sql(&database, "SELECT count(*) FROM session_message WHERE message IS NOT NULL"), "0");
+}
+
+#[test]
+fn a_password_comes_from_its_file_and_is_never_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let password = folder.path().join("password");
+    std::fs::write(&password, "geheim\n").unwrap();
+    let config = written(folder.path(), "postgres://ann@localhost:1/rows", None);
+    let with = |url: &str, file: Option<&Path>, args: &[&str]| {
+        let mut command = tributary();
+        command.args(["--format", "json"]).args(args).args(["--config", &config]).env("TRIBUTARY_DATABASE_URL", url);
+        if let Some(file) = file {
+            command.env("TRIBUTARY_DATABASE_PASSWORD_FILE", file);
+        }
+        let ran = crate::support::finish(&mut command);
+        assert!(!ran.to_string().contains("geheim"), "{ran}");
+        ran
+    };
+    // Nothing listens there.
+    for (url, file) in
+        [("postgres://ann@localhost:1/rows", Some(&*password)), ("postgres://ann:geheim@localhost:1/rows", None)]
+    {
+        let refused = with(url, file, &["migrate"]);
+        assert_ne!(refused.code, 0);
+        assert!(refused.to_string().contains("the database cannot be reached"), "{refused}");
+        assert_eq!(with(url, file, &["check-config"]).code, 0);
+    }
+    let absent = folder.path().join("absent");
+    let refused = with("postgres://ann@localhost:1/rows", Some(&absent), &["migrate"]);
+    assert!(refused.to_string().contains("database.password_file"), "{refused}");
+    let both = with("postgres://ann:geheim@localhost:1/rows", Some(&password), &["check-config"]);
+    assert!(both.code != 0 && both.to_string().contains("database.password_file"), "{both}");
+}

@@ -26,7 +26,7 @@ def check_service(name, service, secrets):
         looks = re.search("PASSWORD|SECRET|TOKEN|KEY", key) and not key.endswith("_FILE")
         must(not looks, f"{name}: {key}={value!r} looks like a secret; mount a file")
     for volume in service.get("volumes", []):
-        path = pathlib.Path("/" + volume.split("/deploy/", 1)[1].split(":")[0]) if volume.startswith("/") else None
+        path = pathlib.Path("/" + volume.split("/deploy/", 1)[1].split(":")[0]) if volume.startswith("/deploy/") else None
         if path and path.parent.name == "secrets":
             must((secrets / path.name).exists(), f"{name}: make-secrets.sh does not make {path.name}")
         elif path:

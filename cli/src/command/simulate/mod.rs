@@ -16,6 +16,7 @@ use crate::trainer::cores;
 
 mod chart;
 mod devices;
+mod faults;
 mod flags;
 mod plan;
 mod pool;
@@ -44,7 +45,10 @@ impl Simulate {
             return Err(Failure::new(Exit::Usage, "--until-accuracy is a part of the test data, between 0 and 1"));
         }
         // It has a runtime of its own, whose threads must not be this one's.
-        let done = tokio::task::spawn_blocking(move || self.simulate(output));
+        let done = tokio::task::spawn_blocking(move || match self.faults.faults {
+            true => self.faults.run(output),
+            false => self.simulate(output),
+        });
         tokio::select! {
             done = done => done.map_err(Failure::because(Exit::Internal, "the simulation ended badly"))?,
             () = crate::signal::shutdown() => Err(Failure::new(Exit::Round, "the simulation was interrupted")),
@@ -206,6 +210,7 @@ fn failure(error: SimulationError) -> Failure {
         SimulationError::Coordinator(_) => Exit::Server,
         SimulationError::Participant { .. } => Exit::Training,
         SimulationError::Threads(_) => Exit::Internal,
+        SimulationError::Files(_) => Exit::Io,
     };
     Failure::new(exit, error)
 }

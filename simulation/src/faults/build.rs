@@ -1,14 +1,12 @@
 //! Makes a world: rows, a disk, coordinators over them, the task, and all devices enrolled. Nothing fails meanwhile.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use client_sdk::participant::machine::{Action, Input};
 use client_sdk::transport::Request;
-use coordinator::config::Config;
 use coordinator::random::Random;
 use coordinator::work::WorkConfig;
 use coordinator::{Coordinator, Parts, StartError};
@@ -23,13 +21,12 @@ use wire::inspect::TaskView;
 use wire::route;
 use zeroize::Zeroizing;
 
-use super::checks::{Excuses, Facts};
-use super::device::{Device, DeviceFault, Next, PARAMETERS};
-use super::disk::{Disk, DiskView};
+use super::checks::{Excuses, Facts, NEEDED};
+use super::device::{Device, DeviceFault, Next, PARAMETERS, TASK};
+use super::disk::DiskView;
 use super::process::{ChangeFault, Changes, MachineClock, Process};
 use super::schedule::{Operation, Schedule, TaskKind};
-use super::world::{Made, Running, Slot, World};
-use super::{Flaws, TASK};
+use super::world::{Made, Place, Running, Site, Slot, World};
 use crate::SimulationError;
 use crate::chance::{Purpose, stream};
 use crate::clock::{Moment, VirtualClock};
@@ -43,31 +40,6 @@ const POLL_MS: u64 = 5_000;
 const CERTIFICATE_LIFETIME_S: u64 = 366 * 24 * 3600;
 /// Inputs that are folded at once.
 const FOLD: u32 = 2;
-/// Participants that a round needs.
-pub(super) const NEEDED: usize = 3;
-
-/// Where a run keeps its files.
-pub(super) struct Place {
-    /// What only this run uses.
-    pub(super) folder: PathBuf,
-    /// The authority's certificate and key, which all runs share.
-    pub(super) authority: PathBuf,
-    pub(super) flaws: Flaws,
-}
-
-/// What every coordinator's process is made of.
-pub(super) struct Site {
-    pub(super) seed: u64,
-    pub(super) config: Config,
-    pub(super) place: Place,
-    pub(super) real: Arc<VirtualClock>,
-    pub(super) rows: Store,
-    pub(super) disk: Arc<Disk>,
-    /// The operator's.
-    pub(super) token: String,
-    /// Whether others use the same rows.
-    pub(super) is_shared: bool,
-}
 
 impl Site {
     /// The next process of a coordinator.

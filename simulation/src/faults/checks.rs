@@ -14,12 +14,13 @@ use federation::time::Timestamp;
 use store::entity::admitted::Admitted;
 use store::{Store, StoreError, Transaction};
 
-use super::Check;
-use super::build::NEEDED;
 use super::device::{PARAMETERS, STEP};
 use super::disk::Disk;
+use super::outcome::Check;
 use super::schedule::TaskKind;
 
+/// Participants that a round needs.
+pub(super) const NEEDED: usize = 3;
 /// Longer than any pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(400);
 /// How much later than its deadline a phase may end.
@@ -394,8 +395,8 @@ impl Facts {
         if let Some(digest) = disk.all().keys().find(|digest| !named.contains(digest)) {
             return Err((Check::Garbage, format!("blob {digest} is left, and nothing names it")));
         }
-        let left = std::fs::read_dir(keys).into_iter().flatten().flatten().map(|entry| entry.file_name());
-        match left.filter(|_| self.is_over()).next() {
+        let mut left = std::fs::read_dir(keys).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        match left.find(|_| self.is_over()) {
             Some(name) => Err((Check::Garbage, format!("the key {name:?} is left of a task that is over"))),
             None => Ok(()),
         }

@@ -20,11 +20,13 @@ use rustls_pki_types::pem::PemObject as _;
 use wire::certificate::Issuers;
 use zeroize::Zeroizing;
 
-use super::Flaws;
+use super::outcome::Flaws;
 use crate::chance::{Purpose, stream};
 use crate::clock::Moment;
 use crate::in_process::signing_key;
 
+/// The task's name.
+pub(super) const TASK: &str = "task";
 /// How long a check-in is held open.
 const POLL: Duration = Duration::from_secs(10);
 
@@ -152,7 +154,7 @@ impl Device {
         let saved = Saved::load(|name| self.journal.load(name)).map_err(|error| text(&error))?;
         let about = u64::from(self.index);
         let settings = Settings {
-            task: Some(super::TASK.to_owned()),
+            task: Some(TASK.to_owned()),
             name: Some(self.name()),
             seed: Some(self.seed),
             wait: POLL,

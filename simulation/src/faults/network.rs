@@ -9,8 +9,7 @@ use client_sdk::transport::{HttpRequest, Request, Response, TransportError};
 use super::device::{Next, OpenPoll, Stub};
 use super::process::Standing;
 use super::schedule::Operation;
-use super::work::Reply;
-use super::world::{Event, Message, World};
+use super::world::{Event, Message, Reply, World};
 use crate::clock::Moment;
 use crate::in_process::Exchange;
 

@@ -1,6 +1,6 @@
 //! Makes a schedule that fails shorter: as few operations as fail by the same check.
 
-use super::Check;
+use super::outcome::Check;
 use super::schedule::{Operation, Schedule};
 
 /// The shortest schedule found that still `fails` by `check`, by leaving out ever smaller parts (ddmin, after Zeller and
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn what_is_left_is_what_it_takes() {
-        let mut schedule = Schedule::draw(3, Some(super::super::Profile::Greedy));
+        let mut schedule = Schedule::draw(3, Some(super::super::schedule::Profile::Greedy));
         schedule.operations = (0..40).map(|at_ms| Operation::Cancel { at_ms }).collect();
         let needed = [Operation::Cancel { at_ms: 7 }, Operation::Cancel { at_ms: 31 }];
         let mut asked = 0;
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_schedule_that_fails_by_another_check_is_left_alone() {
-        let schedule = Schedule::draw(3, Some(super::super::Profile::Greedy));
+        let schedule = Schedule::draw(3, Some(super::super::schedule::Profile::Greedy));
         let Ok(shrunk) = shrink(&schedule, Check::Sums, 1000, |_| Ok::<_, Infallible>(Some(Check::Blobs)));
         assert_eq!(shrunk, schedule);
     }

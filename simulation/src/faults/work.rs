@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use client_sdk::participant::machine::{Input, ModelFile};
-use client_sdk::transport::TransportError;
-use federation::id::Digest;
+use client_sdk::participant::machine::Input;
 use federation::time::{Clock as _, Timestamp};
 use futures_util::FutureExt as _;
 use store::WakeEvent;
@@ -14,12 +12,12 @@ use tokio::task::JoinHandle;
 use wire::admin::route;
 use wire::route::fill;
 
+use super::device::TASK;
+use super::outcome::Check;
 use super::process::Standing;
 use super::schedule::Operation;
-use super::world::{Event, GARBAGE, World};
-use super::{Check, TASK};
+use super::world::{Event, GARBAGE, Reply, World};
 use crate::clock::{Moment, VirtualClock};
-use crate::in_process::Exchange;
 
 /// How long work rests before it looks at what a wake-up told.
 const REST: Duration = Duration::from_millis(20);
@@ -29,40 +27,6 @@ const POLL: Duration = Duration::from_secs(5);
 const BACK_OFF: Duration = Duration::from_millis(500);
 /// By how much a clock may gain on time from one collection of garbage to the next: half the time that young blobs are spared.
 const TOLERANCE_MS: i64 = 30_000;
-
-/// What came of a call.
-pub(super) enum Reply {
-    Answered {
-        device: u32,
-        current: u64,
-        number: u64,
-        is_repeated: bool,
-        /// What an upload stored.
-        stored: Option<Digest>,
-        exchange: Box<Exchange>,
-    },
-    Looked {
-        device: u32,
-        current: u64,
-        exchange: Box<Exchange>,
-    },
-    Fetched {
-        device: u32,
-        current: u64,
-        number: u64,
-        fetched: Result<Arc<ModelFile>, TransportError>,
-    },
-    Started(Result<(), String>),
-    Stepped {
-        is_poll: bool,
-        stepped: Result<(usize, Option<Timestamp>), String>,
-    },
-    Collected(Result<(), String>),
-    Commanded {
-        what: &'static str,
-        done: Result<(), String>,
-    },
-}
 
 impl World<'_> {
     /// Calls a coordinator, and waits until that is answered, or it hangs or dies.

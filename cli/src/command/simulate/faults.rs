@@ -8,7 +8,8 @@ use serde::Serialize;
 use simulation::SimulationError;
 use simulation::faults::{Flaws, Profile, Runner, Schedule, Violation, shrink};
 
-use super::{Stopwatch, failure};
+use super::machine::Stopwatch;
+use super::refused::failure;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, duration, number};
 

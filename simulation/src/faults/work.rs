@@ -230,7 +230,8 @@ impl World<'_> {
         let slot = &mut self.slots[coordinator];
         let offset = slot.clock.offset_ms.load(Ordering::SeqCst);
         let Some(running) = &mut slot.running else { return };
-        let was_due = running.deadline.is_some_and(|deadline| deadline <= now) || running.step_at.is_some();
+        let was_due = running.deadline.is_some_and(|deadline| deadline <= now)
+            || running.step_at.is_some_and(|at| at <= now.plus(REST));
         running.deadline =
             deadline.map(|deadline| Moment::of(Timestamp(deadline.0 - offset)).max(now.plus(Duration::from_millis(1))));
         let next = running.deadline;

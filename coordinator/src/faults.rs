@@ -6,7 +6,7 @@ use crate::guarded::Guarded;
 
 static PRESENT: Guarded<Option<Fault>> = Guarded::new(None);
 
-/// A coordinator's deliberate fault in private tasks.
+/// A coordinator's deliberate fault: of its promise in private tasks, or of what its rounds survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     NoClipping,
@@ -18,6 +18,12 @@ pub enum Fault {
     ReusedNoise,
     /// Counts the noise of all participants drawn instead of those in the sum.
     DropoutsCounted,
+    /// Forgets which inputs the partial sum holds.
+    DoubleCount,
+    /// Tells nobody that facts were written.
+    LostWake,
+    /// Destroys keys before it holds the lease of the round they are of.
+    UnfencedWrite,
 }
 
 /// From now on, all coordinators of this process have this fault, or none.

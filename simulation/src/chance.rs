@@ -24,6 +24,8 @@ pub(crate) enum Purpose {
     Data,
     /// Everything the coordinator draws.
     Coordinator,
+    /// What goes wrong.
+    Schedule,
 }
 
 /// The stream of `seed` for a purpose and a subject, given by two numbers.

@@ -16,6 +16,7 @@ mod data;
 mod device;
 mod error;
 mod experiment;
+pub mod faults;
 pub mod in_process;
 mod operation;
 mod profile;

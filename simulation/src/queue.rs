@@ -4,25 +4,29 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use crate::clock::Moment;
-use crate::operation::Operation;
 
 /// Operations in the order of time.
-#[derive(Default)]
-pub(crate) struct Queue {
+pub(crate) struct Queue<T> {
     order: BinaryHeap<Reverse<(Moment, u64)>>,
-    operations: HashMap<u64, Operation>,
+    operations: HashMap<u64, T>,
     planned: u64,
 }
 
-impl Queue {
-    pub(crate) fn plan(&mut self, at: Moment, operation: Operation) {
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self { order: BinaryHeap::new(), operations: HashMap::new(), planned: 0 }
+    }
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn plan(&mut self, at: Moment, operation: T) {
         self.planned += 1;
         self.order.push(Reverse((at, self.planned)));
         self.operations.insert(self.planned, operation);
     }
 
     /// Removes the next operation and its time.
-    pub(crate) fn next(&mut self) -> Option<(Moment, Operation)> {
+    pub(crate) fn next(&mut self) -> Option<(Moment, T)> {
         let Reverse((at, number)) = self.order.pop()?;
         Some((at, self.operations.remove(&number)?))
     }
@@ -31,6 +35,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operation::Operation;
 
     #[test]
     fn earlier_first_and_then_as_planned() {

@@ -34,7 +34,7 @@ const REST: Duration = Duration::from_millis(100);
 
 pub(crate) struct World {
     clock: Arc<VirtualClock>,
-    queue: Queue,
+    queue: Queue<Operation>,
     local: LocalCoordinator,
     events: WakeSubscription,
     pool: TrainingPool,

@@ -33,8 +33,9 @@ pub enum WriteFate {
 /// Decides how far a process gets.
 #[async_trait]
 pub trait Interruption: Send + Sync {
-    /// Returns when the process may go on; never, once it has died. Asked before each transaction, while nothing is held.
-    async fn may_go_on(&self);
+    /// Returns when the process may go on; never, once it has died. Asked before each transaction, while nothing is held;
+    /// `changes` tells whether that may change rows.
+    async fn may_go_on(&self, changes: bool);
 
     /// What becomes of the commit that is about to take place. Asked once for each transaction that may change rows.
     fn commits(&self) -> WriteFate;
@@ -57,7 +58,7 @@ struct Interrupted {
 #[async_trait]
 impl Backend for Interrupted {
     async fn begin(&self, name: &'static str, mode: Mode) -> Result<Box<dyn Driver>> {
-        self.by.may_go_on().await;
+        self.by.may_go_on(mode == Mode::Write).await;
         let driver = self.rows.begin(name, mode).await?;
         Ok(Box::new(Transaction { driver, mode, by: Arc::clone(&self.by) }))
     }
@@ -67,7 +68,7 @@ impl Backend for Interrupted {
     }
 
     async fn empty_log(&self) -> Result<()> {
-        self.by.may_go_on().await;
+        self.by.may_go_on(false).await;
         self.rows.empty_log().await
     }
 
@@ -144,7 +145,7 @@ mod tests {
 
     #[async_trait]
     impl Interruption for Fates {
-        async fn may_go_on(&self) {}
+        async fn may_go_on(&self, _changes: bool) {}
 
         fn commits(&self) -> WriteFate {
             self.0.lock().unwrap().pop().unwrap_or(WriteFate::Done)

@@ -159,6 +159,10 @@ async fn deliver(store: &Store, clock: &dyn Clock, jobs: Vec<Job>) {
 async fn write_batch(store: &Store, clock: &dyn Clock, facts: &[Fact]) -> Result<Vec<FactOutcome>, StoreError> {
     let now = clock.now();
     let outcomes = store.transact("admit", |tx| Box::pin(async move { write(tx, facts, now).await })).await?;
+    #[cfg(feature = "deliberate-faults")]
+    if crate::faults::present() == Some(crate::faults::Fault::LostWake) {
+        return Ok(outcomes);
+    }
     if facts.iter().any(Fact::may_move_a_round) {
         store.wake().publish(WakeEvent::Work);
     }

@@ -77,6 +77,14 @@ impl Engine {
         Self(Arc::new(EngineState { env, holder, sums: SumCache::default() }))
     }
 
+    /// The same with other numbers, for tests and simulations. It keeps no sum that this one keeps in memory.
+    #[must_use]
+    pub fn with_config(&self, change: impl FnOnce(WorkConfig) -> WorkConfig) -> Self {
+        let mut env = self.0.env.clone();
+        env.config = change(env.config);
+        Self(Arc::new(EngineState { env, holder: self.0.holder, sums: SumCache::default() }))
+    }
+
     /// Works until `shutdown` is cancelled, then lets running steps finish. Errors are logged, counted and tried again.
     pub async fn run(&self, shutdown: CancellationToken) {
         describe_metrics();

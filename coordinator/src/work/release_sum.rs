@@ -42,6 +42,12 @@ pub(super) async fn release_sum(
     model: &TaskModel,
     situation: &Situation,
 ) -> Result<(), StepError> {
+    #[cfg(feature = "deliberate-faults")]
+    if crate::faults::present() == Some(crate::faults::Fault::UnfencedWrite)
+        && let Some(round) = situation.open_round()
+    {
+        super::shred::destroy_keys(env, round.key).await?;
+    }
     lease.hold(env).await?;
     match lease.keep_during(env, release(env, lease, cache, model, situation)).await {
         Ok(()) => Ok(()),

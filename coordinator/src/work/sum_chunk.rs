@@ -74,6 +74,10 @@ async fn fold(
                 if !open || !tx.put_partial_sum(&after, before.map(|sum| sum.blob)).await? {
                     return Ok::<_, StepError>(false);
                 }
+                #[cfg(feature = "deliberate-faults")]
+                if crate::faults::present() == Some(crate::faults::Fault::DoubleCount) {
+                    return Ok(true);
+                }
                 tx.mark_folded(attempt, participants).await?;
                 Ok(true)
             })

@@ -54,6 +54,11 @@ impl Transaction<'_> {
         .await
     }
 
+    /// The token of the last acquisition or release of the lease; `None` before the first.
+    pub async fn lease_token(&mut self, name: &str) -> Result<Option<u64>> {
+        self.find("SELECT token FROM lease WHERE name = ?1", name).await
+    }
+
     /// Releases every lease: for a start at which no other process can hold one.
     pub async fn clear_leases(&mut self) -> Result<()> {
         self.change_all("UPDATE lease SET token = token + 1, expires_at = acquired_at", ()).await

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use task_spec::Strategy;
 
 use super::devices::DeviceArgs;
+use super::faults::FaultArgs;
 use super::pool::SimulatedData;
 use crate::task_input::{Flag, FlagForm, Flags, SCHEDULE, ShortFlags, TRAINING, TaskArgs, plain};
 
@@ -94,4 +95,6 @@ pub(crate) struct Simulate {
     /// Draw accuracy against virtual time and against bytes
     #[arg(long, value_name = "FILE")]
     pub(super) svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) faults: FaultArgs,
 }

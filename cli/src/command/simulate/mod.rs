@@ -2,12 +2,14 @@
 //!
 //! What is told on stdout follows from the flags alone, so that it can be compared; how fast this machine was goes to stderr.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use simulation::{Experiment, Progress, Report, SimulationError};
+use simulation::{Experiment, Progress, Report};
 
+use self::machine::{Stopwatch, cpu_seconds, peak_memory};
+use self::refused::failure;
 use crate::data;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, duration, number};
@@ -16,9 +18,12 @@ use crate::trainer::cores;
 
 mod chart;
 mod devices;
+mod faults;
 mod flags;
+mod machine;
 mod plan;
 mod pool;
+mod refused;
 mod table;
 
 pub(crate) use flags::Simulate;
@@ -44,7 +49,10 @@ impl Simulate {
             return Err(Failure::new(Exit::Usage, "--until-accuracy is a part of the test data, between 0 and 1"));
         }
         // It has a runtime of its own, whose threads must not be this one's.
-        let done = tokio::task::spawn_blocking(move || self.simulate(output));
+        let done = tokio::task::spawn_blocking(move || match self.faults.faults {
+            true => self.faults.run(output),
+            false => self.simulate(output),
+        });
         tokio::select! {
             done = done => done.map_err(Failure::because(Exit::Internal, "the simulation ended badly"))?,
             () = crate::signal::shutdown() => Err(Failure::new(Exit::Round, "the simulation was interrupted")),
@@ -163,49 +171,4 @@ impl ProgressDisplay {
     fn finish(&self) {
         self.bar.finish_and_clear();
     }
-}
-
-/// Real time, for what is said of this machine.
-struct Stopwatch(Instant);
-
-impl Stopwatch {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the speed of this machine is measured here, and nothing follows from it"
-    )]
-    fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
-/// The most memory this process ever had, where the system tells.
-fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1024)
-}
-
-/// What processors have spent on this process until now, in its threads and in the system for it, where the system tells.
-fn cpu_seconds() -> Option<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // Behind the name, which may hold anything: fields 3 and on; 14 and 15 are hundredths of a second.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut hundredths = fields.split_whitespace().skip(11).map_while(|field| field.parse::<f64>().ok());
-    Some((hundredths.next()? + hundredths.next()?) / 100.0)
-}
-
-fn failure(error: SimulationError) -> Failure {
-    let exit = match &error {
-        SimulationError::Invalid(_) | SimulationError::Refused(_) => Exit::Usage,
-        SimulationError::Data(_) => Exit::Data,
-        SimulationError::Coordinator(_) => Exit::Server,
-        SimulationError::Participant { .. } => Exit::Training,
-        SimulationError::Threads(_) => Exit::Internal,
-    };
-    Failure::new(exit, error)
 }

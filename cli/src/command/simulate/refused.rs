@@ -1,0 +1,18 @@
+//! What an error of a simulation means for the user.
+
+use simulation::SimulationError;
+
+use crate::failure::{Exit, Failure};
+
+/// The failure to report.
+pub(super) fn failure(error: SimulationError) -> Failure {
+    let exit = match &error {
+        SimulationError::Invalid(_) | SimulationError::Refused(_) => Exit::Usage,
+        SimulationError::Data(_) => Exit::Data,
+        SimulationError::Coordinator(_) => Exit::Server,
+        SimulationError::Participant { .. } => Exit::Training,
+        SimulationError::Threads(_) => Exit::Internal,
+        SimulationError::Files(_) => Exit::Io,
+    };
+    Failure::new(exit, error)
+}

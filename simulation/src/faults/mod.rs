@@ -1,0 +1,24 @@
+//! The federation under faults: the real coordinators and the real participants in one process, where messages get
+//! lost, processes die between any two durable changes, clocks disagree and devices come back with old journals; and
+//! after each event what must hold is checked ([`checks`]).
+//!
+//! A seed writes a [`Schedule`]; a [`Runner`] performs it, the same way each time; [`shrink`] makes one that fails shorter.
+
+mod build;
+mod checks;
+mod device;
+mod disk;
+mod network;
+mod outcome;
+mod perform;
+mod process;
+mod runner;
+mod schedule;
+mod shrink;
+mod work;
+mod world;
+
+pub use self::outcome::{Check, Flaws, Run, Violation};
+pub use self::runner::Runner;
+pub use self::schedule::{Operation, Profile, Schedule, TaskKind};
+pub use self::shrink::shrink;

@@ -1,0 +1,55 @@
+//! Performs schedules, each in a folder and a runtime of its own.
+
+use std::path::PathBuf;
+
+use super::outcome::{Flaws, Run};
+use super::perform::perform;
+use super::schedule::Schedule;
+use super::world::Place;
+use crate::SimulationError;
+
+/// Runs after which what metrics collect is put together.
+const TIDIED: u64 = 50;
+
+/// A place for the files of runs, removed at the end.
+pub struct Runner {
+    folder: tempfile::TempDir,
+    runs: u64,
+    flaws: Flaws,
+}
+
+impl Runner {
+    /// # Errors
+    /// [`SimulationError::Files`] if no temporary folder can be made.
+    pub fn new(flaws: Flaws) -> Result<Self, SimulationError> {
+        // Nothing outlives the run, so memory does where there is such a folder.
+        let memory = PathBuf::from("/dev/shm");
+        let made = tempfile::Builder::new().prefix("tributary-faults").tempdir_in(memory);
+        let folder = made.or_else(|_| tempfile::tempdir()).map_err(SimulationError::files)?;
+        Ok(Self { folder, runs: 0, flaws })
+    }
+
+    /// Performs a schedule. With `tell`, each event is told as it happens.
+    ///
+    /// # Errors
+    /// [`SimulationError`] if the run cannot be set up.
+    pub fn run(&mut self, schedule: &Schedule, tell: Option<&mut dyn FnMut(&str)>) -> Result<Run, SimulationError> {
+        self.runs += 1;
+        if self.runs.is_multiple_of(TIDIED) {
+            // All coordinators of a process share its metrics, which nobody fetches here.
+            coordinator::observe::recorder().run_upkeep();
+        }
+        let folder = self.folder.path().join(format!("run-{}", self.runs));
+        std::fs::create_dir_all(&folder).map_err(SimulationError::files)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .map_err(|error| SimulationError::Threads(error.to_string()))?;
+        let authority = self.folder.path().join("authority");
+        let place = Place { folder: folder.clone(), authority, flaws: self.flaws };
+        let ran = runtime.block_on(perform(schedule, place, tell));
+        drop(runtime);
+        std::fs::remove_dir_all(&folder).map_err(SimulationError::files)?;
+        ran
+    }
+}

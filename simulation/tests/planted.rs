@@ -1,0 +1,73 @@
+//! Mistakes, planted one at a time: the simulator finds each, by the check that it breaks, and shows how in a few operations.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::{Mutex, PoisonError};
+
+use coordinator::faults::{Fault, set};
+use simulation::SimulationError;
+use simulation::faults::{Check, Flaws, Profile, Runner, Schedule, shrink};
+
+/// One mistake per process at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// Most seeds that finding a mistake may take.
+const SEEDS: u64 = 1000;
+
+/// Runs seeds of a profile from `first` on until something breaks; that must be one of `checks`, and the schedule must
+/// be shortened to at most `operations` that break it again, and that break nothing without the mistake.
+fn found(fault: Option<Fault>, flaws: Flaws, (profile, first): (Profile, u64), checks: &[Check], operations: usize) {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    set(fault);
+    let mut runner = Runner::new(flaws).unwrap();
+    let broken = (first..SEEDS).find_map(|seed| {
+        let schedule = Schedule::draw(seed, Some(profile));
+        let violation = runner.run(&schedule, None).unwrap().violation?;
+        Some((schedule, violation))
+    });
+    let (schedule, violation) = broken.unwrap();
+    let short = shrink(&schedule, violation.check, 100, |candidate| {
+        Ok::<_, SimulationError>(runner.run(candidate, None)?.violation.map(|violation| violation.check))
+    });
+    let short = short.unwrap();
+    let again = runner.run(&short, None).unwrap().violation;
+    set(None);
+    assert!(checks.contains(&violation.check), "{violation:?}");
+    assert_eq!(again.map(|violation| violation.check), Some(violation.check));
+    assert!(short.operations.len() <= operations, "{short:?}");
+    let mut sound = Runner::new(Flaws::default()).unwrap();
+    assert_eq!(sound.run(&short, None).unwrap().violation, None, "without the mistake: {short:?}");
+}
+
+#[test]
+fn an_input_that_is_counted_twice() {
+    found(Some(Fault::DoubleCount), Flaws::default(), (Profile::Calm, 0), &[Check::Sums], 0);
+}
+
+#[test]
+fn a_snapshot_that_is_taken_for_the_newest() {
+    let flaws = Flaws { copies_generation: true, ..Flaws::default() };
+    found(None, flaws, (Profile::Greedy, 90), &[Check::Devices, Check::Errors], 4);
+}
+
+#[test]
+fn a_disk_that_is_not_flushed() {
+    let flaws = Flaws { forgets_to_flush: true, ..Flaws::default() };
+    found(None, flaws, (Profile::Crashy, 0), &[Check::Receipts, Check::Blobs], 2);
+}
+
+#[test]
+fn a_wake_up_that_nobody_sends() {
+    found(Some(Fault::LostWake), Flaws::default(), (Profile::Calm, 0), &[Check::Wakes], 0);
+}
+
+#[test]
+fn a_blob_whose_bytes_are_not_verified() {
+    let flaws = Flaws { trusts_disks: true, ..Flaws::default() };
+    found(None, flaws, (Profile::Greedy, 28), &[Check::Sums], 3);
+}
+
+#[test]
+fn a_key_that_is_destroyed_without_the_lease() {
+    found(Some(Fault::UnfencedWrite), Flaws::default(), (Profile::Calm, 0), &[Check::Receipts], 0);
+}

@@ -1,0 +1,37 @@
+//! The simulator with faults: one seed is one run, and the product holds what it promises under each of them.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use simulation::faults::{Flaws, Profile, Run, Runner, Schedule};
+
+fn run(runner: &mut Runner, schedule: &Schedule) -> Run {
+    runner.run(schedule, None).unwrap()
+}
+
+#[test]
+fn one_seed_is_one_run_bit_for_bit() {
+    let mut runner = Runner::new(Flaws::default()).unwrap();
+    let mut traces = std::collections::BTreeSet::new();
+    for seed in 0..6 {
+        let schedule = Schedule::draw(seed, None);
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        let one = runner.run(&schedule, Some(&mut |line: &str| first.push(line.to_owned()))).unwrap();
+        let other = runner.run(&schedule, Some(&mut |line: &str| second.push(line.to_owned()))).unwrap();
+        assert_eq!(first, second, "seed {seed}");
+        assert_eq!(one, other, "seed {seed}");
+        traces.insert(one.trace);
+    }
+    assert_eq!(traces.len(), 6, "and another seed is another run");
+}
+
+#[test]
+fn nothing_that_is_promised_breaks() {
+    let mut runner = Runner::new(Flaws::default()).unwrap();
+    for profile in Profile::ALL {
+        for seed in 0..4 {
+            let schedule = Schedule::draw(seed, Some(profile));
+            let run = run(&mut runner, &schedule);
+            assert_eq!(run.violation, None, "{profile}, seed {seed}: {schedule:?}");
+        }
+    }
+}

@@ -43,12 +43,16 @@ pub(crate) enum Exit {
     Io = 15,
     /// Training failed.
     Training = 16,
+    /// What is stored, or a backup of it, is not as it was written.
+    Damaged = 17,
+    /// It is done with tools that are not ours.
+    Elsewhere = 18,
 }
 
 impl Exit {
     /// Every number, for the page that lists them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Internal,
         Self::Usage,
         Self::Configuration,
@@ -65,6 +69,8 @@ impl Exit {
         Self::Round,
         Self::Io,
         Self::Training,
+        Self::Damaged,
+        Self::Elsewhere,
     ];
 
     /// What people are told first.
@@ -86,6 +92,8 @@ impl Exit {
             Self::Round => "The rounds did not complete",
             Self::Io => "A file, folder or port cannot be used",
             Self::Training => "Training failed",
+            Self::Damaged => "What is stored is damaged",
+            Self::Elsewhere => "Other tools do this",
         }
     }
 

@@ -20,16 +20,17 @@ mod sqlite;
 mod transaction;
 mod wake;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use federation::time::Clock;
 
-pub use crate::blob::{BlobRead, BlobStore, BlobWriter, VerifiedRead, with_files};
+pub use crate::blob::{BlobRead, BlobStore, BlobWriter, VerifiedRead, place_of, with_files};
 use crate::blob::{DiskBlobs, MemoryBlobs};
 use crate::driver::{Backend, Mode};
 pub use crate::error::{Result, StoreError};
 use crate::sqlite::SqliteBackend;
+pub use crate::sqlite::{CopiedPages, copy_database};
 pub use crate::transaction::{Transaction, TransactionFuture};
 pub use crate::wake::{Wake, WakeEvent, WakeSubscription};
 
@@ -60,6 +61,17 @@ pub struct StoreConfig {
     pub clock: Arc<dyn Clock>,
 }
 
+/// Opens blobs by themselves, and creates what is missing. `clock` determines their age.
+///
+/// # Errors
+/// `Fault` if the location cannot be reached; `Full`; `ReadOnly`.
+pub async fn open_blobs(blobs: Blobs, clock: Arc<dyn Clock>) -> Result<Arc<dyn BlobStore>> {
+    Ok(match blobs {
+        Blobs::Disk(folder) => Arc::new(DiskBlobs::open(folder, clock).await?),
+        Blobs::Memory => Arc::new(MemoryBlobs::new(clock)),
+    })
+}
+
 /// Rows and blobs. Clones share them.
 #[derive(Clone)]
 pub struct Store {
@@ -79,10 +91,17 @@ impl Store {
             Database::SqliteFile(path) => SqliteBackend::open_file(&path).await?,
             Database::SqliteMemory => SqliteBackend::open_memory()?,
         };
-        let blobs: Arc<dyn BlobStore> = match config.blobs {
-            Blobs::Disk(folder) => Arc::new(DiskBlobs::open(folder, config.clock).await?),
-            Blobs::Memory => Arc::new(MemoryBlobs::new(config.clock)),
-        };
+        let blobs = open_blobs(config.blobs, config.clock).await?;
+        Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new() })
+    }
+
+    /// Opens a database file of SQLite, in use or not, to read its rows alone, and the blobs beside it. Nothing is migrated.
+    ///
+    /// # Errors
+    /// `Schema` if the database has another schema than this program's; `Corrupt` if the file is not a database; `Fault`
+    /// if a location cannot be reached.
+    pub async fn open_to_read(database: &Path, blobs: Arc<dyn BlobStore>) -> Result<Self> {
+        let rows = SqliteBackend::open_read_only(database).await?;
         Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new() })
     }
 
@@ -130,6 +149,15 @@ impl Store {
     /// `Corrupt` if it is malformed.
     pub async fn check(&self) -> Result<()> {
         self.rows.check().await
+    }
+
+    /// Reads the whole database and follows every reference between rows, which may take long: what is wrong, in words; empty
+    /// if nothing is.
+    ///
+    /// # Errors
+    /// `Corrupt` if the database is too malformed to say more.
+    pub async fn problems(&self) -> Result<Vec<String>> {
+        self.rows.problems().await
     }
 
     #[must_use]

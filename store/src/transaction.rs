@@ -207,6 +207,10 @@ mod tests {
             Ok(())
         }
 
+        async fn problems(&self) -> Result<Vec<String>> {
+            self.database.problems().await
+        }
+
         #[cfg(feature = "conformance")]
         async fn limit_pages(&self, pages: u32) -> Result<()> {
             self.database.limit_pages(pages).await

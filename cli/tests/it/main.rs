@@ -11,6 +11,7 @@ mod files;
 mod first_start;
 mod forged;
 mod issued;
+mod kept;
 mod killed;
 mod liar;
 mod lies;

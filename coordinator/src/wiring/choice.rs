@@ -11,6 +11,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use store::{Blobs, Database, StoreConfig};
 
 use super::parts::{Parts, StartError};
+use crate::backup::restoring;
 use crate::config::Config;
 use crate::http::{App, ConnectionLimits, Rate, Rates};
 use crate::identity::{Authority, Members, MembersCa, ServerKey, Signer};
@@ -30,8 +31,22 @@ pub(super) fn store_config(config: &Config, parts: &Parts) -> StoreConfig {
     StoreConfig { database, blobs, clock: Arc::clone(&parts.clock) }
 }
 
-/// Locks the database and the blobs against other coordinators.
+/// Locks the database and the blobs against other coordinators, to work on them.
+///
+/// # Errors
+/// [`LockError`]; also if a backup that is put back there is only half there.
 pub(super) fn locks(config: &Config, parts: &Parts) -> Result<Locks, LockError> {
+    let locks = locks_to_replace(config, parts)?;
+    if let Database::SqliteFile(path) = store_config(config, parts).database
+        && restoring(&path).exists()
+    {
+        return Err(LockError::HalfRestored(path));
+    }
+    Ok(locks)
+}
+
+/// The same, to put a backup there.
+pub(super) fn locks_to_replace(config: &Config, parts: &Parts) -> Result<Locks, LockError> {
     let store = store_config(config, parts);
     let mut paths = Vec::new();
     if let Database::SqliteFile(mut path) = store.database {

@@ -1,6 +1,7 @@
 //! Dependency injection: the only place that chooses implementations of database, blobs, device, clock and randomness.
 
 mod choice;
+mod keeping;
 mod parts;
 
 use std::io;
@@ -21,6 +22,7 @@ use self::choice::{
     HEALTH_CROWDS, aggregator, authority, connection_limits, count, locks, members, rates, sealer, selected,
     server_key, store_config, url,
 };
+pub use self::keeping::{ApartFile, back_up, check, files_apart, restore};
 pub use self::parts::{Parts, StartError, SystemClock};
 use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
 use crate::config::Config;

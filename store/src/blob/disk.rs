@@ -31,6 +31,13 @@ const TEMPORARY: &str = "tmp";
 /// File with a shared lock of every process that may have unfinished blobs.
 const LOCK: &str = "lock";
 
+/// The file of a blob in a folder of blobs.
+#[must_use]
+pub fn place_of(folder: &Path, digest: Digest) -> PathBuf {
+    let name = digest.to_string();
+    folder.join(&name[..2]).join(name)
+}
+
 /// Blobs below a folder. Clones share it.
 #[derive(Clone)]
 pub(crate) struct DiskBlobs {
@@ -67,8 +74,7 @@ impl DiskBlobs {
     }
 
     fn path(&self, digest: Digest) -> PathBuf {
-        let name = digest.to_string();
-        self.folder.join(&name[..2]).join(name)
+        place_of(&self.folder, digest)
     }
 
     fn unfinished(&self) -> io::Result<Unfinished> {

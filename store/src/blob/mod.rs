@@ -19,6 +19,7 @@ use federation::time::Timestamp;
 use ring::digest::{Context, SHA256};
 
 pub(crate) use self::disk::DiskBlobs;
+pub use self::disk::place_of;
 pub use self::files::with_files;
 pub(crate) use self::memory::MemoryBlobs;
 pub use self::verified::VerifiedRead;

@@ -13,6 +13,7 @@ pub mod blob;
 pub mod blob_reference;
 pub mod check_in;
 pub mod concurrency;
+pub mod consistency;
 pub mod idempotency;
 pub mod lease;
 pub mod model_version;
@@ -65,6 +66,7 @@ macro_rules! conformance_tests {
             concurrency::one_of_two_takes_the_lease_and_an_expired_one_is_free,
             concurrency::a_reader_sees_one_state,
             concurrency::a_round_is_moved_by_one_of_two,
+            consistency::rules_that_are_broken_are_found,
             idempotency::an_answer_is_found_again_until_it_expires,
             lease::a_lease_is_held_renewed_and_released,
             lease::a_clock_set_back_does_not_make_a_lease_immortal,

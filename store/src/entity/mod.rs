@@ -10,6 +10,7 @@ pub mod admitted;
 pub mod assignment;
 pub mod blob_reference;
 pub mod check_in;
+pub mod consistency;
 pub mod idempotency;
 pub mod lease;
 pub mod model_version;

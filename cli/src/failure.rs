@@ -23,7 +23,7 @@ pub(crate) enum Exit {
     Connection = 5,
     /// The token or certificate is missing, unknown or not enough.
     Denied = 6,
-    /// There is no such task, round, model, participant or token.
+    /// There is no such task, round, model, participant or token, or not any more.
     NotFound = 7,
     /// It contradicts what is stored, or the task's status does not allow it.
     Conflict = 8,
@@ -103,7 +103,7 @@ impl Exit {
             Some(ProblemType::NotAssigned) => Self::Denied,
             _ => match status {
                 401 | 403 => Self::Denied,
-                404 => Self::NotFound,
+                404 | 410 => Self::NotFound,
                 409 => Self::Conflict,
                 408 | 429 | 503 => Self::Unavailable,
                 400..=499 => Self::Refused,
@@ -229,7 +229,7 @@ mod tests {
             let failure = Failure::from(Problem::new(*kind, "because"));
             let expected = match kind.status() {
                 401 | 403 => Exit::Denied,
-                404 => Exit::NotFound,
+                404 | 410 => Exit::NotFound,
                 409 => Exit::Conflict,
                 408 | 429 | 503 => Exit::Unavailable,
                 500 => Exit::Server,

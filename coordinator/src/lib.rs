@@ -31,6 +31,7 @@ mod open_files;
 mod proximal;
 mod release_keys;
 mod reported_rounds;
+mod retention;
 mod session;
 mod shortage;
 mod step_error;

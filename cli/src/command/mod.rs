@@ -57,7 +57,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: round::RoundCommand,
     },
-    /// List, fetch and evaluate model versions
+    /// List, fetch, pin and evaluate model versions
     Model {
         #[command(subcommand)]
         command: model::ModelCommand,

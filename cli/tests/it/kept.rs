@@ -219,6 +219,40 @@ fn damage_is_found_and_repaired_from_a_backup_or_the_seed() {
 }
 
 #[test]
+fn versions_that_are_not_retained_go_unless_they_are_pinned() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, backup) = (folder.path().join("data"), folder.path().join("backup"));
+    let task = task_file(folder.path(), &["--set", "retain.last=2"]);
+    let served = Served::dev(&data);
+    served.operate(&["task", "create", task.to_str().unwrap()]).data();
+    assert!(served.operate(&["model", "pin", "demo", "0"]).data()["pinned_at"].is_u64());
+    assert_eq!(served.operate(&["model", "pin", "demo", "100"]).code, 7);
+    let _participants = participants(&served, folder.path());
+    wait_for_round(&served, folder.path(), 5);
+    pause(&served, folder.path());
+    let models = served.operate(&["model", "list", "demo"]).data();
+    let models = models.as_array().unwrap();
+    let kept: Vec<_> =
+        models.iter().filter(|model| model["removed_at"].is_null()).map(|m| m["version"].as_u64()).collect();
+    let newest = models[0]["version"].as_u64().unwrap();
+    assert_eq!(kept, [Some(newest), Some(newest - 1), Some(0)]);
+    let text = served.read(&["model", "list", "demo"]);
+    assert!(["kept", "pinned", "removed"].iter().all(|word| text.contains(word)), "{text}");
+    let out = folder.path().join("model.safetensors");
+    let fetch = |version: &str| {
+        served.operate(&["model", "fetch", "demo", "--model-version", version, "--out", out.to_str().unwrap()])
+    };
+    assert_eq!(fetch("0").code, 0);
+    let gone = fetch("1");
+    assert!(gone.code == 7 && gone.stderr.contains("model version 1 is removed"), "{gone}");
+    assert!(served.operate(&["model", "unpin", "demo", "0"]).data()["removed_at"].is_u64());
+    assert_eq!(fetch("0").code, 7);
+    let made = keep(&data, &["backup", backup.to_str().unwrap()]);
+    assert_eq!(event(&made, "backed_up")["blobs"], 2, "{made}");
+    assert_eq!(keep(&data, &["fsck"]).code, 0);
+}
+
+#[test]
 fn a_restored_older_database_spends_no_privacy_twice() {
     let folder = tempfile::tempdir().unwrap();
     let (data, backup) = (folder.path().join("data"), folder.path().join("backup"));

@@ -72,6 +72,7 @@ macro_rules! conformance_tests {
             lease::a_clock_set_back_does_not_make_a_lease_immortal,
             model_version::versions_are_added_and_listed,
             model_version::a_clipping_norm_comes_back_or_is_refused,
+            model_version::old_versions_are_removed_unless_they_are_needed,
             participant::participants_are_found_by_id_name_and_certificate,
             participant::a_renewal_keeps_the_previous_certificate,
             participant::revoking_happens_once,

@@ -40,7 +40,7 @@ values! { BlobUse: |used_as| used_as.as_str(), |column| crate::driver::parse(col
 columns!(BlobReference { digest, used_as, task, number, bytes });
 
 impl Transaction<'_> {
-    /// Addresses that rows need: of model versions always; of optimizer states for the two newest versions of a task
+    /// Addresses that rows need: of model versions until they are removed; of optimizer states for the two newest versions of a task
     /// and the base of an open round; of partial and noised sums until their round has ended; of admitted inputs until
     /// they are folded or their round has ended.
     pub async fn referenced_blobs(&mut self) -> Result<HashSet<Digest>> {
@@ -53,6 +53,7 @@ impl Transaction<'_> {
             "WITH open_round AS (SELECT task, number, attempt, base_version FROM round
                                  WHERE state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))
              SELECT sha256 AS digest, 'model' AS used_as, task, version AS number, bytes FROM model_version
+                 WHERE removed_at IS NULL
              UNION ALL SELECT optimizer_state, 'optimizer_state', task, version, NULL FROM model_version AS kept
                  WHERE optimizer_state IS NOT NULL
                    AND (version >= (SELECT max(version) - 1 FROM model_version WHERE task = kept.task)

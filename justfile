@@ -73,6 +73,11 @@ check-metal:
     cargo check -p client-sdk --features metal --target aarch64-apple-darwin
     cargo check -p aggregation --features wgpu --target aarch64-apple-darwin
 
+# image, chart, compose file, alerts and dashboard; wants root on Debian, Debian's packages and PyPI
+deploy:
+    cargo build --release --workspace --bins
+    .ci/deploy.sh target/release/tributary
+
 # long forms of tests that CI runs short
 soak:
     PROPTEST_CASES=4096 cargo test --workspace --release

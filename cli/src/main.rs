@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     let output = Output::new(cli.format);
     let stream = cli.command.is_stream();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    if matches!(cli.command, Command::Serve(_)) {
+    if matches!(cli.command, Command::Serve(_) | Command::Work(_)) {
         runtime.max_blocking_threads(lean::BLOCKING_THREADS);
     }
     let outcome = match runtime.enable_all().build() {

@@ -72,6 +72,18 @@ pub(crate) fn write_new(place: &Path, bytes: &[u8]) -> io::Result<()> {
     Draft::write(place, bytes, 0o600)?.keep()
 }
 
+/// Waits until no other process or thread holds the lock of this file, which is made if missing; the lock ends when the
+/// file is dropped.
+///
+/// # Errors
+/// The file system's errors.
+pub(crate) fn alone(lock: &Path) -> io::Result<File> {
+    store::private::make_folder(folder(lock))?;
+    let file = store::private::options().write(true).create(true).truncate(false).open(lock)?;
+    file.lock()?;
+    Ok(file)
+}
+
 /// Creates a folder that only its owner may read. The permissions of an existing folder are restricted if it holds a
 /// coordinator's data; any other may be a home folder, in which new files are still readable by their owner only.
 ///

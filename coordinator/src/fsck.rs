@@ -11,7 +11,7 @@ use std::sync::Arc;
 use federation::id::TaskId;
 use federation::time::Timestamp;
 use store::entity::blob_reference::{BlobReference, BlobUse};
-use store::{BlobStore, Blobs, Store, StoreError, open_blobs};
+use store::{BlobStore, Blobs, Store, StoreError};
 
 use crate::backup::{
     BackupError, LedgerStanding, Manifest, OnProgress, Places, Progress, Stage, blobs_folder, copy_blob, described,
@@ -114,11 +114,11 @@ pub(crate) async fn check(
     let copies = match repair {
         Repair::From(folder) => {
             Manifest::read(folder)?;
-            Some(open_blobs(Blobs::Disk(blobs_folder(folder)), Arc::clone(&at.clock)).await?)
+            Some(Blobs::Disk(blobs_folder(folder)).open(Arc::clone(&at.clock)).await?)
         }
         Repair::No | Repair::Yes => None,
     };
-    let blobs = open_blobs(at.blobs.clone(), Arc::clone(&at.clock)).await?;
+    let blobs = at.blobs.clone().open(Arc::clone(&at.clock)).await?;
     let mut report = FsckReport { blobs: 0, ledgers: 0, findings: Vec::new() };
     let store = match Store::open_to_read(&at.database, Arc::clone(&blobs)).await {
         Err(StoreError::Corrupt(why)) => {

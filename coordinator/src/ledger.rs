@@ -117,12 +117,12 @@ fn check_end(end: StoredEnd, ledger: &Ledger, task: &TaskRow, sealer: &Sealer) -
 /// The file system's.
 pub(crate) fn keep_end(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec, ledger: &Ledger) -> std::io::Result<()> {
     let end = LedgerEnd { rows: ledger.rows().len() as u64, seal: ledger.head().to_string(), privacy: privacy.clone() };
-    match sealer.ledger_end(task)? {
-        StoredEnd::End(kept) if kept.rows >= end.rows => Ok(()),
-        StoredEnd::End(_) | StoredEnd::Nothing => sealer.keep_ledger_end(task, &end),
+    sealer.keep_ledger_end(task, |stored| match stored {
+        StoredEnd::End(kept) if kept.rows >= end.rows => None,
+        StoredEnd::End(_) | StoredEnd::Nothing => Some(end),
         // The next reader of the ledger reports it; the file is not overwritten.
-        StoredEnd::Foreign(_) => Ok(()),
-    }
+        StoredEnd::Foreign(_) => None,
+    })
 }
 
 /// Stores a new task's promise.
@@ -131,10 +131,10 @@ pub(crate) fn keep_end(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec, led
 /// The file system's.
 pub(crate) fn keep_promise(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec) -> std::io::Result<()> {
     let end = LedgerEnd { rows: 0, seal: hex::encode([0; 32]), privacy: privacy.clone() };
-    match sealer.ledger_end(task)? {
-        StoredEnd::Nothing => sealer.keep_ledger_end(task, &end),
-        StoredEnd::End(_) | StoredEnd::Foreign(_) => Ok(()),
-    }
+    sealer.keep_ledger_end(task, |stored| match stored {
+        StoredEnd::Nothing => Some(end),
+        StoredEnd::End(_) | StoredEnd::Foreign(_) => None,
+    })
 }
 
 /// The cost for a participant in every release of these ledgers, of any mechanisms, at one delta. The coordinator has

@@ -7,6 +7,7 @@
 //! ahead of it.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use federation::id::TaskId;
@@ -17,6 +18,8 @@ use crate::guarded::Guarded;
 
 /// Marker file: every ledger with rows has a file. No task has this name.
 const COMPLETE: &str = "complete";
+/// Locked by whoever replaces a file. No task has this name.
+const LOCK: &str = "lock";
 
 /// The end of a ledger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,7 +81,7 @@ pub(crate) enum LedgerEndError {
 pub(crate) struct LedgerEnds {
     /// `None`: in memory only.
     folder: Option<PathBuf>,
-    /// The ends without a folder; locked by writers.
+    /// The ends without a folder.
     kept: Guarded<HashMap<TaskId, Vec<u8>>>,
 }
 
@@ -128,15 +131,22 @@ impl LedgerEnds {
         }
     }
 
+    /// Waits until nobody else replaces files of this folder, in this process or another that shares it. Held from the
+    /// comparison with the present file to the end of [`LedgerEnds::write`], so that a slow writer takes no file back.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub(crate) fn alone(&self) -> std::io::Result<Option<File>> {
+        self.folder.as_ref().map(|folder| crate::files::alone(&folder.join(LOCK))).transpose()
+    }
+
     /// Replaces a task's file atomically.
     ///
     /// # Errors
     /// The file system's.
     pub(crate) fn write(&self, task: TaskId, bytes: Vec<u8>) -> std::io::Result<()> {
-        // One writer at a time: two would write to the same draft.
-        let mut kept = self.kept.lock();
         if self.folder.is_none() {
-            kept.insert(task, bytes);
+            self.kept.lock().insert(task, bytes);
             return Ok(());
         }
         crate::files::write_new(&self.path(task), &bytes)

@@ -16,7 +16,6 @@ pub mod http;
 pub mod identity;
 pub mod observe;
 pub mod random;
-pub mod round_trips;
 pub mod seal;
 pub mod work;
 
@@ -44,8 +43,8 @@ pub use files::make_private_folder;
 pub use http::TokenError;
 pub use lock::LockError;
 pub use wiring::{
-    ApartFile, Coordinator, Parts, Running, StartError, SystemClock, back_up, check, create_operator_token_offline,
-    devices, files_apart, migrate, restore,
+    ApartFile, Coordinator, Parts, Running, StartError, SystemClock, Worker, back_up, check,
+    create_operator_token_offline, devices, files_apart, migrate, restore,
 };
 
 /// SHA-256.

@@ -35,7 +35,7 @@ pub enum LockError {
 }
 
 /// File locks, held until released or dropped, or until the process ends.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Locks(Vec<File>);
 
 impl Locks {

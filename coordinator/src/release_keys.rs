@@ -32,17 +32,28 @@ pub(crate) fn of_the_task(task: TaskId) -> Attempt {
 
 /// The keys not destroyed yet, by the attempt that their rows belong to, or [`of_the_task`].
 pub(crate) struct ReleaseKeys {
-    /// `None`: in memory only.
-    folder: Option<PathBuf>,
-    /// Those that this process made or read.
-    known: Guarded<HashMap<Attempt, Vec<(KeyId, Key)>>>,
+    place: Place,
     random: Random,
+}
+
+enum Place {
+    /// A folder, which several coordinators may share. No process keeps what it read: when one destroys a key, none has it.
+    Folder {
+        folder: PathBuf,
+        /// The key that this process seals with.
+        own: Guarded<HashMap<Attempt, KeyId>>,
+    },
+    Memory(Guarded<HashMap<Attempt, (KeyId, Key)>>),
 }
 
 impl ReleaseKeys {
     /// In this folder, created when needed; without one, in memory.
     pub(crate) fn new(folder: Option<PathBuf>, random: &Random) -> Self {
-        Self { folder, known: Guarded::default(), random: random.clone() }
+        let place = match folder {
+            Some(folder) => Place::Folder { folder, own: Guarded::default() },
+            None => Place::Memory(Guarded::default()),
+        };
+        Self { place, random: random.clone() }
     }
 
     /// A key to seal with: durable when this returns. Every process that works on an attempt has one of its own, so that none
@@ -51,16 +62,23 @@ impl ReleaseKeys {
     /// # Errors
     /// The file system's.
     pub(crate) fn current(&self, of: Attempt) -> io::Result<(KeyId, Key)> {
-        let mut known = self.known.lock();
-        if let Some((id, key)) = known.get(&of).and_then(|keys| keys.first()) {
-            return Ok((*id, key.clone()));
+        let fresh = || (self.random.bytes(), Zeroizing::new(self.random.bytes()));
+        match &self.place {
+            Place::Memory(keys) => Ok(keys.lock().entry(of).or_insert_with(fresh).clone()),
+            Place::Folder { folder, own } => {
+                // Held meanwhile: an attempt has one key of a process.
+                let mut own = own.lock();
+                if let Some(id) = own.get(&of)
+                    && let Some(key) = read(folder, of, id)?
+                {
+                    return Ok((*id, key));
+                }
+                let (id, key) = fresh();
+                write(folder, &file_name(of, &id), &*key)?;
+                own.insert(of, id);
+                Ok((id, key))
+            }
         }
-        let (id, key) = (self.random.bytes(), Zeroizing::new(self.random.bytes()));
-        if let Some(folder) = &self.folder {
-            write(folder, &file_name(of, &id), &*key)?;
-        }
-        known.entry(of).or_default().push((id, key.clone()));
-        Ok((id, key))
     }
 
     /// The key that something was sealed with; none if it was destroyed.
@@ -68,20 +86,12 @@ impl ReleaseKeys {
     /// # Errors
     /// The file system's.
     pub(crate) fn find(&self, of: Attempt, id: &KeyId) -> io::Result<Option<Key>> {
-        let mut known = self.known.lock();
-        if let Some((_, key)) = known.get(&of).and_then(|keys| keys.iter().find(|(other, _)| other == id)) {
-            return Ok(Some(key.clone()));
+        match &self.place {
+            Place::Memory(keys) => {
+                Ok(keys.lock().get(&of).filter(|(known, _)| known == id).map(|(_, key)| key.clone()))
+            }
+            Place::Folder { folder, .. } => read(folder, of, id),
         }
-        let Some(folder) = &self.folder else { return Ok(None) };
-        let bytes = match fs::read(folder.join(file_name(of, id))) {
-            Ok(bytes) => Zeroizing::new(bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        // Half a file is of a process that died before anything was sealed with it.
-        let Ok(key) = <[u8; KEY_BYTES]>::try_from(bytes.as_slice()).map(Zeroizing::new) else { return Ok(None) };
-        known.entry(of).or_default().push((*id, key.clone()));
-        Ok(Some(key))
     }
 
     /// Destroys every key of this use: overwritten, unlinked, and the folder flushed. Says how many there were. What the
@@ -90,10 +100,11 @@ impl ReleaseKeys {
     /// # Errors
     /// The file system's; those that were reached are gone all the same.
     pub(crate) fn destroy(&self, of: Attempt) -> io::Result<usize> {
-        // Held until the files are gone, so that nobody reads one back meanwhile.
-        let mut known = self.known.lock();
-        let forgotten = known.remove(&of).map_or(0, |keys| keys.len());
-        let Some(folder) = &self.folder else { return Ok(forgotten) };
+        let (folder, own) = match &self.place {
+            Place::Memory(keys) => return Ok(usize::from(keys.lock().remove(&of).is_some())),
+            Place::Folder { folder, own } => (folder, own),
+        };
+        own.lock().remove(&of);
         let mut destroyed = 0;
         for name in names(folder)? {
             if parse(&name) == Some(of) {
@@ -112,9 +123,9 @@ impl ReleaseKeys {
     /// # Errors
     /// The file system's.
     pub(crate) fn uses(&self) -> io::Result<BTreeSet<Attempt>> {
-        match &self.folder {
-            Some(folder) => Ok(names(folder)?.iter().filter_map(|name| parse(name)).collect()),
-            None => Ok(self.known.lock().keys().copied().collect()),
+        match &self.place {
+            Place::Folder { folder, .. } => Ok(names(folder)?.iter().filter_map(|name| parse(name)).collect()),
+            Place::Memory(keys) => Ok(keys.lock().keys().copied().collect()),
         }
     }
 }
@@ -132,6 +143,17 @@ fn parse(name: &str) -> Option<Attempt> {
     let is_whole = next().is_none() && uuid::Uuid::try_parse(id).is_ok();
     let task = TaskId(uuid::Uuid::try_parse(task).ok()?);
     is_whole.then_some(Attempt { task, round: round.parse().ok()?, attempt: attempt.parse().ok()? })
+}
+
+fn read(folder: &Path, of: Attempt, id: &KeyId) -> io::Result<Option<Key>> {
+    let bytes = match fs::read(folder.join(file_name(of, id))) {
+        Ok(bytes) => Zeroizing::new(bytes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // Half a file is of a process that died before anything was sealed with it; zeros are of a key that is being destroyed.
+    let key = <[u8; KEY_BYTES]>::try_from(bytes.as_slice()).map(Zeroizing::new).ok();
+    Ok(key.filter(|key| **key != [0; KEY_BYTES]))
 }
 
 fn names(folder: &Path) -> io::Result<Vec<String>> {
@@ -214,6 +236,8 @@ mod tests {
         assert_eq!(open(4).find(of(1, 1), &id).unwrap(), None);
         assert_eq!(open(4).uses().unwrap(), BTreeSet::from([of(2, 1)]), "and no other key");
         assert!(open(4).find(of(2, 1), &second).unwrap().is_some());
+        assert_eq!(keys.find(of(1, 1), &id).unwrap(), None, "whoever made it has it no longer");
+        assert_ne!(keys.current(of(1, 1)).unwrap().0, id, "and seals nothing with it");
     }
 
     #[test]
@@ -231,6 +255,8 @@ mod tests {
         fs::write(folder.path().join(file_name(of(1, 1), &id)), "half").unwrap();
         fs::write(folder.path().join("notes.txt"), "kept").unwrap();
         assert_eq!(keys.find(of(1, 1), &id).unwrap(), None);
+        fs::write(folder.path().join(file_name(of(1, 1), &id)), [0; KEY_BYTES]).unwrap();
+        assert_eq!(keys.find(of(1, 1), &id).unwrap(), None, "it is being destroyed");
         assert_eq!(keys.uses().unwrap(), BTreeSet::from([of(1, 1)]));
         assert_eq!(keys.destroy(of(1, 1)).unwrap(), 1);
         assert_eq!(keys.uses().unwrap(), BTreeSet::new());

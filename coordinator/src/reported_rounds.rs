@@ -1,51 +1,33 @@
-//! Rounds that participants report but this coordinator does not know: its database was restored from a backup, or
-//! lost the end of its log.
+//! Rounds that participants report but this database does not know: it was restored from a backup, or lost the end of its log.
 //!
 //! Under secure aggregation a participant makes no keys for a round that it has sent an input for, nor for an earlier
-//! one. Its reports are kept in memory only: it repeats them with each check-in.
+//! one. It says so with each check-in: see [`CheckIn::sent_round`].
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
-use federation::id::{ParticipantId, TaskId};
+use federation::id::TaskId;
 use federation::task_status::TaskStatus;
+use store::entity::check_in::CheckIn;
 use store::entity::task::TaskRow;
+use store::{StoreError, Transaction};
 use wire::inspect::BehindView;
-use wire::participant::{CheckInRequest, Declined};
 
 use crate::base::next_round;
 use crate::guarded::Guarded;
 
-/// Maximum number of participants remembered, over all tasks; more make no difference to the result.
-const REMEMBERED_MAX: usize = 100_000;
 /// Reports farther ahead than this are ignored: no outage loses that many rounds, and a liar could exhaust a task's
 /// round numbers.
 const AHEAD_MAX: u32 = 100_000;
 
-/// The latest rounds for which participants report to have sent inputs.
+/// Tasks of which this process has logged that participants are ahead.
 #[derive(Default)]
-pub(crate) struct ReportedRounds(Guarded<HashMap<(TaskId, ParticipantId), u32>>);
+pub(crate) struct ReportedRounds(Guarded<HashSet<TaskId>>);
 
 impl ReportedRounds {
-    /// Records a participant's report about these tasks, or that it reports nothing any more.
-    pub(crate) fn note(&self, participant: ParticipantId, tasks: &[TaskId], request: &CheckInRequest) {
-        let Some(Declined { task, sent }) = request.declined else {
-            let mut claims = self.0.lock();
-            if !claims.is_empty() {
-                claims.retain(|(task, who), _| *who != participant || !tasks.contains(task));
-            }
-            return;
-        };
-        if !tasks.contains(&task) {
-            return;
-        }
-        let mut claims = self.0.lock();
-        if claims.len() >= REMEMBERED_MAX {
-            return;
-        }
-        let first_of_task = !claims.keys().any(|(claimed, _)| *claimed == task);
-        claims.insert((task, participant), sent);
-        drop(claims);
-        if first_of_task {
+    /// Logs the first report of a task.
+    pub(crate) fn note(&self, check_in: &CheckIn) {
+        let &CheckIn { task, participant, sent_round: Some(sent), .. } = check_in else { return };
+        if self.0.lock().insert(task) {
             tracing::error!(
                 %task, %participant, sent,
                 "participant {participant} has sent an input for round {sent} of task {task}, which this coordinator has not had \
@@ -53,17 +35,18 @@ impl ReportedRounds {
             );
         }
     }
+}
 
-    /// Participants ahead of this task, and the round it should continue after; `None` if there are none.
-    pub(crate) fn of(&self, task: &TaskRow) -> Option<BehindView> {
-        if task.status.is_terminal() || task.status == TaskStatus::BudgetExhausted {
-            return None;
-        }
-        let next = next_round(task).number;
-        let claims = self.0.lock();
-        let ahead = claims.iter().filter(|((claimed, _), sent)| *claimed == task.id && **sent >= next);
-        beyond(next, ahead.map(|(_, sent)| *sent).collect())
+/// Participants ahead of this task, and the round it should continue after; `None` if there are none.
+///
+/// # Errors
+/// The database's.
+pub(crate) async fn behind(tx: &mut Transaction<'_>, task: &TaskRow) -> Result<Option<BehindView>, StoreError> {
+    if task.status.is_terminal() || task.status == TaskStatus::BudgetExhausted {
+        return Ok(None);
     }
+    let next = next_round(task).number;
+    Ok(beyond(next, tx.sent_rounds_from(task.id, next).await?))
 }
 
 /// The highest round reported by at least a tenth of those ahead, and by at least two if there are two: a few liars

@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use federation::id::{Attempt, TaskId};
+use federation::id::{Attempt, Digest, TaskId};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::hmac;
 use store::StoreError;
@@ -122,6 +122,14 @@ impl Sealer {
         }
     }
 
+    /// Tells this key from others, and nothing else about it.
+    #[must_use]
+    pub(crate) fn fingerprint(&self) -> Digest {
+        let mut fingerprint = [0; 32];
+        fingerprint.copy_from_slice(hmac::sign(&self.mac, b"tributary seal.key fingerprint 1\0").as_ref());
+        Digest(fingerprint)
+    }
+
     /// HMAC-SHA-256 over `place || text`, where all places are equally long: says that this coordinator wrote it, and hides
     /// nothing.
     #[must_use]
@@ -201,12 +209,19 @@ impl Sealer {
         Ok(read.map_or_else(|| StoredEnd::Foreign(self.ends.path(task)), StoredEnd::End))
     }
 
-    /// Stores the end of a task's ledger; waits for the disk.
+    /// Stores the end of a task's ledger, if `judge` gives one after it has seen the stored one; waits for the disk. Nobody
+    /// else stores one meanwhile.
     ///
     /// # Errors
     /// The file system's.
-    pub(crate) fn keep_ledger_end(&self, task: TaskId, end: &LedgerEnd) -> std::io::Result<()> {
-        let text = serde_json::to_vec(end)?;
+    pub(crate) fn keep_ledger_end(
+        &self,
+        task: TaskId,
+        judge: impl FnOnce(StoredEnd) -> Option<LedgerEnd>,
+    ) -> std::io::Result<()> {
+        let _alone = self.ends.alone()?;
+        let Some(end) = judge(self.ledger_end(task)?) else { return Ok(()) };
+        let text = serde_json::to_vec(&end)?;
         let mut bytes = hex::encode(self.mac_of_end(task, &text)).into_bytes();
         bytes.extend(text);
         self.ends.write(task, bytes)

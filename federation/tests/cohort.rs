@@ -21,6 +21,7 @@ fn candidate(id: u128) -> Candidate {
         last: None,
         loss: None,
         duration_ms: None,
+        round_trip_ms: None,
     }
 }
 

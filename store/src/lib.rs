@@ -14,21 +14,25 @@ pub mod conformance;
 mod driver;
 pub mod entity;
 mod error;
+mod fault;
 pub mod private;
 mod schema;
 mod sqlite;
 mod transaction;
 mod wake;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use federation::time::Clock;
+use futures_util::future::BoxFuture;
 
-pub use crate::blob::{BlobRead, BlobStore, BlobWriter, VerifiedRead, place_of, with_files};
-use crate::blob::{DiskBlobs, MemoryBlobs};
+pub use crate::blob::{BlobRead, BlobStore, BlobWriter, S3Config, S3Credentials, VerifiedRead, place_of, with_files};
+use crate::blob::{DiskBlobs, MemoryBlobs, ReplicatedBlobs, S3Blobs};
 use crate::driver::{Backend, Mode};
 pub use crate::error::{Result, StoreError};
+pub use crate::fault::{Interruption, WriteFate};
 use crate::sqlite::SqliteBackend;
 pub use crate::sqlite::{CopiedPages, copy_database};
 pub use crate::transaction::{Transaction, TransactionFuture};
@@ -50,6 +54,41 @@ pub enum Blobs {
     Disk(PathBuf),
     /// Memory, dropped with the last clone of the store.
     Memory,
+    /// An S3-compatible store.
+    S3(S3Config),
+    /// The same blobs in several places. What the primary does not take is not stored; another copy that is away gets
+    /// what it lacks when it is back.
+    Replicated { primary: Box<Blobs>, others: Vec<Blobs> },
+}
+
+/// As in a configuration.
+impl fmt::Display for Blobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disk(folder) => write!(f, "file:{}", folder.display()),
+            Self::Memory => f.write_str("memory:"),
+            Self::S3(S3Config { bucket, prefix, .. }) if prefix.is_empty() => write!(f, "s3://{bucket}"),
+            Self::S3(S3Config { bucket, prefix, .. }) => write!(f, "s3://{bucket}/{prefix}"),
+            Self::Replicated { primary, .. } => primary.fmt(f),
+        }
+    }
+}
+
+impl Blobs {
+    /// Opens the blobs by themselves, and creates what is missing. `clock` determines their age.
+    ///
+    /// # Errors
+    /// `Fault` if the location cannot be reached; `Full`; `ReadOnly`.
+    pub fn open(self, clock: Arc<dyn Clock>) -> BoxFuture<'static, Result<Arc<dyn BlobStore>>> {
+        Box::pin(async move {
+            Ok(match self {
+                Self::Disk(folder) => Arc::new(DiskBlobs::open(folder, clock).await?) as Arc<dyn BlobStore>,
+                Self::Memory => Arc::new(MemoryBlobs::new(clock)),
+                Self::S3(s3) => Arc::new(S3Blobs::open(s3, clock).await?),
+                Self::Replicated { primary, others } => Arc::new(ReplicatedBlobs::open(*primary, others, clock).await?),
+            })
+        })
+    }
 }
 
 /// Configuration of [`Store::open`].
@@ -61,23 +100,13 @@ pub struct StoreConfig {
     pub clock: Arc<dyn Clock>,
 }
 
-/// Opens blobs by themselves, and creates what is missing. `clock` determines their age.
-///
-/// # Errors
-/// `Fault` if the location cannot be reached; `Full`; `ReadOnly`.
-pub async fn open_blobs(blobs: Blobs, clock: Arc<dyn Clock>) -> Result<Arc<dyn BlobStore>> {
-    Ok(match blobs {
-        Blobs::Disk(folder) => Arc::new(DiskBlobs::open(folder, clock).await?),
-        Blobs::Memory => Arc::new(MemoryBlobs::new(clock)),
-    })
-}
-
 /// Rows and blobs. Clones share them.
 #[derive(Clone)]
 pub struct Store {
     rows: Arc<dyn Backend>,
     blobs: Arc<dyn BlobStore>,
     wake: Wake,
+    is_shared: bool,
 }
 
 impl Store {
@@ -91,8 +120,8 @@ impl Store {
             Database::SqliteFile(path) => SqliteBackend::open_file(&path).await?,
             Database::SqliteMemory => SqliteBackend::open_memory()?,
         };
-        let blobs = open_blobs(config.blobs, config.clock).await?;
-        Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new() })
+        let blobs = config.blobs.open(config.clock).await?;
+        Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new(), is_shared: false })
     }
 
     /// Opens a database file of SQLite, in use or not, to read its rows alone, and the blobs beside it. Nothing is migrated.
@@ -102,7 +131,7 @@ impl Store {
     /// if a location cannot be reached.
     pub async fn open_to_read(database: &Path, blobs: Arc<dyn BlobStore>) -> Result<Self> {
         let rows = SqliteBackend::open_read_only(database).await?;
-        Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new() })
+        Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new(), is_shared: false })
     }
 
     /// Runs `body` in a transaction that may change rows: `store.transact("name", |tx| Box::pin(async move { … }))`.
@@ -158,6 +187,12 @@ impl Store {
     /// `Corrupt` if the database is too malformed to say more.
     pub async fn problems(&self) -> Result<Vec<String>> {
         self.rows.problems().await
+    }
+
+    /// Whether other processes may use the same rows at the same time.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     #[must_use]

@@ -35,27 +35,39 @@ pub fn options() -> OpenOptions {
     options
 }
 
-/// Removes all permissions except the owner's from an existing file or folder; returns whether there were any.
+/// Whether root lends a file for reading to a group that it chose, and to nobody else. Container platforms mount secrets so for
+/// processes of another user (PostgreSQL takes its server key under the same rule).
+#[cfg(unix)]
+fn is_lent(owner: u32, mode: u32) -> bool {
+    owner == 0 && mode & 0o037 == 0
+}
+
+/// Removes all permissions except the owner's from an existing file or folder; returns whether there were any. A file that is
+/// not ours to change stays as it is if it is root's and nobody but its group may read it.
 ///
 /// # Errors
 /// It belongs to another user, and others may access it.
 pub fn tighten(path: &Path) -> io::Result<bool> {
     #[cfg(unix)]
     {
-        use std::os::unix::fs::PermissionsExt as _;
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
         let metadata = std::fs::metadata(path)?;
         let mode = metadata.permissions().mode() & 0o7777;
         if mode & 0o077 == 0 {
             return Ok(false);
         }
         let owners = if metadata.is_dir() { FOLDER } else { FILE };
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(owners)).map_err(|error| {
+        if let Err(error) = std::fs::set_permissions(path, std::fs::Permissions::from_mode(owners)) {
+            if metadata.is_file() && is_lent(metadata.uid(), mode) {
+                return Ok(false);
+            }
             let problem = format!(
                 "{} may be used by others (mode {mode:04o}), and that cannot be changed: {error}; its owner must set mode {owners:04o}",
                 path.display()
             );
-            io::Error::new(error.kind(), problem)
-        })?;
+            return Err(io::Error::new(error.kind(), problem));
+        }
         tracing::warn!(
             path = %path.display(),
             "{} could be used by others (mode {mode:04o}) and is now its owner's alone",
@@ -75,5 +87,21 @@ pub fn tighten_if_there(path: &Path) -> io::Result<bool> {
     match tighten(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         result => result,
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_lends_to_one_group_for_reading_only() {
+        for mode in [0o400, 0o440, 0o600, 0o640, 0o2440] {
+            assert!(is_lent(0, mode), "{mode:04o}");
+            assert!(!is_lent(1000, mode), "{mode:04o}");
+        }
+        for mode in [0o444, 0o460, 0o450, 0o441, 0o604, 0o660, 0o644] {
+            assert!(!is_lent(0, mode), "{mode:04o}");
+        }
     }
 }

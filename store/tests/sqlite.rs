@@ -33,6 +33,12 @@ mod memory {
     }
 
     store::conformance_tests!(open);
+
+    #[tokio::test]
+    async fn ages_are_by_the_clock() {
+        let (store, _keep) = open().await;
+        store::conformance::blob::ages_are_by_the_clock(&store).await;
+    }
 }
 
 mod file {
@@ -44,20 +50,27 @@ mod file {
     }
 
     store::conformance_tests!(open);
+
+    #[tokio::test]
+    async fn ages_are_by_the_clock() {
+        let (store, _keep) = open().await;
+        store::conformance::blob::ages_are_by_the_clock(&store).await;
+    }
 }
 
 async fn take_lease(store: &Store, name: &'static str) -> Result<bool, StoreError> {
     let ttl = std::time::Duration::from_secs(1);
     store
         .transact("test", |tx| {
-            Box::pin(async move { tx.acquire_lease(name, uuid::Uuid::nil(), Timestamp(0), ttl).await })
+            Box::pin(async move { Ok(tx.acquire_lease(name, uuid::Uuid::nil(), Timestamp(0), ttl).await?.is_some()) })
         })
         .await
 }
 
+/// By the first token, for it is acquired once.
 async fn holds_lease(store: &Store, name: &'static str) -> bool {
     let released: Result<bool, StoreError> =
-        store.transact("test", |tx| Box::pin(async move { tx.release_lease(name, uuid::Uuid::nil()).await })).await;
+        store.transact("test", |tx| Box::pin(async move { tx.release_lease(name, 1).await })).await;
     released.unwrap()
 }
 

@@ -37,7 +37,13 @@ pub(crate) const TABLE: &[Allowed] = &[
         ours: &["secure-agg"],
         never: &["tokio", "axum", "hyper", "reqwest", "rusqlite", "sqlx"],
     },
-    Allowed { package: "store", ours: &["federation", "task-spec"], never: &["axum", "hyper", "reqwest"] },
+    // `reqwest` for the TLS of object_store; `test-servers` for tests only.
+    Allowed {
+        package: "store",
+        ours: &["federation", "task-spec", "test-servers"],
+        never: &["axum", "hyper", "s3s", "s3s-fs"],
+    },
+    Allowed { package: "test-servers", ours: &[], never: &["axum", "reqwest", "rusqlite", "sqlx", "object_store"] },
     Allowed {
         package: "client-sdk",
         ours: &["wire", "recipe", "secure-agg", "learning", "task-spec"],
@@ -45,8 +51,19 @@ pub(crate) const TABLE: &[Allowed] = &[
     },
     Allowed {
         package: "coordinator",
-        ours: &["aggregation", "federation", "learning", "recipe", "secure-agg", "store", "task-spec", "wire"],
-        never: &["rusqlite", "sqlx", "candle-core", "candle-nn", "cudarc", "wgpu"],
+        // `test-servers` for tests only.
+        ours: &[
+            "aggregation",
+            "federation",
+            "learning",
+            "recipe",
+            "secure-agg",
+            "store",
+            "task-spec",
+            "test-servers",
+            "wire",
+        ],
+        never: &["rusqlite", "sqlx", "object_store", "s3s", "candle-core", "candle-nn", "cudarc", "wgpu"],
     },
     Allowed {
         package: "simulation",

@@ -23,6 +23,7 @@ mod serve;
 mod simulate;
 pub(crate) mod task;
 mod token;
+mod work;
 
 /// Federated learning: one model, many devices' private data.
 #[derive(clap::Parser)]
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Simulate(Box<simulate::Simulate>),
     /// Host a coordinator
     Serve(serve::Serve),
+    /// Work on rounds beside coordinators that serve, on one PostgreSQL database
+    Work(work::Work),
     /// Create and control tasks
     Task {
         #[command(subcommand)]
@@ -97,7 +100,7 @@ impl Command {
         match self {
             Self::Round { command } => command.is_stream(),
             Self::Participant { command } => command.is_stream(),
-            Self::Demo(_) | Self::Serve(_) | Self::Backup(_) | Self::Restore(_) | Self::Fsck(_) => true,
+            Self::Demo(_) | Self::Serve(_) | Self::Work(_) | Self::Backup(_) | Self::Restore(_) | Self::Fsck(_) => true,
             Self::Simulate(_)
             | Self::Task { .. }
             | Self::Model { .. }
@@ -112,7 +115,7 @@ impl Command {
     /// What the allocator is told, if it is told anything.
     pub(crate) fn allocator(&self) -> Option<Options> {
         match self {
-            Self::Serve(_) => Some(lean::GIVE_BACK),
+            Self::Serve(_) | Self::Work(_) => Some(lean::GIVE_BACK),
             Self::Simulate(_) => Some(lean::KEEP),
             Self::Demo(_)
             | Self::Task { .. }
@@ -134,7 +137,7 @@ impl Command {
         // The tree has one provider; installing it twice (a test in the same process) is no error.
         let _ = rustls::crypto::ring::default_provider().install_default();
         // A server logs as its configuration says; everything else is quiet unless asked.
-        if let (Some(level), false) = (log, matches!(self, Self::Serve(_))) {
+        if let (Some(level), false) = (log, matches!(self, Self::Serve(_) | Self::Work(_))) {
             let telemetry = TelemetryConfig { level: log_level(level)?, ..TelemetryConfig::default() };
             coordinator::observe::start_logging(&telemetry)
                 .map_err(Failure::because(Exit::Internal, "cannot start logging"))?;
@@ -143,6 +146,7 @@ impl Command {
             Self::Demo(demo) => demo.run(output).await,
             Self::Simulate(simulate) => simulate.run(output).await,
             Self::Serve(serve) => serve.run(log, output).await,
+            Self::Work(work) => work.run(log, output).await,
             Self::CheckConfig(check) => check.run(output),
             Self::Devices(devices) => devices.run(output),
             Self::Migrate(migrate) => migrate.run(output).await,

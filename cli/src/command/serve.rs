@@ -126,7 +126,9 @@ pub(super) fn start_failure(error: &StartError) -> Failure {
     let exit = match error {
         StartError::Randomness => Exit::Internal,
         StartError::Locked(_) | StartError::Store(_) | StartError::Look(_) | StartError::Listen { .. } => Exit::Io,
-        StartError::Authority(_) | StartError::Seal(_) | StartError::Tls(_) => Exit::Configuration,
+        StartError::Authority(_) | StartError::Seal(_) | StartError::Differs(_) | StartError::Tls(_) => {
+            Exit::Configuration
+        }
         StartError::Device(_) => Exit::Device,
     };
     Failure::new(exit, crate::failure::chain(error))

@@ -16,11 +16,21 @@ use super::receipt::{Fact, FactOutcome, write};
 const BATCH_MAX: usize = 256;
 /// Maximum number of queued facts; further senders wait.
 const QUEUE: usize = 1024;
-/// How long facts without a waiting sender are held for others to join them.
-const LINGER: Duration = Duration::from_millis(20);
-/// The same for batches of renewals only, which extend check-ins that are still valid for seconds. A crash loses no
-/// more than these: waiting participants ask again, and are written.
-const LINGER_RENEWALS: Duration = Duration::from_millis(250);
+
+/// How long facts that nobody waits for are held for others to join them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Linger {
+    facts: Duration,
+    /// The same for batches of renewals only, which extend check-ins that are still valid for seconds. A crash loses no
+    /// more than these: waiting participants ask again, and are written.
+    renewals: Duration,
+}
+
+impl Linger {
+    pub(crate) const USUAL: Self = Self { facts: Duration::from_millis(20), renewals: Duration::from_millis(250) };
+    /// They are written at once, for a caller that owns time.
+    pub(crate) const NONE: Self = Self { facts: Duration::ZERO, renewals: Duration::ZERO };
+}
 
 /// Reasons a fact was not written.
 #[derive(Debug, thiserror::Error)]
@@ -40,9 +50,15 @@ pub(crate) struct Inbox(mpsc::Sender<Job>);
 impl Inbox {
     /// Starts the writer task. After `shutdown` it writes all queued facts and ends.
     #[must_use]
-    pub(crate) fn start(store: Store, clock: Arc<dyn Clock>, shutdown: CancellationToken, tasks: &TaskTracker) -> Self {
+    pub(crate) fn start(
+        store: Store,
+        clock: Arc<dyn Clock>,
+        linger: Linger,
+        shutdown: CancellationToken,
+        tasks: &TaskTracker,
+    ) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        tasks.spawn(run(store, clock, receiver, shutdown));
+        tasks.spawn(run(store, clock, linger, receiver, shutdown));
         Self(sender)
     }
 
@@ -67,7 +83,13 @@ impl Inbox {
     }
 }
 
-async fn run(store: Store, clock: Arc<dyn Clock>, mut receiver: mpsc::Receiver<Job>, shutdown: CancellationToken) {
+async fn run(
+    store: Store,
+    clock: Arc<dyn Clock>,
+    linger: Linger,
+    mut receiver: mpsc::Receiver<Job>,
+    shutdown: CancellationToken,
+) {
     let mut jobs = Vec::with_capacity(BATCH_MAX);
     loop {
         tokio::select! {
@@ -79,20 +101,26 @@ async fn run(store: Store, clock: Arc<dyn Clock>, mut receiver: mpsc::Receiver<J
                 if receiver.recv_many(&mut jobs, BATCH_MAX).await == 0 { return }
             }
         }
-        linger(&mut receiver, &mut jobs).await;
+        linger.fill(&mut receiver, &mut jobs).await;
         deliver(&store, &*clock, std::mem::take(&mut jobs)).await;
     }
 }
 
-async fn linger(receiver: &mut mpsc::Receiver<Job>, jobs: &mut Vec<Job>) {
-    let began = tokio::time::Instant::now();
-    while jobs.len() < BATCH_MAX && jobs.iter().all(|(_, reply)| reply.is_none()) {
-        let renew_only = jobs.iter().all(|(fact, _)| matches!(fact, Fact::StillThere(_)));
-        let end = began + if renew_only { LINGER_RENEWALS } else { LINGER };
-        let room = BATCH_MAX - jobs.len();
-        match tokio::time::timeout_at(end, receiver.recv_many(jobs, room)).await {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
+impl Linger {
+    /// Waits for others to join `jobs`.
+    async fn fill(self, receiver: &mut mpsc::Receiver<Job>, jobs: &mut Vec<Job>) {
+        let began = tokio::time::Instant::now();
+        while jobs.len() < BATCH_MAX && jobs.iter().all(|(_, reply)| reply.is_none()) {
+            let renew_only = jobs.iter().all(|(fact, _)| matches!(fact, Fact::StillThere(_)));
+            let time = if renew_only { self.renewals } else { self.facts };
+            if time.is_zero() {
+                return;
+            }
+            let room = BATCH_MAX - jobs.len();
+            match tokio::time::timeout_at(began + time, receiver.recv_many(jobs, room)).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
         }
     }
 }

@@ -50,6 +50,18 @@ pub(crate) struct Offer {
     pub(crate) loss: Option<CoarseLoss>,
     /// Its report on the training it was given ahead of rounds.
     pub(crate) training: Option<Claim>,
+    /// See [`CheckIn::round_trip_ms`].
+    pub(crate) round_trip_ms: Option<u32>,
+    /// See [`CheckIn::sent_round`].
+    pub(crate) sent_round: Option<u32>,
+}
+
+impl Offer {
+    /// What a check-in says.
+    fn of(check_in: &CheckIn) -> Self {
+        let &CheckIn { examples, loss, training, round_trip_ms, sent_round, .. } = check_in;
+        Self { examples, loss, training, round_trip_ms, sent_round }
+    }
 }
 
 /// What a due check-in changes.
@@ -189,8 +201,7 @@ impl CheckIns {
         let until = self.0.written.with(|written| {
             let mut same = written.get(&participant).into_iter().flatten().filter(|check_in| {
                 check_in.task == task
-                    && (check_in.examples, check_in.loss, check_in.training)
-                        == (offer.examples, offer.loss, offer.training)
+                    && Offer::of(check_in) == offer
                     && (keys.is_none() || check_in.keys == keys)
                     && check_in.checked_in_at <= now
             });
@@ -203,8 +214,15 @@ impl CheckIns {
             Some(_) | None => CheckInChange::New,
         };
         let expires_at = now.plus(away + GRACE);
-        let Offer { examples, loss, training } = offer;
-        let check_in = CheckIn { participant, task, examples, checked_in_at: now, expires_at, loss, keys, training };
+        let Offer { examples, loss, training, round_trip_ms, sent_round } = offer;
+        let check_in = CheckIn {
+            loss,
+            keys,
+            training,
+            round_trip_ms,
+            sent_round,
+            ..CheckIn::new(participant, task, examples, now, expires_at)
+        };
         Some((check_in, change))
     }
 
@@ -222,15 +240,14 @@ impl CheckIns {
         });
     }
 
-    /// Forgets a check-in that is withdrawn and returns it, expired; `None` if none is known to be written.
+    /// Forgets a check-in that is withdrawn and returns it as it was written; `None` if none is known to be.
     #[must_use]
-    pub(crate) fn withdraw(&self, participant: ParticipantId, task: TaskId, now: Timestamp) -> Option<CheckIn> {
-        let written = self.0.written.with(|written| {
+    pub(crate) fn withdraw(&self, participant: ParticipantId, task: TaskId) -> Option<CheckIn> {
+        self.0.written.with(|written| {
             let check_ins = written.get_mut(&participant)?;
             let index = check_ins.iter().position(|check_in| check_in.task == task)?;
             Some(check_ins.swap_remove(index))
-        })?;
-        Some(CheckIn { checked_in_at: now, expires_at: now, loss: None, keys: None, ..written })
+        })
     }
 
     /// Forgets a participant's written check-ins, which may have been removed.
@@ -281,7 +298,7 @@ mod tests {
     }
 
     fn offer(examples: u64) -> Offer {
-        Offer { examples, loss: None, training: None }
+        Offer { examples, loss: None, training: None, round_trip_ms: None, sent_round: None }
     }
 
     const TASK: TaskId = TaskId(uuid::Uuid::from_u128(1));

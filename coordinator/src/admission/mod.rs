@@ -9,7 +9,7 @@ mod receipt;
 mod round_wakeups;
 mod uploads;
 
-pub(crate) use batcher::{Inbox, InboxError};
+pub(crate) use batcher::{Inbox, InboxError, Linger};
 pub(crate) use check_ins::{CheckInChange, CheckIns, Offer, WaitingParticipant};
 pub(crate) use gate::{AdmissionError, Rejection, SessionMember, UploadPermit, enter, find_member, open};
 pub(crate) use receipt::{Fact, FactOutcome};

@@ -1,6 +1,6 @@
 //! Facts, and writing a batch of them in one transaction.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use federation::id::{Attempt, Digest, ParticipantId};
@@ -19,6 +19,8 @@ pub(crate) enum Fact {
     CheckIn(CheckIn),
     /// It is still ready; nothing else changed.
     StillThere(CheckIn),
+    /// It is ready no more, unless it has checked in again since this was written.
+    Gone(CheckIn),
     /// Its masked input is stored as a blob and should count.
     Input {
         attempt: Attempt,
@@ -80,7 +82,7 @@ pub(super) async fn write(
     now: Timestamp,
 ) -> Result<Vec<FactOutcome>, StoreError> {
     let mut outcomes = Vec::with_capacity(facts.len());
-    let (mut check_ins, mut renewed) = (HashMap::new(), Vec::new());
+    let (mut check_ins, mut renewed, mut gone) = (BTreeMap::new(), Vec::new(), Vec::new());
     let mut bytes_down: BTreeMap<(Attempt, RoundState), u64> = BTreeMap::new();
     for fact in facts {
         outcomes.push(match fact {
@@ -90,6 +92,10 @@ pub(super) async fn write(
             }
             Fact::StillThere(check_in) => {
                 renewed.push(check_in.clone());
+                FactOutcome::Written
+            }
+            Fact::Gone(check_in) => {
+                gone.push(check_in.clone());
                 FactOutcome::Written
             }
             &Fact::Input { attempt, participant, sha256, bytes, ref signed } => {
@@ -117,12 +123,15 @@ pub(super) async fn write(
     let mut seen: Vec<_> = check_ins.iter().chain(&renewed).map(|check_in| check_in.participant).collect();
     seen.sort_unstable();
     seen.dedup();
-    // First, because participants that have hung up since are gone.
     if !renewed.is_empty() {
         tx.renew_check_ins(&renewed).await?;
     }
     if !check_ins.is_empty() {
         tx.upsert_check_ins(&check_ins).await?;
+    }
+    // Last: each names the check-in that it ends.
+    if !gone.is_empty() {
+        tx.end_check_ins(&gone, now).await?;
     }
     if !seen.is_empty() {
         tx.touch(&seen, now).await?;

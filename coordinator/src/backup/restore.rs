@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
-use store::{BlobStore, Blobs, Database, Store, StoreConfig, StoreError, open_blobs};
+use store::{BlobStore, Blobs, Database, Store, StoreConfig, StoreError};
 
 use super::contents::copy_blob;
 use super::ledgers::{LedgerStanding, examine};
@@ -48,10 +48,10 @@ pub(crate) async fn restore(
     if matches!(to.blobs, Blobs::Memory) {
         return Err(BackupError::InMemory("blobs.url"));
     }
-    let kept = open_blobs(Blobs::Disk(blobs_folder(folder)), Arc::clone(&to.clock)).await?;
+    let kept = Blobs::Disk(blobs_folder(folder)).open(Arc::clone(&to.clock)).await?;
     verify(&manifest, folder, &*kept, on_progress).await?;
 
-    let blobs = open_blobs(to.blobs.clone(), Arc::clone(&to.clock)).await?;
+    let blobs = to.blobs.clone().open(Arc::clone(&to.clock)).await?;
     let copied = put_blobs(&manifest, &*kept, &*blobs, on_progress).await?;
     let now = to.clock.now();
     let draft = beside(database, ".restored");

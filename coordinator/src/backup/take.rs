@@ -9,7 +9,7 @@ use std::sync::Arc;
 use federation::id::Digest;
 use federation::time::Timestamp;
 use store::entity::blob_reference::BlobReference;
-use store::{BlobStore, Blobs, Store, StoreError, copy_database, open_blobs};
+use store::{BlobStore, Blobs, Store, StoreError, copy_database};
 
 use super::contents::{Folders, Moved, move_blob};
 use super::manifest::{Entry, Manifest, blobs_folder, measure, rows_file, rows_folder};
@@ -51,11 +51,11 @@ pub(crate) async fn take(
     Manifest::find(folder)?;
     let folders = match &from.blobs {
         Blobs::Disk(source) if link => Some(Folders { from: source.clone(), to: blobs_folder(folder) }),
-        Blobs::Disk(_) => None,
+        Blobs::Disk(_) | Blobs::S3(_) | Blobs::Replicated { .. } => None,
         Blobs::Memory => return Err(BackupError::InMemory("blobs.url")),
     };
-    let source = open_blobs(from.blobs.clone(), Arc::clone(&from.clock)).await?;
-    let kept = open_blobs(Blobs::Disk(blobs_folder(folder)), Arc::clone(&from.clock)).await?;
+    let source = from.blobs.clone().open(Arc::clone(&from.clock)).await?;
+    let kept = Blobs::Disk(blobs_folder(folder)).open(Arc::clone(&from.clock)).await?;
     let rows_folder = rows_folder(folder);
     store::private::make_folder(&rows_folder).map_err(BackupError::at(&rows_folder))?;
     let draft = rows_folder.join("draft");

@@ -22,7 +22,6 @@ use crate::observe::health::Health;
 use crate::proximal::ProximalSchedule;
 use crate::random::Random;
 use crate::reported_rounds::ReportedRounds;
-use crate::round_trips::RoundTrips;
 use crate::seal::Sealer;
 use crate::session::Sessions;
 
@@ -60,7 +59,6 @@ pub(crate) struct App {
     /// Participants that have seen more than this coordinator.
     pub(crate) reported_rounds: ReportedRounds,
     /// Round-trip times of participants.
-    pub(crate) round_trips: RoundTrips,
     /// Results of `/readyz`.
     pub(crate) health: Health,
     /// Content of `/openapi.json`.

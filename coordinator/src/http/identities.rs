@@ -5,17 +5,20 @@ use std::time::Duration;
 
 use federation::id::{Digest, ParticipantId};
 use federation::time::Timestamp;
+use store::Store;
 
 use crate::guarded::Guarded;
 
-/// How long another replica's revocation may go unnoticed; one by this process takes effect at once.
+/// How long a look-up is trusted; a change by this process takes effect at once.
 const REMEMBER: Duration = Duration::from_secs(2);
 /// Maximum number of cached certificates.
 const REMEMBERED_MAX: usize = 100_000;
 
 /// Cache of certificates, so that a poll need not query the database for its participant.
-#[derive(Default)]
-pub(crate) struct Identities(Guarded<IdentityCache>);
+pub(crate) struct Identities {
+    /// `None` where another process may revoke or replace a certificate: each request looks for itself.
+    cache: Option<Guarded<IdentityCache>>,
+}
 
 #[derive(Default)]
 struct IdentityCache {
@@ -33,9 +36,14 @@ pub(super) struct CertificateOwner {
 }
 
 impl Identities {
+    pub(crate) fn new(store: &Store) -> Self {
+        Self { cache: (!store.is_shared()).then(Guarded::default) }
+    }
+
     /// The cached owner of a certificate, and the generation for [`Identities::remember`].
     pub(super) fn find(&self, fingerprint: Digest, now: Timestamp) -> (Option<CertificateOwner>, u64) {
-        self.0.with(|remembered| {
+        let Some(cache) = &self.cache else { return (None, 0) };
+        cache.with(|remembered| {
             let fresh = |owner: &&CertificateOwner| owner.read_at <= now && now.since(owner.read_at) < REMEMBER;
             (remembered.by_fingerprint.get(&fingerprint).filter(fresh).copied(), remembered.generation)
         })
@@ -43,7 +51,8 @@ impl Identities {
 
     /// Caches a look-up, unless something was invalidated since `generation`.
     pub(super) fn remember(&self, fingerprint: Digest, owner: CertificateOwner, generation: u64) {
-        self.0.with(|remembered| {
+        let Some(cache) = &self.cache else { return };
+        cache.with(|remembered| {
             if remembered.generation == generation {
                 if remembered.by_fingerprint.len() >= REMEMBERED_MAX {
                     remembered.by_fingerprint.clear();
@@ -55,7 +64,8 @@ impl Identities {
 
     /// Call after committing a change to a participant.
     pub(crate) fn forget(&self, participant: ParticipantId) {
-        self.0.with(|remembered| {
+        let Some(cache) = &self.cache else { return };
+        cache.with(|remembered| {
             remembered.generation += 1;
             remembered.by_fingerprint.retain(|_, owner| owner.participant != participant);
         });

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use wire::inspect::BehindView;
 
 use crate::guarded::Guarded;
-use crate::reported_rounds::ReportedRounds;
+use crate::reported_rounds::behind;
 
 /// Minimum time between two reads of the whole database, which take as long as its size requires.
 const READ_EVERY: Duration = Duration::from_secs(60);
@@ -46,7 +46,7 @@ impl Health {
     ///
     /// # Errors
     /// [`NotReady`].
-    pub(crate) async fn check(&self, store: &Store, behind: &ReportedRounds, now: impl Fn() -> Timestamp) -> Found {
+    pub(crate) async fn check(&self, store: &Store, now: impl Fn() -> Timestamp) -> Found {
         let mut latest = self.latest.lock().await;
         let asked = now();
         if let Some((at, found)) = &*latest
@@ -55,12 +55,12 @@ impl Health {
         {
             return found.clone();
         }
-        let found = self.look(store, behind, asked).await;
+        let found = self.look(store, asked).await;
         *latest = Some((now(), found.clone()));
         found
     }
 
-    async fn look(&self, store: &Store, behind: &ReportedRounds, now: Timestamp) -> Found {
+    async fn look(&self, store: &Store, now: Timestamp) -> Found {
         if !self.is_well_formed(store, now).await? {
             return Err(NotReady::Malformed);
         }
@@ -68,8 +68,10 @@ impl Health {
         // A lease that is given back before anybody can see it. A change that finds no row would write nothing.
         let probe = store.transact("readiness", |tx| {
             Box::pin(async move {
-                tx.acquire_lease(PROBE, Uuid::nil(), now, READ_EVERY).await?;
-                tx.release_lease(PROBE, Uuid::nil()).await
+                match tx.acquire_lease(PROBE, Uuid::nil(), now, READ_EVERY).await? {
+                    Some(token) => tx.release_lease(PROBE, token).await,
+                    None => Ok(false),
+                }
             })
         });
         probe.await.map_err(rows)?;
@@ -77,11 +79,20 @@ impl Health {
         let probe = Bytes::from_static(b"tributary readiness probe\n");
         let digest = store.blobs().put_bytes(probe).await.map_err(blobs)?;
         store.blobs().delete(digest).await.map_err(blobs)?;
-        let tasks = store.read("unfinished_tasks", |tx| Box::pin(async move { tx.unfinished_tasks().await }));
-        let tasks = tasks.await.map_err(rows)?;
+        let tasks = store.read("unfinished_tasks", |tx| {
+            Box::pin(async move {
+                let mut tasks = Vec::new();
+                for task in tx.unfinished_tasks().await? {
+                    let behind = behind(tx, &task).await?;
+                    tasks.push((task, behind));
+                }
+                Ok::<_, StoreError>(tasks)
+            })
+        });
+        let (tasks, behind): (Vec<_>, Vec<_>) = tasks.await.map_err(rows)?.into_iter().unzip();
         let damaged = crate::damage::survey(store, &tasks).await.map_err(rows)?;
         let damaged = damaged.into_iter().map(|(task, problem)| format!("task {task}: {problem}"));
-        let behind = tasks.iter().filter_map(|task| behind.of(task).map(|view| (task.id, view)));
+        let behind = tasks.iter().zip(behind).filter_map(|(task, view)| view.map(|view| (task.id, view)));
         let behind = behind.map(|(task, BehindView { participants, next_round, seen_round })| {
             format!(
                 "task {task}: {participants} participants have sent inputs for rounds up to {seen_round}, so they take no part in \

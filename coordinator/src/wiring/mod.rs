@@ -3,6 +3,8 @@
 mod choice;
 mod keeping;
 mod parts;
+mod shared;
+mod worker;
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,12 +21,13 @@ use tokio_util::task::TaskTracker;
 use wire::admin::{OperatorTokenReply, Role};
 
 use self::choice::{
-    HEALTH_CROWDS, aggregator, authority, connection_limits, count, locks, members, rates, sealer, selected,
-    server_key, store_config, url,
+    aggregator, authority, connection_limits, count, locks, members, rates, sealer, selected, server_key, store_config,
+    url,
 };
 pub use self::keeping::{ApartFile, back_up, check, files_apart, restore};
 pub use self::parts::{Parts, StartError, SystemClock};
-use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
+pub use self::worker::Worker;
+use crate::admission::{CheckIns, Inbox, Linger, RoundWakeups, Uploads};
 use crate::config::Config;
 use crate::http::{
     App, ConnectionCounts, ConnectionLimits, Document, EndedRounds, Identities, Limiter, Listener, PoolObserver,
@@ -36,7 +39,6 @@ use crate::observe;
 use crate::observe::health::Health;
 use crate::proximal::ProximalSchedule;
 use crate::reported_rounds::ReportedRounds;
-use crate::round_trips::RoundTrips;
 use crate::session::Sessions;
 use crate::work::{Engine, Environment, WorkConfig};
 
@@ -75,15 +77,29 @@ impl Coordinator {
     /// # Errors
     /// [`StartError`].
     pub async fn assemble(config: &Config, parts: Parts) -> Result<Self, StartError> {
-        let metrics = observe::recorder();
         let locks = locks(config, &parts)?;
         let store = Store::open(store_config(config, &parts)).await?;
+        let _files = shared::hold_files(config, &store)?;
+        Self::compose(config, parts, store, locks, Linger::USUAL)
+    }
+
+    /// The same on a store that is open already, and that others may use as well; `[database]` and `[blobs]` say nothing
+    /// then. For simulations, which own time: nothing that it writes waits for real time to pass.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn assemble_on(config: &Config, parts: Parts, store: Store) -> Result<Self, StartError> {
+        Self::compose(config, parts, store, Locks::default(), Linger::NONE)
+    }
+
+    fn compose(config: &Config, parts: Parts, store: Store, locks: Locks, linger: Linger) -> Result<Self, StartError> {
+        let metrics = observe::recorder();
         let aggregator = aggregator(config)?;
         let authority = authority(config, &parts)?;
         let members = members(config, authority.as_ref())?;
         let sealer = Arc::new(sealer(config, &parts)?);
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
-        let (models, round_trips) = (Models::default(), RoundTrips::default());
+        let models = Models::default();
         let app = Arc::new(App {
             check_ins: CheckIns::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
             round_wakeups: RoundWakeups::start(&store, stopped.clone(), &tasks),
@@ -92,17 +108,16 @@ impl Coordinator {
             ended_rounds: EndedRounds::default(),
             mus: ProximalSchedule::default(),
             sealer: Arc::clone(&sealer),
-            inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), stopped.clone(), &tasks),
+            inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), linger, stopped.clone(), &tasks),
             uploads: Uploads::default(),
             store: store.clone(),
             clock: Arc::clone(&parts.clock),
             random: parts.random.clone(),
             authority,
             members,
-            identities: Identities::default(),
+            identities: Identities::new(&store),
             limiter: Limiter::new(rates(config)),
             reported_rounds: ReportedRounds::default(),
-            round_trips: round_trips.clone(),
             health: Health::default(),
             document: Document::default(),
             metrics,
@@ -111,7 +126,7 @@ impl Coordinator {
         });
         let mut environment = Environment::new(store.clone(), aggregator, parts.clock, parts.random);
         environment.sealer = sealer;
-        (environment.models, environment.round_trips) = (models, round_trips);
+        environment.models = models;
         environment.config = WorkConfig {
             poll_interval: Duration::from_millis(config.work.poll_interval_ms),
             lease_ttl: Duration::from_millis(config.work.lease_ttl_ms),
@@ -122,6 +137,18 @@ impl Coordinator {
         Ok(Self { router, engine, store, app, locks, stopping, stopped, tasks })
     }
 
+    /// Opens everything, and looks at what an earlier process left and what others beside this one have.
+    async fn begin(config: &Config, parts: Parts) -> Result<Self, StartError> {
+        let coordinator = Self::assemble(config, parts).await?;
+        shared::check(&coordinator.store, &coordinator.app).await?;
+        if !coordinator.store.is_shared() {
+            // The locks guarantee that this is the only process: any remaining lease belongs to a dead one.
+            coordinator.store.transact("clear_leases", |tx| Box::pin(async move { tx.clear_leases().await })).await?;
+        }
+        coordinator.engine.check_ledgers().await?;
+        Ok(coordinator)
+    }
+
     /// Opens everything, listens, serves, and runs background work if configured.
     ///
     /// # Errors
@@ -130,32 +157,17 @@ impl Coordinator {
         // Before anything is opened.
         let files = crate::open_files::raise_limit();
         let connection_limits = crate::open_files::fit(connection_limits(config), files);
-        let coordinator = Self::assemble(config, parts).await?;
-        // The locks guarantee that this is the only process: any remaining lease belongs to a dead one.
-        coordinator.store.transact("clear_leases", |tx| Box::pin(async move { tx.clear_leases().await })).await?;
-        coordinator.engine.check_ledgers().await?;
+        let coordinator = Self::begin(config, parts).await?;
         let app = &coordinator.app;
         let key = server_key(config, app)?;
         let tls = crate::http::server_config(key, app.members.certificate())
             .map_err(|error| StartError::Tls(error.into()))?;
         let (listener, address) = listen(config, config.http.listen, Some(tls), connection_limits).await?;
-        let health = match config.http.health_listen {
-            Some(wanted) => Some(listen(config, wanted, None, HEALTH_CROWDS).await?),
-            None => None,
-        };
-        let (health, health_address) = health.unzip();
+        let (health_served, health_address) = coordinator.serve_health(config).await?.unzip();
         let observer = listener.observer();
         let served =
             tokio::spawn(listener.serve(Arc::clone(app), coordinator.router.clone(), coordinator.stopping.clone()));
-        // To the very end: health checks must see that requests are still being completed.
-        let health_served = health.map(|listener| {
-            let router = crate::http::health_router(Arc::clone(app));
-            tokio::spawn(listener.serve(Arc::clone(app), router, coordinator.stopped.clone()))
-        });
-        let worked = config.work.enabled.then(|| {
-            let (engine, stopping) = (coordinator.engine.clone(), coordinator.stopping.clone());
-            tokio::spawn(async move { engine.run(stopping).await })
-        });
+        let worked = config.work.enabled.then(|| coordinator.run_engine());
         let url = url(config, address);
         tracing::info!(%address, url, "serving at {url}");
         Ok(Running { address, url, health_address, coordinator, observer, served, health_served, worked })

@@ -64,6 +64,12 @@ pub enum StartError {
     /// There is no sealing key.
     #[error(transparent)]
     Seal(#[from] SealError),
+    /// Other coordinators on this database have another one of these.
+    #[error(
+        "the other coordinators on this database have another {0}: give all of them the same files, or this one a database of its \
+         own; if it was replaced everywhere, remove its row from the table `fingerprint`"
+    )]
+    Differs(&'static str),
     /// No device can be selected.
     #[error("cannot choose a device: {0}")]
     Device(String),

@@ -74,16 +74,17 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
         .store
         .transact("close phase", |tx| {
             Box::pin(async move {
-                holder.confirm(tx, now).await?;
+                let token = holder.confirm(tx, now).await?;
                 let outcome = decide(tx, env, before.key.round_key(), fresh_seed, now).await?;
-                if !outcome.is_followed_by_work() {
-                    holder.give_up(tx).await?;
+                let held = outcome.is_followed_by_work().then_some(token);
+                if held.is_none() {
+                    holder.give_up(tx, token).await?;
                 }
-                Ok::<_, StepError>(outcome)
+                Ok::<_, StepError>((outcome, held))
             })
         })
         .await;
-    let outcome = match closed {
+    let (outcome, held) = match closed {
         // Past every deadline the decision would stay the same.
         Err(error) if error.is_loss() => {
             tracing::error!(task = %before.key.task, round = before.key.round, %error, "the session cannot be read any more");
@@ -91,7 +92,7 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
         }
         closed => closed?,
     };
-    lease.note(outcome.is_followed_by_work());
+    lease.note(held);
     env.fail_point.reached("close_phase: after the rows")?;
     if matches!(outcome, CloseOutcome::Failed(_)) {
         destroy_keys_of_an_end(env, before.key).await;
@@ -118,7 +119,7 @@ async fn decide(
     }
     match decision {
         Decision::Close(_) if round.state == RoundState::Selecting => {
-            match draw_cohort(tx, &task, &round, &env.models, &env.round_trips, fresh_seed, now).await {
+            match draw_cohort(tx, &task, &round, &env.models, fresh_seed, now).await {
                 Ok(drawn) => {
                     Ok(drawn.map_or(CloseOutcome::Nothing, |(round, cohort)| CloseOutcome::Drawn { round, cohort }))
                 }
@@ -266,14 +267,14 @@ pub(super) async fn fail_round(
         .store
         .transact("fail round", |tx| {
             Box::pin(async move {
-                holder.confirm(tx, now).await?;
+                let token = holder.confirm(tx, now).await?;
                 let failed = fail(tx, env, &situation.task, before, reason, now).await?;
-                holder.give_up(tx).await?;
+                holder.give_up(tx, token).await?;
                 Ok::<_, StepError>(failed)
             })
         })
         .await?;
-    lease.note(false);
+    lease.note(None);
     env.fail_point.reached("fail_round: after the rows")?;
     destroy_keys_of_an_end(env, before.key).await;
     if let Some(failed) = failed {

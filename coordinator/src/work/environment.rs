@@ -10,7 +10,6 @@ use store::{BlobStore, Store};
 use super::StepError;
 use crate::models::Models;
 use crate::random::Random;
-use crate::round_trips::RoundTrips;
 use crate::seal::Sealer;
 
 /// The environment of steps. Clones share it.
@@ -30,8 +29,6 @@ pub struct Environment {
     pub sealer: Arc<Sealer>,
     /// What tasks mean in numbers.
     pub models: Models,
-    /// Round-trip times of slow participants; empty unless requests record them.
-    pub round_trips: RoundTrips,
     /// Configuration of background work.
     pub config: WorkConfig,
     /// Where tests stop a step; [`NoFailPoint`] elsewhere.
@@ -44,8 +41,8 @@ impl Environment {
     pub fn new(store: Store, aggregator: Arc<dyn Aggregator>, clock: Arc<dyn Clock>, random: Random) -> Self {
         let (blobs, config) = (Arc::clone(store.blobs()), WorkConfig::default());
         let sealer = Arc::new(Sealer::in_memory(&random));
-        let (models, round_trips, fail_point) = (Models::default(), RoundTrips::default(), Arc::new(NoFailPoint));
-        Self { store, blobs, aggregator, clock, random, sealer, models, round_trips, config, fail_point }
+        let (models, fail_point) = (Models::default(), Arc::new(NoFailPoint));
+        Self { store, blobs, aggregator, clock, random, sealer, models, config, fail_point }
     }
 }
 

@@ -26,14 +26,14 @@ pub(super) async fn grant(env: &Environment, lease: &mut Lease, situation: &Situ
         .store
         .transact("grant trainings", |tx| {
             Box::pin(async move {
-                holder.confirm(tx, now).await?;
+                let token = holder.confirm(tx, now).await?;
                 let granted = insert(tx, id, fresh_seed, now).await?;
-                holder.give_up(tx).await?;
+                holder.give_up(tx, token).await?;
                 Ok::<_, StepError>(granted)
             })
         })
         .await?;
-    lease.note(false);
+    lease.note(None);
     env.fail_point.reached("grant: after the rows")?;
     if !granted.is_empty() {
         tracing::info!(task = %id, participants = granted.len(), "told to train ahead");

@@ -1,7 +1,7 @@
 //! The lease of one task's work: at most one worker at a time does it.
 //!
-//! A lease spares double work; it is not what keeps results right. Every write is a compare and swap in the transaction
-//! that confirms the lease, so a worker that lost it without noticing writes nothing.
+//! A lease spares double work, and fences who lost it: every write is a compare and swap in a transaction that first renews the
+//! lease by its token, so a worker that lost it without noticing writes nothing, even if it is free again.
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,55 +20,63 @@ pub(super) struct Lease {
     name: String,
     holder: Uuid,
     ttl: Duration,
-    held: bool,
+    /// Its token while it is held.
+    held: Option<u64>,
 }
 
 impl Lease {
     /// A lease that is not held yet.
     pub(super) fn new(task: TaskId, holder: Uuid, ttl: Duration) -> Self {
-        Self { name: format!("round:{task}"), holder, ttl, held: false }
+        Self { name: format!("round:{task}"), holder, ttl, held: None }
     }
 
-    /// Takes or prolongs the lease, as a part of the caller's transaction.
-    pub(super) async fn confirm(&self, tx: &mut Transaction<'_>, now: Timestamp) -> Result<(), StepError> {
-        if tx.acquire_lease(&self.name, self.holder, now, self.ttl).await? {
-            Ok(())
-        } else {
-            Err(StepError::LeaseLost(self.name.clone()))
-        }
+    /// Takes the lease if it is not held, else prolongs it, as a part of the caller's transaction; returns its token.
+    ///
+    /// # Errors
+    /// [`StepError::LeaseLost`] if somebody else has it, or had it since it was taken.
+    pub(super) async fn confirm(&self, tx: &mut Transaction<'_>, now: Timestamp) -> Result<u64, StepError> {
+        let token = match self.held {
+            Some(token) => tx.renew_lease(&self.name, token, now, self.ttl).await?.then_some(token),
+            None => tx.acquire_lease(&self.name, self.holder, now, self.ttl).await?,
+        };
+        token.ok_or_else(|| self.lost())
     }
 
-    /// Gives the lease up, as a part of the caller's transaction.
-    pub(super) async fn give_up(&self, tx: &mut Transaction<'_>) -> Result<(), StepError> {
-        tx.release_lease(&self.name, self.holder).await?;
+    /// Gives the lease with this token up, as a part of the transaction that confirmed it.
+    pub(super) async fn give_up(&self, tx: &mut Transaction<'_>, token: u64) -> Result<(), StepError> {
+        tx.release_lease(&self.name, token).await?;
         Ok(())
     }
 
-    /// Notes what a transaction that has committed did with the lease.
-    pub(super) fn note(&mut self, held: bool) {
+    /// Notes the token with which a transaction that has committed left the lease, if it did not give it up.
+    pub(super) fn note(&mut self, held: Option<u64>) {
         self.held = held;
     }
 
     /// Takes the lease before expensive work.
     pub(super) async fn hold(&mut self, env: &Environment) -> Result<(), StepError> {
-        if !self.held {
+        if self.held.is_none() {
             let (lease, now) = (&*self, env.clock.now());
-            env.store.transact("hold lease", |tx| Box::pin(async move { lease.confirm(tx, now).await })).await?;
-            self.held = true;
+            let taken = env.store.transact("hold lease", |tx| Box::pin(async move { lease.confirm(tx, now).await }));
+            self.held = Some(taken.await?);
         }
         Ok(())
     }
 
     /// Gives the lease up if it is held.
     pub(super) async fn release(&mut self, env: &Environment) -> Result<(), StepError> {
-        if std::mem::take(&mut self.held) {
+        if let Some(token) = self.held.take() {
             let lease = &*self;
-            env.store.transact("release lease", |tx| Box::pin(async move { lease.give_up(tx).await })).await?;
+            env.store.transact("release lease", |tx| Box::pin(async move { lease.give_up(tx, token).await })).await?;
         }
         Ok(())
     }
 
-    /// Prolongs the lease for as long as `work` takes.
+    fn lost(&self) -> StepError {
+        StepError::LeaseLost(self.name.clone())
+    }
+
+    /// Prolongs the lease, which is held, for as long as `work` takes.
     ///
     /// # Errors
     /// [`StepError::LeaseLost`] as soon as somebody else is seen to hold it; `work` is dropped then.
@@ -83,18 +91,14 @@ impl Lease {
                 return done;
             }
             let now = env.clock.now();
-            let renewal = env.store.transact("renew lease", |tx| {
-                Box::pin(
-                    async move { Ok::<_, StepError>(tx.renew_lease(&self.name, self.holder, now, self.ttl).await?) },
-                )
-            });
+            let renewal = env.store.transact("renew lease", |tx| Box::pin(async move { self.confirm(tx, now).await }));
             let renewed = match first(&mut work, renewal).await {
                 Ok(done) => return done,
                 Err(renewed) => renewed,
             };
             match renewed {
-                Ok(true) => {}
-                Ok(false) => return Err(StepError::LeaseLost(self.name.clone()).into()),
+                Ok(_) => {}
+                Err(error @ StepError::LeaseLost(_)) => return Err(error.into()),
                 // The database is away for a moment: the step's own write will tell whether the lease outlived that.
                 Err(error) => tracing::warn!(lease = self.name, %error, "could not renew a lease"),
             }

@@ -61,14 +61,14 @@ pub(super) async fn open_round(
         .store
         .transact("open round", |tx| {
             Box::pin(async move {
-                holder.confirm(tx, now).await?;
+                let token = holder.confirm(tx, now).await?;
                 let outcome = insert(tx, &env.sealer, model, situation, seed, now).await?;
-                holder.give_up(tx).await?;
+                holder.give_up(tx, token).await?;
                 Ok::<_, StepError>(outcome)
             })
         })
         .await?;
-    lease.note(false);
+    lease.note(None);
     env.fail_point.reached("open_round: after the row")?;
     match outcome {
         OpenOutcome::Nothing => {}

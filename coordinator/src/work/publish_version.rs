@@ -98,15 +98,15 @@ pub(super) async fn publish_version(
         .store
         .transact("publish version", |tx| {
             Box::pin(async move {
-                holder.confirm(tx, now).await?;
+                let token = holder.confirm(tx, now).await?;
                 let published = complete(tx, round, version, metrics, now).await?;
                 let outdated = outdated(tx, round, now).await?;
-                holder.give_up(tx).await?;
+                holder.give_up(tx, token).await?;
                 Ok::<_, StepError>((published, outdated))
             })
         })
         .await?;
-    lease.note(false);
+    lease.note(None);
     env.fail_point.reached("publish_version: after the rows")?;
     if published.is_some_and(TaskStatus::is_terminal) {
         destroy_keys_of_an_end(env, of_the_task(round.key.task)).await;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use federation::cohort::{self, Candidate, History};
 use federation::id::{Attempt, ParticipantId};
 use federation::round::{Assignment, AssignmentState, Round, RoundState, SecureLimits};
+use federation::round_trip;
 use federation::time::Timestamp;
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
@@ -25,7 +26,6 @@ use crate::ahead::TrainingStates;
 use crate::base;
 use crate::models::Models;
 use crate::proximal::plan_of_round;
-use crate::round_trips::RoundTrips;
 use crate::session::{CloseError, StoredCertificates, encode_all, round_name};
 use recipe::TaskModel;
 use recipe::server::RobustAggregation;
@@ -44,7 +44,6 @@ pub(super) async fn draw_cohort(
     task: &TaskRow,
     round: &Round,
     models: &Models,
-    round_trips: &RoundTrips,
     fresh_seed: [u8; 32],
     now: Timestamp,
 ) -> Result<Option<(Round, Vec<ParticipantId>)>, CloseError> {
@@ -60,14 +59,17 @@ pub(super) async fn draw_cohort(
         Some(ahead) => oldest(ahead, candidates, count, fresh_seed, now),
         None => select(&task.spec, round, &history, candidates, count, fresh_seed),
     };
-    let mut round_trip_ms = None;
+    let (mut round_trips, mut round_trip_ms) = (HashMap::new(), None);
+    let mut note = |candidates: &[Candidate]| {
+        round_trips.extend(candidates.iter().map(|candidate| (candidate.participant, candidate.round_trip_ms)));
+    };
     let mut cohort = match round.limits.secure {
         None => {
             let mut candidates = eligible(tx, task, round, now).await?;
+            note(&candidates);
             if task.spec.sampling_amplifies() {
                 // Whoever is drawn is told its deadline, which must not say who else is.
-                let present: Vec<_> = candidates.iter().map(|candidate| candidate.participant).collect();
-                round_trip_ms = Some(round_trips.of_cohort(&present));
+                round_trip_ms = Some(round_trip::of_cohort(candidates.iter().map(|present| present.round_trip_ms)));
                 candidates = sample_present(tx, task, candidates, round.limits.collect.max, fresh_seed).await?;
             }
             let draw = draw(&task.spec, round, candidates.len());
@@ -79,6 +81,7 @@ pub(super) async fn draw_cohort(
             let keyed = keyed(tx, task, round, now).await?;
             let draw = draw(&task.spec, round, keyed.len());
             let (candidates, keys): (Vec<_>, Vec<_>) = keyed.into_iter().unzip();
+            note(&candidates);
             let chosen = choose(&candidates, draw.cohort);
             let ids = candidates.iter().map(|candidate| candidate.participant);
             let keys: HashMap<_, _> = ids.zip(keys).filter(|(id, _)| chosen.contains(id)).collect();
@@ -95,7 +98,8 @@ pub(super) async fn draw_cohort(
         }
     };
     cohort.sort_unstable();
-    after.limits = after.limits.extended_for(round_trip_ms.unwrap_or_else(|| round_trips.of_cohort(&cohort)));
+    let of_cohort = || round_trip::of_cohort(cohort.iter().map(|member| round_trips.get(member).copied().flatten()));
+    after.limits = after.limits.extended_for(round_trip_ms.unwrap_or_else(of_cohort));
     after.cohort = u32::try_from(cohort.len()).unwrap_or(u32::MAX);
     if !tx.transition_round(round, &after).await? {
         return Ok(None);

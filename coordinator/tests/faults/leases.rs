@@ -108,6 +108,55 @@ async fn a_worker_that_was_overtaken_in_the_middle_of_a_step_writes_nothing() {
     }
 }
 
+/// At one point of a step, the lease expires; somebody else takes it, does nothing and gives it back.
+struct Fenced {
+    point: &'static str,
+    world: Arc<World>,
+    times: Mutex<u32>,
+}
+
+impl FailPoint for Fenced {
+    fn reached(&self, point: &'static str) -> Result<(), StepError> {
+        if point == self.point {
+            *self.times.lock().unwrap() += 1;
+            self.world.clock.advance(LEASE_TTL);
+            let passing = async {
+                let token = self.world.hold_lease(LEASE_TTL).await;
+                self.world.release_lease(token).await;
+            };
+            tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(passing));
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_lost_its_lease_writes_nothing_even_if_it_is_free_again() {
+    // Inputs are folded while others are awaited.
+    for (point, awaited) in
+        [("sum_chunk: after the blob", 1), ("release_sum: after the blob", 0), ("publish_version: after the blob", 0)]
+    {
+        let world = Arc::new(World::new(5).await);
+        let engine = world.engine(1);
+        let cohort = world.start_round(&engine).await;
+        for participant in &cohort[awaited..] {
+            assert!(world.report(*participant).await);
+        }
+        let fenced = Arc::new(Fenced { point, world: Arc::clone(&world), times: Mutex::default() });
+        let worker = world.engine_with(2, Arc::clone(&fenced) as _);
+        let before = world.folded().await;
+        for _ in 0..3 {
+            worker.step_all().await.unwrap();
+        }
+        assert_eq!(*fenced.times.lock().unwrap(), 3, "{point}");
+        assert_eq!(world.versions().await.len(), 1, "{point}");
+        assert!(awaited == 0 || world.folded().await == before, "{point}");
+        world.report(cohort[0]).await;
+        engine.step_all().await.unwrap();
+        assert_eq!(world.versions().await.len(), 2, "{point}");
+    }
+}
+
 #[tokio::test]
 async fn a_lease_lost_mid_step_leaves_the_step_to_its_new_holder() {
     let world = World::new(3).await;

@@ -163,14 +163,8 @@ impl World {
             .iter()
             .zip(losses)
             .map(|(&participant, &loss)| CheckIn {
-                participant,
-                task: self.task,
-                examples: 10,
-                checked_in_at: now,
-                expires_at: now.plus(Duration::from_secs(3600)),
                 loss,
-                keys: None,
-                training: None,
+                ..CheckIn::new(participant, self.task, 10, now, now.plus(Duration::from_secs(3600)))
             })
             .collect();
         let rows = &rows;
@@ -332,12 +326,24 @@ impl World {
         });
     }
 
-    /// Somebody else takes the task's lease.
-    pub(crate) async fn hold_lease(&self, ttl: Duration) {
+    /// Somebody else takes the task's lease; returns its token.
+    pub(crate) async fn hold_lease(&self, ttl: Duration) -> u64 {
         let (name, now) = (format!("round:{}", self.task), self.clock.now());
         let name = &name;
         let held = change!(self.store, |tx| { tx.acquire_lease(name, Uuid::from_u128(99), now, ttl).await? });
-        assert!(held, "somebody holds it");
+        held.expect("somebody holds it")
+    }
+
+    pub(crate) async fn release_lease(&self, token: u64) {
+        let name = &format!("round:{}", self.task);
+        assert!(change!(self.store, |tx| { tx.release_lease(name, token).await? }), "somebody else holds it");
+    }
+
+    /// Inputs that the partial sum of the first round holds.
+    pub(crate) async fn folded(&self) -> u32 {
+        let attempt = self.round(1).await.round.key;
+        let sum = self.store.read("test", |tx| Box::pin(async move { tx.partial_sum(attempt).await }));
+        sum.await.unwrap().map_or(0, |sum| sum.inputs)
     }
 
     /// Opens the round, checks everybody in and draws; returns the cohort.

@@ -38,14 +38,8 @@ async fn finish_with(world: &World, trainings: &[Training], examples: u64) {
     let rows: Vec<_> = trainings
         .iter()
         .map(|training| CheckIn {
-            participant: training.participant,
-            task: world.task,
-            examples,
-            checked_in_at: now,
-            expires_at: now.plus(Duration::from_secs(3600)),
-            loss: None,
-            keys: None,
             training: Some(Claim { serial: training.serial, is_ready: true }),
+            ..CheckIn::new(training.participant, world.task, examples, now, now.plus(Duration::from_secs(3600)))
         })
         .collect();
     let rows = &rows;

@@ -27,6 +27,8 @@ pub struct Candidate {
     /// Duration of its last participation, from the draw to its input, in milliseconds; a lower bound if the round did
     /// not wait for it.
     pub duration_ms: Option<u64>,
+    /// Reported round-trip time of its connection, in milliseconds, if it matters: see [`crate::round_trip`].
+    pub round_trip_ms: Option<u32>,
 }
 
 /// Reasons a participant is not eligible.

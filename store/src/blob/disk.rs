@@ -109,6 +109,14 @@ impl DiskBlobs {
         Ok(())
     }
 
+    /// A blob that is not to be kept here: see [`DiskWriter::into_spooled`].
+    pub(super) async fn spool(&self) -> Result<DiskWriter> {
+        let blobs = self.clone();
+        let unfinished = blocking(move || Ok(blobs.unfinished()?)).await?;
+        let open = OpenBlob { unfinished, context: Context::new(&SHA256), bytes: 0 };
+        Ok(DiskWriter { blobs: self.clone(), open: Some(open), buffer: Vec::new(), buffered: 0 })
+    }
+
     /// Opens the file, and returns its identity and any known verdict.
     fn look(&self, digest: Digest) -> Result<(DiskRead, Identity, Option<bool>)> {
         let file = File::open(self.path(digest)).map_err(|error| missing(error, &self.folder, digest))?;
@@ -162,10 +170,7 @@ impl BlobStore for DiskBlobs {
     }
 
     async fn writer(&self) -> Result<Box<dyn BlobWriter>> {
-        let blobs = self.clone();
-        let unfinished = blocking(move || Ok(blobs.unfinished()?)).await?;
-        let open = OpenBlob { unfinished, context: Context::new(&SHA256), bytes: 0 };
-        Ok(Box::new(DiskWriter { blobs: self.clone(), open: Some(open), buffer: Vec::new(), buffered: 0 }))
+        Ok(Box::new(self.spool().await?))
     }
 
     async fn open(&self, digest: Digest) -> Result<Box<dyn BlobRead>> {
@@ -324,7 +329,8 @@ impl OpenBlob {
     }
 }
 
-struct DiskWriter {
+/// A blob that arrives piece by piece.
+pub(super) struct DiskWriter {
     blobs: DiskBlobs,
     /// `None` after an error, or if a caller gave up during a write.
     open: Option<OpenBlob>,
@@ -338,11 +344,9 @@ impl DiskWriter {
         self.buffered = 0;
         Ok((open, std::mem::take(&mut self.buffer)))
     }
-}
 
-#[async_trait]
-impl BlobWriter for DiskWriter {
-    async fn write(&mut self, chunk: Bytes) -> Result<()> {
+    /// Appends bytes. After an error the writer must be dropped.
+    pub(super) async fn append(&mut self, chunk: Bytes) -> Result<()> {
         self.buffered += chunk.len();
         self.buffer.push(chunk);
         if self.buffered < BUFFER_BYTES {
@@ -359,6 +363,23 @@ impl BlobWriter for DiskWriter {
         Ok(())
     }
 
+    /// The digest of all bytes, and the file that holds them for as long as it is kept.
+    pub(super) async fn into_spooled(mut self) -> Result<(Digest, Spooled)> {
+        let (mut open, chunks) = self.take()?;
+        blocking(move || {
+            open.append(&chunks)?;
+            Ok((finish_digest(open.context), Spooled { unfinished: open.unfinished, bytes: open.bytes }))
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl BlobWriter for DiskWriter {
+    async fn write(&mut self, chunk: Bytes) -> Result<()> {
+        self.append(chunk).await
+    }
+
     async fn finish(mut self: Box<Self>, expected: Option<Digest>) -> Result<(Digest, u64)> {
         let (mut open, chunks) = self.take()?;
         let blobs = self.blobs.clone();
@@ -370,6 +391,62 @@ impl BlobWriter for DiskWriter {
             Ok((digest, open.bytes))
         })
         .await
+    }
+}
+
+/// A file in `tmp/` with all bytes of something that is not kept as a blob; removed when dropped.
+pub(super) struct Spooled {
+    unfinished: Unfinished,
+    bytes: u64,
+}
+
+impl Spooled {
+    /// Size in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.unfinished.path
+    }
+
+    /// A reader, during which the file stays.
+    pub(super) async fn open(spooled: Arc<Self>) -> Result<Box<dyn BlobRead>> {
+        blocking(move || {
+            let file = File::open(spooled.path())?;
+            let size = spooled.bytes;
+            Ok(Box::new(SpooledRead { read: DiskRead { file, size }, _spooled: spooled }) as Box<dyn BlobRead>)
+        })
+        .await
+    }
+}
+
+struct SpooledRead {
+    read: DiskRead,
+    _spooled: Arc<Spooled>,
+}
+
+impl std::fmt::Debug for SpooledRead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.read.fmt(f)
+    }
+}
+
+impl Read for SpooledRead {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read.read(buffer)
+    }
+}
+
+impl Seek for SpooledRead {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.read.seek(to)
+    }
+}
+
+impl BlobRead for SpooledRead {
+    fn size(&self) -> u64 {
+        self.read.size()
     }
 }
 

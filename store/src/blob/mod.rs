@@ -4,12 +4,15 @@
 //! written afterwards. A blob without a row is garbage, to be collected later: [`BlobStore::list`] filters by age, so
 //! that a blob whose row is about to be written is spared. Storing a blob again resets its age.
 
+mod copies;
 mod disk;
 mod files;
 mod memory;
+mod s3;
 mod trusted;
 mod verified;
 
+use std::collections::HashSet;
 use std::io::{Read, Seek};
 
 use async_trait::async_trait;
@@ -18,10 +21,13 @@ use federation::id::Digest;
 use federation::time::Timestamp;
 use ring::digest::{Context, SHA256};
 
+pub(crate) use self::copies::ReplicatedBlobs;
 pub(crate) use self::disk::DiskBlobs;
 pub use self::disk::place_of;
 pub use self::files::with_files;
 pub(crate) use self::memory::MemoryBlobs;
+pub(crate) use self::s3::S3Blobs;
+pub use self::s3::{S3Config, S3Credentials};
 pub use self::verified::VerifiedRead;
 use crate::error::{Result, StoreError};
 
@@ -73,6 +79,17 @@ pub trait BlobStore: Send + Sync {
 
     /// All blobs last stored before `older_than`, in no particular order.
     async fn list(&self, older_than: Timestamp) -> Result<Vec<Digest>>;
+
+    /// Stores the blobs of `needed` again wherever a copy lacks them; returns how many. Does nothing unless there are
+    /// several copies and it is time to compare them.
+    async fn even_out(&self, _needed: &HashSet<Digest>) -> Result<usize> {
+        Ok(0)
+    }
+
+    /// What an operator should know of copies that are away, one line each.
+    fn troubles(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Writes a blob piece by piece. Dropping it before the end leaves nothing.

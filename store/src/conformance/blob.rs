@@ -9,6 +9,8 @@ use super::sample::digest;
 use crate::{Store, StoreError};
 
 const FOREVER: Timestamp = Timestamp(i64::MAX);
+/// A year before the suite's `NOW`.
+const LONG_AGO: Timestamp = Timestamp(1_668_464_000_000);
 
 /// The address is the SHA-256; storing twice equals storing once; an empty blob is valid.
 pub async fn bytes_come_back_and_are_verified(store: &Store) {
@@ -75,8 +77,24 @@ pub async fn a_blob_is_read_piece_by_piece(store: &Store) {
     assert_eq!(rest, "789");
 }
 
-/// The suite's clock stands still, so all blobs have the same age.
+/// Storing again what was removed is storing it.
 pub async fn blobs_are_deleted_and_listed_by_age(store: &Store) {
+    let blobs = store.blobs();
+    let address = blobs.put_bytes(Bytes::from_static(b"abc")).await.unwrap();
+    assert_eq!(blobs.list(FOREVER).await.unwrap(), [address]);
+    assert_eq!(blobs.list(LONG_AGO).await.unwrap(), []);
+    assert!(!blobs.collect(address, LONG_AGO).await.unwrap());
+    assert!(blobs.collect(address, FOREVER).await.unwrap());
+    assert!(!blobs.collect(address, FOREVER).await.unwrap());
+    assert_eq!(blobs.put_bytes(Bytes::from_static(b"abc")).await.unwrap(), address);
+    assert!(blobs.delete(address).await.unwrap());
+    assert!(!blobs.delete(address).await.unwrap());
+    assert_eq!(blobs.list(FOREVER).await.unwrap(), []);
+}
+
+/// The same to the millisecond, for stores whose ages are by the suite's clock. It stands still, so all blobs have the
+/// same age.
+pub async fn ages_are_by_the_clock(store: &Store) {
     let blobs = store.blobs();
     let address = blobs.put_bytes(Bytes::from_static(b"abc")).await.unwrap();
     assert_eq!(blobs.list(super::sample::after(1)).await.unwrap(), [address]);

@@ -12,17 +12,7 @@ use crate::entity::check_in::{CheckIn, CheckInKeys};
 use crate::{Result, Store, StoreError, Transaction};
 
 fn check_in(n: u8) -> CheckIn {
-    let participant = participant_id(n.into());
-    CheckIn {
-        participant,
-        task: task_id(1),
-        examples: n.into(),
-        checked_in_at: NOW,
-        expires_at: after(100),
-        loss: None,
-        keys: None,
-        training: None,
-    }
+    CheckIn::new(participant_id(n.into()), task_id(1), n.into(), NOW, after(100))
 }
 
 async fn ready(tx: &mut Transaction<'_>, at: i64) -> Result<Vec<ParticipantId>> {
@@ -94,6 +84,7 @@ pub async fn candidates_are_those_ready_with_their_history(store: &Store) {
                     last,
                     loss: None,
                     duration_ms: None,
+                    round_trip_ms: None,
                 };
                 // The attempt is still selecting: nobody waits for 1.
                 assert_eq!(found[0], expected(1, 2, Some((1, after(50)))));
@@ -158,6 +149,59 @@ pub async fn check_ins_are_replaced_removed_and_expire(store: &Store) {
                 assert_eq!(ready(tx, 0).await?, [1].map(participant_id));
                 let stranger = tx.upsert_check_ins(&[check_in(9)]).await;
                 assert!(matches!(stranger, Err(StoreError::Conflict(_))));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// A check-in ends only if nothing newer was written, wherever that was.
+pub async fn check_ins_end_unless_there_is_a_newer_one(store: &Store) {
+    collecting(store, 1).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                for n in 3..=5 {
+                    tx.insert_participant(&participant(n)).await?;
+                }
+                let keys = CheckInKeys { attempt: round(1, 2, 1).key, advertisement: "keys".into() };
+                let first = [CheckIn { keys: Some(keys.clone()), ..check_in(3) }, check_in(4), check_in(5)];
+                tx.upsert_check_ins(&first).await?;
+                tx.upsert_check_ins(&[CheckIn { checked_in_at: after(10), ..check_in(4) }]).await?;
+                tx.end_check_ins(&[first[0].clone(), first[1].clone()], after(20)).await?;
+                assert_eq!(ready(tx, 20).await?, [4, 5].map(participant_id));
+                assert_eq!(tx.check_in_keys(task_id(1), participant_id(3)).await?, Some(keys), "for when it is back");
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// What a participant says of its line and of rounds that it has sent inputs for, until it says something else.
+pub async fn check_ins_tell_of_slow_lines_and_lost_rounds(store: &Store) {
+    collecting(store, 1).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                for n in 3..=5 {
+                    tx.insert_participant(&participant(n)).await?;
+                }
+                let slow = CheckIn { round_trip_ms: Some(750), sent_round: Some(7), ..check_in(3) };
+                let ahead = CheckIn { sent_round: Some(5), ..check_in(4) };
+                tx.upsert_check_ins(&[slow, ahead, check_in(5)]).await?;
+                let lines = tx.candidates(task_id(1), NOW).await?;
+                let lines: Vec<_> = lines.iter().map(|candidate| candidate.round_trip_ms).collect();
+                assert_eq!(lines, [Some(750), None, None]);
+                for (next, sent) in [(5, vec![5, 7]), (6, vec![7]), (7, vec![7]), (8, vec![])] {
+                    let mut found = tx.sent_rounds_from(task_id(1), next).await?;
+                    found.sort_unstable();
+                    assert_eq!(found, sent, "from {next}");
+                }
+                assert!(tx.sent_rounds_from(task_id(2), 1).await?.is_empty(), "of another task");
+                tx.upsert_check_ins(&[check_in(3)]).await?;
+                assert_eq!(tx.sent_rounds_from(task_id(1), 5).await?, [5]);
                 Ok(())
             })
         })

@@ -47,7 +47,8 @@ pub async fn one_of_two_takes_the_lease_and_an_expired_one_is_free(store: &Store
             askers.spawn(async move {
                 let taken: Result<bool> = store
                     .transact("lease", |tx| {
-                        Box::pin(async move { tx.acquire_lease("work", holder, at, Duration::from_millis(100)).await })
+                        let ttl = Duration::from_millis(100);
+                        Box::pin(async move { Ok(tx.acquire_lease("work", holder, at, ttl).await?.is_some()) })
                     })
                     .await;
                 taken.unwrap()

@@ -14,6 +14,7 @@ pub mod blob_reference;
 pub mod check_in;
 pub mod concurrency;
 pub mod consistency;
+pub mod fingerprint;
 pub mod idempotency;
 pub mod lease;
 pub mod model_version;
@@ -61,14 +62,18 @@ macro_rules! conformance_tests {
             check_in::candidates_come_with_their_loss_and_speed,
             check_in::check_ins_are_replaced_removed_and_expire,
             check_in::check_ins_are_renewed_only_where_they_are,
+            check_in::check_ins_tell_of_slow_lines_and_lost_rounds,
+            check_in::check_ins_end_unless_there_is_a_newer_one,
             check_in::keys_stay_until_newer_ones_come,
             concurrency::writers_take_turns_and_lose_nothing,
             concurrency::one_of_two_takes_the_lease_and_an_expired_one_is_free,
             concurrency::a_reader_sees_one_state,
             concurrency::a_round_is_moved_by_one_of_two,
             consistency::rules_that_are_broken_are_found,
+            fingerprint::the_first_fingerprint_stays,
             idempotency::an_answer_is_found_again_until_it_expires,
             lease::a_lease_is_held_renewed_and_released,
+            lease::no_two_acquisitions_of_a_lease_have_one_token,
             lease::a_clock_set_back_does_not_make_a_lease_immortal,
             model_version::versions_are_added_and_listed,
             model_version::a_clipping_norm_comes_back_or_is_refused,

@@ -197,14 +197,8 @@ async fn needed(tx: &mut Transaction<'_>, participants: &[u8]) -> Result<Vec<u8>
 async fn check_in(tx: &mut Transaction<'_>, participants: &[u8]) -> Result<()> {
     let keys = CheckInKeys { attempt: round(1, 9, 9).key, advertisement: vec![1].into() };
     let check_in = |&n: &u8| CheckIn {
-        participant: participant_id(n.into()),
-        task: task_id(1),
-        examples: 1,
-        checked_in_at: NOW,
-        expires_at: after(100),
-        loss: None,
         keys: Some(keys.clone()),
-        training: None,
+        ..CheckIn::new(participant_id(n.into()), task_id(1), 1, NOW, after(100))
     };
     tx.upsert_check_ins(&participants.iter().map(check_in).collect::<Vec<_>>()).await
 }

@@ -21,16 +21,7 @@ fn training(n: u128, serial: u32, base_version: u32) -> Training {
 }
 
 fn check_in(n: u128, training: Option<Claim>) -> CheckIn {
-    CheckIn {
-        participant: participant_id(n),
-        task: task_id(1),
-        examples: 1,
-        checked_in_at: NOW,
-        expires_at: after(50),
-        loss: None,
-        keys: None,
-        training,
-    }
+    CheckIn { training, ..CheckIn::new(participant_id(n), task_id(1), 1, NOW, after(50)) }
 }
 
 fn ids(numbers: &[u128]) -> Vec<ParticipantId> {

@@ -58,7 +58,7 @@ pub async fn a_read_refuses_changes(store: &Store) {
     let refused: Result<()> =
         store.read("test", |tx| Box::pin(async move { tx.insert_task(&task(1, "one")).await })).await;
     assert!(matches!(refused, Err(StoreError::Fault(_))));
-    let refused: Result<bool> = store
+    let refused: Result<Option<u64>> = store
         .read("test", |tx| {
             Box::pin(async move { tx.acquire_lease("work", uuid::Uuid::nil(), NOW, Duration::ZERO).await })
         })

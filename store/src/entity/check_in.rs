@@ -25,6 +25,35 @@ pub struct CheckIn {
     pub keys: Option<CheckInKeys>,
     /// Its report on the training it was given ahead of rounds.
     pub training: Option<Claim>,
+    /// Reported round-trip time of its connection, in milliseconds, if it matters.
+    pub round_trip_ms: Option<u32>,
+    /// The latest round for which it says to have sent an input, if it declines the next one for that reason.
+    pub sent_round: Option<u32>,
+}
+
+impl CheckIn {
+    /// One that says nothing of its own but the number of examples.
+    #[must_use]
+    pub fn new(
+        participant: ParticipantId,
+        task: TaskId,
+        examples: u64,
+        checked_in_at: Timestamp,
+        expires_at: Timestamp,
+    ) -> Self {
+        Self {
+            participant,
+            task,
+            examples,
+            checked_in_at,
+            expires_at,
+            loss: None,
+            keys: None,
+            training: None,
+            round_trip_ms: None,
+            sent_round: None,
+        }
+    }
 }
 
 /// A participant's keys for one attempt of a round.
@@ -68,7 +97,7 @@ macro_rules! candidates {
         concat!(
             "SELECT check_in.participant, participant.labels, check_in.examples,
                     coalesce(participation.count, 0) AS participations, last_number, last_at,
-                    check_in.loss, last_duration_ms",
+                    check_in.loss, last_duration_ms, round_trip_ms",
             $columns,
             " FROM check_in
              JOIN participant ON participant.id = check_in.participant
@@ -98,20 +127,21 @@ impl Transaction<'_> {
                 keys.map(|keys| &keys.advertisement),
                 check_in.loss,
                 check_in.training.map(|claim| claim.serial),
-                check_in.training.map(|claim| claim.is_ready),
+                (check_in.training.map(|claim| claim.is_ready), check_in.round_trip_ms, check_in.sent_round),
             )
         });
         self.change_all(
             "INSERT INTO check_in (task, participant, examples, checked_in_at, expires_at,
-                                   keys_round, keys_attempt, keys, loss, training, is_ready)
+                                   keys_round, keys_attempt, keys, loss, training, is_ready, round_trip_ms, sent_round)
              SELECT * FROM {?1 task:bytes participant:bytes examples:integer checked_in_at:integer expires_at:integer
                             keys_round:integer keys_attempt:integer keys:bytes loss:integer training:integer
-                            is_ready:integer} AS new
+                            is_ready:integer round_trip_ms:integer sent_round:integer} AS new
              WHERE true
              ON CONFLICT (task, participant) DO UPDATE
              SET examples = excluded.examples, checked_in_at = excluded.checked_in_at,
                  expires_at = excluded.expires_at, loss = excluded.loss, training = excluded.training,
-                 is_ready = excluded.is_ready, keys_round = coalesce(excluded.keys_round, check_in.keys_round),
+                 is_ready = excluded.is_ready, round_trip_ms = excluded.round_trip_ms,
+                 sent_round = excluded.sent_round, keys_round = coalesce(excluded.keys_round, check_in.keys_round),
                  keys_attempt = coalesce(excluded.keys_attempt, check_in.keys_attempt),
                  keys = coalesce(excluded.keys, check_in.keys)",
             rows.collect::<Vec<_>>(),
@@ -132,6 +162,23 @@ impl Transaction<'_> {
              WHERE check_in.task = renewed.task AND check_in.participant = renewed.participant
                AND check_in.expires_at < renewed.expires_at",
             check_ins.iter().map(row).collect::<Vec<_>>(),
+        )
+        .await
+    }
+
+    /// Ends check-ins at `now`, each only if its row was last written at the same time as this one: a later one, perhaps of
+    /// another coordinator, stays.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn end_check_ins(&mut self, check_ins: &[CheckIn], now: Timestamp) -> Result<()> {
+        let row = |it: &CheckIn| (it.task, it.participant, it.checked_in_at);
+        self.change_all(
+            "UPDATE check_in SET expires_at = ?2, loss = NULL
+             FROM {?1 task:bytes participant:bytes checked_in_at:integer} AS gone
+             WHERE check_in.task = gone.task AND check_in.participant = gone.participant
+               AND check_in.checked_in_at = gone.checked_in_at",
+            (check_ins.iter().map(row).collect::<Vec<_>>(), now),
         )
         .await
     }
@@ -177,6 +224,11 @@ impl Transaction<'_> {
         .await
     }
 
+    /// The rounds of [`CheckIn::sent_round`] that the task has not reached when its next one is `next`.
+    pub async fn sent_rounds_from(&mut self, task: TaskId, next: u32) -> Result<Vec<u32>> {
+        self.list("SELECT sent_round FROM check_in WHERE task = ?1 AND sent_round >= ?2", (task, next)).await
+    }
+
     /// Removes every check-in of these participants.
     pub async fn remove_check_ins(&mut self, participants: &[ParticipantId]) -> Result<()> {
         self.change_all("DELETE FROM check_in WHERE participant IN {?1 participant:bytes}", participants).await
@@ -200,6 +252,7 @@ impl FromRow for Candidate {
             last: row.get::<Option<_>>("last_number")?.zip(row.get("last_at")?),
             loss: row.get("loss")?,
             duration_ms: row.get("last_duration_ms")?,
+            round_trip_ms: row.get("round_trip_ms")?,
         })
     }
 }

@@ -11,35 +11,51 @@ use crate::error::Result;
 use crate::transaction::Transaction;
 
 impl Transaction<'_> {
-    /// Acquires the lease if it is free, expired, or already the holder's. False if another holder has it.
-    pub async fn acquire_lease(&mut self, name: &str, holder: Uuid, now: Timestamp, ttl: Duration) -> Result<bool> {
-        self.change_one(
-            "INSERT INTO lease (name, holder, acquired_at, expires_at) VALUES (?1, ?2, ?3, ?4)
+    /// Acquires the lease if it is free, expired, or already the holder's. Returns its token, which no earlier
+    /// acquisition of the lease has had: whoever writes under the lease renews it by that token in the same transaction,
+    /// and fails if anybody has acquired or released it since. `None` if another holder has it.
+    pub async fn acquire_lease(
+        &mut self,
+        name: &str,
+        holder: Uuid,
+        now: Timestamp,
+        ttl: Duration,
+    ) -> Result<Option<u64>> {
+        self.change_returning(
+            "INSERT INTO lease (name, holder, token, acquired_at, expires_at) VALUES (?1, ?2, 1, ?3, ?4)
              ON CONFLICT (name) DO UPDATE
-             SET holder = excluded.holder, acquired_at = excluded.acquired_at, expires_at = excluded.expires_at
+             SET holder = excluded.holder, token = lease.token + 1, acquired_at = excluded.acquired_at,
+                 expires_at = excluded.expires_at
              WHERE lease.holder = excluded.holder OR lease.expires_at <= excluded.acquired_at
-                OR lease.acquired_at > excluded.acquired_at",
+                OR lease.acquired_at > excluded.acquired_at
+             RETURNING token",
             (name, holder, now, now.plus(ttl)),
         )
         .await
     }
 
-    /// Renews the holder's lease, even an expired one that nobody has acquired. False if it is no longer the holder's.
-    pub async fn renew_lease(&mut self, name: &str, holder: Uuid, now: Timestamp, ttl: Duration) -> Result<bool> {
+    /// Renews the lease that was acquired with this token, even an expired one that nobody has acquired since. False if
+    /// somebody has, or if it was released.
+    pub async fn renew_lease(&mut self, name: &str, token: u64, now: Timestamp, ttl: Duration) -> Result<bool> {
         self.change_one(
-            "UPDATE lease SET acquired_at = ?3, expires_at = ?4 WHERE name = ?1 AND holder = ?2",
-            (name, holder, now, now.plus(ttl)),
+            "UPDATE lease SET acquired_at = ?3, expires_at = ?4 WHERE name = ?1 AND token = ?2",
+            (name, token, now, now.plus(ttl)),
         )
         .await
     }
 
-    /// Releases the lease. False if it was not the holder's.
-    pub async fn release_lease(&mut self, name: &str, holder: Uuid) -> Result<bool> {
-        self.change_one("DELETE FROM lease WHERE name = ?1 AND holder = ?2", (name, holder)).await
+    /// Releases the lease that was acquired with this token. False if it is another's, or was released.
+    pub async fn release_lease(&mut self, name: &str, token: u64) -> Result<bool> {
+        // The row stays, or tokens would begin anew.
+        self.change_one(
+            "UPDATE lease SET token = token + 1, expires_at = acquired_at WHERE name = ?1 AND token = ?2",
+            (name, token),
+        )
+        .await
     }
 
-    /// Removes every lease: for a start at which no other process can hold one.
+    /// Releases every lease: for a start at which no other process can hold one.
     pub async fn clear_leases(&mut self) -> Result<()> {
-        self.change_all("DELETE FROM lease", ()).await
+        self.change_all("UPDATE lease SET token = token + 1, expires_at = acquired_at", ()).await
     }
 }

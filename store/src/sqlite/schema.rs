@@ -27,6 +27,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!(5, "0005", "training"),
     migration!(6, "0006", "unopened"),
     migration!(7, "0007", "token_participant"),
+    migration!(8, "0008", "replicas"),
     migration!(10, "0010", "retention"),
 ];
 

@@ -177,7 +177,7 @@ async fn store(
     key: Option<&Key>,
     request_sha256: Digest,
 ) -> Result<IdempotentAnswer> {
-    let (row, version, behind) = (&row, &version, &app.reported_rounds);
+    let (row, version) = (&row, &version);
     let expires_at: Timestamp = row.created_at.plus(REMEMBER);
     app.store
         .transact("create_task", |tx| {
@@ -196,7 +196,7 @@ async fn store(
                 }
                 tx.insert_task(row).await?;
                 tx.insert_model_version(version).await?;
-                let view = tasks::read(tx, behind, row.id, row.created_at)
+                let view = tasks::read(tx, row.id, row.created_at)
                     .await?
                     .ok_or_else(|| Error::fault("a new task is not there"))?;
                 let body = serde_json::to_vec(&view).map_err(Error::fault)?;

@@ -22,6 +22,7 @@ use crate::http::problem::{Error, Result};
 use crate::ledger;
 use crate::models::Models;
 use crate::release_keys::of_the_task;
+use crate::reported_rounds::behind;
 use crate::seal::Sealer;
 use crate::session::{forget, keep_unopened};
 
@@ -68,20 +69,20 @@ pub(in crate::http) async fn rebase(
     Json(RebaseTask { beyond }): Json<RebaseTask>,
 ) -> Result<Json<TaskView>> {
     let (id, now) = (app.task(&task).await?.id, app.now());
-    let (name, behind) = (bearer.name.as_str(), &app.reported_rounds);
+    let name = bearer.name.as_str();
     let (models, sealer) = (&app.models, &*app.sealer);
     let (view, ended) = app
         .store
         .transact("rebase_task", |tx| {
             Box::pin(async move {
                 let row = tx.task(id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
-                let rounds = rounds_to_forfeit(&row, beyond, behind.of(&row))?;
+                let rounds = rounds_to_forfeit(&row, beyond, behind(tx, &row).await?)?;
                 let last = next_round(&row).number - 1 + rounds;
                 let ended = end_round(tx, models, sealer, id, now).await?;
                 tx.forfeit_rounds(id, rounds).await?;
                 let detail = format!("no round up to {last} is used again, by operator {name}");
                 tx.set_task_status(id, &[row.status], row.status, now, Some(&detail)).await?;
-                let view = tasks::read(tx, behind, id, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+                let view = tasks::read(tx, id, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 Ok::<_, Error>((view, ended))
             })
         })
@@ -143,14 +144,14 @@ async fn change(
 ) -> Result<Json<TaskView>> {
     let (id, now) = (app.task(named).await?.id, app.now());
     let detail = format!("by operator {}", bearer.name);
-    let (detail, behind) = (detail.as_str(), &app.reported_rounds);
+    let detail = detail.as_str();
     let (models, sealer) = (&app.models, &*app.sealer);
     let (view, ended) = app
         .store
         .transact("change_task_status", |tx| {
             Box::pin(async move {
                 let changed = tx.set_task_status(id, from, to, now, Some(detail)).await?;
-                let view = tasks::read(tx, behind, id, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+                let view = tasks::read(tx, id, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 // Idempotent: a second request finds it done.
                 if !changed && view.summary.status != to {
                     return Err(Error::TaskStatus(view.summary.status));

@@ -16,7 +16,7 @@ use crate::http::app::App;
 use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
-use crate::reported_rounds::ReportedRounds;
+use crate::reported_rounds::behind;
 use crate::shortage::shortage;
 
 /// List tasks, newest first.
@@ -48,8 +48,8 @@ pub(in crate::http) async fn show(
 }
 
 pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {
-    let (behind, now) = (&app.reported_rounds, app.now());
-    let found = app.store.read("show_task", |tx| Box::pin(async move { read(tx, behind, id, now).await }));
+    let now = app.now();
+    let found = app.store.read("show_task", |tx| Box::pin(async move { read(tx, id, now).await }));
     let found = found.await?;
     found.ok_or_else(|| Error::NotFound(format!("there is no task {id}")))
 }
@@ -57,13 +57,12 @@ pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {
 /// The same within a transaction.
 pub(in crate::http) async fn read(
     tx: &mut Transaction<'_>,
-    behind: &ReportedRounds,
     id: TaskId,
     now: Timestamp,
 ) -> std::result::Result<Option<TaskView>, StoreError> {
     let Some(row) = tx.task(id).await? else { return Ok(None) };
     let history = tx.task_history(id).await?;
-    let behind = behind.of(&row);
+    let behind = behind(tx, &row).await?;
     let latest = tx.round(next_round(&row)).await?;
     let shortage = shortage(tx, &row, latest.as_ref().map(|row| &row.round), now).await?;
     Ok(Some(TaskView { behind, shortage, ..view(row, history) }))

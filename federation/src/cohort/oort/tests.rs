@@ -32,6 +32,7 @@ fn known(id: u128, loss: f64, duration_ms: u64) -> Candidate {
         last: Some((1, Timestamp(0))),
         loss: CoarseLoss::of(loss),
         duration_ms: Some(duration_ms),
+        round_trip_ms: None,
     }
 }
 

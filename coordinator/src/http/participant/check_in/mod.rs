@@ -15,7 +15,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use federation::id::{ParticipantId, TaskId};
-use store::entity::check_in::{CheckIn, CheckInKeys};
+use store::entity::check_in::CheckInKeys;
 use task_spec::is_name;
 use wire::participant::{CheckInReply, CheckInRequest, MAX_FINDINGS};
 use wire::route;
@@ -60,15 +60,8 @@ pub(in crate::http) async fn check_in(
     }
     let asked = Duration::from_millis(request.wait_ms);
     let wait = if keeps_time.is_some() { asked } else { asked.min(app.config.http.poll_max()) };
-    app.round_trips.note(participant.id, request.round_trip_ms);
     let place = app.check_ins.wait(participant.id);
-    let mut guard = PollGuard {
-        app: &app,
-        participant: participant.id,
-        examples: request.examples,
-        place: &place,
-        tasks: Vec::new(),
-    };
+    let mut guard = PollGuard { app: &app, participant: participant.id, place: &place, tasks: Vec::new() };
     let end = tokio::time::sleep(wait);
     tokio::pin!(end);
     loop {
@@ -104,7 +97,6 @@ pub(in crate::http) async fn check_in(
             }
             CheckInOutcome::Nothing { tasks, awaited } => {
                 withdraw(&app, participant.id, &request);
-                app.reported_rounds.note(participant.id, &tasks, &request);
                 let keys = awaited.map(|invitation| judge(&app, participant.id, &invitation, &request)).transpose()?;
                 write(&app, participant.id, &tasks, keys, &request, wait, keeps_time.is_some()).await?;
                 guard.tasks = tasks;
@@ -129,7 +121,6 @@ pub(in crate::http) async fn check_in(
 struct PollGuard<'a> {
     app: &'a App,
     participant: ParticipantId,
-    examples: u64,
     place: &'a WaitingParticipant,
     /// The tasks it is checked in for; empty once the poll is answered.
     tasks: Vec<TaskId>,
@@ -141,20 +132,8 @@ impl Drop for PollGuard<'_> {
         if self.tasks.is_empty() || !self.place.is_only_one() {
             return;
         }
-        self.app.check_ins.forget(self.participant);
-        let (participant, examples, now) = (self.participant, self.examples, self.app.now());
         for task in self.tasks.drain(..) {
-            let gone = CheckIn {
-                participant,
-                task,
-                examples,
-                checked_in_at: now,
-                expires_at: now,
-                loss: None,
-                keys: None,
-                training: None,
-            };
-            self.app.inbox.note(Fact::CheckIn(gone));
+            take_back(self.app, self.participant, task);
         }
     }
 }
@@ -162,9 +141,14 @@ impl Drop for PollGuard<'_> {
 /// Withdraws check-ins for tasks whose criteria the device no longer meets.
 fn withdraw(app: &App, participant: ParticipantId, request: &CheckInRequest) {
     for finding in request.findings.iter().filter(|finding| !finding.eligible) {
-        if let Some(gone) = app.check_ins.withdraw(participant, finding.task, app.now()) {
-            app.inbox.note(Fact::CheckIn(gone));
-        }
+        take_back(app, participant, finding.task);
+    }
+}
+
+/// Takes back what was written here, and nothing that another coordinator has written since.
+fn take_back(app: &App, participant: ParticipantId, task: TaskId) {
+    if let Some(written) = app.check_ins.withdraw(participant, task) {
+        app.inbox.note(Fact::Gone(written));
     }
 }
 
@@ -183,9 +167,15 @@ async fn write(
     let away = wait + app.check_ins.away_max();
     for task in tasks {
         let keys = keys.as_ref().filter(|keys| keys.attempt.task == *task).cloned();
-        let loss = request.loss.filter(|report| report.task == *task).map(|report| report.level);
-        let offer = Offer { examples: request.examples, loss, training: claim(request, *task) };
+        let offer = Offer {
+            examples: request.examples,
+            loss: request.loss.filter(|report| report.task == *task).map(|report| report.level),
+            training: claim(request, *task),
+            round_trip_ms: request.round_trip_ms,
+            sent_round: request.declined.filter(|declined| declined.task == *task).map(|declined| declined.sent),
+        };
         let Some((check_in, change)) = app.check_ins.due(participant, *task, offer, keys, away, now) else { continue };
+        app.reported_rounds.note(&check_in);
         let fact = match change {
             CheckInChange::New => Fact::CheckIn(check_in.clone()),
             CheckInChange::Extension => Fact::StillThere(check_in.clone()),

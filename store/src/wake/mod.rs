@@ -1,53 +1,68 @@
 //! Notifications that rows may have changed, which save waiting tasks the time until their next poll.
 //!
 //! An event is a hint, not a fact. It may be lost or repeated, and nothing may depend on it: waiting tasks also poll,
-//! and read the rows when woken. Publishing never blocks.
+//! and read the rows when woken. Publishing never blocks. Where several processes use the same rows, a [`bus`] carries
+//! the events of each to the others.
+
+pub(crate) mod bus;
+mod message;
 
 use std::sync::Arc;
 
 use federation::id::{ParticipantId, RoundKey, TaskId};
-use tokio::sync::broadcast;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{broadcast, mpsc};
 
 /// Number of events kept for a slow subscriber before it loses the oldest.
 const CAPACITY: usize = 1024;
 
 /// What may have changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum WakeEvent {
     /// Background work may be due.
     Work,
     /// These participants may have an assignment.
+    #[serde(with = "message::ids")]
     Assigned(Arc<[ParticipantId]>),
     Round(RoundKey),
     Task(TaskId),
     /// A round of this task opened that only takes participants with keys for it.
     Opened(TaskId),
-    /// The subscriber was too slow and lost events: anything may have changed.
+    /// Events were lost, by a subscriber that was too slow or on their way between processes: anything may have changed.
     Lost,
 }
 
 /// The publisher of events. Clones share their subscribers.
 #[derive(Clone, Debug)]
-pub struct Wake(broadcast::Sender<WakeEvent>);
+pub struct Wake {
+    here: broadcast::Sender<WakeEvent>,
+    /// To the other processes that use the same rows, if there may be any.
+    elsewhere: Option<mpsc::UnboundedSender<WakeEvent>>,
+}
 
 #[derive(Debug)]
 pub struct WakeSubscription(broadcast::Receiver<WakeEvent>);
 
 impl Wake {
     pub(crate) fn new() -> Self {
-        Self(broadcast::Sender::new(CAPACITY))
+        Self { here: broadcast::Sender::new(CAPACITY), elsewhere: None }
     }
 
     /// Notifies every subscriber. Call it after the commit, or they read too early.
     pub fn publish(&self, event: WakeEvent) {
+        if let Some(elsewhere) = &self.elsewhere {
+            // Fails only while the process ends.
+            let _ = elsewhere.send(event.clone());
+        }
         // Fails only without subscribers.
-        let _ = self.0.send(event);
+        let _ = self.here.send(event);
     }
 
     /// Receives events published from now on.
     #[must_use]
     pub fn subscribe(&self) -> WakeSubscription {
-        WakeSubscription(self.0.subscribe())
+        WakeSubscription(self.here.subscribe())
     }
 }
 

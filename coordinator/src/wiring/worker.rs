@@ -1,0 +1,72 @@
+//! A process that takes the background steps of rounds and serves no requests but those for its health.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+
+use super::choice::HEALTH_CROWDS;
+use super::parts::{Parts, StartError};
+use super::{Coordinator, listen};
+use crate::config::Config;
+
+/// A coordinator that works and does not serve.
+pub struct Worker {
+    health_address: Option<SocketAddr>,
+    coordinator: Coordinator,
+    health_served: Option<JoinHandle<()>>,
+    worked: JoinHandle<()>,
+}
+
+impl Coordinator {
+    /// Opens everything and works on rounds, whatever `work.enabled` says; listens for health checks alone, if configured.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn work(config: &Config, parts: Parts) -> Result<Worker, StartError> {
+        crate::open_files::raise_limit();
+        let coordinator = Self::begin(config, parts).await?;
+        let (health_served, health_address) = coordinator.serve_health(config).await?.unzip();
+        let worked = coordinator.run_engine();
+        tracing::info!("working on rounds");
+        Ok(Worker { health_address, coordinator, health_served, worked })
+    }
+
+    /// Answers health checks to the very end: they must see that what was begun is being completed.
+    pub(super) async fn serve_health(
+        &self,
+        config: &Config,
+    ) -> Result<Option<(JoinHandle<()>, SocketAddr)>, StartError> {
+        let Some(wanted) = config.http.health_listen else { return Ok(None) };
+        let (listener, address) = listen(config, wanted, None, HEALTH_CROWDS).await?;
+        let router = crate::http::health_router(Arc::clone(&self.app));
+        let served = tokio::spawn(listener.serve(Arc::clone(&self.app), router, self.stopped.clone()));
+        Ok(Some((served, address)))
+    }
+
+    pub(super) fn run_engine(&self) -> JoinHandle<()> {
+        let (engine, stopping) = (self.engine.clone(), self.stopping.clone());
+        tokio::spawn(async move { engine.run(stopping).await })
+    }
+}
+
+impl Worker {
+    /// Address of the plain-text health listener, if configured.
+    #[must_use]
+    pub fn health_address(&self) -> Option<SocketAddr> {
+        self.health_address
+    }
+
+    /// Lets running steps end.
+    pub async fn shutdown(self) {
+        tracing::info!("shutting down");
+        self.coordinator.stopping.cancel();
+        if let Err(error) = self.worked.await {
+            tracing::error!(%error, "background work ended badly: {error}");
+        }
+        self.coordinator.stop().await;
+        if let Some(Err(error)) = async { Some(self.health_served?.await) }.await {
+            tracing::error!(%error, "the listener for health ended badly: {error}");
+        }
+    }
+}

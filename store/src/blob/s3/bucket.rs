@@ -1,0 +1,318 @@
+//! A bucket: how it is reached, what is asked of it, and what its refusals mean.
+
+use std::error::Error;
+use std::fmt;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use federation::id::Digest;
+use federation::time::{Clock, Timestamp};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::client::{
+    ClientOptions, HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+};
+use object_store::path::Path;
+use object_store::{BackoffConfig, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt as _, RetryConfig};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
+
+use crate::error::{Result, StoreError};
+
+/// An S3-compatible store of blobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct S3Config {
+    pub bucket: String,
+    /// What the keys of all blobs begin with, without slashes at its ends; may be empty.
+    pub prefix: String,
+    /// `https://HOST[:PORT]`; `None` for Amazon's of the region.
+    pub endpoint: Option<String>,
+    pub region: String,
+    /// Whether the bucket is named in the host instead of the path. An `endpoint` then has the bucket's name in it.
+    pub virtual_host: bool,
+    pub credentials: S3Credentials,
+    /// A folder for uploads under way, and for blobs that were fetched and verified. Emptied by the first process that
+    /// opens it.
+    pub cache: PathBuf,
+    /// Upper bound of verified blobs in the folder.
+    pub cache_bytes: u64,
+    /// Upper bound of one request, each of which moves 8 MiB at most; it is repeated a few times.
+    pub timeout: Duration,
+}
+
+/// Where the credentials of an S3 store are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum S3Credentials {
+    /// The usual `AWS_*` variables, or what the machine that runs this gets from its host.
+    Environment,
+    /// A file with `aws_access_key_id = …`, `aws_secret_access_key = …`, and perhaps `aws_session_token = …`.
+    File(PathBuf),
+}
+
+/// Bytes of one request at most.
+pub(super) const PIECE: u64 = 8 << 20;
+/// Pieces of one blob that are on their way at once.
+const PIECES_AT_ONCE: usize = 2;
+/// Repetitions of a request that failed for a reason that may pass.
+const RETRIES: usize = 4;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A bucket and the prefix of our keys in it.
+pub(super) struct Bucket {
+    pub(super) client: AmazonS3,
+    prefix: String,
+    place: String,
+    clock: Arc<dyn Clock>,
+    watch: Arc<Watch>,
+}
+
+impl Bucket {
+    /// Connects, and tries whether blobs can be listed, stored and removed.
+    pub(super) async fn open(config: &S3Config, clock: Arc<dyn Clock>) -> Result<Self> {
+        // The process has one provider of TLS; whoever came first chose the same.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let watch = Arc::new(Watch { clock: Arc::clone(&clock), ahead_ms: AtomicI64::new(0) });
+        let client = builder(config)?.with_http_connector(Watched(Arc::clone(&watch))).build();
+        let at = config.endpoint.as_deref().unwrap_or("Amazon S3");
+        let place = format!("bucket {} at {at}", config.bucket);
+        let client = client.map_err(|error| unusable(&place, &told(&error)))?;
+        let bucket = Self { client, prefix: config.prefix.clone(), place, clock, watch };
+        bucket.probe().await?;
+        Ok(bucket)
+    }
+
+    /// What `listed` was stored at, by this store's clock: the server's clock may differ.
+    pub(super) fn stored_at(&self, object: &ObjectMeta) -> Timestamp {
+        Timestamp(object.last_modified.timestamp_millis().saturating_sub(self.watch.ahead_ms.load(Ordering::Relaxed)))
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The key of a blob, the same as its path below the folder of a disk.
+    pub(super) fn key(&self, digest: Digest) -> Path {
+        let name = digest.to_string();
+        Path::from_iter(self.folder().parts().map(|part| part.as_ref().to_owned()).chain([name[..2].to_owned(), name]))
+    }
+
+    pub(super) fn folder(&self) -> Path {
+        Path::from(self.prefix.as_str())
+    }
+
+    async fn probe(&self) -> Result<()> {
+        let folder = self.folder();
+        let listed = self.client.list_with_delimiter(Some(&folder)).await;
+        listed.map_err(|error| self.explain(&error))?;
+        let probe = folder.join("probe");
+        self.client.put(&probe, Bytes::from_static(b"tributary").into()).await.map_err(|error| self.explain(&error))?;
+        self.client.delete(&probe).await.map_err(|error| self.explain(&error))
+    }
+
+    /// The object of a blob; `None` if there is none.
+    pub(super) async fn head(&self, digest: Digest) -> Result<Option<ObjectMeta>> {
+        match self.client.head(&self.key(digest)).await {
+            Ok(found) => Ok(Some(found)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.explain(&error)),
+        }
+    }
+
+    /// The first bytes of a blob, `most` of them or all.
+    pub(super) async fn first(&self, digest: Digest, most: u64) -> Result<(Bytes, ObjectMeta)> {
+        let options = GetOptions { range: Some(GetRange::Bounded(0..most)), ..GetOptions::default() };
+        let error = match self.client.get_opts(&self.key(digest), options).await {
+            Ok(found) => {
+                let meta = found.meta.clone();
+                let bytes = found.bytes().await.map_err(|error| self.explain(&error))?;
+                return Ok((bytes, meta));
+            }
+            Err(error) => error,
+        };
+        // A range of nothing is refused.
+        match self.head(digest).await {
+            Ok(Some(meta)) if meta.size == 0 => Ok((Bytes::new(), meta)),
+            Ok(_) | Err(_) => Err(self.lost(digest, &error)),
+        }
+    }
+
+    /// A part of a blob.
+    pub(super) async fn range(&self, digest: Digest, range: std::ops::Range<u64>) -> Result<Bytes> {
+        self.client.get_range(&self.key(digest), range).await.map_err(|error| self.lost(digest, &error))
+    }
+
+    /// The rest of a blob of `size` bytes after its first `from`, in order.
+    pub(super) fn rest(&self, digest: Digest, from: u64, size: u64) -> impl Stream<Item = Result<Bytes>> + Send + '_ {
+        let starts = (from..size).step_by(usize::try_from(PIECE).unwrap_or(usize::MAX));
+        stream::iter(starts)
+            .map(move |start| self.range(digest, start..size.min(start + PIECE)))
+            .buffered(PIECES_AT_ONCE)
+    }
+
+    pub(super) async fn list(&self) -> Result<Vec<(Digest, Timestamp)>> {
+        let mut objects = self.client.list(Some(&self.folder()));
+        let mut found = Vec::new();
+        while let Some(object) = objects.try_next().await.map_err(|error| self.explain(&error))? {
+            // Ignores objects that are not named like a blob.
+            if let Some(digest) = object.location.filename().and_then(|name| name.parse().ok()) {
+                found.push((digest, object));
+            }
+        }
+        // The answers told the server's time.
+        Ok(found.into_iter().map(|(digest, object)| (digest, self.stored_at(&object))).collect())
+    }
+
+    /// A lost blob, unless more than that is missing.
+    pub(super) fn lost(&self, digest: Digest, error: &object_store::Error) -> StoreError {
+        match error {
+            object_store::Error::NotFound { .. } if !told(error).contains("NoSuchBucket") => {
+                StoreError::MissingBlob(digest)
+            }
+            error => self.explain(error),
+        }
+    }
+
+    /// What to do about a failed request, in one line.
+    pub(super) fn explain(&self, error: &object_store::Error) -> StoreError {
+        let said = told(error);
+        let is = |codes: &[&str]| codes.iter().any(|code| said.contains(code));
+        if is(&["QuotaExceeded", "InsufficientStorage", "StorageFull", "507 "]) {
+            return StoreError::Full;
+        }
+        let advice = if is(&["NoSuchBucket"]) {
+            "there is no such bucket: create it, or correct the bucket in blobs.url"
+        } else if is(&["InvalidAccessKeyId", "SignatureDoesNotMatch", "NotSignedUp", "InvalidToken", "ExpiredToken"]) {
+            "these credentials are not accepted: correct blobs.credentials_file, or AWS_ACCESS_KEY_ID and \
+             AWS_SECRET_ACCESS_KEY"
+        } else if is(&["169.254."]) {
+            "there are no credentials: set blobs.credentials_file, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        } else if is(&["RequestTimeTooSkewed"]) {
+            "the clocks differ by more than 15 minutes: correct this machine's"
+        } else if is(&["redirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraint", "PermanentRedirect"]) {
+            "the bucket is in another region: correct blobs.region or blobs.endpoint"
+        } else if matches!(
+            error,
+            object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. }
+        ) {
+            "these credentials may not do this: they need to list the bucket, and to read, write and delete its objects"
+        } else if is(&["error sending request", "timed out", "connect"]) {
+            "it cannot be reached: is blobs.endpoint right, and does the server run?"
+        } else {
+            "it refuses a request"
+        };
+        unusable(&self.place, &format!("{advice} ({said})"))
+    }
+}
+
+fn unusable(place: &str, why: &str) -> StoreError {
+    StoreError::fault(format!("{place}: {}", why.replace('\n', " ")))
+}
+
+/// An error with its causes, each said once.
+fn told(error: &object_store::Error) -> String {
+    let mut said = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_said = cause.to_string();
+        if !said.contains(&cause_said) {
+            said = format!("{said}: {cause_said}");
+        }
+        next = cause.source();
+    }
+    said
+}
+
+fn builder(config: &S3Config) -> Result<AmazonS3Builder> {
+    let builder = match &config.credentials {
+        S3Credentials::Environment => AmazonS3Builder::from_env(),
+        S3Credentials::File(path) => with_keys(path)?,
+    };
+    let plain = config.endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
+    let client =
+        ClientOptions::new().with_allow_http(plain).with_connect_timeout(CONNECT_TIMEOUT).with_timeout(config.timeout);
+    let backoff = BackoffConfig { init_backoff: Duration::from_millis(100), ..BackoffConfig::default() };
+    let retry = RetryConfig { max_retries: RETRIES, retry_timeout: config.timeout, backoff };
+    let builder = builder
+        .with_bucket_name(&config.bucket)
+        .with_region(&config.region)
+        .with_virtual_hosted_style_request(config.virtual_host)
+        .with_client_options(client)
+        .with_retry(retry)
+        // Not every store knows requests that delete many objects.
+        .with_disable_bulk_delete(true);
+    Ok(match &config.endpoint {
+        Some(endpoint) => builder.with_endpoint(endpoint),
+        None => builder,
+    })
+}
+
+fn with_keys(path: &FilePath) -> Result<AmazonS3Builder> {
+    let wrong = |why: &dyn fmt::Display| StoreError::fault(format!("credentials file {}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    let value = |wanted: &str| {
+        let pairs = text.lines().filter_map(|line| line.split_once('='));
+        pairs.map(|(key, value)| (key.trim(), value.trim())).find(|(key, _)| *key == wanted).map(|(_, value)| value)
+    };
+    let required = |key: &str| value(key).ok_or_else(|| wrong(&format!("it has no line `{key} = …`")));
+    let builder = AmazonS3Builder::new()
+        .with_access_key_id(required("aws_access_key_id")?)
+        .with_secret_access_key(required("aws_secret_access_key")?);
+    Ok(match value("aws_session_token") {
+        Some(token) => builder.with_token(token),
+        None => builder,
+    })
+}
+
+/// What every answer tells: that a request was made, and the server's time.
+struct Watch {
+    clock: Arc<dyn Clock>,
+    /// How much the server's clock is ahead of ours, in milliseconds.
+    ahead_ms: AtomicI64,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watch")
+    }
+}
+
+impl Watch {
+    fn note(&self, response: &HttpResponse) {
+        let date = response.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
+        if let Some(date) = date.and_then(|date| OffsetDateTime::parse(date, &Rfc2822).ok()) {
+            let ahead = date.unix_timestamp().saturating_mul(1000).saturating_sub(self.clock.now().0);
+            self.ahead_ms.store(ahead, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Clients that watch.
+#[derive(Debug)]
+struct Watched(Arc<Watch>);
+
+impl HttpConnector for Watched {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let inner = ReqwestConnector::default().connect(options)?;
+        Ok(HttpClient::new(WatchedClient { inner, watch: Arc::clone(&self.0) }))
+    }
+}
+
+#[derive(Debug)]
+struct WatchedClient {
+    inner: HttpClient,
+    watch: Arc<Watch>,
+}
+
+#[async_trait]
+impl HttpService for WatchedClient {
+    async fn call(&self, request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
+        metrics::counter!("tributary_blob_requests_total", "method" => request.method().to_string()).increment(1);
+        let response = self.inner.execute(request).await?;
+        self.watch.note(&response);
+        Ok(response)
+    }
+}

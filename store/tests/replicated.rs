@@ -1,0 +1,242 @@
+//! Several copies of all blobs keep every promise of the suite, and no blob is lost that one of them has.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use std::collections::HashSet;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use federation::id::Digest;
+use federation::time::{Clock, MockClock, Timestamp};
+use store::{Blobs, Database, S3Config, S3Credentials, Store, StoreConfig, StoreError};
+use tempfile::TempDir;
+use test_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY, Treatment};
+
+/// The suite's `NOW`.
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+const FOREVER: Timestamp = Timestamp(i64::MAX);
+
+fn s3(server: &S3Server, folder: &Path) -> Blobs {
+    let credentials = folder.join("credentials");
+    let keys = format!("aws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n");
+    std::fs::write(&credentials, keys).unwrap();
+    Blobs::S3(S3Config {
+        bucket: BUCKET.to_owned(),
+        prefix: String::new(),
+        endpoint: Some(server.endpoint()),
+        region: "eu-central-1".to_owned(),
+        virtual_host: false,
+        credentials: S3Credentials::File(credentials),
+        cache: folder.join("cache"),
+        cache_bytes: 100 << 20,
+        timeout: Duration::from_secs(5),
+    })
+}
+
+async fn open_with(primary: Blobs, others: Vec<Blobs>, clock: Arc<dyn Clock>) -> Result<Store, StoreError> {
+    let blobs = Blobs::Replicated { primary: Box::new(primary), others };
+    Store::open(StoreConfig { database: Database::SqliteMemory, blobs, clock }).await
+}
+
+mod on_disks {
+    use super::*;
+
+    async fn open() -> (Store, TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let other = |name: &str| Blobs::Disk(folder.path().join(name));
+        let clock = Arc::new(MockClock::new(NOW));
+        (open_with(other("a"), vec![Blobs::Memory, other("b")], clock).await.unwrap(), folder)
+    }
+
+    store::conformance_tests!(open);
+
+    #[tokio::test]
+    async fn ages_are_by_the_clock() {
+        let (store, _keep) = open().await;
+        store::conformance::blob::ages_are_by_the_clock(&store).await;
+    }
+}
+
+mod on_s3 {
+    use super::*;
+
+    async fn open() -> (Store, (S3Server, TempDir)) {
+        let (server, folder) = (S3Server::start(), tempfile::tempdir().unwrap());
+        let other = Blobs::Disk(folder.path().join("copy"));
+        let clock = Arc::new(MockClock::new(NOW));
+        let store = open_with(s3(&server, folder.path()), vec![other], clock).await.unwrap();
+        (store, (server, folder))
+    }
+
+    store::conformance_tests!(open);
+}
+
+/// A folder as the primary, an S3 server as its copy.
+struct World {
+    folder: TempDir,
+    server: S3Server,
+    clock: Arc<MockClock>,
+    store: Store,
+}
+
+impl World {
+    async fn new() -> Self {
+        let (folder, server) = (tempfile::tempdir().unwrap(), S3Server::start());
+        let clock = Arc::new(MockClock::new(NOW));
+        let primary = Blobs::Disk(folder.path().join("primary"));
+        let others = vec![s3(&server, folder.path())];
+        let store = open_with(primary, others, Arc::clone(&clock) as _).await.unwrap();
+        Self { folder, server, clock, store }
+    }
+
+    async fn put(&self, text: &'static str) -> Digest {
+        self.store.blobs().put_bytes(Bytes::from_static(text.as_bytes())).await.unwrap()
+    }
+
+    fn on_disk(&self, digest: Digest) -> PathBuf {
+        let name = digest.to_string();
+        self.folder.path().join("primary").join(&name[..2]).join(name)
+    }
+
+    fn on_s3(&self, digest: Digest) -> PathBuf {
+        let name = digest.to_string();
+        self.server.object(&format!("{}/{name}", &name[..2]))
+    }
+
+    async fn read(&self, digest: Digest) -> Result<String, StoreError> {
+        let mut blob = self.store.blobs().open(digest).await?;
+        let mut text = String::new();
+        blob.read_to_string(&mut text).unwrap();
+        Ok(text)
+    }
+
+    /// After a copy was passed over.
+    fn later(&self) {
+        self.clock.advance(Duration::from_secs(31));
+    }
+}
+
+fn told(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blob_is_everywhere_before_it_is_stored() {
+    let world = World::new().await;
+    let whole = world.put("abc").await;
+    let mut writer = world.store.blobs().writer().await.unwrap();
+    writer.write(Bytes::from_static(b"de")).await.unwrap();
+    writer.write(Bytes::from_static(b"f")).await.unwrap();
+    let (piecewise, _) = writer.finish(None).await.unwrap();
+    for (digest, text) in [(whole, "abc"), (piecewise, "def")] {
+        assert_eq!((told(&world.on_disk(digest)), told(&world.on_s3(digest))), (text.to_owned(), text.to_owned()));
+    }
+    assert_eq!(world.store.blobs().troubles(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_or_missing_copy_is_read_from_the_next_and_mended() {
+    let world = World::new().await;
+    let digest = world.put("abc").await;
+    std::fs::write(world.on_disk(digest), "abd").unwrap();
+    assert_eq!(world.read(digest).await.unwrap(), "abc");
+    assert_eq!(told(&world.on_disk(digest)), "abc", "mended");
+    std::fs::remove_file(world.on_disk(digest)).unwrap();
+    assert_eq!(world.store.blobs().get(digest).await.unwrap(), "abc");
+    assert_eq!(told(&world.on_disk(digest)), "abc", "stored again");
+    // Without the other copy it is read where it was mended.
+    std::fs::remove_file(world.on_s3(digest)).unwrap();
+    assert_eq!(world.store.blobs().get(digest).await.unwrap(), "abc");
+
+    std::fs::write(world.on_disk(digest), "abd").unwrap();
+    world.clock.advance(Duration::from_secs(61));
+    assert!(matches!(world.read(digest).await, Err(StoreError::Corrupt(_))), "no copy is whole");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_while_a_copy_is_away() {
+    let mut world = World::new().await;
+    let digest = world.put("abc").await;
+    std::fs::remove_file(world.on_disk(digest)).unwrap();
+    world.server.kill();
+    assert!(matches!(world.read(digest).await, Err(StoreError::Fault(_))), "the other copy may have it");
+    world.server.restart();
+    world.later();
+    assert_eq!(world.read(digest).await.unwrap(), "abc");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_was_away_gets_what_it_lacks() {
+    let mut world = World::new().await;
+    let before = world.put("before").await;
+    assert_eq!(world.store.blobs().even_out(&HashSet::from([before])).await.unwrap(), 0);
+    world.server.kill();
+    let owed = world.put("owed").await;
+    let garbage = world.put("garbage").await;
+    let troubles = world.store.blobs().troubles();
+    assert!(troubles.len() == 1 && troubles[0].contains("s3://blobs is away"), "{troubles:?}");
+    assert!(world.store.blobs().collect(before, FOREVER).await.unwrap());
+    world.server.restart();
+
+    let needed = HashSet::from([owed]);
+    assert_eq!(world.store.blobs().even_out(&needed).await.unwrap(), 0, "passed over for a while");
+    world.later();
+    assert_eq!(world.store.blobs().even_out(&needed).await.unwrap(), 1);
+    assert_eq!(told(&world.on_s3(owed)), "owed");
+    assert!(!world.on_s3(garbage).exists(), "no row names it");
+    assert_eq!(world.store.blobs().troubles(), [""; 0]);
+    // What was collected while the copy was away is garbage there still.
+    let listed: HashSet<_> = world.store.blobs().list(FOREVER).await.unwrap().into_iter().collect();
+    assert_eq!(listed, HashSet::from([before, owed, garbage]));
+    assert!(world.store.blobs().collect(before, FOREVER).await.unwrap());
+    assert!(!world.on_s3(before).exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_fails_in_the_middle_of_an_upload_does_not_end_it() {
+    let world = World::new().await;
+    let mut writer = world.store.blobs().writer().await.unwrap();
+    writer.write(Bytes::from(vec![1; 1 << 20])).await.unwrap();
+    world.server.treat(|_, _| Treatment::Refuse(http::StatusCode::FORBIDDEN));
+    writer.write(Bytes::from(vec![2; 1 << 20])).await.unwrap();
+    let (digest, _) = writer.finish(None).await.unwrap();
+    assert!(world.on_disk(digest).exists() && !world.on_s3(digest).exists());
+    world.server.treat(|_, _| Treatment::Serve);
+    world.later();
+    assert_eq!(world.store.blobs().even_out(&HashSet::from([digest])).await.unwrap(), 1);
+    assert_eq!(std::fs::read(world.on_s3(digest)).unwrap(), std::fs::read(world.on_disk(digest)).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_primary_blobs_are_read_and_not_stored() {
+    let (folder, mut server) = (tempfile::tempdir().unwrap(), S3Server::start());
+    let copy = Blobs::Disk(folder.path().join("copy"));
+    let clock = Arc::new(MockClock::new(NOW));
+    let store = open_with(s3(&server, folder.path()), vec![copy], clock).await.unwrap();
+    let digest = store.blobs().put_bytes(Bytes::from_static(b"abc")).await.unwrap();
+    server.kill();
+    assert_eq!(store.blobs().get(digest).await.unwrap(), "abc");
+    assert!(store.blobs().put_bytes(Bytes::from_static(b"def")).await.is_err());
+    server.restart();
+    store.blobs().put_bytes(Bytes::from_static(b"def")).await.unwrap();
+    assert_eq!(server.keys().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_may_be_away_at_the_start_and_the_primary_may_not() {
+    let (folder, mut server) = (tempfile::tempdir().unwrap(), S3Server::start());
+    let (disk, bucket) = (Blobs::Disk(folder.path().join("disk")), s3(&server, folder.path()));
+    let clock = Arc::new(MockClock::new(NOW));
+    server.kill();
+    assert!(open_with(bucket.clone(), vec![disk.clone()], Arc::clone(&clock) as _).await.is_err());
+    let store = open_with(disk, vec![bucket], Arc::clone(&clock) as _).await.unwrap();
+    let digest = store.blobs().put_bytes(Bytes::from_static(b"abc")).await.unwrap();
+    assert_eq!(store.blobs().troubles().len(), 1);
+    server.restart();
+    clock.advance(Duration::from_secs(31));
+    assert_eq!(store.blobs().even_out(&HashSet::from([digest])).await.unwrap(), 1);
+    assert_eq!(server.keys().len(), 1);
+}

@@ -1,0 +1,225 @@
+//! An S3 server on a folder (`s3s-fs`), which checks signatures and can be killed, started again, slow and broken.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
+use hyper::body::{Body, Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use s3s::auth::SimpleAuth;
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s_fs::FileSystem;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+/// The only bucket.
+pub const BUCKET: &str = "blobs";
+/// The only user.
+pub const ACCESS_KEY: &str = "tributary-test";
+/// The user's secret.
+pub const SECRET_KEY: &str = "tributary-test-secret";
+
+type Broken = Box<dyn std::error::Error + Send + Sync>;
+type Reply = Response<UnsyncBoxBody<Bytes, Broken>>;
+type Judge = dyn FnMut(&Method, &Uri) -> Treatment + Send;
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Treatment {
+    Serve,
+    /// It is not looked at: this status is the answer.
+    Refuse(StatusCode),
+    /// It is served so much later.
+    Delay(Duration),
+    /// Its connection is closed, unanswered.
+    Drop,
+    /// Its connection is closed after so many bytes of the answer's body.
+    Cut(u64),
+}
+
+/// A server in a thread of its own; stopped when dropped. Its objects stay in its folder while it is stopped.
+pub struct S3Server {
+    folder: TempDir,
+    address: SocketAddr,
+    running: Option<tokio::runtime::Runtime>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    judge: Mutex<Box<Judge>>,
+    requests: Mutex<BTreeMap<String, u64>>,
+}
+
+impl S3Server {
+    /// A running server with an empty bucket, on a free port.
+    #[must_use]
+    pub fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join(BUCKET)).unwrap();
+        let judge: Box<Judge> = Box::new(|_, _| Treatment::Serve);
+        let shared = Arc::new(Shared { judge: Mutex::new(judge), requests: Mutex::default() });
+        let mut server = Self { folder, address: (Ipv4Addr::LOCALHOST, 0).into(), running: None, shared };
+        server.restart();
+        server
+    }
+
+    /// Breaks all connections and stops listening, in the middle of whatever it does.
+    pub fn kill(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.shutdown_background();
+        }
+    }
+
+    /// Starts it again at the same address, on the same objects.
+    pub fn restart(&mut self) {
+        self.kill();
+        let running = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let mut builder = S3ServiceBuilder::new(FileSystem::new(self.folder.path()).unwrap());
+        builder.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
+        let (service, address, shared) = (builder.build(), self.address, Arc::clone(&self.shared));
+        let (tell, told) = std::sync::mpsc::channel();
+        running.spawn(async move {
+            let listener = listen(address).await;
+            tell.send(listener.local_addr().unwrap()).unwrap();
+            serve(listener, service, shared).await;
+        });
+        self.address = told.recv().unwrap();
+        self.running = Some(running);
+    }
+
+    /// `http://ADDRESS`.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Where the object of a key is: to damage, to age or to lose it.
+    #[must_use]
+    pub fn object(&self, key: &str) -> PathBuf {
+        self.folder.path().join(BUCKET).join(key)
+    }
+
+    /// Keys of all objects.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        let bucket = self.folder.path().join(BUCKET);
+        let mut keys = Vec::new();
+        walk(&bucket, &mut |path| keys.push(path.strip_prefix(&bucket).unwrap().to_string_lossy().into_owned()));
+        keys.sort();
+        keys
+    }
+
+    /// Parts of uploads that are neither completed nor aborted.
+    #[must_use]
+    pub fn unfinished_parts(&self) -> usize {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        entries.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(".upload_id-")).count()
+    }
+
+    /// From now on each request is treated as `judge` says.
+    pub fn treat(&self, judge: impl FnMut(&Method, &Uri) -> Treatment + Send + 'static) {
+        *lock(&self.shared.judge) = Box::new(judge);
+    }
+
+    /// Requests that arrived so far, by method.
+    #[must_use]
+    pub fn requests(&self) -> BTreeMap<String, u64> {
+        lock(&self.shared.requests).clone()
+    }
+}
+
+impl Drop for S3Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn walk(folder: &Path, found: &mut dyn FnMut(&Path)) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { walk(&path, found) } else { found(&path) }
+    }
+}
+
+/// A server that was killed may listen for a moment longer.
+async fn listen(address: SocketAddr) -> TcpListener {
+    for _ in 0..200 {
+        if let Ok(listener) = TcpListener::bind(address).await {
+            return listener;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    TcpListener::bind(address).await.unwrap()
+}
+
+async fn serve(listener: TcpListener, service: S3Service, shared: Arc<Shared>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let (service, shared) = (service.clone(), Arc::clone(&shared));
+        tokio::spawn(async move {
+            let answer = service_fn(move |request| treated(service.clone(), Arc::clone(&shared), request));
+            // The peer, or a treatment, ends a connection whenever it likes.
+            let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), answer).await;
+        });
+    }
+}
+
+async fn treated(service: S3Service, shared: Arc<Shared>, request: Request<Incoming>) -> Result<Reply, Broken> {
+    *lock(&shared.requests).entry(request.method().to_string()).or_default() += 1;
+    let treatment = lock(&shared.judge)(request.method(), request.uri());
+    let left = match treatment {
+        Treatment::Serve => u64::MAX,
+        Treatment::Refuse(status) => {
+            let nothing = Full::new(Bytes::new()).map_err(|never| match never {}).boxed_unsync();
+            return Ok(Response::builder().status(status).body(nothing)?);
+        }
+        Treatment::Delay(pause) => {
+            tokio::time::sleep(pause).await;
+            u64::MAX
+        }
+        Treatment::Drop => return Err("the connection is dropped".into()),
+        Treatment::Cut(left) => left,
+    };
+    let response =
+        service.call(request.map(s3s::Body::from)).await.map_err(|error| Broken::from(format!("{error:?}")))?;
+    Ok(response.map(|body| Cut { body, left }.boxed_unsync()))
+}
+
+/// A body that breaks after some bytes.
+struct Cut {
+    body: s3s::Body,
+    left: u64,
+}
+
+impl Body for Cut {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) else { return Poll::Ready(None) };
+        let frame = frame.map_err(|error| Broken::from(error.to_string()))?;
+        let length = frame.data_ref().map_or(0, Bytes::len) as u64;
+        if length > self.left {
+            return Poll::Ready(Some(Err("the connection is cut".into())));
+        }
+        self.left -= length;
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}

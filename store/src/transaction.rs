@@ -233,7 +233,7 @@ mod tests {
         run(&flaky, "test", Mode::Write, |tx| {
             runs += 1;
             let runs = runs;
-            Box::pin(async move { tx.clear_leases().await.map(|()| runs) })
+            Box::pin(async move { tx.clear_leases().await.map(|_| runs) })
         })
         .await
     }

@@ -484,8 +484,13 @@ fn prepare(folder: &Path) -> Result<File> {
     }
     let lock = private::options().write(true).create(true).truncate(false).open(folder.join(LOCK))?;
     if lock.try_lock().is_ok() {
+        let mut unfinished = 0_u64;
         for entry in fs::read_dir(&temporary)? {
             fs::remove_file(entry?.path())?;
+            unfinished += 1;
+        }
+        if unfinished > 0 {
+            tracing::info!(unfinished, "removed {unfinished} unfinished blobs that a process left");
         }
         lock.unlock()?;
     }

@@ -132,7 +132,7 @@ mod tests {
         drop(SqliteBackend::open_file(&path).await.unwrap());
         let reader = SqliteBackend::open_read_only(&path).await.unwrap();
         let change = transaction::run(&reader, "test", Mode::Write, |tx| Box::pin(tx.clear_leases()));
-        assert!(matches!(change.await, Err::<(), _>(StoreError::ReadOnly)));
+        assert!(matches!(change.await, Err::<u32, _>(StoreError::ReadOnly)));
         Connection::open(&path).unwrap().execute_batch("DELETE FROM schema_version WHERE version > 1").unwrap();
         let refused = SqliteBackend::open_read_only(&path).await.err();
         assert!(matches!(refused, Some(StoreError::Schema(_))), "{refused:?}");

@@ -3,7 +3,6 @@
 use federation::gate::{self, GateVerdict};
 use federation::model_version::ModelVersion;
 use federation::round::Round;
-use store::StoreError;
 use store::entity::round::RoundMetric;
 use store::entity::task::TaskRow;
 
@@ -28,9 +27,7 @@ pub(super) async fn restored(
     let (task, number, version, metric) = (key.task, key.round, round.base_version, &gate.metric);
     let good = env
         .store
-        .read("version to go back to", |tx| {
-            Box::pin(async move { Ok::<_, StoreError>(tx.stored_version(key.task, to).await?) })
-        })
+        .read("version to go back to", |tx| Box::pin(async move { tx.stored_version(key.task, to).await }))
         .await?;
     let good = good.ok_or_else(|| StepError::unworkable(format!("model version {to} of {task} has no row")))?;
     if good.removed_at.is_some() {

@@ -18,6 +18,8 @@ mod groups;
 mod killed;
 #[path = "secure/large.rs"]
 mod large;
+#[path = "secure/on_s3.rs"]
+mod on_s3;
 #[path = "secure/secrets.rs"]
 mod secrets;
 #[path = "secure/spent.rs"]

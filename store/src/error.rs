@@ -19,6 +19,10 @@ pub enum StoreError {
     /// times.
     #[error("the database is busy, try again")]
     Busy,
+    /// There is no way to the database, or none any more. The operation left nothing behind; `transact` and `read` have
+    /// already retried several times.
+    #[error("the database cannot be reached: {0}")]
+    Unreachable(String),
     /// The disk, or the database's size limit, is full. The operation left nothing behind.
     #[error("no space left for stored state: make room, then try again")]
     Full,
@@ -34,6 +38,9 @@ pub enum StoreError {
     /// No blob has this digest. If a row refers to it, it was lost.
     #[error("blob {0} is not stored")]
     MissingBlob(Digest),
+    /// Garbage collection removes this blob, or has removed it: store it again, then name it.
+    #[error("blob {0} was garbage and is removed: store it again")]
+    BeingRemoved(Digest),
     /// The database's schema does not fit this program.
     #[error("{0}")]
     Schema(String),

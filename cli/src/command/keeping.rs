@@ -85,7 +85,7 @@ pub(super) fn failure(error: &BackupError) -> Failure {
     let exit = match error {
         stored if stored.is_damage() => Exit::Damaged,
         BackupError::OtherTools => Exit::Elsewhere,
-        BackupError::InMemory(_) | BackupError::Seal(_) => Exit::Configuration,
+        BackupError::Database(_) | BackupError::InMemory(_) | BackupError::Seal(_) => Exit::Configuration,
         BackupError::NoDatabase(_) => Exit::NotFound,
         BackupError::NoBackup { .. } => Exit::Data,
         BackupError::Occupied(_) => Exit::Conflict,

@@ -219,6 +219,19 @@ fn damage_is_found_and_repaired_from_a_backup_or_the_seed() {
 }
 
 #[test]
+fn rows_in_postgresql_are_left_to_its_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("coordinator.toml");
+    std::fs::write(&config, "[database]\nurl = \"postgres://tributary@db.example/tributary\"\n").unwrap();
+    let (config, backup) = (config.to_str().unwrap(), folder.path().join("backup"));
+    for command in [&["backup", backup.to_str().unwrap()][..], &["restore", backup.to_str().unwrap()], &["fsck"]] {
+        let ran = run(&[command, &["--config", config]].concat());
+        assert!(ran.code == 18 && ran.stderr.contains("pg_dump"), "{command:?}: {ran}");
+    }
+    assert!(!backup.exists());
+}
+
+#[test]
 fn versions_that_are_not_retained_go_unless_they_are_pinned() {
     let folder = tempfile::tempdir().unwrap();
     let (data, backup) = (folder.path().join("data"), folder.path().join("backup"));

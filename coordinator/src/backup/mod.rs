@@ -22,6 +22,7 @@ pub(crate) use self::ledgers::{LedgerStanding, examine};
 pub(crate) use self::manifest::{Manifest, blobs_folder};
 pub(crate) use self::restore::{restore, restoring};
 pub(crate) use self::take::{described, take};
+use crate::config::DatabaseError;
 use crate::damage::is_damage;
 use crate::lock::LockError;
 use crate::seal::SealError;
@@ -111,6 +112,9 @@ pub enum BackupError {
          docs/OPERATIONS.md says how"
     )]
     OtherTools,
+    /// The configuration of a database server cannot be used.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
     /// Rows or blobs end with the process.
     #[error("{0} is in memory and ends with the coordinator: there is nothing to copy")]
     InMemory(&'static str),
@@ -153,6 +157,7 @@ impl BackupError {
             Self::Damaged(_) => true,
             Self::Store(error) => is_damage(error),
             Self::OtherTools
+            | Self::Database(_)
             | Self::InMemory(_)
             | Self::NoDatabase(_)
             | Self::Locked(_)

@@ -137,7 +137,7 @@ async fn prepare_rows(
     now: Timestamp,
 ) -> Result<Vec<PausedTask>, BackupError> {
     let (database, clock) = (Database::SqliteFile(draft.to_owned()), Arc::clone(&to.clock));
-    let store = Store::open(StoreConfig { database, blobs: Blobs::Memory, clock }).await?;
+    let store = Store::open(StoreConfig { database, blobs: Blobs::Memory, connections: 1, clock }).await?;
     let mut paused = Vec::new();
     for (task, why) in doubted(&store, sealer).await? {
         let (id, why) = (task.id, format!("restored from a backup: {why}"));

@@ -184,9 +184,12 @@ impl Error {
             Self::ShuttingDown | Self::Signer(_) | Self::Damaged(_) | Self::NotReady { .. } => ProblemType::Unavailable,
             Self::Store(error) => match error {
                 StoreError::Conflict(_) => ProblemType::Conflict,
-                StoreError::Busy | StoreError::Full | StoreError::TooManyFiles | StoreError::ReadOnly => {
-                    ProblemType::Unavailable
-                }
+                StoreError::Busy
+                | StoreError::Unreachable(_)
+                | StoreError::Full
+                | StoreError::TooManyFiles
+                | StoreError::ReadOnly
+                | StoreError::BeingRemoved(_) => ProblemType::Unavailable,
                 StoreError::Corrupt(_) | StoreError::MissingBlob(_) | StoreError::Schema(_) | StoreError::Fault(_) => {
                     ProblemType::Internal
                 }
@@ -198,7 +201,8 @@ impl Error {
     fn problem(&self) -> Problem {
         let kind = self.kind();
         let mut problem = Problem::new(kind, self.to_string());
-        if kind == ProblemType::Internal {
+        // Peers are not told where the database is, or who may use it.
+        if kind == ProblemType::Internal || matches!(self, Self::Store(StoreError::Unreachable(_))) {
             problem.detail = None;
         }
         if let Self::InvalidTask(errors) = self {
@@ -218,9 +222,14 @@ impl Error {
             | Self::Signer(_)
             | Self::Damaged(_)
             | Self::NotReady { .. }
-            | Self::Store(StoreError::Busy | StoreError::Full | StoreError::TooManyFiles | StoreError::ReadOnly) => {
-                Some((header::RETRY_AFTER, HeaderValue::from_static("5")))
-            }
+            | Self::Store(
+                StoreError::Busy
+                | StoreError::Unreachable(_)
+                | StoreError::Full
+                | StoreError::TooManyFiles
+                | StoreError::ReadOnly
+                | StoreError::BeingRemoved(_),
+            ) => Some((header::RETRY_AFTER, HeaderValue::from_static("5"))),
             Self::Unauthenticated(_) => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
             Self::Range(bytes) => {
                 HeaderValue::from_str(&format!("bytes */{bytes}")).ok().map(|value| (header::CONTENT_RANGE, value))

@@ -42,7 +42,7 @@ pub(crate) enum NotReady {
 
 impl Health {
     /// Tries to write both and leaves nothing behind; a result less than a second old is reused. Returns the problems
-    /// of single tasks: those that cannot continue, and why.
+    /// of single tasks, those that cannot continue, and why; and copies of the blobs that are away.
     ///
     /// # Errors
     /// [`NotReady`].
@@ -99,7 +99,7 @@ impl Health {
                  round {next_round}; was the database restored? `tributary task rebase {task}` goes on beyond them"
             )
         });
-        Ok(damaged.chain(behind).collect())
+        Ok(damaged.chain(behind).chain(store.blobs().troubles()).collect())
     }
 
     async fn is_well_formed(&self, store: &Store, now: Timestamp) -> Result<bool, NotReady> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use store::Database;
+use store::{Database, StoreConfig};
 
 use super::choice::{locks_to_replace, store_config};
 use super::parts::Parts;
@@ -24,7 +24,7 @@ pub async fn back_up(
     link: bool,
     on_progress: OnProgress<'_>,
 ) -> Result<BackupReport, BackupError> {
-    backup::take(&places(config, parts)?, folder, link, on_progress).await
+    backup::take(&places(&store_config(config, parts)?)?, folder, link, on_progress).await
 }
 
 /// Puts the backup in `folder` into the place of a coordinator that does not run. Blocks the thread.
@@ -38,8 +38,9 @@ pub async fn restore(
     replace: bool,
     on_progress: OnProgress<'_>,
 ) -> Result<RestoreReport, BackupError> {
-    let places = places(config, parts)?;
-    let _locks = locks_to_replace(config, parts)?;
+    let store = store_config(config, parts)?;
+    let places = places(&store)?;
+    let _locks = locks_to_replace(&store, parts)?;
     if let Some(key) = config.identity.seal_key_file() {
         // From here on a ledger without an end outside the database is missed, not believed.
         ends_beside(&key).complete().map_err(|source| BackupError::Io { path: key, source })?;
@@ -58,7 +59,7 @@ pub async fn check(
     repair: Repair<'_>,
     on_progress: OnProgress<'_>,
 ) -> Result<FsckReport, BackupError> {
-    let places = places(config, parts)?;
+    let places = places(&store_config(config, parts)?)?;
     let sealer = sealer(config, parts)?;
     fsck::check(&places, sealer.as_ref(), repair, on_progress).await
 }
@@ -98,14 +99,12 @@ pub fn files_apart(config: &Config) -> Vec<ApartFile> {
     .collect()
 }
 
-fn places(config: &Config, parts: &Parts) -> Result<Places, BackupError> {
-    if config.database.url.starts_with("postgres") {
-        return Err(BackupError::OtherTools);
-    }
-    let store = store_config(config, parts);
-    match store.database {
-        Database::SqliteFile(database) => Ok(Places { database, blobs: store.blobs, clock: Arc::clone(&parts.clock) }),
+fn places(store: &StoreConfig) -> Result<Places, BackupError> {
+    let (blobs, clock) = (store.blobs.clone(), Arc::clone(&store.clock));
+    match &store.database {
+        Database::SqliteFile(database) => Ok(Places { database: database.clone(), blobs, clock }),
         Database::SqliteMemory => Err(BackupError::InMemory("database.url")),
+        Database::Postgres(_) => Err(BackupError::OtherTools),
     }
 }
 

@@ -3,13 +3,18 @@
 //!
 //! Blobs come before their rows, so a young blob without a row is most likely about to get one: it is spared for a while.
 //! Blobs are shared by content (two participants may send the same bytes), so this is the only place that deletes them,
-//! only after looking at every row, and not if the same bytes were stored again meanwhile.
+//! only after looking at every row, and not if the same bytes were stored again meanwhile. One worker removes blobs at a
+//! time, and dooms them first: no transaction can name a blob that it removes.
 
 use std::time::Duration;
 
+use federation::id::Digest;
 use federation::time::Timestamp;
+use futures_util::future::try_join_all;
 use store::StoreError;
+use uuid::Uuid;
 
+use super::lease::Lease;
 use super::shred::collect_keys;
 use super::{Environment, StepError};
 
@@ -44,19 +49,28 @@ impl ClockPace {
     }
 }
 
-/// Collects once, at most [`super::WorkConfig::garbage_batch`] blobs.
-pub(super) async fn collect_garbage(env: &Environment) -> Result<Collected, StepError> {
+/// Collects once, at most [`super::WorkConfig::garbage_batch`] blobs; none while another worker removes blobs.
+pub(super) async fn collect_garbage(env: &Environment, holder: Uuid) -> Result<Collected, StepError> {
     let now = env.clock.now();
     let (check_ins, idempotency_keys) = env
         .store
         .transact("expire rows", |tx| {
-            Box::pin(
-                async move { Ok::<_, StoreError>((tx.expire_check_ins(now).await?, tx.expire_idempotent(now).await?)) },
-            )
+            Box::pin(async move {
+                tx.forget_collected(ago(now, COLLECTED_KEPT)).await?;
+                Ok::<_, StoreError>((tx.expire_check_ins(now).await?, tx.expire_idempotent(now).await?))
+            })
         })
         .await?;
     let release_keys = collect_keys(env).await?;
-    let blobs = collect_blobs(env, now).await?;
+    let mut lease = Lease::of_garbage(holder, env.config.lease_ttl);
+    let blobs = match collect_blobs(env, &mut lease, now).await {
+        Err(StepError::LeaseLost(_)) => 0,
+        Err(error @ StepError::Stopped(_)) => return Err(error),
+        collected => {
+            lease.release(env).await?;
+            collected?
+        }
+    };
     let collected = Collected { blobs, check_ins, idempotency_keys, release_keys };
     if collected != Collected::default() {
         tracing::debug!(blobs, check_ins, idempotency_keys, release_keys, "garbage collected");
@@ -65,23 +79,62 @@ pub(super) async fn collect_garbage(env: &Environment) -> Result<Collected, Step
     Ok(collected)
 }
 
-async fn collect_blobs(env: &Environment, now: Timestamp) -> Result<usize, StepError> {
-    let blobs = &env.blobs;
-    let grace = i64::try_from(env.config.garbage_grace.as_millis()).unwrap_or(i64::MAX);
-    let older_than = Timestamp(now.0.saturating_sub(grace));
-    let mut old = blobs.list(older_than).await?;
+/// How long a blob that was removed is remembered: longer than anybody takes to store a blob and then name it.
+const COLLECTED_KEPT: Duration = Duration::from_secs(600);
+/// Blobs that are removed at once: a store may be far away.
+const REMOVED_AT_ONCE: usize = 8;
+
+fn ago(now: Timestamp, before: Duration) -> Timestamp {
+    Timestamp(now.0.saturating_sub(i64::try_from(before.as_millis()).unwrap_or(i64::MAX)))
+}
+
+/// Dooms what no row names, removes it, and notes that it has: see [`store::entity::doomed`].
+async fn collect_blobs(env: &Environment, lease: &mut Lease, now: Timestamp) -> Result<usize, StepError> {
+    lease.hold(env).await?;
+    let older_than = ago(now, env.config.garbage_grace);
+    let mut old = env.blobs.list(older_than).await?;
+    // After the list: a blob that was listed and has got a row since is seen to have one.
+    let (needed, abandoned) = env
+        .store
+        .read("referenced blobs", |tx| {
+            Box::pin(async move { Ok::<_, StoreError>((tx.referenced_blobs().await?, tx.abandoned_blobs().await?)) })
+        })
+        .await?;
+    env.blobs.even_out(&needed).await?;
+    old.retain(|digest| !needed.contains(digest) && !abandoned.contains(digest));
+    old.truncate(env.config.garbage_batch);
+    old.extend(abandoned);
     if old.is_empty() {
         return Ok(0);
     }
-    // After the list: a blob that was listed and has got a row since is seen to have one.
-    let referenced =
-        env.store.read("referenced blobs", |tx| Box::pin(async move { tx.referenced_blobs().await })).await?;
-    old.retain(|digest| !referenced.contains(digest));
-    old.truncate(env.config.garbage_batch);
+    let (held, candidates) = (&*lease, old.as_slice());
+    let doomed = env.store.transact("doom blobs", |tx| {
+        Box::pin(async move {
+            held.confirm(tx, now).await?;
+            Ok::<_, StepError>(tx.doom(candidates, now).await?)
+        })
+    });
+    let doomed = doomed.await?;
+    let removed = held.keep_during(env, remove(env, &doomed, older_than)).await?;
+    let (doomed, ended) = (doomed.as_slice(), env.clock.now());
+    env.store
+        .transact("note collected blobs", |tx| {
+            Box::pin(async move {
+                held.confirm(tx, ended).await?;
+                Ok::<_, StepError>(tx.set_collected(doomed, ended).await?)
+            })
+        })
+        .await?;
+    Ok(removed)
+}
+
+/// Removes these blobs, except those that were stored again.
+async fn remove(env: &Environment, blobs: &[Digest], older_than: Timestamp) -> Result<usize, StepError> {
     let mut removed = 0;
-    for digest in old {
-        env.fail_point.reached("collect_garbage: before a blob")?;
-        removed += usize::from(blobs.collect(digest, older_than).await?);
+    for together in blobs.chunks(REMOVED_AT_ONCE) {
+        env.fail_point.reached("collect_garbage: before blobs")?;
+        let collected = together.iter().map(|&digest| env.blobs.collect(digest, older_than));
+        removed += try_join_all(collected).await?.into_iter().filter(|is_removed| *is_removed).count();
     }
     Ok(removed)
 }

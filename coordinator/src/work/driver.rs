@@ -95,7 +95,8 @@ impl Engine {
                     tracing::warn!("the clock jumped ahead: garbage is left until it keeps pace again");
                 } else {
                     let inner = Arc::clone(&self.0);
-                    workers.start(Job::Garbage, async move { collect_garbage(&inner.env).await.map(drop) });
+                    workers
+                        .start(Job::Garbage, async move { collect_garbage(&inner.env, inner.holder).await.map(drop) });
                 }
             }
             // Looking costs more the more participants wait: it may take half of the time, not all of it.
@@ -150,7 +151,7 @@ impl Engine {
     /// # Errors
     /// The store's errors.
     pub async fn collect_garbage(&self) -> Result<Collected, StepError> {
-        collect_garbage(&self.0.env).await
+        collect_garbage(&self.0.env, self.0.holder).await
     }
 
     /// Collects garbage now, and spares no blob for its youth: for whoever knows that no row is about to be written, as a
@@ -160,7 +161,7 @@ impl Engine {
     /// The store's errors.
     pub async fn collect_all_garbage(&self) -> Result<Collected, StepError> {
         let config = WorkConfig { garbage_grace: Duration::ZERO, ..self.0.env.config };
-        collect_garbage(&Environment { config, ..self.0.env.clone() }).await
+        collect_garbage(&Environment { config, ..self.0.env.clone() }, self.0.holder).await
     }
 
     /// When a task may have something to do, if nothing changes before.
@@ -341,6 +342,15 @@ fn describe_metrics() {
     );
     metrics::describe_counter!("tributary_trainings_granted_total", "Participants told to train ahead of rounds");
     metrics::describe_counter!("tributary_blobs_collected_total", "Blobs removed because no row needs them");
+    metrics::describe_counter!(
+        "tributary_blobs_repaired_total",
+        "Blobs stored again in a copy that lacked them or was damaged"
+    );
+    metrics::describe_counter!("tributary_blob_copy_failures_total", "Calls that a copy of the blobs did not serve");
+    metrics::describe_counter!(
+        "tributary_blob_requests_total",
+        "Requests to S3 stores, repetitions included, by method"
+    );
 }
 
 /// What may run, fail and be tried again on its own.

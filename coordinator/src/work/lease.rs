@@ -1,4 +1,4 @@
-//! The lease of one task's work: at most one worker at a time does it.
+//! The lease of one task's work, or of collecting garbage: at most one worker at a time does it.
 //!
 //! A lease spares double work, and fences who lost it: every write is a compare and swap in a transaction that first renews the
 //! lease by its token, so a worker that lost it without noticing writes nothing, even if it is free again.
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::{Environment, StepError};
 
-/// A worker's lease of a task, held or wanted.
+/// A worker's lease, held or wanted.
 #[derive(Debug)]
 pub(super) struct Lease {
     name: String,
@@ -28,6 +28,11 @@ impl Lease {
     /// A lease that is not held yet.
     pub(super) fn new(task: TaskId, holder: Uuid, ttl: Duration) -> Self {
         Self { name: format!("round:{task}"), holder, ttl, held: None }
+    }
+
+    /// The lease of whoever removes blobs, not held yet.
+    pub(super) fn of_garbage(holder: Uuid, ttl: Duration) -> Self {
+        Self { name: "garbage".to_owned(), holder, ttl, held: None }
     }
 
     /// Takes the lease if it is not held, else prolongs it, as a part of the caller's transaction; returns its token.

@@ -4,11 +4,28 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use coordinator::work::StepError;
+use federation::model_version::ModelVersion;
 use federation::time::Timestamp;
 use store::BlobStore as _;
 use task_spec::Retain;
 
-use crate::world::World;
+use crate::world::{DieAt, LEASE_TTL, World};
+
+/// Publishes a version that is this blob.
+async fn name(world: &World, sha256: federation::id::Digest) -> Result<(), store::StoreError> {
+    let version = &ModelVersion {
+        task: world.task,
+        version: 1,
+        sha256,
+        bytes: 1,
+        round: None,
+        parent: Some(0),
+        clip: None,
+        optimizer_state: None,
+        created_at: Timestamp(0),
+    };
+    world.store.transact("name", |tx| Box::pin(async move { tx.insert_model_version(version).await })).await
+}
 
 const GRACE: Duration = Duration::from_secs(60);
 
@@ -122,4 +139,25 @@ async fn expired_check_ins_go() {
     assert_eq!(engine.collect_garbage().await.unwrap().check_ins, 0);
     world.clock.advance(Duration::from_secs(3600));
     assert_eq!(engine.collect_garbage().await.unwrap().check_ins, 2);
+}
+
+#[tokio::test]
+async fn one_worker_removes_blobs_at_a_time_and_another_takes_over_where_it_died() {
+    let world = World::new(3).await;
+    for text in ["a", "b", "c"] {
+        world.blobs.put_bytes(text.into()).await.unwrap();
+    }
+    world.clock.advance(GRACE * 2);
+    let died = world.engine_with(1, DieAt::named("collect_garbage: before blobs")).collect_garbage().await;
+    assert!(matches!(died, Err(StepError::Stopped(_))), "{died:?}");
+    let engine = world.engine(2);
+    assert_eq!(engine.collect_garbage().await.unwrap().blobs, 0, "the first one may still be at it");
+    // What it doomed cannot be named meanwhile.
+    let doomed = world.blobs.put_bytes("a".into()).await.unwrap();
+    let named = name(&world, doomed).await;
+    assert!(matches!(named, Err(store::StoreError::BeingRemoved(blob)) if blob == doomed), "{named:?}");
+    world.clock.advance(LEASE_TTL);
+    assert_eq!(engine.collect_garbage().await.unwrap().blobs, 2, "one was stored again");
+    name(&world, doomed).await.unwrap();
+    assert!(world.blobs.len(doomed).await.unwrap().is_some());
 }

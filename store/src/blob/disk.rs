@@ -6,7 +6,7 @@
 //! when the blob was last stored.
 
 use std::fs::{self, File, FileTimes};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,16 +16,15 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use federation::id::Digest;
 use federation::time::{Clock, Timestamp};
-use ring::digest::{Context, SHA256};
 
+use super::spool::{FileRead, Spool, Spooled, Unfinished, blocking};
 use super::trusted::{Identity, Verdicts};
-use super::{BlobRead, BlobStore, BlobWriter, VerifiedRead, check_expected, finish_digest, sha256};
+use super::{BlobRead, BlobStore, BlobWriter, VerifiedRead, check_expected, sha256};
 use crate::error::{Result, StoreError};
 use crate::private;
 
-/// Number of bytes buffered before they are passed to a blocking thread: enough to amortise the hand-over, and no more,
-/// since every upload in progress holds as many.
-const BUFFER_BYTES: usize = 64 << 10;
+/// Bytes that are read at once to verify a file.
+const PIECE: usize = 64 << 10;
 /// Folder of unfinished blobs.
 const TEMPORARY: &str = "tmp";
 /// File with a shared lock of every process that may have unfinished blobs.
@@ -109,25 +108,23 @@ impl DiskBlobs {
         Ok(())
     }
 
-    /// A blob that is not to be kept here: see [`DiskWriter::into_spooled`].
-    pub(super) async fn spool(&self) -> Result<DiskWriter> {
+    /// A file for bytes that are not to be a blob here.
+    pub(super) async fn spool(&self) -> Result<Spool> {
         let blobs = self.clone();
-        let unfinished = blocking(move || Ok(blobs.unfinished()?)).await?;
-        let open = OpenBlob { unfinished, context: Context::new(&SHA256), bytes: 0 };
-        Ok(DiskWriter { blobs: self.clone(), open: Some(open), buffer: Vec::new(), buffered: 0 })
+        blocking(move || Ok(Spool::new(blobs.unfinished()?))).await
     }
 
     /// Opens the file, and returns its identity and any known verdict.
-    fn look(&self, digest: Digest) -> Result<(DiskRead, Identity, Option<bool>)> {
+    fn look(&self, digest: Digest) -> Result<(FileRead, Identity, Option<bool>)> {
         let file = File::open(self.path(digest)).map_err(|error| missing(error, &self.folder, digest))?;
         let metadata = file.metadata()?;
         let identity = Identity::of(&metadata);
         let known = self.verdicts.of(digest, identity);
-        Ok((DiskRead { file, size: metadata.len() }, identity, known))
+        Ok((FileRead { file, size: metadata.len() }, identity, known))
     }
 
     /// Opens the file, and verifies it if there is no verdict.
-    fn look_closely(&self, digest: Digest) -> Result<DiskRead> {
+    fn look_closely(&self, digest: Digest) -> Result<FileRead> {
         let (read, identity, known) = self.look(digest)?;
         let is_whole = match known {
             Some(is_whole) => is_whole,
@@ -170,7 +167,7 @@ impl BlobStore for DiskBlobs {
     }
 
     async fn writer(&self) -> Result<Box<dyn BlobWriter>> {
-        Ok(Box::new(self.spool().await?))
+        Ok(Box::new(DiskWriter { blobs: self.clone(), spool: self.spool().await? }))
     }
 
     async fn open(&self, digest: Digest) -> Result<Box<dyn BlobRead>> {
@@ -178,7 +175,7 @@ impl BlobStore for DiskBlobs {
         blocking(move || {
             let file = File::open(&path).map_err(|error| missing(error, &folder, digest))?;
             let size = file.metadata()?.len();
-            Ok(Box::new(DiskRead { file, size }) as Box<dyn BlobRead>)
+            Ok(Box::new(FileRead { file, size }) as Box<dyn BlobRead>)
         })
         .await
     }
@@ -255,8 +252,8 @@ fn other_bytes(digest: Digest) -> StoreError {
 fn is_blob(file: &File, digest: Digest) -> Result<bool> {
     let mut file = file.try_clone()?;
     let size = file.metadata()?.len();
-    let mut blob = VerifiedRead::new(Box::new(DiskRead { file: file.try_clone()?, size }), digest);
-    let mut piece = vec![0; BUFFER_BYTES];
+    let mut blob = VerifiedRead::new(Box::new(FileRead { file: file.try_clone()?, size }), digest);
+    let mut piece = vec![0; PIECE];
     let is_whole = loop {
         match blob.read(&mut piece) {
             Ok(0) => break true,
@@ -299,178 +296,25 @@ fn list_folder(folder: &Path, older_than: Timestamp, found: &mut Vec<Digest>) ->
     Ok(())
 }
 
-/// A file in `tmp/`; removed when dropped, unless it was renamed.
-struct Unfinished {
-    file: File,
-    path: PathBuf,
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        // After the rename there is no file; any other failure leaves one that the next start removes.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-struct OpenBlob {
-    unfinished: Unfinished,
-    context: Context,
-    bytes: u64,
-}
-
-impl OpenBlob {
-    fn append(&mut self, chunks: &[Bytes]) -> io::Result<()> {
-        for chunk in chunks {
-            self.unfinished.file.write_all(chunk)?;
-            self.context.update(chunk);
-            self.bytes += chunk.len() as u64;
-        }
-        Ok(())
-    }
-}
-
-/// A blob that arrives piece by piece.
-pub(super) struct DiskWriter {
+struct DiskWriter {
     blobs: DiskBlobs,
-    /// `None` after an error, or if a caller gave up during a write.
-    open: Option<OpenBlob>,
-    buffer: Vec<Bytes>,
-    buffered: usize,
-}
-
-impl DiskWriter {
-    fn take(&mut self) -> Result<(OpenBlob, Vec<Bytes>)> {
-        let open = self.open.take().ok_or_else(|| StoreError::fault("a blob writer was used after it failed"))?;
-        self.buffered = 0;
-        Ok((open, std::mem::take(&mut self.buffer)))
-    }
-
-    /// Appends bytes. After an error the writer must be dropped.
-    pub(super) async fn append(&mut self, chunk: Bytes) -> Result<()> {
-        self.buffered += chunk.len();
-        self.buffer.push(chunk);
-        if self.buffered < BUFFER_BYTES {
-            return Ok(());
-        }
-        let (mut open, chunks) = self.take()?;
-        self.open = Some(
-            blocking(move || {
-                open.append(&chunks)?;
-                Ok(open)
-            })
-            .await?,
-        );
-        Ok(())
-    }
-
-    /// The digest of all bytes, and the file that holds them for as long as it is kept.
-    pub(super) async fn into_spooled(mut self) -> Result<(Digest, Spooled)> {
-        let (mut open, chunks) = self.take()?;
-        blocking(move || {
-            open.append(&chunks)?;
-            Ok((finish_digest(open.context), Spooled { unfinished: open.unfinished, bytes: open.bytes }))
-        })
-        .await
-    }
+    spool: Spool,
 }
 
 #[async_trait]
 impl BlobWriter for DiskWriter {
     async fn write(&mut self, chunk: Bytes) -> Result<()> {
-        self.append(chunk).await
+        self.spool.append(chunk).await
     }
 
-    async fn finish(mut self: Box<Self>, expected: Option<Digest>) -> Result<(Digest, u64)> {
-        let (mut open, chunks) = self.take()?;
-        let blobs = self.blobs.clone();
-        blocking(move || {
-            open.append(&chunks)?;
-            let digest = finish_digest(open.context);
+    async fn finish(self: Box<Self>, expected: Option<Digest>) -> Result<(Digest, u64)> {
+        let blobs = self.blobs;
+        let keep = move |digest, spooled: Spooled| {
             check_expected(digest, expected)?;
-            blobs.keep(open.unfinished, digest)?;
-            Ok((digest, open.bytes))
-        })
-        .await
-    }
-}
-
-/// A file in `tmp/` with all bytes of something that is not kept as a blob; removed when dropped.
-pub(super) struct Spooled {
-    unfinished: Unfinished,
-    bytes: u64,
-}
-
-impl Spooled {
-    /// Size in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.unfinished.path
-    }
-
-    /// A reader, during which the file stays.
-    pub(super) async fn open(spooled: Arc<Self>) -> Result<Box<dyn BlobRead>> {
-        blocking(move || {
-            let file = File::open(spooled.path())?;
-            let size = spooled.bytes;
-            Ok(Box::new(SpooledRead { read: DiskRead { file, size }, _spooled: spooled }) as Box<dyn BlobRead>)
-        })
-        .await
-    }
-}
-
-struct SpooledRead {
-    read: DiskRead,
-    _spooled: Arc<Spooled>,
-}
-
-impl std::fmt::Debug for SpooledRead {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.read.fmt(f)
-    }
-}
-
-impl Read for SpooledRead {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.read.read(buffer)
-    }
-}
-
-impl Seek for SpooledRead {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.read.seek(to)
-    }
-}
-
-impl BlobRead for SpooledRead {
-    fn size(&self) -> u64 {
-        self.read.size()
-    }
-}
-
-#[derive(Debug)]
-struct DiskRead {
-    file: File,
-    size: u64,
-}
-
-impl Read for DiskRead {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.file.read(buffer)
-    }
-}
-
-impl Seek for DiskRead {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.file.seek(to)
-    }
-}
-
-impl BlobRead for DiskRead {
-    fn size(&self) -> u64 {
-        self.size
+            blobs.keep(spooled.unfinished, digest)?;
+            Ok((digest, spooled.bytes))
+        };
+        self.spool.finish(keep).await
     }
 }
 
@@ -537,8 +381,4 @@ fn to_system(at: Timestamp) -> SystemTime {
 
 fn from_system(at: SystemTime) -> Timestamp {
     Timestamp(0).plus(at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO))
-}
-
-async fn blocking<T: Send + 'static>(act: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    super::with_files(act).await?
 }

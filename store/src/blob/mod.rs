@@ -9,6 +9,7 @@ mod disk;
 mod files;
 mod memory;
 mod s3;
+mod spool;
 mod trusted;
 mod verified;
 

@@ -38,9 +38,10 @@ impl Transaction<'_> {
     /// there.
     ///
     /// # Errors
-    /// `Conflict` if the participant has no assignment in that attempt.
+    /// `Conflict` if the participant has no assignment in that attempt; `BeingRemoved`.
     pub async fn insert_admitted(&mut self, admitted: &Admitted) -> Result<Insertion> {
         let Admitted { attempt, participant, bytes, accepted_at, .. } = *admitted;
+        self.must_not_be_doomed(admitted.sha256).await?;
         if self.insert_if_absent(admitted).await? {
             self.must_change_one(
                 "UPDATE round SET reported = reported + 1, bytes_up = bytes_up + ?4

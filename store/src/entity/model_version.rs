@@ -34,11 +34,15 @@ impl Transaction<'_> {
     /// Stores a new version.
     ///
     /// # Errors
-    /// `Conflict` if the version exists, the task does not, or the clipping norm is not finite and above 0.
+    /// `Conflict` if the version exists, the task does not, or the clipping norm is not finite and above 0; `BeingRemoved`.
     pub async fn insert_model_version(&mut self, version: &ModelVersion) -> Result<()> {
         // SQLite would store a NaN as NULL, as if the version had no norm.
         if let Some(clip) = version.clip.filter(|clip| clip.is_nan()) {
             return Err(StoreError::Conflict(format!("a clipping norm of {clip}: it must be above 0")));
+        }
+        self.must_not_be_doomed(version.sha256).await?;
+        if let Some(state) = version.optimizer_state {
+            self.must_not_be_doomed(state).await?;
         }
         self.insert(version).await
     }

@@ -38,8 +38,12 @@ columns!(SumWork { sum_device, unmask_device, sum_ms, unmask_ms, keystream_bytes
 
 impl Transaction<'_> {
     /// Stores the sum if the attempt has none. False if it has one, which stays.
+    ///
+    /// # Errors
+    /// `BeingRemoved`.
     pub async fn insert_noised_sum(&mut self, sum: &NoisedSumRow) -> Result<bool> {
         let work = sum.work.as_ref();
+        self.must_not_be_doomed(sum.blob).await?;
         self.change_one(
             "INSERT INTO noised_sum (task, number, attempt, blob, participants, created_at,
                                      sum_device, unmask_device, sum_ms, unmask_ms, keystream_bytes)

@@ -25,7 +25,11 @@ impl Transaction<'_> {
 
     /// Compare and swap: stores `sum` if the attempt's current blob is `expected_previous` (`None`: no sum yet). False
     /// if another writer was faster.
+    ///
+    /// # Errors
+    /// `BeingRemoved`.
     pub async fn put_partial_sum(&mut self, sum: &PartialSum, expected_previous: Option<Digest>) -> Result<bool> {
+        self.must_not_be_doomed(sum.blob).await?;
         let Some(previous) = expected_previous else { return self.insert_if_absent(sum).await };
         self.change_one(
             "UPDATE partial_sum SET blob = ?4, inputs = ?5

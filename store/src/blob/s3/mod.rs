@@ -23,7 +23,8 @@ pub use self::bucket::{S3Config, S3Credentials};
 use self::read::{FIRST, S3Read};
 use self::upload::{Source, upload_detached};
 use self::verified::VerifiedCopies;
-use super::disk::{DiskBlobs, DiskWriter};
+use super::disk::DiskBlobs;
+use super::spool::Spool;
 use super::{BlobRead, BlobStore, BlobWriter, check_expected, sha256};
 use crate::error::{Result, StoreError};
 
@@ -125,7 +126,7 @@ fn other_bytes(digest: Digest) -> StoreError {
 
 /// A blob that arrives piece by piece, in a local file until its digest is known.
 struct S3Writer {
-    file: DiskWriter,
+    file: Spool,
     bucket: Arc<Bucket>,
 }
 
@@ -136,9 +137,9 @@ impl BlobWriter for S3Writer {
     }
 
     async fn finish(self: Box<Self>, expected: Option<Digest>) -> Result<(Digest, u64)> {
-        let (digest, spooled) = self.file.into_spooled().await?;
+        let (digest, spooled) = self.file.finish(|digest, spooled| Ok((digest, spooled))).await?;
         check_expected(digest, expected)?;
-        let bytes = spooled.bytes();
+        let bytes = spooled.bytes;
         let source = Source::File { path: spooled.path().to_owned(), bytes };
         upload_detached(&self.bucket, digest, source, spooled).await?;
         Ok((digest, bytes))

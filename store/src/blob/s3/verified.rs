@@ -12,7 +12,8 @@ use object_store::ObjectMeta;
 
 use super::bucket::{Bucket, PIECE};
 use crate::blob::BlobRead;
-use crate::blob::disk::{DiskBlobs, Spooled};
+use crate::blob::disk::DiskBlobs;
+use crate::blob::spool::Spooled;
 use crate::error::Result;
 
 /// A copy that nobody has asked for during this time is removed at the next look at any: it may be of an input that is
@@ -115,15 +116,15 @@ impl VerifiedCopies {
         while let Some(piece) = pieces.next().await {
             file.append(piece?).await?;
         }
-        let (found, copy) = file.into_spooled().await?;
+        let (found, copy) = file.finish(|digest, spooled| Ok((digest, spooled))).await?;
         if found == digest { Ok((copy, object)) } else { Err(super::other_bytes(digest)) }
     }
 
     /// Keeps a copy, and makes room for it.
     fn keep(&self, digest: Digest, new: Kept) {
         let mut kept = self.lock();
-        let room = self.bytes_max.saturating_sub(new.copy.bytes());
-        while kept.values().map(|kept| kept.copy.bytes()).sum::<u64>() > room {
+        let room = self.bytes_max.saturating_sub(new.copy.bytes);
+        while kept.values().map(|kept| kept.copy.bytes).sum::<u64>() > room {
             let Some(oldest) = kept.iter().min_by_key(|(_, kept)| kept.used).map(|(digest, _)| *digest) else { break };
             kept.remove(&oldest);
         }

@@ -1,0 +1,105 @@
+//! Blobs in a real S3 server with a copy on a disk: rounds end in the same models, whatever becomes of the objects.
+
+use coordinator::config::Config;
+use federation::round::RoundState;
+use test_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY, Treatment};
+
+use crate::support::config;
+use crate::support::secure::World;
+
+struct Place {
+    server: S3Server,
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { server: S3Server::start(), folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn config(&self) -> Config {
+        let at = |name: &str| self.folder.path().join(name);
+        let keys = format!("aws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n");
+        std::fs::write(at("credentials"), keys).unwrap();
+        let mut config = config();
+        config.blobs.url = format!("s3://{BUCKET}/models/and/inputs");
+        config.blobs.replicas = vec![format!("file:{}", at("copy").display())];
+        config.blobs.endpoint = Some(self.server.endpoint());
+        config.blobs.credentials_file = Some(at("credentials"));
+        config.blobs.cache = at("cache");
+        config
+    }
+
+    /// Whether the object holds the bytes that its key says.
+    fn is_whole(&self, key: &str) -> bool {
+        let bytes = std::fs::read(self.server.object(key)).unwrap();
+        let digest = ring::digest::digest(&ring::digest::SHA256, &bytes);
+        key.ends_with(&hex::encode(digest.as_ref()))
+    }
+
+    /// Puts other bytes into every object; returns their keys.
+    fn damage_all(&self) -> Vec<String> {
+        let keys = self.server.keys();
+        for key in &keys {
+            let mut bytes = std::fs::read(self.server.object(key)).unwrap();
+            bytes[0] ^= 1;
+            std::fs::write(self.server.object(key), bytes).unwrap();
+            assert!(!self.is_whole(key));
+        }
+        keys
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_ends_in_the_same_models_though_every_object_is_damaged_on_the_way() {
+    let mut undisturbed = World::new(4).await;
+    undisturbed.complete(1).await;
+    undisturbed.complete(2).await;
+
+    let place = Place::new();
+    let mut world = World::with_config(4, place.config(), |_| {}).await;
+    world.up_to(1, RoundState::Collecting).await;
+    world.act(RoundState::Collecting, |at| at < 3).await;
+    let before_sum = place.damage_all();
+    assert_eq!(before_sum.len(), 4, "the model and three inputs");
+    world.act(RoundState::Collecting, |at| at == 3).await;
+    assert_eq!(world.state(1).await, RoundState::Confirming);
+    let mended = before_sum.iter().filter(|key| place.is_whole(key)).count();
+    assert!(mended >= 3, "{mended} objects of inputs were read, and stored again");
+    place.damage_all();
+    world.act(RoundState::Confirming, |_| true).await;
+    world.act(RoundState::Unmasking, |_| true).await;
+    assert_eq!(world.state(1).await, RoundState::Completed);
+    place.damage_all();
+    world.complete(2).await;
+    assert_eq!(world.digests().await, undisturbed.digests().await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_goes_on_while_the_copy_is_away_and_the_copy_gets_what_it_lacks() {
+    let mut undisturbed = World::new(4).await;
+    undisturbed.complete(1).await;
+    undisturbed.complete(2).await;
+
+    let place = Place::new();
+    let mut config = place.config();
+    // The folder is the primary, the server its copy.
+    let copy = format!("s3://{BUCKET}/copy");
+    config.blobs.url = std::mem::replace(&mut config.blobs.replicas[0], copy);
+    let mut world = World::with_config(4, config, |_| {}).await;
+    place.server.treat(|_, _| Treatment::Refuse(http::StatusCode::FORBIDDEN));
+    world.complete(1).await;
+    let troubles = world.t.inner.store.blobs().troubles();
+    assert!(troubles.len() == 1 && troubles[0].contains("s3://blobs/copy is away"), "{troubles:?}");
+    place.server.treat(|_, _| Treatment::Serve);
+    world.t.advance(std::time::Duration::from_secs(61));
+    world.complete(2).await;
+    world.t.inner.engine.collect_garbage().await.unwrap();
+    assert_eq!(world.t.inner.store.blobs().troubles(), [""; 0]);
+    assert_eq!(world.digests().await, undisturbed.digests().await);
+    let keys = place.server.keys();
+    for digest in world.digests().await {
+        let digest = digest.trim_matches('"');
+        assert!(keys.iter().any(|key| key.ends_with(digest) && place.is_whole(key)), "{digest} in {keys:?}");
+    }
+}

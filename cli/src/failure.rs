@@ -23,7 +23,7 @@ pub(crate) enum Exit {
     Connection = 5,
     /// The token or certificate is missing, unknown or not enough.
     Denied = 6,
-    /// There is no such task, round, model, participant or token.
+    /// There is no such task, round, model, participant or token, or not any more.
     NotFound = 7,
     /// It contradicts what is stored, or the task's status does not allow it.
     Conflict = 8,
@@ -43,12 +43,16 @@ pub(crate) enum Exit {
     Io = 15,
     /// Training failed.
     Training = 16,
+    /// What is stored, or a backup of it, is not as it was written.
+    Damaged = 17,
+    /// It is done with tools that are not ours.
+    Elsewhere = 18,
 }
 
 impl Exit {
     /// Every number, for the page that lists them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Internal,
         Self::Usage,
         Self::Configuration,
@@ -65,6 +69,8 @@ impl Exit {
         Self::Round,
         Self::Io,
         Self::Training,
+        Self::Damaged,
+        Self::Elsewhere,
     ];
 
     /// What people are told first.
@@ -86,6 +92,8 @@ impl Exit {
             Self::Round => "The rounds did not complete",
             Self::Io => "A file, folder or port cannot be used",
             Self::Training => "Training failed",
+            Self::Damaged => "What is stored is damaged",
+            Self::Elsewhere => "Other tools do this",
         }
     }
 
@@ -95,7 +103,7 @@ impl Exit {
             Some(ProblemType::NotAssigned) => Self::Denied,
             _ => match status {
                 401 | 403 => Self::Denied,
-                404 => Self::NotFound,
+                404 | 410 => Self::NotFound,
                 409 => Self::Conflict,
                 408 | 429 | 503 => Self::Unavailable,
                 400..=499 => Self::Refused,
@@ -221,7 +229,7 @@ mod tests {
             let failure = Failure::from(Problem::new(*kind, "because"));
             let expected = match kind.status() {
                 401 | 403 => Exit::Denied,
-                404 => Exit::NotFound,
+                404 | 410 => Exit::NotFound,
                 409 => Exit::Conflict,
                 408 | 429 | 503 => Exit::Unavailable,
                 500 => Exit::Server,

@@ -45,7 +45,10 @@ pub(crate) async fn open_model(
 }
 
 /// Writes a task's first version again; false if this is another version, or the result differs.
-async fn remake(store: &Store, blobs: &dyn BlobStore, version: &ModelVersion) -> Result<bool, StoreError> {
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn remake(store: &Store, blobs: &dyn BlobStore, version: &ModelVersion) -> Result<bool, StoreError> {
     if version.version != 0 {
         return Ok(false);
     }

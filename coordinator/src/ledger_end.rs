@@ -106,9 +106,14 @@ impl LedgerEnds {
         crate::files::write_new(&folder.join(COMPLETE), b"")
     }
 
+    /// Where the files are; a name that is no folder's if they are in memory.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.as_deref().unwrap_or(Path::new("memory"))
+    }
+
     /// Path of a task's file.
     pub(crate) fn path(&self, task: TaskId) -> PathBuf {
-        self.folder.as_deref().unwrap_or(Path::new("memory")).join(task.0.simple().to_string())
+        self.folder().join(task.0.simple().to_string())
     }
 
     /// Reads a task's file.

@@ -4,11 +4,13 @@
 //! answer; whatever takes longer is a step of background work (`work`). The two never call each other: they meet in
 //! stored facts, and `store`'s wake-ups say when there is something new. `wiring` alone chooses implementations.
 
+pub mod backup;
 pub mod base;
 pub mod config;
 #[cfg(feature = "deliberate-faults")]
 pub mod faults;
 mod files;
+pub mod fsck;
 mod guarded;
 pub mod http;
 pub mod identity;
@@ -28,6 +30,7 @@ mod open_files;
 mod proximal;
 mod release_keys;
 mod reported_rounds;
+mod retention;
 mod session;
 mod shortage;
 mod step_error;
@@ -40,7 +43,8 @@ pub use files::make_private_folder;
 pub use http::TokenError;
 pub use lock::LockError;
 pub use wiring::{
-    Coordinator, Parts, Running, StartError, SystemClock, Worker, create_operator_token_offline, devices, migrate,
+    ApartFile, Coordinator, Parts, Running, StartError, SystemClock, Worker, back_up, check,
+    create_operator_token_offline, devices, files_apart, migrate, restore,
 };
 
 /// SHA-256.

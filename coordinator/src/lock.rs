@@ -26,6 +26,9 @@ pub enum LockError {
         /// Process, host and start time, as far as known.
         holder: String,
     },
+    /// A restore was cut off.
+    #[error("a backup was being restored to {0} and did not get to its end: run `tributary restore` again")]
+    HalfRestored(PathBuf),
     /// The file cannot be created or locked.
     #[error("cannot lock {path}: {source}")]
     Io { path: PathBuf, source: io::Error },

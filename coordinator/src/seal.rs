@@ -116,7 +116,7 @@ impl Sealer {
             key: aead(key),
             mac: derived(b"tributary/seal/mac/1"),
             releases: derived(b"tributary/seal/release/1"),
-            ends: LedgerEnds::new(path.map(|path| path.with_extension("ledgers"))),
+            ends: path.map_or_else(|| LedgerEnds::new(None), ends_beside),
             keys: ReleaseKeys::new(path.map(|path| path.with_extension("releases")), random),
             random: random.clone(),
         }
@@ -277,6 +277,11 @@ impl Sealer {
     pub fn open_sealed(&self, place: &[u8], sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, NotSealed> {
         open_with(&self.key, place, sealed)
     }
+}
+
+/// Where the ends of privacy ledgers are, beside a sealing key.
+pub(crate) fn ends_beside(seal_key: &Path) -> LedgerEnds {
+    LedgerEnds::new(Some(seal_key.with_extension("ledgers")))
 }
 
 fn aead(key: &[u8; KEY_BYTES]) -> LessSafeKey {

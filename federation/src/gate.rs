@@ -31,9 +31,20 @@ pub enum GateVerdict {
 /// whatever the value: the data have changed, not the model.
 #[must_use]
 pub fn judge(gate: &GateSpec, past: &[Measured], present: Measured) -> GateVerdict {
+    judge_all(gate, past.iter().copied().chain([present])).0
+}
+
+/// The version that the next measurement is compared with, and that a rollback publishes again.
+#[must_use]
+pub fn last_kept(gate: &GateSpec, past: &[Measured]) -> Option<u32> {
+    judge_all(gate, past.iter().copied()).1.map(|kept| kept.version)
+}
+
+/// The verdict on the last measurement, and the last version that was kept.
+fn judge_all(gate: &GateSpec, measurements: impl Iterator<Item = Measured>) -> (GateVerdict, Option<Measured>) {
     let mut kept: Option<Measured> = None;
     let mut verdict = GateVerdict::Keep;
-    for measured in past.iter().copied().chain([present]) {
+    for measured in measurements {
         let restored = matches!(verdict, GateVerdict::RollBack { .. });
         verdict = match kept {
             Some(kept) if !restored && fall(gate, kept, measured) > gate.max_fall => {
@@ -45,7 +56,7 @@ pub fn judge(gate: &GateSpec, past: &[Measured], present: Measured) -> GateVerdi
             }
         };
     }
-    verdict
+    (verdict, kept)
 }
 
 fn fall(gate: &GateSpec, from: Measured, to: Measured) -> f64 {
@@ -68,6 +79,20 @@ mod tests {
                 GateVerdict::RollBack { to, .. } => Some(to),
             })
             .collect()
+    }
+
+    #[test]
+    fn whatever_comes_next_goes_back_to_the_version_that_was_kept_last() {
+        let gate = GateSpec { metric: "m".into(), max_fall: 0.05, better: Better::Higher };
+        let mut past = Vec::new();
+        assert_eq!(last_kept(&gate, &past), None);
+        for (version, value) in (0..).zip([0.5, 0.6, 0.3, 0.6, 0.1, 0.61, 0.2]) {
+            let present = Measured { version, value };
+            if let GateVerdict::RollBack { to, .. } = judge(&gate, &past, present) {
+                assert_eq!(last_kept(&gate, &past), Some(to), "before version {version}");
+            }
+            past.push(present);
+        }
     }
 
     #[test]

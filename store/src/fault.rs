@@ -76,6 +76,10 @@ impl Backend for Interrupted {
         self.rows.check().await
     }
 
+    async fn problems(&self) -> Result<Vec<String>> {
+        self.rows.problems().await
+    }
+
     #[cfg(feature = "conformance")]
     async fn limit_pages(&self, pages: u32) -> Result<()> {
         self.rows.limit_pages(pages).await

@@ -31,7 +31,7 @@ use federation::id::Digest;
 use federation::time::Clock;
 use futures_util::future::BoxFuture;
 
-pub use crate::blob::{BlobRead, BlobStore, BlobWriter, S3Config, S3Credentials, VerifiedRead, with_files};
+pub use crate::blob::{BlobRead, BlobStore, BlobWriter, S3Config, S3Credentials, VerifiedRead, place_of, with_files};
 use crate::blob::{DiskBlobs, MemoryBlobs, ReplicatedBlobs, S3Blobs};
 use crate::driver::{Backend, Mode};
 use crate::entity::doomed::Removal;
@@ -40,6 +40,7 @@ pub use crate::fault::{Interruption, WriteFate};
 use crate::postgres::PostgresBackend;
 pub use crate::postgres::PostgresServer;
 use crate::sqlite::SqliteBackend;
+pub use crate::sqlite::{CopiedPages, copy_database};
 pub use crate::transaction::{Transaction, TransactionFuture};
 pub use crate::wake::{Wake, WakeEvent, WakeSubscription};
 
@@ -98,7 +99,11 @@ impl Blobs {
         })
     }
 
-    fn open(self, clock: Arc<dyn Clock>) -> BoxFuture<'static, Result<Arc<dyn BlobStore>>> {
+    /// Opens the blobs by themselves, and creates what is missing. `clock` determines their age.
+    ///
+    /// # Errors
+    /// `Fault` if the location cannot be reached; `Full`; `ReadOnly`.
+    pub fn open(self, clock: Arc<dyn Clock>) -> BoxFuture<'static, Result<Arc<dyn BlobStore>>> {
         Box::pin(async move {
             Ok(match self {
                 Self::Disk(folder) => Arc::new(DiskBlobs::open(folder, clock).await?) as Arc<dyn BlobStore>,
@@ -149,6 +154,16 @@ impl Store {
         };
         let blobs = config.blobs.open(config.clock).await?;
         Ok(Self { rows, blobs, wake, is_shared })
+    }
+
+    /// Opens a database file of SQLite, in use or not, to read its rows alone, and the blobs beside it. Nothing is migrated.
+    ///
+    /// # Errors
+    /// `Schema` if the database has another schema than this program's; `Corrupt` if the file is not a database; `Fault`
+    /// if a location cannot be reached.
+    pub async fn open_to_read(database: &Path, blobs: Arc<dyn BlobStore>) -> Result<Self> {
+        let rows = SqliteBackend::open_read_only(database).await?;
+        Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new(), is_shared: false })
     }
 
     /// Runs `body` in a transaction that may change rows: `store.transact("name", |tx| Box::pin(async move { … }))`.
@@ -233,6 +248,15 @@ impl Store {
     /// `Corrupt` if it is malformed.
     pub async fn check(&self) -> Result<()> {
         self.rows.check().await
+    }
+
+    /// Reads the whole database and follows every reference between rows, which may take long: what is wrong, in words; empty
+    /// if nothing is.
+    ///
+    /// # Errors
+    /// `Corrupt` if the database is too malformed to say more.
+    pub async fn problems(&self) -> Result<Vec<String>> {
+        self.rows.problems().await
     }
 
     /// Whether other processes may use the same rows at the same time.

@@ -13,18 +13,24 @@ pub(crate) struct Migration {
     pub(crate) down: &'static str,
 }
 
+/// The version that a database has after all of these.
+pub(crate) fn newest(known: &[Migration]) -> u32 {
+    known.last().map_or(0, |step| step.version)
+}
+
 /// The migrations missing from a database at version `found` (0: empty).
 ///
 /// # Errors
 /// `Schema` if it has migrations that `known` lacks.
 pub(crate) fn missing(known: &'static [Migration], found: u32) -> Result<&'static [Migration]> {
-    known.get(found as usize..).ok_or_else(|| {
-        StoreError::Schema(format!(
-            "the database has schema version {found}, this program knows versions up to {}: run the newer program that \
-             wrote it",
-            known.len()
-        ))
-    })
+    let newest = newest(known);
+    if found > newest {
+        return Err(StoreError::Schema(format!(
+            "the database has schema version {found}, this program knows versions up to {newest}: run the newer program \
+             that wrote it"
+        )));
+    }
+    Ok(&known[known.partition_point(|step| step.version <= found)..])
 }
 
 #[cfg(test)]
@@ -43,5 +49,6 @@ mod tests {
         assert_eq!(versions(1).ok(), Some(vec![2]));
         assert_eq!(versions(2).ok(), Some(vec![]));
         assert!(matches!(versions(3), Err(StoreError::Schema(_))));
+        assert_eq!((newest(KNOWN), newest(&[])), (2, 0));
     }
 }

@@ -235,6 +235,10 @@ mod tests {
             Ok(())
         }
 
+        async fn problems(&self) -> Result<Vec<String>> {
+            self.database.problems().await
+        }
+
         #[cfg(feature = "conformance")]
         async fn limit_pages(&self, pages: u32) -> Result<()> {
             self.database.limit_pages(pages).await
@@ -257,7 +261,7 @@ mod tests {
         run(&flaky, "test", Mode::Write, &mut None, |tx| {
             runs += 1;
             let runs = runs;
-            Box::pin(async move { tx.clear_leases().await.map(|()| runs) })
+            Box::pin(async move { tx.clear_leases().await.map(|_| runs) })
         })
         .await
     }

@@ -20,6 +20,7 @@ mod optimizer;
 mod personalization;
 mod privacy;
 mod problem;
+mod retain;
 mod robust;
 mod rounds;
 mod schedule;
@@ -51,6 +52,7 @@ pub use privacy::{
     PrivacySpec, PrivacyView, SAMPLING_RATE_MIN, Sampling,
 };
 pub use problem::{Deployment, SpecError};
+pub use retain::Retain;
 pub use robust::{MAX_ROBUST_COHORT, RobustRule, RobustSpec};
 pub use rounds::RoundsSpec;
 pub use schedule::{Ahead, LEAST_WEIGHT, MAX_STALENESS, Mode, ScheduleSpec, Staleness};

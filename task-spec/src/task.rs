@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::selection::round_up;
 use crate::{
     AggregationSpec, Ahead, Analytics, Cohort, Compression, MAX_COHORT, MAX_SECURE_COHORT, MIN_SECURE_COHORT, Mode,
-    ModelSpec, NoisedBy, Personalization, PrivacyMechanism, PrivacySpec, RoundsSpec, ScheduleSpec,
+    ModelSpec, NoisedBy, Personalization, PrivacyMechanism, PrivacySpec, Retain, RoundsSpec, ScheduleSpec,
     SecureAggregationSpec, SelectionSpec, Staleness, TrainingPlan, USUAL_SECURE_COHORT,
 };
 
@@ -53,6 +53,9 @@ pub struct TaskSpec {
     /// Names of the weighted means that participants report, in order.
     #[serde(default = "default_metrics")]
     pub metrics: Vec<String>,
+    /// Which model versions stay stored. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retain: Option<Retain>,
 }
 
 /// Metrics of the SDK's own trainer: loss and accuracy of the received model on held-out data, and the training loss.

@@ -63,6 +63,8 @@ problem_types! {
     CertifiedElsewhere => "certified-elsewhere", 403, "Participants' certificates are issued elsewhere";
     /// There is no such task, round, model, participant or path.
     NotFound => "not-found", 404, "There is no such thing here";
+    /// The task keeps this model version no more; its number, digest and size are still known.
+    VersionRemoved => "version-removed", 410, "The model version is kept no more";
     /// The path does not support the method.
     MethodNotAllowed => "method-not-allowed", 405, "The path does not take this method";
     /// A name is taken, or an idempotency key was used with another body.

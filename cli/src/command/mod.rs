@@ -7,13 +7,17 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::lean::{self, Options};
 use crate::output::{Format, Output};
 
+mod backup;
 mod check_config;
 mod demo;
 mod devices;
+mod fsck;
+mod keeping;
 mod migrate;
 pub(crate) mod model;
 pub(crate) mod participant;
 mod privacy;
+mod restore;
 mod round;
 mod serve;
 mod simulate;
@@ -56,7 +60,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: round::RoundCommand,
     },
-    /// List, fetch and evaluate model versions
+    /// List, fetch, pin and evaluate model versions
     Model {
         #[command(subcommand)]
         command: model::ModelCommand,
@@ -82,6 +86,12 @@ pub(crate) enum Command {
     Devices(devices::Devices),
     /// Bring the database to the newest schema
     Migrate(migrate::Migrate),
+    /// Copy a coordinator's rows and blobs to a folder, while it serves
+    Backup(backup::Backup),
+    /// Put a backup into the place of a coordinator that does not run
+    Restore(restore::Restore),
+    /// Look for damage in everything that is stored, and repair what can be repaired
+    Fsck(fsck::Fsck),
 }
 
 impl Command {
@@ -90,7 +100,7 @@ impl Command {
         match self {
             Self::Round { command } => command.is_stream(),
             Self::Participant { command } => command.is_stream(),
-            Self::Demo(_) | Self::Serve(_) | Self::Work(_) => true,
+            Self::Demo(_) | Self::Serve(_) | Self::Work(_) | Self::Backup(_) | Self::Restore(_) | Self::Fsck(_) => true,
             Self::Simulate(_)
             | Self::Task { .. }
             | Self::Model { .. }
@@ -116,7 +126,10 @@ impl Command {
             | Self::Privacy { .. }
             | Self::CheckConfig(_)
             | Self::Devices(_)
-            | Self::Migrate(_) => None,
+            | Self::Migrate(_)
+            | Self::Backup(_)
+            | Self::Restore(_)
+            | Self::Fsck(_) => None,
         }
     }
 
@@ -137,6 +150,9 @@ impl Command {
             Self::CheckConfig(check) => check.run(output),
             Self::Devices(devices) => devices.run(output),
             Self::Migrate(migrate) => migrate.run(output).await,
+            Self::Backup(backup) => backup.run(output).await,
+            Self::Restore(restore) => restore.run(output).await,
+            Self::Fsck(fsck) => fsck.run(output).await,
             Self::Task { command } => command.run(output).await,
             Self::Round { command } => command.run(output).await,
             Self::Model { command } => command.run(output).await,

@@ -53,7 +53,7 @@ pub(crate) fn wait_for_round(served: &Served, folder: &Path, number: u64) {
     }
 }
 
-fn wait(child: &mut Child) -> Option<i32> {
+pub(crate) fn wait(child: &mut Child) -> Option<i32> {
     let end = Instant::now() + Duration::from_secs(120);
     while Instant::now() < end {
         if let Some(status) = child.try_wait().unwrap() {

@@ -86,6 +86,11 @@ pub(crate) struct Served {
     pub(crate) health: String,
 }
 
+/// Where a coordinator with this URL listens.
+fn address(url: &str) -> String {
+    url.rsplit('/').next().unwrap().replace("localhost", "127.0.0.1")
+}
+
 impl Served {
     /// `serve --dev` on a free port.
     pub(crate) fn dev(folder: &Path) -> Self {
@@ -102,16 +107,28 @@ impl Served {
         let Self { process, url, token, .. } = self;
         drop(process);
         act();
-        let address = url.rsplit('/').next().unwrap().replace("localhost", "127.0.0.1");
-        let again = Self::at(&address, folder);
+        let again = Self::at(&address(&url), folder);
         assert_eq!(again.url, url);
         Self { token, ..again }
     }
 
     fn at(listen: &str, folder: &Path) -> Self {
+        Self::until(Self::dev_command(listen, folder), "serving")
+    }
+
+    fn dev_command(listen: &str, folder: &Path) -> Command {
         let mut command = tributary();
         command.args(["--format", "json", "serve", "--dev", "--listen", listen, "--data-dir"]).arg(folder);
-        Self::until(command, "serving")
+        command
+    }
+
+    /// `serve --dev` where one was that had this URL; its log, a line of JSON for each event, goes to a file.
+    pub(crate) fn dev_logging(url: &str, folder: &Path, log: &Path) -> Self {
+        let mut command = Self::dev_command(&address(url), folder);
+        command.env("TRIBUTARY_TELEMETRY_FORMAT", "json").stderr(std::fs::File::create(log).unwrap());
+        let served = Self::until_in_words(command, "serving");
+        assert_eq!(served.url, url);
+        served
     }
 
     /// `serve --config`, whose file says where to listen.
@@ -130,7 +147,13 @@ impl Served {
 
     /// Reads events until the one that says where the coordinator is.
     pub(crate) fn until(mut command: Command, stays: &str) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        command.stderr(Stdio::null());
+        Self::until_in_words(command, stays)
+    }
+
+    /// The same, with what it says on stderr where the command sends it.
+    fn until_in_words(mut command: Command, stays: &str) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let process = Background(child);
         let mut events = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());

@@ -48,7 +48,8 @@ fn judge_problem(problem: &Problem, retry_after: Option<Duration>) -> Verdict {
         | ProblemType::DifferentInput
         | ProblemType::DifferentMessage
         | ProblemType::TaskStatus
-        | ProblemType::NotFound => Verdict::RoundOver,
+        | ProblemType::NotFound
+        | ProblemType::VersionRemoved => Verdict::RoundOver,
         ProblemType::CertificateRevoked => Verdict::Revoked,
         ProblemType::CertificateExpired => Verdict::Expired,
         // Damaged in transit: the same bytes may arrive intact next time.
@@ -137,6 +138,7 @@ mod tests {
             (ProblemType::Unavailable, Verdict::Again(None)),
             (ProblemType::PhaseClosed, Verdict::RoundOver),
             (ProblemType::NotAssigned, Verdict::RoundOver),
+            (ProblemType::VersionRemoved, Verdict::RoundOver),
             (ProblemType::DifferentInput, Verdict::RoundOver),
             (ProblemType::DifferentMessage, Verdict::RoundOver),
             (ProblemType::SessionRejected, Verdict::Refused),

@@ -40,6 +40,9 @@ pub(crate) enum Error {
     RateLimited(u64),
     #[error("{0}")]
     NotFound(String),
+    /// The file of this model version is kept no more.
+    #[error("model version {0} is removed: the task keeps only its newest versions and pinned ones")]
+    VersionRemoved(u32),
     /// The path does not support the method.
     #[error("the path does not take this method")]
     Method,
@@ -151,6 +154,7 @@ impl Error {
             Self::TooSlow => ProblemType::TooSlow,
             Self::RateLimited(_) => ProblemType::RateLimited,
             Self::NotFound(_) => ProblemType::NotFound,
+            Self::VersionRemoved(_) => ProblemType::VersionRemoved,
             Self::Method => ProblemType::MethodNotAllowed,
             Self::Unauthenticated(_) => ProblemType::Unauthenticated,
             Self::Forbidden(_) => ProblemType::Forbidden,

@@ -11,6 +11,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use store::{Blobs, Database, StoreConfig};
 
 use super::parts::{Parts, StartError};
+use crate::backup::restoring;
 use crate::config::{Config, DatabaseConfig, DatabaseError};
 use crate::http::{App, ConnectionLimits, Rate, Rates};
 use crate::identity::{Authority, Members, MembersCa, ServerKey, Signer};
@@ -44,8 +45,20 @@ pub(super) fn rows_alone(store: StoreConfig) -> StoreConfig {
     }
 }
 
-/// Locks the database, if it is a file, and the folder of blobs against other coordinators.
+/// Locks the database, if it is a file, and the folder of blobs against other coordinators, to work on them.
+///
+/// # Errors
+/// [`LockError`]; also if a backup that is put back there is only half there.
 pub(super) fn locks(store: &StoreConfig, parts: &Parts) -> Result<Locks, LockError> {
+    let locks = locks_to_replace(store, parts)?;
+    match &store.database {
+        Database::SqliteFile(path) if restoring(path).exists() => Err(LockError::HalfRestored(path.clone())),
+        Database::SqliteFile(_) | Database::SqliteMemory | Database::Postgres(_) => Ok(locks),
+    }
+}
+
+/// The same, to put a backup there.
+pub(super) fn locks_to_replace(store: &StoreConfig, parts: &Parts) -> Result<Locks, LockError> {
     let mut paths = Vec::new();
     match &store.database {
         Database::SqliteFile(path) => {

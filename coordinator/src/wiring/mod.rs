@@ -1,6 +1,8 @@
 //! Dependency injection: the only place that chooses implementations of database, blobs, device, clock and randomness.
 
 mod choice;
+mod found;
+mod keeping;
 mod parts;
 mod shared;
 mod worker;
@@ -23,6 +25,7 @@ use self::choice::{
     aggregator, authority, connection_limits, count, locks, members, rates, rows_alone, sealer, selected, server_key,
     store_config, url,
 };
+pub use self::keeping::{ApartFile, back_up, check, files_apart, restore};
 pub use self::parts::{Parts, StartError, SystemClock};
 pub use self::worker::Worker;
 use crate::admission::{CheckIns, Inbox, Linger, RoundWakeups, Uploads};
@@ -140,11 +143,14 @@ impl Coordinator {
     async fn begin(config: &Config, parts: Parts) -> Result<Self, StartError> {
         let coordinator = Self::assemble(config, parts).await?;
         shared::check(&coordinator.store, &coordinator.app).await?;
-        if !coordinator.store.is_shared() {
+        let leases = if coordinator.store.is_shared() {
+            0
+        } else {
             // The locks guarantee that this is the only process: any remaining lease belongs to a dead one.
-            coordinator.store.transact("clear_leases", |tx| Box::pin(async move { tx.clear_leases().await })).await?;
-        }
+            coordinator.store.transact("clear_leases", |tx| Box::pin(async move { tx.clear_leases().await })).await?
+        };
         coordinator.engine.check_ledgers().await?;
+        found::tell(&coordinator.store, leases).await?;
         Ok(coordinator)
     }
 

@@ -10,6 +10,7 @@ use learning::MetricValue;
 use recipe::TaskModel;
 use recipe::server::{BaseVersion, NextVersion, RoundTerms, StepFailure, step};
 use store::entity::round::RoundMetric;
+use store::entity::task::TaskRow;
 use store::{StoreError, Transaction, WakeEvent};
 
 use super::close_phase::{count_phase, count_round, fail_round};
@@ -23,6 +24,7 @@ use super::{Environment, StepError};
 use crate::ahead::TrainingStates;
 use crate::ledger::forget_correlated_noise;
 use crate::release_keys::of_the_task;
+use crate::retention::retire;
 
 /// Reasons a sum yields no model version.
 enum PublishError {
@@ -64,7 +66,7 @@ pub(super) async fn publish_version(
         .into_iter()
         .map(|(name, MetricValue { value, count })| RoundMetric { name, value, count })
         .collect();
-    let restored = restored(env, &situation.task.spec, round, &metrics).await?;
+    let restored = restored(env, &situation.task, round, &metrics).await?;
     let bytes = made.bytes.len() as u64;
     env.fail_point.reached("publish_version: before the blob")?;
     let optimizer_state = match made.optimizer_state {
@@ -213,6 +215,7 @@ async fn complete(
     tx.set_round_result(attempt, metrics, Some(version.version)).await?;
     let completed = task.rounds_completed.saturating_add(1);
     tx.task_advanced(attempt.task, completed, version.version).await?;
+    retire(tx, &TaskRow { model_version: version.version, ..task.clone() }, now).await?;
     if completed < task.spec.rounds.count {
         return Ok(Some(task.status));
     }

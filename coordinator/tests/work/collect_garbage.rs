@@ -7,6 +7,7 @@ use coordinator::work::StepError;
 use federation::model_version::ModelVersion;
 use federation::time::Timestamp;
 use store::BlobStore as _;
+use task_spec::Retain;
 
 use crate::world::{DieAt, LEASE_TTL, World};
 
@@ -49,6 +50,37 @@ async fn after_a_task_its_inputs_and_partial_sums_are_gone_and_its_models_are_no
     }
     let released = 3;
     assert!(left.len() <= models.len() + released, "{left:?}");
+}
+
+#[tokio::test]
+async fn of_versions_that_are_not_retained_the_row_stays_and_the_blob_goes() {
+    let world = World::with(3, |spec| {
+        spec.rounds.count = 4;
+        spec.retain = Some(Retain { last: 2 });
+    })
+    .await;
+    let (engine, task) = (world.engine(1), world.task);
+    for number in 1..=3 {
+        world.run_round(&engine).await;
+        if number == 1 {
+            assert!(
+                world.store.transact("test", |tx| Box::pin(tx.pin_version(task, 1, Some(Timestamp(1))))).await.unwrap()
+            );
+        }
+    }
+    // The open round begins with version 3; no older one is needed.
+    world.start_round(&engine).await;
+    world.clock.advance(GRACE + Duration::from_millis(1));
+    engine.collect_garbage().await.unwrap();
+    let versions = world.versions().await;
+    let mut there = Vec::new();
+    for version in &versions {
+        there.extend(world.blobs.len(version.sha256).await.unwrap().map(|_| version.version));
+    }
+    assert_eq!((versions.len(), there), (4, vec![1, 2, 3]), "version 0 goes, version 1 is pinned");
+    world.report_all().await;
+    engine.step_all().await.unwrap();
+    assert_eq!(world.versions().await.len(), 5);
 }
 
 #[tokio::test]

@@ -87,7 +87,9 @@ pub(super) async fn build<'a>(
     std::fs::create_dir_all(&place.authority).map_err(SimulationError::files)?;
     let real = Arc::new(VirtualClock::default());
     let (database, blobs) = (Database::SqliteMemory, Blobs::Memory);
-    let rows = Store::open(StoreConfig { database, blobs, clock: Arc::clone(&real) as _ }).await.map_err(failed)?;
+    let rows = Store::open(StoreConfig { database, blobs, connections: 1, clock: Arc::clone(&real) as _ })
+        .await
+        .map_err(failed)?;
     let mut config = in_memory();
     config.identity.ca_certificate_file = place.authority.join("ca.pem");
     config.identity.ca_key_file = place.authority.join("ca-key.pem");

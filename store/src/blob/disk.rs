@@ -30,6 +30,13 @@ const TEMPORARY: &str = "tmp";
 /// File with a shared lock of every process that may have unfinished blobs.
 const LOCK: &str = "lock";
 
+/// The file of a blob in a folder of blobs.
+#[must_use]
+pub fn place_of(folder: &Path, digest: Digest) -> PathBuf {
+    let name = digest.to_string();
+    folder.join(&name[..2]).join(name)
+}
+
 /// Blobs below a folder. Clones share it.
 #[derive(Clone)]
 pub(crate) struct DiskBlobs {
@@ -66,8 +73,7 @@ impl DiskBlobs {
     }
 
     fn path(&self, digest: Digest) -> PathBuf {
-        let name = digest.to_string();
-        self.folder.join(&name[..2]).join(name)
+        place_of(&self.folder, digest)
     }
 
     fn unfinished(&self) -> io::Result<Unfinished> {
@@ -322,8 +328,13 @@ fn prepare(folder: &Path) -> Result<File> {
     }
     let lock = private::options().write(true).create(true).truncate(false).open(folder.join(LOCK))?;
     if lock.try_lock().is_ok() {
+        let mut unfinished = 0_u64;
         for entry in fs::read_dir(&temporary)? {
             fs::remove_file(entry?.path())?;
+            unfinished += 1;
+        }
+        if unfinished > 0 {
+            tracing::info!(unfinished, "removed {unfinished} unfinished blobs that a process left");
         }
         lock.unlock()?;
     }

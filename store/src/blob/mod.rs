@@ -24,6 +24,7 @@ use ring::digest::{Context, SHA256};
 
 pub(crate) use self::copies::ReplicatedBlobs;
 pub(crate) use self::disk::DiskBlobs;
+pub use self::disk::place_of;
 pub use self::files::with_files;
 pub(crate) use self::memory::MemoryBlobs;
 pub(crate) use self::s3::S3Blobs;

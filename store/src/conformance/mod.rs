@@ -23,6 +23,7 @@ pub mod blob;
 pub mod blob_reference;
 pub mod check_in;
 pub mod concurrency;
+pub mod consistency;
 pub mod doomed;
 pub mod fingerprint;
 pub mod idempotency;
@@ -79,6 +80,7 @@ macro_rules! conformance_tests {
             concurrency::one_of_two_takes_the_lease_and_an_expired_one_is_free,
             concurrency::a_reader_sees_one_state,
             concurrency::a_round_is_moved_by_one_of_two,
+            consistency::rules_that_are_broken_are_found,
             doomed::no_row_names_a_doomed_blob,
             doomed::what_is_stored_during_its_removal_is_stored_once_more,
             doomed::a_blob_that_was_spared_is_named_when_that_is_known,
@@ -91,6 +93,7 @@ macro_rules! conformance_tests {
             lease::a_clock_set_back_does_not_make_a_lease_immortal,
             model_version::versions_are_added_and_listed,
             model_version::a_clipping_norm_comes_back_or_is_refused,
+            model_version::old_versions_are_removed_unless_they_are_needed,
             participant::participants_are_found_by_id_name_and_certificate,
             participant::a_renewal_keeps_the_previous_certificate,
             participant::revoking_happens_once,

@@ -2,7 +2,8 @@
 
 use federation::model_version::ModelVersion;
 
-use super::sample::{model_version, task, task_id};
+use super::sample::{after, collecting, digest, model_version, task, task_id};
+use crate::entity::model_version::StoredVersion;
 use crate::{Result, Store};
 
 /// Versions are unique, have parents, and are listed newest first.
@@ -58,6 +59,45 @@ pub async fn a_clipping_norm_comes_back_or_is_refused(store: &Store) {
                     tx.insert_model_version(&stored).await?;
                     assert_eq!(tx.model_version(task_id(1), version).await?, Some(stored));
                 }
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// The row of a version stays, its blob is needed no more; not of one that is pinned, excepted, or where an open round begins.
+pub async fn old_versions_are_removed_unless_they_are_needed(store: &Store) {
+    collecting(store, 1).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                for version in 0..=6 {
+                    tx.insert_model_version(&model_version(1, version)).await?;
+                }
+                let (task, unknown) = (task_id(1), task_id(7));
+                assert!(tx.pin_version(task, 2, Some(after(5))).await?);
+                assert!(!tx.pin_version(task, 7, Some(after(5))).await? && !tx.pin_version(unknown, 2, None).await?);
+                // The open round begins with version 0.
+                assert_eq!(tx.remove_versions(task, 5, Some(3), after(9)).await?, 2);
+                assert_eq!(tx.remove_versions(task, 5, Some(3), after(10)).await?, 0);
+                let removed = |version: u32, at| StoredVersion {
+                    model: model_version(1, version),
+                    pinned_at: (version == 2).then(|| after(5)),
+                    removed_at: at,
+                };
+                let gone = Some(after(9));
+                let expected = [None, gone, None, None, gone, None, None];
+                let expected: Vec<_> = (0..7).zip(expected).map(|(version, at)| removed(version, at)).rev().collect();
+                assert_eq!(tx.stored_versions(task, None, 10).await?, expected);
+                assert_eq!(tx.stored_version(task, 4).await?.as_ref(), expected.get(2));
+                assert_eq!(tx.model_version(task, 4).await?, Some(model_version(1, 4)), "its row stays");
+                let needed = tx.referenced_blobs().await?;
+                let kept: Vec<_> = (0..=6).filter(|version| needed.contains(&digest(200 + version))).collect();
+                assert_eq!(kept, [0, 2, 3, 5, 6]);
+                assert!(!tx.pin_version(task, 4, Some(after(11))).await?, "there is nothing to keep");
+                assert!(tx.pin_version(task, 2, None).await?);
+                assert_eq!(tx.remove_versions(task, 5, None, after(12)).await?, 2);
                 Ok(())
             })
         })

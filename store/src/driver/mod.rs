@@ -54,6 +54,9 @@ pub(crate) trait Backend: Send + Sync {
     /// Reads the whole database and fails if it is malformed.
     async fn check(&self) -> Result<()>;
 
+    /// Reads the whole database, follows every reference, and says what is wrong.
+    async fn problems(&self) -> Result<Vec<String>>;
+
     /// Limits the database to this many pages, as if the disk were full.
     #[cfg(feature = "conformance")]
     async fn limit_pages(&self, pages: u32) -> Result<()>;

@@ -2,31 +2,70 @@
 
 use std::collections::HashSet;
 
-use federation::id::Digest;
+use federation::id::{Digest, TaskId};
 
 use crate::error::Result;
 use crate::transaction::Transaction;
 
+/// That a row needs a blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobReference {
+    pub digest: Digest,
+    pub used_as: BlobUse,
+    pub task: TaskId,
+    /// Of the model version, or of the round.
+    pub number: u32,
+    /// Size of the blob, where the row says it.
+    pub bytes: Option<u64>,
+}
+
+task_spec::named_enum! {
+    /// What a row needs a blob for.
+    pub enum BlobUse: "use of a blob" {
+        /// A published model version.
+        Model = "model",
+        /// The server optimizer's state beside a model version.
+        OptimizerState = "optimizer_state",
+        /// The released sum of an open round.
+        NoisedSum = "noised_sum",
+        /// The folded inputs of an open round.
+        PartialSum = "partial_sum",
+        /// An admitted input of an open round that is not folded yet.
+        Input = "input",
+    }
+}
+
+values! { BlobUse: |used_as| used_as.as_str(), |column| crate::driver::parse(column); }
+
+columns!(BlobReference { digest, used_as, task, number, bytes });
+
 impl Transaction<'_> {
-    /// Addresses that rows need: of model versions always; of optimizer states for the two newest versions of a task
+    /// Addresses that rows need: of model versions until they are removed; of optimizer states for the two newest versions of a task
     /// and the base of an open round; of partial and noised sums until their round has ended; of admitted inputs until
     /// they are folded or their round has ended.
     pub async fn referenced_blobs(&mut self) -> Result<HashSet<Digest>> {
-        let blobs: Vec<Digest> = self
-            .list(
-                "WITH open_round AS (SELECT task, number, attempt, base_version FROM round
-                                     WHERE state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))
-                 SELECT sha256 FROM model_version
-                 UNION SELECT optimizer_state FROM model_version AS kept
-                     WHERE optimizer_state IS NOT NULL
-                       AND (version >= (SELECT max(version) - 1 FROM model_version WHERE task = kept.task)
-                            OR EXISTS (SELECT 1 FROM open_round WHERE task = kept.task AND base_version = kept.version))
-                 UNION SELECT blob FROM noised_sum JOIN open_round USING (task, number, attempt)
-                 UNION SELECT blob FROM partial_sum JOIN open_round USING (task, number, attempt)
-                 UNION SELECT sha256 FROM admitted JOIN open_round USING (task, number, attempt) WHERE folded = 0",
-                (),
-            )
-            .await?;
-        Ok(blobs.into_iter().collect())
+        Ok(self.blob_references().await?.into_iter().map(|reference| reference.digest).collect())
+    }
+
+    /// The same, with what needs each. A blob that several rows need is there as often.
+    pub async fn blob_references(&mut self) -> Result<Vec<BlobReference>> {
+        self.list(
+            "WITH open_round AS (SELECT task, number, attempt, base_version FROM round
+                                 WHERE state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))
+             SELECT sha256 AS digest, 'model' AS used_as, task, version AS number, bytes FROM model_version
+                 WHERE removed_at IS NULL
+             UNION ALL SELECT optimizer_state, 'optimizer_state', task, version, NULL FROM model_version AS kept
+                 WHERE optimizer_state IS NOT NULL
+                   AND (version >= (SELECT max(version) - 1 FROM model_version WHERE task = kept.task)
+                        OR EXISTS (SELECT 1 FROM open_round WHERE task = kept.task AND base_version = kept.version))
+             UNION ALL SELECT blob, 'noised_sum', task, number, NULL
+                 FROM noised_sum JOIN open_round USING (task, number, attempt)
+             UNION ALL SELECT blob, 'partial_sum', task, number, NULL
+                 FROM partial_sum JOIN open_round USING (task, number, attempt)
+             UNION ALL SELECT sha256, 'input', task, number, bytes
+                 FROM admitted JOIN open_round USING (task, number, attempt) WHERE folded = 0",
+            (),
+        )
+        .await
     }
 }

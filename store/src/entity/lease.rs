@@ -59,8 +59,9 @@ impl Transaction<'_> {
         self.find("SELECT token FROM lease WHERE name = ?1", name).await
     }
 
-    /// Releases every lease: for a start at which no other process can hold one.
-    pub async fn clear_leases(&mut self) -> Result<()> {
-        self.change_all("UPDATE lease SET token = token + 1, expires_at = acquired_at", ()).await
+    /// Releases every lease: for a start at which no other process can hold one. Returns how many were held.
+    pub async fn clear_leases(&mut self) -> Result<u32> {
+        let held = "UPDATE lease SET token = token + 1, expires_at = acquired_at WHERE expires_at > acquired_at";
+        self.change(held, ()).await
     }
 }

@@ -10,6 +10,7 @@ pub mod admitted;
 pub mod assignment;
 pub mod blob_reference;
 pub mod check_in;
+pub mod consistency;
 pub mod doomed;
 pub mod fingerprint;
 pub mod idempotency;

@@ -1,9 +1,10 @@
-//! Model versions: the published models of tasks. Rows never change.
+//! Model versions: the published models of tasks. Rows stay; of a row only `pinned_at` and `removed_at` change.
 
 use federation::id::TaskId;
 use federation::model_version::ModelVersion;
+use federation::time::Timestamp;
 
-use crate::driver::Before;
+use crate::driver::{Before, FromRow, Row};
 use crate::error::{Result, StoreError};
 use crate::transaction::Transaction;
 
@@ -11,6 +12,23 @@ record!(
     "model_version",
     ModelVersion { task, version, sha256, bytes, round, parent, clip, created_at, optimizer_state }
 );
+
+/// A model version, and whether its file stays stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredVersion {
+    pub model: ModelVersion,
+    /// Since when an operator keeps it, if one does.
+    pub pinned_at: Option<Timestamp>,
+    /// Since when its file is kept no more.
+    pub removed_at: Option<Timestamp>,
+}
+
+impl FromRow for StoredVersion {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let model = ModelVersion::from_row(row)?;
+        Ok(Self { model, pinned_at: row.get("pinned_at")?, removed_at: row.get("removed_at")? })
+    }
+}
 
 impl Transaction<'_> {
     /// Stores a new version.
@@ -43,6 +61,57 @@ impl Transaction<'_> {
             "SELECT * FROM model_version WHERE task = ?1 AND version < ?2
              ORDER BY version DESC LIMIT ?3",
             (task, Before(before), limit),
+        )
+        .await
+    }
+
+    /// A version with what became of its file.
+    pub async fn stored_version(&mut self, task: TaskId, version: u32) -> Result<Option<StoredVersion>> {
+        self.find("SELECT * FROM model_version WHERE task = ?1 AND version = ?2", (task, version)).await
+    }
+
+    /// The same of versions below `before`, newest first.
+    pub async fn stored_versions(
+        &mut self,
+        task: TaskId,
+        before: Option<u32>,
+        limit: u32,
+    ) -> Result<Vec<StoredVersion>> {
+        self.list(
+            "SELECT * FROM model_version WHERE task = ?1 AND version < ?2
+             ORDER BY version DESC LIMIT ?3",
+            (task, Before(before), limit),
+        )
+        .await
+    }
+
+    /// Pins a version, or unpins it; false if there is no such version, or its file was removed.
+    pub async fn pin_version(&mut self, task: TaskId, version: u32, pinned_at: Option<Timestamp>) -> Result<bool> {
+        self.change_one(
+            "UPDATE model_version SET pinned_at = ?3 WHERE task = ?1 AND version = ?2 AND removed_at IS NULL",
+            (task, version, pinned_at),
+        )
+        .await
+    }
+
+    /// Gives up the files of the versions below `below`, except pinned ones, the bases of open rounds, and `except`. Returns
+    /// their number. Files that other rows need, too, stay.
+    pub async fn remove_versions(
+        &mut self,
+        task: TaskId,
+        below: u32,
+        except: Option<u32>,
+        removed_at: Timestamp,
+    ) -> Result<u32> {
+        let except: Vec<_> = except.into_iter().collect();
+        self.change(
+            "UPDATE model_version SET removed_at = ?4
+             WHERE task = ?1 AND version < ?2 AND removed_at IS NULL AND pinned_at IS NULL
+               AND version NOT IN {?3 version:integer}
+               AND NOT EXISTS (SELECT 1 FROM round
+                               WHERE task = model_version.task AND base_version = model_version.version
+                                 AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))",
+            (task, below, except, removed_at),
         )
         .await
     }

@@ -80,6 +80,11 @@ impl Transaction<'_> {
         .await
     }
 
+    /// How many tasks have each status, for those that any has.
+    pub async fn task_counts(&mut self) -> Result<Vec<(TaskStatus, u32)>> {
+        self.list("SELECT status, count(*) FROM task GROUP BY status ORDER BY status", ()).await
+    }
+
     /// Every task whose status is ACTIVE, oldest first.
     pub async fn active_tasks(&mut self) -> Result<Vec<TaskRow>> {
         self.list("SELECT * FROM task WHERE status = 'ACTIVE' ORDER BY created_at, id", ()).await

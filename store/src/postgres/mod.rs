@@ -103,6 +103,11 @@ impl Backend for PostgresBackend {
         self.run("SELECT 1").await
     }
 
+    /// The server checks references itself; its pages are checked by its own tools.
+    async fn problems(&self) -> Result<Vec<String>> {
+        self.check().await.map(|()| Vec::new())
+    }
+
     /// Has the server say, where a large row is inserted, what it says when its disk is full.
     #[cfg(feature = "conformance")]
     async fn limit_pages(&self, pages: u32) -> Result<()> {

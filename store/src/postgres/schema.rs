@@ -29,6 +29,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!(7, "0007", "token_participant"),
     migration!(8, "0008", "replicas"),
     migration!(9, "0009", "doomed"),
+    migration!(10, "0010", "retention"),
 ];
 
 /// The lock of whoever migrates: the first eight bytes of "tributary".

@@ -3,6 +3,7 @@
 //! Statements run on the calling thread: a look-up takes a few microseconds, less than handing it to another thread.
 //! Statements that may wait for a disk, or take long, run on a blocking thread ([`Loan::run_beside`]).
 
+mod backup;
 mod dialect;
 mod error;
 mod pool;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::{Connection, OpenFlags};
 
+pub use self::backup::CopiedPages;
 use self::error::translate;
 use self::pool::Pool;
 use crate::driver::{Backend, Driver, Mode};
@@ -67,6 +69,18 @@ impl SqliteBackend {
         Ok(Self { writer: Pool::new(vec![writer], true), readers: Pool::new(readers, true), reads_alone: false })
     }
 
+    /// Opens a file to read it alone: nothing is created, migrated or changed.
+    pub(crate) async fn open_read_only(path: &Path) -> Result<Self> {
+        let path = path.to_owned();
+        let open = move || {
+            let connection = open_to_read(&path)?;
+            schema::must_be_newest(&connection)?;
+            let pool = Pool::new(vec![connection], true);
+            Ok(Self { writer: pool.clone(), readers: pool, reads_alone: false })
+        };
+        tokio::task::spawn_blocking(open).await.map_err(StoreError::fault)?
+    }
+
     /// A new database that lasts as long as the process.
     pub(crate) fn open_memory() -> Result<Self> {
         let connection = prepare(Connection::open_in_memory().map_err(translate)?)?;
@@ -74,6 +88,21 @@ impl SqliteBackend {
         let pool = Pool::new(vec![connection], false);
         Ok(Self { writer: pool.clone(), readers: pool, reads_alone: true })
     }
+}
+
+fn open_to_read(path: &Path) -> Result<Connection> {
+    let access = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    prepare(Connection::open_with_flags(path, access).map_err(translate)?)
+}
+
+/// Copies the database file `from`, which a coordinator may be using, to the new file `to`, and makes the copy durable. It
+/// is one file, without a write-ahead log. Blocks the thread.
+///
+/// # Errors
+/// `Schema` if the database has another schema than this program's; `Corrupt` if it is not a database, or malformed;
+/// `Full`; `Busy`; `Fault` if a file cannot be opened, or `to` exists. After an error the file `to` is of no use.
+pub fn copy_database(from: &Path, to: &Path, on_progress: impl FnMut(CopiedPages)) -> Result<()> {
+    backup::copy(open_to_read(from)?, to, on_progress)
 }
 
 fn prepare(connection: Connection) -> Result<Connection> {
@@ -119,6 +148,10 @@ impl Backend for SqliteBackend {
             }
         };
         self.readers.lend().await?.run_beside(check).await
+    }
+
+    async fn problems(&self) -> Result<Vec<String>> {
+        self.readers.lend().await?.run_beside(backup::problems).await
     }
 
     #[cfg(feature = "conformance")]

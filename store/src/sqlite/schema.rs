@@ -3,8 +3,8 @@
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::error::translate;
-use crate::error::Result;
-use crate::schema::{Migration, missing};
+use crate::error::{Result, StoreError};
+use crate::schema::{self, Migration, missing};
 
 /// A step, in two files that are named by its number in four digits and by its name.
 macro_rules! migration {
@@ -29,6 +29,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!(7, "0007", "token_participant"),
     migration!(8, "0008", "replicas"),
     migration!(9, "0009", "doomed"),
+    migration!(10, "0010", "retention"),
 ];
 
 /// Applies all missing migrations.
@@ -54,6 +55,23 @@ pub(super) fn migrate(connection: &Connection) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a database with another schema than the newest.
+pub(super) fn must_be_newest(connection: &Connection) -> Result<()> {
+    let found = "SELECT count(*) FROM sqlite_schema WHERE name = 'schema_version'";
+    let found = match connection.query_row(found, (), |row| row.get::<_, u32>(0)).map_err(translate)? {
+        0 => 0,
+        _ => newest(connection)?,
+    };
+    match missing(MIGRATIONS, found)? {
+        [] => Ok(()),
+        [..] => Err(StoreError::Schema(format!(
+            "the database has schema version {found}, and this program works with version {}: use the program that \
+             serves it, or bring it up to date (`tributary migrate`)",
+            schema::newest(MIGRATIONS)
+        ))),
+    }
+}
+
 #[cfg(feature = "conformance")]
 pub(super) fn revert(connection: &Connection) -> Result<()> {
     for step in MIGRATIONS.iter().rev() {
@@ -77,6 +95,10 @@ fn version(connection: &Connection) -> Result<u32> {
             "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT",
         )
         .map_err(translate)?;
+    newest(connection)
+}
+
+fn newest(connection: &Connection) -> Result<u32> {
     let newest = "SELECT coalesce(max(version), 0) FROM schema_version";
     connection.query_row(newest, (), |row| row.get(0)).map_err(translate)
 }

@@ -80,6 +80,11 @@ impl TaskSpec {
             "metrics",
             "must be at most 16 different names of letters, digits, '-', '_' or '.'",
         );
+        checks.require(
+            self.retain.is_none_or(|retain| retain.last >= 1),
+            "retain.last",
+            "must be at least 1: rounds begin with the newest version",
+        );
     }
 
     fn check_training(&self, checks: &mut Checks) {

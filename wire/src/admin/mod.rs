@@ -17,6 +17,10 @@ pub mod route {
     pub const TASK_CANCEL: &str = "/v1/tasks/{task}/cancel";
     /// `POST`: skip all round numbers that participants have seen.
     pub const TASK_REBASE: &str = "/v1/tasks/{task}/rebase";
+    /// `POST`: keep this model version, whatever the task retains.
+    pub const MODEL_PIN: &str = "/v1/tasks/{task}/models/{version}/pin";
+    /// `POST`: keep it no longer than others.
+    pub const MODEL_UNPIN: &str = "/v1/tasks/{task}/models/{version}/unpin";
     /// `POST`: stop waiting for this participant in this round.
     pub const EXCUSE: &str = "/v1/tasks/{task}/rounds/{round}/assignments/{participant}/excuse";
     /// `POST`: reject its certificate from now on.

@@ -382,6 +382,12 @@ pub struct ModelView {
     /// The version it was trained from.
     pub parent: Option<u32>,
     pub created_at: Timestamp,
+    /// Since when an operator keeps it, whatever the task retains; absent if none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned_at: Option<Timestamp>,
+    /// Since when its file is kept no more, so that it cannot be downloaded; absent while it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! `tributary model`: list, fetch and evaluate model versions.
+//! `tributary model`: list, fetch, pin and evaluate model versions.
 
 use std::path::PathBuf;
 
@@ -40,8 +40,34 @@ pub(crate) enum ModelCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
+    /// Keep a model version, whatever the task retains
+    Pin(Pin),
+    /// Keep a model version no longer than the task retains others
+    Unpin(Pin),
     /// Measure accuracy and loss of a safetensors file on held-out data
     Evaluate(evaluate::Evaluate),
+}
+
+/// Which version.
+#[derive(clap::Args)]
+pub(crate) struct Pin {
+    /// Id or name of the task
+    task: String,
+    /// Number of the version
+    version: u32,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+impl Pin {
+    async fn run(self, template: &str, done: &str, output: Output) -> Outcome {
+        let server = Server::new(&self.server)?;
+        let id = server.task(&self.task).await?;
+        let path = route::fill(template, &[&id, &self.version]);
+        let model: ModelView = server.post(&path, &serde_json::json!({}), None).await?;
+        output.answer(&model, || format!("Version {} of {} is {done}.", model.version, self.task));
+        Ok(())
+    }
 }
 
 impl ModelCommand {
@@ -67,6 +93,8 @@ impl ModelCommand {
                 });
                 Ok(())
             }
+            Self::Pin(pin) => pin.run(route::MODEL_PIN, "pinned: it stays", output).await,
+            Self::Unpin(pin) => pin.run(route::MODEL_UNPIN, "no longer pinned", output).await,
             Self::Evaluate(evaluate) => evaluate.run(output),
         }
     }
@@ -81,12 +109,22 @@ async fn find(server: &Server, task: TaskId, version: Option<u32>) -> Outcome<Mo
     newest.into_iter().next().ok_or_else(|| Failure::new(Exit::NotFound, "this task has no model"))
 }
 
+/// Whether a version can be downloaded, and for how long.
+fn file(model: &ModelView) -> &'static str {
+    match (model.removed_at, model.pinned_at) {
+        (Some(_), _) => "removed",
+        (None, Some(_)) => "pinned",
+        (None, None) => "kept",
+    }
+}
+
 fn table(models: &[ModelView]) -> String {
     let mut table = Table::new(&[
         ("VERSION", Align::Right),
         ("ROUND", Align::Right),
         ("SIZE", Align::Right),
         ("PUBLISHED", Align::Left),
+        ("FILE", Align::Left),
         ("SHA-256", Align::Left),
     ]);
     for model in models {
@@ -95,6 +133,7 @@ fn table(models: &[ModelView]) -> String {
             model.round.map_or_else(|| "-".to_owned(), |round| round.to_string()),
             bytes(model.bytes),
             when(model.created_at),
+            file(model).to_owned(),
             model.sha256.to_string(),
         ]);
     }

@@ -4,6 +4,7 @@ pub(super) mod create_task;
 pub(super) mod enrollment_tokens;
 pub(super) mod excuse;
 pub(super) mod operator_tokens;
+pub(super) mod pin_version;
 pub(super) mod revoke_participant;
 mod secret;
 pub(super) mod task_status;
@@ -26,6 +27,8 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(task_status::resume)))
         .routes(times.short(routes!(task_status::cancel)))
         .routes(times.short(routes!(task_status::rebase)))
+        .routes(times.short(routes!(pin_version::pin)))
+        .routes(times.short(routes!(pin_version::unpin)))
         .routes(times.short(routes!(excuse::excuse)))
         .routes(times.short(routes!(revoke_participant::revoke_participant)))
         .routes(times.short(routes!(enrollment_tokens::create)))

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use federation::model_version::ModelVersion;
+use store::entity::model_version::StoredVersion;
 use wire::inspect::{ModelView, Page};
 use wire::route;
 
@@ -28,9 +29,9 @@ pub(in crate::http) async fn list(
     let task = app.task(&task).await?.id;
     let rows = app
         .store
-        .read("list_models", |tx| Box::pin(async move { tx.model_versions(task, before, limit + 1).await }))
+        .read("list_models", |tx| Box::pin(async move { tx.stored_versions(task, before, limit + 1).await }))
         .await?;
-    Ok(Json(page(rows, limit, |row| row.version.to_string(), view)))
+    Ok(Json(page(rows, limit, |row| row.model.version.to_string(), view)))
 }
 
 /// Get one model version.
@@ -43,11 +44,13 @@ pub(in crate::http) async fn show(
     Path((task, version)): Path<(String, u32)>,
 ) -> Result<Json<ModelView>> {
     let task = app.task(&task).await?.id;
-    let row = app.store.read("show_model", |tx| Box::pin(async move { tx.model_version(task, version).await })).await?;
+    let row =
+        app.store.read("show_model", |tx| Box::pin(async move { tx.stored_version(task, version).await })).await?;
     row.map(view).map(Json).ok_or_else(|| Error::NotFound(format!("the task has no model version {version}")))
 }
 
-fn view(row: ModelVersion) -> ModelView {
-    let ModelVersion { task, version, sha256, bytes, round, parent, created_at, .. } = row;
-    ModelView { task, version, sha256, bytes, round, parent, created_at }
+pub(in crate::http) fn view(row: StoredVersion) -> ModelView {
+    let StoredVersion { model, pinned_at, removed_at } = row;
+    let ModelVersion { task, version, sha256, bytes, round, parent, created_at, .. } = model;
+    ModelView { task, version, sha256, bytes, round, parent, created_at, pinned_at, removed_at }
 }

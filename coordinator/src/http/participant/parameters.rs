@@ -14,6 +14,7 @@ use federation::id::{Attempt, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::RoundState;
 use http::{HeaderMap, StatusCode, header};
+use store::entity::model_version::StoredVersion;
 use store::{BlobRead, StoreError};
 use utoipa::IntoParams;
 use utoipa::openapi::path::{Parameter, ParameterIn};
@@ -44,7 +45,10 @@ impl IntoParams for Headers {
 /// Download a model version as safetensors.
 #[utoipa::path(
     get, path = route::MODEL_PARAMETERS, params(Headers), security(("certificate" = []), ("token" = [])),
-    responses((status = 200, body = inline(Octets), content_type = MEDIA_SAFETENSORS)),
+    responses(
+        (status = 200, body = inline(Octets), content_type = MEDIA_SAFETENSORS),
+        (status = 410, description = "the version is kept no more (`version-removed`)"),
+    ),
 )]
 pub(in crate::http) async fn parameters(
     reader: Reader,
@@ -63,7 +67,7 @@ pub(in crate::http) async fn parameters(
         .read("find_parameters", |tx| {
             let reader = &reader;
             Box::pin(async move {
-                let model = tx.model_version(task, version).await?;
+                let model = tx.stored_version(task, version).await?;
                 let charged = match reader {
                     Reader::Viewer => None,
                     Reader::Participant(participant) => match tx.pending_assignment(*participant).await? {
@@ -83,9 +87,13 @@ pub(in crate::http) async fn parameters(
         app.task(&named).await?;
         return Err(Error::NotFound(format!("the task has no model version {version}")));
     };
+    let StoredVersion { model, removed_at, .. } = model;
     let etag = format!("\"{}\"", model.sha256);
     if names(&headers, header::IF_NONE_MATCH, &etag) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
+    }
+    if removed_at.is_some() {
+        return Err(Error::VersionRemoved(version));
     }
     let range = wanted(&headers, &etag, model.bytes)?;
     let bytes = range.clone().unwrap_or(0..model.bytes);

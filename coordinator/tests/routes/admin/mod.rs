@@ -4,5 +4,6 @@ mod create_task;
 mod enrollment_tokens;
 mod excuse;
 mod operator_tokens;
+mod pin_version;
 mod revoke_participant;
 mod task_status;

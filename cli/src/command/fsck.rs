@@ -1,0 +1,63 @@
+//! `tributary fsck`: looks for damage in what a coordinator has stored, and repairs what can be repaired.
+
+use std::path::PathBuf;
+
+use coordinator::fsck::{Finding, FsckReport, Repair};
+
+use crate::command::keeping::{Shown, Whose, failure, parts};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, number};
+
+/// Arguments of `tributary fsck`.
+#[derive(clap::Args)]
+pub(crate) struct Fsck {
+    #[command(flatten)]
+    whose: Whose,
+    /// Put good copies into the place of missing and damaged blobs
+    #[arg(long)]
+    repair: bool,
+    /// Take the copies from this backup, too
+    #[arg(long, value_name = "DIR", requires = "repair")]
+    from: Option<PathBuf>,
+}
+
+impl Fsck {
+    pub(super) async fn run(self, output: Output) -> Outcome {
+        let config = self.whose.config()?;
+        let repair = match (self.repair, &self.from) {
+            (false, _) => Repair::No,
+            (true, None) => Repair::Yes,
+            (true, Some(folder)) => Repair::From(folder),
+        };
+        let mut shown = Shown::new(output);
+        let checked = coordinator::check(&config, &parts()?, repair, &mut |progress| shown.show(progress)).await;
+        shown.end();
+        let report = checked.map_err(|error| failure(&error))?;
+        output.event("checked", &report);
+        output.line(told(&report));
+        match report.damage() {
+            0 => Ok(()),
+            damage => {
+                Err(Failure::new(Exit::Damaged, format!("{damage} of the findings are damage that is not repaired")))
+            }
+        }
+    }
+}
+
+fn told(report: &FsckReport) -> String {
+    let FsckReport { blobs, ledgers, findings } = report;
+    let mut text = String::new();
+    for Finding { what, meaning, remedy, repaired, .. } in findings {
+        text += what;
+        if let Some(source) = repaired {
+            text += &format!("\n  repaired  from {source}");
+        }
+        text += &format!("\n  meaning   {meaning}\n  to do     {remedy}\n");
+    }
+    let words = if findings.is_empty() { "Nothing is wrong" } else { "That is all" };
+    text + &format!(
+        "{words}: {} blobs and {} privacy ledgers were checked.",
+        number(*blobs as u64),
+        number(*ledgers as u64)
+    )
+}

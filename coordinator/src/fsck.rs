@@ -1,0 +1,325 @@
+//! Looks for damage in everything that is stored, says what each finding means and what to do, and puts good copies in the place of
+//! damaged blobs.
+//!
+//! It may run beside a coordinator: it reads one state of the rows, and a blob is replaced whole. Nothing is ever made up: a blob is
+//! replaced by bytes that have its digest, or not at all.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use federation::id::TaskId;
+use federation::time::Timestamp;
+use store::entity::blob_reference::{BlobReference, BlobUse};
+use store::{BlobStore, Blobs, Store, StoreError};
+
+use crate::backup::{
+    BackupError, LedgerStanding, Manifest, OnProgress, Places, Progress, Stage, blobs_folder, copy_blob, described,
+    examine,
+};
+use crate::damage::{is_damage, remake};
+use crate::seal::Sealer;
+
+/// A blob without a row that was stored more recently may be about to get one.
+const YOUNG_MS: i64 = 3_600_000;
+
+task_spec::named_enum! {
+    /// Kinds of findings.
+    pub enum FindingKind {
+        /// SQLite finds the file malformed, or a row refers to one that is not there.
+        Database = "database",
+        /// Rows contradict each other.
+        Rows = "rows",
+        /// A row names a blob that is not there.
+        MissingBlob = "missing_blob",
+        /// A blob does not have the bytes of its name.
+        DamagedBlob = "damaged_blob",
+        /// A privacy ledger is not what was written.
+        Ledger = "ledger",
+        /// A privacy ledger could not be checked.
+        UncheckedLedger = "unchecked_ledger",
+        /// Blobs that no row names.
+        Orphans = "orphans",
+    }
+}
+
+impl FindingKind {
+    /// Whether something is lost, unless it is repaired.
+    #[must_use]
+    pub fn is_damage(self) -> bool {
+        match self {
+            Self::Database | Self::Rows | Self::MissingBlob | Self::DamagedBlob | Self::Ledger => true,
+            Self::UncheckedLedger | Self::Orphans => false,
+        }
+    }
+}
+
+/// Something that an operator should know.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Finding {
+    pub kind: FindingKind,
+    /// What was found, with its place.
+    pub what: String,
+    /// What follows from it.
+    pub meaning: String,
+    /// What to do.
+    pub remedy: String,
+    /// Where a good copy came from that is in its place again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repaired: Option<&'static str>,
+}
+
+/// Outcome of a check.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct FsckReport {
+    /// Blobs that rows name.
+    pub blobs: usize,
+    /// Private tasks that are not over, whose ledgers were checked.
+    pub ledgers: usize,
+    pub findings: Vec<Finding>,
+}
+
+impl FsckReport {
+    /// Number of findings that are damage and were not repaired.
+    #[must_use]
+    pub fn damage(&self) -> usize {
+        self.findings.iter().filter(|finding| finding.kind.is_damage() && finding.repaired.is_none()).count()
+    }
+}
+
+/// How damaged blobs are replaced.
+#[derive(Clone, Copy, Debug)]
+pub enum Repair<'d> {
+    /// They are not.
+    No,
+    /// By what can be made again, or is read from another copy of the store's own.
+    Yes,
+    /// Also from the backup in this folder.
+    From(&'d Path),
+}
+
+/// Checks rows, blobs, and the references between them; privacy ledgers with `sealer`. Blocks the thread.
+///
+/// # Errors
+/// [`BackupError`], where it cannot go on; damage is no error.
+pub(crate) async fn check(
+    at: &Places,
+    sealer: Option<&Sealer>,
+    repair: Repair<'_>,
+    on_progress: OnProgress<'_>,
+) -> Result<FsckReport, BackupError> {
+    if !at.database.exists() {
+        return Err(BackupError::NoDatabase(at.database.clone()));
+    }
+    let copies = match repair {
+        Repair::From(folder) => {
+            Manifest::read(folder)?;
+            Some(Blobs::Disk(blobs_folder(folder)).open(Arc::clone(&at.clock)).await?)
+        }
+        Repair::No | Repair::Yes => None,
+    };
+    let blobs = at.blobs.clone().open(Arc::clone(&at.clock)).await?;
+    let mut report = FsckReport { blobs: 0, ledgers: 0, findings: Vec::new() };
+    let store = match Store::open_to_read(&at.database, Arc::clone(&blobs)).await {
+        Err(StoreError::Corrupt(why)) => {
+            report.findings.push(malformed(why.to_string()));
+            return Ok(report);
+        }
+        store => store?,
+    };
+    let findings = match check_rows(&store).await {
+        Err(StoreError::Corrupt(why)) => vec![malformed(why.to_string())],
+        findings => findings?,
+    };
+    report.findings = findings;
+    // What a malformed database says of blobs and ledgers is worth nothing.
+    if report.findings.iter().any(|finding| finding.kind == FindingKind::Database) {
+        return Ok(report);
+    }
+    let now = at.clock.now();
+    check_blobs(&store, now, &repair, copies.as_deref(), on_progress, &mut report).await?;
+    check_ledgers(&store, sealer, &mut report).await?;
+    Ok(report)
+}
+
+fn malformed(what: String) -> Finding {
+    Finding {
+        kind: FindingKind::Database,
+        what,
+        meaning: "the database file is damaged: what its rows say cannot be relied on".to_owned(),
+        remedy: "stop the coordinator, keep a copy of the file, and restore the newest backup (`tributary restore DIR --replace`)"
+            .to_owned(),
+        repaired: None,
+    }
+}
+
+async fn check_rows(store: &Store) -> Result<Vec<Finding>, StoreError> {
+    let mut findings: Vec<_> = store.problems().await?.into_iter().map(malformed).collect();
+    if findings.is_empty() {
+        let broken = store.read("broken rules", |tx| Box::pin(async move { tx.broken_rules().await })).await?;
+        findings.extend(broken.into_iter().map(|broken| Finding {
+            kind: FindingKind::Rows,
+            what: format!("task {}, number {}: {} — and here it is not so", broken.task, broken.number, broken.rule),
+            meaning: "rows were changed by something other than a coordinator, or lost: the task may stop or publish nothing more"
+                .to_owned(),
+            remedy: "restore the newest backup, or cancel the task and create it again".to_owned(),
+            repaired: None,
+        }));
+    }
+    Ok(findings)
+}
+
+async fn check_blobs(
+    store: &Store,
+    now: Timestamp,
+    repair: &Repair<'_>,
+    copies: Option<&dyn BlobStore>,
+    on_progress: OnProgress<'_>,
+    report: &mut FsckReport,
+) -> Result<(), StoreError> {
+    let blobs = &**store.blobs();
+    let references = store.read("blob references", |tx| Box::pin(async move { tx.blob_references().await })).await?;
+    let needed: BTreeMap<_, _> = references.into_iter().map(|reference| (reference.digest, reference)).collect();
+    let newest = newest_versions(store).await?;
+    let (of, mut lost) = (needed.len() as u64, Vec::new());
+    for (done, reference) in (1..).zip(needed.values()) {
+        let problem = match blobs.open_verified(reference.digest).await {
+            Ok(blob) if reference.bytes.is_none_or(|bytes| bytes == blob.size()) => None,
+            Ok(_) => Some((FindingKind::Rows, "its row says another size".to_owned())),
+            Err(StoreError::MissingBlob(_)) => Some((FindingKind::MissingBlob, "its file is not there".to_owned())),
+            Err(error) if is_damage(&error) => {
+                Some((FindingKind::DamagedBlob, "its file holds other bytes".to_owned()))
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some((kind, why)) = problem {
+            lost.push((kind, reference, why));
+        }
+        on_progress(Progress { stage: Stage::Check, done, of });
+    }
+    // A coordinator that runs may have needed some no more.
+    let still = store.read("referenced blobs", |tx| Box::pin(async move { tx.referenced_blobs().await })).await?;
+    lost.retain(|(_, reference, _)| still.contains(&reference.digest));
+    for (kind, reference, why) in lost {
+        let repaired = match repair {
+            Repair::No => None,
+            Repair::Yes | Repair::From(_) => put_again(store, reference, copies).await?,
+        };
+        report.findings.push(lost_blob(kind, reference, &why, &newest, repaired));
+    }
+    report.blobs = needed.len();
+    let young = Timestamp(now.0.saturating_sub(YOUNG_MS));
+    let named: HashSet<_> = needed.keys().chain(&still).copied().collect();
+    let orphans = blobs.list(young).await?.into_iter().filter(|digest| !named.contains(digest)).count();
+    if orphans > 0 {
+        report.findings.push(Finding {
+            kind: FindingKind::Orphans,
+            what: format!("{orphans} blobs are older than an hour and named by no row"),
+            meaning: "they take room and nothing else".to_owned(),
+            remedy: "none: a coordinator removes them while it runs".to_owned(),
+            repaired: None,
+        });
+    }
+    Ok(())
+}
+
+/// The newest model version of each task.
+async fn newest_versions(store: &Store) -> Result<HashMap<TaskId, u32>, StoreError> {
+    let (mut newest, mut cursor) = (HashMap::new(), None);
+    loop {
+        let page = store.read("tasks", |tx| Box::pin(async move { tx.tasks(cursor, 100).await })).await?;
+        let Some(last) = page.last() else { return Ok(newest) };
+        cursor = Some(last.id);
+        newest.extend(page.iter().map(|task| (task.id, task.model_version)));
+    }
+}
+
+/// Puts good bytes into a blob's place; says where they came from, if there were any.
+async fn put_again(
+    store: &Store,
+    reference: &BlobReference,
+    copies: Option<&dyn BlobStore>,
+) -> Result<Option<&'static str>, StoreError> {
+    let (blobs, digest) = (&**store.blobs(), reference.digest);
+    if let Some(copies) = copies {
+        match copy_blob(copies, blobs, digest).await {
+            Ok(()) if blobs.open_verified(digest).await.is_ok() => return Ok(Some("the backup")),
+            Ok(()) => {}
+            Err(error) if is_damage(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if reference.used_as == BlobUse::Model {
+        let (task, number) = (reference.task, reference.number);
+        let version =
+            store.read("model version", |tx| Box::pin(async move { tx.model_version(task, number).await })).await?;
+        if let Some(version) = version
+            && remake(store, blobs, &version).await?
+            && blobs.open_verified(digest).await.is_ok()
+        {
+            return Ok(Some("the task's seed"));
+        }
+    }
+    Ok(None)
+}
+
+fn lost_blob(
+    kind: FindingKind,
+    reference: &BlobReference,
+    why: &str,
+    newest: &HashMap<TaskId, u32>,
+    repaired: Option<&'static str>,
+) -> Finding {
+    let is_newest = newest.get(&reference.task) == Some(&reference.number);
+    let meaning = match reference.used_as {
+        BlobUse::Model if is_newest => "no round starts from it: the task pauses",
+        BlobUse::Model => "it cannot be downloaded, and no round can go back to it",
+        BlobUse::OptimizerState => "the server optimizer cannot take its next step: the task publishes nothing more",
+        BlobUse::NoisedSum | BlobUse::PartialSum | BlobUse::Input => {
+            "the round fails as `input_lost`; the task goes on with the next"
+        }
+    };
+    let remedy = match (repaired, reference.used_as) {
+        (Some(_), BlobUse::Model) if is_newest => {
+            "resume the task if it is paused (`tributary task resume`)".to_owned()
+        }
+        (Some(_), _) => "none".to_owned(),
+        (None, _) => format!(
+            "`tributary fsck --repair --from DIR` with a backup that has it; or put a copy whose SHA-256 is {0} at {1} below the \
+             folder of blobs",
+            reference.digest,
+            store::place_of(Path::new(""), reference.digest).display(),
+        ),
+    };
+    Finding { kind, what: format!("{}: {why}", described(reference)), meaning: meaning.to_owned(), remedy, repaired }
+}
+
+async fn check_ledgers(store: &Store, sealer: Option<&Sealer>, report: &mut FsckReport) -> Result<(), StoreError> {
+    let Some(sealer) = sealer else {
+        let unfinished = store.read("tasks", |tx| Box::pin(async move { tx.unfinished_tasks().await })).await?;
+        let private = unfinished.iter().filter(|task| task.spec.privacy.is_private()).count();
+        if private > 0 {
+            report.findings.push(Finding {
+                kind: FindingKind::UncheckedLedger,
+                what: format!("the privacy ledgers of {private} tasks were not checked: there is no sealing key here"),
+                meaning: "a coordinator without the key pauses these tasks".to_owned(),
+                remedy: "put seal.key and seal.ledgers/ back into their place (`identity.seal_key_file`)".to_owned(),
+                repaired: None,
+            });
+        }
+        return Ok(());
+    };
+    for (task, standing) in examine(store, sealer).await? {
+        report.ledgers += 1;
+        let LedgerStanding::Wrong(why) = standing else { continue };
+        report.findings.push(Finding {
+            kind: FindingKind::Ledger,
+            what: format!("task {} ({}): {why}", task.spec.name, task.id),
+            meaning: "nothing more is released for the task, since what it has cost is not certain".to_owned(),
+            remedy: "put the database, seal.key and seal.ledgers/ back that belong together, or cancel the task"
+                .to_owned(),
+            repaired: None,
+        });
+    }
+    Ok(())
+}

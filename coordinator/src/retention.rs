@@ -1,0 +1,54 @@
+//! Which model versions stay stored: the newest ones, pinned ones, and those that the task may still need.
+
+use federation::gate::{Measured, last_kept};
+use federation::round::{Round, RoundState};
+use federation::time::Timestamp;
+use store::entity::round::RoundMetric;
+use store::entity::task::TaskRow;
+use store::{StoreError, Transaction};
+use task_spec::GateSpec;
+
+/// Number of earlier rounds whose measurements a gate looks at.
+const LOOK_BACK: u32 = 1024;
+
+/// Gives up the files of a task's versions that its `retain` does not keep, unless a round, a participant or a rollback may still need
+/// them. Garbage collection removes them then. Returns their number.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn retire(tx: &mut Transaction<'_>, task: &TaskRow, now: Timestamp) -> Result<u32, StoreError> {
+    let Some(retain) = task.spec.retain else { return Ok(0) };
+    // Who trains ahead of rounds may still have to fetch the version that it was given.
+    let staleness = task.spec.ahead().map_or(0, |ahead| ahead.staleness.max);
+    let kept = retain.last.max(staleness.saturating_add(1));
+    let below = task.model_version.saturating_add(1).saturating_sub(kept);
+    if below == 0 {
+        return Ok(0);
+    }
+    let except = match &task.spec.aggregation.gate {
+        Some(gate) => last_kept(gate, &measurements(tx, task, gate, None).await?),
+        None => None,
+    };
+    tx.remove_versions(task.id, below, except, now).await
+}
+
+/// What the cohorts of the task's rounds before `before`, if it is given, measured of their base versions, oldest first.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn measurements(
+    tx: &mut Transaction<'_>,
+    task: &TaskRow,
+    gate: &GateSpec,
+    before: Option<u32>,
+) -> Result<Vec<Measured>, StoreError> {
+    let rows = tx.rounds(task.id, before, LOOK_BACK).await?;
+    let completed = rows.iter().rev().filter(|row| row.round.state == RoundState::Completed);
+    Ok(completed.filter_map(|row| measured(gate, &row.round, &row.metrics)).collect())
+}
+
+/// What a cohort measured of its base version.
+pub(crate) fn measured(gate: &GateSpec, round: &Round, metrics: &[RoundMetric]) -> Option<Measured> {
+    let metric = metrics.iter().find(|metric| metric.name == gate.metric)?;
+    Some(Measured { version: round.base_version, value: metric.value })
+}

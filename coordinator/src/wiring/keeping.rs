@@ -1,0 +1,140 @@
+//! Backup, restore and check of what a configuration names.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use store::{Database, StoreConfig};
+
+use super::choice::{locks_to_replace, store_config};
+use super::parts::Parts;
+use crate::backup::{self, BackupError, BackupReport, OnProgress, Places, RestoreReport};
+use crate::config::Config;
+use crate::fsck::{self, FsckReport, Repair};
+use crate::seal::{Sealer, ends_beside};
+
+/// Makes `folder` a backup, also while a coordinator serves. With `link`, blobs on the same disk get a second name instead of being
+/// copied. Blocks the thread.
+///
+/// # Errors
+/// [`BackupError`]; the folder then holds the backup that it held before.
+pub async fn back_up(
+    config: &Config,
+    parts: &Parts,
+    folder: &Path,
+    link: bool,
+    on_progress: OnProgress<'_>,
+) -> Result<BackupReport, BackupError> {
+    backup::take(&places(&store_config(config, parts)?)?, folder, link, on_progress).await
+}
+
+/// Puts the backup in `folder` into the place of a coordinator that does not run. Blocks the thread.
+///
+/// # Errors
+/// [`BackupError`].
+pub async fn restore(
+    config: &Config,
+    parts: &Parts,
+    folder: &Path,
+    replace: bool,
+    on_progress: OnProgress<'_>,
+) -> Result<RestoreReport, BackupError> {
+    let store = store_config(config, parts)?;
+    let places = places(&store)?;
+    let _locks = locks_to_replace(&store, parts)?;
+    if let Some(key) = config.identity.seal_key_file() {
+        // From here on a ledger without an end outside the database is missed, not believed.
+        ends_beside(&key).complete().map_err(|source| BackupError::Io { path: key, source })?;
+    }
+    let sealer = sealer(config, parts)?;
+    backup::restore(&places, folder, replace, sealer.as_ref(), on_progress).await
+}
+
+/// Looks for damage, also while a coordinator serves, and repairs what can be repaired. Blocks the thread.
+///
+/// # Errors
+/// [`BackupError`], where it cannot go on.
+pub async fn check(
+    config: &Config,
+    parts: &Parts,
+    repair: Repair<'_>,
+    on_progress: OnProgress<'_>,
+) -> Result<FsckReport, BackupError> {
+    let places = places(&store_config(config, parts)?)?;
+    let sealer = sealer(config, parts)?;
+    fsck::check(&places, sealer.as_ref(), repair, on_progress).await
+}
+
+/// A file that is in no backup, and that a coordinator cannot do without.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ApartFile {
+    pub path: PathBuf,
+    /// What it is for.
+    pub why: &'static str,
+}
+
+/// The files that an operator keeps apart from backups.
+#[must_use]
+pub fn files_apart(config: &Config) -> Vec<ApartFile> {
+    let (identity, http) = (&config.identity, &config.http);
+    let own =
+        |path: &PathBuf| Some(path.clone()).filter(|path| config.needs_authority() && !path.as_os_str().is_empty());
+    let seal_key = identity.seal_key_file();
+    let signer = identity.signer.as_ref();
+    [
+        (own(&identity.ca_key_file), "whoever has it can be any participant"),
+        (own(&identity.ca_certificate_file), "participants trust it"),
+        (seal_key.clone(), "checks privacy ledgers, and opens what is being unmasked"),
+        (
+            seal_key.as_deref().map(|key| ends_beside(key).folder().to_owned()),
+            "where privacy ledgers ended: always the newest, never one as old as a backup",
+        ),
+        (http.certificate_file.clone(), "the server's certificate"),
+        (http.key_file.clone(), "the server's key"),
+        (identity.members_ca_certificate_file.clone(), "certifies participants"),
+        (signer.map(|signer| signer.ca_certificate_file.clone()), "vouches for the authority's hook"),
+        (signer.and_then(|signer| signer.token_file.clone()), "opens the authority's hook"),
+    ]
+    .into_iter()
+    .filter_map(|(path, why)| path.map(|path| ApartFile { path, why }))
+    .collect()
+}
+
+fn places(store: &StoreConfig) -> Result<Places, BackupError> {
+    let (blobs, clock) = (store.blobs.clone(), Arc::clone(&store.clock));
+    match &store.database {
+        Database::SqliteFile(database) => Ok(Places { database: database.clone(), blobs, clock }),
+        Database::SqliteMemory => Err(BackupError::InMemory("database.url")),
+        Database::Postgres(_) => Err(BackupError::OtherTools),
+    }
+}
+
+/// The sealing key, if there is one: a check makes none.
+fn sealer(config: &Config, parts: &Parts) -> Result<Option<Sealer>, BackupError> {
+    let Some(path) = config.identity.seal_key_file().filter(|path: &PathBuf| path.exists()) else { return Ok(None) };
+    Sealer::open(&path, &parts.random).map(Some).map_err(BackupError::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn rows_in_a_server_are_left_to_its_own_tools() {
+        let mut config = Config::default();
+        config.database.url = "postgres://tributary@db.example/tributary".to_owned();
+        let (parts, folder) = (Parts::system().unwrap(), tempfile::tempdir().unwrap());
+        let told = [
+            back_up(&config, &parts, folder.path(), true, &mut |_| {}).await.unwrap_err(),
+            restore(&config, &parts, folder.path(), true, &mut |_| {}).await.unwrap_err(),
+            check(&config, &parts, Repair::No, &mut |_| {}).await.unwrap_err(),
+        ];
+        for error in told {
+            assert!(matches!(error, BackupError::OtherTools), "{error}");
+            assert!(
+                ["pg_dump", "pg_basebackup", "bucket"].iter().all(|tool| error.to_string().contains(tool)),
+                "{error}"
+            );
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is made");
+    }
+}

@@ -19,6 +19,10 @@ pub enum StoreError {
     /// times.
     #[error("the database is busy, try again")]
     Busy,
+    /// There is no way to the database, or none any more. The operation left nothing behind; `transact` and `read` have
+    /// already retried several times.
+    #[error("the database cannot be reached: {0}")]
+    Unreachable(String),
     /// The disk, or the database's size limit, is full. The operation left nothing behind.
     #[error("no space left for stored state: make room, then try again")]
     Full,

@@ -5,6 +5,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -55,10 +56,14 @@ struct Interrupted {
 
 #[async_trait]
 impl Backend for Interrupted {
-    async fn begin(&self, mode: Mode) -> Result<Box<dyn Driver>> {
+    async fn begin(&self, name: &'static str, mode: Mode) -> Result<Box<dyn Driver>> {
         self.by.may_go_on().await;
-        let driver = self.rows.begin(mode).await?;
+        let driver = self.rows.begin(name, mode).await?;
         Ok(Box::new(Transaction { driver, mode, by: Arc::clone(&self.by) }))
+    }
+
+    fn pause(&self, attempt: u32) -> Option<Duration> {
+        self.rows.pause(attempt)
     }
 
     async fn empty_log(&self) -> Result<()> {
@@ -163,7 +168,7 @@ mod tests {
             (WriteFate::StopsAfter, None, true),
         ] {
             let clock = Arc::new(federation::time::MockClock::new(federation::time::Timestamp(1)));
-            let config = StoreConfig { database: Database::SqliteMemory, blobs: Blobs::Memory, clock };
+            let config = StoreConfig { database: Database::SqliteMemory, blobs: Blobs::Memory, connections: 1, clock };
             let store = Store::open(config).await.unwrap();
             let fates = Arc::new(Fates(Mutex::new(vec![fate])));
             let process = store.interrupted(Arc::clone(store.blobs()), fates);

@@ -15,6 +15,7 @@ mod driver;
 pub mod entity;
 mod error;
 mod fault;
+mod postgres;
 pub mod private;
 mod schema;
 mod sqlite;
@@ -36,6 +37,8 @@ use crate::driver::{Backend, Mode};
 use crate::entity::doomed::Removal;
 pub use crate::error::{Result, StoreError};
 pub use crate::fault::{Interruption, WriteFate};
+use crate::postgres::PostgresBackend;
+pub use crate::postgres::PostgresServer;
 use crate::sqlite::SqliteBackend;
 pub use crate::transaction::{Transaction, TransactionFuture};
 pub use crate::wake::{Wake, WakeEvent, WakeSubscription};
@@ -51,6 +54,8 @@ pub enum Database {
     SqliteFile(PathBuf),
     /// A SQLite database in memory, dropped with the last clone of the store.
     SqliteMemory,
+    /// A PostgreSQL database, which has to exist; its tables are created if missing.
+    Postgres(PostgresServer),
 }
 
 /// The location of blobs.
@@ -110,6 +115,8 @@ impl Blobs {
 pub struct StoreConfig {
     pub database: Database,
     pub blobs: Blobs,
+    /// Connections that read at once, to PostgreSQL all; a database in memory has one.
+    pub connections: u32,
     /// Determines the age of blobs; callers provide the times of rows.
     pub clock: Arc<dyn Clock>,
 }
@@ -128,25 +135,33 @@ impl Store {
     ///
     /// # Errors
     /// `Schema` if the database has a newer schema than this program knows; `Full`; `Busy`; `Corrupt` if the file is
-    /// not a database; `Fault` if a location cannot be reached.
+    /// not a database; `Unreachable` if there is no way to a server; `Fault` if a location cannot be reached.
     pub async fn open(config: StoreConfig) -> Result<Self> {
-        let rows = match config.database {
-            Database::SqliteFile(path) => SqliteBackend::open_file(&path).await?,
-            Database::SqliteMemory => SqliteBackend::open_memory()?,
+        let alone = |rows: Arc<dyn Backend>| (rows, Wake::new(), false);
+        let (rows, wake, is_shared) = match config.database {
+            Database::SqliteFile(path) => alone(Arc::new(SqliteBackend::open_file(&path, config.connections).await?)),
+            Database::SqliteMemory => alone(Arc::new(SqliteBackend::open_memory()?)),
+            Database::Postgres(server) => {
+                let rows = PostgresBackend::open(&server, config.connections).await?;
+                let wake = Wake::over(rows.bus(&server), rows.process());
+                (Arc::new(rows) as Arc<dyn Backend>, wake, true)
+            }
         };
         let blobs = config.blobs.open(config.clock).await?;
-        Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new(), is_shared: false })
+        Ok(Self { rows, blobs, wake, is_shared })
     }
 
     /// Runs `body` in a transaction that may change rows: `store.transact("name", |tx| Box::pin(async move { … }))`.
     ///
     /// If `body` returns `Ok`, its changes are durable when this returns; otherwise, or if this future is dropped
     /// before it commits, none of them is kept; if it is dropped while it commits, all or none. If another writer
-    /// interferes, or `body` names a blob that was garbage and is stored again, `body` runs again, so it must have no effect outside of `tx`. It holds the only write lock: do not
-    /// wait for anything else inside, and never nest transactions.
+    /// interferes, or `body` names a blob that was garbage and is stored again, `body` runs again, so it must have no effect
+    /// outside of `tx`. It may hold the only write lock: do not wait for anything else inside, and never nest transactions.
+    /// After an error of a statement it must end, too.
     ///
     /// # Errors
-    /// Those of `body`; [`StoreError::Busy`] if every attempt met another writer; those of the commit.
+    /// Those of `body`; [`StoreError::Busy`] if every attempt met another writer; [`StoreError::Unreachable`]; those of
+    /// the commit, after which a [`StoreError::Fault`] leaves open whether a server has committed.
     pub async fn transact<'env, T, E, F>(&self, name: &'static str, body: F) -> std::result::Result<T, E>
     where
         F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
@@ -192,7 +207,7 @@ impl Store {
     /// Runs `body` on one consistent state of the rows, concurrently with writers. Changes are rejected.
     ///
     /// # Errors
-    /// Those of `body`; [`StoreError::Busy`].
+    /// Those of `body`; [`StoreError::Busy`]; [`StoreError::Unreachable`].
     pub async fn read<'env, T, E, F>(&self, name: &'static str, body: F) -> std::result::Result<T, E>
     where
         F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
@@ -202,7 +217,8 @@ impl Store {
     }
 
     /// Erases deleted rows, as far as the medium allows: flushes the write-ahead log to the database, where deleted
-    /// data are overwritten, and truncates the log. Does nothing if there is no log.
+    /// data are overwritten, and truncates the log. Does nothing if there is no log, and with PostgreSQL, whose log,
+    /// archive and standbys keep what they have: there only what was sealed protects what was deleted.
     ///
     /// # Errors
     /// `Busy` if an earlier state is still being read after a moment: try again. Errors of the disk.
@@ -210,7 +226,7 @@ impl Store {
         self.rows.empty_log().await
     }
 
-    /// Reads every used page of the database, which may take long.
+    /// Reads every used page of the database, which may take long; with PostgreSQL whether it answers.
     ///
     /// # Errors
     /// `Corrupt` if it is malformed.

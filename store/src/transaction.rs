@@ -8,15 +8,12 @@ use federation::id::Digest;
 use crate::driver::{Backend, Bind, Driver, Extent, FromRow, Mode, Query, Record, Take};
 use crate::error::{Result, StoreError};
 
-/// Number of attempts before the caller gets [`StoreError::Busy`].
-const MAX_ATTEMPTS: u32 = 5;
-
 /// A transaction in progress, with the queries and changes of every [`entity`](crate::entity).
 pub struct Transaction<'env> {
     driver: Box<dyn Driver + 'env>,
     mode: Mode,
-    /// Whether another writer interfered, so that the whole transaction must be retried.
-    busy: bool,
+    /// What interfered, so that the whole transaction must be retried.
+    again: Option<StoreError>,
     /// A blob that a row was to name, and that is doomed.
     doomed: Option<Digest>,
 }
@@ -26,7 +23,7 @@ pub type TransactionFuture<'t, T, E> = Pin<Box<dyn Future<Output = std::result::
 
 impl<'env> Transaction<'env> {
     pub(crate) fn new(driver: Box<dyn Driver + 'env>, mode: Mode) -> Self {
-        Self { driver, mode, busy: false, doomed: None }
+        Self { driver, mode, again: None, doomed: None }
     }
 
     /// Changes any number of rows; returns their number.
@@ -118,7 +115,11 @@ impl<'env> Transaction<'env> {
     }
 
     fn note<T>(&mut self, result: Result<T>) -> Result<T> {
-        self.busy |= matches!(result, Err(StoreError::Busy));
+        match &result {
+            Err(StoreError::Busy) => self.again = Some(StoreError::Busy),
+            Err(StoreError::Unreachable(cause)) => self.again = Some(StoreError::Unreachable(cause.clone())),
+            _ => {}
+        }
         result
     }
 }
@@ -136,25 +137,34 @@ where
     F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
     E: From<StoreError>,
 {
-    for attempt in 1..=MAX_ATTEMPTS {
-        match run_once(backend, mode, doomed, &mut body).await {
+    let mut attempt = 1;
+    loop {
+        let cause = match run_once(backend, name, mode, doomed, &mut body).await {
             Outcome::Done(result) => return result,
-            Outcome::Again => tracing::debug!(transaction = name, attempt, "another writer was in the way"),
+            Outcome::Again(cause) => cause,
+        };
+        tracing::debug!(transaction = name, attempt, "interrupted: {cause}");
+        let Some(pause) = backend.pause(attempt) else {
+            tracing::warn!(transaction = name, attempts = attempt, "gave up on transaction {name}: {cause}");
+            return Err(cause.into());
+        };
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
         }
+        attempt += 1;
     }
-    tracing::warn!(transaction = name, attempts = MAX_ATTEMPTS, "gave up on transaction {name}: the database is busy");
-    Err(StoreError::Busy.into())
 }
 
 enum Outcome<T, E> {
     Done(std::result::Result<T, E>),
-    Again,
+    /// Another writer, or the loss of a connection, was in the way.
+    Again(StoreError),
 }
 
 impl<T, E: From<StoreError>> Outcome<T, E> {
     fn failed(error: StoreError) -> Self {
         match error {
-            StoreError::Busy => Self::Again,
+            StoreError::Busy | StoreError::Unreachable(_) => Self::Again(error),
             error => Self::Done(Err(error.into())),
         }
     }
@@ -162,6 +172,7 @@ impl<T, E: From<StoreError>> Outcome<T, E> {
 
 async fn run_once<'env, T, E, F>(
     backend: &dyn Backend,
+    name: &'static str,
     mode: Mode,
     doomed: &mut Option<Digest>,
     body: &mut F,
@@ -170,19 +181,19 @@ where
     F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
     E: From<StoreError>,
 {
-    let mut transaction = match backend.begin(mode).await {
+    let mut transaction = match backend.begin(name, mode).await {
         Ok(driver) => Transaction::new(driver, mode),
         Err(error) => return Outcome::failed(error),
     };
     let result = body(&mut transaction).await;
     *doomed = transaction.doomed.filter(|_| result.is_err());
-    let Transaction { driver, busy: again, .. } = transaction;
-    if again || result.is_err() {
+    let Transaction { driver, again, .. } = transaction;
+    if again.is_some() || result.is_err() {
         // The caller must get the original error; a connection that fails to roll back is not used again.
         if let Err(error) = driver.rollback().await {
             tracing::warn!(%error, "could not roll a transaction back");
         }
-        return if again { Outcome::Again } else { Outcome::Done(result) };
+        return again.map_or(Outcome::Done(result), Outcome::Again);
     }
     match driver.commit().await {
         Ok(()) => Outcome::Done(result),
@@ -197,6 +208,7 @@ mod tests {
     use async_trait::async_trait;
 
     use super::*;
+    use crate::driver::MAX_ATTEMPTS;
     use crate::sqlite::SqliteBackend;
 
     /// A database that is busy for the first few calls.
@@ -207,11 +219,11 @@ mod tests {
 
     #[async_trait]
     impl Backend for Flaky {
-        async fn begin(&self, mode: Mode) -> Result<Box<dyn Driver>> {
+        async fn begin(&self, name: &'static str, mode: Mode) -> Result<Box<dyn Driver>> {
             let countdown = |left: u32| left.checked_sub(1);
             match self.busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, countdown) {
                 Ok(_) => Err(StoreError::Busy),
-                Err(_) => self.database.begin(mode).await,
+                Err(_) => self.database.begin(name, mode).await,
             }
         }
 

@@ -39,13 +39,13 @@ fn config(server: &S3Server, folder: &Path) -> S3Config {
 }
 
 async fn open_with(config: S3Config, clock: Arc<dyn Clock>) -> Result<Store, StoreError> {
-    Store::open(StoreConfig { database: Database::SqliteMemory, blobs: Blobs::S3(config), clock }).await
+    Store::open(StoreConfig { database: Database::SqliteMemory, blobs: Blobs::S3(config), connections: 1, clock }).await
 }
 
-async fn open() -> (Store, (S3Server, TempDir)) {
+async fn open() -> Option<(Store, (S3Server, TempDir))> {
     let (server, folder) = (S3Server::start(), tempfile::tempdir().unwrap());
     let store = open_with(config(&server, folder.path()), Arc::new(MockClock::new(NOW))).await.unwrap();
-    (store, (server, folder))
+    Some((store, (server, folder)))
 }
 
 store::conformance_tests!(open);
@@ -79,7 +79,7 @@ fn told(error: &StoreError) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_blob_goes_in_parts_and_comes_back_in_pieces() {
-    let (store, (server, folder)) = open().await;
+    let (store, (server, folder)) = open().await.unwrap();
     let bytes = large();
     let address = upload(&store, &bytes).await.unwrap();
     assert_eq!(server.keys(), [key(address)]);
@@ -118,7 +118,7 @@ async fn a_large_blob_goes_in_parts_and_comes_back_in_pieces() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upload_outlives_a_restart_of_the_server() {
-    let (store, (mut server, _folder)) = open().await;
+    let (store, (mut server, _folder)) = open().await.unwrap();
     let (tell, reached) = std::sync::mpsc::channel();
     let mut parts = 0;
     server.treat(move |method, uri| {
@@ -148,7 +148,7 @@ async fn an_upload_outlives_a_restart_of_the_server() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upload_that_loses_its_server_is_no_blob() {
-    let (store, (mut server, _folder)) = open().await;
+    let (store, (mut server, _folder)) = open().await.unwrap();
     let (tell, reached) = std::sync::mpsc::channel();
     server.treat(move |method, uri| {
         if is_part(method, uri) && uri.query().unwrap().contains("partNumber=2") {
@@ -181,7 +181,7 @@ async fn an_upload_that_loses_its_server_is_no_blob() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_torn_upload_is_aborted_and_a_dropped_one_sends_nothing() {
-    let (store, (server, folder)) = open().await;
+    let (store, (server, folder)) = open().await.unwrap();
     server.treat(|method, uri| match is_part(method, uri) && uri.query().unwrap().contains("partNumber=3") {
         true => Treatment::Refuse(StatusCode::FORBIDDEN),
         false => Treatment::Serve,
@@ -204,7 +204,7 @@ async fn a_torn_upload_is_aborted_and_a_dropped_one_sends_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refusals_that_may_pass_are_tried_again_a_few_times() {
-    let (store, (server, _folder)) = open().await;
+    let (store, (server, _folder)) = open().await.unwrap();
     let asked = Arc::new(AtomicU64::new(0));
     let refuse = |first: u64, status: StatusCode| {
         let asked = Arc::clone(&asked);
@@ -230,7 +230,7 @@ async fn refusals_that_may_pass_are_tried_again_a_few_times() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_download_outlives_cuts_and_a_restart() {
-    let (store, (mut server, _folder)) = open().await;
+    let (store, (mut server, _folder)) = open().await.unwrap();
     let bytes = large();
     let address = upload(&store, &bytes).await.unwrap();
     let mut gets = 0;
@@ -257,7 +257,7 @@ async fn a_download_outlives_cuts_and_a_restart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_server_is_waited_for_within_bounds() {
-    let (store, (server, folder)) = open().await;
+    let (store, (server, folder)) = open().await.unwrap();
     server.treat(|_, _| Treatment::Delay(Duration::from_millis(300)));
     let address = store.blobs().put_bytes(Bytes::from_static(b"abc")).await.unwrap();
     assert_eq!(store.blobs().get(address).await.unwrap(), "abc");
@@ -302,7 +302,7 @@ async fn what_is_configured_wrongly_is_told_in_one_line() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ages_are_told_by_our_clock_whatever_the_servers_is() {
-    let (store, (server, _folder)) = open().await;
+    let (store, (server, _folder)) = open().await.unwrap();
     let old = store.blobs().put_bytes(Bytes::from_static(b"old")).await.unwrap();
     let young = store.blobs().put_bytes(Bytes::from_static(b"young")).await.unwrap();
     let object = std::fs::File::options().write(true).open(server.object(&key(old))).unwrap();
@@ -353,7 +353,7 @@ async fn an_object_that_was_changed_is_not_returned() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_that_is_away_has_lost_nothing() {
-    let (store, (mut server, _folder)) = open().await;
+    let (store, (mut server, _folder)) = open().await.unwrap();
     let address = store.blobs().put_bytes(Bytes::from_static(b"input")).await.unwrap();
     server.kill();
     assert!(matches!(store.blobs().get(address).await, Err(StoreError::Fault(_))));

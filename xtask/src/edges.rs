@@ -112,5 +112,6 @@ pub(crate) const TABLE: &[Allowed] = &[
         ours: &["client-sdk", "coordinator", "datasets", "federation", "learning", "task-spec", "wire"],
         never: &["rusqlite", "sqlx"],
     },
+    // For tests only: no other row may name it.
     Allowed { package: "xtask", ours: &[], never: IO },
 ];

@@ -33,8 +33,9 @@ const MIRRORS: &[(&str, &str)] = &[
     ("client-sdk/tests/sdk/transport", "client-sdk/src/transport"),
 ];
 
-/// One TLS stack (rustls with ring) and nothing that builds OpenSSL.
-const BANNED: &[&str] = &["aws-lc-rs", "aws-lc-sys", "openssl", "openssl-sys", "native-tls"];
+/// One TLS stack (rustls with ring), nothing that builds OpenSSL, and no second user of SQLite, which would tie its version
+/// to rusqlite's.
+const BANNED: &[&str] = &["aws-lc-rs", "aws-lc-sys", "openssl", "openssl-sys", "native-tls", "sqlx-sqlite"];
 
 /// A feature that lets a build break its privacy guarantee on purpose. Only tests may enable it.
 const FAULTY: &str = "deliberate-faults";

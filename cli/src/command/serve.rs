@@ -125,7 +125,11 @@ pub(crate) async fn start(config: &Config) -> Outcome<Running> {
 pub(super) fn start_failure(error: &StartError) -> Failure {
     let exit = match error {
         StartError::Randomness => Exit::Internal,
-        StartError::Locked(_) | StartError::Store(_) | StartError::Look(_) | StartError::Listen { .. } => Exit::Io,
+        StartError::Locked(_)
+        | StartError::Database(_)
+        | StartError::Store(_)
+        | StartError::Look(_)
+        | StartError::Listen { .. } => Exit::Io,
         StartError::Authority(_) | StartError::Seal(_) | StartError::Differs(_) | StartError::Tls(_) => {
             Exit::Configuration
         }
@@ -139,7 +143,7 @@ pub(super) fn token_failure(error: &TokenError) -> Failure {
     let exit = match error {
         TokenError::Name(_) => Exit::Usage,
         TokenError::NoDatabase(_) => Exit::NotFound,
-        TokenError::Show(_) | TokenError::Store(_) | TokenError::Locked(_) => Exit::Io,
+        TokenError::Show(_) | TokenError::Store(_) | TokenError::Locked(_) | TokenError::Database(_) => Exit::Io,
     };
     Failure::new(exit, crate::failure::chain(error))
 }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use aggregation::AggregationConfig;
 pub use blobs::BlobsConfig;
-pub use database::DatabaseConfig;
+pub use database::{DatabaseConfig, DatabaseError};
 pub use http::HttpConfig;
 pub use identity::{IdentityConfig, SignerConfig};
 pub use telemetry::{LogFormat, TelemetryConfig};
@@ -227,7 +227,7 @@ mod tests {
     fn everything_that_cannot_work_is_told_at_once() {
         let error = parse(
             "[http]\npublic_names = []\nconnections_max = 0\n[identity]\ncertificate_lifetime_s = 1\n\
-             [database]\nurl = \"postgres://u:geheim@h/d\"\n",
+             [database]\nurl = \"postgres://u:geheim@h\"\n",
             &[],
         )
         .unwrap_err();
@@ -256,5 +256,29 @@ mod tests {
         assert_eq!(parse(&config.redacted(), &[]).unwrap(), config);
         config.database.url = "postgres://user:geheim@db.example/tributary".to_owned();
         assert!(!config.redacted().contains("geheim"));
+        config.database.url = "postgres://user@db.example/tributary".to_owned();
+        assert_eq!(parse(&config.redacted(), &[]).unwrap(), config);
+    }
+
+    #[test]
+    fn a_database_is_a_file_or_a_server_with_one_password_at_most() {
+        let problem = |text: &str| {
+            parse(&format!("[database]\n{text}"), &[]).map(drop).map_err(|told| {
+                assert!(!told.contains("geheim"), "{told}");
+                told
+            })
+        };
+        let server = "url = \"postgres://u@h/d?sslmode=verify-full\"\n";
+        problem(&format!("{server}password_file = \"pw\"\n")).unwrap();
+        problem("url = \"postgres://u:geheim@h/d\"\n").unwrap();
+        for (text, part) in [
+            ("url = \"postgres://u:geheim@h/d\"\npassword_file = \"pw\"\n", "database.password_file"),
+            ("url = \"sqlite:a.db\"\npassword_file = \"pw\"\n", "no password"),
+            ("url = \"postgres://u:geheim@h\"\n", "DATABASE"),
+            ("url = \"mysql://u:geheim@h/d\"\n", "mysql"),
+        ] {
+            let told = problem(text).unwrap_err();
+            assert!(told.contains(part), "{text}: {told}");
+        }
     }
 }

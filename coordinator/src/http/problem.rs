@@ -181,6 +181,7 @@ impl Error {
             Self::Store(error) => match error {
                 StoreError::Conflict(_) => ProblemType::Conflict,
                 StoreError::Busy
+                | StoreError::Unreachable(_)
                 | StoreError::Full
                 | StoreError::TooManyFiles
                 | StoreError::ReadOnly
@@ -196,7 +197,8 @@ impl Error {
     fn problem(&self) -> Problem {
         let kind = self.kind();
         let mut problem = Problem::new(kind, self.to_string());
-        if kind == ProblemType::Internal {
+        // Peers are not told where the database is, or who may use it.
+        if kind == ProblemType::Internal || matches!(self, Self::Store(StoreError::Unreachable(_))) {
             problem.detail = None;
         }
         if let Self::InvalidTask(errors) = self {
@@ -218,6 +220,7 @@ impl Error {
             | Self::NotReady { .. }
             | Self::Store(
                 StoreError::Busy
+                | StoreError::Unreachable(_)
                 | StoreError::Full
                 | StoreError::TooManyFiles
                 | StoreError::ReadOnly

@@ -45,5 +45,9 @@ fn describe() {
     metrics::describe_counter!("tributary_model_bytes_total", "Bytes of model versions sent");
     metrics::describe_counter!("tributary_handshakes_refused_total", "TLS handshakes that failed");
     metrics::describe_counter!("tributary_device_fallbacks_total", "Sums that another device had to finish");
+    metrics::describe_counter!(
+        "tributary_database_round_trips_total",
+        "Waits for the answer of a PostgreSQL server, by transaction"
+    );
     metrics::describe_histogram!("tributary_admission_batch_size", "Facts written in one transaction");
 }

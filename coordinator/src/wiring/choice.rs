@@ -11,30 +11,41 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use store::{Blobs, Database, StoreConfig};
 
 use super::parts::{Parts, StartError};
-use crate::config::Config;
+use crate::config::{Config, DatabaseConfig, DatabaseError};
 use crate::http::{App, ConnectionLimits, Rate, Rates};
 use crate::identity::{Authority, Members, MembersCa, ServerKey, Signer};
 use crate::lock::{LockError, Locks};
 use crate::seal::Sealer;
 
-pub(super) fn store_config(config: &Config, parts: &Parts) -> StoreConfig {
-    let place = config.database.url.strip_prefix("sqlite:").unwrap_or(&config.database.url);
-    let database = match place {
-        ":memory:" => Database::SqliteMemory,
-        path => Database::SqliteFile(PathBuf::from(path.strip_prefix("//").unwrap_or(path))),
-    };
-    // What cannot be read was refused by `Config::check`.
-    let blobs = config.blobs.store().unwrap_or(Blobs::Memory);
-    StoreConfig { database, blobs, clock: Arc::clone(&parts.clock) }
+pub(super) fn store_config(config: &Config, parts: &Parts) -> Result<StoreConfig, DatabaseError> {
+    Ok(StoreConfig {
+        database: database(&config.database, parts)?,
+        // What cannot be read was refused by `Config::check`.
+        blobs: config.blobs.store().unwrap_or(Blobs::Memory),
+        connections: config.database.connections,
+        clock: Arc::clone(&parts.clock),
+    })
 }
 
-/// Locks the database and the blobs against other coordinators.
-pub(super) fn locks(config: &Config, parts: &Parts) -> Result<Locks, LockError> {
-    let store = store_config(config, parts);
+fn database(config: &DatabaseConfig, parts: &Parts) -> Result<Database, DatabaseError> {
+    let place = match config.url.strip_prefix("sqlite:") {
+        Some(":memory:") => return Ok(Database::SqliteMemory),
+        Some(place) => place,
+        None => return Ok(Database::Postgres(config.server()?.with_seed(u64::from_le_bytes(parts.random.bytes())))),
+    };
+    Ok(Database::SqliteFile(PathBuf::from(place.strip_prefix("//").unwrap_or(place))))
+}
+
+/// Locks the database, if it is a file, and the folder of blobs against other coordinators.
+pub(super) fn locks(store: &StoreConfig, parts: &Parts) -> Result<Locks, LockError> {
     let mut paths = Vec::new();
-    if let Database::SqliteFile(mut path) = store.database {
-        path.as_mut_os_string().push(".lock");
-        paths.push(path);
+    match &store.database {
+        Database::SqliteFile(path) => {
+            let mut path = path.clone();
+            path.as_mut_os_string().push(".lock");
+            paths.push(path);
+        }
+        Database::SqliteMemory | Database::Postgres(_) => {}
     }
     paths.extend(store.blobs.folders().map(|folder| folder.join("coordinator.lock")));
     Locks::take(&paths, parts.clock.now())

@@ -75,8 +75,9 @@ impl Coordinator {
     /// # Errors
     /// [`StartError`].
     pub async fn assemble(config: &Config, parts: Parts) -> Result<Self, StartError> {
-        let locks = locks(config, &parts)?;
-        let store = Store::open(store_config(config, &parts)).await?;
+        let store_config = store_config(config, &parts)?;
+        let locks = locks(&store_config, &parts)?;
+        let store = Store::open(store_config).await?;
         let _files = shared::hold_files(config, &store)?;
         Self::compose(config, parts, store, locks, Linger::USUAL)
     }
@@ -317,13 +318,14 @@ pub fn devices(config: &Config) -> Result<Vec<DeviceReport>, StartError> {
 /// # Errors
 /// [`StartError::Locked`], [`StartError::Store`].
 pub async fn migrate(config: &Config, parts: Parts) -> Result<(), StartError> {
-    let _locks = locks(config, &parts)?;
-    Store::open(store_config(config, &parts)).await?;
+    let store_config = store_config(config, &parts)?;
+    let _locks = locks(&store_config, &parts)?;
+    Store::open(store_config).await?;
     Ok(())
 }
 
-/// Creates an operator token in the database of a stopped coordinator, for callers that may write that file. It is
-/// valid once it was shown and this returns.
+/// Creates an operator token in the database, for callers that may write that file (of a stopped coordinator), or have
+/// PostgreSQL's password. It is valid once it was shown and this returns.
 ///
 /// # Errors
 /// [`TokenError`].
@@ -338,13 +340,15 @@ pub async fn create_operator_token_offline(
         return Err(TokenError::Name(name.to_owned()));
     }
     // Tokens need only rows.
-    let store_config = StoreConfig { blobs: Blobs::Memory, ..store_config(config, &parts) };
+    let store_config = StoreConfig { blobs: Blobs::Memory, ..store_config(config, &parts)? };
     match &store_config.database {
         Database::SqliteFile(path) if path.exists() => {}
         Database::SqliteFile(path) => return Err(TokenError::NoDatabase(path.clone())),
         Database::SqliteMemory => return Err(TokenError::NoDatabase(":memory:".into())),
+        // There are no locks: a token that is created beside a running coordinator is a row like any other.
+        Database::Postgres(_) => {}
     }
-    let _locks = locks(config, &parts)?;
+    let _locks = locks(&store_config, &parts)?;
     let store = Store::open(store_config).await?;
     crate::http::issue_shown_operator_token(&store, &parts.random, parts.clock.now(), name, role, show).await
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use federation::time::{Clock, Timestamp};
 use store::StoreError;
 
+use crate::config::DatabaseError;
 use crate::identity::AuthorityError;
 use crate::lock::LockError;
 use crate::random::Random;
@@ -52,6 +53,8 @@ pub enum StartError {
     /// Another coordinator uses the same data.
     #[error(transparent)]
     Locked(#[from] LockError),
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
     /// Rows or blobs cannot be opened.
     #[error("cannot open the store: {0}")]
     Store(#[from] StoreError),

@@ -81,8 +81,12 @@ impl World {
     /// With a change to [`spec`].
     pub(crate) async fn with(participants: usize, change: impl FnOnce(&mut TaskSpec)) -> Self {
         let clock = Arc::new(MockClock::new(START));
-        let config =
-            StoreConfig { database: Database::SqliteMemory, blobs: Blobs::Memory, clock: Arc::clone(&clock) as _ };
+        let config = StoreConfig {
+            database: Database::SqliteMemory,
+            blobs: Blobs::Memory,
+            connections: 1,
+            clock: Arc::clone(&clock) as _,
+        };
         let store = Store::open(config).await.unwrap();
         let mut spec = spec(participants);
         change(&mut spec);

@@ -1,7 +1,8 @@
 //! Guarantees of participants.
 
 use super::sample::{after, assignment, digest, participant, participant_id, round, task};
-use crate::{Result, Store, StoreError};
+use crate::entity::participant::ParticipantRow;
+use crate::{Result, Store};
 
 /// Id, name and certificate each lead to the whole row; names and certificates are unique; pages are contiguous.
 pub async fn participants_are_found_by_id_name_and_certificate(store: &Store) {
@@ -17,14 +18,19 @@ pub async fn participants_are_found_by_id_name_and_certificate(store: &Store) {
                 assert_eq!(tx.participant_by_fingerprint(digest(4)).await?, None);
                 assert_eq!(tx.participants(None, 2).await?, [participant(1), participant(2)]);
                 assert_eq!(tx.participants(Some(participant_id(2)), 2).await?, [participant(3)]);
-
-                let mut twin = participant(4);
-                twin.name = "site-1".to_owned();
-                assert!(matches!(tx.insert_participant(&twin).await, Err(StoreError::Conflict(_))));
-                let mut twin = participant(4);
-                twin.certificate_fingerprint = digest(1);
-                assert!(matches!(tx.insert_participant(&twin).await, Err(StoreError::Conflict(_))));
-
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+    let namesake = ParticipantRow { name: "site-1".to_owned(), ..participant(4) };
+    let double = ParticipantRow { certificate_fingerprint: digest(1), ..participant(4) };
+    for twin in &[namesake, double] {
+        refused!(store, |tx| tx.insert_participant(twin));
+    }
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
                 tx.touch(&[participant_id(1), participant_id(3), participant_id(9)], after(7)).await?;
                 let seen: Vec<_> = tx.participants(None, 9).await?.iter().map(|row| row.last_seen_at).collect();
                 assert_eq!(seen, [after(7), after(0), after(7)]);
@@ -63,8 +69,16 @@ pub async fn a_renewal_keeps_the_previous_certificate(store: &Store) {
                 assert_eq!(tx.participant_by_fingerprint(digest(14)).await?, None);
                 assert!(!tx.set_certificate(id, digest(14), digest(16), after(3_000)).await?, "shown too late");
                 assert_eq!(tx.participant_by_fingerprint(digest(15)).await?.unwrap().previous_fingerprint, None);
-                let taken = tx.set_certificate(id, digest(15), digest(2), after(3_000)).await;
-                assert!(matches!(taken, Err(StoreError::Conflict(_))));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+    let id = participant_id(1);
+    refused!(store, |tx| tx.set_certificate(id, digest(15), digest(2), after(3_000)));
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
                 assert!(!tx.set_certificate(participant_id(9), digest(15), digest(17), after(3_000)).await?);
                 // After another enrolment, no earlier certificate is valid.
                 assert!(tx.set_certificate(id, digest(15), digest(18), after(3_000)).await?);

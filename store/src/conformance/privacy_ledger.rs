@@ -40,19 +40,29 @@ pub async fn a_ledger_grows_at_its_end_alone(store: &Store) {
                 let (task, key) = (task_id(1), round(1, 1, 1).key);
                 assert_eq!(tx.privacy_count(task).await?, 0);
                 assert_eq!(tx.privacy_row_of(key).await?, None);
-                let unknown = row(0, 9);
-                let of_nobody = PrivacyRow { attempt: round(2, 1, 1).key, ..row(0, 1) };
-                let no_json = PrivacyRow { row: "{".to_owned(), ..row(0, 1) };
-                for bad in [row(1, 1), row(u64::MAX, 1), unknown, of_nobody, no_json] {
-                    let refused = tx.append_privacy_row(&bad).await;
-                    assert!(matches!(refused, Err(StoreError::Conflict(_))), "{bad:?}: {refused:?}");
-                }
-                tx.append_privacy_row(&row(0, 1)).await?;
-                // The index exists; the index leaves a gap; the attempt is already charged.
-                for bad in [row(0, 2), row(2, 2), row(1, 1)] {
-                    let refused = tx.append_privacy_row(&bad).await;
-                    assert!(matches!(refused, Err(StoreError::Conflict(_))), "{bad:?}: {refused:?}");
-                }
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+    let unknown = row(0, 9);
+    let of_nobody = PrivacyRow { attempt: round(2, 1, 1).key, ..row(0, 1) };
+    let no_json = PrivacyRow { row: "{".to_owned(), ..row(0, 1) };
+    for bad in &[row(1, 1), row(u64::MAX, 1), unknown, of_nobody, no_json] {
+        refused!(store, |tx| tx.append_privacy_row(bad));
+    }
+    let first = &row(0, 1);
+    let result: Result<()> =
+        store.transact("test", |tx| Box::pin(async move { tx.append_privacy_row(first).await })).await;
+    result.unwrap();
+    // The index exists; the index leaves a gap; the attempt is already charged.
+    for bad in &[row(0, 2), row(2, 2), row(1, 1)] {
+        refused!(store, |tx| tx.append_privacy_row(bad));
+    }
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let (task, key) = (task_id(1), round(1, 1, 1).key);
                 tx.append_privacy_row(&row(1, 3)).await?;
                 tx.append_privacy_row(&row(2, 2)).await?;
                 let rows = [row(0, 1), row(1, 3), row(2, 2)];
@@ -92,14 +102,13 @@ pub async fn each_task_has_its_ledger(store: &Store) {
 pub async fn the_head_is_replaced_together_with_its_row(store: &Store) {
     collecting(store, 1).await;
     let task = task_id(1);
+    for (seal, task) in [("a", task_id(2)), ("", task), (&*"a".repeat(129), task)] {
+        refused!(store, |tx| tx.set_privacy_head(task, seal));
+    }
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
                 assert_eq!(tx.privacy_head(task).await?, None);
-                for (seal, task) in [("a", task_id(2)), ("", task), (&*"a".repeat(129), task)] {
-                    let refused = tx.set_privacy_head(task, seal).await;
-                    assert!(matches!(refused, Err(StoreError::Conflict(_))), "{seal:?}: {refused:?}");
-                }
                 tx.set_privacy_head(task, "a").await?;
                 tx.set_privacy_head(task, "b").await
             })

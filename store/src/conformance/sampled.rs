@@ -6,7 +6,7 @@ use federation::id::{Attempt, ParticipantId};
 
 use super::sample::{after, collecting, labels, participant, participant_id, task_id};
 use crate::entity::participant::ParticipantRow;
-use crate::{Result, Store, StoreError};
+use crate::{Result, Store};
 
 fn ids(numbers: &[u128]) -> Vec<ParticipantId> {
     numbers.iter().copied().map(participant_id).collect()
@@ -66,16 +66,29 @@ pub async fn a_draw_is_kept_until_it_is_forgotten(store: &Store) {
                 assert_eq!(tx.sampled(key).await?, []);
                 tx.insert_sampled(key, &[]).await?;
                 assert_eq!(tx.sampled(key).await?, []);
-                for bad in [ids(&[1, 9]), ids(&[1, 1])] {
-                    let refused = tx.insert_sampled(key, &bad).await;
-                    assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
-                    assert_eq!(tx.sampled(key).await?, []);
-                }
-                let nowhere = tx.insert_sampled(Attempt { attempt: 2, ..key }, &ids(&[1])).await;
-                assert!(matches!(nowhere, Err(StoreError::Conflict(_))));
-                tx.insert_sampled(key, &ids(&[4, 2])).await?;
-                let again = tx.insert_sampled(key, &ids(&[3, 2])).await;
-                assert!(matches!(again, Err(StoreError::Conflict(_))));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+    let (key, nowhere) = (open.key, Attempt { attempt: 2, ..open.key });
+    for (attempt, bad) in &[(key, ids(&[1, 9])), (key, ids(&[1, 1])), (nowhere, ids(&[1]))] {
+        refused!(store, |tx| tx.insert_sampled(*attempt, bad));
+    }
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                assert_eq!(tx.sampled(key).await?, []);
+                tx.insert_sampled(key, &ids(&[4, 2])).await
+            })
+        })
+        .await;
+    result.unwrap();
+    let again = &ids(&[3, 2]);
+    refused!(store, |tx| tx.insert_sampled(key, again));
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
                 assert_eq!(tx.sampled(key).await?, ids(&[2, 4]));
                 for n in 1..=4 {
                     assert_eq!(tx.is_sampled(key, participant_id(n)).await?, n % 2 == 0);

@@ -10,6 +10,7 @@ mod row;
 mod value;
 
 use std::any::Any;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -34,11 +35,19 @@ pub(crate) enum Extent {
     Many,
 }
 
+/// Number of attempts before the caller gets [`StoreError::Busy`](crate::StoreError::Busy), unless a database says more.
+pub(crate) const MAX_ATTEMPTS: u32 = 5;
+
 /// A database.
 #[async_trait]
 pub(crate) trait Backend: Send + Sync {
-    /// Waits for a connection and begins.
-    async fn begin(&self, mode: Mode) -> Result<Box<dyn Driver>>;
+    /// Waits for a connection and begins a transaction of this name.
+    async fn begin(&self, name: &'static str, mode: Mode) -> Result<Box<dyn Driver>>;
+
+    /// How long to pause after `attempt` attempts that met another writer; `None` to give up.
+    fn pause(&self, attempt: u32) -> Option<Duration> {
+        (attempt < MAX_ATTEMPTS).then_some(Duration::ZERO)
+    }
 
     /// Flushes the write-ahead log to the database and truncates it.
     async fn empty_log(&self) -> Result<()>;
@@ -81,6 +90,8 @@ pub(crate) struct Query<'q> {
     /// - `{?4 participant:bytes serial:integer}` has the rows of argument 4, a [`Value::List`], with these columns. Kinds
     ///   are `bytes`, `integer`, `real` and `text`;
     /// - `{object labels}` has a row of `key` and `value` for each text in an object of JSON.
+    ///
+    /// `CROSS JOIN … ON` is a join whose left side SQLite has to read first.
     pub(crate) sql: &'static str,
     /// The values of `?1`, `?2` and so on.
     pub(crate) arguments: Vec<Value<'q>>,

@@ -302,7 +302,7 @@ mod tests {
     /// The first row of a query in a database in memory, where nothing waits.
     fn first<T: FromRow>(sql: &'static str, arguments: impl Bind) -> Result<Option<T>> {
         let database = SqliteBackend::open_memory()?;
-        let driver = database.begin(Mode::Read).now_or_never().unwrap()?;
+        let driver = database.begin("test", Mode::Read).now_or_never().unwrap()?;
         Transaction::new(driver, Mode::Read).find(sql, arguments).now_or_never().unwrap()
     }
 

@@ -84,11 +84,15 @@ const COHORT: &str = concat!(
 
 const ANOMALIES: &str = concat!(
     "SELECT place, cohort_group, (SELECT anomaly FROM admitted
-                                  WHERE (task, number, attempt, participant) = (?1, first.number, first.attempt, first.id))
+                                  WHERE (task, number, attempt, participant) = (?1, one.number, one.attempt, one.participant))
                                  AS anomaly
      FROM (",
-    of_attempts!("item.number, item.attempt, cohort_group, min(participant) AS id", "assignment"),
-    "WHERE item.state = 'REPORTED' AND cohort_group IS NOT NULL GROUP BY place, cohort_group) AS first"
+    of_attempts!(
+        "item.number, item.attempt, cohort_group, participant,
+         row_number() OVER (PARTITION BY place, cohort_group ORDER BY participant) AS nth",
+        "assignment"
+    ),
+    "WHERE item.state = 'REPORTED' AND cohort_group IS NOT NULL) AS one WHERE nth = 1"
 );
 
 const MESSAGES: &str = concat!(

@@ -21,8 +21,6 @@ use crate::driver::{Backend, Driver, Mode};
 use crate::error::{Result, StoreError};
 use crate::private;
 
-/// Number of read connections.
-const READERS: usize = 4;
 /// How long SQLite waits for another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long emptying the log waits for readers of an earlier state.
@@ -40,13 +38,13 @@ pub(crate) struct SqliteBackend {
 }
 
 impl SqliteBackend {
-    /// Opens or creates the file, and migrates it.
-    pub(crate) async fn open_file(path: &Path) -> Result<Self> {
+    /// Opens or creates the file, and migrates it. So many connections read at once.
+    pub(crate) async fn open_file(path: &Path, readers: u32) -> Result<Self> {
         let path = path.to_owned();
-        tokio::task::spawn_blocking(move || Self::open_file_now(&path)).await.map_err(StoreError::fault)?
+        tokio::task::spawn_blocking(move || Self::open_file_now(&path, readers)).await.map_err(StoreError::fault)?
     }
 
-    fn open_file_now(path: &Path) -> Result<Self> {
+    fn open_file_now(path: &Path, count: u32) -> Result<Self> {
         if let Some(folder) = path.parent() {
             private::make_folder(folder)?;
         }
@@ -62,8 +60,8 @@ impl SqliteBackend {
         let writer = prepare(open(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?)?;
         writer.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL").map_err(translate)?;
         schema::migrate(&writer)?;
-        let mut readers = Vec::with_capacity(READERS);
-        for _ in 0..READERS {
+        let mut readers = Vec::new();
+        for _ in 0..count.max(1) {
             readers.push(prepare(open(OpenFlags::SQLITE_OPEN_READ_ONLY)?)?);
         }
         Ok(Self { writer: Pool::new(vec![writer], true), readers: Pool::new(readers, true), reads_alone: false })
@@ -88,7 +86,7 @@ fn prepare(connection: Connection) -> Result<Connection> {
 
 #[async_trait]
 impl Backend for SqliteBackend {
-    async fn begin(&self, mode: Mode) -> Result<Box<dyn Driver>> {
+    async fn begin(&self, _: &'static str, mode: Mode) -> Result<Box<dyn Driver>> {
         let pool = match mode {
             Mode::Read => &self.readers,
             Mode::Write => &self.writer,

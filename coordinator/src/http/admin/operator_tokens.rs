@@ -18,6 +18,7 @@ use wire::inspect::Page;
 use wire::route;
 
 use super::secret;
+use crate::config::DatabaseError;
 use crate::http::app::App;
 use crate::http::authenticate::Admin;
 use crate::http::extract::{Json, Path, Query};
@@ -35,6 +36,8 @@ pub enum TokenError {
     /// There is no database to store it in.
     #[error("there is no database at {0}: a coordinator's first start makes it, and the first admin token")]
     NoDatabase(PathBuf),
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
     /// It could not be shown, and so was not stored.
     #[error("the token could not be shown, so it was not stored: {0}")]
     Show(#[source] io::Error),

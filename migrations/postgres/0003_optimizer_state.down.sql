@@ -1,0 +1,1 @@
+ALTER TABLE model_version DROP COLUMN optimizer_state;

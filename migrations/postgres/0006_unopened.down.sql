@@ -1,0 +1,2 @@
+DROP TABLE abort_statement;
+DROP TABLE unopened_session;

@@ -1,0 +1,1 @@
+ALTER TABLE enrollment_token DROP COLUMN participant;

@@ -1,0 +1,212 @@
+//! How PostgreSQL spells what databases spell differently: parameters are `$1`, a list is an array for each of its columns,
+//! and tables are read from arrays.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use crate::error::{Result, StoreError};
+
+/// A statement in PostgreSQL's words.
+pub(super) struct Spelt {
+    pub(super) sql: String,
+    /// What is bound for each argument, in order.
+    pub(super) arguments: Vec<Argument>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Argument {
+    Value,
+    /// An array for each column.
+    Columns(Vec<Kind>),
+}
+
+/// The type of a list's column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Bytes,
+    Integer,
+    Real,
+    Text,
+}
+
+impl Kind {
+    fn parse(name: &str) -> Result<Self> {
+        match name {
+            "bytes" => Ok(Self::Bytes),
+            "integer" => Ok(Self::Integer),
+            "real" => Ok(Self::Real),
+            "text" => Ok(Self::Text),
+            _ => Err(StoreError::fault(format!("a list's column of kind {name:?}"))),
+        }
+    }
+
+    fn array(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytea[]",
+            Self::Integer => "bigint[]",
+            Self::Real => "double precision[]",
+            Self::Text => "text[]",
+        }
+    }
+}
+
+/// A statement, spelt once.
+pub(super) fn spell(sql: &'static str) -> Result<&'static Spelt> {
+    static KNOWN: LazyLock<Mutex<HashMap<(usize, usize), &'static Spelt>>> = LazyLock::new(Mutex::default);
+    let key = (sql.as_ptr().addr(), sql.len());
+    if let Some(spelt) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        return Ok(spelt);
+    }
+    let spelt = Box::leak(Box::new(spelt(sql)?));
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(key, spelt);
+    Ok(spelt)
+}
+
+fn spelt(sql: &str) -> Result<Spelt> {
+    let parts = parts(sql)?;
+    let mut arguments = Vec::new();
+    for part in &parts {
+        let (number, argument) = match part {
+            Part::Text(_) => continue,
+            Part::Argument(number) | Part::Object(Source::Argument(number)) => (*number, Argument::Value),
+            Part::List(number, columns) => {
+                (*number, Argument::Columns(columns.iter().map(|(_, kind)| *kind).collect()))
+            }
+            Part::Object(Source::Column(_)) => continue,
+        };
+        if arguments.len() < number {
+            arguments.resize(number, Argument::Value);
+        }
+        arguments[number - 1] = argument;
+    }
+    let first =
+        |number: usize| -> usize { 1 + arguments[..number - 1].iter().map(Argument::parameters).sum::<usize>() };
+    let mut sql = String::with_capacity(2 * sql.len());
+    for part in &parts {
+        // Writing to a `String` does not fail.
+        let _ = match part {
+            // SQLite alone takes the order of a `CROSS JOIN` as an order to follow, and lets it have a condition.
+            Part::Text(text) => write!(sql, "{}", text.replace("CROSS JOIN", "JOIN")),
+            Part::Argument(number) => write!(sql, "${}", first(*number)),
+            Part::Object(Source::Argument(number)) => {
+                write!(sql, "json_each_text(CAST(CAST(${} AS text) AS json))", first(*number))
+            }
+            Part::Object(Source::Column(name)) => write!(sql, "json_each_text(CAST({name} AS json))"),
+            Part::List(number, columns) => {
+                let names: Vec<_> = columns.iter().map(|(name, _)| *name).collect();
+                let arrays: Vec<_> = (first(*number)..)
+                    .zip(columns)
+                    .map(|(parameter, (_, kind))| format!("${parameter}::{}", kind.array()))
+                    .collect();
+                write!(sql, "(SELECT * FROM unnest({}) AS list ({}))", arrays.join(", "), names.join(", "))
+            }
+        };
+    }
+    Ok(Spelt { sql, arguments })
+}
+
+impl Argument {
+    fn parameters(&self) -> usize {
+        match self {
+            Self::Value => 1,
+            Self::Columns(kinds) => kinds.len(),
+        }
+    }
+}
+
+/// A piece of a statement. Arguments are numbered from 1.
+enum Part<'s> {
+    Text(&'s str),
+    Argument(usize),
+    Object(Source<'s>),
+    List(usize, Vec<(&'s str, Kind)>),
+}
+
+enum Source<'s> {
+    Argument(usize),
+    Column(&'s str),
+}
+
+/// Cuts a statement at its parameters and at its tables: see [`Query::sql`](crate::driver::Query::sql). A `?` without a
+/// number is the next one.
+fn parts(sql: &str) -> Result<Vec<Part<'_>>> {
+    let (mut parts, mut rest, mut unnumbered) = (Vec::new(), sql, 0);
+    while let Some(at) = rest.find(['?', '{']) {
+        let (before, after) = rest.split_at(at);
+        parts.push(Part::Text(before));
+        if let Some(table) = after.strip_prefix('{') {
+            let (notation, after) =
+                table.split_once('}').ok_or_else(|| StoreError::fault("a table of a statement does not end"))?;
+            parts.push(table_of(notation)?);
+            rest = after;
+            continue;
+        }
+        let after = &after[1..];
+        let digits = after.len() - after.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
+        let number = if digits == 0 { unnumbered + 1 } else { number(&after[..digits])? };
+        unnumbered = number;
+        parts.push(Part::Argument(number));
+        rest = &after[digits..];
+    }
+    parts.push(Part::Text(rest));
+    Ok(parts)
+}
+
+fn table_of(notation: &str) -> Result<Part<'_>> {
+    let mut words = notation.split_whitespace();
+    let source = words.next().unwrap_or_default();
+    if source == "object" {
+        let source = words.next().unwrap_or_default();
+        return Ok(Part::Object(match source.strip_prefix('?') {
+            Some(digits) => Source::Argument(number(digits)?),
+            None => Source::Column(source),
+        }));
+    }
+    let columns = words.filter_map(|column| column.split_once(':'));
+    let columns: Result<_> = columns.map(|(name, kind)| Ok((name, Kind::parse(kind)?))).collect();
+    Ok(Part::List(number(source.strip_prefix('?').unwrap_or_default())?, columns?))
+}
+
+fn number(digits: &str) -> Result<usize> {
+    digits.parse().ok().filter(|number| *number > 0).ok_or_else(|| StoreError::fault("a parameter without a number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_an_array_for_each_column_and_what_follows_is_counted_on() {
+        let told = spelt(
+            "INSERT INTO t SELECT ?1, id, n FROM {?2 id:bytes n:integer} AS new WHERE id IN {?4 id:bytes} AND x = ?3 OR ?1",
+        )
+        .unwrap();
+        assert_eq!(
+            told.sql,
+            "INSERT INTO t SELECT $1, id, n \
+             FROM (SELECT * FROM unnest($2::bytea[], $3::bigint[]) AS list (id, n)) AS new \
+             WHERE id IN (SELECT * FROM unnest($5::bytea[]) AS list (id)) AND x = $4 OR $1"
+        );
+        let columns = |kinds: &[Kind]| Argument::Columns(kinds.to_vec());
+        assert_eq!(
+            told.arguments,
+            [Argument::Value, columns(&[Kind::Bytes, Kind::Integer]), Argument::Value, columns(&[Kind::Bytes])]
+        );
+    }
+
+    #[test]
+    fn marks_objects_and_joins_are_spelt() {
+        let sql = |text| spelt(text).unwrap().sql;
+        assert_eq!(sql("INSERT INTO t (a, b) VALUES (?, ?)"), "INSERT INTO t (a, b) VALUES ($1, $2)");
+        assert_eq!(
+            sql("SELECT 1 FROM {object ?1} AS wanted, {object p.labels} AS carried"),
+            "SELECT 1 FROM json_each_text(CAST(CAST($1 AS text) AS json)) AS wanted, \
+             json_each_text(CAST(p.labels AS json)) AS carried"
+        );
+        assert_eq!(sql("FROM a CROSS JOIN b ON a.x = b.x"), "FROM a JOIN b ON a.x = b.x");
+        for wrong in ["SELECT {?1 id:digits}", "SELECT {?1 id:bytes", "SELECT {?x id:bytes}", "SELECT ?0"] {
+            assert!(matches!(spelt(wrong), Err(StoreError::Fault(_))), "{wrong}");
+        }
+    }
+}

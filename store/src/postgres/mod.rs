@@ -1,0 +1,143 @@
+//! Rows in PostgreSQL. Transactions that change rows are serializable, as if one ran after the other; those that interfere
+//! are told so and run again after a pause. Reads see one state and wait for nobody.
+
+mod bus;
+mod dialect;
+mod error;
+mod pool;
+mod schema;
+mod server;
+mod session;
+mod values;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::Executor as _;
+use uuid::Uuid;
+
+use self::bus::Notifications;
+use self::error::translate;
+use self::pool::Pool;
+pub use self::server::PostgresServer;
+use self::session::Session;
+use crate::driver::{Backend, Driver, Mode};
+use crate::error::Result;
+use crate::wake::bus::Bus;
+
+/// Number of attempts before the caller is told why none succeeded: up to a quarter of a minute.
+const MAX_ATTEMPTS: u32 = 30;
+/// Bound of the pause after the first attempt; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A database on a server.
+pub(crate) struct PostgresBackend {
+    pool: Arc<Pool>,
+    seed: u64,
+    pauses: AtomicU64,
+}
+
+impl PostgresBackend {
+    /// Connects, and migrates the database.
+    pub(crate) async fn open(server: &PostgresServer, connections: u32) -> Result<Self> {
+        let pool = Pool::new(server.options(), connections);
+        let mut loan = pool.lend().await?;
+        schema::migrate(&mut loan.connection).await?;
+        loan.keep();
+        Ok(Self { pool, seed: server.seed(), pauses: AtomicU64::new(0) })
+    }
+
+    /// Tells this process from the others that use this database.
+    pub(crate) fn process(&self) -> Uuid {
+        Uuid::from_u64_pair(self.seed, 0)
+    }
+
+    /// A way to every process that uses this database.
+    pub(crate) fn bus(&self, server: &PostgresServer) -> Arc<dyn Bus> {
+        Arc::new(Notifications { pool: Arc::clone(&self.pool), options: server.options() })
+    }
+
+    /// Runs a statement by itself.
+    async fn run(&self, statement: &'static str) -> Result<()> {
+        let mut loan = self.pool.lend().await?;
+        loan.connection.execute(statement).await.map_err(translate)?;
+        loan.keep();
+        Ok(())
+    }
+}
+
+/// A pause after `attempt` attempts, uniform up to a bound that doubles: those who met must not meet again.
+fn pause(seed: u64, number: u64, attempt: u32) -> Duration {
+    let bound = FIRST_PAUSE.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
+    // SplitMix64: a pause is no secret.
+    let mut word = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^= word >> 31;
+    let share = u32::try_from(word >> 32).unwrap_or_default();
+    bound.mul_f64(f64::from(share) / f64::from(u32::MAX))
+}
+
+#[async_trait]
+impl Backend for PostgresBackend {
+    async fn begin(&self, name: &'static str, mode: Mode) -> Result<Box<dyn Driver>> {
+        Ok(Box::new(Session::begin(self.pool.lend().await?, name, mode).await?))
+    }
+
+    fn pause(&self, attempt: u32) -> Option<Duration> {
+        let number = self.pauses.fetch_add(1, Ordering::Relaxed);
+        (attempt < MAX_ATTEMPTS).then(|| pause(self.seed, number, attempt))
+    }
+
+    /// The server keeps its log, and its archive and standbys have copies: only what was sealed may ever be in rows.
+    async fn empty_log(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether the server answers; it has checksums and tools of its own for its files.
+    async fn check(&self) -> Result<()> {
+        self.run("SELECT 1").await
+    }
+
+    /// Has the server say, where a large row is inserted, what it says when its disk is full.
+    #[cfg(feature = "conformance")]
+    async fn limit_pages(&self, pages: u32) -> Result<()> {
+        self.run(if pages == 1 {
+            "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+                 $$BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END$$;
+             CREATE TRIGGER full_disk BEFORE INSERT ON idempotency_key EXECUTE FUNCTION full_disk()"
+        } else {
+            "DROP FUNCTION full_disk CASCADE"
+        })
+        .await
+    }
+
+    #[cfg(feature = "conformance")]
+    async fn revert_schema(&self) -> Result<()> {
+        schema::revert(&mut self.pool.lend().await?.connection).await
+    }
+
+    #[cfg(feature = "conformance")]
+    async fn migrate_schema(&self) -> Result<()> {
+        schema::migrate(&mut self.pool.lend().await?.connection).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_bound_and_differ_between_processes() {
+        for attempt in 1..MAX_ATTEMPTS {
+            let bound = Duration::from_millis(2 << (attempt - 1).min(16)).min(LONGEST_PAUSE);
+            let drawn: Vec<_> = (0..200).map(|number| pause(7, number, attempt)).collect();
+            assert!(drawn.iter().all(|pause| *pause <= bound), "attempt {attempt}");
+            assert!(drawn.iter().any(|pause| *pause > bound / 2) && drawn.iter().any(|pause| *pause < bound / 2));
+        }
+        assert_ne!(pause(1, 0, 9), pause(2, 0, 9));
+    }
+}

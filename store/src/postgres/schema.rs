@@ -1,0 +1,78 @@
+//! PostgreSQL's migrations, embedded. They run under an advisory lock, so that processes may start at once.
+
+use sqlx::{AssertSqlSafe, PgConnection, raw_sql};
+
+use super::error::translate;
+use crate::error::Result;
+use crate::schema::{Migration, missing};
+
+/// A step, in two files that are named by its number in four digits and by its name.
+macro_rules! migration {
+    ($version:literal, $digits:literal, $name:literal) => {
+        Migration {
+            version: $version,
+            name: $name,
+            up: include_str!(concat!("../../../migrations/postgres/", $digits, "_", $name, ".up.sql")),
+            down: include_str!(concat!("../../../migrations/postgres/", $digits, "_", $name, ".down.sql")),
+        }
+    };
+}
+
+/// Every step, in order.
+const MIGRATIONS: &[Migration] = &[
+    migration!(1, "0001", "initial"),
+    migration!(2, "0002", "privacy"),
+    migration!(3, "0003", "optimizer_state"),
+    migration!(4, "0004", "groups"),
+    migration!(5, "0005", "training"),
+    migration!(6, "0006", "unopened"),
+    migration!(7, "0007", "token_participant"),
+    migration!(8, "0008", "replicas"),
+    migration!(9, "0009", "doomed"),
+];
+
+/// The lock of whoever migrates: the first eight bytes of "tributary".
+const LOCK: i64 = i64::from_be_bytes(*b"tributar");
+
+/// Applies all missing migrations. Whoever comes second waits, and finds them applied.
+///
+/// An error leaves the lock to the end of the connection.
+pub(super) async fn migrate(connection: &mut PgConnection) -> Result<()> {
+    run(connection, &format!("SELECT pg_advisory_lock({LOCK})")).await?;
+    let found = version(connection).await?;
+    for step in missing(MIGRATIONS, found)? {
+        let Migration { version, name, up, .. } = step;
+        let insert = format!("INSERT INTO schema_version (version, name) VALUES ({version}, '{name}')");
+        run(connection, &format!("BEGIN;\n{up}\n;{insert}; COMMIT")).await?;
+        tracing::info!(version, "migrated the database to schema version {version} ({name})");
+    }
+    run(connection, &format!("SELECT pg_advisory_unlock({LOCK})")).await
+}
+
+#[cfg(feature = "conformance")]
+pub(super) async fn revert(connection: &mut PgConnection) -> Result<()> {
+    for Migration { version, down, .. } in MIGRATIONS.iter().rev() {
+        let delete = format!("DELETE FROM schema_version WHERE version = {version}");
+        run(connection, &format!("BEGIN;\n{down}\n;{delete}; COMMIT")).await?;
+    }
+    Ok(())
+}
+
+/// The newest migration applied; 0 for an empty database.
+async fn version(connection: &mut PgConnection) -> Result<u32> {
+    run(
+        connection,
+        "SET client_min_messages = warning;
+         CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY, name TEXT NOT NULL);
+         RESET client_min_messages",
+    )
+    .await?;
+    let newest = sqlx::query_scalar::<_, i64>("SELECT coalesce(max(version), 0) FROM schema_version");
+    let newest = newest.fetch_one(connection).await.map_err(translate)?;
+    newest.try_into().map_err(crate::StoreError::corrupt)
+}
+
+/// Runs statements without arguments.
+async fn run(connection: &mut PgConnection, statements: &str) -> Result<()> {
+    raw_sql(AssertSqlSafe(statements)).execute(connection).await.map(drop).map_err(translate)
+}

@@ -1,0 +1,58 @@
+//! PostgreSQL keeps every promise of the suite; and what only a server can be asked: whether it survives interference, the
+//! loss of connections, strangers in between, and processes that start at once.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+mod postgres {
+    mod interference;
+    mod loss;
+    mod schema;
+    mod tls;
+}
+
+use std::sync::Arc;
+
+use federation::time::{MockClock, Timestamp};
+use store::{Blobs, Database, PostgresServer, Store, StoreConfig};
+use test_servers::postgres::Cluster;
+
+/// The suite's `NOW`.
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+
+fn server(url: &str) -> PostgresServer {
+    // Seeds differ between stores, as they do between processes.
+    static SEEDS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    PostgresServer::parse(url).unwrap().with_seed(SEEDS.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+}
+
+fn config(url: &str) -> StoreConfig {
+    StoreConfig {
+        database: Database::Postgres(server(url)),
+        blobs: Blobs::Memory,
+        connections: 8,
+        clock: Arc::new(MockClock::new(NOW)),
+    }
+}
+
+async fn store(url: &str) -> Store {
+    Store::open(config(url)).await.unwrap()
+}
+
+/// An empty database of the shared cluster, and its address.
+fn fresh() -> Option<(&'static Cluster, String, String)> {
+    let cluster = Cluster::shared()?;
+    let database = cluster.create_database();
+    let url = cluster.url(&database);
+    Some((cluster, database, url))
+}
+
+mod suite {
+    use store::Store;
+
+    async fn open() -> Option<(Store, ())> {
+        let (_, _, url) = super::fresh()?;
+        Some((super::store(&url).await, ()))
+    }
+
+    store::conformance_tests!(open);
+}

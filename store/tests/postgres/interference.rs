@@ -1,0 +1,229 @@
+//! Writers that are in each other's way, and errors of the server at every statement.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use federation::id::{Attempt, Digest, TaskId};
+use store::entity::idempotency::IdempotentAnswer;
+use store::{Result, Store, StoreError, TransactionFuture};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use super::super::{NOW, fresh, store};
+
+const TTL: Duration = Duration::from_secs(30);
+
+/// Takes and releases a lease: two statements.
+fn touch<'t>(tx: &'t mut store::Transaction<'_>, name: &'static str) -> TransactionFuture<'t, (), StoreError> {
+    Box::pin(async move {
+        let token = tx.acquire_lease(name, Uuid::nil(), NOW, TTL).await?.unwrap();
+        assert!(tx.renew_lease(name, token, NOW, TTL).await?);
+        Ok(())
+    })
+}
+
+/// By the first token, for each is acquired once.
+async fn holds(store: &Store, name: &'static str) -> bool {
+    let renewed: Result<bool> =
+        store.transact("test", |tx| Box::pin(async move { tx.renew_lease(name, 1, NOW, TTL).await })).await;
+    renewed.unwrap()
+}
+
+/// Sixteen stores, as sixteen processes have them, compete for one lease that expires again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn sixteen_writers_share_a_lease_that_expires() {
+    let Some((_, _, url)) = fresh() else { return };
+    let mut writers = JoinSet::new();
+    for n in 1..=16_u128 {
+        let store = store(&url).await;
+        writers.spawn(async move {
+            let mut tokens = Vec::new();
+            for round in 0..6_u64 {
+                // Each round begins when the lease of the one before has expired.
+                let now = NOW.plus(Duration::from_secs(40 * round));
+                let took: Result<Option<u64>> = store
+                    .transact("lease", |tx| {
+                        Box::pin(async move { tx.acquire_lease("work", Uuid::from_u128(n), now, TTL).await })
+                    })
+                    .await;
+                tokens.extend(took.unwrap());
+            }
+            tokens
+        });
+    }
+    let tokens: Vec<_> = writers.join_all().await.concat();
+    let distinct: BTreeSet<_> = tokens.iter().copied().collect();
+    assert!(
+        !tokens.is_empty() && distinct.len() == tokens.len(),
+        "each acquisition has a token of its own: {tokens:?}"
+    );
+    let store = store(&url).await;
+    let last: Result<Vec<bool>> = store
+        .transact("test", |tx| {
+            let distinct = distinct.clone();
+            Box::pin(async move {
+                let mut held = Vec::new();
+                for token in distinct {
+                    held.push(tx.renew_lease("work", token, NOW.plus(Duration::from_secs(40 * 5)), TTL).await?);
+                }
+                Ok(held)
+            })
+        })
+        .await;
+    let (last, earlier) =
+        last.map(|held| held.split_last().map(|(last, earlier)| (*last, earlier.to_vec())).unwrap()).unwrap();
+    assert!(last && !earlier.contains(&true), "only the newest holds it");
+}
+
+/// Two transactions that each read what the other one writes: in whatever order they count, one of them sees the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn write_skew_does_not_happen() {
+    let Some((_, _, url)) = fresh() else { return };
+    let store = store(&url).await;
+    let meet = Arc::new(Barrier::new(2));
+    let runs = Arc::new(AtomicU32::new(0));
+    let mut both = JoinSet::new();
+    for name in ["ann", "bob"] {
+        let (store, meet, runs) = (store.clone(), Arc::clone(&meet), Arc::clone(&runs));
+        both.spawn(async move {
+            let mut first = true;
+            let stored: Result<bool> = store
+                .transact("first", |tx| {
+                    let (meet, runs, wait) = (Arc::clone(&meet), Arc::clone(&runs), std::mem::take(&mut first));
+                    Box::pin(async move {
+                        runs.fetch_add(1, Ordering::Relaxed);
+                        // Only who comes first stores an answer; both have looked before either writes.
+                        let is_first = tx.find_idempotent("ann", "k").await?.is_none()
+                            && tx.find_idempotent("bob", "k").await?.is_none();
+                        if wait {
+                            meet.wait().await;
+                        }
+                        if is_first {
+                            let answer =
+                                IdempotentAnswer { request_sha256: Digest([1; 32]), status: 200, body: vec![] };
+                            tx.insert_idempotent(name, "k", &answer, NOW).await?;
+                        }
+                        Ok(is_first)
+                    })
+                })
+                .await;
+            stored.unwrap()
+        });
+    }
+    let stored = both.join_all().await;
+    assert_eq!(stored.iter().filter(|stored| **stored).count(), 1, "{stored:?}");
+    assert_eq!(runs.load(Ordering::Relaxed), 3, "one of them ran again");
+}
+
+/// Serialization failures, deadlocks and locks that cannot be had are tried again, at whatever statement they come.
+#[tokio::test(flavor = "multi_thread")]
+async fn interference_is_tried_again_at_every_statement_and_at_the_commit() {
+    for code in ["40001", "40P01", "55P03"] {
+        for (event, when) in [("INSERT", ""), ("UPDATE", ""), ("INSERT", "CONSTRAINT")] {
+            let Some((cluster, database, url)) = fresh() else { return };
+            let store = store(&url).await;
+            // A sequence is not rolled back, so the first three times fail whatever becomes of the transaction.
+            let deferred = if when.is_empty() { "" } else { "DEFERRABLE INITIALLY DEFERRED" };
+            cluster.sql(
+                &database,
+                &format!(
+                    "CREATE SEQUENCE tries;
+                     CREATE FUNCTION interfere() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+                         IF nextval('tries') <= 3 THEN RAISE 'in the way' USING ERRCODE = '{code}'; END IF;
+                         RETURN NULL;
+                     END$$;
+                     CREATE {when} TRIGGER interfere AFTER {event} ON lease {deferred}
+                         FOR EACH ROW EXECUTE FUNCTION interfere()"
+                ),
+            );
+            let runs = AtomicU32::new(0);
+            let done: Result<()> = store
+                .transact("test", |tx| {
+                    runs.fetch_add(1, Ordering::Relaxed);
+                    touch(tx, "work")
+                })
+                .await;
+            done.unwrap();
+            assert_eq!(runs.into_inner(), 4, "{code} {event} {when}");
+            assert_eq!(cluster.sql(&database, "SELECT count(*) FROM lease"), "1");
+        }
+    }
+}
+
+/// Interference without end is told as such.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_never_gets_through_is_told_that_the_database_is_busy() {
+    let Some((cluster, database, url)) = fresh() else { return };
+    let store = store(&url).await;
+    cluster.sql(
+        &database,
+        "CREATE FUNCTION interfere() RETURNS trigger LANGUAGE plpgsql AS
+             $$BEGIN RAISE 'in the way' USING ERRCODE = '40001'; END$$;
+         CREATE TRIGGER interfere BEFORE INSERT ON lease EXECUTE FUNCTION interfere()",
+    );
+    let runs = AtomicU32::new(0);
+    let done: Result<()> = store
+        .transact("test", |tx| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            touch(tx, "work")
+        })
+        .await;
+    assert!(matches!(done, Err(StoreError::Busy)), "{done:?}");
+    assert_eq!(runs.into_inner(), 30);
+    assert_eq!(cluster.sql(&database, "SELECT count(*) FROM lease"), "0");
+}
+
+/// What follows an error of a statement is refused, and so is a commit, which the server would silently not do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_goes_on_after_an_error_is_a_fault() {
+    let Some((_, _, url)) = fresh() else { return };
+    let store = store(&url).await;
+    let gone_on: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                assert!(tx.acquire_lease("work", Uuid::nil(), NOW, TTL).await?.is_some());
+                // There is no such task.
+                let nowhere = Attempt { task: TaskId(Uuid::nil()), round: 1, attempt: 1 };
+                let refused = tx.put_secret_if_absent(nowhere, "noise", b"x").await;
+                assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
+                Ok(())
+            })
+        })
+        .await;
+    assert!(matches!(gone_on, Err(StoreError::Fault(_))), "{gone_on:?}");
+    assert!(!holds(&store, "work").await, "nothing of it was kept");
+}
+
+/// A dropped transaction keeps nothing and no lock, and what comes after it has a usable connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_of_dropped_transactions_are_replaced() {
+    let Some((cluster, database, url)) = fresh() else { return };
+    let store = store(&url).await;
+    for _ in 0..20 {
+        let (reached, at) = tokio::sync::oneshot::channel::<()>();
+        let mut reached = Some(reached);
+        let hanging = store.clone();
+        let dropped = tokio::spawn(async move {
+            let hung: Result<()> = hanging
+                .transact("test", |tx| {
+                    let reached = reached.take();
+                    Box::pin(async move {
+                        tx.acquire_lease("work", Uuid::nil(), NOW, TTL).await?;
+                        drop(reached);
+                        std::future::pending().await
+                    })
+                })
+                .await;
+            hung
+        });
+        at.await.unwrap_err();
+        dropped.abort();
+        assert!(dropped.await.unwrap_err().is_cancelled());
+        assert!(!holds(&store, "work").await);
+    }
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in %'";
+    assert_eq!(cluster.sql(&database, open), "0");
+}

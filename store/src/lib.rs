@@ -32,7 +32,7 @@ use federation::time::Clock;
 use futures_util::future::BoxFuture;
 
 pub use crate::blob::{BlobRead, BlobStore, BlobWriter, S3Config, S3Credentials, VerifiedRead, place_of, with_files};
-use crate::blob::{DiskBlobs, MemoryBlobs, ReplicatedBlobs, S3Blobs};
+use crate::blob::{DiskBlobs, MemoryBlobs, Place, ReplicatedBlobs, S3Blobs};
 use crate::driver::{Backend, Mode};
 use crate::entity::doomed::Removal;
 pub use crate::error::{Result, StoreError};
@@ -109,7 +109,17 @@ impl Blobs {
                 Self::Disk(folder) => Arc::new(DiskBlobs::open(folder, clock).await?) as Arc<dyn BlobStore>,
                 Self::Memory => Arc::new(MemoryBlobs::new(clock)),
                 Self::S3(s3) => Arc::new(S3Blobs::open(s3, clock).await?),
-                Self::Replicated { primary, others } => Arc::new(ReplicatedBlobs::open(*primary, others, clock).await?),
+                Self::Replicated { primary, others } => {
+                    let place = |place: Self| {
+                        let clock = Arc::clone(&clock);
+                        Place {
+                            name: place.to_string(),
+                            open: Box::new(move || place.clone().open(Arc::clone(&clock))),
+                        }
+                    };
+                    let others = others.into_iter().map(place).collect();
+                    Arc::new(ReplicatedBlobs::open(place(*primary), others, Arc::clone(&clock)).await?)
+                }
             })
         })
     }

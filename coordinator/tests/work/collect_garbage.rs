@@ -18,7 +18,7 @@ async fn name(world: &World, sha256: federation::id::Digest) -> Result<(), store
         version: 1,
         sha256,
         bytes: 1,
-        round: None,
+        round: Some(1),
         parent: Some(0),
         clip: None,
         optimizer_state: None,

@@ -22,7 +22,7 @@ use federation::id::Digest;
 use federation::time::Timestamp;
 use ring::digest::{Context, SHA256};
 
-pub(crate) use self::copies::ReplicatedBlobs;
+pub(crate) use self::copies::{Place, ReplicatedBlobs};
 pub(crate) use self::disk::DiskBlobs;
 pub use self::disk::place_of;
 pub use self::files::with_files;

@@ -33,6 +33,7 @@ pub async fn no_row_names_a_doomed_blob(store: &Store) {
     let kept: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
+                tx.insert_model_version(&model_version(1, 0)).await?;
                 tx.insert_model_version(&model_version(1, 1)).await?;
                 tx.insert_admitted(&admitted(open, 1)).await.map(drop)
             })
@@ -113,24 +114,26 @@ pub async fn dooms_are_found_again_and_forgotten(store: &Store) {
 
 /// A blob is named or doomed, whichever comes first, and never both.
 pub async fn naming_and_dooming_take_turns(store: &Store) {
-    super::sample::collecting(store, 1).await;
-    for version in 1..=20_u8 {
-        let row = &model_version(1, u32::from(version));
-        let naming = {
-            let store = store.clone();
-            let row = row.clone();
-            tokio::spawn(async move {
-                let row = &row;
-                store.transact("name", |tx| Box::pin(async move { tx.insert_model_version(row).await })).await
-            })
-        };
-        let doomed = doom(store, &[row.sha256]).await;
+    let open = super::sample::collecting(store, 1).await;
+    for n in 1..=20 {
+        let (blob, attempt, store_too) = (digest(n), open.key, store.clone());
+        let naming = tokio::spawn(async move {
+            let sum = &PartialSum { attempt, blob, inputs: 1 };
+            let name = store_too.transact("name", |tx| {
+                Box::pin(async move {
+                    tx.delete_partial_sum(attempt).await?;
+                    tx.put_partial_sum(sum, None).await
+                })
+            });
+            name.await
+        });
+        let doomed = doom(store, &[blob]).await;
         // Nobody removes it, so that whoever names it need not wait.
         collected(store, &doomed).await;
         let named = naming.await.unwrap();
         match doomed.is_empty() {
-            true => named.unwrap(),
-            false => assert!(is_refused(&named, row.sha256), "{named:?}"),
+            true => assert!(named.unwrap()),
+            false => assert!(is_refused(&named, blob), "{named:?}"),
         }
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use federation::id::Digest;
 use federation::time::{Clock, Timestamp};
+use futures_util::future::BoxFuture;
 
-use crate::Blobs;
 use crate::blob::{BlobRead, BlobStore};
 use crate::error::{Result, StoreError};
 
@@ -17,10 +17,17 @@ const PASSED_OVER: Duration = Duration::from_secs(30);
 /// Bytes that are read at once to mend a copy.
 const PIECE: usize = 1 << 20;
 
+/// Where a copy is.
+pub(crate) struct Place {
+    /// What logs and metrics call it.
+    pub(crate) name: String,
+    /// Opens it; called again if that failed.
+    pub(crate) open: Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn BlobStore>>> + Send + Sync>,
+}
+
 /// A copy of all blobs.
 pub(super) struct Copy {
-    place: Blobs,
-    name: String,
+    place: Place,
     opened: tokio::sync::OnceCell<Arc<dyn BlobStore>>,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
@@ -35,20 +42,18 @@ struct State {
 }
 
 impl Copy {
-    pub(super) fn new(place: Blobs, clock: &Arc<dyn Clock>) -> Self {
-        let name = place.to_string();
-        Self { place, name, opened: tokio::sync::OnceCell::new(), clock: Arc::clone(clock), state: Mutex::default() }
+    pub(super) fn new(place: Place, clock: &Arc<dyn Clock>) -> Self {
+        Self { place, opened: tokio::sync::OnceCell::new(), clock: Arc::clone(clock), state: Mutex::default() }
     }
 
     /// What logs and metrics call it.
     pub(super) fn name(&self) -> &str {
-        &self.name
+        &self.place.name
     }
 
     /// The store, opened if it was not yet, whatever happened before.
     pub(super) async fn open(&self) -> Result<Arc<dyn BlobStore>> {
-        let open = || self.place.clone().open(Arc::clone(&self.clock));
-        self.opened.get_or_try_init(open).await.cloned()
+        self.opened.get_or_try_init(&self.place.open).await.cloned()
     }
 
     /// The store, unless it is passed over.
@@ -57,7 +62,7 @@ impl Copy {
     /// A fault while it is away.
     pub(super) async fn store(&self) -> Result<Arc<dyn BlobStore>> {
         if self.lock().away.is_some_and(|(_, until)| self.clock.now() < until) {
-            return Err(StoreError::fault(format!("{} is away", self.name)));
+            return Err(StoreError::fault(format!("{} is away", self.name())));
         }
         self.note(self.open().await)
     }
@@ -67,7 +72,7 @@ impl Copy {
         match &done {
             Ok(_) | Err(StoreError::MissingBlob(_) | StoreError::Corrupt(_) | StoreError::Conflict(_)) => {
                 if self.lock().away.take().is_some() {
-                    tracing::info!(copy = self.name, "{} is back", self.name);
+                    tracing::info!(copy = self.name(), "{} is back", self.name());
                 }
             }
             Err(error) => self.passes(error),
@@ -76,7 +81,7 @@ impl Copy {
     }
 
     fn passes(&self, error: &StoreError) {
-        metrics::counter!("tributary_blob_copy_failures_total", "copy" => self.name.clone()).increment(1);
+        metrics::counter!("tributary_blob_copy_failures_total", "copy" => self.name().to_owned()).increment(1);
         let now = self.clock.now();
         let mut state = self.lock();
         let is_news = state.away.is_none();
@@ -85,7 +90,7 @@ impl Copy {
         drop(state);
         if is_news {
             let cause = std::error::Error::source(error).map(tracing::field::display);
-            tracing::error!(copy = self.name, %error, cause, "{} is away: what it lacks is stored there when it is back", self.name);
+            tracing::error!(copy = self.name(), %error, cause, "{} is away: what it lacks is stored there when it is back", self.name());
         }
     }
 
@@ -111,10 +116,10 @@ impl Copy {
 
     /// Counts and tells that a blob is here again.
     pub(super) fn repaired(&self, digest: Digest, whole: &Self, error: &StoreError) {
-        metrics::counter!("tributary_blobs_repaired_total", "copy" => self.name.clone()).increment(1);
+        metrics::counter!("tributary_blobs_repaired_total", "copy" => self.name().to_owned()).increment(1);
         tracing::warn!(
-            copy = self.name, %digest, from = whole.name,
-            "blob {digest} was stored again in {} from {}: {error}", self.name, whole.name
+            copy = self.name(), %digest, from = whole.name(),
+            "blob {digest} was stored again in {} from {}: {error}", self.name(), whole.name()
         );
     }
 
@@ -122,8 +127,8 @@ impl Copy {
     pub(super) fn trouble(&self) -> Option<String> {
         let state = self.lock();
         match (state.away, state.owes) {
-            (Some(_), _) => Some(format!("{} is away; the log says why", self.name)),
-            (None, true) => Some(format!("blobs are owed to {}", self.name)),
+            (Some(_), _) => Some(format!("{} is away; the log says why", self.name())),
+            (None, true) => Some(format!("blobs are owed to {}", self.name())),
             (None, false) => None,
         }
     }

@@ -16,9 +16,9 @@ use federation::id::Digest;
 use federation::time::{Clock, Timestamp};
 use futures_util::future::{BoxFuture, join_all};
 
+pub(crate) use self::copy::Place;
 use self::copy::{Copy, transfer};
 use super::{BlobRead, BlobStore, BlobWriter};
-use crate::Blobs;
 use crate::error::{Result, StoreError};
 
 const FOREVER: Timestamp = Timestamp(i64::MAX);
@@ -39,7 +39,7 @@ struct Copies {
 
 impl ReplicatedBlobs {
     /// Opens all copies. One that cannot be opened is away, unless it is the primary.
-    pub(crate) async fn open(primary: Blobs, others: Vec<Blobs>, clock: Arc<dyn Clock>) -> Result<Self> {
+    pub(crate) async fn open(primary: Place, others: Vec<Place>, clock: Arc<dyn Clock>) -> Result<Self> {
         let copies = Copies {
             primary: Copy::new(primary, &clock),
             others: others.into_iter().map(|other| Copy::new(other, &clock)).collect(),

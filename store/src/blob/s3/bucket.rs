@@ -208,6 +208,10 @@ impl Bucket {
     }
 }
 
+pub(super) fn other_bytes(digest: Digest) -> StoreError {
+    StoreError::corrupt(format!("the object of blob {digest} holds other bytes"))
+}
+
 fn unusable(place: &str, why: &str) -> StoreError {
     StoreError::fault(format!("{place}: {}", why.replace('\n', " ")))
 }

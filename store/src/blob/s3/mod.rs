@@ -18,7 +18,7 @@ use federation::time::{Clock, Timestamp};
 use futures_util::TryStreamExt as _;
 use object_store::ObjectStoreExt as _;
 
-use self::bucket::{Bucket, PIECE};
+use self::bucket::{Bucket, PIECE, other_bytes};
 pub use self::bucket::{S3Config, S3Credentials};
 use self::read::{FIRST, S3Read};
 use self::upload::{Source, upload_detached};
@@ -118,10 +118,6 @@ impl BlobStore for S3Blobs {
         let found = self.bucket.list().await?;
         Ok(found.into_iter().filter(|(_, at)| *at < older_than).map(|(digest, _)| digest).collect())
     }
-}
-
-fn other_bytes(digest: Digest) -> StoreError {
-    StoreError::corrupt(format!("the object of blob {digest} holds other bytes"))
 }
 
 /// A blob that arrives piece by piece, in a local file until its digest is known.

@@ -10,7 +10,7 @@ use federation::time::Timestamp;
 use futures_util::StreamExt as _;
 use object_store::ObjectMeta;
 
-use super::bucket::{Bucket, PIECE};
+use super::bucket::{Bucket, PIECE, other_bytes};
 use crate::blob::BlobRead;
 use crate::blob::disk::DiskBlobs;
 use crate::blob::spool::Spooled;
@@ -117,7 +117,7 @@ impl VerifiedCopies {
             file.append(piece?).await?;
         }
         let (found, copy) = file.finish(|digest, spooled| Ok((digest, spooled))).await?;
-        if found == digest { Ok((copy, object)) } else { Err(super::other_bytes(digest)) }
+        if found == digest { Ok((copy, object)) } else { Err(other_bytes(digest)) }
     }
 
     /// Keeps a copy, and makes room for it.

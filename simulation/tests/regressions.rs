@@ -1,7 +1,5 @@
 //! Schedules that broke something once.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use simulation::faults::{Flaws, Runner};
 
 #[test]

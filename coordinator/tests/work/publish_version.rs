@@ -226,7 +226,7 @@ async fn a_version_that_made_a_metric_fall_is_rolled_back_with_what_the_optimize
     let momentum = ServerOptimizer::FedAvgM { learning_rate: 1.0, momentum: 0.5 };
     for (optimizer, retain) in [
         (ServerOptimizer::default(), None),
-        (momentum.clone(), None),
+        (momentum, None),
         // The version that a rollback may need stays, however few others do.
         (ServerOptimizer::default(), Some(Retain { last: 1 })),
         (momentum, Some(Retain { last: 1 })),

@@ -17,12 +17,15 @@ const PASSED_OVER: Duration = Duration::from_secs(30);
 /// Bytes that are read at once to mend a copy.
 const PIECE: usize = 1 << 20;
 
+/// Opens a copy.
+type Open = dyn Fn() -> BoxFuture<'static, Result<Arc<dyn BlobStore>>> + Send + Sync;
+
 /// Where a copy is.
 pub(crate) struct Place {
     /// What logs and metrics call it.
     pub(crate) name: String,
     /// Opens it; called again if that failed.
-    pub(crate) open: Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn BlobStore>>> + Send + Sync>,
+    pub(crate) open: Box<Open>,
 }
 
 /// A copy of all blobs.

@@ -22,6 +22,7 @@ mod operator;
 mod privacy;
 mod processes;
 mod ready;
+mod replicas;
 mod restored;
 mod resumed;
 mod shown;

@@ -1,0 +1,187 @@
+//! Two coordinators that serve and two that work, on one PostgreSQL database and one S3 store, behind a balancer: each is killed
+//! in its turn, and the others go on without it.
+
+#![cfg(target_os = "linux")]
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use test_servers::postgres::{Cluster, Options};
+use test_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY};
+
+use crate::killed::{logs, participant, rounds, wait, wait_for_round};
+use crate::support::{Background, Served, finish, run, tributary};
+
+const ROUNDS: &str = "14";
+
+/// Passes connections on to the first address that answers, beginning with another each time.
+struct Balancer {
+    port: u16,
+    addresses: Arc<Mutex<Vec<String>>>,
+}
+
+impl Balancer {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (port, addresses) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::<String>::new())));
+        let known = Arc::clone(&addresses);
+        std::thread::spawn(move || {
+            let turn = AtomicUsize::new(0);
+            for arrived in listener.incoming() {
+                let mut addresses = known.lock().unwrap().clone();
+                let first = turn.fetch_add(1, Ordering::Relaxed) % addresses.len().max(1);
+                addresses.rotate_left(first);
+                let Some(onward) = addresses.iter().find_map(|address| TcpStream::connect(address).ok()) else { continue };
+                join(arrived.unwrap(), onward);
+            }
+        });
+        Self { port, addresses }
+    }
+}
+
+/// Copies both ways until one side ends.
+fn join(one: TcpStream, other: TcpStream) {
+    for (mut from, mut to) in [(one.try_clone().unwrap(), other.try_clone().unwrap()), (other, one)] {
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut from, &mut to);
+            let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+        });
+    }
+}
+
+/// What all processes share.
+struct Site {
+    folder: PathBuf,
+    config: String,
+}
+
+impl Site {
+    fn new(folder: &Path, database: &str, blobs: &S3Server) -> Self {
+        let at = |name: &str| folder.join(name).display().to_string();
+        let credentials = format!("aws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n");
+        std::fs::write(at("s3"), credentials).unwrap();
+        let text = format!(
+            "[http]\nhealth_listen = \"127.0.0.1:0\"\n[database]\nurl = {database:?}\n[blobs]\nurl = \"s3://{BUCKET}/models\"\n\
+             endpoint = {:?}\ncredentials_file = {:?}\n[identity]\nca_certificate_file = {:?}\nca_key_file = {:?}\n\
+             [work]\nlease_ttl_ms = 1000\n",
+            blobs.endpoint(),
+            at("s3"),
+            at("keys/ca.pem"),
+            at("keys/ca-key.pem"),
+        );
+        std::fs::write(at("coordinator.toml"), text).unwrap();
+        Self { folder: folder.to_owned(), config: at("coordinator.toml") }
+    }
+
+    fn command(&self, does: &str, index: usize) -> std::process::Command {
+        let mut command = tributary();
+        command.args(["--format", "json", does, "--config", &self.config]);
+        command.env("TRIBUTARY_BLOBS_CACHE", self.folder.join(format!("cache-{does}-{index}")));
+        command
+    }
+
+    /// One that serves, and takes no background step.
+    fn serve(&self, index: usize, listen: &str) -> Served {
+        let mut command = self.command("serve", index);
+        command.env("TRIBUTARY_HTTP_LISTEN", listen).env("TRIBUTARY_WORK_ENABLED", "false");
+        Served::until(command, "serving")
+    }
+
+    /// One that takes background steps, and serves nobody.
+    fn work(&self, index: usize) -> Background {
+        let mut command = self.command("work", index);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.next().is_some_and(|line| line.unwrap().contains("\"working\"")), "it ended before");
+        Background(child)
+    }
+}
+
+fn address(served: &Served) -> String {
+    served.url.rsplit('/').next().unwrap().replace("localhost", "127.0.0.1")
+}
+
+#[test]
+fn rounds_go_on_whichever_coordinator_or_worker_is_lost() {
+    // With real commits: what was answered must outlive whoever answered.
+    let Some(cluster) = Cluster::start(Options { fsync: true, tcp: true, ..Options::default() }) else { return };
+    let (database, blobs, folder) = (cluster.create_database(), S3Server::start(), tempfile::tempdir().unwrap());
+    let task = folder.path().join("task.toml").display().to_string();
+    let args = ["--participants", "3", "--rounds", ROUNDS, "--seed", "5", "--task-file", &task];
+    let undisturbed = run(&[&["--format", "json", "demo"][..], &args].concat());
+    assert_eq!(undisturbed.code, 0, "{undisturbed}");
+    let events = undisturbed.events();
+    let expected: Vec<_> =
+        events.iter().filter(|event| event["event"] == "round").map(|event| &event["model"]["sha256"]).collect();
+
+    let site = Site::new(folder.path(), &cluster.url(&database), &blobs);
+    let mut serving: Vec<_> = (0..2).map(|index| Some(site.serve(index, "127.0.0.1:0"))).collect();
+    let mut working: Vec<_> = (0..2).map(|index| Some(site.work(index))).collect();
+    let balancer = Balancer::start();
+    let first = serving[0].as_ref().unwrap();
+    let everybody = Served {
+        process: Background(std::process::Command::new("true").spawn().unwrap()),
+        url: format!("https://localhost:{}", balancer.port),
+        ca: first.ca.clone(),
+        token: first.token.clone(),
+        health: String::new(),
+    };
+    balancer.addresses.lock().unwrap().extend(serving.iter().flatten().map(address));
+    everybody.operate(&["task", "create", &task]).data();
+    let mut participants: Vec<_> = (0..3)
+        .map(|index| {
+            let token = everybody.operate(&["token", "create", "--enrollment"]).data();
+            participant(&everybody, folder.path(), index, token["token"].as_str())
+        })
+        .collect();
+    for number in [2, 4, 6, 8] {
+        wait_for_round(&everybody, folder.path(), number);
+        let index = usize::from(number > 4);
+        if number % 4 == 2 {
+            let killed = serving[index].take().unwrap();
+            let listen = address(&killed);
+            drop(killed);
+            wait_for_round(&everybody, folder.path(), number + 1);
+            serving[index] = Some(site.serve(index, &listen));
+        } else {
+            drop(working[index].take());
+            wait_for_round(&everybody, folder.path(), number + 1);
+            working[index] = Some(site.work(index));
+        }
+    }
+    for child in &mut participants {
+        assert_eq!(wait(&mut child.0), Some(0), "{:?}\n{}", rounds(&everybody).first(), logs(folder.path()));
+    }
+    let models = everybody.operate(&["model", "list", "demo"]).data();
+    let published: Vec<_> = models.as_array().unwrap().iter().rev().skip(1).map(|model| &model["sha256"]).collect();
+    assert_eq!(published, expected);
+    for round in rounds(&everybody).iter().filter(|round| round["state"] == "COMPLETED") {
+        assert_eq!(round["reported"], 3, "{round}");
+    }
+    assert_eq!(cluster.sql(&database, "SELECT count(*) FROM session_message WHERE message IS NOT NULL"), "0");
+    let end = Instant::now() + Duration::from_secs(10);
+    let keys = folder.path().join("keys/seal.releases");
+    while std::fs::read_dir(&keys).unwrap().count() > 0 {
+        assert!(Instant::now() < end, "a key of a release is left");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn who_has_other_keys_than_the_others_does_not_start() {
+    let Some(cluster) = Cluster::start(Options { tcp: true, ..Options::default() }) else { return };
+    let (database, blobs) = (cluster.create_database(), S3Server::start());
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let sites = folders.each_ref().map(|folder| Site::new(folder.path(), &cluster.url(&database), &blobs));
+    let _first = sites[0].serve(0, "127.0.0.1:0");
+    for does in ["serve", "work"] {
+        let refused = finish(sites[1].command(does, 1).env("TRIBUTARY_HTTP_LISTEN", "127.0.0.1:0"));
+        assert_eq!(refused.code, 3, "{refused}");
+        assert!(refused.to_string().contains("have another identity.seal_key_file"), "{refused}");
+    }
+}

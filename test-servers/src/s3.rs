@@ -59,6 +59,16 @@ struct Shared {
     requests: Mutex<BTreeMap<String, u64>>,
 }
 
+/// An address of this machine that no other process takes: while the server is stopped, nobody gets its port. Linux alone
+/// has more than one.
+fn own_address() -> Ipv4Addr {
+    if !cfg!(target_os = "linux") {
+        return Ipv4Addr::LOCALHOST;
+    }
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, high | 128, middle, low)
+}
+
 impl S3Server {
     /// A running server with an empty bucket, on a free port.
     #[must_use]
@@ -67,7 +77,7 @@ impl S3Server {
         std::fs::create_dir(folder.path().join(BUCKET)).unwrap();
         let judge: Box<Judge> = Box::new(|_, _| Treatment::Serve);
         let shared = Arc::new(Shared { judge: Mutex::new(judge), requests: Mutex::default() });
-        let mut server = Self { folder, address: (Ipv4Addr::LOCALHOST, 0).into(), running: None, shared };
+        let mut server = Self { folder, address: (own_address(), 0).into(), running: None, shared };
         server.restart();
         server
     }

@@ -36,7 +36,9 @@ impl Balancer {
                 let mut addresses = known.lock().unwrap().clone();
                 let first = turn.fetch_add(1, Ordering::Relaxed) % addresses.len().max(1);
                 addresses.rotate_left(first);
-                let Some(onward) = addresses.iter().find_map(|address| TcpStream::connect(address).ok()) else { continue };
+                let Some(onward) = addresses.iter().find_map(|address| TcpStream::connect(address).ok()) else {
+                    continue;
+                };
                 join(arrived.unwrap(), onward);
             }
         });

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -50,8 +51,15 @@ pub enum Treatment {
 pub struct S3Server {
     folder: TempDir,
     address: SocketAddr,
-    running: Option<tokio::runtime::Runtime>,
+    running: Option<Running>,
     shared: Arc<Shared>,
+}
+
+/// A server between its start and its end.
+struct Running {
+    threads: tokio::runtime::Runtime,
+    /// From then on it answers nobody: files that a thread was about to open are not there, it would say.
+    is_killed: Arc<AtomicBool>,
 }
 
 struct Shared {
@@ -84,26 +92,29 @@ impl S3Server {
 
     /// Breaks all connections and stops listening, in the middle of whatever it does.
     pub fn kill(&mut self) {
-        if let Some(running) = self.running.take() {
-            running.shutdown_background();
+        if let Some(Running { threads, is_killed }) = self.running.take() {
+            is_killed.store(true, Ordering::SeqCst);
+            threads.shutdown_background();
         }
     }
 
     /// Starts it again at the same address, on the same objects.
     pub fn restart(&mut self) {
         self.kill();
-        let running = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let mut builder = S3ServiceBuilder::new(FileSystem::new(self.folder.path()).unwrap());
         builder.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
         let (service, address, shared) = (builder.build(), self.address, Arc::clone(&self.shared));
+        let is_killed = Arc::<AtomicBool>::default();
+        let killed = Arc::clone(&is_killed);
         let (tell, told) = std::sync::mpsc::channel();
-        running.spawn(async move {
+        threads.spawn(async move {
             let listener = listen(address).await;
             tell.send(listener.local_addr().unwrap()).unwrap();
-            serve(listener, service, shared).await;
+            serve(listener, service, shared, killed).await;
         });
         self.address = told.recv().unwrap();
-        self.running = Some(running);
+        self.running = Some(Running { threads, is_killed });
     }
 
     /// `http://ADDRESS`.
@@ -175,12 +186,23 @@ async fn listen(address: SocketAddr) -> TcpListener {
     TcpListener::bind(address).await.unwrap()
 }
 
-async fn serve(listener: TcpListener, service: S3Service, shared: Arc<Shared>) {
+async fn serve(listener: TcpListener, service: S3Service, shared: Arc<Shared>, is_killed: Arc<AtomicBool>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
-        let (service, shared) = (service.clone(), Arc::clone(&shared));
+        let (service, shared, is_killed) = (service.clone(), Arc::clone(&shared), Arc::clone(&is_killed));
         tokio::spawn(async move {
-            let answer = service_fn(move |request| treated(service.clone(), Arc::clone(&shared), request));
+            let answer = service_fn(move |request| {
+                let answer = treated(service.clone(), Arc::clone(&shared), request);
+                let is_killed = Arc::clone(&is_killed);
+                async move {
+                    let answer = answer.await?;
+                    if is_killed.load(Ordering::SeqCst) {
+                        Err("the server is killed".into())
+                    } else {
+                        Ok::<_, Broken>(answer)
+                    }
+                }
+            });
             // The peer, or a treatment, ends a connection whenever it likes.
             let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), answer).await;
         });

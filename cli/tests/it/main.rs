@@ -14,6 +14,7 @@ mod full_disk;
 mod issued;
 mod kept;
 mod killed;
+mod kills;
 mod liar;
 mod lies;
 mod members;

@@ -7,8 +7,6 @@ use std::io::{BufRead as _, BufReader};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use test_servers::postgres::{Cluster, Options};
@@ -20,29 +18,40 @@ use crate::support::{Background, Served, finish, run, tributary};
 const ROUNDS: &str = "14";
 
 /// Passes connections on to the first address that answers, beginning with another each time.
-struct Balancer {
+pub(crate) struct Balancer {
     port: u16,
-    addresses: Arc<Mutex<Vec<String>>>,
 }
 
 impl Balancer {
-    fn start() -> Self {
+    /// In front of these, which may come and go.
+    pub(crate) fn before(serving: &[&Served]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (port, addresses) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::<String>::new())));
-        let known = Arc::clone(&addresses);
+        let port = listener.local_addr().unwrap().port();
+        let known: Vec<_> = serving.iter().map(|served| address(served)).collect();
         std::thread::spawn(move || {
-            let turn = AtomicUsize::new(0);
+            let mut turn = 0;
             for arrived in listener.incoming() {
-                let mut addresses = known.lock().unwrap().clone();
-                let first = turn.fetch_add(1, Ordering::Relaxed) % addresses.len().max(1);
-                addresses.rotate_left(first);
+                let mut addresses = known.clone();
+                addresses.rotate_left(turn % known.len());
+                turn += 1;
                 let Some(onward) = addresses.iter().find_map(|address| TcpStream::connect(address).ok()) else {
                     continue;
                 };
                 join(arrived.unwrap(), onward);
             }
         });
-        Self { port, addresses }
+        Self { port }
+    }
+
+    /// What participants and operators see: the balancer, with the authority and the token of one behind it.
+    pub(crate) fn front(&self, one: &Served) -> Served {
+        Served {
+            process: Background(std::process::Command::new("true").spawn().unwrap()),
+            url: format!("https://localhost:{}", self.port),
+            ca: one.ca.clone(),
+            token: one.token.clone(),
+            health: String::new(),
+        }
     }
 }
 
@@ -57,13 +66,13 @@ fn join(one: TcpStream, other: TcpStream) {
 }
 
 /// What all processes share.
-struct Site {
+pub(crate) struct Site {
     folder: PathBuf,
     config: String,
 }
 
 impl Site {
-    fn new(folder: &Path, database: &str, blobs: &S3Server) -> Self {
+    pub(crate) fn new(folder: &Path, database: &str, blobs: &S3Server) -> Self {
         let at = |name: &str| folder.join(name).display().to_string();
         let credentials = format!("aws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n");
         std::fs::write(at("s3"), credentials).unwrap();
@@ -88,14 +97,14 @@ impl Site {
     }
 
     /// One that serves, and takes no background step.
-    fn serve(&self, index: usize, listen: &str) -> Served {
+    pub(crate) fn serve(&self, index: usize, listen: &str) -> Served {
         let mut command = self.command("serve", index);
         command.env("TRIBUTARY_HTTP_LISTEN", listen).env("TRIBUTARY_WORK_ENABLED", "false");
         Served::until(command, "serving")
     }
 
     /// One that takes background steps, and serves nobody.
-    fn work(&self, index: usize) -> Background {
+    pub(crate) fn work(&self, index: usize) -> Background {
         let mut command = self.command("work", index);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -104,7 +113,7 @@ impl Site {
     }
 }
 
-fn address(served: &Served) -> String {
+pub(crate) fn address(served: &Served) -> String {
     served.url.rsplit('/').next().unwrap().replace("localhost", "127.0.0.1")
 }
 
@@ -124,16 +133,8 @@ fn rounds_go_on_whichever_coordinator_or_worker_is_lost() {
     let site = Site::new(folder.path(), &cluster.url(&database), &blobs);
     let mut serving: Vec<_> = (0..2).map(|index| Some(site.serve(index, "127.0.0.1:0"))).collect();
     let mut working: Vec<_> = (0..2).map(|index| Some(site.work(index))).collect();
-    let balancer = Balancer::start();
-    let first = serving[0].as_ref().unwrap();
-    let everybody = Served {
-        process: Background(std::process::Command::new("true").spawn().unwrap()),
-        url: format!("https://localhost:{}", balancer.port),
-        ca: first.ca.clone(),
-        token: first.token.clone(),
-        health: String::new(),
-    };
-    balancer.addresses.lock().unwrap().extend(serving.iter().flatten().map(address));
+    let behind: Vec<_> = serving.iter().flatten().collect();
+    let everybody = Balancer::before(&behind).front(behind[0]);
     everybody.operate(&["task", "create", &task]).data();
     let mut participants: Vec<_> = (0..3)
         .map(|index| {

@@ -191,25 +191,18 @@ async fn serve(listener: TcpListener, service: S3Service, shared: Arc<Shared>, i
         let Ok((stream, _)) = listener.accept().await else { continue };
         let (service, shared, is_killed) = (service.clone(), Arc::clone(&shared), Arc::clone(&is_killed));
         tokio::spawn(async move {
-            let answer = service_fn(move |request| {
-                let answer = treated(service.clone(), Arc::clone(&shared), request);
-                let is_killed = Arc::clone(&is_killed);
-                async move {
-                    let answer = answer.await?;
-                    if is_killed.load(Ordering::SeqCst) {
-                        Err("the server is killed".into())
-                    } else {
-                        Ok::<_, Broken>(answer)
-                    }
-                }
-            });
+            let run = (service, shared, is_killed);
+            let answer = service_fn(move |request| treated(run.clone(), request));
             // The peer, or a treatment, ends a connection whenever it likes.
             let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), answer).await;
         });
     }
 }
 
-async fn treated(service: S3Service, shared: Arc<Shared>, request: Request<Incoming>) -> Result<Reply, Broken> {
+async fn treated(
+    (service, shared, is_killed): (S3Service, Arc<Shared>, Arc<AtomicBool>),
+    request: Request<Incoming>,
+) -> Result<Reply, Broken> {
     *lock(&shared.requests).entry(request.method().to_string()).or_default() += 1;
     let treatment = lock(&shared.judge)(request.method(), request.uri());
     let left = match treatment {
@@ -227,6 +220,9 @@ async fn treated(service: S3Service, shared: Arc<Shared>, request: Request<Incom
     };
     let response =
         service.call(request.map(s3s::Body::from)).await.map_err(|error| Broken::from(format!("{error:?}")))?;
+    if is_killed.load(Ordering::SeqCst) {
+        return Err("the server was killed".into());
+    }
     Ok(response.map(|body| Cut { body, left }.boxed_unsync()))
 }
 

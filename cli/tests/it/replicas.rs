@@ -29,11 +29,9 @@ impl Balancer {
         let port = listener.local_addr().unwrap().port();
         let known: Vec<_> = serving.iter().map(|served| address(served)).collect();
         std::thread::spawn(move || {
-            let mut turn = 0;
-            for arrived in listener.incoming() {
+            for (turn, arrived) in listener.incoming().enumerate() {
                 let mut addresses = known.clone();
                 addresses.rotate_left(turn % known.len());
-                turn += 1;
                 let Some(onward) = addresses.iter().find_map(|address| TcpStream::connect(address).ok()) else {
                     continue;
                 };

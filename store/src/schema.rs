@@ -13,6 +13,36 @@ pub(crate) struct Migration {
     pub(crate) down: &'static str,
 }
 
+/// Every migration, in order, embedded from a database's folder. Each is two files, named by its number in four digits
+/// and by its name, which are the same for all databases.
+macro_rules! migrations {
+    ($database:literal) => {
+        crate::schema::migrations!($database:
+            1 "0001" "initial",
+            2 "0002" "privacy",
+            3 "0003" "optimizer_state",
+            4 "0004" "groups",
+            5 "0005" "training",
+            6 "0006" "unopened",
+            7 "0007" "token_participant",
+            8 "0008" "replicas",
+            9 "0009" "doomed",
+            10 "0010" "retention")
+    };
+    ($database:literal: $($version:literal $digits:literal $name:literal),+) => {
+        &[$(crate::schema::Migration {
+            version: $version,
+            name: $name,
+            up: crate::schema::migrations!(file $database $digits $name ".up.sql"),
+            down: crate::schema::migrations!(file $database $digits $name ".down.sql"),
+        }),+]
+    };
+    (file $database:literal $digits:literal $name:literal $ending:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../migrations/", $database, "/", $digits, "_", $name, $ending))
+    };
+}
+pub(crate) use migrations;
+
 /// The version that a database has after all of these.
 pub(crate) fn newest(known: &[Migration]) -> u32 {
     known.last().map_or(0, |step| step.version)

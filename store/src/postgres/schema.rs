@@ -4,33 +4,9 @@ use sqlx::{AssertSqlSafe, PgConnection, raw_sql};
 
 use super::error::translate;
 use crate::error::Result;
-use crate::schema::{Migration, missing};
+use crate::schema::{Migration, migrations, missing};
 
-/// A step, in two files that are named by its number in four digits and by its name.
-macro_rules! migration {
-    ($version:literal, $digits:literal, $name:literal) => {
-        Migration {
-            version: $version,
-            name: $name,
-            up: include_str!(concat!("../../../migrations/postgres/", $digits, "_", $name, ".up.sql")),
-            down: include_str!(concat!("../../../migrations/postgres/", $digits, "_", $name, ".down.sql")),
-        }
-    };
-}
-
-/// Every step, in order.
-const MIGRATIONS: &[Migration] = &[
-    migration!(1, "0001", "initial"),
-    migration!(2, "0002", "privacy"),
-    migration!(3, "0003", "optimizer_state"),
-    migration!(4, "0004", "groups"),
-    migration!(5, "0005", "training"),
-    migration!(6, "0006", "unopened"),
-    migration!(7, "0007", "token_participant"),
-    migration!(8, "0008", "replicas"),
-    migration!(9, "0009", "doomed"),
-    migration!(10, "0010", "retention"),
-];
+const MIGRATIONS: &[Migration] = migrations!("postgres");
 
 /// The lock of whoever migrates: the first eight bytes of "tributary".
 const LOCK: i64 = i64::from_be_bytes(*b"tributar");

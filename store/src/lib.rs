@@ -66,7 +66,7 @@ pub enum Blobs {
     Disk(PathBuf),
     /// Memory, dropped with the last clone of the store.
     Memory,
-    /// An S3-compatible store.
+    /// A bucket that exists, of an S3-compatible store.
     S3(S3Config),
     /// The same blobs in several places. What the primary does not take is not stored; another copy that is away gets
     /// what it lacks when it is back.

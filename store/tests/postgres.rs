@@ -12,12 +12,10 @@ mod postgres {
 
 use std::sync::Arc;
 
-use federation::time::{MockClock, Timestamp};
+use federation::time::MockClock;
+use store::conformance::NOW;
 use store::{Blobs, Database, PostgresServer, Store, StoreConfig};
 use test_servers::postgres::Cluster;
-
-/// The suite's `NOW`.
-const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
 fn server(url: &str) -> PostgresServer {
     // Seeds differ between stores, as they do between processes.

@@ -11,12 +11,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use federation::id::Digest;
 use federation::time::{Clock, MockClock, Timestamp};
+use store::conformance::NOW;
 use store::{Blobs, Database, S3Config, S3Credentials, Store, StoreConfig, StoreError};
 use tempfile::TempDir;
 use test_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY, Treatment};
 
-/// The suite's `NOW`.
-const NOW: Timestamp = Timestamp(1_700_000_000_000);
 const FOREVER: Timestamp = Timestamp(i64::MAX);
 
 fn s3(server: &S3Server, folder: &Path) -> Blobs {

@@ -12,12 +12,11 @@ use bytes::Bytes;
 use federation::id::Digest;
 use federation::time::{Clock, MockClock, Timestamp};
 use http::{Method, StatusCode};
+use store::conformance::NOW;
 use store::{Blobs, Database, S3Config, S3Credentials, Store, StoreConfig, StoreError};
 use tempfile::TempDir;
 use test_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY, Treatment};
 
-/// The suite's `NOW`: years behind the server's clock.
-const NOW: Timestamp = Timestamp(1_700_000_000_000);
 const FOREVER: Timestamp = Timestamp(i64::MAX);
 
 /// Keys for the server, in a file.

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use federation::time::{Clock, MockClock, Timestamp};
+use store::conformance::NOW;
 use store::{Blobs, Database, Store, StoreConfig, StoreError};
 use tempfile::TempDir;
 
-/// The suite's `NOW`.
 fn clock() -> Arc<dyn Clock> {
-    Arc::new(MockClock::new(Timestamp(1_700_000_000_000)))
+    Arc::new(MockClock::new(NOW))
 }
 
 fn in_folder(folder: &Path) -> StoreConfig {

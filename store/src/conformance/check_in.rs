@@ -15,6 +15,14 @@ fn check_in(n: u8) -> CheckIn {
     CheckIn::new(participant_id(n.into()), task_id(1), n.into(), NOW, after(100))
 }
 
+/// Adds participants 3 to 5.
+async fn enrol(tx: &mut Transaction<'_>) -> Result<()> {
+    for n in 3..=5 {
+        tx.insert_participant(&participant(n)).await?;
+    }
+    Ok(())
+}
+
 async fn ready(tx: &mut Transaction<'_>, at: i64) -> Result<Vec<ParticipantId>> {
     let ready: Vec<_> =
         tx.candidates(task_id(1), after(at)).await?.iter().map(|candidate| candidate.participant).collect();
@@ -28,9 +36,7 @@ pub async fn check_ins_are_renewed_only_where_they_are(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
-                for n in 3..=5 {
-                    tx.insert_participant(&participant(n)).await?;
-                }
+                enrol(tx).await?;
                 let keys = CheckInKeys { attempt: round(1, 2, 1).key, advertisement: "keys".into() };
                 tx.upsert_check_ins(&[CheckIn { keys: Some(keys.clone()), ..check_in(3) }, check_in(4)]).await?;
                 let until = |n: u8, end| CheckIn { examples: 99, expires_at: after(end), ..check_in(n) };
@@ -57,9 +63,7 @@ pub async fn candidates_are_those_ready_with_their_history(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
-                for n in 3..=5 {
-                    tx.insert_participant(&participant(n)).await?;
-                }
+                enrol(tx).await?;
                 tx.upsert_check_ins(&[5, 4, 3, 2, 1].map(check_in)).await?;
                 tx.revoke_participant(participant_id(4), NOW).await?;
                 // 1 and 2 are busy.
@@ -162,9 +166,7 @@ pub async fn check_ins_end_unless_there_is_a_newer_one(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
-                for n in 3..=5 {
-                    tx.insert_participant(&participant(n)).await?;
-                }
+                enrol(tx).await?;
                 let keys = CheckInKeys { attempt: round(1, 2, 1).key, advertisement: "keys".into() };
                 let first = [CheckIn { keys: Some(keys.clone()), ..check_in(3) }, check_in(4), check_in(5)];
                 tx.upsert_check_ins(&first).await?;
@@ -185,9 +187,7 @@ pub async fn check_ins_tell_of_slow_lines_and_lost_rounds(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
-                for n in 3..=5 {
-                    tx.insert_participant(&participant(n)).await?;
-                }
+                enrol(tx).await?;
                 let slow = CheckIn { round_trip_ms: Some(750), sent_round: Some(7), ..check_in(3) };
                 let ahead = CheckIn { sent_round: Some(5), ..check_in(4) };
                 tx.upsert_check_ins(&[slow, ahead, check_in(5)]).await?;

@@ -48,6 +48,8 @@ pub mod unopened;
 
 mod sample;
 
+pub use self::sample::NOW;
+
 /// Generates a test for every guarantee: `conformance_tests!(open)`, where `open` is an async function that returns a
 /// fresh store and a value that must outlive it, or `None` where the database is absent, which it has said then.
 #[macro_export]

@@ -16,7 +16,7 @@ use crate::entity::session_message::{MessageKind, SessionMessage};
 use crate::entity::task::TaskRow;
 use crate::{Result, Store, Transaction};
 
-pub(super) const NOW: Timestamp = Timestamp(1_700_000_000_000);
+pub const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
 /// `NOW` plus this many milliseconds.
 pub(super) fn after(ms: i64) -> Timestamp {

@@ -24,7 +24,7 @@ use crate::seal::Sealer;
 const YOUNG_MS: i64 = 3_600_000;
 
 task_spec::named_enum! {
-    /// Kinds of findings.
+    /// What is wrong with rows or blobs; an operator may look for one kind.
     pub enum FindingKind {
         /// SQLite finds the file malformed, or a row refers to one that is not there.
         Database = "database",
@@ -62,7 +62,7 @@ pub struct Finding {
     pub what: String,
     /// What follows from it.
     pub meaning: String,
-    /// What to do.
+    /// What the operator does about it, in words.
     pub remedy: String,
     /// Where a good copy came from that is in its place again.
     #[serde(skip_serializing_if = "Option::is_none")]

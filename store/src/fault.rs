@@ -18,7 +18,6 @@ use crate::wake::Wake;
 /// What becomes of one durable change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFate {
-    /// It takes place.
     Done,
     /// It does not take place, and fails.
     Fails,

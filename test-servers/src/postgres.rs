@@ -62,7 +62,7 @@ impl Cluster {
     /// A cluster of one's own. `None` where there is no PostgreSQL, which has been said then.
     ///
     /// # Panics
-    /// As [`Cluster::shared`].
+    /// A cluster for one test; `None`, and the test is skipped, where PostgreSQL is not installed.
     pub fn start(options: Options) -> Option<Self> {
         let Some(binaries) = binaries() else {
             crate::skip("PostgreSQL's initdb and postgres are not installed (apt-get install postgresql-15)");

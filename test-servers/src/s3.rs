@@ -22,11 +22,9 @@ use s3s_fs::FileSystem;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-/// The only bucket.
 pub const BUCKET: &str = "blobs";
-/// The only user.
+/// The only access key that is accepted, and its secret.
 pub const ACCESS_KEY: &str = "tributary-test";
-/// The user's secret.
 pub const SECRET_KEY: &str = "tributary-test-secret";
 
 type Broken = Box<dyn std::error::Error + Send + Sync>;

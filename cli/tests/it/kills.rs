@@ -24,7 +24,7 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).map_or(otherwise, |text| text.parse().unwrap())
 }
 
-/// SplitMix64.
+/// Numbers that follow from a seed, by SplitMix64.
 struct Moments(u64);
 
 impl Moments {

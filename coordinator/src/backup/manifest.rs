@@ -16,7 +16,6 @@ const FORMAT: u32 = 1;
 const FILE: &str = "manifest.json";
 /// Folder of the database.
 const ROWS: &str = "rows";
-/// Folder of blobs.
 const BLOBS: &str = "blobs";
 /// Most bytes of a manifest that are read: some ten million blobs.
 const BYTES_MAX: u64 = 1 << 30;

@@ -39,9 +39,9 @@ task_spec::named_enum! {
     pub enum Stage {
         /// Copies rows; counted in pages of the database.
         Rows = "rows",
-        /// Copies blobs.
+        /// Copies blobs, and counts them.
         Blobs = "blobs",
-        /// Computes digests.
+        /// Computes digests, and counts the blobs that have been read.
         Check = "check",
     }
 }

@@ -7,7 +7,6 @@ use store::{Store, StoreError};
 /// Rounds that get a line of their own.
 const ROUNDS_TOLD: usize = 16;
 
-/// An open round.
 struct FoundRound {
     row: RoundRow,
     /// Name of its task.

@@ -366,7 +366,7 @@ impl Facts {
         match self.status {
             Some(status) if status.is_terminal() => return Ok(()),
             Some(TaskStatus::Paused | TaskStatus::BudgetExhausted) => return Ok(()),
-            _ => {}
+            Some(TaskStatus::Active | TaskStatus::Completed | TaskStatus::Cancelled) | None => {}
         }
         let (task, error) = (self.task, self.last_error.as_deref().unwrap_or("none"));
         let latest = rows.read("latest", |tx| Box::pin(async move { tx.rounds(task, None, 1).await })).await;

@@ -25,7 +25,6 @@ use crate::chance::{Purpose, stream};
 use crate::clock::Moment;
 use crate::in_process::signing_key;
 
-/// The task's name.
 pub(super) const TASK: &str = "task";
 /// How long a check-in is held open.
 const POLL: Duration = Duration::from_secs(10);

@@ -40,7 +40,7 @@ pub struct Violation {
     pub at_ms: u64,
 }
 
-/// One run.
+/// What came of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Run {
     /// Messages, steps, deaths and other events that were performed.

@@ -24,7 +24,6 @@ const EVENTS_MIN: u64 = 200;
 const FAULTS_MAX: Duration = Duration::from_secs(300);
 /// How long a task may take to end once faults have stopped.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// Performs a schedule.
 pub(super) async fn perform(
     schedule: &Schedule,
     place: Place,
@@ -39,16 +38,7 @@ pub(super) async fn perform(
 impl World<'_> {
     async fn run(&mut self) {
         for operation in self.schedule.operations.clone() {
-            let at_ms = match operation {
-                Operation::Partition { at_ms, .. }
-                | Operation::SetClock { at_ms, .. }
-                | Operation::LoseWakes { at_ms, .. }
-                | Operation::CollectGarbage { at_ms, .. }
-                | Operation::Pause { at_ms, .. }
-                | Operation::Cancel { at_ms }
-                | Operation::Revoke { at_ms, .. } => at_ms,
-                _ => continue,
-            };
+            let Some(at_ms) = operation.at_ms() else { continue };
             self.plan(Duration::from_millis(at_ms), Event::Scheduled(operation));
         }
         for coordinator in 0..self.slots.len() {

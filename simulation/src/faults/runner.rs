@@ -29,7 +29,7 @@ impl Runner {
         Ok(Self { folder, runs: 0, flaws })
     }
 
-    /// Performs a schedule. With `tell`, each event is told as it happens.
+    /// Performs a schedule, always with the same outcome. With `tell`, each event is told as it happens.
     ///
     /// # Errors
     /// [`SimulationError`] if the run cannot be set up.

@@ -155,6 +155,31 @@ pub enum Operation {
     },
 }
 
+impl Operation {
+    /// When it happens, in milliseconds from the beginning; `None` if it waits for a request, a durable change or an action.
+    pub(super) fn at_ms(&self) -> Option<u64> {
+        match *self {
+            Self::Partition { at_ms, .. }
+            | Self::SetClock { at_ms, .. }
+            | Self::LoseWakes { at_ms, .. }
+            | Self::CollectGarbage { at_ms, .. }
+            | Self::Pause { at_ms, .. }
+            | Self::Cancel { at_ms }
+            | Self::Revoke { at_ms, .. } => Some(at_ms),
+            Self::LoseRequest { .. }
+            | Self::LoseAnswer { .. }
+            | Self::DelayRequest { .. }
+            | Self::RepeatRequest { .. }
+            | Self::CrashCoordinator { .. }
+            | Self::StallCoordinator { .. }
+            | Self::FailChange { .. }
+            | Self::CrashDevice { .. }
+            | Self::SetBackDevice { .. }
+            | Self::DamageInput { .. } => None,
+        }
+    }
+}
+
 /// How often each kind of operation is drawn, in the order of [`draw`].
 const fn weights(profile: Profile) -> [u64; 17] {
     match profile {

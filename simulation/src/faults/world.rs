@@ -174,7 +174,7 @@ pub(super) struct Slot {
     pub(super) collected: Option<(i64, Moment)>,
 }
 
-/// A coordinator's process.
+/// A coordinator from one start to its death, and what belongs to that life alone.
 pub(super) struct Running {
     pub(super) life: u64,
     pub(super) coordinator: Coordinator,
@@ -267,7 +267,6 @@ impl<'a> World<'a> {
         self.queue.plan(self.now().plus(after), event);
     }
 
-    /// Notes what happened.
     pub(super) fn note(&mut self, what: fmt::Arguments<'_>) {
         let line = format!("{:>10.3} {what}", self.now().elapsed().as_secs_f64());
         line.hash(&mut self.trace);

@@ -9,7 +9,6 @@ use crate::transaction::Transaction;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokenRule {
     pub task: TaskId,
-    /// The rule.
     pub rule: &'static str,
     /// Of the round or model version that breaks it.
     pub number: u32,

@@ -20,7 +20,7 @@ pub(super) struct Pool {
     permits: Arc<Semaphore>,
 }
 
-/// A lent connection.
+/// A connection that its borrower alone uses; closed, unless it is given back by [`Loan::keep`].
 pub(super) struct Loan {
     pub(super) connection: PgConnection,
     pool: Arc<Pool>,

@@ -48,7 +48,6 @@ pub(crate) enum ModelCommand {
     Evaluate(evaluate::Evaluate),
 }
 
-/// Which version.
 #[derive(clap::Args)]
 pub(crate) struct Pin {
     /// Id or name of the task

@@ -104,10 +104,10 @@ impl FaultArgs {
         let took = stopwatch.elapsed();
         let rate = told.seeds as f64 * 60.0 / took.as_secs_f64().max(1e-9);
         output.note(format!("This machine: {} for them, {rate:.0} seeds a minute.", duration(took)));
-        match broken {
-            0 => Ok(()),
-            _ => Err(Failure::new(Exit::Internal, format!("what must hold was broken under {broken} seeds"))),
+        if broken == 0 {
+            return Ok(());
         }
+        Err(Failure::new(Exit::Internal, format!("what must hold was broken under {broken} seeds")))
     }
 }
 

@@ -17,7 +17,6 @@ const PASSED_OVER: Duration = Duration::from_secs(30);
 /// Bytes that are read at once to mend a copy.
 const PIECE: usize = 1 << 20;
 
-/// Opens a copy.
 type Open = dyn Fn() -> BoxFuture<'static, Result<Arc<dyn BlobStore>>> + Send + Sync;
 
 /// Where a copy is.

@@ -22,7 +22,6 @@ const UNUSED_MAX: Duration = Duration::from_secs(60);
 /// The object is looked at again after this time: it may have been replaced or lost.
 const LOOKED_MAX: Duration = Duration::from_secs(10);
 
-/// Verified copies.
 pub(super) struct VerifiedCopies {
     files: DiskBlobs,
     bytes_max: u64,

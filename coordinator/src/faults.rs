@@ -24,6 +24,14 @@ pub enum Fault {
     LostWake,
     /// Destroys keys before it holds the lease of the round they are of.
     UnfencedWrite,
+    /// Goes on under a lease that another has taken since.
+    LostLease,
+    /// Takes its own clock's word that nobody can have taken its lease.
+    OwnClock,
+    /// Publishes what it made although its lease is lost, under the next free number.
+    PublishTwice,
+    /// Takes an input that comes again for one that no sum holds.
+    ReplayedInput,
 }
 
 /// From now on, all coordinators of this process have this fault, or none.

@@ -26,6 +26,7 @@ fn found(fault: Option<Fault>, flaws: Flaws, (profile, first): (Profile, u64), c
         Some((schedule, violation))
     });
     let (schedule, violation) = broken.unwrap();
+    eprintln!("found by seed {}: {violation:?}", schedule.seed);
     let short = shrink(&schedule, violation.check, 100, |candidate| {
         Ok::<_, SimulationError>(runner.run(candidate, None)?.violation.map(|violation| violation.check))
     });
@@ -47,7 +48,7 @@ fn an_input_that_is_counted_twice() {
 #[test]
 fn a_snapshot_that_is_taken_for_the_newest() {
     let flaws = Flaws { copies_generation: true, ..Flaws::default() };
-    found(None, flaws, (Profile::Greedy, 90), &[Check::Devices, Check::Errors], 4);
+    found(None, flaws, (Profile::Greedy, 147), &[Check::Devices, Check::Errors], 4);
 }
 
 #[test]
@@ -70,4 +71,34 @@ fn a_blob_whose_bytes_are_not_verified() {
 #[test]
 fn a_key_that_is_destroyed_without_the_lease() {
     found(Some(Fault::UnfencedWrite), Flaws::default(), (Profile::Calm, 0), &[Check::Receipts], 0);
+}
+
+#[test]
+fn a_lease_that_was_lost_and_is_used() {
+    found(Some(Fault::LostLease), Flaws::default(), (Profile::Skewed, 81), &[Check::Leases], 6);
+}
+
+#[test]
+fn a_lease_that_is_judged_by_ones_own_clock() {
+    found(Some(Fault::OwnClock), Flaws::default(), (Profile::Skewed, 81), &[Check::Leases], 6);
+}
+
+#[test]
+fn a_round_that_is_published_twice() {
+    found(Some(Fault::PublishTwice), Flaws::default(), (Profile::Skewed, 2), &[Check::Leases, Check::Versions], 4);
+}
+
+#[test]
+fn an_upload_that_is_replayed() {
+    found(Some(Fault::ReplayedInput), Flaws::default(), (Profile::Lossy, 14), &[Check::Sums], 3);
+}
+
+#[test]
+fn noise_that_is_drawn_once_for_all_rounds() {
+    found(Some(Fault::ReusedNoise), Flaws::default(), (Profile::Calm, 5), &[Check::Sums], 0);
+}
+
+#[test]
+fn a_charge_for_devices_that_are_not_in_the_sum() {
+    found(Some(Fault::DropoutsCounted), Flaws::default(), (Profile::Lossy, 24), &[Check::Ledger], 4);
 }

@@ -1,18 +1,22 @@
 //! Stops or fails a process between any two of its durable changes of rows, for whoever simulates its death.
 //!
 //! [`Store::interrupted`] is the same rows as seen by one process of several: it has its own wake-ups, and asks an
-//! [`Interruption`] before each transaction and at each commit. Nothing but a caller in this program can ask for it.
+//! [`Interruption`] before each transaction and at each commit. [`SavedRows`] sets rows in memory back to what they once were.
+//! Nothing but a caller in this program can ask for either.
 
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use federation::id::TaskId;
+use federation::task_status::TaskStatus;
 
 use crate::Store;
 use crate::blob::BlobStore;
 use crate::driver::{Backend, Driver, Extent, Mode, Query, Take};
 use crate::error::{Result, StoreError};
+use crate::sqlite::SqliteBackend;
 use crate::wake::Wake;
 
 /// What becomes of one durable change.
@@ -46,6 +50,96 @@ impl Store {
     pub fn interrupted(&self, blobs: Arc<dyn BlobStore>, by: Arc<dyn Interruption>) -> Self {
         let rows = Arc::new(Interrupted { rows: Arc::clone(&self.rows), by });
         Self { rows, blobs, wake: Wake::new(), is_shared: true }
+    }
+}
+
+/// Rows in memory that can be set back to what they were when they were saved.
+pub struct SavedRows(Arc<SqliteBackend>);
+
+impl SavedRows {
+    /// New rows, with nothing saved yet.
+    ///
+    /// # Errors
+    /// `Fault` if SQLite makes none.
+    pub fn in_memory() -> Result<Self> {
+        Ok(Self(Arc::new(SqliteBackend::open_memory()?)))
+    }
+
+    /// These rows, with these blobs. Whoever has one from before the rows were set back sees them change.
+    #[must_use]
+    pub fn store(&self, blobs: Arc<dyn BlobStore>) -> Store {
+        Store { rows: Arc::clone(&self.0) as _, blobs, wake: Wake::new(), is_shared: false }
+    }
+
+    /// Keeps the present rows to go back to; once.
+    ///
+    /// # Errors
+    /// `Fault` if rows were saved before.
+    pub async fn save(&self) -> Result<()> {
+        self.0.save().await
+    }
+
+    /// Goes back to the rows that were saved. Waits until nobody has a transaction.
+    ///
+    /// # Errors
+    /// `Fault` if none were saved.
+    pub async fn restore(&self) -> Result<()> {
+        self.0.restore().await
+    }
+}
+
+/// How far a task is, in counts of rows that are only added, or only change once: whoever checks rows again and again sees whether
+/// there is anything new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pulse {
+    pub status: TaskStatus,
+    /// Model versions.
+    pub versions: u32,
+    /// Rows of its privacy ledger.
+    pub charges: u32,
+    /// Rounds and attempts that entered a state, and how many of them the state `CANCELLED`.
+    pub transitions: u32,
+    pub cancelled: u32,
+    /// Admitted inputs, and how many of them sums hold.
+    pub admitted: u32,
+    pub folded: u32,
+    /// Sums that were released.
+    pub released: u32,
+}
+
+columns!(Pulse { status, versions, charges, transitions, cancelled, admitted, folded, released });
+
+impl crate::Transaction<'_> {
+    /// How far a task is; `None` if there is none.
+    pub async fn pulse(&mut self, task: TaskId) -> Result<Option<Pulse>> {
+        self.find(
+            "SELECT status,
+                    (SELECT count(*) FROM model_version WHERE task = ?1) AS versions,
+                    (SELECT count(*) FROM privacy_ledger WHERE task = ?1) AS charges,
+                    (SELECT count(*) FROM round_change WHERE task = ?1) AS transitions,
+                    (SELECT count(*) FROM round_change WHERE task = ?1 AND state = 'CANCELLED') AS cancelled,
+                    (SELECT count(*) FROM admitted WHERE task = ?1) AS admitted,
+                    (SELECT count(*) FROM admitted WHERE task = ?1 AND folded = 1) AS folded,
+                    (SELECT count(*) FROM noised_sum WHERE task = ?1) AS released
+             FROM task WHERE id = ?1",
+            task,
+        )
+        .await
+    }
+}
+
+#[cfg(feature = "deliberate-faults")]
+impl crate::Transaction<'_> {
+    /// Says of an admitted input that no sum holds it, whether one does or not: a mistake, for tests that must notice it.
+    pub async fn count_again(
+        &mut self,
+        attempt: federation::id::Attempt,
+        participant: federation::id::ParticipantId,
+    ) -> Result<()> {
+        let folded =
+            "UPDATE admitted SET folded = 0 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4";
+        self.change(folded, (attempt, participant)).await?;
+        Ok(())
     }
 }
 
@@ -160,6 +254,26 @@ mod tests {
         let take =
             store.transact("take", |tx| Box::pin(async move { tx.acquire_lease("name", holder, now, ttl).await }));
         take.now_or_never().map(|taken| taken.map(|token| token.is_some()))
+    }
+
+    #[tokio::test]
+    async fn rows_go_back_to_what_was_saved_as_often_as_wanted() {
+        let clock = Arc::new(federation::time::MockClock::new(federation::time::Timestamp(1)));
+        let blobs = Blobs::Memory.open(clock).await.unwrap();
+        let saved = SavedRows::in_memory().unwrap();
+        assert!(saved.restore().await.is_err(), "nothing is saved yet");
+        let store = saved.store(blobs);
+        let token = async |name: &'static str| {
+            store.read("token", |tx| Box::pin(async move { tx.lease_token(name).await })).await.unwrap()
+        };
+        take(&store, Uuid::from_u128(1)).await.unwrap().unwrap();
+        saved.save().await.unwrap();
+        for _ in 0..2 {
+            assert!(take(&store, Uuid::from_u128(1)).await.unwrap().unwrap());
+            assert_eq!(token("name").await, Some(2));
+            saved.restore().await.unwrap();
+            assert_eq!(token("name").await, Some(1));
+        }
     }
 
     #[tokio::test]

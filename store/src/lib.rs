@@ -36,7 +36,7 @@ use crate::blob::{DiskBlobs, MemoryBlobs, Place, ReplicatedBlobs, S3Blobs};
 use crate::driver::{Backend, Mode};
 use crate::entity::doomed::Removal;
 pub use crate::error::{Result, StoreError};
-pub use crate::fault::{Interruption, WriteFate};
+pub use crate::fault::{Interruption, Pulse, SavedRows, WriteFate};
 use crate::postgres::PostgresBackend;
 pub use crate::postgres::PostgresServer;
 use crate::sqlite::SqliteBackend;

@@ -73,6 +73,7 @@ pub(crate) const TABLE: &[Allowed] = &[
             "datasets",
             "federation",
             "learning",
+            "recipe",
             "secure-agg",
             "store",
             "task-spec",

@@ -127,6 +127,12 @@ pub(crate) async fn enter(
                 if let Some(admitted) = tx.admitted(attempt, participant).await? {
                     same(&admitted, sha256)?;
                     permit.earlier = Some(admitted);
+                    #[cfg(feature = "deliberate-faults")]
+                    if crate::faults::present() == Some(crate::faults::Fault::ReplayedInput)
+                        && row.round.state == RoundState::Collecting
+                    {
+                        permit.earlier = None;
+                    }
                     return Ok(permit);
                 }
                 place(tx, attempt, participant).await?;

@@ -144,6 +144,10 @@ async fn admit(tx: &mut Transaction<'_>, input: Admitted, signed: Option<&Bytes>
     let Admitted { attempt, participant, .. } = input;
     if let Some(earlier) = tx.admitted(attempt, participant).await? {
         same(&earlier, input.sha256)?;
+        #[cfg(feature = "deliberate-faults")]
+        if crate::faults::present() == Some(crate::faults::Fault::ReplayedInput) {
+            tx.count_again(attempt, participant).await?;
+        }
         return Ok(earlier);
     }
     let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;

@@ -53,9 +53,14 @@ impl IntoParams for AttemptHeader {
 pub(crate) struct Document(OnceLock<Bytes>);
 
 impl Document {
-    /// Generates the document. All routers of a service describe the same, so the first one writes it.
-    pub(super) fn write(&self, described: &OpenApi) {
-        self.0.get_or_init(|| complete(described).to_string().into());
+    /// Generates the document.
+    pub(super) fn of(described: &OpenApi) -> Bytes {
+        complete(described).to_string().into()
+    }
+
+    /// Keeps the document. All routers of a service describe the same, so the first one writes it.
+    pub(super) fn write(&self, document: Bytes) {
+        self.0.get_or_init(|| document);
     }
 
     pub(super) fn text(&self) -> Bytes {

@@ -5,23 +5,26 @@ use std::sync::Arc;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::{Router, response::Response};
+use bytes::Bytes;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::app::App;
 use super::authenticate::AnyPeer;
+use super::openapi::Document;
 use super::problem::Error;
 use super::times::Times;
 use super::trace::{RequestIds, trace};
 use super::{admin, inspect, operations, participant};
 use crate::config::HttpConfig;
+use crate::guarded::Guarded;
 
 /// The service, without a socket. Requests carry a [`super::Connection`] in their extensions.
 ///
 /// `extract` and `masked_input` limit bodies, `authenticate` limits rates, and this router limits time.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let request_ids = Arc::new(RequestIds::new(&app));
-    let (routes, described) = endpoints(&app.config.http).split_for_parts();
-    app.document.write(&described);
+    let Described { routes, document, .. } = known_endpoints(&app.config.http);
+    app.document.write(document);
     routes
         .fallback(|_: AnyPeer| async { Error::NotFound("there is no such path".to_owned()) })
         .method_not_allowed_fallback(|| async { Error::Method })
@@ -31,9 +34,29 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Every endpoint with its time limit. Each area lists its own; path, method and description are next to the handler.
-fn endpoints(config: &HttpConfig) -> OpenApiRouter<Arc<App>> {
+/// Endpoints with these time limits, and the document that describes them.
+#[derive(Clone)]
+struct Described {
+    times: Times,
+    routes: Router<Arc<App>>,
+    document: Bytes,
+}
+
+/// The endpoints of a configuration. Describing them takes milliseconds, longer than everything else at a simulated start, so
+/// the last ones are kept.
+fn known_endpoints(config: &HttpConfig) -> Described {
+    static LAST: Guarded<Option<Described>> = Guarded::new(None);
     let times = Times::new(config);
+    let mut last = LAST.lock();
+    if let Some(known) = last.as_ref().filter(|known| known.times == times) {
+        return known.clone();
+    }
+    let (routes, described) = endpoints(times).split_for_parts();
+    last.insert(Described { times, routes, document: Document::of(&described) }).clone()
+}
+
+/// Every endpoint with its time limit. Each area lists its own; path, method and description are next to the handler.
+fn endpoints(times: Times) -> OpenApiRouter<Arc<App>> {
     participant::routes(times)
         .merge(inspect::routes(times))
         .merge(admin::routes(times))

@@ -15,7 +15,7 @@ use crate::config::HttpConfig;
 type Endpoint = UtoipaMethodRouter<Arc<App>>;
 
 /// The longest that requests may take.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
     request: Duration,
     poll: Duration,

@@ -53,6 +53,8 @@ pub struct WorkConfig {
     pub poll_interval: Duration,
     /// A worker not heard of for so long has lost its lease.
     pub lease_ttl: Duration,
+    /// Whether a worker is heard of while a step takes its time. Not where time is simulated: real time means nothing there.
+    pub renews_leases: bool,
     /// Tasks that are worked on at once.
     pub concurrency: usize,
     /// So many inputs are worth folding while others still arrive.
@@ -76,6 +78,7 @@ impl Default for WorkConfig {
         Self {
             poll_interval: Duration::from_secs(1),
             lease_ttl: Duration::from_secs(30),
+            renews_leases: true,
             concurrency: 4,
             fold_inputs: 64,
             fold_bytes: 32 << 20,

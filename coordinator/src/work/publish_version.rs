@@ -98,7 +98,12 @@ pub(super) async fn publish_version(
         .store
         .transact("publish version", |tx| {
             Box::pin(async move {
-                let token = holder.confirm(tx, now).await?;
+                let token = holder.confirm(tx, now).await;
+                #[cfg(feature = "deliberate-faults")]
+                if token.is_err() && super::spoil::publishes_twice() {
+                    return Ok((super::spoil::publish_again(tx, round, version, now).await?, Vec::new()));
+                }
+                let token = token?;
                 let published = complete(tx, round, version, metrics, now).await?;
                 let outdated = outdated(tx, round, now).await?;
                 holder.give_up(tx, token).await?;

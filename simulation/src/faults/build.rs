@@ -1,43 +1,38 @@
-//! Makes a world: rows, a disk, coordinators over them, the task, and all devices enrolled. Nothing fails meanwhile.
+//! Makes a world: rows with all devices enrolled, a disk, coordinators over them, and the task. Nothing fails meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use client_sdk::participant::machine::{Action, Input};
-use client_sdk::transport::Request;
 use coordinator::random::Random;
 use coordinator::work::WorkConfig;
 use coordinator::{Coordinator, Parts, StartError};
 use federation::id::TaskId;
 use federation::time::Clock;
 use serde_json::json;
-use store::{Blobs, Database, Store, StoreConfig};
 use task_spec::TaskSpec;
-use wire::admin::{CreateEnrollmentToken, CreateTask, EnrollmentTokenReply, Role};
-use wire::certificate::Issuers;
+use wire::admin::CreateTask;
 use wire::inspect::TaskView;
 use wire::route;
-use zeroize::Zeroizing;
 
+use super::base::Base;
 use super::checks::{Excuses, Facts, NEEDED};
-use super::device::{Device, DeviceFault, Next, PARAMETERS, TASK};
+use super::device::{Device, DeviceFault, PARAMETERS, TASK};
 use super::disk::DiskView;
+use super::private::{Draws, PrivateSums};
 use super::process::{ChangeFault, Changes, MachineClock, Process};
 use super::schedule::{Operation, Schedule, TaskKind};
 use super::world::{Made, Place, Running, Site, Slot, World};
 use crate::SimulationError;
 use crate::chance::{Purpose, stream};
 use crate::clock::{Moment, VirtualClock};
-use crate::in_process::{Network, in_memory};
+use crate::in_process::Network;
 
 /// How long a worker keeps a lease.
 const LEASE_MS: u64 = 10_000;
 /// Longest that polls are held open for whoever does not keep time itself; no phase may be shorter.
 const POLL_MS: u64 = 5_000;
-/// Certificates are not renewed.
-const CERTIFICATE_LIFETIME_S: u64 = 366 * 24 * 3600;
 /// Inputs that are folded at once.
 const FOLD: u32 = 2;
 
@@ -56,10 +51,12 @@ impl Site {
             trusts_itself: self.place.flaws.trusts_disks,
         });
         let store = self.rows.interrupted(blobs, Arc::clone(&process) as _);
-        let random = Random::new(stream(self.seed, Purpose::Coordinator, coordinator as u64, slot.lives));
+        let drawn = stream(self.seed, Purpose::Coordinator, coordinator as u64, slot.lives);
+        let random = Random::new(self.draws.noting(drawn));
         let mut coordinator = Coordinator::assemble_on(&self.config, Parts { clock: own, random }, store)?;
         // With three inputs a round, part of them is folded while others still arrive.
-        coordinator.engine = coordinator.engine.with_config(|config| WorkConfig { fold_inputs: FOLD, ..config });
+        let simulated = |config| WorkConfig { fold_inputs: FOLD, renews_leases: false, ..config };
+        coordinator.engine = coordinator.engine.with_config(simulated);
         let network = Arc::new(Network::new(coordinator.router.clone(), self.token.clone()));
         let events = coordinator.store.wake().subscribe();
         let (hanging, is_told_to_resume, stalled_at) = (Vec::new(), false, None);
@@ -81,51 +78,34 @@ impl Site {
 
 pub(super) async fn build<'a>(
     schedule: &Schedule,
+    base: &Base,
     place: Place,
     tell: Option<&'a mut dyn FnMut(&str)>,
 ) -> Result<World<'a>, SimulationError> {
-    std::fs::create_dir_all(&place.authority).map_err(SimulationError::files)?;
     let real = Arc::new(VirtualClock::default());
-    let (database, blobs) = (Database::SqliteMemory, Blobs::Memory);
-    let rows = Store::open(StoreConfig { database, blobs, connections: 1, clock: Arc::clone(&real) as _ })
-        .await
-        .map_err(failed)?;
-    let mut config = in_memory();
-    config.identity.ca_certificate_file = place.authority.join("ca.pem");
-    config.identity.ca_key_file = place.authority.join("ca-key.pem");
-    if !config.identity.ca_key_file.exists() {
-        // Whoever makes the authority draws more than whoever finds it, and all runs are to draw the same.
-        let parts = Parts { clock: Arc::clone(&real) as _, random: Random::from_seed(0) };
-        Coordinator::assemble_on(&config, parts, rows.clone()).map_err(failed)?;
-    }
+    let rows = base.rows().await?;
+    let mut config = base.config.clone();
     config.identity.seal_key_file = Some(place.folder.join("seal.key"));
-    config.identity.certificate_lifetime_s = CERTIFICATE_LIFETIME_S;
     config.work.lease_ttl_ms = LEASE_MS;
     config.http.poll_max_ms = POLL_MS;
     let is_shared = schedule.coordinators > 1;
-    let (seed, disk, token) = (schedule.seed, Arc::default(), String::new());
-    let mut site = Site { seed, config, place, real, rows, disk, token, is_shared };
+    let (seed, disk, token) = (schedule.seed, Arc::default(), base.token.clone());
+    let draws = Draws::default();
+    let site = Site { seed, config, place, real, rows, disk, draws, token, is_shared };
     let mut slots: Vec<_> = (0..schedule.coordinators).map(|_| slot(&site.real)).collect();
     let mut running = Vec::new();
     for (number, slot) in slots.iter_mut().enumerate() {
-        let mut made = site.assemble(number, slot).map_err(failed)?;
-        if number == 0 {
-            let given = made.coordinator.create_operator_token("operator", Role::Admin).await.map_err(failed)?;
-            site.token = given.token.clone();
-            made.network = Arc::new(Network::new(made.coordinator.router.clone(), given.token));
-        }
-        running.push(made);
+        running.push(site.assemble(number, slot).map_err(failed)?);
     }
-    let first = &running[0];
-    let members = Issuers::from_pem(first.coordinator.ca_pem()).map_err(failed)?;
-    let created: TaskView = first.network.make(route::TASKS, &CreateTask { spec: task(schedule)? }).await?;
+    let created: TaskView = running[0].network.make(route::TASKS, &CreateTask { spec: task(schedule)? }).await?;
     let task = created.summary.id;
     let mut devices = Vec::new();
-    for index in 0..schedule.devices {
+    for (index, enrolled) in (0..).zip(&base.devices) {
         let is_secure = schedule.task == TaskKind::Secure;
+        let (members, faults) = (base.members.clone(), device_faults(schedule, index));
         let at = (&*site.place.folder, site.place.flaws);
-        let mut device = Device::new((seed, index), is_secure, members.clone(), device_faults(schedule, index), at);
-        enroll(&mut device, &first.network, &site.real).await?;
+        let mut device = Device::new((seed, index), is_secure, members, faults, at);
+        device.take_over(enrolled).map_err(SimulationError::files)?;
         devices.push(device);
     }
     for (number, (slot, made)) in slots.iter_mut().zip(running).enumerate() {
@@ -133,7 +113,11 @@ pub(super) async fn build<'a>(
         let mut changes = slot.changes.lock().unwrap_or_else(PoisonError::into_inner);
         *changes = Changes { made: 0, faults: change_faults(schedule, number) };
     }
-    let facts = facts(schedule, task, &devices);
+    let private = PrivateSums::of(&created.spec, site.draws.clone());
+    if private.is_none() && schedule.task == TaskKind::Private {
+        return Err(SimulationError::Invalid("the sums of the private task cannot be checked".to_owned()));
+    }
+    let facts = facts(schedule, task, &devices, private);
     Ok(World::new(Made { schedule: schedule.clone(), site, slots, devices, facts }, tell))
 }
 
@@ -149,7 +133,7 @@ fn slot(real: &Arc<VirtualClock>) -> Slot {
     }
 }
 
-fn facts(schedule: &Schedule, task: TaskId, devices: &[Device]) -> Facts {
+fn facts(schedule: &Schedule, task: TaskId, devices: &[Device], private: Option<PrivateSums>) -> Facts {
     let participants = devices.iter().filter_map(|device| device.peer.map(|peer| peer.participant)).collect();
     let only_messages = schedule.operations.iter().all(|operation| {
         matches!(
@@ -163,25 +147,8 @@ fn facts(schedule: &Schedule, task: TaskId, devices: &[Device]) -> Facts {
         )
     });
     let damages = schedule.operations.iter().any(|operation| matches!(operation, Operation::DamageInput { .. }));
-    Facts::new(task, schedule.task, participants, Excuses { wakes: !only_messages, losses: damages })
-}
-
-/// Enrols a device over the routes.
-async fn enroll(device: &mut Device, network: &Network, clock: &VirtualClock) -> Result<(), SimulationError> {
-    let body = CreateEnrollmentToken { name: Some(device.name()), ..CreateEnrollmentToken::default() };
-    let reply: EnrollmentTokenReply = network.make(wire::admin::route::ENROLLMENT_TOKENS, &body).await?;
-    let faults = std::mem::take(&mut device.faults);
-    device.start(Some(Zeroizing::new(reply.token)));
-    let mut input = Input::Tick;
-    while let Next::Do(Action::Send(request @ Request::Enroll(_))) = device.advance(input, clock.participant_now()) {
-        input = Input::Response(network.ask(None, request).await.response);
-    }
-    device.kill();
-    device.take_events();
-    (device.actions, device.faults) = (0, faults);
-    let name = device.name();
-    let refused = || SimulationError::Participant { name, error: "it was not enrolled".to_owned() };
-    device.peer.map(drop).ok_or_else(refused)
+    let excuses = Excuses { wakes: !only_messages, losses: damages };
+    Facts::new((task, schedule.task), participants, excuses, private)
 }
 
 fn device_faults(schedule: &Schedule, index: u32) -> BTreeMap<u64, DeviceFault> {

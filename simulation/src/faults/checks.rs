@@ -1,8 +1,8 @@
 //! What must hold after each event, and at the end.
 
+mod end;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::time::Duration;
 
 use client_sdk::participant::Event;
 use client_sdk::transport::Request;
@@ -10,26 +10,19 @@ use federation::id::{Attempt, Digest, ParticipantId, RoundKey, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::{FailureReason, RoundState};
 use federation::task_status::TaskStatus;
-use federation::time::Timestamp;
 use store::entity::admitted::Admitted;
-use store::{Store, StoreError, Transaction};
+use store::{Pulse, Store, StoreError, Transaction};
 
 use super::device::{PARAMETERS, STEP};
 use super::disk::Disk;
-use super::outcome::Check;
+use super::outcome::{Broken, Check};
+use super::private::{PrivateSums, Released};
 use super::schedule::TaskKind;
 
 /// Participants that a round needs.
 pub(super) const NEEDED: usize = 3;
-/// Longer than any pause between two attempts.
-const PAUSE: Duration = Duration::from_secs(400);
-/// How much later than its deadline a phase may end.
-const LATE: Duration = Duration::from_secs(60);
 /// How far a coordinate of a mean may be off: rounding, not one update more or less.
 const TOLERANCE: f32 = 1e-3;
-
-/// What did not hold.
-pub(super) type Broken = (Check, String);
 
 /// What a schedule excuses.
 #[derive(Clone, Copy, Debug)]
@@ -64,11 +57,21 @@ pub(super) struct Facts {
     fresh: Vec<(Attempt, u32)>,
     last_error: Option<String>,
     told_something: bool,
+    /// Of a private task.
+    private: Option<PrivateSums>,
+    /// How far the task was, and what disks had lost, when this was last held against the rows.
+    state: Option<(Pulse, u64)>,
 }
 
 impl Facts {
-    pub(super) fn new(task: TaskId, kind: TaskKind, participants: Vec<ParticipantId>, excuses: Excuses) -> Self {
+    pub(super) fn new(
+        (task, kind): (TaskId, TaskKind),
+        participants: Vec<ParticipantId>,
+        excuses: Excuses,
+        private: Option<PrivateSums>,
+    ) -> Self {
         Self {
+            private,
             task,
             kind,
             participants,
@@ -85,6 +88,7 @@ impl Facts {
             fresh: Vec::new(),
             last_error: None,
             told_something: false,
+            state: None,
         }
     }
 
@@ -103,20 +107,8 @@ impl Facts {
         u32::try_from(self.versions.len().saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
-    /// The token of the task's lease, and where its latest rounds stand; none where no lease was ever taken, and where an
-    /// operator ended a round, who needs none.
-    pub(super) async fn lease_and_rounds(&self, rows: &Store) -> Option<(u64, Vec<(Attempt, RoundState)>)> {
-        let task = self.task;
-        let read = rows.read("lease and rounds", |tx| {
-            Box::pin(async move {
-                let token = tx.lease_token(&format!("round:{task}")).await?;
-                Ok::<_, StoreError>((token, tx.rounds(task, None, 2).await?))
-            })
-        });
-        let (token, rounds) = read.await.ok()?;
-        let rounds: Vec<_> = rounds.iter().map(|row| (row.round.key, row.round.state)).collect();
-        let is_cancelled = rounds.iter().any(|(_, state)| *state == RoundState::Cancelled);
-        token.filter(|_| !is_cancelled).map(|token| (token, rounds))
+    pub(super) fn task(&self) -> TaskId {
+        self.task
     }
 
     pub(super) fn step_failed(&mut self, error: String) {
@@ -127,6 +119,9 @@ impl Facts {
     pub(super) fn sends(&mut self, device: u32, request: &Request) -> Result<(), Broken> {
         match request {
             Request::Upload(upload) => {
+                if let Some(private) = &mut self.private {
+                    private.sent(upload.sha256, &upload.body);
+                }
                 let earlier = self.inputs.insert((upload.place, device), upload.sha256);
                 if earlier.is_none() {
                     self.fresh.push((upload.place, device));
@@ -181,20 +176,28 @@ impl Facts {
     }
 
     async fn check_rows(&mut self, tx: &mut Transaction<'_>, disk: &Disk) -> Result<(), Broken> {
-        self.told_something = false;
-        let task = tx.task(self.task).await.map_err(unread)?;
-        self.status = task.map(|task| task.status);
-        self.check_versions(tx, disk).await?;
+        let is_told = std::mem::take(&mut self.told_something);
+        let Some(pulse) = tx.pulse(self.task).await.map_err(unread)? else { return Ok(()) };
+        let state = Some((pulse, disk.losses()));
+        if state == self.state && !is_told {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut self.state, state).map(|(pulse, _)| pulse);
+        self.status = Some(pulse.status);
+        if before.is_none_or(|before| before.versions != pulse.versions) {
+            self.check_versions(tx, disk).await?;
+        }
         self.check_open_rounds(tx).await?;
-        self.check_ended_rounds(tx).await?;
+        if before.is_none_or(|before| (before.transitions, before.admitted) != (pulse.transitions, pulse.admitted)) {
+            self.check_ended_rounds(tx).await?;
+        }
         self.check_receipts(tx, disk).await?;
         self.check_bases(tx).await?;
-        if self.kind == TaskKind::Private {
-            self.check_ledger(tx).await?;
+        if before.is_none_or(|before| (before.charges, before.versions) != (pulse.charges, pulse.versions)) {
+            self.check_ledger(tx, disk).await?;
         }
-        let stored = disk.all();
         let named = tx.referenced_blobs().await.map_err(unread)?;
-        match named.iter().find(|digest| !stored.contains_key(digest)) {
+        match named.iter().find(|digest| disk.bytes(**digest).is_none()) {
             Some(missing) => Err((Check::Blobs, format!("a row names blob {missing}, and there is none"))),
             None => Ok(()),
         }
@@ -346,13 +349,22 @@ impl Facts {
         Ok(())
     }
 
-    async fn check_ledger(&mut self, tx: &mut Transaction<'_>) -> Result<(), Broken> {
+    async fn check_ledger(&mut self, tx: &mut Transaction<'_>, disk: &Disk) -> Result<(), Broken> {
+        let Some(mut private) = self.private.take() else { return Ok(()) };
         let stored = tx.privacy_rows(self.task, 0, 1024).await.map_err(unread)?;
-        let stored: Vec<_> = stored.into_iter().map(|row| (row.attempt, row.row)).collect();
-        if stored.get(..self.ledger.len()) != Some(&self.ledger[..]) {
+        let rows: Vec<_> = stored.iter().map(|row| (row.attempt, row.row.clone())).collect();
+        let known = self.ledger.len();
+        if rows.get(..known) != Some(&self.ledger[..]) {
             return Err((Check::Ledger, "a row of the ledger changed or is gone".to_owned()));
         }
-        self.ledger = stored;
+        for charge in &stored[known..] {
+            let released = match charge.published {
+                true => self.released(tx, disk, charge.attempt).await?,
+                false => None,
+            };
+            private.charged(charge.attempt, &charge.row, released.as_ref())?;
+        }
+        (self.private, self.ledger) = (Some(private), rows);
         for round in self.versions.iter().filter_map(|version| version.round) {
             if !self.ledger.iter().any(|(attempt, _)| attempt.round == round) {
                 return Err((Check::Ledger, format!("round {round} published a version and was not charged")));
@@ -361,47 +373,19 @@ impl Facts {
         Ok(())
     }
 
-    /// Once faults have stopped: whether the task is over, or a reason is told why it is not.
-    pub(super) async fn is_explained(&self, rows: &Store, now: Timestamp, live: usize) -> Result<(), Broken> {
-        match self.status {
-            Some(status) if status.is_terminal() => return Ok(()),
-            Some(TaskStatus::Paused | TaskStatus::BudgetExhausted) => return Ok(()),
-            Some(TaskStatus::Active | TaskStatus::Completed | TaskStatus::Cancelled) | None => {}
-        }
-        let (task, error) = (self.task, self.last_error.as_deref().unwrap_or("none"));
-        let latest = rows.read("latest", |tx| Box::pin(async move { tx.rounds(task, None, 1).await })).await;
-        let latest = latest.map_err(unread)?.pop().map(|row| row.round);
-        let Some(round) = latest else {
-            // A buffered round opens once enough devices hold an update.
-            let never = format!("no round ever opened; last error: {error}");
-            return if live < NEEDED { Ok(()) } else { Err((Check::Progress, never)) };
-        };
-        let age = now.since(round.state_since);
-        let stands = format!("{:?} is {} for {} s; last error: {error}", round.key, round.state, age.as_secs());
-        let late = round.phase_duration().map_or(PAUSE, |phase| phase + LATE);
-        if live >= NEEDED && age > late {
-            return Err((Check::Progress, format!("nothing happens: {stands}")));
-        }
-        // Under masks, whoever gave an input from this model gives no second one; in a private task each costs.
-        let may_refuse = matches!(self.kind, TaskKind::Secure | TaskKind::Private);
-        if live >= NEEDED && !may_refuse {
-            return Err((Check::Progress, format!("the task does not end: {stands}")));
-        }
-        Ok(())
-    }
-
-    /// At the very end: no blob and no key is left that nothing names.
-    pub(super) async fn is_tidy(&self, rows: &Store, disk: &Disk, keys: &Path) -> Result<(), Broken> {
-        let named = rows.read("named", |tx| Box::pin(async move { tx.referenced_blobs().await })).await;
-        let named = named.map_err(unread)?;
-        if let Some(digest) = disk.all().keys().find(|digest| !named.contains(digest)) {
-            return Err((Check::Garbage, format!("blob {digest} is left, and nothing names it")));
-        }
-        let mut left = std::fs::read_dir(keys).into_iter().flatten().flatten().map(|entry| entry.file_name());
-        match left.find(|_| self.is_over()) {
-            Some(name) => Err((Check::Garbage, format!("the key {name:?} is left of a task that is over"))),
-            None => Ok(()),
-        }
+    /// The sum that an attempt released.
+    async fn released(
+        &self,
+        tx: &mut Transaction<'_>,
+        disk: &Disk,
+        attempt: Attempt,
+    ) -> Result<Option<Released>, Broken> {
+        let row = tx.noised_sum(attempt).await.map_err(unread)?;
+        let row = row.ok_or_else(|| (Check::Ledger, format!("{attempt:?} is charged, and released nothing")))?;
+        let file = disk.bytes(row.blob);
+        let file = file.ok_or_else(|| (Check::Blobs, format!("the released sum of {attempt:?} has no bytes")))?;
+        let inputs = self.admitted(tx, attempt).await?.into_iter().map(|(_, row)| row.sha256).collect();
+        Ok(Some(Released { file, inputs }))
     }
 }
 

@@ -1,13 +1,12 @@
 //! A device: the SDK's own participant on a journal that may be set back, killed between any two of its actions.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use client_sdk::clock::Now;
 use client_sdk::conditions::Readiness;
-use client_sdk::journal::{FileJournal, Journal, JournalError, JournalFiles, MemoryJournal};
+use client_sdk::journal::JournalError;
 use client_sdk::learning::{MetricValue, Parameters};
 use client_sdk::participant::Event;
 use client_sdk::participant::machine::{Action, Input, Machine, Saved, Settings};
@@ -20,6 +19,7 @@ use rustls_pki_types::pem::PemObject as _;
 use wire::certificate::Issuers;
 use zeroize::Zeroizing;
 
+use super::journal::{DeviceJournal, FolderJournal, Records};
 use super::outcome::Flaws;
 use crate::chance::{Purpose, stream};
 use crate::clock::Moment;
@@ -75,6 +75,12 @@ pub(super) struct Device {
     events: Vec<Event>,
 }
 
+/// A device that was enrolled once: what it recorded, and whom the coordinator knows it as.
+pub(super) struct Enrolled {
+    records: Records,
+    pub(super) peer: Peer,
+}
+
 impl Device {
     /// A device that was never started. One whose journal is to be set back has a real one, in `folder`.
     pub(super) fn new(
@@ -92,13 +98,11 @@ impl Device {
             })
             .collect();
         let journal = match copies.is_empty() {
-            true => DeviceJournal::Memory(MemoryJournal::new()),
-            false => DeviceJournal::Folder(FolderJournal {
-                place: folder.join(format!("device-{index}")),
-                opened: None,
-                copies,
-                copies_generation: flaws.copies_generation,
-            }),
+            true => DeviceJournal::Memory(Records::new()),
+            false => {
+                let place = folder.join(format!("device-{index}"));
+                DeviceJournal::Folder(FolderJournal::new(place, copies, flaws.copies_generation))
+            }
         };
         Self {
             index,
@@ -117,6 +121,28 @@ impl Device {
             faults,
             events: Vec::new(),
         }
+    }
+
+    /// What it is once enrolled; `None` if it is not.
+    pub(super) fn enrolled(self) -> Option<Enrolled> {
+        match self.journal {
+            DeviceJournal::Memory(records) => Some(Enrolled { records, peer: self.peer? }),
+            DeviceJournal::Folder(_) => None,
+        }
+    }
+
+    /// Takes over what an enrolled one recorded.
+    ///
+    /// # Errors
+    /// Those of its journal.
+    pub(super) fn take_over(&mut self, enrolled: &Enrolled) -> Result<(), JournalError> {
+        self.journal.open()?;
+        for (name, content) in &enrolled.records {
+            self.journal.save(name, [content, &[]])?;
+        }
+        self.journal.close();
+        (self.peer, self.lives) = (Some(enrolled.peer), 1);
+        Ok(())
     }
 
     pub(super) fn name(&self) -> String {
@@ -235,118 +261,6 @@ impl Device {
             self.peer = certificate.and_then(|certificate| Peer::from_certificate(&certificate));
         }
     }
-}
-
-/// Where a device keeps its records.
-enum DeviceJournal {
-    Memory(MemoryJournal),
-    Folder(FolderJournal),
-}
-
-impl DeviceJournal {
-    fn open(&mut self) -> Result<(), JournalError> {
-        match self {
-            Self::Memory(_) => Ok(()),
-            Self::Folder(journal) => journal.open(),
-        }
-    }
-
-    fn close(&mut self) {
-        if let Self::Folder(journal) = self {
-            journal.opened = None;
-        }
-    }
-
-    fn load(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, JournalError> {
-        match self {
-            Self::Memory(journal) => journal.load(name),
-            Self::Folder(journal) => journal.opened.as_ref().map_or(Ok(None), |opened| opened.load(name)),
-        }
-    }
-
-    fn save(&self, name: &str, parts: [&[u8]; 2]) -> Result<(), JournalError> {
-        match self {
-            Self::Memory(journal) => journal.save_parts(name, parts),
-            Self::Folder(journal) => journal.opened.as_ref().map_or(Ok(()), |opened| opened.save_parts(name, parts)),
-        }
-    }
-
-    fn copy_at(&self, action: u64) {
-        if let Self::Folder(journal) = self
-            && journal.copies.contains(&action)
-        {
-            // A copy that fails is no copy: there is nothing to set back to then.
-            let _ = copy_folder(&journal.place.join("journal"), &journal.copy(action));
-            if journal.copies_generation {
-                let _ = fs::copy(journal.generation(), journal.copy(action).join("generation"));
-            }
-        }
-    }
-
-    /// Puts the copy of an earlier moment in the place of the journal; the file of its generation stays.
-    fn set_back(&self, to: u64) {
-        if let Self::Folder(journal) = self
-            && journal.copy(to).exists()
-        {
-            let (folder, kept) = (journal.place.join("journal"), journal.place.join("newest"));
-            let _ = fs::remove_dir_all(&kept);
-            if fs::rename(&folder, &kept).is_ok() {
-                let _ = copy_folder(&journal.copy(to), &folder);
-            }
-            let generation = folder.join("generation");
-            if generation.exists() && fs::copy(&generation, journal.generation()).is_ok() {
-                let _ = fs::remove_file(generation);
-            }
-        }
-    }
-}
-
-struct FolderJournal {
-    place: PathBuf,
-    opened: Option<FileJournal>,
-    /// The actions before which it is copied.
-    copies: BTreeSet<u64>,
-    /// Whether a copy includes the generation, as no journal may be kept.
-    copies_generation: bool,
-}
-
-impl FolderJournal {
-    fn generation(&self) -> PathBuf {
-        self.place.join("journal.generation")
-    }
-
-    fn copy(&self, action: u64) -> PathBuf {
-        self.place.join(format!("copy-{action}"))
-    }
-
-    /// Opens it. If it refuses a journal that was set back, whoever did that puts the newest one in its place again.
-    fn open(&mut self) -> Result<(), JournalError> {
-        let (folder, newest) = (self.place.join("journal"), self.place.join("newest"));
-        let made = fs::create_dir_all(&self.place);
-        made.map_err(|error| JournalError::io(format!("make {}", self.place.display()), error))?;
-        let opened = match JournalFiles::beside(&folder).open() {
-            Err(JournalError::Restored { .. }) if newest.exists() => {
-                let replaced = fs::remove_dir_all(&folder).and_then(|()| fs::rename(&newest, &folder));
-                replaced.map_err(|error| JournalError::io("be replaced".to_owned(), error))?;
-                JournalFiles::beside(&folder).open()?
-            }
-            opened => opened?,
-        };
-        self.opened = Some(opened);
-        Ok(())
-    }
-}
-
-fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
-    let _ = fs::remove_dir_all(to);
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let path = entry?.path();
-        if let Some(name) = path.file_name().filter(|_| path.is_file()) {
-            fs::copy(&path, to.join(name))?;
-        }
-    }
-    Ok(())
 }
 
 /// Trains what can be told in the mean: each device moves a coordinate of its own by [`STEP`].

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -17,6 +18,8 @@ use super::process::Process;
 #[derive(Default)]
 pub(super) struct Disk {
     blobs: Mutex<BTreeMap<Digest, Blob>>,
+    /// How often blobs were removed or changed.
+    losses: AtomicU64,
 }
 
 struct Blob {
@@ -32,10 +35,20 @@ impl Disk {
         self.blobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How often blobs were removed or changed.
+    pub(super) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::SeqCst)
+    }
+
+    fn loses(&self) {
+        self.losses.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Changes a bit of a blob; whether there is one.
     pub(super) fn damage(&self, digest: Digest) -> bool {
         let mut blobs = self.blobs();
         let Some(blob) = blobs.get_mut(&digest) else { return false };
+        self.loses();
         let mut bytes = blob.bytes.to_vec();
         // Of the first coordinate, by an amount that honest updates have.
         if let Some(byte) = bytes.get_mut(2) {
@@ -60,6 +73,7 @@ impl Disk {
 
     /// The machine of this process lost its power: what it did not flush is gone.
     pub(super) fn power_cut(&self, process: usize) {
+        self.loses();
         self.blobs().retain(|_, blob| blob.unflushed != Some(process));
     }
 }
@@ -146,11 +160,13 @@ impl BlobStore for DiskView {
 
     async fn delete(&self, digest: Digest) -> Result<bool> {
         self.process.may_go_on(true).await;
+        self.disk.loses();
         Ok(self.disk.blobs().remove(&digest).is_some())
     }
 
     async fn collect(&self, digest: Digest, older_than: Timestamp) -> Result<bool> {
         self.process.may_go_on(true).await;
+        self.disk.loses();
         let mut blobs = self.disk.blobs();
         let is_old = blobs.get(&digest).is_some_and(|blob| blob.at < older_than);
         Ok(is_old && blobs.remove(&digest).is_some())

@@ -31,6 +31,9 @@ task_spec::named_enum! {
     }
 }
 
+/// What did not hold, and how.
+pub(super) type Broken = (Check, String);
+
 /// Something that must hold and did not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {

@@ -4,17 +4,17 @@
 //! A coordinator is driven by one call at a time; where a call hangs, it stays with its process until that goes on.
 
 use std::hash::Hasher as _;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use client_sdk::participant::machine::Input;
 
+use super::base::Base;
 use super::build::build;
 use super::outcome::Run;
 use super::process::Standing;
 use super::schedule::{HORIZON_MS, Operation, Schedule};
-use super::world::{Event, Place, Slot, World};
+use super::world::{Event, Place, World};
 use crate::SimulationError;
 use crate::clock::Moment;
 
@@ -26,10 +26,11 @@ const FAULTS_MAX: Duration = Duration::from_secs(300);
 const PATIENCE: Duration = Duration::from_secs(900);
 pub(super) async fn perform(
     schedule: &Schedule,
+    base: &Base,
     place: Place,
     tell: Option<&mut dyn FnMut(&str)>,
 ) -> Result<Run, SimulationError> {
-    let mut world = build(schedule, place, tell).await?;
+    let mut world = build(schedule, base, place, tell).await?;
     world.run().await;
     let rounds = world.facts.rounds();
     Ok(Run { events: world.events, rounds, trace: world.trace.finish(), violation: world.violation })
@@ -73,8 +74,7 @@ impl World<'_> {
     }
 
     async fn check(&mut self) {
-        let made = |slot: &Slot| slot.changes.lock().unwrap_or_else(PoisonError::into_inner).made;
-        let made = self.slots.iter().map(made).sum();
+        let made = self.made();
         // Nothing was written, removed or told since.
         if !self.facts.is_new() && self.checked == Some(made) {
             return;

@@ -1,7 +1,10 @@
 //! Performs schedules, each in a folder and a runtime of its own.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 
+use super::base::Base;
 use super::outcome::{Flaws, Run};
 use super::perform::perform;
 use super::schedule::Schedule;
@@ -14,6 +17,8 @@ const TIDIED: u64 = 50;
 /// A place for the files of runs, removed at the end.
 pub struct Runner {
     folder: tempfile::TempDir,
+    /// What runs begin with, by the number of devices.
+    bases: BTreeMap<u32, Base>,
     runs: u64,
     flaws: Flaws,
 }
@@ -26,7 +31,7 @@ impl Runner {
         let memory = PathBuf::from("/dev/shm");
         let made = tempfile::Builder::new().prefix("tributary-faults").tempdir_in(memory);
         let folder = made.or_else(|_| tempfile::tempdir()).map_err(SimulationError::files)?;
-        Ok(Self { folder, runs: 0, flaws })
+        Ok(Self { folder, bases: BTreeMap::new(), runs: 0, flaws })
     }
 
     /// Performs a schedule, always with the same outcome. With `tell`, each event is told as it happens.
@@ -45,9 +50,15 @@ impl Runner {
             .enable_time()
             .build()
             .map_err(|error| SimulationError::Threads(error.to_string()))?;
-        let authority = self.folder.path().join("authority");
-        let place = Place { folder: folder.clone(), authority, flaws: self.flaws };
-        let ran = runtime.block_on(perform(schedule, place, tell));
+        let place = Place { folder: folder.clone(), flaws: self.flaws };
+        let base = match self.bases.entry(schedule.devices) {
+            Entry::Occupied(made) => made.into_mut(),
+            Entry::Vacant(none) => {
+                let folder = self.folder.path().join("base");
+                none.insert(runtime.block_on(Base::make(schedule.devices, &folder))?)
+            }
+        };
+        let ran = runtime.block_on(perform(schedule, base, place, tell));
         drop(runtime);
         std::fs::remove_dir_all(&folder).map_err(SimulationError::files)?;
         ran

@@ -56,13 +56,19 @@ impl World<'_> {
         for _ in 0..3 {
             tokio::task::yield_now().await;
         }
+        if self.slots.len() > 1
+            && let Err((check, detail)) =
+                self.leases.was_called(coordinator, self.made(), self.facts.task(), &self.site.rows).await
+        {
+            self.violate(check, detail);
+        }
         let Some(running) = &mut self.slots[coordinator].running else { return };
         if let Standing::Stalled(away) = process.standing()
             && !running.is_told_to_resume
         {
             running.is_told_to_resume = true;
             let life = running.life;
-            running.stalled_at = self.facts.lease_and_rounds(&self.site.rows).await.map(|(token, _)| token);
+            running.stalled_at = self.leases.token();
             self.note(format_args!("coordinator {coordinator} hangs"));
             self.plan(away, Event::Resume { coordinator, life });
         }
@@ -158,9 +164,7 @@ impl World<'_> {
             return;
         }
         running.is_told_to_resume = false;
-        let before = self.facts.lease_and_rounds(&self.site.rows).await;
-        let before = before.filter(|(token, _)| running.stalled_at.is_some_and(|stalled| stalled != *token));
-        if before.is_some() {
+        if running.stalled_at != self.leases.token() {
             // Somebody had the lease meanwhile: its first change is looked at by itself.
             running.process.hang_after_the_next_change();
         }
@@ -170,15 +174,6 @@ impl World<'_> {
         self.note(format_args!("coordinator {coordinator} goes on"));
         for call in hanging {
             self.wait_for(coordinator, call).await;
-        }
-        let after = self.facts.lease_and_rounds(&self.site.rows).await;
-        if let (Some((token, rounds)), Some((newer, other))) = (before, after)
-            && token == newer
-            && rounds != other
-        {
-            let detail =
-                format!("coordinator {coordinator} changed rounds from {rounds:?} to {other:?} without its lease");
-            self.violate(Check::Leases, detail);
         }
         self.plan_step(coordinator, self.now());
     }
@@ -373,6 +368,11 @@ impl World<'_> {
         // Young blobs are spared for a minute, and garbage is collected twice a minute.
         let end = self.now().plus(Duration::from_secs(150));
         self.go_until(|world| world.now() >= end).await;
+        if self.violation.is_none()
+            && let Err((check, detail)) = self.facts.is_kept(&self.site.rows, &self.site.disk).await
+        {
+            self.violate(check, detail);
+        }
         if self.violation.is_none()
             && let Err((check, detail)) = self.facts.is_tidy(&self.site.rows, &self.site.disk, &self.keys()).await
         {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::Hash as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use client_sdk::participant::machine::{Input, ModelFile};
@@ -20,7 +20,9 @@ use wire::participant::ModelRef;
 use super::checks::Facts;
 use super::device::Device;
 use super::disk::Disk;
+use super::leases::LeaseWatch;
 use super::outcome::{Check, Flaws, Violation};
+use super::private::Draws;
 use super::process::{Changes, MachineClock, Process};
 use super::schedule::{Operation, Schedule};
 use crate::clock::{Moment, VirtualClock};
@@ -140,12 +142,9 @@ pub(super) enum Reply {
     },
 }
 
-/// Where a run keeps its files.
+/// Where a run keeps its files, and what is wrong with its surroundings.
 pub(super) struct Place {
-    /// What only this run uses.
     pub(super) folder: PathBuf,
-    /// The authority's certificate and key, which all runs share.
-    pub(super) authority: PathBuf,
     pub(super) flaws: Flaws,
 }
 
@@ -157,6 +156,8 @@ pub(super) struct Site {
     pub(super) real: Arc<VirtualClock>,
     pub(super) rows: Store,
     pub(super) disk: Arc<Disk>,
+    /// What coordinators drew.
+    pub(super) draws: Draws,
     /// The operator's.
     pub(super) token: String,
     /// Whether others use the same rows.
@@ -203,6 +204,7 @@ pub(super) struct World<'a> {
     /// Devices cut off, until when.
     pub(super) partitions: Vec<(Vec<u32>, Moment)>,
     pub(super) facts: Facts,
+    pub(super) leases: LeaseWatch,
     pub(super) events: u64,
     /// Durable changes so far when rows were last checked; none if something was removed since.
     pub(super) checked: Option<u64>,
@@ -250,6 +252,7 @@ impl<'a> World<'a> {
             messages,
             partitions,
             facts,
+            leases: LeaseWatch::default(),
             events,
             checked: None,
             is_calm,
@@ -261,6 +264,11 @@ impl<'a> World<'a> {
 
     pub(super) fn now(&self) -> Moment {
         self.clock.moment()
+    }
+
+    /// Durable changes of all coordinators.
+    pub(super) fn made(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.changes.lock().unwrap_or_else(PoisonError::into_inner).made).sum()
     }
 
     pub(super) fn plan(&mut self, after: Duration, event: Event) {

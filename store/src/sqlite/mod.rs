@@ -7,6 +7,7 @@ mod backup;
 mod dialect;
 mod error;
 mod pool;
+mod saved;
 mod schema;
 mod statement;
 

@@ -1,12 +1,13 @@
 //! `tributary simulate --faults`: the coordinator and its participants under faults, seed after seed.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::ProgressBar;
 use serde::Serialize;
 use simulation::SimulationError;
-use simulation::faults::{Flaws, Profile, Runner, Schedule, Violation, shrink};
+use simulation::faults::{Flaws, Profile, Run, Runner, Schedule, Violation, search, shrink};
 
 use super::machine::Stopwatch;
 use super::refused::failure;
@@ -17,12 +18,14 @@ use crate::output::{Output, duration, number};
 const VIOLATIONS_MAX: usize = 10;
 /// Runs that shortening one schedule may take.
 const TRIES: u32 = 500;
+/// How often it is told how far the search is, where no bar can be drawn.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// What may be said with `--faults`.
 #[derive(clap::Args)]
 pub(super) struct FaultArgs {
-    /// Let messages, processes, disks and clocks fail as seeds have it, and check what must hold all the same; no other
-    /// option of a simulation counts then
+    /// Let messages, processes, disks and clocks fail as seeds have it, and check what must hold all the same; of the options of
+    /// a simulation only --threads counts then
     #[arg(long)]
     pub(super) faults: bool,
     /// Seeds to run
@@ -62,36 +65,82 @@ struct Found {
 }
 
 impl FaultArgs {
-    pub(super) fn run(&self, output: Output) -> Outcome {
-        let mut runner = Runner::new(Flaws::default()).map_err(failure)?;
+    /// Searches on so many threads, or runs one schedule again.
+    pub(super) fn run(&self, threads: usize, output: Output) -> Outcome {
         match &self.replay {
-            Some(file) => replay(&mut runner, file, output),
-            None => self.search(&mut runner, output),
+            Some(file) => replay(file, output),
+            None => self.search(threads, output),
         }
     }
 
-    fn search(&self, runner: &mut Runner, output: Output) -> Outcome {
-        let stopwatch = Stopwatch::start();
-        let bar = if output.is_live() { ProgressBar::new(self.seeds) } else { ProgressBar::hidden() };
-        let first_seed = self.first_seed;
-        let (mut told, mut violations) = (Totals::default(), Vec::new());
-        for seed in (first_seed..=u64::MAX).take(usize::try_from(self.seeds).unwrap_or(usize::MAX)) {
-            let schedule = Schedule::draw(seed, self.profile);
-            let run = runner.run(&schedule, None).map_err(failure)?;
-            told.count(run.events, run.rounds);
-            bar.inc(1);
-            if let Some(violation) = run.violation {
-                let found = bar.suspend(|| found(runner, &schedule, violation, output))?;
-                violations.push(found);
-                if violations.len() == VIOLATIONS_MAX {
-                    break;
-                }
+    fn search(&self, threads: usize, output: Output) -> Outcome {
+        let mut searched = Searched::new(self.seeds, output);
+        let mut outcome = Ok(());
+        let seeds = self.first_seed..self.first_seed.saturating_add(self.seeds);
+        search(seeds, self.profile, Flaws::default(), threads, |schedule, run| match searched.hear(&schedule, run) {
+            Ok(flow) => flow,
+            Err(failed) => {
+                outcome = Err(failed);
+                ControlFlow::Break(())
+            }
+        })
+        .map_err(failure)?;
+        outcome?;
+        searched.answer(self.first_seed, threads)
+    }
+}
+
+/// What a search has come to until now.
+struct Searched {
+    output: Output,
+    stopwatch: Stopwatch,
+    bar: ProgressBar,
+    of: u64,
+    totals: Totals,
+    violations: Vec<Found>,
+    /// When it was last told how far it is.
+    told: Duration,
+}
+
+impl Searched {
+    fn new(of: u64, output: Output) -> Self {
+        let bar = if output.is_live() { ProgressBar::new(of) } else { ProgressBar::hidden() };
+        let (totals, violations) = (Totals::default(), Vec::new());
+        Self { output, stopwatch: Stopwatch::start(), bar, of, totals, violations, told: Duration::ZERO }
+    }
+
+    /// Counts a run, and shortens its schedule if something did not hold.
+    fn hear(&mut self, schedule: &Schedule, run: Run) -> Outcome<ControlFlow<()>> {
+        self.totals.count(run.events, run.rounds);
+        self.bar.inc(1);
+        if let Some(violation) = run.violation {
+            let output = self.output;
+            let found = self.bar.suspend(|| found(schedule, violation, output))?;
+            self.violations.push(found);
+            if self.violations.len() == VIOLATIONS_MAX {
+                return Ok(ControlFlow::Break(()));
             }
         }
-        bar.finish_and_clear();
-        let Totals { seeds, events, events_min, rounds } = told;
-        let broken = violations.len();
-        let answer = FaultsOutput { seeds, first_seed, events, events_min, rounds, violations };
+        let took = self.stopwatch.elapsed();
+        if self.bar.is_hidden() && took >= self.told + TOLD_EVERY {
+            self.told = took;
+            self.output.note(format!("{} of {} seeds, {}", number(self.totals.seeds), number(self.of), self.rate()));
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn rate(&self) -> String {
+        let rate = self.totals.seeds as f64 * 60.0 / self.stopwatch.elapsed().as_secs_f64().max(1e-9);
+        format!("{rate:.0} a minute")
+    }
+
+    fn answer(mut self, first_seed: u64, threads: usize) -> Outcome {
+        self.bar.finish_and_clear();
+        self.violations.sort_by_key(|found| found.schedule.seed);
+        let (rate, took, output) = (self.rate(), self.stopwatch.elapsed(), self.output);
+        let Totals { seeds, events, events_min, rounds } = self.totals;
+        let broken = self.violations.len();
+        let answer = FaultsOutput { seeds, first_seed, events, events_min, rounds, violations: self.violations };
         output.answer(&answer, || {
             format!(
                 "{} seeds from {first_seed} on, {} events ({} at least), {} rounds: {broken} violations",
@@ -101,9 +150,7 @@ impl FaultArgs {
                 number(rounds)
             )
         });
-        let took = stopwatch.elapsed();
-        let rate = told.seeds as f64 * 60.0 / took.as_secs_f64().max(1e-9);
-        output.note(format!("This machine: {} for them, {rate:.0} seeds a minute.", duration(took)));
+        output.note(format!("This machine: {} for them on {threads} threads, {rate}.", duration(took)));
         if broken == 0 {
             return Ok(());
         }
@@ -135,8 +182,9 @@ impl Totals {
 }
 
 /// Shortens a schedule that failed, keeps it in a file and tells how to run it again.
-fn found(runner: &mut Runner, schedule: &Schedule, violation: Violation, output: Output) -> Outcome<Found> {
+fn found(schedule: &Schedule, violation: Violation, output: Output) -> Outcome<Found> {
     let check = violation.check;
+    let mut runner = Runner::new(Flaws::default()).map_err(failure)?;
     let tried = |candidate: &Schedule| {
         let run = runner.run(candidate, None)?;
         Ok::<_, SimulationError>(run.violation.map(|violation| violation.check))
@@ -152,10 +200,11 @@ fn found(runner: &mut Runner, schedule: &Schedule, violation: Violation, output:
     Ok(Found { violation, schedule: short, replay })
 }
 
-fn replay(runner: &mut Runner, file: &Path, output: Output) -> Outcome {
+fn replay(file: &Path, output: Output) -> Outcome {
     let unread = || format!("cannot read the schedule {}", file.display());
     let bytes = std::fs::read(file).map_err(Failure::because(Exit::Data, unread()))?;
     let schedule: Schedule = serde_json::from_slice(&bytes).map_err(Failure::because(Exit::Data, unread()))?;
+    let mut runner = Runner::new(Flaws::default()).map_err(failure)?;
     let run = runner.run(&schedule, Some(&mut |line: &str| output.line(line))).map_err(failure)?;
     output.answer(&run, || format!("{} events, {} rounds", number(run.events), run.rounds));
     match run.violation {

@@ -89,7 +89,7 @@ pub(crate) struct Simulate {
     /// Stop after so many virtual hours
     #[arg(long, default_value_t = 168, value_parser = clap::value_parser!(u64).range(1..=8760))]
     pub(super) hours: u64,
-    /// Threads that train; they change nothing but the speed [default: one per core]
+    /// Threads that train, or that run seeds under faults; they change nothing but the speed [default: one per core]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) threads: Option<u32>,
     /// Draw accuracy against virtual time and against bytes

@@ -50,7 +50,7 @@ impl Simulate {
         }
         // It has a runtime of its own, whose threads must not be this one's.
         let done = tokio::task::spawn_blocking(move || match self.faults.faults {
-            true => self.faults.run(output),
+            true => self.faults.run(self.threads(), output),
             false => self.simulate(output),
         });
         tokio::select! {
@@ -114,12 +114,16 @@ impl Simulate {
         Ok(())
     }
 
+    fn threads(&self) -> usize {
+        self.threads.map_or_else(cores, |threads| threads as usize)
+    }
+
     fn experiment(&self) -> Outcome<(Experiment, String, u32)> {
         let dealt = self.data.deal(self.population, self.seed)?;
         let input = TaskInput::new(&self.task, &self.short)?.below_cohort(self.cohort);
         let (architecture, input) = data::model(dealt.source, input, &dealt.sample)?;
         let (task, cohort) = plan::task(self, &input, &architecture, &dealt)?;
-        let threads = self.threads.map_or_else(cores, |threads| threads as usize);
+        let threads = self.threads();
         let experiment = Experiment {
             population: self.population,
             devices: self.devices.model(),

@@ -13,6 +13,7 @@ use super::identities::Identities;
 use super::inspect::ended_rounds::EndedRounds;
 use super::limits::Limiter;
 use super::openapi::Document;
+use super::participant::check_in::Invitations;
 use super::problem::{Error, Result};
 use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
 use crate::config::Config;
@@ -50,6 +51,8 @@ pub(crate) struct App {
     pub(crate) ended_rounds: EndedRounds,
     /// The proximal μ of current rounds.
     pub(crate) mus: ProximalSchedule,
+    /// The invitations to rounds that have not drawn yet.
+    pub(crate) invitations: Invitations,
     /// Seals data that must not be readable from a backup.
     pub(crate) sealer: Arc<Sealer>,
     /// The entrance for facts.
@@ -58,7 +61,6 @@ pub(crate) struct App {
     pub(crate) uploads: Uploads,
     /// Participants that have seen more than this coordinator.
     pub(crate) reported_rounds: ReportedRounds,
-    /// Round-trip times of participants.
     /// Results of `/readyz`.
     pub(crate) health: Health,
     /// Content of `/openapi.json`.

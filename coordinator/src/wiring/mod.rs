@@ -31,8 +31,8 @@ pub use self::worker::Worker;
 use crate::admission::{CheckIns, Inbox, Linger, RoundWakeups, Uploads};
 use crate::config::Config;
 use crate::http::{
-    App, ConnectionCounts, ConnectionLimits, Document, EndedRounds, Identities, Limiter, Listener, PoolObserver,
-    TokenError,
+    App, ConnectionCounts, ConnectionLimits, Document, EndedRounds, Identities, Invitations, Limiter, Listener,
+    PoolObserver, TokenError,
 };
 use crate::lock::Locks;
 use crate::models::Models;
@@ -109,6 +109,7 @@ impl Coordinator {
             models: models.clone(),
             ended_rounds: EndedRounds::default(),
             mus: ProximalSchedule::default(),
+            invitations: Invitations::default(),
             sealer: Arc::clone(&sealer),
             inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), linger, stopped.clone(), &tasks),
             uploads: Uploads::default(),

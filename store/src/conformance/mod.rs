@@ -29,6 +29,7 @@ pub mod fingerprint;
 pub mod idempotency;
 pub mod lease;
 pub mod model_version;
+pub mod open_task;
 pub mod participant;
 pub mod privacy_ledger;
 pub mod round;
@@ -96,6 +97,8 @@ macro_rules! conformance_tests {
             model_version::versions_are_added_and_listed,
             model_version::a_clipping_norm_comes_back_or_is_refused,
             model_version::old_versions_are_removed_unless_they_are_needed,
+            open_task::open_tasks_are_those_with_work,
+            open_task::a_round_that_selects_is_told_to_those_it_may_draw,
             participant::participants_are_found_by_id_name_and_certificate,
             participant::a_renewal_keeps_the_previous_certificate,
             participant::revoking_happens_once,

@@ -24,7 +24,7 @@ use crate::proximal::ProximalSchedule;
 use crate::random::Random;
 use crate::reported_rounds::ReportedRounds;
 use crate::seal::Sealer;
-use crate::session::Sessions;
+use crate::sessions::Sessions;
 
 /// Shared by all requests.
 pub(crate) struct App {

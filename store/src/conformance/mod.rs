@@ -40,6 +40,7 @@ pub mod secret;
 pub mod secure_round;
 pub mod session;
 pub mod session_message;
+pub mod standing;
 pub mod sum;
 pub mod task;
 pub mod token;
@@ -127,6 +128,8 @@ macro_rules! conformance_tests {
             session_message::a_message_counts_once,
             session_message::messages_are_listed_and_counted_by_kind,
             session_message::a_cleared_message_was_still_sent,
+            standing::everybody_asked_for_is_told_in_order,
+            standing::places_change_together,
             sum::a_partial_sum_is_replaced_by_compare_and_swap,
             sum::a_round_has_one_noised_sum,
             sum::what_a_sum_took_is_kept,

@@ -30,6 +30,7 @@ pub mod sampled;
 pub mod secret;
 pub mod session;
 pub mod session_message;
+pub mod standing;
 pub mod token;
 pub mod training;
 pub mod unopened;

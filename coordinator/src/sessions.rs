@@ -75,17 +75,8 @@ impl Sessions {
         let groups = match self.known(round) {
             Some(groups) => groups,
             None => {
-                let read = store.read("session", |tx| {
-                    Box::pin(async move {
-                        let present = tx.round_attempt(round.key).await?;
-                        if present.is_none_or(|present| present.round.state != round.state) {
-                            return Ok(None);
-                        }
-                        self.load(tx, round).await.map(Some)
-                    })
-                });
-                let groups: Option<_> = read.await?;
-                let Some(groups) = groups else { return Ok(SessionFound::MovedOn) };
+                let read = store.read("session", |tx| Box::pin(self.load(tx, round)));
+                let Some(groups) = read.await? else { return Ok(SessionFound::MovedOn) };
                 groups
             }
         };
@@ -104,7 +95,7 @@ impl Sessions {
     ) -> Result<Option<Arc<Session>>, StoreError> {
         let groups = match self.known(round) {
             Some(groups) => groups,
-            None => self.load(tx, round).await?,
+            None => self.load(tx, round).await?.ok_or(StoreError::Busy)?,
         };
         Ok(of_member(&groups, round, participant))
     }
@@ -115,9 +106,11 @@ impl Sessions {
         phases.get(&round.key).filter(|(of, _)| *of == round.state).map(|(_, known)| Arc::clone(known))
     }
 
-    async fn load(&self, tx: &mut Transaction<'_>, round: &Round) -> Result<GroupSessions, StoreError> {
+    /// The sessions as they are stored; `None` if the round is no longer in this state.
+    async fn load(&self, tx: &mut Transaction<'_>, round: &Round) -> Result<Option<GroupSessions>, StoreError> {
         let (attempt, state) = (round.key, round.state);
-        let stored = tx.session(attempt).await?;
+        let found = tx.state_and_session(attempt).await?.filter(|(present, _)| *present == state);
+        let Some((_, stored)) = found else { return Ok(None) };
         let stored = stored.ok_or_else(|| {
             StoreError::corrupt(format!(
                 "attempt {} at {} is {state} without a session",
@@ -139,7 +132,7 @@ impl Sessions {
             phases.clear();
         }
         phases.insert(attempt, (state, Arc::clone(&sessions)));
-        Ok(sessions)
+        Ok(Some(sessions))
     }
 
     /// What everybody in a session dealt, in an attempt that is COLLECTING; read once, however many ask.

@@ -72,11 +72,21 @@ pub(super) async fn write(
     facts: &[Fact],
     now: Timestamp,
 ) -> Result<Vec<FactOutcome>, StoreError> {
-    let mut standings = Standings::read(tx, facts).await?;
+    let mut standings = Standings::read(tx, facts.iter().filter_map(asks).collect()).await?;
     let mut batch = Batch::default();
     let outcomes = facts.iter().map(|fact| batch.add(fact, &mut standings, now)).collect();
     batch.write(tx, now).await?;
     Ok(outcomes)
+}
+
+/// Whose standing decides about a fact, and of which kind its earlier message matters.
+fn asks(fact: &Fact) -> Option<(Attempt, ParticipantId, MessageKind)> {
+    match fact {
+        // Complaints are only possible where shares are dealt.
+        Fact::Input { attempt, participant, .. } => Some((*attempt, *participant, MessageKind::Complaint)),
+        Fact::Answer { message, .. } => Some((message.attempt, message.participant, message.kind)),
+        Fact::CheckIn(_) | Fact::StillThere(_) | Fact::Gone(_) | Fact::Working { .. } | Fact::BytesDown { .. } => None,
+    }
 }
 
 /// What is to be written of a batch of facts.

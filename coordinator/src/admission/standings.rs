@@ -10,7 +10,6 @@ use store::entity::standing::Standing;
 use store::{StoreError, Transaction};
 
 use super::gate::{Rejection, may_answer, open, same};
-use super::receipt::Fact;
 
 /// States of those whose input a round waits for.
 pub(super) const EXPECTED: [AssignmentState; 2] = [AssignmentState::Assigned, AssignmentState::Working];
@@ -35,9 +34,11 @@ pub(super) enum Judged<T> {
 }
 
 impl Standings {
-    /// Reads where the senders of inputs and answers stand.
-    pub(super) async fn read(tx: &mut Transaction<'_>, facts: &[Fact]) -> Result<Self, StoreError> {
-        let asked: Vec<_> = facts.iter().filter_map(asks).collect();
+    /// Reads where these participants stand, and their messages of that kind.
+    pub(super) async fn read(
+        tx: &mut Transaction<'_>,
+        asked: Vec<(Attempt, ParticipantId, MessageKind)>,
+    ) -> Result<Self, StoreError> {
         if asked.is_empty() {
             return Ok(Self::default());
         }
@@ -93,15 +94,5 @@ impl Standings {
         }
         known.messages.insert(kind, sha256);
         Ok(Judged::New(()))
-    }
-}
-
-/// Whose standing decides about a fact, and of which kind its earlier message matters.
-fn asks(fact: &Fact) -> Option<(Attempt, ParticipantId, MessageKind)> {
-    match fact {
-        // Complaints are only possible where shares are dealt.
-        Fact::Input { attempt, participant, .. } => Some((*attempt, *participant, MessageKind::Complaint)),
-        Fact::Answer { message, .. } => Some((message.attempt, message.participant, message.kind)),
-        Fact::CheckIn(_) | Fact::StillThere(_) | Fact::Gone(_) | Fact::Working { .. } | Fact::BytesDown { .. } => None,
     }
 }

@@ -35,7 +35,6 @@ pub(crate) use identities::Identities;
 pub(crate) use inspect::ended_rounds::EndedRounds;
 pub(crate) use limits::{Limiter, Rate, Rates};
 pub(crate) use openapi::Document;
-pub(crate) use participant::check_in::Invitations;
 pub use participant::check_in::VirtualTime;
 pub(crate) use router::{health_router, router};
 pub(crate) use serve::{Listener, PoolObserver};

@@ -31,9 +31,10 @@ pub use self::worker::Worker;
 use crate::admission::{CheckIns, Inbox, Linger, RoundWakeups, Uploads};
 use crate::config::Config;
 use crate::http::{
-    App, ConnectionCounts, ConnectionLimits, Document, EndedRounds, Identities, Invitations, Limiter, Listener,
-    PoolObserver, TokenError,
+    App, ConnectionCounts, ConnectionLimits, Document, EndedRounds, Identities, Limiter, Listener, PoolObserver,
+    TokenError,
 };
+use crate::invitations::Invitations;
 use crate::lock::Locks;
 use crate::models::Models;
 use crate::observe;

@@ -1,64 +1,18 @@
-//! Rounds that collect keys before they draw, and received keys.
+//! Keys received for rounds that collect them before they draw.
 
-use std::collections::HashMap;
-
-use federation::id::{Attempt, ParticipantId, TaskId};
+use federation::id::ParticipantId;
 use secure_agg::messages::Advertise;
 use secure_agg::params::SessionConfig;
 use secure_agg::rejection::MessageRejection;
 use secure_agg::server::CollectKeys;
-use store::StoreError;
 use store::entity::check_in::CheckInKeys;
-use store::entity::open_task::SelectingRound;
-use store::entity::task::TaskRow;
 use wire::certificate::Authority;
-use wire::participant::{CheckInRequest, Invitation, SessionTerms};
+use wire::participant::{CheckInRequest, Invitation};
 
-use crate::base;
-use crate::guarded::Guarded;
 use crate::http::app::App;
 use crate::http::participant::answers::{decode, rejected};
 use crate::http::problem::{Error, Result};
 use crate::session::round_name;
-
-/// Cache of the invitation of each task's current attempt, which every participant of the round needs. What it is made of
-/// never changes.
-#[derive(Default)]
-pub(crate) struct Invitations(Guarded<HashMap<TaskId, Invitation>>);
-
-impl Invitations {
-    /// The invitation to a round that has not drawn yet.
-    ///
-    /// # Errors
-    /// The store's; `Corrupt` if the task cannot work as it is stored.
-    pub(super) async fn of(&self, app: &App, task: &TaskRow, round: SelectingRound) -> Result<Invitation, StoreError> {
-        let SelectingRound { attempt, base_version } = round;
-        if let Some(known) = self.0.lock().get(&task.id)
-            && known.attempt_key() == attempt
-        {
-            return Ok(known.clone());
-        }
-        let model = app.models.of(task)?;
-        let told = app.store.read("invitation", |tx| {
-            Box::pin(async move {
-                let base = base::read(tx, task, base_version).await?;
-                let plan = app.mus.plan_of_round(tx, &task.spec.training, attempt.round_key()).await?;
-                Ok::<_, StoreError>((base, plan))
-            })
-        });
-        let (base, plan) = told.await?;
-        let told = base.and_then(|base| {
-            let config = model.session_in(&task.spec, base.terms(), &plan)?;
-            Some((config, model.base_digest(base.version.sha256)))
-        });
-        let (config, base) =
-            told.ok_or_else(|| StoreError::corrupt(format!("task {} cannot work as it is stored", task.id)))?;
-        let Attempt { task, round, attempt } = attempt;
-        let invitation = Invitation { task, round, attempt, terms: SessionTerms::from(&config), base };
-        self.0.lock().insert(task, invitation.clone());
-        Ok(invitation)
-    }
-}
 
 pub(super) fn has_keys_for(request: &CheckInRequest, invitation: &Invitation) -> bool {
     request.keys.as_ref().is_some_and(|keys| keys.attempt_key() == invitation.attempt_key())

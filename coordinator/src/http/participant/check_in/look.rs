@@ -50,7 +50,7 @@ pub(super) async fn look(
     };
     let mut invitations = Vec::with_capacity(rounds.len());
     for (task, round) in &rounds {
-        invitations.push(app.invitations.of(app, task, *round).await?);
+        invitations.push(app.invitations.of(&app.store, &app.models, &app.mus, task, *round).await?);
     }
     let awaited = invitations.iter().find(|invitation| has_keys_for(request, invitation)).cloned();
     if let (None, Some(invitation)) = (&awaited, invitations.into_iter().next()) {

@@ -23,7 +23,6 @@ use wire::route;
 use self::ahead::claim;
 use self::assignment::{assigned, to_train};
 use self::found::CheckInOutcome;
-pub(crate) use self::invitations::Invitations;
 use self::invitations::judge;
 use self::look::look;
 use crate::admission::{CheckInChange, Fact, Offer, WaitingParticipant};

@@ -13,6 +13,17 @@ const ROUNDS: &str = "24";
 
 /// Starts participant `index`; with a token it enrols, without one it goes on from its journal.
 pub(crate) fn participant(served: &Served, folder: &Path, index: usize, token: Option<&str>) -> Background {
+    participant_with(served, folder, index, token, &[])
+}
+
+/// The same with more flags.
+pub(crate) fn participant_with(
+    served: &Served,
+    folder: &Path,
+    index: usize,
+    token: Option<&str>,
+    flags: &[&str],
+) -> Background {
     let mut command = tributary();
     command
         .args(["participant", "run", "--server", &served.url, "--ca", &served.ca, "--participants", "3"])
@@ -22,7 +33,8 @@ pub(crate) fn participant(served: &Served, folder: &Path, index: usize, token: O
         .arg(folder.join(format!("journal-{index}")))
         .stdout(Stdio::null())
         .stderr(log(folder, index))
-        .env("TRIBUTARY_LOG", "info,client_sdk=debug");
+        .env("TRIBUTARY_LOG", "info,client_sdk=debug")
+        .args(flags);
     if let Some(token) = token {
         command.args(["--token", token]);
     }

@@ -11,6 +11,7 @@ mod error;
 pub mod https;
 pub mod request;
 pub mod retry;
+mod signed;
 
 use std::sync::Arc;
 
@@ -24,8 +25,9 @@ pub use contract::HttpRequest;
 pub use error::TransportError;
 pub(crate) use error::with_causes;
 #[cfg(feature = "https")]
-pub use https::HttpsTransport;
+pub use https::{HttpsTransport, ServerRoots};
 pub use request::{Abandonment, Request, Response, Upload};
+pub use signed::RequestSigner;
 
 /// A way to the coordinator.
 ///

@@ -13,10 +13,21 @@ const ROUNDS: &str = "24";
 
 /// Starts participant `index`; with a token it enrols, without one it goes on from its journal.
 pub(crate) fn participant(served: &Served, folder: &Path, index: usize, token: Option<&str>) -> Background {
-    Background(participant_of(tributary(), served, folder, index, token).spawn().unwrap())
+    participant_with(served, folder, index, token, &[])
 }
 
-/// The same as arguments of this command.
+/// The same with more flags.
+pub(crate) fn participant_with(
+    served: &Served,
+    folder: &Path,
+    index: usize,
+    token: Option<&str>,
+    flags: &[&str],
+) -> Background {
+    Background(participant_of(tributary(), served, folder, index, token).args(flags).spawn().unwrap())
+}
+
+/// Participant `index` as arguments of this command.
 pub(crate) fn participant_of(
     mut command: Command,
     served: &Served,

@@ -29,6 +29,7 @@ mod restored;
 mod resumed;
 mod shown;
 mod shredded;
+mod signed;
 mod simulate;
 mod support;
 mod task_input;

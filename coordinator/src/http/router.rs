@@ -10,6 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use super::app::App;
 use super::authenticate::AnyPeer;
 use super::problem::Error;
+use super::signed::{Gate, admit};
 use super::times::Times;
 use super::trace::{Requests, trace};
 use super::{admin, inspect, operations, participant};
@@ -38,6 +39,25 @@ fn endpoints(config: &HttpConfig) -> OpenApiRouter<Arc<App>> {
         .merge(inspect::routes(times))
         .merge(admin::routes(times))
         .merge(operations::routes(times))
+}
+
+/// What participants need, for the listener of signed requests behind a balancer that ends TLS. Operators' endpoints are not
+/// there: see [`super::signed`].
+pub(crate) fn signed_router(app: Arc<App>) -> Router {
+    let request_ids = Arc::new(RequestIds::new(&app));
+    let times = Times::new(&app.config.http);
+    let (routes, _) = participant::routes(times).split_for_parts();
+    routes
+        .merge(operations::routes_of_liveness(times))
+        .fallback(|_: AnyPeer| async {
+            Error::NotFound("there is no such path for signed requests; operators' are at http.listen".to_owned())
+        })
+        .method_not_allowed_fallback(|| async { Error::Method })
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(Arc::new(Gate::new(Arc::clone(&app))), admit))
+        .layer(map_response(hide))
+        .layer(from_fn_with_state(request_ids, trace))
+        .with_state(app)
 }
 
 /// Operational endpoints for a separate listener.

@@ -44,7 +44,7 @@ fn endpoints(config: &HttpConfig) -> OpenApiRouter<Arc<App>> {
 /// What participants need, for the listener of signed requests behind a balancer that ends TLS. Operators' endpoints are not
 /// there: see [`super::signed`].
 pub(crate) fn signed_router(app: Arc<App>) -> Router {
-    let request_ids = Arc::new(RequestIds::new(&app));
+    let requests = Arc::new(Requests::new(&app));
     let times = Times::new(&app.config.http);
     let (routes, _) = participant::routes(times).split_for_parts();
     routes
@@ -56,7 +56,7 @@ pub(crate) fn signed_router(app: Arc<App>) -> Router {
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Arc::new(Gate::new(Arc::clone(&app))), admit))
         .layer(map_response(hide))
-        .layer(from_fn_with_state(request_ids, trace))
+        .layer(from_fn_with_state(requests, trace))
         .with_state(app)
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -24,7 +24,17 @@ pub(crate) fn participant_with(
     token: Option<&str>,
     flags: &[&str],
 ) -> Background {
-    let mut command = tributary();
+    Background(participant_of(tributary(), served, folder, index, token).args(flags).spawn().unwrap())
+}
+
+/// Participant `index` as arguments of this command.
+pub(crate) fn participant_of(
+    mut command: Command,
+    served: &Served,
+    folder: &Path,
+    index: usize,
+    token: Option<&str>,
+) -> Command {
     command
         .args(["participant", "run", "--server", &served.url, "--ca", &served.ca, "--participants", "3"])
         .args(["--seed", "5", "--index", &index.to_string(), "--task", "demo"])
@@ -33,12 +43,11 @@ pub(crate) fn participant_with(
         .arg(folder.join(format!("journal-{index}")))
         .stdout(Stdio::null())
         .stderr(log(folder, index))
-        .env("TRIBUTARY_LOG", "info,client_sdk=debug")
-        .args(flags);
+        .env("TRIBUTARY_LOG", "info,client_sdk=debug");
     if let Some(token) = token {
         command.args(["--token", token]);
     }
-    Background(command.spawn().unwrap())
+    command
 }
 
 /// Where a participant says what troubles it.

@@ -161,7 +161,7 @@ impl Served {
     }
 
     /// The same, with what it says on stderr where the command sends it.
-    fn until_in_words(mut command: Command, stays: &str) -> Self {
+    pub(crate) fn until_in_words(mut command: Command, stays: &str) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let process = Background(child);

@@ -20,7 +20,7 @@ use wire::TaskId;
 use wire::participant::ModelRef;
 
 use super::contract::{self, ANSWER_TIMEOUT, HttpRequest, PROBLEM_NEEDS};
-use super::{Request, RequestSigner, Response, Transport, TransportError};
+use super::{Download, Request, RequestSigner, Response, Transport, TransportError};
 use crate::clock::Clock;
 use crate::identity::Identity;
 
@@ -149,21 +149,23 @@ impl Transport for HttpsTransport {
         request.read(self.exchange(&request).await)
     }
 
-    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
-        let request = contract::model(task, model, sink.len());
+    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Download) -> Result<(), TransportError> {
+        let request = contract::model(task, model, sink.bytes());
         let mut response = self.begin(&request, None).await?;
         if !response.status().is_success() {
+            if response.status() == http::StatusCode::RANGE_NOT_SATISFIABLE {
+                sink.clear().map_err(TransportError::protocol)?;
+            }
             return contract::checked(collect(response, PROBLEM_NEEDS).await?).map(drop);
         }
         contract::resume(response.status(), response.headers(), sink)?;
-        let most = usize::try_from(model.bytes).unwrap_or(usize::MAX);
-        sink.reserve_exact(most.saturating_sub(sink.len()));
+        sink.reserve(usize::try_from(model.bytes).unwrap_or(usize::MAX));
         while let Some(chunk) = in_time(response.chunk()).await? {
-            if chunk.len() > most - sink.len() {
-                sink.clear();
-                return Err(TransportError::protocol(format!("the model is longer than {most} bytes")));
+            if chunk.len() as u64 > model.bytes - sink.bytes() {
+                sink.clear().map_err(TransportError::protocol)?;
+                return Err(TransportError::protocol(format!("the model is longer than {} bytes", model.bytes)));
             }
-            sink.extend_from_slice(&chunk);
+            sink.append(&chunk)?;
         }
         Ok(())
     }

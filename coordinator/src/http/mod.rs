@@ -27,6 +27,7 @@ mod tls;
 mod trace;
 mod unread;
 mod unsent;
+mod unserved;
 
 pub use admin::operator_tokens::TokenError;
 pub(crate) use admin::operator_tokens::{issue as issue_operator_token, issue_shown as issue_shown_operator_token};

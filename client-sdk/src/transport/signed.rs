@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use wire::certificate::chain_der;
-use wire::headers::{CONTENT_SHA256, TIME};
+use wire::headers::TIME;
 use wire::signature::{RequestKey, WINDOW};
 use wire::{Digest, Timestamp};
 
@@ -79,7 +79,7 @@ impl RequestSigner {
             }
             None => self.clock.now().wall,
         };
-        let sha256 = (!body.is_empty()).then(|| sha256(&parts.headers, &body));
+        let sha256 = (!body.is_empty()).then(|| sha256(&body));
         key.sign(&mut parts, &self.server, sha256, created, nonce);
         Ok(http::Request::from_parts(parts, body))
     }
@@ -104,14 +104,10 @@ impl RequestSigner {
     }
 }
 
-/// SHA-256 of a body; that of an upload is known.
-fn sha256(headers: &HeaderMap, body: &Bytes) -> Digest {
-    let known = headers.get(CONTENT_SHA256).and_then(|text| text.to_str().ok()?.parse().ok());
-    known.unwrap_or_else(|| {
-        let mut sha256 = [0; 32];
-        sha256.copy_from_slice(digest(&SHA256, body).as_ref());
-        Digest(sha256)
-    })
+fn sha256(body: &Bytes) -> Digest {
+    let mut sha256 = [0; 32];
+    sha256.copy_from_slice(digest(&SHA256, body).as_ref());
+    Digest(sha256)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use super::connection_pool::ConnectionGuard;
 use super::identities::CertificateOwner;
 use super::limits::Key;
 use super::problem::{Error, Result};
-use super::signed::{Signed, SignedAlone};
+use super::signed_request::{Signed, SignedAlone};
 use crate::identity::Peer;
 
 fn connection(parts: &Parts) -> Connection {

@@ -10,7 +10,6 @@ use axum::body::Body;
 use federation::id::ParticipantId;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -44,24 +43,17 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How the peers of a listener say who they are.
 pub(crate) enum Entrance {
     /// In the TLS handshake.
-    Tls(ServerConfig),
+    Tls(TlsAcceptor),
     /// By signed requests, which a balancer passes on one after the other (HTTP/1.1) without TLS.
     Signed,
     /// Not at all: without TLS, for health checks.
     Health,
 }
 
-/// The same for one connection after the other.
-enum Accepts {
-    Tls(TlsAcceptor),
-    Signed,
-    Health,
-}
-
 /// A bound socket that does not accept connections yet.
 pub(crate) struct Listener {
     tcp: TcpListener,
-    accepts: Accepts,
+    entrance: Entrance,
     pool: ConnectionPool,
 }
 
@@ -87,13 +79,8 @@ impl Listener {
         unsent_max_bytes: usize,
     ) -> std::io::Result<Self> {
         let tcp = TcpListener::bind(address).await?;
-        let accepts = match entrance {
-            Entrance::Tls(tls) => Accepts::Tls(TlsAcceptor::from(Arc::new(tls))),
-            Entrance::Signed => Accepts::Signed,
-            Entrance::Health => Accepts::Health,
-        };
         let pool = ConnectionPool::new(connection_limits, Unsent::new(Bounds::of(unsent_max_bytes)));
-        Ok(Self { tcp, accepts, pool })
+        Ok(Self { tcp, entrance, pool })
     }
 
     /// The address that was bound.
@@ -112,10 +99,10 @@ impl Listener {
     /// Serves until `shutdown` is cancelled; then accepts no more, and returns when all accepted requests are answered
     /// or the shutdown timeout has passed.
     pub(crate) async fn serve(self, app: Arc<App>, router: Router, shutdown: CancellationToken) {
-        let Self { tcp, accepts, pool } = self;
+        let Self { tcp, entrance, pool } = self;
         let patience = app.config.http.shutdown_timeout();
         let connections = TaskTracker::new();
-        let state = Arc::new(ListenerState::new(accepts, app, router, pool, shutdown.clone()));
+        let state = Arc::new(ListenerState::new(entrance, app, router, pool, shutdown.clone()));
         loop {
             let accepted = tokio::select! {
                 accepted = tcp.accept() => accepted,
@@ -147,7 +134,7 @@ impl Listener {
 
 /// Shared state of all connections of a listener.
 struct ListenerState {
-    accepts: Accepts,
+    entrance: Entrance,
     app: Arc<App>,
     router: Router,
     pool: ConnectionPool,
@@ -159,14 +146,20 @@ struct ListenerState {
 }
 
 impl ListenerState {
-    fn new(accepts: Accepts, app: Arc<App>, router: Router, pool: ConnectionPool, shutdown: CancellationToken) -> Self {
+    fn new(
+        entrance: Entrance,
+        app: Arc<App>,
+        router: Router,
+        pool: ConnectionPool,
+        shutdown: CancellationToken,
+    ) -> Self {
         let header_timeout = app.config.http.header_timeout();
-        let (first_bytes, of_participants) = match accepts {
-            Accepts::Signed => (BALANCER_IDLE, builder(BALANCER_IDLE, STREAMS_MAX).http1_only()),
-            Accepts::Tls(_) | Accepts::Health => (header_timeout, builder(header_timeout, STREAMS_MAX)),
+        let (first_bytes, of_participants) = match entrance {
+            Entrance::Signed => (BALANCER_IDLE, builder(BALANCER_IDLE, STREAMS_MAX).http1_only()),
+            Entrance::Tls(_) | Entrance::Health => (header_timeout, builder(header_timeout, STREAMS_MAX)),
         };
         let of_others = builder(header_timeout, STREAMS_MAX_OF_OTHERS);
-        Self { accepts, app, router, pool, shutdown, first_bytes, of_participants, of_others }
+        Self { entrance, app, router, pool, shutdown, first_bytes, of_participants, of_others }
     }
 
     /// Serves one connection from start to end.
@@ -174,13 +167,13 @@ impl ListenerState {
         // Small answers must not wait for more data.
         let _ = stream.set_nodelay(true);
         let connection = Connection { address: address.ip(), peer: None };
-        let acceptor = match &self.accepts {
-            Accepts::Tls(acceptor) => acceptor,
-            Accepts::Signed => {
+        let acceptor = match &self.entrance {
+            Entrance::Tls(acceptor) => acceptor,
+            Entrance::Signed => {
                 let guard = ConnectionGuard::begin_of_balancer(&self.pool, connection, slot, end);
                 return self.serve(stream, guard).await;
             }
-            Accepts::Health => {
+            Entrance::Health => {
                 return self.serve(stream, ConnectionGuard::begin(&self.pool, connection, None, slot, end)).await;
             }
         };

@@ -172,7 +172,8 @@ impl Coordinator {
         let key = server_key(config, app)?;
         let tls = crate::http::server_config(key, app.members.certificate())
             .map_err(|error| StartError::Tls(error.into()))?;
-        let (listener, address) = listen(config, config.http.listen, Entrance::Tls(tls), connection_limits).await?;
+        let (listener, address) =
+            listen(config, config.http.listen, Entrance::Tls(Arc::new(tls).into()), connection_limits).await?;
         let (signed_served, signed_address) = coordinator.serve_signed(config, connection_limits).await?.unzip();
         let (health_served, health_address) = coordinator.serve_health(config).await?.unzip();
         let observer = listener.observer();
@@ -196,7 +197,6 @@ impl Coordinator {
     }
 
     /// Serves signed requests, without a socket, as [`Coordinator::router`] serves those of whom a handshake knows.
-    #[must_use]
     pub fn signed_router(&self) -> Router {
         crate::http::signed_router(Arc::clone(&self.app))
     }

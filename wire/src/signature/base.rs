@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use http::header::HeaderMap;
 use http::request::Parts;
 
-use super::SignatureError;
+use super::error::SignatureError;
 
 /// The signature base of a request for `server`, its host in lower case with the port unless that is 443: a line for each of
 /// `components`, in their order, and `parameters`, the inner list as it is serialized in `Signature-Input`.

@@ -3,7 +3,7 @@
 use federation::id::Digest;
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
-use super::SignatureError;
+use super::error::SignatureError;
 
 /// The header with a body's digest.
 pub const CONTENT_DIGEST: &str = "content-digest";
@@ -24,4 +24,10 @@ pub(super) fn read_content_digest(text: &str) -> Result<Digest, SignatureError> 
         bytes.try_into().ok()
     });
     bytes.map(Digest).ok_or(SignatureError::Malformed(CONTENT_DIGEST))
+}
+
+pub(super) fn sha256(bytes: &[u8]) -> Digest {
+    let mut digest = [0; 32];
+    digest.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref());
+    Digest(digest)
 }

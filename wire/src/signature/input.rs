@@ -4,7 +4,8 @@ use federation::id::Digest;
 use federation::time::Timestamp;
 use sfv::{BareItem, Dictionary, FieldType as _, InnerList, Item, List, ListEntry, Parser};
 
-use super::{LABEL, SIGNATURE_INPUT, SignatureError};
+use super::error::SignatureError;
+use super::profile::{LABEL, SIGNATURE_INPUT};
 
 /// Random bytes in base64: 16 of them have 24 characters.
 const NONCE_CHARACTERS: std::ops::RangeInclusive<usize> = 22..=64;

@@ -6,8 +6,9 @@ use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use ring::signature::Ed25519KeyPair;
 
-use super::{CONTENT_DIGEST, DERIVED, LABEL, SIGNATURE, SIGNATURE_INPUT, WINDOW, content_digest, is_covered};
-use super::{sha256, signature_base};
+use super::base::signature_base;
+use super::content_digest::{CONTENT_DIGEST, content_digest, sha256};
+use super::profile::{DERIVED, LABEL, SIGNATURE, SIGNATURE_INPUT, WINDOW, is_covered};
 use crate::headers::CERTIFICATE;
 
 /// A key that cannot sign requests.

@@ -1,9 +1,15 @@
 //! Known answers of the RFCs, and what a change on the way does.
 
+use http::request::Parts;
 use http::{Method, Request};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 
+use federation::time::Timestamp;
+use secure_agg::IdentityKey;
+
+use super::content_digest::{read_content_digest, sha256};
 use super::*;
+use crate::headers::CERTIFICATE;
 
 /// RFC 9421 §B.1.4, `test-key-ed25519`.
 const PRIVATE: &str = "MC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmiCqirVv9mWG9qfSnF";

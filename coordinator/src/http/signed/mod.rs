@@ -6,7 +6,6 @@
 
 mod body;
 mod gate;
-mod nonce;
 
 use std::sync::Arc;
 
@@ -20,15 +19,10 @@ use wire::signature::is_signed;
 use super::authenticate::stranger;
 use super::connection::Connection;
 use super::problem::Error;
+use super::signed_request::{Signed, SignedAlone};
 
 pub(super) use body::is_other_body;
 pub(super) use gate::Gate;
-pub(crate) use nonce::Nonces;
-pub(super) use nonce::Signed;
-
-/// In the extensions of every request that arrives here.
-#[derive(Clone, Copy)]
-pub(super) struct SignedAlone;
 
 /// Judges a request's signature, or lets it pass as a stranger's if it has none.
 pub(super) async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {

@@ -1,0 +1,53 @@
+//! A signed request counts once.
+//!
+//! What was seen lately is in memory, so that a repetition is refused wherever it meets the same process. Requests that
+//! change something are also rows, which all coordinators share and which survive a restart. Reading something again, and
+//! checking in again, are no rows: they would cost every poll a commit, and whoever can repeat a request could as well hold
+//! back its answer, or keep the poll itself open, for as long. Every request may be repeated by its sender anyhow
+//! (docs/PROTOCOL.md); what a nonce prevents is that an old one comes after a newer one.
+
+use federation::id::Digest;
+use federation::time::Timestamp;
+use http::Method;
+use http::request::Parts;
+use wire::route;
+use wire::signature::SignedRequest;
+
+use super::app::App;
+use super::problem::{Error, Result};
+
+/// A request whose signature holds; in its extensions.
+#[derive(Clone, Copy)]
+pub(super) struct Signed {
+    /// SHA-256 of its signer's certificate and its nonce.
+    nonce: Digest,
+    expires: Timestamp,
+}
+
+impl Signed {
+    pub(super) fn new(certificate: Digest, claim: &SignedRequest) -> Self {
+        let nonce = crate::digest(&[&certificate.0[..], claim.nonce.as_bytes()].concat());
+        Self { nonce, expires: claim.expires }
+    }
+
+    /// Uses the request's nonce.
+    ///
+    /// # Errors
+    /// [`Error::Replayed`] if it was used before; those of the store.
+    pub(super) async fn use_once(self, app: &App, parts: &Parts) -> Result<()> {
+        if !app.nonces.is_first(self.nonce, app.now()) {
+            return Err(Error::Replayed);
+        }
+        if parts.method == Method::GET || parts.uri.path() == route::CHECK_IN {
+            return Ok(());
+        }
+        let Self { nonce, expires } = self;
+        let is_first =
+            app.store.transact("use_nonce", |tx| Box::pin(async move { tx.use_nonce(nonce, expires).await }));
+        if is_first.await? { Ok(()) } else { Err(Error::Replayed) }
+    }
+}
+
+/// In the extensions of every request that arrives where requests are signed.
+#[derive(Clone, Copy)]
+pub(super) struct SignedAlone;

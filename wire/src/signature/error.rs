@@ -1,0 +1,28 @@
+//! Why a signature is not accepted.
+
+use crate::headers::CERTIFICATE;
+
+/// Reasons a signature is not accepted, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignatureError {
+    /// A header or parameter that every signed request has.
+    #[error("the signed request has no {0}")]
+    Missing(&'static str),
+    /// It is not written as its RFC says.
+    #[error("{0} cannot be read: it must be a structured field (RFC 9651) in the form of docs/PROTOCOL.md")]
+    Malformed(&'static str),
+    /// Something that the coordinator reads could have been changed on the way.
+    #[error("the signature does not cover {0}")]
+    NotCovered(String),
+    /// The request has no such part, or it is named twice.
+    #[error("the signature covers {0:?}, which the request does not have, has twice, or which is not known here")]
+    Component(String),
+    /// `keyid` names another certificate.
+    #[error("keyid is not the SHA-256 of the certificate in {CERTIFICATE}")]
+    KeyId,
+    /// The certificate's key did not sign this.
+    #[error(
+        "the signature is not of the certificate's key over this request: something of it was changed on the way, or another key signed it"
+    )]
+    Forged,
+}

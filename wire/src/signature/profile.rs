@@ -1,0 +1,35 @@
+//! What every signed request has and covers.
+
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, IF_NONE_MATCH, IF_RANGE, RANGE};
+
+use super::content_digest::CONTENT_DIGEST;
+use crate::headers::CERTIFICATE;
+
+/// Longest time from `created` to `expires`, and most that `created` may be ahead of the coordinator's clock.
+pub const WINDOW: Duration = Duration::from_secs(60);
+/// Names the signature within its two headers; others' signatures beside it are ignored.
+pub const LABEL: &str = "tributary";
+/// The header with what is signed, and with which parameters.
+pub const SIGNATURE_INPUT: &str = "signature-input";
+/// The header with the signature.
+pub const SIGNATURE: &str = "signature";
+/// What every signature covers, in this order before headers.
+pub const DERIVED: [&str; 4] = ["@method", "@authority", "@path", "@query"];
+
+/// Whether a signature must cover this header wherever a request has it: all that the coordinator reads of a participant's
+/// request. The certificate is covered by `keyid`.
+#[must_use]
+pub fn is_covered(header: &str) -> bool {
+    let others = [CONTENT_TYPE, RANGE, IF_RANGE, IF_NONE_MATCH, AUTHORIZATION];
+    (header.starts_with("tributary-") && header != CERTIFICATE)
+        || header == CONTENT_DIGEST
+        || others.iter().any(|name| name == header)
+}
+
+/// Whether a request carries a signature, of whatever worth.
+#[must_use]
+pub fn is_signed(headers: &HeaderMap) -> bool {
+    headers.contains_key(SIGNATURE_INPUT) || headers.contains_key(SIGNATURE) || headers.contains_key(CERTIFICATE)
+}

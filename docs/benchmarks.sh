@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The figures of docs/BENCHMARKS.md, measured anew. Wants a quiet machine; takes about half an hour on two cores.
+# The figures of docs/BENCHMARKS.md, measured anew. Wants a quiet machine; takes about forty minutes on two cores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 data=${TRIBUTARY_DATA_DIR:-../shared/data}

@@ -32,6 +32,7 @@ mod release_keys;
 mod reported_rounds;
 mod retention;
 mod session;
+mod shelf;
 mod shortage;
 mod step_error;
 mod wiring;

@@ -14,6 +14,8 @@ mod excused;
 mod far;
 #[path = "secure/groups.rs"]
 mod groups;
+#[path = "secure/in_bucket.rs"]
+mod in_bucket;
 #[path = "secure/killed.rs"]
 mod killed;
 #[path = "secure/large.rs"]

@@ -186,6 +186,7 @@ impl Error {
                 StoreError::Conflict(_) => ProblemType::Conflict,
                 StoreError::Busy
                 | StoreError::Unreachable(_)
+                | StoreError::BlobsAway(_)
                 | StoreError::Full
                 | StoreError::TooManyFiles
                 | StoreError::ReadOnly
@@ -201,9 +202,15 @@ impl Error {
     fn problem(&self) -> Problem {
         let kind = self.kind();
         let mut problem = Problem::new(kind, self.to_string());
-        // Peers are not told where the database is, or who may use it.
-        if kind == ProblemType::Internal || matches!(self, Self::Store(StoreError::Unreachable(_))) {
+        // Peers are not told where rows and blobs are, or who may use them.
+        let names_a_place = |error: &StoreError| matches!(error, StoreError::Unreachable(_) | StoreError::BlobsAway(_));
+        if kind == ProblemType::Internal || matches!(self, Self::Store(error) if names_a_place(error)) {
             problem.detail = None;
+        }
+        if let Self::NotReady { what, source } = self
+            && names_a_place(source)
+        {
+            problem.detail = Some(format!("{what} cannot be written; the log says why"));
         }
         if let Self::InvalidTask(errors) = self {
             problem.errors = errors
@@ -225,6 +232,7 @@ impl Error {
             | Self::Store(
                 StoreError::Busy
                 | StoreError::Unreachable(_)
+                | StoreError::BlobsAway(_)
                 | StoreError::Full
                 | StoreError::TooManyFiles
                 | StoreError::ReadOnly
@@ -288,8 +296,9 @@ mod tests {
 
     #[test]
     fn a_lack_of_room_or_files_is_told_and_asks_to_come_back() {
-        for lack in [StoreError::Full, StoreError::TooManyFiles] {
+        for lack in [StoreError::Full, StoreError::TooManyFiles, StoreError::BlobsAway("at geheim".to_owned())] {
             let error = Error::Store(lack);
+            assert!(!error.problem().detail.unwrap_or_default().contains("geheim"));
             assert_eq!(error.kind(), ProblemType::Unavailable);
             let response = error.respond("abc");
             assert_eq!(response.status(), 503);

@@ -22,8 +22,8 @@ use tokio_util::task::TaskTracker;
 use wire::admin::{OperatorTokenReply, Role};
 
 use self::choice::{
-    aggregator, authority, connection_limits, count, locks, members, rates, rows_alone, sealer, selected, server_key,
-    store_config, url,
+    aggregator, authority, bucket_apart, connection_limits, count, locks, members, rates, rows_alone, sealer, selected,
+    server_key, store_config, url,
 };
 pub use self::keeping::{ApartFile, back_up, check, files_apart, restore};
 pub use self::parts::{Parts, StartError, SystemClock};
@@ -40,6 +40,7 @@ use crate::observe;
 use crate::observe::health::Health;
 use crate::proximal::ProximalSchedule;
 use crate::reported_rounds::ReportedRounds;
+use crate::seal::Sealer;
 use crate::session::Sessions;
 use crate::work::{Engine, Environment, WorkConfig};
 
@@ -81,25 +82,35 @@ impl Coordinator {
         let store_config = store_config(config, &parts)?;
         let locks = locks(&store_config, &parts)?;
         let store = Store::open(store_config).await?;
+        let apart = bucket_apart(config, &parts).await.map_err(StartError::Apart)?;
         let _files = shared::hold_files(config, &store)?;
-        Self::compose(config, parts, store, locks, Linger::USUAL)
+        let sealer = sealer(config, &parts, apart.as_ref())?;
+        Self::compose(config, parts, store, locks, sealer, Linger::USUAL)
     }
 
-    /// The same on a store that is open already, and that others may use as well; `[database]` and `[blobs]` say nothing
-    /// then. For simulations, which own time: nothing that it writes waits for real time to pass.
+    /// The same on a store that is open already, and that others may use as well; `[database]`, `[blobs]` and `identity.seal_url` say
+    /// nothing then. For simulations, which own time: nothing that it writes waits for real time to pass.
     ///
     /// # Errors
     /// [`StartError`].
     pub fn assemble_on(config: &Config, parts: Parts, store: Store) -> Result<Self, StartError> {
-        Self::compose(config, parts, store, Locks::default(), Linger::NONE)
+        let sealer = sealer(config, &parts, None)?;
+        Self::compose(config, parts, store, Locks::default(), sealer, Linger::NONE)
     }
 
-    fn compose(config: &Config, parts: Parts, store: Store, locks: Locks, linger: Linger) -> Result<Self, StartError> {
+    fn compose(
+        config: &Config,
+        parts: Parts,
+        store: Store,
+        locks: Locks,
+        sealer: Sealer,
+        linger: Linger,
+    ) -> Result<Self, StartError> {
         let metrics = observe::recorder();
         let aggregator = aggregator(config)?;
         let authority = authority(config, &parts)?;
         let members = members(config, authority.as_ref())?;
-        let sealer = Arc::new(sealer(config, &parts)?);
+        let sealer = Arc::new(sealer);
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let models = Models::default();
         let app = Arc::new(App {

@@ -28,7 +28,7 @@ pub use self::disk::place_of;
 pub use self::files::with_files;
 pub(crate) use self::memory::MemoryBlobs;
 pub(crate) use self::s3::S3Blobs;
-pub use self::s3::{S3Config, S3Credentials};
+pub use self::s3::{KeepsVersions, S3Config, S3Credentials, Seen, SmallObjects};
 pub use self::verified::VerifiedRead;
 use crate::error::{Result, StoreError};
 

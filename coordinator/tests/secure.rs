@@ -6,6 +6,8 @@ mod support;
 
 #[path = "secure/ahead.rs"]
 mod ahead;
+#[path = "secure/clocks.rs"]
+mod clocks;
 #[path = "secure/complaints.rs"]
 mod complaints;
 #[path = "secure/excused.rs"]

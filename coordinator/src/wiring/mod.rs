@@ -1,6 +1,7 @@
 //! Dependency injection: the only place that chooses implementations of database, blobs, device, clock and randomness.
 
 mod choice;
+mod clock;
 mod found;
 mod keeping;
 mod parts;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use aggregation::device::DeviceReport;
 use axum::Router;
+use federation::time::{Clock, Timestamp};
 use store::{Blobs, Database, Store, StoreConfig, StoreError};
 use task_spec::is_name;
 use tokio::task::JoinHandle;
@@ -25,6 +27,7 @@ use self::choice::{
     aggregator, authority, bucket_apart, connection_limits, count, locks, members, rates, rows_alone, sealer, selected,
     server_key, store_config, url,
 };
+use self::clock::DatabaseClock;
 pub use self::keeping::{ApartFile, back_up, check, files_apart, restore};
 pub use self::parts::{Parts, StartError, SystemClock};
 pub use self::worker::Worker;
@@ -82,10 +85,18 @@ impl Coordinator {
         let store_config = store_config(config, &parts)?;
         let locks = locks(&store_config, &parts)?;
         let store = Store::open(store_config).await?;
+        let shared_clock = DatabaseClock::of(&store, Arc::clone(&parts.clock)).await?;
+        let clock = shared_clock.clone().map_or(parts.clock, |clock| clock as Arc<dyn Clock>);
+        let parts = Parts { clock, random: parts.random };
         let apart = bucket_apart(config, &parts).await.map_err(StartError::Apart)?;
         let _files = shared::hold_files(config, &store)?;
         let sealer = sealer(config, &parts, apart.as_ref())?;
-        Self::compose(config, parts, store, locks, sealer, Linger::USUAL)
+        let coordinator = Self::compose(config, parts, store, locks, sealer, Linger::USUAL)?;
+        if let Some(clock) = shared_clock {
+            let (store, stopped) = (coordinator.store.clone(), coordinator.stopped.clone());
+            coordinator.tasks.spawn(async move { clock.follow(&store, &stopped).await });
+        }
+        Ok(coordinator)
     }
 
     /// The same on a store that is open already, and that others may use as well; `[database]`, `[blobs]` and `identity.seal_url` say
@@ -194,6 +205,12 @@ impl Coordinator {
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         self.app.authority.as_ref().map_or("", |authority| authority.certificate_pem())
+    }
+
+    /// The time by which it judges deadlines and leases: the database's, where several coordinators share one.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.app.now()
     }
 
     /// Creates an operator token without authorization: the caller controls the process.

@@ -67,6 +67,15 @@ pub trait BlobStore: Send + Sync {
     /// `MissingBlob`; `Corrupt` if the bytes do not have the digest.
     async fn get(&self, digest: Digest) -> Result<Bytes>;
 
+    /// Whether a blob of `bytes` bytes is whole, as far as that can be told without moving it: a disk is read the first time, and
+    /// after any change to the file; a store beyond a network is asked for the object's size.
+    ///
+    /// # Errors
+    /// `MissingBlob`; `Corrupt` if it is another one.
+    async fn look(&self, digest: Digest, _bytes: u64) -> Result<()> {
+        self.open_verified(digest).await.map(drop)
+    }
+
     /// Size in bytes; `None` if there is no such blob.
     async fn len(&self, digest: Digest) -> Result<Option<u64>>;
 

@@ -94,6 +94,14 @@ impl BlobStore for S3Blobs {
         if sha256(&whole) == digest { Ok(whole) } else { Err(other_bytes(digest)) }
     }
 
+    async fn look(&self, digest: Digest, bytes: u64) -> Result<()> {
+        match self.bucket.head(digest).await? {
+            Some(object) if object.size == bytes => Ok(()),
+            Some(_) => Err(other_bytes(digest)),
+            None => Err(StoreError::MissingBlob(digest)),
+        }
+    }
+
     async fn len(&self, digest: Digest) -> Result<Option<u64>> {
         Ok(self.bucket.head(digest).await?.map(|object| object.size))
     }

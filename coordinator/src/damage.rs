@@ -7,10 +7,14 @@ use federation::id::TaskId;
 use federation::model_version::ModelVersion;
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use store::entity::task::TaskRow;
 use store::{BlobRead, BlobStore, Store, StoreError, WakeEvent};
 
 use recipe::TaskModel;
+
+/// Model versions that are looked at at once.
+const LOOKS_AT_ONCE: usize = 8;
 
 /// Whether the blob is missing or damaged.
 pub(crate) fn is_damage(error: &StoreError) -> bool {
@@ -96,7 +100,8 @@ fn problem(version: &ModelVersion, error: &StoreError) -> String {
     )
 }
 
-/// What is wrong with the newest model version of each of these tasks.
+/// What is wrong with the newest model version of each of these tasks. It is looked at, not read: a step reads it before a round
+/// opens from it, and pauses the task if it is damaged. Of paused tasks it is read.
 ///
 /// # Errors
 /// What the store says.
@@ -106,19 +111,26 @@ pub(crate) async fn survey(store: &Store, tasks: &[TaskRow]) -> Result<Vec<(Task
             Box::pin(async move {
                 let mut newest = Vec::new();
                 for task in tasks {
-                    newest.extend(tx.model_version(task.id, task.model_version).await?);
+                    let version = tx.model_version(task.id, task.model_version).await?;
+                    newest.extend(version.map(|version| (task.status, version)));
                 }
                 Ok::<_, StoreError>(newest)
             })
         })
         .await?;
-    let mut found = Vec::new();
-    for version in newest {
-        match store.blobs().open_verified(version.sha256).await {
-            Ok(_) => {}
-            Err(error) if is_damage(&error) => found.push((version.task, problem(&version, &error))),
-            Err(error) => return Err(error),
+    let blobs = &**store.blobs();
+    let looks = stream::iter(newest).map(|(status, version)| async move {
+        let found = match status {
+            TaskStatus::Paused => blobs.open_verified(version.sha256).await.map(drop),
+            TaskStatus::Active | TaskStatus::BudgetExhausted | TaskStatus::Completed | TaskStatus::Cancelled => {
+                blobs.look(version.sha256, version.bytes).await
+            }
+        };
+        match found {
+            Ok(()) => Ok(None),
+            Err(error) if is_damage(&error) => Ok(Some((version.task, problem(&version, &error)))),
+            Err(error) => Err(error),
         }
-    }
-    Ok(found)
+    });
+    looks.buffered(LOOKS_AT_ONCE).try_filter_map(|found| async move { Ok(found) }).try_collect().await
 }

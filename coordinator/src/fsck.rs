@@ -104,7 +104,7 @@ pub enum Repair<'d> {
 /// [`BackupError`], where it cannot go on; damage is no error.
 pub(crate) async fn check(
     at: &Places,
-    sealer: Option<&Sealer>,
+    sealer: Option<&Arc<Sealer>>,
     repair: Repair<'_>,
     on_progress: OnProgress<'_>,
 ) -> Result<FsckReport, BackupError> {
@@ -294,7 +294,7 @@ fn lost_blob(
     Finding { kind, what: format!("{}: {why}", described(reference)), meaning: meaning.to_owned(), remedy, repaired }
 }
 
-async fn check_ledgers(store: &Store, sealer: Option<&Sealer>, report: &mut FsckReport) -> Result<(), StoreError> {
+async fn check_ledgers(store: &Store, sealer: Option<&Arc<Sealer>>, report: &mut FsckReport) -> Result<(), StoreError> {
     let Some(sealer) = sealer else {
         let unfinished = store.read("tasks", |tx| Box::pin(async move { tx.unfinished_tasks().await })).await?;
         let private = unfinished.iter().filter(|task| task.spec.privacy.is_private()).count();

@@ -5,6 +5,8 @@
 //! rows as releases, so rows that were removed are missed. Where the ledger ended when a version was published last, and what was
 //! promised, is outside the database as well ([`crate::ledger_end`]).
 
+use std::sync::Arc;
+
 use federation::id::{Attempt, TaskId};
 use federation::round::{Round, RoundState};
 use federation::time::Timestamp;
@@ -53,7 +55,17 @@ impl From<LedgerFault> for StepError {
     }
 }
 
-/// A task's ledger, every row verified.
+/// Where a task's ledger ended, as it is stored outside the database. Read it before the rows, which may grow in between but are
+/// never behind it, and outside of a transaction: it may lie beyond a network.
+///
+/// # Errors
+/// The shelf's.
+pub(crate) async fn stored_end(sealer: &Arc<Sealer>, task: TaskId) -> Result<StoredEnd, StoreError> {
+    let sealer = Arc::clone(sealer);
+    tokio::task::spawn_blocking(move || sealer.ledger_end(task)).await.map_err(StoreError::fault)?
+}
+
+/// A task's ledger, every row verified, and held against its stored end.
 ///
 /// # Errors
 /// [`LedgerFault`].
@@ -62,9 +74,8 @@ pub(crate) async fn read(
     task: &TaskRow,
     private: &PrivateTask,
     sealer: &Sealer,
+    end: &StoredEnd,
 ) -> Result<Ledger, LedgerFault> {
-    // Read before the rows, which may grow in between but are never behind it.
-    let end = sealer.ledger_end(task.id).map_err(StoreError::from)?;
     let mut rows = Vec::new();
     loop {
         let page = tx.privacy_rows(task.id, rows.len() as u64, PAGE).await?;
@@ -87,19 +98,19 @@ pub(crate) async fn read(
     if head != expected || (ledger.rows().len() as u64) < u64::from(versions) {
         return Err(LedgerError::Head.into());
     }
-    check_end(end, &ledger, task, sealer)?;
+    check_end(end, &ledger, task)?;
     Ok(ledger)
 }
 
 /// Compares the ledger and the task's promise with the copy outside the database.
-fn check_end(end: StoredEnd, ledger: &Ledger, task: &TaskRow, sealer: &Sealer) -> Result<(), LedgerEndError> {
+fn check_end(end: &StoredEnd, ledger: &Ledger, task: &TaskRow) -> Result<(), LedgerEndError> {
     let rows = ledger.rows().len() as u64;
     let end = match end {
         StoredEnd::End(end) => end,
         // Nothing was released yet, or only by a version without such files.
-        StoredEnd::Nothing if rows == 0 || !sealer.has_every_ledger_end() => return Ok(()),
-        StoredEnd::Nothing => return Err(LedgerEndError::Missing),
-        StoredEnd::Foreign(path) => return Err(LedgerEndError::File(path)),
+        StoredEnd::Nothing { is_missed } if rows == 0 || !is_missed => return Ok(()),
+        StoredEnd::Nothing { .. } => return Err(LedgerEndError::Missing),
+        StoredEnd::Foreign(place) => return Err(LedgerEndError::File(place.clone())),
     };
     if end.privacy != task.spec.privacy {
         return Err(LedgerEndError::Promise);
@@ -111,15 +122,20 @@ fn check_end(end: StoredEnd, ledger: &Ledger, task: &TaskRow, sealer: &Sealer) -
     if there.seal.to_string() == end.seal { Ok(()) } else { Err(LedgerEndError::Other(last)) }
 }
 
-/// Stores the end of a committed ledger; waits for the disk if it changed.
+/// Stores the end of a committed ledger; waits for the shelf.
 ///
 /// # Errors
-/// The file system's.
-pub(crate) fn keep_end(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec, ledger: &Ledger) -> std::io::Result<()> {
+/// The shelf's.
+pub(crate) fn keep_end(
+    sealer: &Sealer,
+    task: TaskId,
+    privacy: &PrivacySpec,
+    ledger: &Ledger,
+) -> Result<(), StoreError> {
     let end = LedgerEnd { rows: ledger.rows().len() as u64, seal: ledger.head().to_string(), privacy: privacy.clone() };
     sealer.keep_ledger_end(task, |stored| match stored {
         StoredEnd::End(kept) if kept.rows >= end.rows => None,
-        StoredEnd::End(_) | StoredEnd::Nothing => Some(end),
+        StoredEnd::End(_) | StoredEnd::Nothing { .. } => Some(end.clone()),
         // The next reader of the ledger reports it; the file is not overwritten.
         StoredEnd::Foreign(_) => None,
     })
@@ -128,11 +144,11 @@ pub(crate) fn keep_end(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec, led
 /// Stores a new task's promise.
 ///
 /// # Errors
-/// The file system's.
-pub(crate) fn keep_promise(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec) -> std::io::Result<()> {
+/// The shelf's.
+pub(crate) fn keep_promise(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec) -> Result<(), StoreError> {
     let end = LedgerEnd { rows: 0, seal: hex::encode([0; 32]), privacy: privacy.clone() };
     sealer.keep_ledger_end(task, |stored| match stored {
-        StoredEnd::Nothing => Some(end),
+        StoredEnd::Nothing { .. } => Some(end.clone()),
         StoredEnd::End(_) | StoredEnd::Foreign(_) => None,
     })
 }
@@ -184,6 +200,66 @@ pub(crate) async fn store(tx: &mut Transaction<'_>, charge: &Charge) -> Result<(
     tx.set_privacy_head(charge.row.attempt.task, &charge.head).await
 }
 
+/// What a transaction charges ledgers with, and holds them against.
+pub(crate) struct Charger<'a> {
+    models: &'a Models,
+    sealer: &'a Sealer,
+    /// The stored end of the task's ledger, if it may be charged.
+    end: Option<StoredEnd>,
+}
+
+impl<'a> Charger<'a> {
+    /// For a task whose ledger is read whatever happens to its round.
+    ///
+    /// # Errors
+    /// The shelf's.
+    pub(crate) async fn of_task(
+        models: &'a Models,
+        sealer: &'a Arc<Sealer>,
+        task: &TaskRow,
+    ) -> Result<Self, StoreError> {
+        let end = match task.spec.privacy.is_private() {
+            true => Some(stored_end(sealer, task.id).await?),
+            false => None,
+        };
+        Ok(Self { models, sealer, end })
+    }
+
+    /// For a round as it was seen, which may have to be charged if it ends.
+    ///
+    /// # Errors
+    /// The shelf's.
+    pub(crate) async fn of_round(
+        models: &'a Models,
+        sealer: &'a Arc<Sealer>,
+        task: &TaskRow,
+        round: &Round,
+    ) -> Result<Self, StoreError> {
+        match may_be_open(task, round) {
+            true => Self::of_task(models, sealer, task).await,
+            false => Ok(Self { models, sealer, end: None }),
+        }
+    }
+
+    pub(crate) fn models(&self) -> &'a Models {
+        self.models
+    }
+
+    /// The task's ledger.
+    ///
+    /// # Errors
+    /// [`LedgerFault`]; `Busy` if its stored end was not read, because the round was not as far then.
+    pub(crate) async fn ledger(
+        &self,
+        tx: &mut Transaction<'_>,
+        task: &TaskRow,
+        private: &PrivateTask,
+    ) -> Result<Ledger, LedgerFault> {
+        let end = self.end.as_ref().ok_or(StoreError::Busy)?;
+        read(tx, task, private, self.sealer, end).await
+    }
+}
+
 /// Charges a round that ends without a version although its sum may have been opened: what it was planned to cost. If the
 /// ledger cannot be charged the round ends all the same, and no other will open with such a ledger.
 ///
@@ -193,19 +269,18 @@ pub(crate) async fn charge_unpublished(
     tx: &mut Transaction<'_>,
     task: &TaskRow,
     round: &Round,
-    models: &Models,
-    sealer: &Sealer,
+    charger: &Charger<'_>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     if !task.spec.privacy.is_private() || !may_be_open(task, round) || tx.privacy_row_of(round.key).await?.is_some() {
         return Ok(());
     }
-    let private = models.of(task)?.private.clone();
+    let private = charger.models.of(task)?.private.clone();
     let private = private.ok_or_else(|| StoreError::fault("a task with a mechanism and without its arithmetic"))?;
-    let charged = match read(tx, task, &private, sealer).await {
+    let charged = match charger.ledger(tx, task, &private).await {
         // Its noise was checked when the task was created.
         Ok(mut ledger) => match private.planned(&ledger, round.key.round, round.key.attempt) {
-            Ok(release) => charge(&mut ledger, sealer, round.key, release, false, now),
+            Ok(release) => charge(&mut ledger, charger.sealer, round.key, release, false, now),
             Err(_) => return Ok(()),
         },
         Err(LedgerFault::Store(error)) => return Err(error),

@@ -6,20 +6,15 @@
 //! row and before a version is published, so it may lag behind the database by what is not published yet, and is never
 //! ahead of it.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::path::{Path, PathBuf};
-
 use federation::id::TaskId;
 use serde::{Deserialize, Serialize};
+use store::Result;
 use task_spec::PrivacySpec;
 
-use crate::guarded::Guarded;
+use crate::shelf::{Bytes, Shelf};
 
-/// Marker file: every ledger with rows has a file. No task has this name.
+/// Marker file of a folder: every ledger with rows has a file. No task has this name.
 const COMPLETE: &str = "complete";
-/// Locked by whoever replaces a file. No task has this name.
-const LOCK: &str = "lock";
 
 /// The end of a ledger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,12 +28,16 @@ pub(crate) struct LedgerEnd {
 }
 
 /// The stored end of a ledger.
+#[derive(Clone, Debug)]
 pub(crate) enum StoredEnd {
     /// No file yet.
-    Nothing,
+    Nothing {
+        /// Whether every ledger with rows must have one.
+        is_missed: bool,
+    },
     End(LedgerEnd),
-    /// A file that was not written with this key.
-    Foreign(PathBuf),
+    /// A file, here, that was not written with this key.
+    Foreign(String),
 }
 
 /// Reasons a ledger that verifies does not match its stored end.
@@ -48,7 +47,7 @@ pub(crate) enum LedgerEndError {
     #[error(
         "the file that says where the privacy ledger ends is not what was written, or was written with another seal.key: {0}"
     )]
-    File(PathBuf),
+    File(String),
     /// There are rows but no file.
     #[error(
         "the file that says where the privacy ledger ends is gone: restore it from a backup, together with the database it belongs to"
@@ -77,78 +76,65 @@ pub(crate) enum LedgerEndError {
     Promise,
 }
 
-/// The files with the ends of ledgers.
-pub(crate) struct LedgerEnds {
-    /// `None`: in memory only.
-    folder: Option<PathBuf>,
-    /// The ends without a folder.
-    kept: Guarded<HashMap<TaskId, Vec<u8>>>,
-}
+/// The files with the ends of ledgers. Every call may wait for a disk or a network.
+pub(crate) struct LedgerEnds(Shelf);
 
 impl LedgerEnds {
-    /// In this folder, created when needed; without one, in memory.
-    pub(crate) fn new(folder: Option<PathBuf>) -> Self {
-        Self { folder, kept: Guarded::default() }
+    pub(crate) fn new(shelf: Shelf) -> Self {
+        Self(shelf)
     }
 
-    /// Whether every ledger with rows must have its file: before [`Self::complete`] there may be ledgers of a version
-    /// without such files.
+    /// Whether every ledger with rows must have its file. In a folder there may be, before [`Self::complete`], ledgers of a version
+    /// of the program without such files.
     pub(crate) fn are_complete(&self) -> bool {
-        self.folder.as_ref().is_none_or(|folder| folder.join(COMPLETE).exists())
+        self.0.folder().is_none_or(|folder| folder.join(COMPLETE).exists())
     }
 
     /// Records permanently that every ledger with rows has a file.
     ///
     /// # Errors
     /// The file system's.
-    pub(crate) fn complete(&self) -> std::io::Result<()> {
-        let Some(folder) = self.folder.as_ref().filter(|_| !self.are_complete()) else { return Ok(()) };
-        crate::files::write_new(&folder.join(COMPLETE), b"")
+    pub(crate) fn complete(&self) -> Result<()> {
+        match self.0.folder() {
+            Some(folder) if !self.are_complete() => Ok(crate::files::write_new(&folder.join(COMPLETE), b"")?),
+            _ => Ok(()),
+        }
     }
 
-    /// Where the files are; a name that is no folder's if they are in memory.
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.as_deref().unwrap_or(Path::new("memory"))
-    }
-
-    /// Path of a task's file.
-    pub(crate) fn path(&self, task: TaskId) -> PathBuf {
-        self.folder().join(task.0.simple().to_string())
+    /// Where a task's file is.
+    pub(crate) fn place(&self, task: TaskId) -> String {
+        self.0.place(&file_name(task))
     }
 
     /// Reads a task's file.
     ///
     /// # Errors
-    /// The file system's.
-    pub(crate) fn read(&self, task: TaskId) -> std::io::Result<Option<Vec<u8>>> {
-        if self.folder.is_none() {
-            return Ok(self.kept.lock().get(&task).cloned());
-        }
-        match std::fs::read(self.path(task)) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+    /// The shelf's.
+    pub(crate) fn read(&self, task: TaskId) -> Result<Option<Bytes>> {
+        self.0.read(&file_name(task))
     }
 
-    /// Waits until nobody else replaces files of this folder, in this process or another that shares it. Held from the
-    /// comparison with the present file to the end of [`LedgerEnds::write`], so that a slow writer takes no file back.
+    /// Replaces a task's file by what `judge` makes of it, if anything. No process takes a file back that another has replaced.
     ///
     /// # Errors
-    /// The file system's.
-    pub(crate) fn alone(&self) -> std::io::Result<Option<File>> {
-        self.folder.as_ref().map(|folder| crate::files::alone(&folder.join(LOCK))).transpose()
+    /// The shelf's.
+    pub(crate) fn replace(
+        &self,
+        task: TaskId,
+        judge: impl FnMut(Option<&[u8]>) -> Result<Option<Vec<u8>>>,
+    ) -> Result<()> {
+        self.0.replace(&file_name(task), judge)
     }
 
-    /// Replaces a task's file atomically.
+    /// Whether the files can be read.
     ///
     /// # Errors
-    /// The file system's.
-    pub(crate) fn write(&self, task: TaskId, bytes: Vec<u8>) -> std::io::Result<()> {
-        if self.folder.is_none() {
-            self.kept.lock().insert(task, bytes);
-            return Ok(());
-        }
-        crate::files::write_new(&self.path(task), &bytes)
+    /// The shelf's.
+    pub(crate) fn try_to_read(&self) -> Result<()> {
+        self.0.read(COMPLETE).map(drop)
     }
+}
+
+fn file_name(task: TaskId) -> String {
+    task.0.simple().to_string()
 }

@@ -34,6 +34,7 @@ mod reported_rounds;
 mod retention;
 mod session;
 mod sessions;
+mod shelf;
 mod shortage;
 mod step_error;
 mod wiring;

@@ -1,4 +1,4 @@
-//! Short-lived keys, destroyed when a sum is released; each in a file of its own outside the database.
+//! Short-lived keys, destroyed when a sum is released; each in a file of its own outside the database ([`crate::shelf`]).
 //!
 //! What opens a sum, or takes its noise off, is sealed in rows. Rows that were deleted may stay in a database's log, in its free
 //! pages and in copies of its file; once the key they were sealed with is destroyed they are noise. A key comes before the
@@ -6,15 +6,15 @@
 //! rows without a file are lost on purpose.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use federation::id::{Attempt, TaskId};
+use store::Result;
 use zeroize::Zeroizing;
 
 use crate::guarded::Guarded;
 use crate::random::Random;
+use crate::shelf::Shelf;
 
 /// Bytes of a key, and of the file that holds it.
 const KEY_BYTES: usize = 32;
@@ -23,110 +23,85 @@ pub(crate) const ID_BYTES: usize = 16;
 
 /// Which of the keys of one use.
 pub(crate) type KeyId = [u8; ID_BYTES];
-type Key = Zeroizing<[u8; KEY_BYTES]>;
+pub(crate) type Key = Zeroizing<[u8; KEY_BYTES]>;
 
 /// What the secrets of a whole task are sealed for, in place of an attempt.
 pub(crate) fn of_the_task(task: TaskId) -> Attempt {
     Attempt { task, round: 0, attempt: 0 }
 }
 
-/// The keys not destroyed yet, by the attempt that their rows belong to, or [`of_the_task`].
+/// The keys not destroyed yet, by the attempt that their rows belong to, or [`of_the_task`]. No process keeps what it read: when
+/// one destroys a key, none has it. Every call may wait for a disk or a network.
 pub(crate) struct ReleaseKeys {
-    place: Place,
+    shelf: Shelf,
+    /// The keys that this process seals with.
+    own: Guarded<HashMap<Attempt, Arc<Guarded<Option<KeyId>>>>>,
     random: Random,
 }
 
-enum Place {
-    /// A folder, which several coordinators may share. No process keeps what it read: when one destroys a key, none has it.
-    Folder {
-        folder: PathBuf,
-        /// The key that this process seals with.
-        own: Guarded<HashMap<Attempt, KeyId>>,
-    },
-    Memory(Guarded<HashMap<Attempt, (KeyId, Key)>>),
-}
-
 impl ReleaseKeys {
-    /// In this folder, created when needed; without one, in memory.
-    pub(crate) fn new(folder: Option<PathBuf>, random: &Random) -> Self {
-        let place = match folder {
-            Some(folder) => Place::Folder { folder, own: Guarded::default() },
-            None => Place::Memory(Guarded::default()),
-        };
-        Self { place, random: random.clone() }
+    pub(crate) fn new(shelf: Shelf, random: &Random) -> Self {
+        Self { shelf, own: Guarded::default(), random: random.clone() }
     }
 
     /// A key to seal with: durable when this returns. Every process that works on an attempt has one of its own, so that none
     /// has to wait for another.
     ///
     /// # Errors
-    /// The file system's.
-    pub(crate) fn current(&self, of: Attempt) -> io::Result<(KeyId, Key)> {
-        let fresh = || (self.random.bytes(), Zeroizing::new(self.random.bytes()));
-        match &self.place {
-            Place::Memory(keys) => Ok(keys.lock().entry(of).or_insert_with(fresh).clone()),
-            Place::Folder { folder, own } => {
-                // Held meanwhile: an attempt has one key of a process.
-                let mut own = own.lock();
-                if let Some(id) = own.get(&of)
-                    && let Some(key) = read(folder, of, id)?
-                {
-                    return Ok((*id, key));
-                }
-                let (id, key) = fresh();
-                write(folder, &file_name(of, &id), &*key)?;
-                own.insert(of, id);
-                Ok((id, key))
-            }
+    /// The shelf's.
+    pub(crate) fn current(&self, of: Attempt) -> Result<(KeyId, Key)> {
+        let own = Arc::clone(self.own.lock().entry(of).or_default());
+        let known = *own.lock();
+        if let Some(key) = self.known(of, known)? {
+            return Ok(key);
         }
+        // Held meanwhile: an attempt has one key of a process.
+        let mut own = own.lock();
+        if *own != known
+            && let Some(key) = self.known(of, *own)?
+        {
+            return Ok(key);
+        }
+        let (id, key): (KeyId, Key) = (self.random.bytes(), Zeroizing::new(self.random.bytes()));
+        self.shelf.create(&file_name(of, &id), &*key)?;
+        *own = Some(id);
+        Ok((id, key))
+    }
+
+    fn known(&self, of: Attempt, id: Option<KeyId>) -> Result<Option<(KeyId, Key)>> {
+        let Some(id) = id else { return Ok(None) };
+        Ok(self.find(of, &id)?.map(|key| (id, key)))
     }
 
     /// The key that something was sealed with; none if it was destroyed.
     ///
     /// # Errors
-    /// The file system's.
-    pub(crate) fn find(&self, of: Attempt, id: &KeyId) -> io::Result<Option<Key>> {
-        match &self.place {
-            Place::Memory(keys) => {
-                Ok(keys.lock().get(&of).filter(|(known, _)| known == id).map(|(_, key)| key.clone()))
-            }
-            Place::Folder { folder, .. } => read(folder, of, id),
-        }
+    /// The shelf's.
+    pub(crate) fn find(&self, of: Attempt, id: &KeyId) -> Result<Option<Key>> {
+        let Some(bytes) = self.shelf.read(&file_name(of, id))? else { return Ok(None) };
+        // Half a file is of a process that died before anything was sealed with it; zeros are of a key that is being destroyed.
+        let key = <[u8; KEY_BYTES]>::try_from(bytes.as_slice()).map(Zeroizing::new).ok();
+        Ok(key.filter(|key| **key != [0; KEY_BYTES]))
     }
 
-    /// Destroys every key of this use: overwritten, unlinked, and the folder flushed. Says how many there were. What the
-    /// medium keeps of overwritten bytes is beyond its reach.
+    /// Destroys every key of this use. Says how many there were.
     ///
     /// # Errors
-    /// The file system's; those that were reached are gone all the same.
-    pub(crate) fn destroy(&self, of: Attempt) -> io::Result<usize> {
-        let (folder, own) = match &self.place {
-            Place::Memory(keys) => return Ok(usize::from(keys.lock().remove(&of).is_some())),
-            Place::Folder { folder, own } => (folder, own),
-        };
-        own.lock().remove(&of);
-        let mut destroyed = 0;
-        for name in names(folder)? {
-            if parse(&name) == Some(of) {
-                overwrite(&folder.join(&name))?;
-                destroyed += 1;
-            }
-        }
-        if destroyed > 0 {
-            sync_folder(folder)?;
-        }
-        Ok(destroyed)
+    /// The shelf's; those that were reached are gone all the same.
+    pub(crate) fn destroy(&self, of: Attempt) -> Result<usize> {
+        self.own.lock().remove(&of);
+        let mut names = self.shelf.names()?;
+        names.retain(|name| parse(name) == Some(of));
+        self.shelf.destroy(&names)?;
+        Ok(names.len())
     }
 
     /// All uses that have keys.
     ///
     /// # Errors
-    /// The file system's.
-    pub(crate) fn uses(&self) -> io::Result<BTreeSet<Attempt>> {
-        match &self.place {
-            Place::Folder { folder, .. } => Ok(names(folder)?.iter().filter_map(|name| parse(name)).collect()),
-            Place::Memory(keys) => Ok(keys.lock().keys().copied().collect()),
-        }
+    /// The shelf's.
+    pub(crate) fn uses(&self) -> Result<BTreeSet<Attempt>> {
+        Ok(self.shelf.names()?.iter().filter_map(|name| parse(name)).collect())
     }
 }
 
@@ -145,62 +120,11 @@ fn parse(name: &str) -> Option<Attempt> {
     is_whole.then_some(Attempt { task, round: round.parse().ok()?, attempt: attempt.parse().ok()? })
 }
 
-fn read(folder: &Path, of: Attempt, id: &KeyId) -> io::Result<Option<Key>> {
-    let bytes = match fs::read(folder.join(file_name(of, id))) {
-        Ok(bytes) => Zeroizing::new(bytes),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    // Half a file is of a process that died before anything was sealed with it; zeros are of a key that is being destroyed.
-    let key = <[u8; KEY_BYTES]>::try_from(bytes.as_slice()).map(Zeroizing::new).ok();
-    Ok(key.filter(|key| **key != [0; KEY_BYTES]))
-}
-
-fn names(folder: &Path) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let names = entries.map(|entry| Ok(entry?.file_name().into_string().unwrap_or_default()));
-    names.collect()
-}
-
-fn write(folder: &Path, name: &str, key: &[u8]) -> io::Result<()> {
-    store::private::make_folder(folder)?;
-    let mut file = store::private::options().write(true).create_new(true).open(folder.join(name))?;
-    file.write_all(key)?;
-    file.sync_all()?;
-    sync_folder(folder)
-}
-
-fn overwrite(path: &Path) -> io::Result<()> {
-    let mut file = match fs::OpenOptions::new().write(true).open(path) {
-        Ok(file) => file,
-        // Another process destroyed it first.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    file.write_all(&[0; KEY_BYTES])?;
-    file.sync_all()?;
-    drop(file);
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// A file comes and goes for good only once its folder is on disk.
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    fs::File::open(folder)?.sync_all()?;
-    #[cfg(not(unix))]
-    let _ = folder;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
 
     fn of(round: u32, attempt: u32) -> Attempt {
@@ -211,7 +135,7 @@ mod tests {
     fn a_key_outlives_its_process_and_nothing_of_it_outlives_its_destruction() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("keys");
-        let open = |seed| ReleaseKeys::new(Some(place.clone()), &Random::from_seed(seed));
+        let open = |seed| ReleaseKeys::new(Shelf::in_folder(place.clone()), &Random::from_seed(seed));
         let keys = open(1);
         assert_eq!(keys.destroy(of(1, 1)).unwrap(), 0, "there is not even a folder");
         let (id, key) = keys.current(of(1, 1)).unwrap();
@@ -250,7 +174,7 @@ mod tests {
     #[test]
     fn half_a_key_is_none_and_foreign_files_are_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let keys = ReleaseKeys::new(Some(folder.path().to_owned()), &Random::from_seed(1));
+        let keys = ReleaseKeys::new(Shelf::in_folder(folder.path().to_owned()), &Random::from_seed(1));
         let id = [9; ID_BYTES];
         fs::write(folder.path().join(file_name(of(1, 1), &id)), "half").unwrap();
         fs::write(folder.path().join("notes.txt"), "kept").unwrap();
@@ -265,7 +189,7 @@ mod tests {
 
     #[test]
     fn in_memory_they_go_as_well() {
-        let keys = ReleaseKeys::new(None, &Random::from_seed(1));
+        let keys = ReleaseKeys::new(Shelf::in_memory(), &Random::from_seed(1));
         let (id, key) = keys.current(of(1, 1)).unwrap();
         assert_eq!(keys.find(of(1, 1), &id).unwrap(), Some(key));
         assert_eq!(keys.destroy(of(1, 1)).unwrap(), 1);

@@ -6,18 +6,21 @@
 //! second key beside this one, which is destroyed once the sum is released ([`crate::release_keys`]): then no copy of
 //! the rows opens with any key.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
 
 use federation::id::{Attempt, Digest, TaskId};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::hmac;
-use store::StoreError;
+use store::{Result as Stored, StoreError};
 use zeroize::Zeroizing;
 
 use crate::files::write_new;
 use crate::ledger_end::{LedgerEnd, LedgerEnds, StoredEnd};
 use crate::random::Random;
-use crate::release_keys::{ID_BYTES, KeyId, ReleaseKeys};
+use crate::release_keys::{ID_BYTES, Key, KeyId, ReleaseKeys};
+use crate::shelf::{Bucket, Shelf};
 
 /// Prefix of data sealed with a release's key.
 pub const OF_A_RELEASE: &[u8; 8] = b"\xa7TRBrel\x01";
@@ -37,6 +40,12 @@ pub enum SealError {
         "the sealing key {0} does not hold {KEY_BYTES} bytes; restore it, or remove it and lose the rounds that are being unmasked now"
     )]
     NotAKey(PathBuf),
+    /// Coordinators that share a bucket instead of a folder do not make it: each would make another.
+    #[error(
+        "there is no sealing key {0}: where identity.seal_url is set, every coordinator is given the same file, 32 random bytes \
+         (`head -c 32 /dev/urandom`)"
+    )]
+    Missing(PathBuf),
 }
 
 /// The stored data was not sealed with this key for this context.
@@ -52,14 +61,14 @@ pub(crate) enum NotOpened {
     Gone,
     /// The key cannot be read now.
     #[error("the key of a release cannot be read: {0}")]
-    Io(#[from] std::io::Error),
+    Store(#[from] StoreError),
 }
 
 impl NotOpened {
     /// The store's error for the data stored as `what`.
     pub(crate) fn of(self, what: impl Into<String>) -> StoreError {
         match self {
-            Self::Io(error) => error.into(),
+            Self::Store(error) => error,
             gone @ Self::Gone => StoreError::unreadable(what, gone),
         }
     }
@@ -81,7 +90,7 @@ impl Sealer {
     /// With a key in memory only.
     #[must_use]
     pub fn in_memory(random: &Random) -> Self {
-        Self::new(&random.bytes(), None, random)
+        Self::new(&random.bytes(), [Shelf::in_memory(), Shelf::in_memory()], random)
     }
 
     /// With the key in a file; makes it, for its owner's eyes alone, if it is not there. Keys of releases, and the ends of privacy
@@ -90,24 +99,28 @@ impl Sealer {
     /// # Errors
     /// [`SealError`].
     pub fn open(path: &Path, random: &Random) -> Result<Self, SealError> {
-        let io = |source| SealError::Io { path: path.to_owned(), source };
-        match std::fs::read(path).map(Zeroizing::new) {
-            Ok(bytes) => {
-                store::private::tighten(path).map_err(io)?;
-                let key: &[u8; KEY_BYTES] =
-                    bytes.as_slice().try_into().map_err(|_| SealError::NotAKey(path.to_owned()))?;
-                Ok(Self::new(key, Some(path), random))
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        let shelves = [releases_beside(path), Shelf::in_folder(ledgers_beside(path))];
+        match read(path)? {
+            Some(key) => Ok(Self::new(&key, shelves, random)),
+            None => {
                 let key: Zeroizing<[u8; KEY_BYTES]> = Zeroizing::new(random.bytes());
-                write_new(path, &*key).map_err(io)?;
-                Ok(Self::new(&key, Some(path), random))
+                write_new(path, &*key).map_err(|source| SealError::Io { path: path.to_owned(), source })?;
+                Ok(Self::new(&key, shelves, random))
             }
-            Err(error) => Err(io(error)),
         }
     }
 
-    fn new(key: &[u8; KEY_BYTES], path: Option<&Path>, random: &Random) -> Self {
+    /// With the key in a file, and what else there is in a bucket, below `releases/` and `ledgers/`.
+    ///
+    /// # Errors
+    /// [`SealError`], also if there is no key.
+    pub(crate) fn open_beside(path: &Path, bucket: &Bucket, random: &Random) -> Result<Self, SealError> {
+        let key = read(path)?.ok_or_else(|| SealError::Missing(path.to_owned()))?;
+        let shelves = [Shelf::Bucket(bucket.folder("releases")), Shelf::Bucket(bucket.folder("ledgers"))];
+        Ok(Self::new(&key, shelves, random))
+    }
+
+    fn new(key: &[u8; KEY_BYTES], [releases, ledgers]: [Shelf; 2], random: &Random) -> Self {
         let derived = |purpose: &[u8]| {
             let made = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), purpose);
             hmac::Key::new(hmac::HMAC_SHA256, made.as_ref())
@@ -116,8 +129,8 @@ impl Sealer {
             key: aead(key),
             mac: derived(b"tributary/seal/mac/1"),
             releases: derived(b"tributary/seal/release/1"),
-            ends: path.map_or_else(|| LedgerEnds::new(None), ends_beside),
-            keys: ReleaseKeys::new(path.map(|path| path.with_extension("releases")), random),
+            ends: LedgerEnds::new(ledgers),
+            keys: ReleaseKeys::new(releases, random),
             random: random.clone(),
         }
     }
@@ -155,11 +168,11 @@ impl Sealer {
     }
 
     /// [`OF_A_RELEASE`] `|| id of the key || nonce || ciphertext || tag`: opens for as long as the keys of this use are not
-    /// destroyed. The first time for a use waits for a disk.
+    /// destroyed. Waits for the shelf.
     ///
     /// # Errors
-    /// The key cannot be made durable.
-    pub(crate) fn seal_for_release(&self, of: Attempt, place: &[u8], plain: &[u8]) -> std::io::Result<Vec<u8>> {
+    /// The key cannot be read, or made durable.
+    pub(crate) fn seal_for_release(&self, of: Attempt, place: &[u8], plain: &[u8]) -> Stored<Vec<u8>> {
         let (id, key) = self.keys.current(of)?;
         let mut sealed = OF_A_RELEASE.to_vec();
         sealed.extend_from_slice(&id);
@@ -177,60 +190,61 @@ impl Sealer {
         place: &[u8],
         sealed: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, NotOpened> {
-        let Some(rest) = sealed.strip_prefix(OF_A_RELEASE) else {
-            return self.open_sealed(place, sealed).map_err(|NotSealed| NotOpened::Gone);
-        };
-        let (id, rest): (&KeyId, _) = rest.split_first_chunk::<ID_BYTES>().ok_or(NotOpened::Gone)?;
-        let key = self.keys.find(of, id)?.ok_or(NotOpened::Gone)?;
-        open_with(&self.of_release(&*key), place, rest).map_err(|NotSealed| NotOpened::Gone)
+        self.opener(of).open(place, sealed)
+    }
+
+    /// Opens several things that were sealed for one use; reads each key once.
+    pub(crate) fn opener(&self, of: Attempt) -> Opener<'_> {
+        Opener { sealer: self, of, keys: HashMap::new() }
     }
 
     /// Destroys the keys of this use: what was sealed for it opens no more, wherever there is a copy of it. Says how many
-    /// there were; waits for a disk.
+    /// there were; waits for the shelf.
     ///
     /// # Errors
-    /// The file system's.
-    pub(crate) fn destroy_keys(&self, of: Attempt) -> std::io::Result<usize> {
+    /// The shelf's.
+    pub(crate) fn destroy_keys(&self, of: Attempt) -> Stored<usize> {
         self.keys.destroy(of)
     }
 
     /// All uses with keys that were not destroyed.
     ///
     /// # Errors
-    /// The file system's.
-    pub(crate) fn uses(&self) -> std::io::Result<std::collections::BTreeSet<Attempt>> {
+    /// The shelf's.
+    pub(crate) fn uses(&self) -> Stored<std::collections::BTreeSet<Attempt>> {
         self.keys.uses()
     }
 
-    /// The stored end of a task's ledger.
+    /// The stored end of a task's ledger; waits for the shelf.
     ///
     /// # Errors
-    /// The file system's.
-    pub(crate) fn ledger_end(&self, task: TaskId) -> std::io::Result<StoredEnd> {
-        let Some(bytes) = self.ends.read(task)? else { return Ok(StoredEnd::Nothing) };
+    /// The shelf's.
+    pub(crate) fn ledger_end(&self, task: TaskId) -> Stored<StoredEnd> {
+        Ok(self.read_end(task, self.ends.read(task)?.as_ref().map(|bytes| bytes.as_slice())))
+    }
+
+    fn read_end(&self, task: TaskId, bytes: Option<&[u8]>) -> StoredEnd {
+        let Some(bytes) = bytes else { return StoredEnd::Nothing { is_missed: self.ends.are_complete() } };
         let read = bytes.split_first_chunk::<MAC_DIGITS>().and_then(|(mac, text)| {
             let fits = hex::encode(self.mac_of_end(task, text)).as_bytes() == mac;
             fits.then(|| serde_json::from_slice(text).ok()).flatten()
         });
-        Ok(read.map_or_else(|| StoredEnd::Foreign(self.ends.path(task)), StoredEnd::End))
+        read.map_or_else(|| StoredEnd::Foreign(self.ends.place(task)), StoredEnd::End)
     }
 
-    /// Stores the end of a task's ledger, if `judge` gives one after it has seen the stored one; waits for the disk. Nobody
-    /// else stores one meanwhile.
+    /// Stores the end of a task's ledger, if `judge` gives one after it has seen the stored one; waits for the shelf. Nobody
+    /// else stores one in between; `judge` is asked again if somebody would have.
     ///
     /// # Errors
-    /// The file system's.
-    pub(crate) fn keep_ledger_end(
-        &self,
-        task: TaskId,
-        judge: impl FnOnce(StoredEnd) -> Option<LedgerEnd>,
-    ) -> std::io::Result<()> {
-        let _alone = self.ends.alone()?;
-        let Some(end) = judge(self.ledger_end(task)?) else { return Ok(()) };
-        let text = serde_json::to_vec(&end)?;
-        let mut bytes = hex::encode(self.mac_of_end(task, &text)).into_bytes();
-        bytes.extend(text);
-        self.ends.write(task, bytes)
+    /// The shelf's.
+    pub(crate) fn keep_ledger_end(&self, task: TaskId, judge: impl Fn(StoredEnd) -> Option<LedgerEnd>) -> Stored<()> {
+        self.ends.replace(task, |stored| {
+            let Some(end) = judge(self.read_end(task, stored)) else { return Ok(None) };
+            let text = serde_json::to_vec(&end).map_err(StoreError::fault)?;
+            let mut bytes = hex::encode(self.mac_of_end(task, &text)).into_bytes();
+            bytes.extend(text);
+            Ok(Some(bytes))
+        })
     }
 
     /// Whether every ledger that has rows has its end kept; not so at the first start of a program that keeps them.
@@ -242,8 +256,16 @@ impl Sealer {
     ///
     /// # Errors
     /// The file system's.
-    pub(crate) fn note_every_ledger_end(&self) -> std::io::Result<()> {
+    pub(crate) fn note_every_ledger_end(&self) -> Stored<()> {
         self.ends.complete()
+    }
+
+    /// Whether what is kept outside the database can be read now; waits for the shelf.
+    ///
+    /// # Errors
+    /// The shelf's.
+    pub(crate) fn try_shelf(&self) -> Stored<()> {
+        self.ends.try_to_read()
     }
 
     fn mac_of_end(&self, task: TaskId, text: &[u8]) -> [u8; 32] {
@@ -285,9 +307,58 @@ impl Sealer {
     }
 }
 
+/// Opens what was sealed for one use. It has keys in memory: it is for one step.
+pub(crate) struct Opener<'a> {
+    sealer: &'a Sealer,
+    of: Attempt,
+    keys: HashMap<KeyId, Key>,
+}
+
+impl Opener<'_> {
+    /// What was sealed for this use and place; also if it was before there were keys of releases. Waits for the shelf.
+    ///
+    /// # Errors
+    /// [`NotOpened`].
+    pub(crate) fn open(&mut self, place: &[u8], sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, NotOpened> {
+        let sealer = self.sealer;
+        let Some(rest) = sealed.strip_prefix(OF_A_RELEASE) else {
+            return sealer.open_sealed(place, sealed).map_err(|NotSealed| NotOpened::Gone);
+        };
+        let (id, rest): (&KeyId, _) = rest.split_first_chunk::<ID_BYTES>().ok_or(NotOpened::Gone)?;
+        let key = match self.keys.entry(*id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(sealer.keys.find(self.of, id)?.ok_or(NotOpened::Gone)?),
+        };
+        open_with(&sealer.of_release(&**key), place, rest).map_err(|NotSealed| NotOpened::Gone)
+    }
+}
+
+/// Where the keys of releases are, beside a sealing key.
+fn releases_beside(seal_key: &Path) -> Shelf {
+    Shelf::in_folder(seal_key.with_extension("releases"))
+}
+
 /// Where the ends of privacy ledgers are, beside a sealing key.
+pub(crate) fn ledgers_beside(seal_key: &Path) -> PathBuf {
+    seal_key.with_extension("ledgers")
+}
+
+/// The same, to look at without the key.
 pub(crate) fn ends_beside(seal_key: &Path) -> LedgerEnds {
-    LedgerEnds::new(Some(seal_key.with_extension("ledgers")))
+    LedgerEnds::new(Shelf::in_folder(ledgers_beside(seal_key)))
+}
+
+/// The sealing key; `None` if there is no such file.
+fn read(path: &Path) -> Result<Option<Zeroizing<[u8; KEY_BYTES]>>, SealError> {
+    let io = |source| SealError::Io { path: path.to_owned(), source };
+    let bytes = match std::fs::read(path).map(Zeroizing::new) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io(error)),
+    };
+    store::private::tighten(path).map_err(io)?;
+    let key: &[u8; KEY_BYTES] = bytes.as_slice().try_into().map_err(|_| SealError::NotAKey(path.to_owned()))?;
+    Ok(Some(Zeroizing::new(*key)))
 }
 
 fn aead(key: &[u8; KEY_BYTES]) -> LessSafeKey {

@@ -252,12 +252,15 @@ pub(crate) fn open_masks(
     sealer: &Sealer,
 ) -> Result<secure_agg::server::Unmasked, CloseError> {
     let mut admitted = Vec::with_capacity(answers.len());
+    let mut opener = None;
     for answer in answers {
         let what = || format!("the answer of {} in {}", answer.participant, answer.attempt.round_key());
         let sealed = answer.message.as_ref();
         let sealed = sealed.ok_or_else(|| StoreError::unreadable(what(), "it is not kept any more"))?;
         let place = seal_context(answer.attempt, answer.participant);
-        let plain = sealer.open_for_release(answer.attempt, &place, sealed).map_err(|error| error.of(what()))?;
+        // All answers are of one attempt.
+        let opener = opener.get_or_insert_with(|| sealer.opener(answer.attempt));
+        let plain = opener.open(&place, sealed).map_err(|error| error.of(what()))?;
         let message = messages::Unmasking::decode(&plain).map_err(|error| StoreError::unreadable(what(), error))?;
         admitted.push(Admitted::from_store(message));
     }

@@ -8,6 +8,8 @@ mod support;
 mod apart;
 #[path = "private/forgotten.rs"]
 mod forgotten;
+#[path = "private/in_bucket.rs"]
+mod in_bucket;
 #[path = "private/kept.rs"]
 mod kept;
 #[path = "private/opendp.rs"]

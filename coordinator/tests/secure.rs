@@ -6,6 +6,8 @@ mod support;
 
 #[path = "secure/ahead.rs"]
 mod ahead;
+#[path = "secure/clocks.rs"]
+mod clocks;
 #[path = "secure/complaints.rs"]
 mod complaints;
 #[path = "secure/excused.rs"]
@@ -14,6 +16,8 @@ mod excused;
 mod far;
 #[path = "secure/groups.rs"]
 mod groups;
+#[path = "secure/in_bucket.rs"]
+mod in_bucket;
 #[path = "secure/killed.rs"]
 mod killed;
 #[path = "secure/large.rs"]

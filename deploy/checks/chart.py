@@ -31,8 +31,10 @@ REFUSED = [
     ("production", {"blobs": {"url": "file:/var/lib/tributary/blobs"}}, "one store"),
     ("production", {"identity": {"sealSecret": {"name": ""}}}, "sealing key"),
     ("production", {"identity": {"caSecret": {"name": ""}}}, "same authority"),
-    ("production", {"state": {"accessMode": "ReadWriteOnce"}}, "ReadWriteMany"),
     ("minimal", {"signedRequests": {"enabled": True}}, "networkPolicy.balancers"),
+    ("production", {"identity": {"sealUrl": ""}}, "ReadWriteMany"),
+    ("production", {"identity": {"sealUrl": "file:/var/lib/seal"}}, "sealUrl"),
+    ("minimal", {"identity": {"sealUrl": "s3://seal/keys"}}, "identity.sealSecret"),
     ("signer", {"identity": {"signer": {"caConfigMap": ""}}}, "caConfigMap"),
 ]
 

@@ -28,10 +28,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use federation::id::Digest;
-use federation::time::Clock;
+use federation::time::{Clock, Timestamp};
 use futures_util::future::BoxFuture;
 
-pub use crate::blob::{BlobRead, BlobStore, BlobWriter, S3Config, S3Credentials, VerifiedRead, place_of, with_files};
+pub use crate::blob::{
+    BlobRead, BlobStore, BlobWriter, KeepsVersions, S3Config, S3Credentials, Seen, SmallObjects, VerifiedRead,
+    place_of, with_files,
+};
 use crate::blob::{DiskBlobs, MemoryBlobs, Place, ReplicatedBlobs, S3Blobs};
 use crate::driver::{Backend, Mode};
 use crate::entity::doomed::Removal;
@@ -267,6 +270,14 @@ impl Store {
     /// `Corrupt` if the database is too malformed to say more.
     pub async fn problems(&self) -> Result<Vec<String>> {
         self.rows.problems().await
+    }
+
+    /// The database's own time, where several processes share it; `None` where one is alone with it.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`].
+    pub async fn now(&self) -> Result<Option<Timestamp>> {
+        self.rows.now().await
     }
 
     /// Whether other processes may use the same rows at the same time.

@@ -360,3 +360,15 @@ async fn a_bucket_that_is_away_has_lost_nothing() {
     server.restart();
     assert_eq!(store.blobs().get(address).await.unwrap(), "input");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_moves_no_blob() {
+    let (store, (server, _folder)) = open().await.unwrap();
+    let address = upload(&store, &large()).await.unwrap();
+    let before = server.requests().get("GET").copied();
+    store.blobs().look(address, 20_000_003).await.unwrap();
+    assert!(matches!(store.blobs().look(address, 20_000_002).await, Err(StoreError::Corrupt(_))));
+    std::fs::remove_file(server.object(&key(address))).unwrap();
+    assert!(matches!(store.blobs().look(address, 20_000_003).await, Err(StoreError::MissingBlob(_))));
+    assert_eq!(server.requests().get("GET").copied(), before);
+}

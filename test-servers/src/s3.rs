@@ -39,8 +39,12 @@ pub enum Treatment {
     Refuse(StatusCode),
     /// It is served so much later.
     Delay(Duration),
+    /// It is not looked at: this is the answer.
+    Answer(&'static str),
     /// Its connection is closed, unanswered.
     Drop,
+    /// It is served, and its connection is closed without the answer.
+    Unanswered,
     /// Its connection is closed after so many bytes of the answer's body.
     Cut(u64),
 }
@@ -63,6 +67,8 @@ struct Running {
 struct Shared {
     judge: Mutex<Box<Judge>>,
     requests: Mutex<BTreeMap<String, u64>>,
+    /// `s3s-fs` looks at the present object and then replaces it: requests on a condition take turns, as a server has it.
+    conditions: tokio::sync::Mutex<()>,
 }
 
 /// An address of this machine that no other process takes: while the server is stopped, nobody gets its port. Linux alone
@@ -82,7 +88,11 @@ impl S3Server {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join(BUCKET)).unwrap();
         let judge: Box<Judge> = Box::new(|_, _| Treatment::Serve);
-        let shared = Arc::new(Shared { judge: Mutex::new(judge), requests: Mutex::default() });
+        let shared = Arc::new(Shared {
+            judge: Mutex::new(judge),
+            requests: Mutex::default(),
+            conditions: tokio::sync::Mutex::default(),
+        });
         let mut server = Self { folder, address: (own_address(), 0).into(), running: None, shared };
         server.restart();
         server
@@ -205,23 +215,33 @@ async fn treated(
     let treatment = lock(&shared.judge)(request.method(), request.uri());
     let left = match treatment {
         Treatment::Serve => u64::MAX,
-        Treatment::Refuse(status) => {
-            let nothing = Full::new(Bytes::new()).map_err(|never| match never {}).boxed_unsync();
-            return Ok(Response::builder().status(status).body(nothing)?);
-        }
+        Treatment::Refuse(status) => return Ok(Response::builder().status(status).body(whole(""))?),
+        Treatment::Answer(answer) => return Ok(Response::builder().header("etag", "\"0\"").body(whole(answer))?),
         Treatment::Delay(pause) => {
             tokio::time::sleep(pause).await;
             u64::MAX
         }
         Treatment::Drop => return Err("the connection is dropped".into()),
         Treatment::Cut(left) => left,
+        Treatment::Unanswered => u64::MAX,
     };
+    let has_condition = [http::header::IF_MATCH, http::header::IF_NONE_MATCH];
+    let has_condition = has_condition.iter().any(|name| request.headers().contains_key(name));
+    let turn = if has_condition { Some(shared.conditions.lock().await) } else { None };
     let response =
         service.call(request.map(s3s::Body::from)).await.map_err(|error| Broken::from(format!("{error:?}")))?;
+    drop(turn);
+    if treatment == Treatment::Unanswered {
+        return Err("the answer is lost".into());
+    }
     if is_killed.load(Ordering::SeqCst) {
         return Err("the server was killed".into());
     }
     Ok(response.map(|body| Cut { body, left }.boxed_unsync()))
+}
+
+fn whole(body: &'static str) -> UnsyncBoxBody<Bytes, Broken> {
+    Full::new(Bytes::from_static(body.as_bytes())).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// A body that breaks after some bytes.

@@ -1,5 +1,7 @@
 //! The privacy ledgers of a database, held against what was kept of them outside it.
 
+use std::sync::Arc;
+
 use store::entity::task::TaskRow;
 use store::{Store, StoreError};
 
@@ -25,8 +27,8 @@ pub(crate) enum LedgerStanding {
 /// The ledgers of private tasks that are not over.
 ///
 /// # Errors
-/// The store's, and those of the folder with the ends of ledgers.
-pub(crate) async fn examine(store: &Store, sealer: &Sealer) -> Result<Vec<(TaskRow, LedgerStanding)>, StoreError> {
+/// The store's, and those of the shelf with the ends of ledgers.
+pub(crate) async fn examine(store: &Store, sealer: &Arc<Sealer>) -> Result<Vec<(TaskRow, LedgerStanding)>, StoreError> {
     let (models, mut cursor, mut examined) = (Models::default(), None, Vec::new());
     loop {
         let page = store.read("tasks", |tx| Box::pin(async move { tx.tasks(cursor, PAGE).await })).await?;
@@ -43,7 +45,7 @@ async fn standing(
     store: &Store,
     task: &TaskRow,
     models: &Models,
-    sealer: &Sealer,
+    sealer: &Arc<Sealer>,
 ) -> Result<LedgerStanding, StoreError> {
     let private = match models.of(task) {
         Ok(model) => model.private.clone(),
@@ -51,9 +53,10 @@ async fn standing(
     };
     let Some(private) = private else { return Ok(LedgerStanding::Fits) };
     let private = &*private;
-    match store.read("privacy ledger", |tx| Box::pin(ledger::read(tx, task, private, sealer))).await {
-        Ok(_) => Ok(match sealer.ledger_end(task.id)? {
-            StoredEnd::Nothing => LedgerStanding::Unconfirmed,
+    let end = &ledger::stored_end(sealer, task.id).await?;
+    match store.read("privacy ledger", |tx| Box::pin(ledger::read(tx, task, private, sealer, end))).await {
+        Ok(_) => Ok(match end {
+            StoredEnd::Nothing { .. } => LedgerStanding::Unconfirmed,
             StoredEnd::End(_) | StoredEnd::Foreign(_) => LedgerStanding::Fits,
         }),
         Err(LedgerFault::Store(error)) => Err(error),

@@ -36,7 +36,7 @@ pub(crate) async fn restore(
     to: &Places,
     folder: &Path,
     replace: bool,
-    sealer: Option<&Sealer>,
+    sealer: Option<&Arc<Sealer>>,
     on_progress: OnProgress<'_>,
 ) -> Result<RestoreReport, BackupError> {
     let database = &to.database;
@@ -133,7 +133,7 @@ fn copy_rows(manifest: &Manifest, folder: &Path, draft: &Path) -> Result<(), Bac
 async fn prepare_rows(
     draft: &Path,
     to: &Places,
-    sealer: Option<&Sealer>,
+    sealer: Option<&Arc<Sealer>>,
     now: Timestamp,
 ) -> Result<Vec<PausedTask>, BackupError> {
     let (database, clock) = (Database::SqliteFile(draft.to_owned()), Arc::clone(&to.clock));
@@ -160,7 +160,7 @@ async fn prepare_rows(
 
 async fn doubted(
     store: &Store,
-    sealer: Option<&Sealer>,
+    sealer: Option<&Arc<Sealer>>,
 ) -> Result<Vec<(store::entity::task::TaskRow, String)>, StoreError> {
     const ASK: &str =
         "releases after the backup cannot be ruled out; cancel the task, or resume it if you know that there were none";

@@ -8,6 +8,9 @@ use store::{Blobs, S3Config, S3Credentials};
 
 use super::require::require;
 
+/// Longest that a request for a small object is waited for: participants wait for some of them.
+const APART_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Where models and masked inputs are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -86,6 +89,28 @@ impl BlobsConfig {
         }
     }
 
+    /// Where `identity.seal_url` is, with the settings of this section or its own.
+    ///
+    /// # Errors
+    /// What is wrong with it; it is where blobs are.
+    pub(crate) fn apart(&self, url: &str) -> Result<S3Config, String> {
+        const KEY: &str = "identity.seal_url";
+        let rest = url.strip_prefix("s3://").ok_or_else(|| format!("{KEY}: this build knows `s3://BUCKET/PREFIX`"))?;
+        let apart = self.s3(KEY, rest)?;
+        let blobs = std::iter::once(&self.url).chain(&self.replicas).filter_map(|url| url.strip_prefix("s3://"));
+        for blobs in blobs.filter_map(|rest| self.s3("", rest).ok()) {
+            let is_same_bucket = (&blobs.bucket, &blobs.endpoint) == (&apart.bucket, &apart.endpoint);
+            if is_same_bucket && (is_within(&apart.prefix, &blobs.prefix) || is_within(&blobs.prefix, &apart.prefix)) {
+                return Err(format!(
+                    "{KEY}: must not be where blobs are, nor within: those are copied to backups, where keys of releases must never \
+                     be; give it a bucket of its own"
+                ));
+            }
+        }
+        let timeout = apart.timeout.min(APART_TIMEOUT);
+        Ok(S3Config { timeout, ..apart })
+    }
+
     fn s3(&self, key: &str, url: &str) -> Result<S3Config, String> {
         let (path, settings) = url.split_once('?').unwrap_or((url, ""));
         let mut own = self.clone();
@@ -131,12 +156,22 @@ impl BlobsConfig {
     pub(super) fn redact(&mut self) {
         let urls = std::iter::once(&mut self.url).chain(&mut self.replicas).chain(&mut self.endpoint);
         for url in urls {
-            if let Some((before, after)) = url.rsplit_once('@') {
-                let start = before.rfind("://").map_or(0, |at| at + 3);
-                *url = format!("{}***@{after}", &before[..start]);
-            }
+            redact_url(url);
         }
     }
+}
+
+/// Takes credentials out of a URL.
+pub(super) fn redact_url(url: &mut String) {
+    if let Some((before, after)) = url.rsplit_once('@') {
+        let start = before.rfind("://").map_or(0, |at| at + 3);
+        *url = format!("{}***@{after}", &before[..start]);
+    }
+}
+
+/// Whether keys that begin with `inner` are among those that begin with `outer`.
+fn is_within(inner: &str, outer: &str) -> bool {
+    outer.is_empty() || inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -194,6 +229,26 @@ mod tests {
         assert_eq!(own.credentials, S3Credentials::File("/k".into()));
         let twice = BlobsConfig { replicas: vec!["file:a".to_owned()], ..config };
         assert!(problem(&twice).contains("one copy"));
+    }
+
+    #[test]
+    fn what_must_be_in_no_backup_is_not_where_blobs_are() {
+        let config = BlobsConfig {
+            replicas: vec!["s3://c/copy?endpoint=http://h:9000".to_owned()],
+            request_timeout_ms: 60_000,
+            ..config("s3://b/models")
+        };
+        for url in ["s3://keys", "s3://b/keys", "s3://b/models2", "s3://c/copy", "s3://keys/a/b?credentials_file=/k"] {
+            assert_eq!(config.apart(url).unwrap().timeout, Duration::from_secs(5), "{url}");
+        }
+        let own = config.apart("s3://keys?credentials_file=/k").unwrap();
+        assert_eq!(own.credentials, S3Credentials::File("/k".into()));
+        for url in ["s3://b", "s3://b/models", "s3://b/models/keys", "s3://c/copy/x?endpoint=http://h:9000"] {
+            assert!(config.apart(url).unwrap_err().contains("backups"), "{url}");
+        }
+        for url in ["", "file:/a", "s3://", "s3://B"] {
+            assert!(config.apart(url).unwrap_err().starts_with("identity.seal_url: "), "{url}");
+        }
     }
 
     #[test]

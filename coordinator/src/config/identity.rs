@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::blobs::redact_url;
 use super::require::require;
 
 /// Our certificate authority, what it issues, and who else certifies participants.
@@ -28,6 +29,11 @@ pub struct IdentityConfig {
     /// memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seal_key_file: Option<PathBuf>,
+    /// `s3://BUCKET/PREFIX`, where keys of releases and ends of privacy ledgers are, for coordinators that share no folder. The
+    /// bucket keeps no versions, and is in no backup. The settings of `[blobs]` hold for it; those that differ follow as in
+    /// `blobs.replicas`. No coordinator makes the sealing key then. Default: folders beside the sealing key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seal_url: Option<String>,
     /// How long a participant's certificate is good for; renewal is asked for after two thirds of it. Ignored where
     /// participants have certificates from elsewhere already: nothing here bounds how long those are good for.
     pub certificate_lifetime_s: u64,
@@ -63,6 +69,7 @@ impl Default for IdentityConfig {
             ca_key_file: "tributary-data/ca-key.pem".into(),
             members_ca_certificate_file: None,
             seal_key_file: None,
+            seal_url: None,
             certificate_lifetime_s: 7 * 24 * 3600,
             signer: None,
         }
@@ -87,6 +94,11 @@ impl IdentityConfig {
             self.members_ca_certificate_file.is_some() || self.signer.is_none(),
             "[identity.signer]: give identity.members_ca_certificate_file, too: the certificate of the authority that signs there",
         );
+        require(
+            problems,
+            self.seal_url.is_none() || self.seal_key_file().is_some(),
+            "identity.seal_url: give identity.seal_key_file, too: what is there is worth nothing to a key in memory",
+        );
         if let Some(signer) = &self.signer {
             require(problems, signer.url.starts_with("https://"), "identity.signer.url: must begin with https://");
             require(
@@ -94,6 +106,13 @@ impl IdentityConfig {
                 (1..=20_000).contains(&signer.timeout_ms),
                 "identity.signer.timeout_ms: must be between 1 and 20000, or participants would not wait for the answer",
             );
+        }
+    }
+
+    /// Takes out of the URL what does not belong there: credentials.
+    pub(super) fn redact(&mut self) {
+        if let Some(url) = &mut self.seal_url {
+            redact_url(url);
         }
     }
 

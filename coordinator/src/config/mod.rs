@@ -149,6 +149,9 @@ impl Config {
         self.work.check(&mut problems);
         self.identity.check(&mut problems);
         self.telemetry.check(&mut problems);
+        if let Some(problem) = self.identity.seal_url.as_ref().and_then(|url| self.blobs.apart(url).err()) {
+            problems.push(problem);
+        }
         let pre_issued = self.identity.members_ca_certificate_file.is_some() && self.identity.signer.is_none();
         require(
             &mut problems,
@@ -171,6 +174,7 @@ impl Config {
         let mut shown = self.clone();
         shown.database.redact();
         shown.blobs.redact();
+        shown.identity.redact();
         toml::to_string_pretty(&shown).unwrap_or_default()
     }
 }

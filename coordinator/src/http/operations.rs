@@ -58,7 +58,7 @@ pub(super) async fn readyz(_: AnyPeer, State(app): State<Arc<App>>) -> Result<St
     if app.shutdown.is_cancelled() {
         return Err(Error::ShuttingDown);
     }
-    match app.health.check(&app.store, || app.now()).await {
+    match app.health.check(&app.store, &app.sealer, || app.now()).await {
         Ok(problems) if problems.is_empty() => Ok("ready\n".to_owned()),
         Ok(problems) => Ok(format!("degraded\n{}\n", problems.join("\n"))),
         // The details are in the log.

@@ -30,6 +30,12 @@ pub enum AuthorityError {
     /// A file cannot be read or written.
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
+    /// Coordinators that share a bucket instead of a folder do not make it: each would make another.
+    #[error(
+        "there is no key of the authority {0}: where identity.seal_url is set, every coordinator is given the same files; take those \
+         that a coordinator without it made, or another authority's (identity.members_ca_certificate_file)"
+    )]
+    Missing(PathBuf),
     /// A file does not hold what it should.
     #[error("{path} does not hold a usable {what}: {source}")]
     Unreadable { path: PathBuf, what: &'static str, source: rcgen::Error },

@@ -11,6 +11,7 @@ use wire::inspect::BehindView;
 
 use crate::guarded::Guarded;
 use crate::reported_rounds::behind;
+use crate::seal::Sealer;
 
 /// Minimum time between two reads of the whole database, which take as long as its size requires.
 const READ_EVERY: Duration = Duration::from_secs(60);
@@ -18,6 +19,9 @@ const READ_EVERY: Duration = Duration::from_secs(60);
 const ANSWER_HOLDS: Duration = Duration::from_secs(1);
 /// The lease that a probe takes and gives back.
 const PROBE: &str = "readiness";
+
+/// Longest that keys of releases are waited for.
+const SHELF_WAITS: Duration = Duration::from_secs(2);
 
 /// Problems of single tasks, or why nothing can be served.
 type Found = Result<Vec<String>, NotReady>;
@@ -46,7 +50,7 @@ impl Health {
     ///
     /// # Errors
     /// [`NotReady`].
-    pub(crate) async fn check(&self, store: &Store, now: impl Fn() -> Timestamp) -> Found {
+    pub(crate) async fn check(&self, store: &Store, sealer: &Arc<Sealer>, now: impl Fn() -> Timestamp) -> Found {
         let mut latest = self.latest.lock().await;
         let asked = now();
         if let Some((at, found)) = &*latest
@@ -55,12 +59,12 @@ impl Health {
         {
             return found.clone();
         }
-        let found = self.look(store, asked).await;
+        let found = self.look(store, sealer, asked).await;
         *latest = Some((now(), found.clone()));
         found
     }
 
-    async fn look(&self, store: &Store, now: Timestamp) -> Found {
+    async fn look(&self, store: &Store, sealer: &Arc<Sealer>, now: Timestamp) -> Found {
         if !self.is_well_formed(store, now).await? {
             return Err(NotReady::Malformed);
         }
@@ -99,7 +103,8 @@ impl Health {
                  round {next_round}; was the database restored? `tributary task rebase {task}` goes on beyond them"
             )
         });
-        Ok(damaged.chain(behind).chain(store.blobs().troubles()).collect())
+        let apart = shelf_trouble(sealer).await;
+        Ok(damaged.chain(behind).chain(store.blobs().troubles()).chain(apart).collect())
     }
 
     async fn is_well_formed(&self, store: &Store, now: Timestamp) -> Result<bool, NotReady> {
@@ -120,4 +125,17 @@ impl Health {
         *self.database.lock() = Some((now, well_formed));
         Ok(well_formed)
     }
+}
+
+/// Why secure and private rounds wait, if what they need outside the database cannot be read.
+async fn shelf_trouble(sealer: &Arc<Sealer>) -> Option<String> {
+    let sealer = Arc::clone(sealer);
+    let tried = tokio::time::timeout(SHELF_WAITS, tokio::task::spawn_blocking(move || sealer.try_shelf())).await;
+    let why = match tried {
+        Ok(Ok(Ok(()))) => return None,
+        Ok(Ok(Err(error))) => error.to_string(),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {} s", SHELF_WAITS.as_secs()),
+    };
+    Some(format!("keys of releases and ends of ledgers cannot be read, so secure and private rounds wait: {why}"))
 }

@@ -8,16 +8,17 @@ use aggregation::Aggregator;
 use aggregation::device::{DeviceChoice, select};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use store::{Blobs, Database, StoreConfig};
+use store::{Blobs, Database, StoreConfig, StoreError};
 
 use super::parts::{Parts, StartError};
 use crate::backup::restoring;
 use crate::config::{Config, DatabaseConfig, DatabaseError};
 use crate::http::{App, ConnectionLimits, Rate, Rates};
-use crate::identity::{Authority, Members, MembersCa, ServerKey, Signer};
+use crate::identity::{Authority, AuthorityError, Members, MembersCa, ServerKey, Signer};
 use crate::lock::{LockError, Locks};
 use crate::open_files;
-use crate::seal::Sealer;
+use crate::seal::{SealError, Sealer};
+use crate::shelf::Bucket;
 
 pub(super) fn store_config(config: &Config, parts: &Parts) -> Result<StoreConfig, DatabaseError> {
     Ok(StoreConfig {
@@ -97,6 +98,10 @@ pub(super) fn authority(config: &Config, parts: &Parts) -> Result<Option<Arc<Aut
     }
     let authority = match identity.in_memory() {
         true => Authority::generate(random, now)?,
+        // Each of several coordinators would make another.
+        false if identity.seal_url.is_some() && !identity.ca_key_file.exists() => {
+            return Err(AuthorityError::Missing(identity.ca_key_file.clone()).into());
+        }
         false => Authority::open(&identity.ca_certificate_file, &identity.ca_key_file, random, now)?,
     };
     Ok(Some(Arc::new(authority)))
@@ -112,10 +117,19 @@ pub(super) fn members(config: &Config, own: Option<&Arc<Authority>>) -> Result<M
     }
 }
 
-pub(super) fn sealer(config: &Config, parts: &Parts) -> Result<Sealer, StartError> {
-    match config.identity.seal_key_file() {
-        Some(path) => Ok(Sealer::open(&path, &parts.random)?),
-        None => Ok(Sealer::in_memory(&parts.random)),
+/// Where keys of releases and ends of privacy ledgers are, if not in folders; connected to, and tried.
+pub(super) async fn bucket_apart(config: &Config, parts: &Parts) -> Result<Option<Bucket>, StoreError> {
+    let Some(url) = &config.identity.seal_url else { return Ok(None) };
+    let place = config.blobs.apart(url).map_err(StoreError::fault)?;
+    let url = url.split('?').next().unwrap_or_default();
+    Bucket::open(&place, url, Arc::clone(&parts.clock), &parts.random).await.map(Some)
+}
+
+pub(super) fn sealer(config: &Config, parts: &Parts, apart: Option<&Bucket>) -> Result<Sealer, SealError> {
+    match (config.identity.seal_key_file(), apart) {
+        (Some(path), Some(bucket)) => Sealer::open_beside(&path, bucket, &parts.random),
+        (Some(path), None) => Sealer::open(&path, &parts.random),
+        (None, _) => Ok(Sealer::in_memory(&parts.random)),
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use store::{Database, StoreConfig};
 
-use super::choice::{locks_to_replace, store_config};
+use super::choice::{bucket_apart, locks_to_replace, sealer, store_config};
 use super::parts::Parts;
 use crate::backup::{self, BackupError, BackupReport, OnProgress, Places, RestoreReport};
 use crate::config::Config;
 use crate::fsck::{self, FsckReport, Repair};
-use crate::seal::{Sealer, ends_beside};
+use crate::seal::{Sealer, ends_beside, ledgers_beside};
 
 /// Makes `folder` a backup, also while a coordinator serves. With `link`, blobs on the same disk get a second name instead of being
 /// copied. Blocks the thread.
@@ -41,11 +41,11 @@ pub async fn restore(
     let store = store_config(config, parts)?;
     let places = places(&store)?;
     let _locks = locks_to_replace(&store, parts)?;
-    if let Some(key) = config.identity.seal_key_file() {
+    if let (Some(key), None) = (config.identity.seal_key_file(), &config.identity.seal_url) {
         // From here on a ledger without an end outside the database is missed, not believed.
-        ends_beside(&key).complete().map_err(|source| BackupError::Io { path: key, source })?;
+        ends_beside(&key).complete()?;
     }
-    let sealer = sealer(config, parts)?;
+    let sealer = known_sealer(config, parts).await?;
     backup::restore(&places, folder, replace, sealer.as_ref(), on_progress).await
 }
 
@@ -60,7 +60,7 @@ pub async fn check(
     on_progress: OnProgress<'_>,
 ) -> Result<FsckReport, BackupError> {
     let places = places(&store_config(config, parts)?)?;
-    let sealer = sealer(config, parts)?;
+    let sealer = known_sealer(config, parts).await?;
     fsck::check(&places, sealer.as_ref(), repair, on_progress).await
 }
 
@@ -85,7 +85,7 @@ pub fn files_apart(config: &Config) -> Vec<ApartFile> {
         (own(&identity.ca_certificate_file), "participants trust it"),
         (seal_key.clone(), "checks privacy ledgers, and opens what is being unmasked"),
         (
-            seal_key.as_deref().map(|key| ends_beside(key).folder().to_owned()),
+            seal_key.as_deref().filter(|_| identity.seal_url.is_none()).map(ledgers_beside),
             "where privacy ledgers ended: always the newest, never one as old as a backup",
         ),
         (http.certificate_file.clone(), "the server's certificate"),
@@ -109,9 +109,12 @@ fn places(store: &StoreConfig) -> Result<Places, BackupError> {
 }
 
 /// The sealing key, if there is one: a check makes none.
-fn sealer(config: &Config, parts: &Parts) -> Result<Option<Sealer>, BackupError> {
-    let Some(path) = config.identity.seal_key_file().filter(|path: &PathBuf| path.exists()) else { return Ok(None) };
-    Sealer::open(&path, &parts.random).map(Some).map_err(BackupError::from)
+async fn known_sealer(config: &Config, parts: &Parts) -> Result<Option<Arc<Sealer>>, BackupError> {
+    if !config.identity.seal_key_file().is_some_and(|path| path.exists()) {
+        return Ok(None);
+    }
+    let apart = bucket_apart(config, parts).await?;
+    Ok(Some(Arc::new(sealer(config, parts, apart.as_ref())?)))
 }
 
 #[cfg(test)]

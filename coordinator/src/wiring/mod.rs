@@ -1,6 +1,7 @@
 //! Dependency injection: the only place that chooses implementations of database, blobs, device, clock and randomness.
 
 mod choice;
+mod clock;
 mod found;
 mod keeping;
 mod parts;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use aggregation::device::DeviceReport;
 use axum::Router;
+use federation::time::{Clock, Timestamp};
 use store::{Blobs, Database, Store, StoreConfig, StoreError};
 use task_spec::is_name;
 use tokio::task::JoinHandle;
@@ -22,9 +24,10 @@ use tokio_util::task::TaskTracker;
 use wire::admin::{OperatorTokenReply, Role};
 
 use self::choice::{
-    aggregator, authority, connection_limits, count, locks, members, rates, rows_alone, sealer, selected, server_key,
-    store_config, url,
+    aggregator, authority, bucket_apart, connection_limits, count, locks, members, rates, rows_alone, sealer, selected,
+    server_key, store_config, url,
 };
+use self::clock::DatabaseClock;
 pub use self::keeping::{ApartFile, back_up, check, files_apart, restore};
 pub use self::parts::{Parts, StartError, SystemClock};
 pub use self::worker::Worker;
@@ -41,6 +44,7 @@ use crate::observe;
 use crate::observe::health::Health;
 use crate::proximal::ProximalSchedule;
 use crate::reported_rounds::ReportedRounds;
+use crate::seal::Sealer;
 use crate::sessions::Sessions;
 use crate::work::{Engine, Environment, WorkConfig};
 
@@ -84,25 +88,43 @@ impl Coordinator {
         let store_config = store_config(config, &parts)?;
         let locks = locks(&store_config, &parts)?;
         let store = Store::open(store_config).await?;
+        let shared_clock = DatabaseClock::of(&store, Arc::clone(&parts.clock)).await?;
+        let clock = shared_clock.clone().map_or(parts.clock, |clock| clock as Arc<dyn Clock>);
+        let parts = Parts { clock, random: parts.random };
+        let apart = bucket_apart(config, &parts).await.map_err(StartError::Apart)?;
         let _files = shared::hold_files(config, &store)?;
-        Self::compose(config, parts, store, locks, Linger::USUAL)
+        let sealer = sealer(config, &parts, apart.as_ref())?;
+        let coordinator = Self::compose(config, parts, store, locks, sealer, Linger::USUAL)?;
+        if let Some(clock) = shared_clock {
+            let (store, stopped) = (coordinator.store.clone(), coordinator.stopped.clone());
+            coordinator.tasks.spawn(async move { clock.follow(&store, &stopped).await });
+        }
+        Ok(coordinator)
     }
 
-    /// The same on a store that is open already, and that others may use as well; `[database]` and `[blobs]` say nothing
-    /// then. For simulations, which own time: nothing that it writes waits for real time to pass.
+    /// The same on a store that is open already, and that others may use as well; `[database]`, `[blobs]` and `identity.seal_url` say
+    /// nothing then. For simulations, which own time: nothing that it writes waits for real time to pass.
     ///
     /// # Errors
     /// [`StartError`].
     pub fn assemble_on(config: &Config, parts: Parts, store: Store) -> Result<Self, StartError> {
-        Self::compose(config, parts, store, Locks::default(), Linger::NONE)
+        let sealer = sealer(config, &parts, None)?;
+        Self::compose(config, parts, store, Locks::default(), sealer, Linger::NONE)
     }
 
-    fn compose(config: &Config, parts: Parts, store: Store, locks: Locks, linger: Linger) -> Result<Self, StartError> {
+    fn compose(
+        config: &Config,
+        parts: Parts,
+        store: Store,
+        locks: Locks,
+        sealer: Sealer,
+        linger: Linger,
+    ) -> Result<Self, StartError> {
         let metrics = observe::recorder();
         let aggregator = aggregator(config)?;
         let authority = authority(config, &parts)?;
         let members = members(config, authority.as_ref())?;
-        let sealer = Arc::new(sealer(config, &parts)?);
+        let sealer = Arc::new(sealer);
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let models = Models::default();
         let app = Arc::new(App {
@@ -219,6 +241,12 @@ impl Coordinator {
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         self.app.authority.as_ref().map_or("", |authority| authority.certificate_pem())
+    }
+
+    /// The time by which it judges deadlines and leases: the database's, where several coordinators share one.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.app.now()
     }
 
     /// Creates an operator token without authorization: the caller controls the process.

@@ -45,6 +45,11 @@ impl Clock for SystemClock {
     }
 }
 
+/// What an error says, with its cause.
+fn told(error: &StoreError) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
 /// Reasons a coordinator did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -64,6 +69,9 @@ pub enum StartError {
     /// The certificate authority cannot be opened.
     #[error("cannot open the certificate authority: {0}")]
     Authority(#[from] AuthorityError),
+    /// The bucket of keys of releases and ends of ledgers cannot be used.
+    #[error("cannot use identity.seal_url: {}", told(.0))]
+    Apart(#[source] StoreError),
     /// There is no sealing key.
     #[error(transparent)]
     Seal(#[from] SealError),

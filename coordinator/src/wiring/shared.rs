@@ -12,7 +12,9 @@ use crate::seal::SealError;
 /// While it is held no other coordinator makes files that are missing: of several that start at once one makes them. `None`
 /// where this coordinator is alone with its database.
 pub(super) fn hold_files(config: &Config, store: &Store) -> Result<Option<File>, StartError> {
-    let Some(path) = config.identity.seal_key_file().filter(|_| store.is_shared()) else { return Ok(None) };
+    // Where they share no folder they are given all files.
+    let are_made = store.is_shared() && config.identity.seal_url.is_none();
+    let Some(path) = config.identity.seal_key_file().filter(|_| are_made) else { return Ok(None) };
     let file = crate::files::alone(&path.with_extension("lock"));
     Ok(Some(file.map_err(|source| SealError::Io { path, source })?))
 }

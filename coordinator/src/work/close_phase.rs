@@ -21,7 +21,7 @@ use super::select::draw_cohort;
 use super::shred::destroy_keys_of_an_end;
 use super::situation::{Situation, failures, groups_of, tally};
 use super::{Environment, StepError};
-use crate::ledger;
+use crate::ledger::{self, Charger};
 use crate::session::{
     CloseError, Session, admitted, encode_all, failure, forget, given_by, keep_unopened, restore_all, stored,
 };
@@ -69,13 +69,14 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
     let now = env.clock.now();
     let fresh_seed = env.random.bytes();
     env.fail_point.reached("close_phase: before the rows")?;
+    let charger = &Charger::of_round(&env.models, &env.sealer, &situation.task, before).await?;
     let holder = &*lease;
     let closed = env
         .store
         .transact("close phase", |tx| {
             Box::pin(async move {
                 let token = holder.confirm(tx, now).await?;
-                let outcome = decide(tx, env, before.key.round_key(), fresh_seed, now).await?;
+                let outcome = decide(tx, charger, before.key.round_key(), fresh_seed, now).await?;
                 let held = outcome.is_followed_by_work().then_some(token);
                 if held.is_none() {
                     holder.give_up(tx, token).await?;
@@ -103,7 +104,7 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
 
 async fn decide(
     tx: &mut Transaction<'_>,
-    env: &Environment,
+    charger: &Charger<'_>,
     key: RoundKey,
     fresh_seed: [u8; 32],
     now: Timestamp,
@@ -115,15 +116,15 @@ async fn decide(
     let groups = groups_of(tx, &round).await?;
     let GroupVerdict { decision, lost } = advance_groups(&round, &tally, &groups, now);
     if complaint(tx, &round).await? {
-        return failed(tx, env, &task, &round, FailureReason::BadShares, now).await;
+        return failed(tx, charger, &task, &round, FailureReason::BadShares, now).await;
     }
     match decision {
         Decision::Close(_) if round.state == RoundState::Selecting => {
-            match draw_cohort(tx, &task, &round, &env.models, fresh_seed, now).await {
+            match draw_cohort(tx, &task, &round, charger.models(), fresh_seed, now).await {
                 Ok(drawn) => {
                     Ok(drawn.map_or(CloseOutcome::Nothing, |(round, cohort)| CloseOutcome::Drawn { round, cohort }))
                 }
-                Err(CloseError::Aborted(abort)) => aborted(tx, env, &task, &round, &abort, now).await,
+                Err(CloseError::Aborted(abort)) => aborted(tx, charger, &task, &round, &abort, now).await,
                 Err(CloseError::Step(error)) => Err(error),
             }
         }
@@ -131,12 +132,12 @@ async fn decide(
         Decision::Close(next) if round.limits.secure.is_some() => {
             match close_sessions(tx, &round, next, &groups, &lost, now).await {
                 Ok(outcome) => Ok(outcome),
-                Err(CloseError::Aborted(abort)) => aborted(tx, env, &task, &round, &abort, now).await,
+                Err(CloseError::Aborted(abort)) => aborted(tx, charger, &task, &round, &abort, now).await,
                 Err(CloseError::Step(error)) => Err(error),
             }
         }
         Decision::Close(next) => close_collection(tx, &round, next, now).await,
-        Decision::Abort(reason) => failed(tx, env, &task, &round, reason, now).await,
+        Decision::Abort(reason) => failed(tx, charger, &task, &round, reason, now).await,
         Decision::Rebase => {
             let rebased = tx.rebase_round(round.key, round.state, now).await?;
             Ok(if rebased { CloseOutcome::Rebased } else { CloseOutcome::Nothing })
@@ -262,13 +263,14 @@ pub(super) async fn fail_round(
     let Some(before) = situation.open_round() else { return Ok(()) };
     let now = env.clock.now();
     env.fail_point.reached("fail_round: before the rows")?;
+    let charger = &Charger::of_round(&env.models, &env.sealer, &situation.task, before).await?;
     let holder = &*lease;
     let failed = env
         .store
         .transact("fail round", |tx| {
             Box::pin(async move {
                 let token = holder.confirm(tx, now).await?;
-                let failed = fail(tx, env, &situation.task, before, reason, now).await?;
+                let failed = fail(tx, charger, &situation.task, before, reason, now).await?;
                 holder.give_up(tx, token).await?;
                 Ok::<_, StepError>(failed)
             })
@@ -285,30 +287,30 @@ pub(super) async fn fail_round(
 
 async fn aborted(
     tx: &mut Transaction<'_>,
-    env: &Environment,
+    charger: &Charger<'_>,
     task: &TaskRow,
     round: &Round,
     abort: &Abort,
     now: Timestamp,
 ) -> Result<CloseOutcome, StepError> {
     tracing::warn!(round = %round.key.round_key(), attempt = round.key.attempt, code = abort.code(), "the session ends: {abort}");
-    failed(tx, env, task, round, failure(abort), now).await
+    failed(tx, charger, task, round, failure(abort), now).await
 }
 
 async fn failed(
     tx: &mut Transaction<'_>,
-    env: &Environment,
+    charger: &Charger<'_>,
     task: &TaskRow,
     round: &Round,
     reason: FailureReason,
     now: Timestamp,
 ) -> Result<CloseOutcome, StepError> {
-    Ok(fail(tx, env, task, round, reason, now).await?.map_or(CloseOutcome::Nothing, CloseOutcome::Failed))
+    Ok(fail(tx, charger, task, round, reason, now).await?.map_or(CloseOutcome::Nothing, CloseOutcome::Failed))
 }
 
 async fn fail(
     tx: &mut Transaction<'_>,
-    env: &Environment,
+    charger: &Charger<'_>,
     task: &TaskRow,
     round: &Round,
     reason: FailureReason,
@@ -318,7 +320,7 @@ async fn fail(
     if !tx.transition_round(round, &after).await? {
         return Ok(None);
     }
-    ledger::charge_unpublished(tx, task, round, &env.models, &env.sealer, now).await?;
+    ledger::charge_unpublished(tx, task, round, charger, now).await?;
     tx.set_pending_assignments(round.key, AssignmentState::Released, now).await?;
     tx.delete_partial_sum(round.key).await?;
     keep_unopened(tx, round).await?;
@@ -328,7 +330,7 @@ async fn fail(
     if is_spent && round.key.round_key() == task.next_round() {
         tx.forfeit_rounds(task.id, 1).await?;
     }
-    let given_by = given_by(tx, &env.models, &after).await?;
+    let given_by = given_by(tx, charger.models(), &after).await?;
     let shortage = shortage(tx, task, Some(&after), now).await?;
     Ok(Some(Failed { round: after, reason, paused, given_by, shortage }))
 }

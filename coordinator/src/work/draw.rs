@@ -39,8 +39,8 @@ pub(super) async fn keep_draw(
         let bytes = Zeroizing::new(drawn.to_bytes());
         let seal =
             |(n, piece): (usize, &[u8])| sealer.seal_for_release(attempt, &place(attempt, &piece_of_a_draw(n)), piece);
-        let sealed: std::io::Result<Vec<_>> = bytes.chunks(PIECE).enumerate().map(seal).collect();
-        Ok::<_, StepError>(sealed.map_err(StoreError::from)?)
+        let sealed: Result<Vec<_>, StoreError> = bytes.chunks(PIECE).enumerate().map(seal).collect();
+        Ok::<_, StepError>(sealed?)
     })
     .await?;
     env.fail_point.reached("release_sum: before the draw")?;

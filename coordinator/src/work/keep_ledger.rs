@@ -16,15 +16,25 @@ use recipe::server::PrivateTask;
 /// Tasks that are read at once.
 const PAGE: u32 = 100;
 
+/// Reads a task's committed ledger.
+pub(super) async fn read_ledger(
+    env: &Environment,
+    task: &TaskRow,
+    private: &PrivateTask,
+) -> Result<Ledger, LedgerFault> {
+    let end = &ledger::stored_end(&env.sealer, task.id).await?;
+    env.store.read("privacy ledger", |tx| Box::pin(ledger::read(tx, task, private, &env.sealer, end))).await
+}
+
 /// Reads a task's committed ledger and stores its end.
 pub(super) async fn keep_ledger(
     env: &Environment,
     task: &TaskRow,
     private: &PrivateTask,
 ) -> Result<Ledger, LedgerFault> {
-    let ledger = env.store.read("privacy ledger", |tx| Box::pin(ledger::read(tx, task, private, &env.sealer))).await?;
+    let ledger = read_ledger(env, task, private).await?;
     let (sealer, id, privacy, read) = (Arc::clone(&env.sealer), task.id, task.spec.privacy.clone(), ledger.clone());
-    let kept = blocking(move || Ok(ledger::keep_end(&sealer, id, &privacy, &read).map_err(StoreError::from)?)).await;
+    let kept = blocking(move || Ok(ledger::keep_end(&sealer, id, &privacy, &read)?)).await;
     match kept {
         Ok(()) => Ok(ledger),
         Err(StepError::Store(error)) => Err(error.into()),
@@ -65,7 +75,7 @@ pub(super) async fn check_ledgers(env: &Environment) -> Result<(), StepError> {
         }
     }
     let sealer = Arc::clone(&env.sealer);
-    blocking(move || Ok(sealer.note_every_ledger_end().map_err(StoreError::from)?)).await
+    blocking(move || Ok(sealer.note_every_ledger_end()?)).await
 }
 
 async fn check_ledger(env: &Environment, task: &TaskRow) -> Result<(), StepError> {

@@ -21,6 +21,7 @@ use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 use zeroize::Zeroizing;
 
+use super::keep_ledger::read_ledger;
 use super::lease::Lease;
 use super::release::ReleaseError;
 use super::sums::blocking;
@@ -84,8 +85,7 @@ pub(super) async fn prepare(
 ) -> Result<(Noise, Option<Charge>), ReleaseError> {
     let Some(private) = private else { return Ok((Noise::None, None)) };
     let (attempt, now) = (round.key, env.clock.now());
-    let read = env.store.read("privacy ledger", |tx| Box::pin(ledger::read(tx, task, private, &env.sealer)));
-    let mut ledger = read.await?;
+    let mut ledger = read_ledger(env, task, private).await?;
     let release = private.release(&ledger, attempt.round, attempt.attempt, participants);
     let release = release.map_err(StepError::unworkable)?;
     let sealer = Arc::clone(&env.sealer);
@@ -176,7 +176,7 @@ async fn seeds(
                     #[cfg(feature = "deliberate-faults")]
                     let fresh = super::spoil::seed(fresh, attempt, &purpose);
                     let place = place(attempt, &purpose);
-                    sealer.seal_for_release(attempt, &place, &*fresh).map_err(StoreError::from)?
+                    sealer.seal_for_release(attempt, &place, &*fresh)?
                 }
             };
             sealed.push((purpose, seed));

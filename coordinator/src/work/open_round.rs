@@ -20,9 +20,8 @@ use super::situation::Situation;
 use super::{Environment, StepError};
 use crate::ahead::TrainingStates;
 use crate::damage;
-use crate::ledger::{self, LedgerFault};
+use crate::ledger::{self, Charger, LedgerFault};
 use crate::release_keys::of_the_task;
-use crate::seal::Sealer;
 use recipe::TaskModel;
 use recipe::server::PrivateTask;
 
@@ -56,13 +55,14 @@ pub(super) async fn open_round(
         }
     }
     env.fail_point.reached("open_round: before the row")?;
+    let charger = &Charger::of_task(&env.models, &env.sealer, &situation.task).await?;
     let holder = &*lease;
     let outcome = env
         .store
         .transact("open round", |tx| {
             Box::pin(async move {
                 let token = holder.confirm(tx, now).await?;
-                let outcome = insert(tx, &env.sealer, model, situation, seed, now).await?;
+                let outcome = insert(tx, charger, model, situation, seed, now).await?;
                 holder.give_up(tx, token).await?;
                 Ok::<_, StepError>(outcome)
             })
@@ -114,7 +114,7 @@ async fn base_is_whole(env: &Environment, situation: &Situation, now: Timestamp)
 
 async fn insert(
     tx: &mut Transaction<'_>,
-    sealer: &Sealer,
+    charger: &Charger<'_>,
     model: &TaskModel,
     situation: &Situation,
     seed: [u8; 32],
@@ -134,7 +134,7 @@ async fn insert(
     let mut limits = RoundLimits::of(&task.spec);
     let mut sampled = None;
     if let Some(private) = &model.private {
-        if let Some((status, why)) = out_of_budget(tx, &task, private, sealer, attempt).await? {
+        if let Some((status, why)) = out_of_budget(tx, &task, private, charger, attempt).await? {
             tx.set_task_status(task.id, &[TaskStatus::Active], status, now, Some(&why)).await?;
             if status.is_terminal() {
                 ledger::forget_correlated_noise(tx, task.id).await?;
@@ -177,10 +177,10 @@ async fn out_of_budget(
     tx: &mut Transaction<'_>,
     task: &TaskRow,
     private: &PrivateTask,
-    sealer: &Sealer,
+    charger: &Charger<'_>,
     attempt: Attempt,
 ) -> Result<Option<(TaskStatus, String)>, StepError> {
-    let ledger = match ledger::read(tx, task, private, sealer).await {
+    let ledger = match charger.ledger(tx, task, private).await {
         Ok(ledger) => ledger,
         Err(LedgerFault::Store(error)) => return Err(error.into()),
         Err(untrusted @ (LedgerFault::Ledger(_) | LedgerFault::End(_))) => {

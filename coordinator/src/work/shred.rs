@@ -1,6 +1,6 @@
 //! Destroys what opens a sum or removes its noise: keys of releases, and the log that may contain deleted rows.
 //!
-//! Rows are forgotten in the transaction that ends their use; keys are files and go after it. Whoever dies in between leaves
+//! Rows are forgotten in the transaction that ends their use; keys are outside the database and go after it. Whoever dies in between leaves
 //! keys that the next step of the same round destroys, and the collection of garbage else.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use recipe::server::PrivateTask;
 /// Destroys the keys of an attempt that is released, or over.
 pub(super) async fn destroy_keys(env: &Environment, of: Attempt) -> Result<usize, StepError> {
     let sealer = Arc::clone(&env.sealer);
-    blocking(move || Ok(sealer.destroy_keys(of).map_err(StoreError::from)?)).await
+    blocking(move || Ok(sealer.destroy_keys(of)?)).await
 }
 
 /// The same where the step is done already: what remains is garbage, and is collected as such.
@@ -44,7 +44,7 @@ pub(super) async fn before_publishing(
 /// Destroys keys that nothing needs, such as those of a process that died; says how many.
 pub(super) async fn collect_keys(env: &Environment) -> Result<usize, StepError> {
     let sealer = Arc::clone(&env.sealer);
-    let uses = blocking(move || Ok::<_, StepError>(sealer.uses().map_err(StoreError::from)?)).await?;
+    let uses = blocking(move || Ok::<_, StepError>(sealer.uses()?)).await?;
     if uses.is_empty() {
         return Ok(0);
     }

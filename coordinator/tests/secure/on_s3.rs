@@ -147,3 +147,36 @@ async fn while_the_server_is_away_participants_are_asked_to_come_back() {
     let round = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json();
     assert_eq!((&round["state"], &round["reported"]), (&"COMPLETED".into(), &2.into()), "{round}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readiness_moves_no_model_and_tells_of_one_that_is_gone() {
+    let place = Place::new();
+    let mut config = place.config();
+    config.blobs.replicas.clear();
+    let mut world = World::with_config(4, config, |_| {}).await;
+    world.complete(1).await;
+    world.t.advance(std::time::Duration::from_secs(600));
+    let got = || place.server.requests()["GET"];
+    let before = got();
+    let ready = world.t.get(&world.t.viewer, "/readyz").await;
+    assert_eq!((ready.status.as_u16(), String::from_utf8(ready.body).unwrap().as_str()), (200, "ready\n"));
+    assert_eq!(got(), before, "no model is fetched");
+
+    let digests = world.digests().await;
+    let newest = digests[0].trim_matches('"');
+    let key = place.server.keys().into_iter().find(|key| key.ends_with(newest)).unwrap();
+    let kept = std::fs::read(place.server.object(&key)).unwrap();
+    std::fs::remove_file(place.server.object(&key)).unwrap();
+    world.t.advance(std::time::Duration::from_secs(2));
+    let told = String::from_utf8(world.t.get(&world.t.viewer, "/readyz").await.body).unwrap();
+    assert!(told.starts_with("degraded") && told.contains(newest), "{told}");
+
+    // Other bytes of the same length are found before they are sent, or a round opens from them, and told from then on.
+    let damaged: Vec<_> = kept.iter().map(|byte| byte ^ 1).collect();
+    std::fs::write(place.server.object(&key), damaged).unwrap();
+    let refused = world.t.get(&world.t.viewer, "/v1/tasks/secure/models/1/parameters").await;
+    assert_eq!(refused.status, 503);
+    world.t.advance(std::time::Duration::from_secs(2));
+    let told = String::from_utf8(world.t.get(&world.t.viewer, "/readyz").await.body).unwrap();
+    assert!(told.starts_with("degraded") && told.contains(newest), "{told}");
+}

@@ -1,7 +1,7 @@
 //! A task under secure aggregation with everybody who takes part in it. Everything they say and hear goes through the router.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use recipe::TaskModel;
 use secure_agg::client::Client;
 use serde_json::{Value, json};
 use task_spec::TaskSpec;
+use test_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY};
 use wire::inspect::{AssignmentView, Page, RoundView};
 
 use super::die_at::DieAt;
@@ -40,6 +41,19 @@ pub(crate) fn spec(participants: usize) -> Value {
             "share_deadline_ms": 600_000, "confirm_deadline_ms": 600_000, "unmask_deadline_ms": 600_000,
         },
     })
+}
+
+/// Has keys of releases and ends of ledgers in a bucket, and makes what a coordinator is given then: its keys, in `folder`.
+pub(crate) fn keep_in_bucket(config: &mut Config, server: &S3Server, folder: &Path) {
+    let at = |name: &str| folder.join(name);
+    std::fs::write(at("s3"), format!("aws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n"))
+        .unwrap();
+    std::fs::write(at("seal.key"), [5; 32]).unwrap();
+    config.identity.ca_certificate_file = "".into();
+    config.identity.ca_key_file = "".into();
+    config.identity.seal_key_file = Some(at("seal.key"));
+    config.identity.seal_url =
+        Some(format!("s3://{BUCKET}/apart?endpoint={}&credentials_file={}", server.endpoint(), at("s3").display()));
 }
 
 /// Where a participant falls silent.
@@ -84,6 +98,18 @@ impl World {
 
     /// With files that outlive the process.
     pub(crate) async fn on_disk(participants: usize, change: impl FnOnce(&mut Value)) -> Self {
+        let (config, folder) = Self::place();
+        Self::build(participants, config, Some(folder), change).await
+    }
+
+    /// The same with keys of releases and ends of ledgers in a bucket, and a sealing key that is given.
+    pub(crate) async fn in_bucket(participants: usize, server: &S3Server, change: impl FnOnce(&mut Value)) -> Self {
+        let (mut config, folder) = Self::place();
+        keep_in_bucket(&mut config, server, folder.path());
+        Self::build(participants, config, Some(folder), change).await
+    }
+
+    fn place() -> (Config, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let mut config = config();
@@ -92,7 +118,7 @@ impl World {
         config.identity.ca_certificate_file = at("ca.pem");
         config.identity.ca_key_file = at("ca-key.pem");
         config.identity.seal_key_file = Some(at("seal.key"));
-        Self::build(participants, config, Some(folder), change).await
+        (config, folder)
     }
 
     async fn build(

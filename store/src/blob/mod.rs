@@ -28,7 +28,7 @@ pub use self::disk::place_of;
 pub use self::files::with_files;
 pub(crate) use self::memory::MemoryBlobs;
 pub(crate) use self::s3::S3Blobs;
-pub use self::s3::{S3Config, S3Credentials};
+pub use self::s3::{KeepsVersions, S3Config, S3Credentials, Seen, SmallObjects};
 pub use self::verified::VerifiedRead;
 use crate::error::{Result, StoreError};
 
@@ -66,6 +66,15 @@ pub trait BlobStore: Send + Sync {
     /// # Errors
     /// `MissingBlob`; `Corrupt` if the bytes do not have the digest.
     async fn get(&self, digest: Digest) -> Result<Bytes>;
+
+    /// Whether a blob of `bytes` bytes is whole, as far as that can be told without moving it: a disk is read the first time, and
+    /// after any change to the file; a store beyond a network is asked for the object's size.
+    ///
+    /// # Errors
+    /// `MissingBlob`; `Corrupt` if it is another one.
+    async fn look(&self, digest: Digest, _bytes: u64) -> Result<()> {
+        self.open_verified(digest).await.map(drop)
+    }
 
     /// Size in bytes; `None` if there is no such blob.
     async fn len(&self, digest: Digest) -> Result<Option<u64>>;

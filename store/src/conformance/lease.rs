@@ -66,14 +66,16 @@ pub async fn no_two_acquisitions_of_a_lease_have_one_token(store: &Store) {
     result.unwrap();
 }
 
-/// A lease whose start lies in the future is free.
+/// A lease that starts later than one that is asked for would end is free: no clock that is behind for less takes it away.
 pub async fn a_clock_set_back_does_not_make_a_lease_immortal(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
                 assert!(tx.acquire_lease("work", ANN, after(1_000_000), TTL).await?.is_some());
                 assert_eq!(tx.acquire_lease("work", BOB, after(1_000_000), TTL).await?, None);
-                assert!(tx.acquire_lease("work", BOB, after(999_999), TTL).await?.is_some());
+                assert_eq!(tx.acquire_lease("work", BOB, after(999_999), TTL).await?, None, "a clock is behind");
+                assert_eq!(tx.acquire_lease("work", BOB, after(999_900), TTL).await?, None, "by as much as it lasts");
+                assert!(tx.acquire_lease("work", BOB, after(999_899), TTL).await?.is_some());
                 Ok(())
             })
         })

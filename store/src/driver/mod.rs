@@ -13,6 +13,7 @@ use std::any::Any;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use federation::time::Timestamp;
 
 pub(crate) use self::record::Record;
 pub(crate) use self::row::{FromRow, Row, Values};
@@ -47,6 +48,11 @@ pub(crate) trait Backend: Send + Sync {
     /// How long to pause after `attempt` attempts that met another writer; `None` to give up.
     fn pause(&self, attempt: u32) -> Option<Duration> {
         (attempt < MAX_ATTEMPTS).then_some(Duration::ZERO)
+    }
+
+    /// The time of the machine that all share; `None` where there is one process.
+    async fn now(&self) -> Result<Option<Timestamp>> {
+        Ok(None)
     }
 
     /// Flushes the write-ahead log to the database and truncates it.

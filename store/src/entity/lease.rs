@@ -1,6 +1,7 @@
 //! Leases: the exclusive right to a piece of background work.
 //!
-//! A lease whose start lies in the future counts as expired: the clock was set back, and the lease might never end.
+//! Clocks of processes may differ by as much as a lease lasts: one whose start lies farther in the future counts as expired, since
+//! the clock was set back, and the lease might never end.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ impl Transaction<'_> {
              SET holder = excluded.holder, token = lease.token + 1, acquired_at = excluded.acquired_at,
                  expires_at = excluded.expires_at
              WHERE lease.holder = excluded.holder OR lease.expires_at <= excluded.acquired_at
-                OR lease.acquired_at > excluded.acquired_at
+                OR lease.acquired_at > excluded.expires_at
              RETURNING token",
             (name, holder, now, now.plus(ttl)),
         )

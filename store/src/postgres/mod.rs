@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use federation::time::Timestamp;
 use sqlx::Executor as _;
 use uuid::Uuid;
 
@@ -91,6 +92,15 @@ impl Backend for PostgresBackend {
     fn pause(&self, attempt: u32) -> Option<Duration> {
         let number = self.pauses.fetch_add(1, Ordering::Relaxed);
         (attempt < MAX_ATTEMPTS).then(|| pause(self.seed, number, attempt))
+    }
+
+    async fn now(&self) -> Result<Option<Timestamp>> {
+        let mut loan = self.pool.lend().await?;
+        // Not that of a transaction: the time at which it is asked.
+        let now = sqlx::query_scalar("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint");
+        let now = now.fetch_one(&mut loan.connection).await.map_err(translate)?;
+        loan.keep();
+        Ok(Some(Timestamp(now)))
     }
 
     /// The server keeps its log, and its archive and standbys have copies: only what was sealed may ever be in rows.

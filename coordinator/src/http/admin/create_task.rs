@@ -72,8 +72,7 @@ pub(in crate::http) async fn create_task(
         // A crash here leaves a new task; opening its first round completes the rest.
         let sealer = Arc::clone(&app.sealer);
         let keep = move || ledger::keep_promise(&sealer, id, &privacy);
-        let kept = tokio::task::spawn_blocking(keep).await.map_err(Error::fault)?;
-        kept.map_err(store::StoreError::from)?;
+        tokio::task::spawn_blocking(keep).await.map_err(Error::fault)??;
     }
     app.store.wake().publish(WakeEvent::Task(id));
     app.store.wake().publish(WakeEvent::Work);

@@ -18,11 +18,9 @@ use crate::http::authenticate::{Bearer, Operator};
 use crate::http::extract::{Json, Path};
 use crate::http::inspect::tasks;
 use crate::http::problem::{Error, Result};
-use crate::ledger;
-use crate::models::Models;
+use crate::ledger::{self, Charger};
 use crate::release_keys::of_the_task;
 use crate::reported_rounds::behind;
-use crate::seal::Sealer;
 use crate::session::{forget, keep_unopened};
 
 /// Maximum number of round numbers that one call skips.
@@ -67,9 +65,10 @@ pub(in crate::http) async fn rebase(
     Path(task): Path<String>,
     Json(RebaseTask { beyond }): Json<RebaseTask>,
 ) -> Result<Json<TaskView>> {
-    let (id, now) = (app.task(&task).await?.id, app.now());
+    let (task, now) = (app.task(&task).await?, app.now());
+    let id = task.id;
     let name = bearer.name.as_str();
-    let (models, sealer) = (&app.models, &*app.sealer);
+    let charger = &Charger::of_task(&app.models, &app.sealer, &task).await?;
     let (view, ended) = app
         .store
         .transact("rebase_task", |tx| {
@@ -77,7 +76,7 @@ pub(in crate::http) async fn rebase(
                 let row = tx.task(id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 let rounds = rounds_to_forfeit(&row, beyond, behind(tx, &row).await?)?;
                 let last = row.next_round().number - 1 + rounds;
-                let ended = end_round(tx, models, sealer, id, now).await?;
+                let ended = end_round(tx, charger, id, now).await?;
                 tx.forfeit_rounds(id, rounds).await?;
                 let detail = format!("no round up to {last} is used again, by operator {name}");
                 tx.set_task_status(id, &[row.status], row.status, now, Some(&detail)).await?;
@@ -141,10 +140,16 @@ async fn change(
     from: &[TaskStatus],
     to: TaskStatus,
 ) -> Result<Json<TaskView>> {
-    let (id, now) = (app.task(named).await?.id, app.now());
+    let (task, now) = (app.task(named).await?, app.now());
+    let id = task.id;
     let detail = format!("by operator {}", bearer.name);
     let detail = detail.as_str();
-    let (models, sealer) = (&app.models, &*app.sealer);
+    // Whatever its round is at, it may have to be charged.
+    let charger = match to.is_terminal() {
+        true => Some(Charger::of_task(&app.models, &app.sealer, &task).await?),
+        false => None,
+    };
+    let charger = charger.as_ref();
     let (view, ended) = app
         .store
         .transact("change_task_status", |tx| {
@@ -155,11 +160,10 @@ async fn change(
                 if !changed && view.summary.status != to {
                     return Err(Error::TaskStatus(view.summary.status));
                 }
-                let cancelled = changed && to == TaskStatus::Cancelled;
                 let mut ended = None;
-                if cancelled {
+                if let Some(charger) = charger.filter(|_| changed) {
                     ledger::forget_correlated_noise(tx, id).await?;
-                    ended = end_round(tx, models, sealer, id, now).await?;
+                    ended = end_round(tx, charger, id, now).await?;
                 }
                 Ok((view, ended))
             })
@@ -183,8 +187,7 @@ async fn change(
 async fn destroy_keys(app: &App, uses: Vec<Attempt>) {
     let sealer = Arc::clone(&app.sealer);
     let destroy = move || uses.into_iter().try_for_each(|of| sealer.destroy_keys(of).map(drop));
-    let destroyed =
-        tokio::task::spawn_blocking(destroy).await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+    let destroyed = tokio::task::spawn_blocking(destroy).await.unwrap_or_else(|error| Err(StoreError::fault(error)));
     if let Err(error) = destroyed {
         tracing::warn!(%error, "keys of a release are left until garbage is collected: {error}");
     }
@@ -193,8 +196,7 @@ async fn destroy_keys(app: &App, uses: Vec<Attempt>) {
 /// Ends the task's open round, and releases the participants it waits for.
 async fn end_round(
     tx: &mut Transaction<'_>,
-    models: &Models,
-    sealer: &Sealer,
+    charger: &Charger<'_>,
     task: TaskId,
     now: Timestamp,
 ) -> std::result::Result<Option<Round>, StoreError> {
@@ -207,7 +209,7 @@ async fn end_round(
         return Err(StoreError::Busy);
     }
     if let Some(task) = tx.task(task).await? {
-        ledger::charge_unpublished(tx, &task, &before, models, sealer, now).await?;
+        ledger::charge_unpublished(tx, &task, &before, charger, now).await?;
     }
     tx.set_pending_assignments(before.key, AssignmentState::Released, now).await?;
     keep_unopened(tx, &before).await?;

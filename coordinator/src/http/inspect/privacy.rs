@@ -1,11 +1,15 @@
 //! `GET /v1/tasks/{task}/privacy`: the ledger, verified row by row before any figure is shown; `GET /v1/privacy`: the
 //! total over all ledgers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::State;
+use federation::id::TaskId;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use learning::privacy::{Epsilons, Ledger, LedgerRow, NoServerEpsilon};
 use serde::Deserialize;
+use store::StoreError;
 use store::entity::privacy_ledger::PrivacyRow;
 use store::entity::task::TaskRow;
 use utoipa::IntoParams;
@@ -18,12 +22,15 @@ use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 use crate::ledger::{self, LedgerFault};
+use crate::ledger_end::StoredEnd;
 use recipe::server::PrivateTask;
 
 /// Maximum number of future rounds to compute.
 const AHEAD_MAX: u32 = 1_000_000;
 /// Number of tasks read at once.
 const TASKS_AT_ONCE: u32 = 100;
+/// Number of stored ends of ledgers read at once.
+const ENDS_AT_ONCE: usize = 8;
 
 /// Get a task's privacy ledger.
 #[utoipa::path(
@@ -45,11 +52,12 @@ pub(in crate::http) async fn show(
         ));
     };
     let (sealer, row, of) = (&app.sealer, &task, &private);
+    let end = &ledger::stored_end(sealer, row.id).await?;
     let (ledger, rows, base) = app
         .store
         .read("show_privacy", |tx| {
             Box::pin(async move {
-                let ledger = ledger::read(tx, row, of, sealer).await?;
+                let ledger = ledger::read(tx, row, of, sealer, end).await?;
                 let rows = tx.privacy_rows(row.id, from, limit).await?;
                 Ok::<_, LedgerFault>((ledger, rows, tx.latest_model_version(row.id).await?))
             })
@@ -123,7 +131,7 @@ pub(in crate::http) async fn total(
 
 /// The ledgers of all private tasks, newest task first.
 async fn open_all(app: &Arc<App>) -> Result<Vec<OpenedLedger>> {
-    let (sealer, models) = (&app.sealer, &app.models);
+    let (sealer, models, ends) = (&app.sealer, &app.models, &ends(app).await?);
     let read = app.store.read("show_all_privacy", |tx| {
         Box::pin(async move {
             let (mut opened, mut cursor) = (Vec::new(), None);
@@ -138,7 +146,9 @@ async fn open_all(app: &Arc<App>) -> Result<Vec<OpenedLedger>> {
                     let Some(private) = models.of(&task).ok().and_then(|model| model.private.clone()) else {
                         continue;
                     };
-                    let ledger = match ledger::read(tx, &task, &private, sealer).await {
+                    // Of a task that has just been created there is nothing to compare.
+                    let end = ends.get(&task.id).unwrap_or(&StoredEnd::Nothing { is_missed: false });
+                    let ledger = match ledger::read(tx, &task, &private, sealer, end).await {
                         Ok(ledger) => Ok(ledger),
                         Err(LedgerFault::Store(error)) => return Err(error),
                         Err(untrusted @ (LedgerFault::Ledger(_) | LedgerFault::End(_))) => Err(untrusted),
@@ -149,6 +159,26 @@ async fn open_all(app: &Arc<App>) -> Result<Vec<OpenedLedger>> {
         })
     });
     Ok(read.await?)
+}
+
+/// The stored ends of the ledgers of all private tasks.
+async fn ends(app: &Arc<App>) -> Result<HashMap<TaskId, StoredEnd>> {
+    let private = app.store.read("private_tasks", |tx| {
+        Box::pin(async move {
+            let (mut private, mut cursor) = (Vec::new(), None);
+            loop {
+                let page = tx.tasks(cursor, TASKS_AT_ONCE).await?;
+                cursor = page.last().map(|task| task.id);
+                if cursor.is_none() {
+                    return Ok::<_, StoreError>(private);
+                }
+                private.extend(page.iter().filter(|task| task.spec.privacy.is_private()).map(|task| task.id));
+            }
+        })
+    });
+    let ends =
+        stream::iter(private.await?).map(|id| async move { Ok((id, ledger::stored_end(&app.sealer, id).await?)) });
+    ends.buffer_unordered(ENDS_AT_ONCE).try_collect().await
 }
 
 fn release(row: &PrivacyRow, ledger: &Ledger) -> Option<ReleaseView> {

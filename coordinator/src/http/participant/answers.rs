@@ -16,7 +16,6 @@ use secure_agg::codec::Message;
 use secure_agg::messages::{Complaint, Consistency, ShareKeys, Unmasking};
 use secure_agg::rejection::MessageRejection;
 use secure_agg::server::Phase;
-use store::StoreError;
 use store::entity::session_message::{MessageKind, SessionMessage};
 use wire::headers::MEDIA_SECURE_AGG;
 use wire::participant::Answer;
@@ -127,13 +126,13 @@ async fn take(
     }
 }
 
-/// Seals an answer that opens the sum with the key of its release; the first one of an attempt waits for a disk.
+/// Seals an answer that opens the sum with the key of its release; it waits for the shelf.
 async fn sealed(app: &App, key: &AnswerKey, bytes: Bytes) -> Result<Bytes> {
     let &AnswerKey { attempt, participant } = key;
     let sealer = Arc::clone(&app.sealer);
     let seal = move || sealer.seal_for_release(attempt, &seal_context(attempt, participant), &bytes);
     let sealed = tokio::task::spawn_blocking(seal).await.map_err(Error::fault)?;
-    Ok(sealed.map_err(StoreError::from)?.into())
+    Ok(sealed?.into())
 }
 
 /// After the round has moved on, a repeated answer is confirmed; a new one is too late or too early.

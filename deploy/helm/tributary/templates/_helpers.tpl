@@ -22,6 +22,16 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- if or (gt (int .Values.replicas.count) 1) .Values.replicas.autoscaling.enabled (gt (int .Values.workers.count) 0) }}yes{{ end }}
 {{- end }}
 
+{{/* "yes" where something is on a volume: not if rows, blobs, and the keys of releases are all elsewhere. */}}
+{{- define "tributary.volume" -}}
+{{- if not (and .Values.identity.sealUrl (hasPrefix "postgres://" .Values.database.url) (hasPrefix "s3://" .Values.blobs.url)) }}yes{{ end }}
+{{- end }}
+
+{{/* Where the sealing key is mounted, if it is given: by itself, or beside the folders of keys of releases and ends of ledgers. */}}
+{{- define "tributary.sealKey" -}}
+{{- if .Values.identity.sealUrl }}/run/secrets/tributary/seal/{{ .Values.identity.sealSecret.key }}{{ else }}/var/lib/tributary/seal.key{{ end }}
+{{- end }}
+
 {{/* Stops where values cannot work together, and says what would. */}}
 {{- define "tributary.check" -}}
 {{- $identity := .Values.identity }}
@@ -30,7 +40,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- if not (hasPrefix "s3://" .Values.blobs.url) }}{{ fail "several replicas or workers need one store of blobs: give blobs.url s3://…" }}{{ end }}
 {{- if not $identity.sealSecret.name }}{{ fail "several replicas or workers need the same sealing key: give identity.sealSecret.name" }}{{ end }}
 {{- if and (not $identity.caSecret.name) (not (and $identity.serverTlsSecret.name $identity.membersCa.configMap)) }}{{ fail "several replicas need the same authority: give identity.caSecret.name, or identity.serverTlsSecret.name and identity.membersCa.configMap" }}{{ end }}
-{{- if and (not .Values.state.existingClaim) (ne .Values.state.accessMode "ReadWriteMany") }}{{ fail "several replicas or workers share the keys of releases and the ends of privacy ledgers: give state.accessMode ReadWriteMany, or a claim that has it" }}{{ end }}
+{{- if not (or $identity.sealUrl .Values.state.existingClaim (eq .Values.state.accessMode "ReadWriteMany")) }}{{ fail "several replicas or workers share the keys of releases and the ends of privacy ledgers: give identity.sealUrl s3://…, or state.accessMode ReadWriteMany, or a claim that has it" }}{{ end }}
+{{- end }}
+{{- if $identity.sealUrl }}
+{{- if not $identity.sealSecret.name }}{{ fail "with identity.sealUrl no coordinator makes the sealing key: give identity.sealSecret.name" }}{{ end }}
+{{- if and (not $identity.caSecret.name) (not (and $identity.serverTlsSecret.name $identity.membersCa.configMap)) }}{{ fail "with identity.sealUrl no coordinator makes an authority: give identity.caSecret.name, or identity.serverTlsSecret.name and identity.membersCa.configMap" }}{{ end }}
 {{- end }}
 {{- if and $identity.membersCa.configMap (not $identity.signer.url) (not $identity.serverTlsSecret.name) }}{{ fail "where devices have certificates already, the coordinator is no authority: give identity.serverTlsSecret.name" }}{{ end }}
 {{- if and .Values.signedRequests.enabled .Values.networkPolicy.enabled (not .Values.networkPolicy.balancers) }}{{ fail "signedRequests.enabled opens a port without TLS: name the balancer's peers in networkPolicy.balancers" }}{{ end }}
@@ -62,7 +76,8 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- if $v.blobs.credentialsSecret.name }}{{ $_ := set $blobs "credentials_file" (printf "%s/blobs/%s" $secrets $v.blobs.credentialsSecret.key) }}{{ end }}
 {{- if hasPrefix "s3://" $v.blobs.url }}{{ $_ := set $blobs "cache" "/var/cache/tributary" }}{{ end }}
 {{- with $v.blobs.replicas }}{{ $_ := set $blobs "replicas" . }}{{ end }}
-{{- $identity := dict "seal_key_file" "/var/lib/tributary/seal.key" "ca_certificate_file" "/var/lib/tributary/ca.pem" "ca_key_file" "/var/lib/tributary/ca-key.pem" }}
+{{- $identity := dict "seal_key_file" (include "tributary.sealKey" .) "ca_certificate_file" "/var/lib/tributary/ca.pem" "ca_key_file" "/var/lib/tributary/ca-key.pem" }}
+{{- with $v.identity.sealUrl }}{{ $_ := set $identity "seal_url" . }}{{ end }}
 {{- with $v.identity.caSecret }}{{ if .name }}
 {{- $_ := set $identity "ca_certificate_file" (printf "%s/ca/%s" $secrets .certificateKey) }}
 {{- $_ := set $identity "ca_key_file" (printf "%s/ca/%s" $secrets .keyKey) }}
@@ -96,6 +111,9 @@ mounts:
 {{- end }}
 {{- with .Values.blobs.credentialsSecret.name }}
   - {name: blobs, secret: {{ . }}, path: /run/secrets/tributary/blobs}
+{{- end }}
+{{- if $identity.sealUrl }}
+  - {name: seal, secret: {{ $identity.sealSecret.name }}, path: /run/secrets/tributary/seal}
 {{- end }}
 {{- with $identity.caSecret.name }}
   - {name: ca, secret: {{ . }}, path: /run/secrets/tributary/ca}

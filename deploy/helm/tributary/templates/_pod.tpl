@@ -90,11 +90,13 @@ spec:
         {{- toYaml .resources | nindent 8 }}
       volumeMounts:
         - {name: config, mountPath: /etc/tributary/coordinator.toml, subPath: coordinator.toml, readOnly: true}
+        {{- if include "tributary.volume" $root }}
         - {name: state, mountPath: /var/lib/tributary}
+        {{- end }}
         {{- if hasPrefix "s3://" $v.blobs.url }}
         - {name: cache, mountPath: /var/cache/tributary}
         {{- end }}
-        {{- if $v.identity.sealSecret.name }}
+        {{- if and $v.identity.sealSecret.name (not $v.identity.sealUrl) }}
         # Beside it are the folders seal.releases and seal.ledgers, on the volume.
         - {name: seal, mountPath: /var/lib/tributary/seal.key, subPath: {{ $v.identity.sealSecret.key }}, readOnly: true}
         {{- end }}
@@ -104,15 +106,17 @@ spec:
   volumes:
     - name: config
       configMap: {name: {{ $name }}}
+    {{- if include "tributary.volume" $root }}
     - name: state
       persistentVolumeClaim: {claimName: {{ $v.state.existingClaim | default $name }}}
+    {{- end }}
     {{- if hasPrefix "s3://" $v.blobs.url }}
     - name: cache
       emptyDir: {sizeLimit: {{ $v.blobs.cacheSize }}}
     {{- end }}
-    {{- with $v.identity.sealSecret.name }}
+    {{- if and $v.identity.sealSecret.name (not $v.identity.sealUrl) }}
     - name: seal
-      secret: {secretName: {{ . }}, defaultMode: 0440}
+      secret: {secretName: {{ $v.identity.sealSecret.name }}, defaultMode: 0440}
     {{- end }}
     {{- range $mounts }}
     - name: {{ .name }}

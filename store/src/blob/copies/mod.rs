@@ -162,6 +162,10 @@ impl BlobStore for ReplicatedBlobs {
         self.first_whole(digest, move |copy| copy.open_verified(digest)).await
     }
 
+    async fn look(&self, digest: Digest, bytes: u64) -> Result<()> {
+        self.first_whole(digest, move |copy| copy.look(digest, bytes)).await
+    }
+
     async fn get(&self, digest: Digest) -> Result<Bytes> {
         self.first_whole(digest, move |copy| copy.get(digest)).await
     }

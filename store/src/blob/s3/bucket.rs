@@ -14,7 +14,8 @@ use federation::time::{Clock, Timestamp};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::client::{
-    ClientOptions, HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+    ClientOptions, HttpClient, HttpConnector, HttpError, HttpRequest, HttpRequestBody, HttpResponse, HttpService,
+    ReqwestConnector,
 };
 use object_store::path::Path;
 use object_store::{BackoffConfig, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt as _, RetryConfig};
@@ -58,7 +59,7 @@ pub(super) const PIECE: u64 = 8 << 20;
 /// Pieces of one blob that are on their way at once.
 const PIECES_AT_ONCE: usize = 2;
 /// Repetitions of a request that failed for a reason that may pass.
-const RETRIES: usize = 4;
+pub(super) const RETRIES: usize = 4;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A bucket and the prefix of our keys in it.
@@ -66,6 +67,8 @@ pub(super) struct Bucket {
     pub(super) client: AmazonS3,
     prefix: String,
     place: String,
+    /// What its client sends requests with.
+    asks: HttpClient,
     clock: Arc<dyn Clock>,
     watch: Arc<Watch>,
 }
@@ -73,16 +76,38 @@ pub(super) struct Bucket {
 impl Bucket {
     /// Connects, and tries whether blobs can be listed, stored and removed.
     pub(super) async fn open(config: &S3Config, clock: Arc<dyn Clock>) -> Result<Self> {
+        let bucket = Self::connect(config, clock, RETRIES)?;
+        bucket.probe().await?;
+        Ok(bucket)
+    }
+
+    /// A client that repeats a request at most `retries` times. Nothing is sent yet.
+    pub(super) fn connect(config: &S3Config, clock: Arc<dyn Clock>, retries: usize) -> Result<Self> {
         // The process has one provider of TLS; whoever came first chose the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let watch = Arc::new(Watch { clock: Arc::clone(&clock), ahead_ms: AtomicI64::new(0) });
-        let client = builder(config)?.with_http_connector(Watched(Arc::clone(&watch))).build();
+        let connector = Watched(Arc::clone(&watch));
+        let asks = connector.connect(&client_options(config));
+        let client = builder(config, retries)?.with_http_connector(connector).build();
         let at = config.endpoint.as_deref().unwrap_or("Amazon S3");
         let place = format!("bucket {} at {at}", config.bucket);
-        let client = client.map_err(|error| away(&place, &told(&error)))?;
-        let bucket = Self { client, prefix: config.prefix.clone(), place, clock, watch };
-        bucket.probe().await?;
-        Ok(bucket)
+        let wrong = |error| away(&place, &told(&error));
+        let (client, asks) = (client.map_err(wrong)?, asks.map_err(wrong)?);
+        Ok(Self { client, prefix: config.prefix.clone(), place, asks, clock, watch })
+    }
+
+    /// The answer to a question whose URL is signed.
+    pub(super) async fn ask(&self, url: &str) -> Result<(http::StatusCode, String)> {
+        let request = http::Request::get(url).body(HttpRequestBody::empty()).map_err(StoreError::fault)?;
+        let away = |error: HttpError| away(&self.place, &format!("it cannot be reached ({error})"));
+        let (head, body) = self.asks.execute(request).await.map_err(away)?.into_parts();
+        let body = body.bytes().await.map_err(away)?;
+        Ok((head.status, String::from_utf8_lossy(&body).into_owned()))
+    }
+
+    /// An error because of what this bucket is, or does.
+    pub(super) fn unusable(&self, why: &str) -> StoreError {
+        StoreError::fault(format!("{}: {why}", self.place))
     }
 
     /// What `listed` was stored at, by this store's clock: the server's clock may differ.
@@ -169,9 +194,7 @@ impl Bucket {
     /// A lost blob, unless more than that is missing.
     pub(super) fn lost(&self, digest: Digest, error: &object_store::Error) -> StoreError {
         match error {
-            object_store::Error::NotFound { .. } if !told(error).contains("NoSuchBucket") => {
-                StoreError::MissingBlob(digest)
-            }
+            error if is_absent(error) => StoreError::MissingBlob(digest),
             error => self.explain(error),
         }
     }
@@ -184,7 +207,7 @@ impl Bucket {
             return StoreError::Full;
         }
         let advice = if is(&["NoSuchBucket"]) {
-            "there is no such bucket: create it, or correct the bucket in blobs.url"
+            "there is no such bucket: create it, or correct the bucket in the URL"
         } else if is(&["InvalidAccessKeyId", "SignatureDoesNotMatch", "NotSignedUp", "InvalidToken", "ExpiredToken"]) {
             "these credentials are not accepted: correct blobs.credentials_file, or AWS_ACCESS_KEY_ID and \
              AWS_SECRET_ACCESS_KEY"
@@ -206,6 +229,16 @@ impl Bucket {
         };
         away(&self.place, &format!("{advice} ({said})"))
     }
+}
+
+/// Whether there is no such object, in a bucket that there is.
+pub(super) fn is_absent(error: &object_store::Error) -> bool {
+    matches!(error, object_store::Error::NotFound { .. }) && !told(error).contains("NoSuchBucket")
+}
+
+/// Whether an answer says that there is no such object, and not that there is nothing at all in this place.
+pub(super) fn says_absent(error: &object_store::Error) -> bool {
+    matches!(error, object_store::Error::NotFound { .. }) && told(error).contains("NoSuchKey")
 }
 
 pub(super) fn other_bytes(digest: Digest) -> StoreError {
@@ -230,21 +263,23 @@ fn told(error: &object_store::Error) -> String {
     said
 }
 
-fn builder(config: &S3Config) -> Result<AmazonS3Builder> {
+fn client_options(config: &S3Config) -> ClientOptions {
+    let plain = config.endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
+    ClientOptions::new().with_allow_http(plain).with_connect_timeout(CONNECT_TIMEOUT).with_timeout(config.timeout)
+}
+
+fn builder(config: &S3Config, retries: usize) -> Result<AmazonS3Builder> {
     let builder = match &config.credentials {
         S3Credentials::Environment => AmazonS3Builder::from_env(),
         S3Credentials::File(path) => with_keys(path)?,
     };
-    let plain = config.endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
-    let client =
-        ClientOptions::new().with_allow_http(plain).with_connect_timeout(CONNECT_TIMEOUT).with_timeout(config.timeout);
     let backoff = BackoffConfig { init_backoff: Duration::from_millis(100), ..BackoffConfig::default() };
-    let retry = RetryConfig { max_retries: RETRIES, retry_timeout: config.timeout, backoff };
+    let retry = RetryConfig { max_retries: retries, retry_timeout: config.timeout, backoff };
     let builder = builder
         .with_bucket_name(&config.bucket)
         .with_region(&config.region)
         .with_virtual_hosted_style_request(config.virtual_host)
-        .with_client_options(client)
+        .with_client_options(client_options(config))
         .with_retry(retry)
         // Not every store knows requests that delete many objects.
         .with_disable_bulk_delete(true);

@@ -6,6 +6,7 @@
 
 mod bucket;
 mod read;
+mod small;
 mod upload;
 mod verified;
 
@@ -21,6 +22,7 @@ use object_store::ObjectStoreExt as _;
 use self::bucket::{Bucket, PIECE, other_bytes};
 pub use self::bucket::{S3Config, S3Credentials};
 use self::read::{FIRST, S3Read};
+pub use self::small::{KeepsVersions, Seen, SmallObjects};
 use self::upload::{Source, upload_detached};
 use self::verified::VerifiedCopies;
 use super::disk::DiskBlobs;
@@ -90,6 +92,14 @@ impl BlobStore for S3Blobs {
             whole.into()
         };
         if sha256(&whole) == digest { Ok(whole) } else { Err(other_bytes(digest)) }
+    }
+
+    async fn look(&self, digest: Digest, bytes: u64) -> Result<()> {
+        match self.bucket.head(digest).await? {
+            Some(object) if object.size == bytes => Ok(()),
+            Some(_) => Err(other_bytes(digest)),
+            None => Err(StoreError::MissingBlob(digest)),
+        }
     }
 
     async fn len(&self, digest: Digest) -> Result<Option<u64>> {

@@ -135,6 +135,7 @@ pub(super) fn start_failure(error: &StartError) -> Failure {
         StartError::Locked(_)
         | StartError::Database(_)
         | StartError::Store(_)
+        | StartError::Apart(_)
         | StartError::Look(_)
         | StartError::Listen { .. } => Exit::Io,
         StartError::Authority(_) | StartError::Seal(_) | StartError::Differs(_) | StartError::Tls(_) => {

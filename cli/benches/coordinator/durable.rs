@@ -38,15 +38,17 @@ pub(crate) async fn run(parameters: usize, pairs: u32) -> Outcome {
             disk / memory
         );
     }
-    let (disk, memory) = (median(&on_disk), median(&in_memory));
+    let (disk, memory) = (median(&on_disk, |figures| figures.0), median(&in_memory, |figures| figures.0));
     println!("  medians: {disk:.2} against {memory:.2} rounds/s: {:.2} × (goal: 0.8)", disk / memory);
+    let (disk, memory) = (median(&on_disk, |figures| figures.1), median(&in_memory, |figures| figures.1));
+    println!("  {disk:.0} against {memory:.0} CPU-ms of the server a round");
     Ok(())
 }
 
-fn median(figures: &[(f64, f64)]) -> f64 {
-    let mut rates: Vec<f64> = figures.iter().map(|(rate, _)| *rate).collect();
-    rates.sort_by(f64::total_cmp);
-    rates[rates.len() / 2]
+fn median(figures: &[(f64, f64)], which: impl Fn(&(f64, f64)) -> f64) -> f64 {
+    let mut values: Vec<f64> = figures.iter().map(which).collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 /// Rounds per second, from the first model version to the last, and the server's CPU-ms for each.
@@ -74,7 +76,7 @@ async fn rounds(place: Place, parameters: usize) -> Outcome<(f64, f64)> {
         run.await??;
     }
     let (cpu, seconds) = (server.cpu_seconds()? - cpu, begin.elapsed().as_secs_f64());
-    let completed = server.cycles(TASK).await?.len() + 1;
+    let completed = server.completed(TASK).await?;
     if completed != ROUNDS as usize {
         return Err(format!("{completed} of {ROUNDS} rounds ended").into());
     }

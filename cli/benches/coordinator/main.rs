@@ -52,7 +52,7 @@ async fn main() -> Outcome {
         unread::run().await?;
     }
     if wanted("durable") {
-        durable::run(number.map_or(1_000_000, |number| number as usize), 4).await?;
+        durable::run(number.map_or(1_000_000, |number| number as usize), 9).await?;
     }
     if wanted("load") {
         load::run(&asked).await?;

@@ -104,6 +104,11 @@ impl Server {
         Ok(page["items"].as_array().unwrap().clone())
     }
 
+    /// How many rounds of a task have completed, of the newest hundred.
+    pub(crate) async fn completed(&self, task: &str) -> Outcome<usize> {
+        Ok(self.rounds_of(task).await?.iter().filter(|round| round["state"] == "COMPLETED").count())
+    }
+
     /// Milliseconds from one model version of a task to the next.
     pub(crate) async fn cycles(&self, task: &str) -> Outcome<Vec<i64>> {
         let rounds = self.rounds_of(task).await?;

@@ -34,13 +34,14 @@ use crate::http::{
     App, ConnectionCounts, ConnectionLimits, Document, EndedRounds, Identities, Limiter, Listener, PoolObserver,
     TokenError,
 };
+use crate::invitations::Invitations;
 use crate::lock::Locks;
 use crate::models::Models;
 use crate::observe;
 use crate::observe::health::Health;
 use crate::proximal::ProximalSchedule;
 use crate::reported_rounds::ReportedRounds;
-use crate::session::Sessions;
+use crate::sessions::Sessions;
 use crate::work::{Engine, Environment, WorkConfig};
 
 /// A coordinator without a socket, for tests and simulations.
@@ -109,6 +110,7 @@ impl Coordinator {
             models: models.clone(),
             ended_rounds: EndedRounds::default(),
             mus: ProximalSchedule::default(),
+            invitations: Invitations::default(),
             sealer: Arc::clone(&sealer),
             inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), linger, stopped.clone(), &tasks),
             uploads: Uploads::default(),

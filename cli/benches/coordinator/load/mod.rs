@@ -237,7 +237,7 @@ async fn at_rate(load: &Load, crowd: &Crowd, site: &Site<'_>, name: &str) -> Out
     let polling: Arc<[Polling]> = devices.into_iter().map(Polling::from).collect();
     // Whoever was drawn while the others came takes part; then all are in step.
     offer(load.rate, load.polling, &polling, PARAMETERS).await?;
-    let rounds = server.rounds_of(LOADED).await?.len();
+    let rounds = server.completed(LOADED).await?;
     let before = Readings::take(site, &servers).await?;
     let offered = offer(load.rate, load.rate * load.seconds, &polling, PARAMETERS).await?;
     let used = Readings::take(site, &servers).await?.since(&before);
@@ -251,7 +251,7 @@ async fn at_rate(load: &Load, crowd: &Crowd, site: &Site<'_>, name: &str) -> Out
         microseconds(used.database)
     );
     used.tell_shares();
-    let (ended, cycles) = (server.rounds_of(LOADED).await?.len() - rounds, server.cycles(LOADED).await?);
+    let (ended, cycles) = (server.completed(LOADED).await? - rounds, server.cycles(LOADED).await?);
     let median = cycles.get(cycles.len() / 2).map_or(f64::NAN, |cycle| *cycle as f64 / 1e3);
     println!(
         "    {ended} rounds, {} inputs; median {median:.1} s from one model version to the next: all of a cohort have polled after \
@@ -260,7 +260,10 @@ async fn at_rate(load: &Load, crowd: &Crowd, site: &Site<'_>, name: &str) -> Out
         load.interval()
     );
     used.tell_waits("poll", polls);
-    Ok(microseconds(used.coordinator + used.database))
+    match offered.failed {
+        0 => Ok(microseconds(used.coordinator + used.database)),
+        failed => Err(format!("{failed} polls or updates failed on {name}").into()),
+    }
 }
 
 fn tell_latencies(offered: &Offered) {
@@ -329,7 +332,7 @@ async fn replicas(load: &Load, crowd: &Crowd, cluster: &Cluster, quota: Option<u
         let bounded =
             quota.map_or_else(|| "all of two cores shared".to_owned(), |quota| format!("{quota} % of a core each"));
         println!(
-            "  {} coordinators, {bounded}, {count} participants: {rate:.0} polls/s, a hundred at a time",
+            "  {} of two coordinators, {bounded}, {count} participants: {rate:.0} polls/s, a hundred at a time",
             servers.len()
         );
         used.tell_shares();

@@ -174,7 +174,8 @@ async fn seeds(
                 None => {
                     let fresh = Zeroizing::new(random.bytes::<32>());
                     #[cfg(feature = "deliberate-faults")]
-                    let fresh = super::spoil::seed(fresh, attempt, &purpose);
+                    let fresh = recipe::repeatable_noise::seed(attempt.round, attempt.attempt, &purpose)
+                        .map_or(fresh, Zeroizing::new);
                     let place = place(attempt, &purpose);
                     sealer.seal_for_release(attempt, &place, &*fresh)?
                 }

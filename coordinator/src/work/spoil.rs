@@ -11,7 +11,6 @@ use learning::privacy::{DiscreteGaussian, Sigma};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use store::Transaction;
-use zeroize::Zeroizing;
 
 use super::StepError;
 use super::noise::Noise;
@@ -21,11 +20,6 @@ use recipe::server::PrivateTask;
 /// Number of participants whose noise is charged.
 pub(super) fn counted(participants: u32, round: &Round) -> u32 {
     if present() == Some(Fault::DropoutsCounted) { round.cohort.max(participants) } else { participants }
-}
-
-/// The seed of noise for a purpose: the one that two runs share, where a test asks for one.
-pub(super) fn seed(fresh: Zeroizing<[u8; 32]>, of: Attempt, purpose: &str) -> Zeroizing<[u8; 32]> {
-    recipe::repeatable_noise::seed(of.round, of.attempt, purpose).map_or(fresh, Zeroizing::new)
 }
 
 /// The noise that is added.

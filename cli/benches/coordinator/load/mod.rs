@@ -4,9 +4,9 @@
 //! Each participant that polls keeps a TLS connection of its own, since that is what says who it is. A coordinator counts two
 //! open files for each, so the limit on open files bounds how many of the enrolled poll.
 
-mod crowd;
+pub(crate) mod crowd;
 mod offer;
-mod site;
+pub(crate) mod site;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(crate) struct Load {
 
 impl Load {
     /// Reads `name=number`; the rest is as in the goal.
-    fn read(asked: &[String]) -> Outcome<Self> {
+    pub(crate) fn read(asked: &[String]) -> Outcome<Self> {
         let limits = std::fs::read_to_string("/proc/self/limits")?;
         let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
         let files: u32 = files.split_whitespace().nth(4).unwrap().parse().unwrap_or(u32::MAX);

@@ -17,6 +17,8 @@ pub(crate) struct Site<'a> {
     config: PathBuf,
     /// Where rows are, if a server has them.
     cluster: Option<&'a Cluster>,
+    /// Name of the database there.
+    database: String,
     /// Where blobs are, if several coordinators share them.
     _blobs: Option<S3Server>,
 }
@@ -32,10 +34,12 @@ impl<'a> Site<'a> {
 
     /// A database of a PostgreSQL server; blobs in a folder, or on an S3 server, which several coordinators can share.
     pub(crate) async fn on_postgres(load: &Load, crowd: &Crowd, cluster: &'a Cluster, on_s3: bool) -> Outcome<Self> {
-        let url = cluster.url(&cluster.create_database());
+        let name = cluster.create_database();
+        let url = cluster.url(&name);
         let database = Database::Postgres(PostgresServer::parse(&url)?);
         let blobs = on_s3.then(S3Server::start);
-        Self::new(tempfile::tempdir()?, load, crowd, &url, database, Some(cluster), blobs).await
+        let site = Self::new(tempfile::tempdir()?, load, crowd, &url, database, Some(cluster), blobs).await?;
+        Ok(Self { database: name, ..site })
     }
 
     async fn new(
@@ -76,14 +80,27 @@ impl<'a> Site<'a> {
         );
         let config = at("coordinator.toml");
         std::fs::write(&config, text)?;
-        Ok(Self { folder, config, cluster, _blobs: blobs })
+        Ok(Self { folder, config, cluster, database: String::new(), _blobs: blobs })
     }
 
     /// One more coordinator.
     pub(crate) fn serve(&self) -> Outcome<Server> {
+        self.serve_with(&[])
+    }
+
+    /// With these settings, as the environment names them.
+    pub(crate) fn serve_with(&self, settings: &[(&str, &str)]) -> Outcome<Server> {
         let own = tempfile::tempdir_in(self.folder.path())?;
         let cache = own.path().join("cache").display().to_string();
-        Server::launch(&["--config", &self.config.display().to_string()], &[("TRIBUTARY_BLOBS_CACHE", &cache)], own)
+        let settings = [&[("TRIBUTARY_BLOBS_CACHE", cache.as_str())], settings].concat();
+        Server::launch(&["--config", &self.config.display().to_string()], &settings, own)
+    }
+
+    /// How many leases of rounds are held; none where no server has the rows.
+    pub(crate) fn held_leases(&self) -> Outcome<u32> {
+        let Some(cluster) = self.cluster else { return Ok(0) };
+        let held = "SELECT count(*) FROM lease WHERE name LIKE 'round:%' AND expires_at > acquired_at";
+        Ok(cluster.sql(&self.database, held).parse()?)
     }
 
     /// Processor time of the database's own processes, in seconds; SQLite has none.

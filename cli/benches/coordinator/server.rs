@@ -6,7 +6,7 @@ use std::process::{self, Command, Stdio};
 use std::sync::Arc;
 
 use client_sdk::identity::{Certified, Identity, SigningKey};
-use client_sdk::transport::{HttpsTransport, Request, Response, Transport as _, Upload};
+use client_sdk::transport::{Download, HttpsTransport, Request, Response, Transport as _, Upload};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 use wire::participant::{Assignment, CheckInReply, CheckInRequest, EnrollRequest};
@@ -298,7 +298,7 @@ impl Device {
 
     /// Fetches the model and sends an update of zeros.
     pub(crate) async fn report(&self, work: &Assignment, input: &Input) -> Outcome {
-        let mut model = Vec::new();
+        let mut model = Download::in_memory(Vec::new());
         self.transport.fetch_model(work.task, &work.base, &mut model).await?;
         drop(model);
         let place = work.attempt_key();

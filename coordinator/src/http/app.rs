@@ -14,6 +14,7 @@ use super::inspect::ended_rounds::EndedRounds;
 use super::limits::Limiter;
 use super::openapi::Document;
 use super::problem::{Error, Result};
+use super::signed::Nonces;
 use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
 use crate::config::Config;
 use crate::identity::{Authority, Members};
@@ -59,6 +60,8 @@ pub(crate) struct App {
     pub(crate) inbox: Inbox,
     /// Masked inputs being received.
     pub(crate) uploads: Uploads,
+    /// Nonces of signed requests.
+    pub(crate) nonces: Nonces,
     /// Participants that have seen more than this coordinator.
     pub(crate) reported_rounds: ReportedRounds,
     /// Results of `/readyz`.

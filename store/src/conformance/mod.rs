@@ -47,6 +47,7 @@ pub mod token;
 pub mod training;
 pub mod transaction;
 pub mod unopened;
+pub mod used_nonce;
 
 mod sample;
 
@@ -148,6 +149,8 @@ macro_rules! conformance_tests {
             transaction::a_closure_may_borrow,
             unopened::sessions_and_statements_come_back,
             unopened::those_who_gave_an_input_from_a_model_are_counted,
+            used_nonce::a_nonce_is_used_once,
+            used_nonce::of_many_at_once_one_uses_a_nonce,
         );
     };
     (@each $open:path, $($module:ident :: $promise:ident),* $(,)?) => {

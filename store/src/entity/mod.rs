@@ -34,3 +34,4 @@ pub mod standing;
 pub mod token;
 pub mod training;
 pub mod unopened;
+pub mod used_nonce;

@@ -31,7 +31,9 @@ use federation::id::Digest;
 use federation::time::Clock;
 use futures_util::future::BoxFuture;
 
-pub use crate::blob::{BlobRead, BlobStore, BlobWriter, S3Config, S3Credentials, VerifiedRead, place_of, with_files};
+pub use crate::blob::{
+    BlobRead, BlobStore, BlobWriter, PartsRead, S3Config, S3Credentials, VerifiedRead, place_of, with_files,
+};
 use crate::blob::{DiskBlobs, MemoryBlobs, Place, ReplicatedBlobs, S3Blobs};
 use crate::driver::{Backend, Mode};
 use crate::entity::doomed::Removal;

@@ -45,6 +45,7 @@ pub mod token;
 pub mod training;
 pub mod transaction;
 pub mod unopened;
+pub mod upload;
 
 mod sample;
 
@@ -142,6 +143,9 @@ macro_rules! conformance_tests {
             transaction::a_closure_may_borrow,
             unopened::sessions_and_statements_come_back,
             unopened::those_who_gave_an_input_from_a_model_are_counted,
+            upload::the_last_announced_input_counts_until_one_is_whole,
+            upload::parts_are_needed_until_their_input_is_folded_or_its_round_has_ended,
+            upload::no_upload_names_a_doomed_blob,
         );
     };
     (@each $open:path, $($module:ident :: $promise:ident),* $(,)?) => {

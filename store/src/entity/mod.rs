@@ -30,3 +30,4 @@ pub mod task;
 pub mod token;
 pub mod training;
 pub mod unopened;
+pub mod upload;

@@ -27,7 +27,7 @@ pub use error::TransportError;
 pub(crate) use error::with_causes;
 #[cfg(feature = "https")]
 pub use https::HttpsTransport;
-pub use request::{Abandonment, Request, Response, Upload};
+pub use request::{Abandonment, Manifest, Part, Request, Response, Upload};
 
 /// A way to the coordinator.
 ///

@@ -41,6 +41,7 @@ impl StepError {
             Self::Store(StoreError::ReadOnly) => "store_read_only",
             Self::Store(StoreError::Busy) => "store_busy",
             Self::Store(StoreError::Unreachable(_)) => "store_unreachable",
+            Self::Store(StoreError::BlobsAway(_)) => "store_blobs_away",
             Self::Store(StoreError::TooManyFiles) => "store_too_many_files",
             Self::Store(StoreError::BeingRemoved(_)) => "store_being_removed",
             Self::Store(StoreError::MissingBlob(_) | StoreError::Corrupt(_)) => "store_damaged",

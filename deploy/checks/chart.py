@@ -32,6 +32,7 @@ REFUSED = [
     ("production", {"identity": {"sealSecret": {"name": ""}}}, "sealing key"),
     ("production", {"identity": {"caSecret": {"name": ""}}}, "same authority"),
     ("production", {"state": {"accessMode": "ReadWriteOnce"}}, "ReadWriteMany"),
+    ("minimal", {"signedRequests": {"enabled": True}}, "networkPolicy.balancers"),
     ("signer", {"identity": {"signer": {"caConfigMap": ""}}}, "caConfigMap"),
 ]
 

@@ -23,6 +23,9 @@ pub enum StoreError {
     /// already retried several times.
     #[error("the database cannot be reached: {0}")]
     Unreachable(String),
+    /// The store of blobs cannot be reached, or refuses every request. Nothing is lost, and the same call may succeed later.
+    #[error("the store of blobs does not serve: {0}")]
+    BlobsAway(String),
     /// The disk, or the database's size limit, is full. The operation left nothing behind.
     #[error("no space left for stored state: make room, then try again")]
     Full,
@@ -78,6 +81,11 @@ const TOO_MANY_FILES: [i32; 2] = [23, 24];
 
 impl From<io::Error> for StoreError {
     fn from(error: io::Error) -> Self {
+        // A reader of a blob that is far away wraps what its store said.
+        let error = match error.downcast::<Self>() {
+            Ok(error) => return error,
+            Err(error) => error,
+        };
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
             _ if cfg!(unix) && error.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code)) => {
@@ -92,6 +100,12 @@ impl From<io::Error> for StoreError {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_reader_wraps_stays_what_it_is() {
+        let wrapped = io::Error::other(StoreError::BlobsAway("why".to_owned()));
+        assert!(matches!(wrapped.into(), StoreError::BlobsAway(why) if why == "why"));
+    }
 
     #[test]
     fn a_lack_of_files_is_told_from_faults() {

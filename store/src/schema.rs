@@ -28,7 +28,9 @@ macro_rules! migrations {
             8 "0008" "replicas",
             9 "0009" "doomed",
             10 "0010" "retention",
-            11 "0011" "parts")
+            11 "0011" "counts",
+            12 "0012" "used_nonce",
+            13 "0013" "parts")
     };
     ($database:literal: $($version:literal $digits:literal $name:literal),+) => {
         &[$(crate::schema::Migration {

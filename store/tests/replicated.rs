@@ -161,7 +161,7 @@ async fn nothing_is_lost_while_a_copy_is_away() {
     let digest = world.put("abc").await;
     std::fs::remove_file(world.on_disk(digest)).unwrap();
     world.server.kill();
-    assert!(matches!(world.read(digest).await, Err(StoreError::Fault(_))), "the other copy may have it");
+    assert!(matches!(world.read(digest).await, Err(StoreError::BlobsAway(_))), "the other copy may have it");
     world.server.restart();
     world.later();
     assert_eq!(world.read(digest).await.unwrap(), "abc");

@@ -355,8 +355,8 @@ async fn a_bucket_that_is_away_has_lost_nothing() {
     let (store, (mut server, _folder)) = open().await.unwrap();
     let address = store.blobs().put_bytes(Bytes::from_static(b"input")).await.unwrap();
     server.kill();
-    assert!(matches!(store.blobs().get(address).await, Err(StoreError::Fault(_))));
-    assert!(matches!(store.blobs().open(address).await, Err(StoreError::Fault(_))));
+    assert!(matches!(store.blobs().get(address).await, Err(StoreError::BlobsAway(_))));
+    assert!(matches!(store.blobs().open(address).await, Err(StoreError::BlobsAway(_))));
     server.restart();
     assert_eq!(store.blobs().get(address).await.unwrap(), "input");
 }

@@ -48,6 +48,7 @@ impl Balancer {
             url: format!("https://localhost:{}", self.port),
             ca: one.ca.clone(),
             token: one.token.clone(),
+            signed: String::new(),
             health: String::new(),
         }
     }
@@ -67,6 +68,8 @@ fn join(one: TcpStream, other: TcpStream) {
 pub(crate) struct Site {
     folder: PathBuf,
     config: String,
+    /// What every process finds in its environment.
+    environment: Vec<(&'static str, String)>,
 }
 
 impl Site {
@@ -84,12 +87,18 @@ impl Site {
             at("keys/ca-key.pem"),
         );
         std::fs::write(at("coordinator.toml"), text).unwrap();
-        Self { folder: folder.to_owned(), config: at("coordinator.toml") }
+        Self { folder: folder.to_owned(), config: at("coordinator.toml"), environment: Vec::new() }
     }
 
-    fn command(&self, does: &str, index: usize) -> std::process::Command {
+    pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.environment.push((name, value.to_owned()));
+        self
+    }
+
+    pub(crate) fn command(&self, does: &str, index: usize) -> std::process::Command {
         let mut command = tributary();
         command.args(["--format", "json", does, "--config", &self.config]);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.env("TRIBUTARY_BLOBS_CACHE", self.folder.join(format!("cache-{does}-{index}")));
         command
     }

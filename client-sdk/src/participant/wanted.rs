@@ -26,12 +26,12 @@ impl Wanted {
     /// model is wanted, so that an app that is killed while it trains need not fetch the model again; it goes at once if
     /// it does not have the model's digest.
     pub(super) async fn fetch(self, transport: &dyn Transport, folder: Option<PathBuf>, have: Vec<u8>) -> Input {
-        let Some(folder) = folder else { return self.into_memory(transport, have).await };
+        let Some(folder) = folder else { return self.in_memory(transport, have).await };
         let model = self.model.clone();
         let mut download = match files(move || Download::in_file(&folder, &model)).await {
             Ok(download) => download,
             // Without a place for the file, only a restart costs more.
-            Err(_) => return self.into_memory(transport, have).await,
+            Err(_) => return self.in_memory(transport, have).await,
         };
         if download.bytes() < self.model.bytes
             && let Err(error) = transport.fetch_model(self.task, &self.model, &mut download).await
@@ -44,7 +44,7 @@ impl Wanted {
         }
     }
 
-    async fn into_memory(&self, transport: &dyn Transport, have: Vec<u8>) -> Input {
+    async fn in_memory(&self, transport: &dyn Transport, have: Vec<u8>) -> Input {
         let mut download = Download::in_memory(have);
         let result = transport.fetch_model(self.task, &self.model, &mut download).await;
         Input::Fetched { have: download.into_bytes(), result }

@@ -12,6 +12,7 @@ mod error;
 pub mod https;
 pub mod request;
 pub mod retry;
+mod signed;
 
 use std::sync::Arc;
 
@@ -26,8 +27,9 @@ pub use download::Download;
 pub use error::TransportError;
 pub(crate) use error::with_causes;
 #[cfg(feature = "https")]
-pub use https::HttpsTransport;
+pub use https::{HttpsTransport, ServerRoots};
 pub use request::{Abandonment, Manifest, Part, Request, Response, Upload};
+pub use signed::RequestSigner;
 
 /// A way to the coordinator.
 ///

@@ -8,6 +8,7 @@ mod gate;
 mod parts;
 mod receipt;
 mod round_wakeups;
+mod standings;
 mod uploads;
 
 pub(crate) use batcher::{Inbox, InboxError, Linger};

@@ -10,7 +10,7 @@ use secure_agg::upload::PartTree;
 use store::entity::upload::{PartedUpload, StoredPart};
 use store::{Store, StoreError};
 
-use super::gate::{AdmissionError, Rejection, open, place};
+use super::gate::{AdmissionError, Rejection, may_answer, open};
 
 /// Leave to send a part.
 pub(crate) struct PartPermit {
@@ -69,9 +69,10 @@ pub(crate) async fn enter_part(
     store
         .read("part_gate", |tx| {
             Box::pin(async move {
-                let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;
-                place(tx, attempt, participant).await?;
-                open(row.round.state, RoundState::Collecting)?;
+                let standing = tx.standing(attempt, participant).await?;
+                let round = standing.round.ok_or(Rejection::NoSuchRound)?;
+                may_answer(standing.place)?;
+                open(round.state, RoundState::Collecting)?;
                 let unexpected = Rejection::PartNotExpected { part };
                 let Some(upload) = tx.upload(attempt, participant).await? else { return Err(unexpected.into()) };
                 let tree = PartTree::decode(&upload.tree)

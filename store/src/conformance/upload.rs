@@ -95,9 +95,9 @@ pub async fn parts_are_needed_until_their_input_is_folded_or_its_round_has_ended
                 for (participant, root) in [(1, 10), (2, 20)] {
                     assert!(tx.set_upload_whole(open.key, participant_id(participant), digest(root), 1).await?);
                     let participant = u8::try_from(participant).unwrap();
-                    tx.insert_admitted(&Admitted { sha256: digest(root), ..admitted(open, participant) }).await?;
+                    tx.insert_admitted(&[Admitted { sha256: digest(root), ..admitted(open, participant) }]).await?;
                 }
-                tx.insert_admitted(&admitted(open, 3)).await?;
+                tx.insert_admitted(&[admitted(open, 3)]).await?;
                 let sizes = tx.blob_references().await?;
                 let sized: Vec<_> =
                     sizes.iter().filter(|found| found.bytes.is_some()).map(|found| found.digest).collect();

@@ -36,6 +36,7 @@ use crate::http::authenticate::Participant;
 use crate::http::extract::{self, Json, Path, content_length, require_media_type, required};
 use crate::http::openapi::{Octets, attempt, header};
 use crate::http::problem::{Error, Result};
+use crate::http::signed::is_other_body;
 
 struct Headers;
 
@@ -152,7 +153,7 @@ pub(super) fn check_length(permit: &UploadPermit, announced: Option<u64>, limit:
 /// Stores what arrives, and judges it: [`Rejection::Implausible`] is of what is stored as it was sent.
 async fn store_blob(app: &App, permit: &UploadPermit, signed: Option<&MaskedInput>, body: Body) -> Result<()> {
     let mut writer = app.store.blobs().writer().await?;
-    let mut chunks = ExactLengthBody::new(permit.bytes, body);
+    let mut chunks = ExactLengthBody::new(permit.sha256, permit.bytes, body);
     let mut inspection = Inspection::new(permit);
     let mut signature = match signed {
         // The signed digest of one chunk follows from the announced one, which is verified below.
@@ -276,7 +277,7 @@ pub(super) async fn turn_away(
 /// The same input again: its bytes are checked but not stored again.
 async fn reread(permit: &UploadPermit, body: Body) -> Result<()> {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-    let mut chunks = ExactLengthBody::new(permit.bytes, body);
+    let mut chunks = ExactLengthBody::new(permit.sha256, permit.bytes, body);
     while let Some(chunk) = chunks.next().await? {
         context.update(&chunk);
     }
@@ -290,13 +291,15 @@ async fn reread(permit: &UploadPermit, body: Body) -> Result<()> {
 /// A body that must have exactly the expected length.
 pub(super) struct ExactLengthBody {
     stream: axum::body::BodyDataStream,
+    /// As it was announced.
+    sha256: Digest,
     expected: u64,
     got: u64,
 }
 
 impl ExactLengthBody {
-    pub(super) fn new(expected: u64, body: Body) -> Self {
-        Self { stream: body.into_data_stream(), expected, got: 0 }
+    pub(super) fn new(sha256: Digest, expected: u64, body: Body) -> Self {
+        Self { stream: body.into_data_stream(), sha256, expected, got: 0 }
     }
 
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Rejection> {
@@ -308,6 +311,7 @@ impl ExactLengthBody {
                 }
                 Ok(Some(chunk))
             }
+            Some(Err(error)) if is_other_body(&error) => Err(Rejection::DigestMismatch { expected: self.sha256 }),
             Some(Err(_)) => Err(Rejection::CutOff { got: self.got }),
             None if self.got < self.expected => Err(Rejection::WrongLength { expected: self.expected, got: self.got }),
             None => Ok(None),

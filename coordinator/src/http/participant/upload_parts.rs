@@ -182,7 +182,7 @@ pub(in crate::http) async fn part(
 /// Stores a part as it arrives; all of it, or nothing.
 async fn receive(app: &App, permit: &PartPermit, body: Body) -> Result<()> {
     let mut writer = app.store.blobs().writer().await?;
-    let mut chunks = ExactLengthBody::new(permit.bytes, body);
+    let mut chunks = ExactLengthBody::new(permit.sha256, permit.bytes, body);
     while let Some(chunk) = chunks.next().await? {
         writer.write(chunk).await?;
     }

@@ -61,10 +61,10 @@ impl Copy {
     /// The store, unless it is passed over.
     ///
     /// # Errors
-    /// A fault while it is away.
+    /// [`StoreError::BlobsAway`] while it is away.
     pub(super) async fn store(&self) -> Result<Arc<dyn BlobStore>> {
         if self.lock().away.is_some_and(|(_, until)| self.clock.now() < until) {
-            return Err(StoreError::fault(format!("{} is away", self.name())));
+            return Err(StoreError::BlobsAway(format!("{} is away", self.name())));
         }
         self.note(self.open().await)
     }

@@ -79,7 +79,7 @@ impl Bucket {
         let client = builder(config)?.with_http_connector(Watched(Arc::clone(&watch))).build();
         let at = config.endpoint.as_deref().unwrap_or("Amazon S3");
         let place = format!("bucket {} at {at}", config.bucket);
-        let client = client.map_err(|error| unusable(&place, &told(&error)))?;
+        let client = client.map_err(|error| away(&place, &told(&error)))?;
         let bucket = Self { client, prefix: config.prefix.clone(), place, clock, watch };
         bucket.probe().await?;
         Ok(bucket)
@@ -204,7 +204,7 @@ impl Bucket {
         } else {
             "it refuses a request"
         };
-        unusable(&self.place, &format!("{advice} ({said})"))
+        away(&self.place, &format!("{advice} ({said})"))
     }
 }
 
@@ -212,8 +212,8 @@ pub(super) fn other_bytes(digest: Digest) -> StoreError {
     StoreError::corrupt(format!("the object of blob {digest} holds other bytes"))
 }
 
-fn unusable(place: &str, why: &str) -> StoreError {
-    StoreError::fault(format!("{place}: {}", why.replace('\n', " ")))
+fn away(place: &str, why: &str) -> StoreError {
+    StoreError::BlobsAway(format!("{place}: {}", why.replace('\n', " ")))
 }
 
 /// An error with its causes, each said once.
@@ -315,8 +315,11 @@ struct WatchedClient {
 impl HttpService for WatchedClient {
     async fn call(&self, request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
         metrics::counter!("tributary_blob_requests_total", "method" => request.method().to_string()).increment(1);
-        let response = self.inner.execute(request).await?;
-        self.watch.note(&response);
-        Ok(response)
+        let response = self.inner.execute(request).await;
+        let is_served = response.as_ref().is_ok_and(|response| !response.status().is_server_error());
+        if !is_served {
+            metrics::counter!("tributary_blob_request_failures_total").increment(1);
+        }
+        response.inspect(|response| self.watch.note(response))
     }
 }

@@ -14,6 +14,7 @@ pub mod fsck;
 mod guarded;
 pub mod http;
 pub mod identity;
+mod inputs;
 mod invitations;
 pub mod observe;
 pub mod random;

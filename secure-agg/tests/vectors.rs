@@ -174,6 +174,7 @@ struct KnownSession {
     signed_masked: String,
     signed_u3: String,
     upload_digest: String,
+    part_root: String,
 }
 
 #[derive(serde::Deserialize)]
@@ -244,6 +245,7 @@ fn signed_texts_are_those_of_the_specification() {
     assert_eq!(hex::encode(messages::consistency_text(&sid, &dealers, &survivors)), known.signed_u3);
     let body: Vec<u8> = (0..upload::CHUNK_BYTES + 5).map(|i| u8::try_from(i % 251).unwrap()).collect();
     assert_eq!(hex::encode(upload::digest(&body)), known.upload_digest);
+    assert_eq!(hex::encode(upload::PartTree::of(&body).root()), known.part_root);
 }
 
 #[test]

@@ -32,8 +32,8 @@ use federation::time::{Clock, Timestamp};
 use futures_util::future::BoxFuture;
 
 pub use crate::blob::{
-    BlobRead, BlobStore, BlobWriter, KeepsVersions, S3Config, S3Credentials, Seen, SmallObjects, VerifiedRead,
-    place_of, with_files,
+    BlobRead, BlobStore, BlobWriter, KeepsVersions, PartsRead, S3Config, S3Credentials, Seen, SmallObjects,
+    VerifiedRead, place_of, with_files,
 };
 use crate::blob::{DiskBlobs, MemoryBlobs, Place, ReplicatedBlobs, S3Blobs};
 use crate::driver::{Backend, Mode};

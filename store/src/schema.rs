@@ -29,7 +29,8 @@ macro_rules! migrations {
             9 "0009" "doomed",
             10 "0010" "retention",
             11 "0011" "counts",
-            12 "0012" "used_nonce")
+            12 "0012" "used_nonce",
+            13 "0013" "parts")
     };
     ($database:literal: $($version:literal $digits:literal $name:literal),+) => {
         &[$(crate::schema::Migration {

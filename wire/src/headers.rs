@@ -2,8 +2,11 @@
 
 /// Version of this contract that the sender uses; a request without it counts as version 1.
 pub const PROTOCOL: &str = "tributary-protocol";
-/// The only version.
+/// The version of everything but uploads in parts.
 pub const PROTOCOL_VERSION: u32 = 1;
+/// The version with uploads in parts: their manifests and parts are sent with it, so that a coordinator that does not know them
+/// says so.
+pub const PROTOCOL_VERSION_PARTS: u32 = 2;
 /// The attempt of the round that a masked input is for; required on uploads.
 pub const ATTEMPT: &str = "tributary-attempt";
 /// SHA-256 of an upload's body, 64 hexadecimal digits; required on uploads.

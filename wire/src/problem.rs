@@ -91,6 +91,8 @@ problem_types! {
     WrongLength => "wrong-length", 422, "The masked input has the wrong length";
     /// The body does not match its digest.
     DigestMismatch => "digest-mismatch", 422, "The body does not match its digest";
+    /// The part belongs to no manifest that is here: send the manifest again.
+    PartNotExpected => "part-not-expected", 409, "The part belongs to no announced upload";
     /// The body exceeds the route's limit.
     TooLarge => "too-large", 413, "The body is too large";
     /// The request exceeded the route's time limit.

@@ -15,6 +15,11 @@ pub const RENEW: &str = "/v1/renew";
 pub const CHECK_IN: &str = "/v1/check-in";
 /// `PUT`: a masked input. The answer is a [`crate::participant::Receipt`].
 pub const MASKED_INPUT: &str = "/v1/tasks/{task}/rounds/{round}/masked-inputs/{participant}";
+/// `PUT`: what a masked input of more than 8 MiB consists of; [`crate::participant::UploadManifest`]. The answer,
+/// [`crate::participant::UploadReply`], says which parts are missing, or that the input counts.
+pub const UPLOAD_MANIFEST: &str = "/v1/tasks/{task}/rounds/{round}/masked-inputs/{participant}/manifest";
+/// `PUT`: a part of a masked input, counted from 0, of a manifest that was sent before. 204.
+pub const UPLOAD_PART: &str = "/v1/tasks/{task}/rounds/{round}/masked-inputs/{participant}/parts/{part}";
 /// `GET`, by the cohort: the participants of a session; `?attempt=`. Immutable.
 pub const ROSTER: &str = "/v1/tasks/{task}/rounds/{round}/roster";
 /// `PUT`: a participant's shares for the others. `GET`, by the cohort: the same, as signed by the dealer; `?attempt=`.
@@ -73,6 +78,18 @@ pub fn fill(template: &str, values: &[&dyn std::fmt::Display]) -> String {
 #[must_use]
 pub fn masked_input(task: TaskId, round: u32, participant: ParticipantId) -> String {
     fill(MASKED_INPUT, &[&task, &round, &participant])
+}
+
+/// Path of the manifest of a masked input.
+#[must_use]
+pub fn upload_manifest(task: TaskId, round: u32, participant: ParticipantId) -> String {
+    fill(UPLOAD_MANIFEST, &[&task, &round, &participant])
+}
+
+/// Path of a part of a masked input.
+#[must_use]
+pub fn upload_part(task: TaskId, round: u32, participant: ParticipantId, part: u32) -> String {
+    fill(UPLOAD_PART, &[&task, &round, &participant, &part])
 }
 
 /// Path and query of an announcement of the coordinator in a session.

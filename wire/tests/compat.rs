@@ -39,6 +39,9 @@ fn every_body_of_version_1_is_still_read() {
     check::<participant::AbandonRequest>("abandon_request", &mut seen);
     check::<participant::AbandonRequest>("abandon_request_refused", &mut seen);
     check::<participant::Receipt>("receipt", &mut seen);
+    check::<participant::UploadManifest>("upload_manifest", &mut seen);
+    check::<participant::UploadReply>("upload_reply_missing", &mut seen);
+    check::<participant::UploadReply>("upload_reply_accepted", &mut seen);
     check::<admin::CreateTask>("create_task", &mut seen);
     check::<admin::CreateEnrollmentToken>("create_enrollment_token", &mut seen);
     check::<admin::EnrollmentTokenReply>("enrollment_token_reply", &mut seen);

@@ -291,6 +291,8 @@ impl State {
             (Self::AwaitDelivery(state), Response::Evidenced(result)) => state.evidenced(core, result, now),
             (Self::Complain(state), Response::Answered(result)) => state.answered(core, result, now),
             (Self::Upload(state), Response::Uploaded(result)) => state.uploaded(core, result, now),
+            (Self::Upload(state), Response::Manifested(result)) => state.announced(core, result, now),
+            (Self::Upload(state), Response::PartStored(result)) => state.part_stored(core, result, now),
             (Self::Opening(state), Response::Announced(result)) => state.announced(core, result, now),
             (Self::Opening(state), Response::Answered(result)) => state.answered(core, result, now),
             (Self::Abandon(state), Response::Abandoned(result)) => state.abandoned(core, result, now),

@@ -86,7 +86,12 @@ impl RoundTrip {
             | Request::Abandon(_)
             | Request::AbortStatement { .. }
             | Request::AbortStatements { .. } => true,
-            Request::CheckIn(_) | Request::Announcement { .. } | Request::Evidence { .. } | Request::Upload(_) => false,
+            Request::CheckIn(_)
+            | Request::Announcement { .. }
+            | Request::Evidence { .. }
+            | Request::Upload(_)
+            | Request::Manifest(_)
+            | Request::Part(_) => false,
         }
     }
 

@@ -6,16 +6,17 @@
 //!
 //! In version 8 an update on its way comes last, behind the digest, and its length (u64) and SHA-256 lie between the
 //! version and the length of the header: an update is hashed once, to be sent, and is neither copied nor hashed again
-//! to be written.
+//! to be written. In version 9 it is one that is sent in parts, and the digest is the root of these.
 //!
 //! A record carries the lowest version that can be understood: an older SDK reports the version instead of taking the
 //! record for damaged. Version 1 has identities, updates without masks and rounds that are done; version 2 has
 //! sessions of secure aggregation; version 3 has ledgers of privacy; version 4 has residuals of codecs; version 5 has
 //! personalized models; version 6 has updates trained ahead of rounds; version 7 has control variates; version 8 has
-//! updates behind the digest.
+//! updates behind the digest; version 9 has updates that are sent in parts.
 
 use std::sync::Arc;
 
+use secure_agg::upload::PartTree;
 use serde::{Deserialize, Serialize};
 use wire::{Digest, TaskId};
 use zeroize::Zeroizing;
@@ -58,7 +59,7 @@ pub const USED_BASES: &str = "given";
 
 const MAGIC: &[u8; 16] = b"tributary record";
 /// The newest version that is read and written.
-const VERSION: u16 = 8;
+const VERSION: u16 = 9;
 /// Version of records without sessions.
 const PLAIN: u16 = 1;
 /// Version of records with a session.
@@ -75,7 +76,9 @@ const HELD: u16 = 6;
 const CONTROL: u16 = 7;
 /// Version of pending updates, stored behind the digest.
 const BEHIND: u16 = 8;
-/// In version 8: length (u64) and SHA-256 of the bytes behind the digest.
+/// Version of pending updates that are sent in parts.
+const PARTS: u16 = 9;
+/// From version 8 on: length (u64) and digest of the bytes behind the digest.
 const BEHIND_BYTES: usize = 8 + 32;
 const MAX_HEADER_BYTES: usize = 1 << 20;
 
@@ -144,9 +147,10 @@ fn encode(
     encode_before(name, version, &[], header, parts)
 }
 
-/// Encodes a record up to its digest; a body of this length and SHA-256 follows.
+/// Encodes a record up to its digest; a body of this length and digest follows.
 fn encode_before_body(
     name: &str,
+    version: u16,
     length: usize,
     digest: Digest,
     header: &impl Serialize,
@@ -155,7 +159,7 @@ fn encode_before_body(
     let mut behind = [0; BEHIND_BYTES];
     behind[..8].copy_from_slice(&(length as u64).to_le_bytes());
     behind[8..].copy_from_slice(&digest.0);
-    encode_before(name, BEHIND, &behind, header, parts)
+    encode_before(name, version, &behind, header, parts)
 }
 
 fn encode_before(
@@ -194,14 +198,20 @@ fn decode<'a, H: for<'de> Deserialize<'de>>(
         return Err(JournalError::TooNew { name: name.to_owned(), version, newest: VERSION });
     }
     let mut begins = MAGIC.len() + 2;
-    let (mut record, mut body) = (record, None);
+    let (mut record, mut body, mut tree) = (record, None, None);
     if version >= BEHIND {
         let (length, rest) = rest.split_first_chunk().ok_or_else(|| corrupt("it is cut off"))?;
         let digest = rest.first_chunk().ok_or_else(|| corrupt("it is cut off"))?;
         let length = usize::try_from(u64::from_le_bytes(*length)).ok();
         let end = length.and_then(|length| record.len().checked_sub(length)).ok_or_else(|| corrupt("it is cut off"))?;
         let (before, behind) = record.split_at(end);
-        if sha256(behind) != Digest(*digest) {
+        let found = if version >= PARTS {
+            let parts = tree.insert(PartTree::of(behind));
+            Digest(parts.name())
+        } else {
+            sha256(behind)
+        };
+        if found != Digest(*digest) {
             return Err(changed());
         }
         (record, body) = (before, Some(behind));
@@ -211,7 +221,12 @@ fn decode<'a, H: for<'de> Deserialize<'de>>(
     if sha256(content) != Digest(*digest) {
         return Err(changed());
     }
-    let mut parts = Parts { name, rest: content.get(begins..).unwrap_or_default(), body };
+    let mut parts = Parts {
+        name,
+        rest: content.get(begins..).unwrap_or_default(),
+        body,
+        tree: tree.filter(PartTree::is_parted).map(Arc::new),
+    };
     let length = parts.take(4)?.first_chunk().map_or(usize::MAX, |bytes| u32::from_le_bytes(*bytes) as usize);
     if length > MAX_HEADER_BYTES {
         return Err(corrupt("its header is too long"));
@@ -226,6 +241,8 @@ struct Parts<'a> {
     rest: &'a [u8],
     /// The bytes behind the digest.
     body: Option<&'a [u8]>,
+    /// Their parts, if they are sent in parts.
+    tree: Option<Arc<PartTree>>,
 }
 
 impl<'a> Parts<'a> {

@@ -1,6 +1,7 @@
 //! The participant's states, one structure each. The behaviour of each is in a file of its own and may lead to any
 //! other state, so the structures are together here.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -144,6 +145,8 @@ pub(super) struct Train {
 /// Sends an update until it has a receipt.
 pub(super) struct Sending {
     pub(super) pending: Pending,
+    /// The parts that the coordinator lacks, ascending; `None` until it has said so.
+    pub(super) missing: Option<VecDeque<u32>>,
     /// The session's signature on the update.
     pub(super) signed: Option<Bytes>,
     pub(super) attempts: Attempts,

@@ -123,14 +123,14 @@ impl Train {
     /// The record to write, and the signature to send with the body.
     fn pending(self, input: &MaskedInput, local_state: LocalState) -> (Pending, Option<Bytes>) {
         let place = self.plan.place;
-        let MaskedInput { body, sha256, signed, residual, .. } = input;
+        let MaskedInput { body, sha256, parts, signed, residual, .. } = input;
         let local_state =
             LocalState { residual: residual.as_ref().map(|residual| residual.to_record()), ..local_state };
         let (session, message) = match (self.session, signed) {
             (Some(session), Some(signed)) => (Some(session.advance(&signed.snapshot)), Some(signed.message.clone())),
             _ => (None, None),
         };
-        (Pending { place, sha256: *sha256, body: body.clone(), local_state, session }, message)
+        (Pending { place, sha256: *sha256, body: body.clone(), parts: parts.clone(), local_state, session }, message)
     }
 }
 

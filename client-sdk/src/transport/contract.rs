@@ -15,13 +15,13 @@ use secure_agg::messages::{Agreement, Delivery, Roster, ShareKeys, Survivors};
 use secure_agg::unopened::AbortProof;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use wire::participant::{AbandonRequest, Announcement, ModelRef};
+use wire::participant::{AbandonRequest, Announcement, ModelRef, UploadManifest};
 use wire::problem::Problem;
-use wire::{Attempt, TaskId, base64, headers, route};
+use wire::{Attempt, Digest, TaskId, base64, headers, route};
 
 use super::download::Download;
 use super::error::TransportError;
-use super::request::{Abandonment, Request, Response, Upload};
+use super::request::{Abandonment, Manifest, Part, Request, Response, Upload};
 
 /// Maximum size of a JSON answer: an assignment with the most and longest tensor names is smaller.
 const MAX_ANSWER_BYTES: usize = 8 << 20;
@@ -62,6 +62,8 @@ impl HttpRequest {
             Request::Renew(body) => Self::post(route::RENEW, body, |answer| Response::Renewed(json(answer))),
             Request::CheckIn(body) => Self::post(route::CHECK_IN, body, |answer| Response::CheckedIn(json(answer))),
             Request::Upload(upload) => Self::upload(upload),
+            Request::Manifest(manifest) => Self::manifest(manifest),
+            Request::Part(part) => Self::part(part),
             Request::Announcement { what, place, participant, wait } => {
                 let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
                 let limit = match what {
@@ -115,14 +117,42 @@ impl HttpRequest {
         if let Some(signed) = signed {
             http = http.header(headers::SIGNED_INPUT, base64::encode(signed));
         }
-        let (http, timeout) = (with_body(http, body.clone()), patience(body));
+        let (http, timeout) = (with_body(http, body.clone()), patience(body.len() as u64));
         Self { http, timeout, limit: MAX_ANSWER_BYTES, read: |answer| Response::Uploaded(json(answer)) }
+    }
+
+    fn manifest(manifest: &Manifest) -> Self {
+        let Manifest { place, participant, tree, signed } = manifest;
+        let parts = tree.parts().iter().copied().map(Digest).collect();
+        let body = serde_json::to_vec(&UploadManifest { bytes: tree.bytes(), parts });
+        let body = body.expect("bodies of the contract can be written as JSON");
+        let path = route::upload_manifest(place.task, place.round, *participant);
+        let mut http = put_in_parts(&path, "application/json", *place);
+        if let Some(signed) = signed {
+            http = http.header(headers::SIGNED_INPUT, base64::encode(signed));
+        }
+        // Once all parts are there, they are judged before the answer comes.
+        let (http, timeout) = (with_body(http, body.into()), patience(tree.bytes()));
+        Self { http, timeout, limit: MAX_ANSWER_BYTES, read: |answer| Response::Manifested(json(answer)) }
+    }
+
+    fn part(part: &Part) -> Self {
+        let Part { place, participant, number, body } = part;
+        let path = route::upload_part(place.task, place.round, *participant, *number);
+        let http = with_body(put_in_parts(&path, headers::MEDIA_MASKED_INPUT, *place), body.clone());
+        let timeout = patience(body.len() as u64);
+        Self { http, timeout, limit: 0, read: |answer| Response::PartStored(answer.map(drop)) }
     }
 
     /// A secure aggregation message to the coordinator, of which nothing comes back.
     fn say(path: &str, place: Attempt, body: &Bytes) -> Self {
         let http = with_body(put(path, headers::MEDIA_SECURE_AGG, place), body.clone());
-        Self { http, timeout: patience(body), limit: 0, read: |answer| Response::Answered(answer.map(drop)) }
+        Self {
+            http,
+            timeout: patience(body.len() as u64),
+            limit: 0,
+            read: |answer| Response::Answered(answer.map(drop)),
+        }
     }
 
     /// How many bytes of the body of an answer with this status are needed: all, or enough to see that there are too
@@ -197,6 +227,13 @@ fn builder(method: Method, path: &str) -> Builder {
     http::Request::builder().method(method).uri(path).header(headers::PROTOCOL, headers::PROTOCOL_VERSION)
 }
 
+/// As [`put`], in the version of the contract that has it.
+fn put_in_parts(path: &str, media: &str, place: Attempt) -> Builder {
+    let request = http::Request::builder().method(Method::PUT).uri(path);
+    let request = request.header(headers::PROTOCOL, headers::PROTOCOL_VERSION_PARTS);
+    request.header(CONTENT_TYPE, media).header(headers::ATTEMPT, place.attempt)
+}
+
 /// Something for a place; its body is still to come.
 fn put(path: &str, media: &str, place: Attempt) -> Builder {
     builder(Method::PUT, path).header(CONTENT_TYPE, media).header(headers::ATTEMPT, place.attempt)
@@ -206,9 +243,9 @@ fn with_body(request: Builder, body: Bytes) -> http::Request<Bytes> {
     request.body(body).expect("paths and headers of the contract are visible ASCII")
 }
 
-/// Timeout of an upload.
-fn patience(body: &Bytes) -> Duration {
-    ANSWER_TIMEOUT + Duration::from_secs(body.len() as u64 / SLOWEST_UPLOAD)
+/// Timeout of an upload of so many bytes.
+fn patience(bytes: u64) -> Duration {
+    ANSWER_TIMEOUT + Duration::from_secs(bytes / SLOWEST_UPLOAD)
 }
 
 fn json<T: DeserializeOwned>(answer: Result<Answer, TransportError>) -> Result<T, TransportError> {

@@ -28,7 +28,7 @@ pub use error::TransportError;
 pub(crate) use error::with_causes;
 #[cfg(feature = "https")]
 pub use https::{HttpsTransport, ServerRoots};
-pub use request::{Abandonment, Request, Response, Upload};
+pub use request::{Abandonment, Manifest, Part, Request, Response, Upload};
 pub use signed::RequestSigner;
 
 /// A way to the coordinator.

@@ -1,11 +1,13 @@
 //! What a participant asks of the coordinator or tells it, and what comes back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use secure_agg::upload::PartTree;
 use wire::participant::{
     AbandonReason, Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, Receipt,
-    RefusalCode, RenewRequest,
+    RefusalCode, RenewRequest, UploadReply,
 };
 use wire::{Attempt, Digest, ParticipantId};
 
@@ -16,12 +18,32 @@ use super::error::TransportError;
 pub struct Upload {
     pub place: Attempt,
     pub participant: ParticipantId,
-    /// SHA-256 of `body`.
+    /// SHA-256 of `body`, which is sent whole.
     pub sha256: Digest,
     /// Words modulo 2^b, packed.
     pub body: Bytes,
     /// With secure aggregation: `secure_agg::messages::MaskedInput`, the participant's signature on the body.
     pub signed: Option<Bytes>,
+}
+
+/// What a masked input on its way consists of.
+#[derive(Clone)]
+pub struct Manifest {
+    pub place: Attempt,
+    pub participant: ParticipantId,
+    pub tree: Arc<PartTree>,
+    /// As in [`Upload`], on the tree's root.
+    pub signed: Option<Bytes>,
+}
+
+/// A part of a masked input on its way.
+#[derive(Clone)]
+pub struct Part {
+    pub place: Attempt,
+    pub participant: ParticipantId,
+    /// Counted from 0.
+    pub number: u32,
+    pub body: Bytes,
 }
 
 /// A place to give up.
@@ -44,6 +66,10 @@ pub enum Request {
     CheckIn(CheckInRequest),
     /// Sends a masked input.
     Upload(Upload),
+    /// Says what a masked input consists of, asks which parts are missing, and has it count when none is.
+    Manifest(Manifest),
+    /// Sends a part of a masked input.
+    Part(Part),
     /// Waits for an announcement of the coordinator in a secure aggregation session.
     Announcement {
         what: Announcement,
@@ -88,6 +114,8 @@ impl Request {
             Self::Enroll(_)
             | Self::Renew(_)
             | Self::Upload(_)
+            | Self::Manifest(_)
+            | Self::Part(_)
             | Self::Evidence { .. }
             | Self::Answer { .. }
             | Self::Abandon(_)
@@ -107,6 +135,10 @@ pub enum Response {
     CheckedIn(Result<CheckInReply, TransportError>),
     /// To [`Request::Upload`].
     Uploaded(Result<Receipt, TransportError>),
+    /// To [`Request::Manifest`].
+    Manifested(Result<UploadReply, TransportError>),
+    /// To [`Request::Part`].
+    PartStored(Result<(), TransportError>),
     /// To [`Request::Announcement`], encoded; to [`Request::AbortStatements`], an encoded
     /// `secure_agg::unopened::Unopened`. `None` if it is not available yet.
     Announced(Result<Option<Bytes>, TransportError>),

@@ -56,6 +56,8 @@ fn judge_problem(problem: &Problem, retry_after: Option<Duration>) -> Verdict {
         ProblemType::SignatureTime | ProblemType::SignatureReplayed => Verdict::Again(retry_after),
         // Damaged in transit: the same bytes may arrive intact next time.
         ProblemType::DigestMismatch => Verdict::Again(retry_after),
+        // The manifest is sent again first.
+        ProblemType::PartNotExpected => Verdict::Again(retry_after),
         _ => Verdict::Refused,
     }
 }

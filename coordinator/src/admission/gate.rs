@@ -61,6 +61,9 @@ pub(crate) enum Rejection {
         /// Actual or announced length; or the first byte count that was too large.
         got: u64,
     },
+    /// The part belongs to no input that the participant has announced, or not any more.
+    #[error("part {part} belongs to no input that was announced here: send its manifest again")]
+    PartNotExpected { part: u32 },
     /// Larger than any masked input that this coordinator accepts.
     #[error("masked inputs may have at most {limit} bytes here")]
     TooLarge { limit: u64 },

@@ -109,7 +109,11 @@ pub(crate) enum Error {
     #[error("there are {0} bytes")]
     Range(u64),
     /// The version of the contract is not supported.
-    #[error("protocol version {0:?} is not supported here, only {version}", version = wire::headers::PROTOCOL_VERSION)]
+    #[error(
+        "protocol version {0:?} is not supported here, only {first} and {second}",
+        first = wire::headers::PROTOCOL_VERSION,
+        second = wire::headers::PROTOCOL_VERSION_PARTS
+    )]
     Protocol(String),
     /// Requested stored state is damaged: an operator has to act.
     #[error("{0}")]
@@ -210,6 +214,7 @@ impl Error {
                 Rejection::DifferentMessage => ProblemType::DifferentMessage,
                 Rejection::Protocol { .. } => ProblemType::SessionRejected,
                 Rejection::NotSigned => ProblemType::DigestMismatch,
+                Rejection::PartNotExpected { .. } => ProblemType::PartNotExpected,
             },
             Self::Range(_) => ProblemType::RangeNotSatisfiable,
             Self::Protocol(_) => ProblemType::UnsupportedProtocol,

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
 use http::{HeaderValue, Method};
 use tracing::Instrument as _;
-use wire::headers::{PROTOCOL, PROTOCOL_VERSION};
+use wire::headers::{PROTOCOL, PROTOCOL_VERSION, PROTOCOL_VERSION_PARTS};
 
 use super::app::App;
 use super::problem::Error;
@@ -81,7 +81,10 @@ fn method_label(method: &Method) -> &'static str {
 fn speaks_our_version(request: &Request) -> Result<(), Error> {
     let Some(version) = request.headers().get(PROTOCOL) else { return Ok(()) };
     let text = version.to_str().unwrap_or_default();
-    if text.parse() == Ok(PROTOCOL_VERSION) { Ok(()) } else { Err(Error::Protocol(text.chars().take(16).collect())) }
+    match text.parse() {
+        Ok(PROTOCOL_VERSION | PROTOCOL_VERSION_PARTS) => Ok(()),
+        Ok(_) | Err(_) => Err(Error::Protocol(text.chars().take(16).collect())),
+    }
 }
 
 fn describe(panic: &(dyn std::any::Any + Send)) -> String {

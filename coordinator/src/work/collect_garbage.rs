@@ -57,6 +57,7 @@ pub(super) async fn collect_garbage(env: &Environment, holder: Uuid) -> Result<C
         .transact("expire rows", |tx| {
             Box::pin(async move {
                 tx.forget_collected(ago(now, COLLECTED_KEPT)).await?;
+                tx.forget_uploads().await?;
                 tx.forget_nonces(ago(now, NONCES_KEPT)).await?;
                 Ok::<_, StoreError>((tx.expire_check_ins(now).await?, tx.expire_idempotent(now).await?))
             })

@@ -25,6 +25,7 @@ use task_spec::RobustSpec;
 
 use super::sums::blocking;
 use super::{Environment, StepError};
+use crate::inputs::open_input;
 use recipe::TaskModel;
 use recipe::server::RobustAggregation;
 
@@ -59,8 +60,8 @@ struct Updates<'a> {
 
 /// Source of the values.
 enum Source {
-    /// Stored inputs, of words of this modulus.
-    Blobs(Vec<Digest>, Modulus),
+    /// Stored inputs with their sizes, of words of this modulus.
+    Blobs(Vec<(Digest, u64)>, Modulus),
     /// Means of groups, which were opened in memory.
     Means(Arc<[Vec<f32>]>),
 }
@@ -77,7 +78,7 @@ pub(super) async fn combine(
 ) -> Result<Combined, StepError> {
     let codec = *model.codec.plain().ok_or_else(|| StepError::unworkable("a robust rule needs updates as they are"))?;
     let attackers = robust.spec.attackers_among(u32::try_from(inputs.len()).unwrap_or(u32::MAX));
-    let blobs = inputs.iter().map(|input| input.sha256).collect();
+    let blobs = inputs.iter().map(|input| (input.sha256, input.bytes)).collect();
     let mut updates = Updates { env, codec, source: Source::Blobs(blobs, model.modulus), tails: Vec::new() };
     updates.read_tails().await?;
     let (sum, scores) = updates.combine(&robust.spec, attackers).await?;
@@ -137,8 +138,8 @@ impl Updates<'_> {
     /// Reads every input from end to end.
     async fn read_tails(&mut self) -> Result<(), StepError> {
         let Source::Blobs(blobs, modulus) = &self.source else { return Ok(()) };
-        for &blob in blobs {
-            let packed = VerifiedRead::new(self.env.blobs.open(blob).await?, blob);
+        for &(blob, bytes) in blobs {
+            let packed = VerifiedRead::new(open_input(&self.env.blobs, blob, bytes).await?, blob);
             let (codec, modulus) = (self.codec, *modulus);
             self.tails.push(blocking(move || read_tail(packed, blob, codec, modulus)).await?);
         }
@@ -154,8 +155,8 @@ impl Updates<'_> {
         let mut rows = Vec::with_capacity(blobs.len());
         for (blobs, tails) in blobs.chunks(OPEN_AT_ONCE).zip(self.tails.chunks(OPEN_AT_ONCE)) {
             let mut open = Vec::with_capacity(blobs.len());
-            for (&blob, (weight, _)) in blobs.iter().zip(tails) {
-                open.push((self.env.blobs.open(blob).await?, *weight));
+            for (&(blob, bytes), (weight, _)) in blobs.iter().zip(tails) {
+                open.push((open_input(&self.env.blobs, blob, bytes).await?, *weight));
             }
             let (codec, slice) = (self.codec, slice.clone());
             let read = move || {

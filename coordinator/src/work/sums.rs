@@ -20,6 +20,7 @@ use super::{Environment, StepError};
 use recipe::TaskModel;
 
 use crate::guarded::Guarded;
+use crate::inputs::open_input;
 
 /// Sums that may be kept at once, each of the size of a model.
 const KEPT: usize = 8;
@@ -68,13 +69,21 @@ pub(super) async fn sum_up(
             let shape = Shape::new(model.codec.len(), model.modulus.bits())?;
             let sum = env.aggregator.begin(shape)?;
             match partial {
-                Some(partial) => add(env, sum, None, iter::once(partial.blob)).await?,
+                Some(partial) => {
+                    let blob = env.blobs.open(partial.blob).await?;
+                    add(sum, None, vec![(partial.blob, VerifiedRead::new(blob, partial.blob))]).await?
+                }
                 None => sum,
             }
         }
     };
     for group in groups(inputs) {
-        sum = add(env, sum, model.codec.expanding(), group.iter().map(|input| input.sha256)).await?;
+        let mut stored = Vec::with_capacity(group.len());
+        for input in group {
+            let blob = open_input(&env.blobs, input.sha256, input.bytes).await?;
+            stored.push((input.sha256, VerifiedRead::new(blob, input.sha256)));
+        }
+        sum = add(sum, model.codec.expanding(), stored).await?;
     }
     Ok(sum)
 }
@@ -103,15 +112,10 @@ fn groups(mut inputs: &[Admitted]) -> impl Iterator<Item = &[Admitted]> {
 /// Adds stored blobs, one after another. Whether one has its digest is known at its end only: after any error the sum is
 /// gone, so that nobody goes on with one that holds bytes of a damaged blob.
 async fn add(
-    env: &Environment,
     mut sum: Sum,
     expanding: Option<&Arc<UpdateCodec>>,
-    blobs: impl Iterator<Item = Digest>,
+    stored: Vec<(Digest, VerifiedRead)>,
 ) -> Result<Sum, StepError> {
-    let mut stored = Vec::new();
-    for blob in blobs {
-        stored.push((blob, VerifiedRead::new(env.blobs.open(blob).await?, blob)));
-    }
     let expanding = expanding.cloned();
     blocking(move || {
         for (blob, read) in stored {

@@ -96,7 +96,7 @@ async fn whoever_asks_too_often_is_told_when_to_come_back() {
 #[tokio::test]
 async fn another_version_of_the_contract_is_refused() {
     let t = TestCoordinator::start().await;
-    for (version, fine) in [("1", true), ("2", false), ("one", false)] {
+    for (version, fine) in [("1", true), ("2", true), ("3", false), ("one", false)] {
         let request = Request::get(route::HEALTHZ).header("tributary-protocol", version).body(Body::empty()).unwrap();
         let reply = t.send(&Who::Nobody, request).await;
         if fine {

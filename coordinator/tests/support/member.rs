@@ -169,7 +169,7 @@ impl Member {
         }
     }
 
-    fn place(&self) -> &Assignment {
+    pub(crate) fn place(&self) -> &Assignment {
         self.place.as_ref().expect("it has a place")
     }
 

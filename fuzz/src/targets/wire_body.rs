@@ -1,6 +1,7 @@
 //! Every body of the HTTP contract round-trips.
 
 use secure_agg::params::SessionConfig;
+use secure_agg::upload::{PART_BYTES, PartTree};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wire::{admin, inspect, participant};
@@ -19,6 +20,8 @@ bodies![
     participant::CheckInReply,
     participant::AbandonRequest,
     participant::Receipt,
+    participant::UploadManifest,
+    participant::UploadReply,
     participant::Assignment,
     participant::SessionTerms,
     admin::CreateTask,
@@ -46,9 +49,26 @@ pub fn run(data: &[u8]) {
             assert!(config.params(config.min_cohort).is_ok() && config.params(config.max_cohort).is_ok());
         }
     }
+    if let Ok(manifest) = serde_json::from_slice::<participant::UploadManifest>(data) {
+        let parts = manifest.parts.iter().map(|digest| digest.0).collect();
+        if let Some(tree) = PartTree::new(manifest.bytes, parts) {
+            read_back(&tree);
+        }
+    }
+    if let Some(tree) = PartTree::decode(data) {
+        assert_eq!(tree.encode(), data, "a list of parts has one form");
+        read_back(&tree);
+    }
     if let Ok(task) = serde_json::from_slice::<admin::CreateTask>(data) {
         drop(format!("{task:?}"));
     }
+}
+
+/// A list of parts is what is hashed for its root, and its parts make up the whole.
+fn read_back(tree: &PartTree) {
+    assert_eq!(PartTree::decode(&tree.encode()).as_ref(), Some(tree));
+    let lengths = (0..).map_while(|number| tree.part(number)).map(|(_, length)| length);
+    assert_eq!(lengths.sum::<u64>(), tree.bytes());
 }
 
 fn again<T: DeserializeOwned + Serialize>(data: &[u8]) {
@@ -64,5 +84,6 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../wire/tests/compat/v1");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    files.iter().map(|file| std::fs::read(file).unwrap()).collect()
+    let tree = PartTree::new(PART_BYTES as u64 + 1, vec![[1; 32], [2; 32]]).unwrap();
+    files.iter().map(|file| std::fs::read(file).unwrap()).chain([tree.encode()]).collect()
 }

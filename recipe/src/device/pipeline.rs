@@ -4,6 +4,8 @@
 //! integers; under secure aggregation these are indistinguishable from random ones. The pipeline knows no rounds and
 //! no network; personal tensors cannot reach it, because it only accepts the shared layout.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use learning::analytics::{AnalyticsError, SumCodec};
 use learning::parameters::first_not_finite;
@@ -21,11 +23,11 @@ use secure_agg::mask::{self, MaskError, MaskPlan, Plane};
 use secure_agg::modular::{InvalidModulus, Modulus};
 use secure_agg::packing;
 use secure_agg::rejection::Refusal;
+use secure_agg::upload::PartTree;
 use wire::Digest;
 use zeroize::Zeroizing;
 
 use super::PrivateRound;
-use crate::digest::sha256;
 
 /// How an update becomes words.
 pub enum Encoder<'a> {
@@ -82,8 +84,10 @@ pub enum Protection<'a> {
 pub struct MaskedInput {
     /// Words of the task's modulus, packed without gaps.
     pub body: Bytes,
-    /// SHA-256 of the body.
+    /// SHA-256 of the body; the root of its parts where it has several.
     pub sha256: Digest,
+    /// The parts it is sent in; `None` if it is sent whole.
+    pub parts: Option<Arc<PartTree>>,
     /// The session's signed part, under secure aggregation.
     pub signed: Option<SignedInput>,
     /// The codec's residual, to be stored once the input is accepted.
@@ -230,7 +234,7 @@ pub fn masked_update(
         // Sent in the clear; the coordinator expands it before summing.
         Upload::Bytes(update) => match protection {
             Protection::Masks(..) => return Err(PipelineError::NotSummable),
-            Protection::Plaintext => MaskedInput::new(update.0, None),
+            Protection::Plaintext => MaskedInput::in_the_clear(update.0),
         },
     };
     Ok(MaskedInput { residual, ..input })
@@ -251,13 +255,13 @@ fn protect(mut words: Vec<u32>, modulus_bits: u8, protection: Protection<'_>) ->
         Protection::Masks(masking, signer) => {
             let step = masking.mask(words, Vec::new(), signer)?;
             let signed = SignedInput { message: step.send.message.encode().into(), snapshot: step.persist };
-            Ok(MaskedInput::new(step.send.body, Some(signed)))
+            Ok(MaskedInput::new(step.send.body, step.send.tree, Some(signed)))
         }
         // The same path with an empty mask plan.
         Protection::Plaintext => {
             let modulus = Modulus::new(modulus_bits)?;
             mask::apply(&MaskPlan::new(Plane::Model, words.len() as u64, modulus)?, 0, &mut words)?;
-            Ok(MaskedInput::new(packing::pack(&words, modulus), None))
+            Ok(MaskedInput::in_the_clear(packing::pack(&words, modulus)))
         }
     }
 }
@@ -278,9 +282,15 @@ fn noised(update: &Update, round: &PrivateRound, secrets: &mut ChaCha20Rng) -> R
 }
 
 impl MaskedInput {
-    fn new(body: Vec<u8>, signed: Option<SignedInput>) -> Self {
-        let body = Bytes::from(body);
-        Self { sha256: sha256(&body), body, signed, residual: None, control: None }
+    fn in_the_clear(body: Vec<u8>) -> Self {
+        let tree = PartTree::of(&body);
+        Self::new(body, tree, None)
+    }
+
+    /// `tree` is the body's.
+    fn new(body: Vec<u8>, tree: PartTree, signed: Option<SignedInput>) -> Self {
+        let (sha256, parts) = (Digest(tree.name()), tree.is_parted().then(|| Arc::new(tree)));
+        Self { body: body.into(), sha256, parts, signed, residual: None, control: None }
     }
 }
 
@@ -299,13 +309,12 @@ pub fn check_finite(trained: &Parameters) -> Result<(), PipelineError> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use learning::analytics::Field;
     use learning::{Layout, QuantizationParams, TensorSpec};
     use rand::SeedableRng;
 
     use super::*;
+    use crate::digest::sha256;
 
     fn parameters(name: &str, values: &[f32]) -> Parameters {
         let spec = TensorSpec { name: name.into(), shape: vec![values.len() as u64] };

@@ -23,7 +23,7 @@ use crate::params::VectorShape;
 use crate::participants::IndexSet;
 use crate::rejection::Refusal;
 use crate::secret::Secret;
-use crate::upload;
+use crate::upload::PartTree;
 
 /// The participant has dealt its shares and waits for those of the others.
 pub struct MaskInput {
@@ -64,6 +64,8 @@ pub struct MaskedUpload {
     pub message: MaskedInput,
     /// The upload: packed model, then packed scalars.
     pub body: Vec<u8>,
+    /// The body's parts; the message signs its root.
+    pub tree: PartTree,
 }
 
 impl MaskInput {
@@ -175,17 +177,18 @@ impl Masking {
             body.extend(packing::pack(words, modulus));
         }
         let Self { session, dealers, out, held, .. } = self;
+        let tree = PartTree::of(&body);
         let input = MaskedInputBody {
             sid: *session.sid(),
             sender: session.me(),
             bytes: body.len() as u64,
-            digest: upload::digest(&body),
+            digest: tree.root(),
             dealers: dealers.digest(),
             out: out.clone(),
         };
         let message = Signed::sign(input, signer)?;
         let next = CheckConsistency { session, dealers, out, held, sent: message.clone() };
-        Ok(Transition { persist: next.write().finish(), next, send: MaskedUpload { message, body } })
+        Ok(Transition { persist: next.write().finish(), next, send: MaskedUpload { message, body, tree } })
     }
 
     /// The self mask, and one mask for every neighbour that dealt: added for neighbours at higher positions, subtracted

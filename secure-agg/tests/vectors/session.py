@@ -78,6 +78,14 @@ print(
             "upload_digest": H(
                 enc(P) + enc(b"masked-input") + struct.pack(">Q", len(body)) + H(body[: 16 << 20]) + H(body[16 << 20 :])
             ).hex(),
+            "part_root": H(
+                enc(P)
+                + enc(b"masked-input")
+                + struct.pack(">Q", len(body))
+                + H(body[: 8 << 20])
+                + H(body[8 << 20 : 16 << 20])
+                + H(body[16 << 20 :])
+            ).hex(),
         },
         indent=2,
     )

@@ -266,6 +266,8 @@ fn name(request: &Request) -> &'static str {
         Request::Renew(_) => "renew",
         Request::CheckIn(_) => "check-in",
         Request::Upload(_) => "upload",
+        Request::Manifest(_) => "manifest",
+        Request::Part(_) => "part",
         Request::Announcement { .. } => "announcement",
         Request::Evidence { .. } => "evidence",
         Request::Answer { .. } => "answer",

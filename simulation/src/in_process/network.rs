@@ -60,6 +60,7 @@ impl Network {
     pub fn size(request: &Request) -> u64 {
         let bytes = match request {
             Request::Upload(upload) => upload.body.len(),
+            Request::Part(part) => part.body.len(),
             Request::Answer { body, .. } => body.len(),
             _ => 0,
         };

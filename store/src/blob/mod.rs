@@ -8,6 +8,7 @@ mod copies;
 mod disk;
 mod files;
 mod memory;
+mod parts;
 mod s3;
 mod spool;
 mod trusted;
@@ -27,6 +28,7 @@ pub(crate) use self::disk::DiskBlobs;
 pub use self::disk::place_of;
 pub use self::files::with_files;
 pub(crate) use self::memory::MemoryBlobs;
+pub use self::parts::PartsRead;
 pub(crate) use self::s3::S3Blobs;
 pub use self::s3::{KeepsVersions, S3Config, S3Credentials, Seen, SmallObjects};
 pub use self::verified::VerifiedRead;
@@ -123,7 +125,8 @@ pub trait BlobRead: Read + Seek + Send + std::fmt::Debug {
     /// Size in bytes.
     fn size(&self) -> u64;
 
-    /// Whether the bytes cannot have changed since their digest was computed: true in memory, false on a disk.
+    /// Whether the bytes that are read from start to end have the blob's digest for certain: true in memory, where they cannot have
+    /// changed, and of a reader that verifies them itself; false on a disk.
     fn cannot_have_changed(&self) -> bool {
         false
     }

@@ -47,6 +47,7 @@ pub mod token;
 pub mod training;
 pub mod transaction;
 pub mod unopened;
+pub mod upload;
 pub mod used_nonce;
 
 mod sample;
@@ -149,6 +150,9 @@ macro_rules! conformance_tests {
             transaction::a_closure_may_borrow,
             unopened::sessions_and_statements_come_back,
             unopened::those_who_gave_an_input_from_a_model_are_counted,
+            upload::the_last_announced_input_counts_until_one_is_whole,
+            upload::parts_are_needed_until_their_input_is_folded_or_its_round_has_ended,
+            upload::no_upload_names_a_doomed_blob,
             used_nonce::a_nonce_is_used_once,
             used_nonce::of_many_at_once_one_uses_a_nonce,
         );

@@ -30,7 +30,7 @@ task_spec::named_enum! {
         NoisedSum = "noised_sum",
         /// The folded inputs of an open round.
         PartialSum = "partial_sum",
-        /// An admitted input of an open round that is not folded yet.
+        /// An admitted input of an open round that is not folded yet, or a part of one that may be admitted.
         Input = "input",
     }
 }
@@ -42,7 +42,7 @@ columns!(BlobReference { digest, used_as, task, number, bytes });
 impl Transaction<'_> {
     /// Addresses that rows need: of model versions until they are removed; of optimizer states for the two newest versions of a task
     /// and the base of an open round; of partial and noised sums until their round has ended; of admitted inputs until
-    /// they are folded or their round has ended.
+    /// they are folded or their round has ended; of parts of inputs until [`Transaction::forget_uploads`].
     pub async fn referenced_blobs(&mut self) -> Result<HashSet<Digest>> {
         Ok(self.blob_references().await?.into_iter().map(|reference| reference.digest).collect())
     }
@@ -62,8 +62,15 @@ impl Transaction<'_> {
                  FROM noised_sum JOIN open_round USING (task, number, attempt)
              UNION ALL SELECT blob, 'partial_sum', task, number, NULL
                  FROM partial_sum JOIN open_round USING (task, number, attempt)
-             UNION ALL SELECT sha256, 'input', task, number, bytes
-                 FROM admitted JOIN open_round USING (task, number, attempt) WHERE folded = 0",
+             UNION ALL SELECT sha256, 'input', task, number,
+                     CASE WHEN EXISTS (SELECT 1 FROM upload WHERE task = input.task AND number = input.number
+                                       AND attempt = input.attempt AND participant = input.participant AND root = sha256)
+                          THEN NULL ELSE bytes END
+                 FROM admitted AS input JOIN open_round USING (task, number, attempt) WHERE folded = 0
+             UNION ALL SELECT root, 'input', task, number, NULL
+                 FROM upload JOIN open_round USING (task, number, attempt) WHERE whole = 1
+             UNION ALL SELECT sha256, 'input', task, number, NULL
+                 FROM upload_part JOIN open_round USING (task, number, attempt)",
             (),
         )
         .await

@@ -34,4 +34,5 @@ pub mod standing;
 pub mod token;
 pub mod training;
 pub mod unopened;
+pub mod upload;
 pub mod used_nonce;

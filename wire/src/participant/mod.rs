@@ -14,7 +14,7 @@ pub use check_in::{
     MAX_FINDINGS, Question, RefusalCode, TrainingReport,
 };
 pub use enroll::{EnrollReply, EnrollRequest, RenewRequest};
-pub use masked_input::Receipt;
+pub use masked_input::{Receipt, UploadManifest, UploadReply};
 pub use privacy::PrivacyTerms;
 pub use session::{Announcement, Answer, Invitation, RoundKeys};
 pub use terms::SessionTerms;

@@ -16,7 +16,7 @@ use futures_util::stream;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::sync::{mpsc, watch};
-use wire::participant::{Answer, CheckInReply, ModelRef};
+use wire::participant::{Answer, CheckInReply, ModelRef, UploadReply};
 use wire::{Attempt, ParticipantId, TaskId};
 
 use super::plan::{DropPlan, Point};
@@ -159,6 +159,16 @@ impl Transport for DropoutTransport {
                 self.send_half(upload).await;
             }
         }
+        if let Request::Manifest(_) = request {
+            self.reach(Point::Trained).await;
+        }
+        if let Request::Part(part) = request {
+            // A part arrives whole or not at all: it leaves between two of them.
+            let fate = self.state().fate;
+            if fate == Some((part.place, Point::Uploading)) {
+                self.vanish(part.place).await;
+            }
+        }
         let response = self.inner.send(request).await;
         match (request, &response) {
             (_, Response::CheckedIn(Ok(CheckInReply::Assigned(assignment)))) => {
@@ -167,7 +177,9 @@ impl Transport for DropoutTransport {
                 self.state().fate = point.map(|point| (place, point));
                 self.reach(Point::Assigned).await;
             }
-            (_, Response::Uploaded(Ok(_))) => self.reach(Point::Reported).await,
+            (_, Response::Uploaded(Ok(_)) | Response::Manifested(Ok(UploadReply::Accepted(_)))) => {
+                self.reach(Point::Reported).await;
+            }
             (Request::Answer { what: Answer::KeyShares, .. }, Response::Answered(Ok(()))) => {
                 self.reach(Point::Shared).await;
             }

@@ -1,7 +1,10 @@
 //! The record of the round: what must be sent again byte for byte, and what must never be done twice.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use secure_agg::client::Client;
+use secure_agg::upload::PartTree;
 use serde::{Deserialize, Serialize};
 use wire::base64::Base64;
 use wire::participant::SessionTerms;
@@ -9,7 +12,7 @@ use wire::{Attempt, Digest, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
 use super::local_state::Lengths;
-use super::{LocalState, PLAIN, ROUND, SESSION, decode, encode, encode_before_body};
+use super::{BEHIND, LocalState, PARTS, PLAIN, ROUND, SESSION, decode, encode, encode_before_body};
 use crate::journal::JournalError;
 use crate::participant::round_end::AbandonCause;
 use crate::participant::session::{self, Session};
@@ -39,8 +42,11 @@ pub(in crate::participant) enum RoundState {
 /// An update to be sent.
 pub(in crate::participant) struct Pending {
     pub(in crate::participant) place: Attempt,
+    /// SHA-256 of the body; the root of its parts where it has several.
     pub(in crate::participant) sha256: Digest,
     pub(in crate::participant) body: Bytes,
+    /// The parts it is sent in; `None` if it is sent whole.
+    pub(in crate::participant) parts: Option<Arc<PartTree>>,
     /// Local state of the same training.
     pub(in crate::participant) local_state: LocalState,
     /// Under secure aggregation: the session whose masks are on the body.
@@ -122,18 +128,21 @@ impl RoundRecord {
             }
             State::Pending { place, sha256, body_bytes, local_state } => {
                 let body = Bytes::copy_from_slice(parts.body(body_bytes)?);
+                let tree = parts.tree.take();
                 let local_state = LocalState::read(&mut parts, local_state)?;
-                RoundState::Pending(Pending { place, sha256, body, local_state, session: None })
+                RoundState::Pending(Pending { place, sha256, body, parts: tree, local_state, session: None })
             }
             State::Session { place, terms, model, members, snapshot_bytes, upload, local_state } => {
                 let session = Session { place, terms, model, members, snapshot: parts.secret(snapshot_bytes)? };
                 check(&session)?;
                 let body = upload.as_ref().map(|upload| parts.body(upload.body_bytes)).transpose()?;
                 let body = body.map(Bytes::copy_from_slice);
+                let tree = parts.tree.take();
                 let local_state = LocalState::read(&mut parts, local_state)?;
                 match (upload, body) {
                     (Some(Upload { sha256, .. }), Some(body)) => {
-                        RoundState::Pending(Pending { place, sha256, body, local_state, session: Some(session) })
+                        let session = Some(session);
+                        RoundState::Pending(Pending { place, sha256, body, parts: tree, local_state, session })
                     }
                     _ => RoundState::Session { session, local_state },
                 }
@@ -160,7 +169,8 @@ impl Pending {
         &self,
         counters: RoundCounters<'_>,
     ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-        let Self { place, sha256, body, local_state, session } = self;
+        let Self { place, sha256, body, parts, local_state, session } = self;
+        let version = if parts.is_some() { PARTS } else { BEHIND };
         let body_bytes = body.len();
         let state = match session {
             Some(session) => session_state(session, Some(Upload { sha256: *sha256, body_bytes }), local_state),
@@ -168,7 +178,8 @@ impl Pending {
         };
         let snapshot = session.as_ref().map_or(&[][..], |session| &session.snapshot);
         let [personal, residual, own] = local_state.parts();
-        encode_before_body(ROUND, body_bytes, *sha256, &counters.header(state), &[snapshot, personal, residual, own])
+        let content = [snapshot, personal, residual, own];
+        encode_before_body(ROUND, version, body_bytes, *sha256, &counters.header(state), &content)
     }
 }
 
@@ -229,7 +240,7 @@ mod tests {
     fn pending() -> Pending {
         let body = Bytes::from_static(b"masked input");
         let local_state = LocalState { personal: Some(Zeroizing::new(b"stays".to_vec())), ..LocalState::NOTHING };
-        Pending { place: place(), sha256: sha256(&body), body, local_state, session: None }
+        Pending { place: place(), sha256: sha256(&body), body, parts: None, local_state, session: None }
     }
 
     #[test]
@@ -243,6 +254,31 @@ mod tests {
         assert_eq!(back.local_state.personal.unwrap().as_slice(), b"stays");
         assert!(back.local_state.residual.is_none());
         assert_eq!((&record.released[..], record.charges, record.inputs), (&released[..], 7, 5));
+    }
+
+    #[test]
+    fn updates_in_parts_come_back_in_records_that_older_ones_do_not_read() {
+        let body: Bytes = vec![7; secure_agg::upload::PART_BYTES + 1].into();
+        let tree = PartTree::of(&body);
+        let in_parts = |tree: &PartTree| Pending {
+            sha256: Digest(tree.name()),
+            body: body.clone(),
+            parts: Some(Arc::new(tree.clone())),
+            ..pending()
+        };
+        let mut record = whole(&in_parts(&tree), NOTHING);
+        assert_eq!(record[MAGIC.len()], 9);
+        let RoundState::Pending(back) = RoundRecord::decode(&record).unwrap().state else { panic!("another record") };
+        assert_eq!((back.sha256, back.parts.as_deref()), (Digest(tree.root()), Some(&tree)));
+        assert_eq!(back.body, body);
+        *record.last_mut().unwrap() ^= 1;
+        assert!(matches!(RoundRecord::decode(&record), Err(JournalError::Corrupt { .. })));
+        // As an older SDK wrote it: it is sent whole.
+        let old = Pending { sha256: sha256(&body), parts: None, ..in_parts(&tree) };
+        let record = whole(&old, NOTHING);
+        assert_eq!(record[MAGIC.len()], 8);
+        let RoundState::Pending(back) = RoundRecord::decode(&record).unwrap().state else { panic!("another record") };
+        assert_eq!((back.sha256, back.parts), (sha256(&body), None));
     }
 
     #[test]

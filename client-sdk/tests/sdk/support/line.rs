@@ -51,6 +51,7 @@ impl FakeCoordinator for Line {
                 Response::CheckedIn(self.go("check_in", |world| world.check_in(device, &request)))
             }
             Request::Upload(upload) => Response::Uploaded(self.go("upload", |world| world.upload(device, &upload))),
+            Request::Manifest(_) | Request::Part(_) => unreachable!("its updates are small"),
             Request::Announcement { what, place, participant, .. } => {
                 assert_eq!(participant, id(device));
                 Response::Announced(self.go(name(what), |world| world.announce(what, device, place)))

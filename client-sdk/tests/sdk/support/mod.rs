@@ -449,6 +449,7 @@ impl FakeCoordinator for Coordinator {
                 world.rounds_done = world.rounds_done.max(abandonment.place.round);
                 Ok(())
             })),
+            Request::Manifest(_) | Request::Part(_) => unreachable!("its updates are small"),
             Request::Announcement { .. }
             | Request::Evidence { .. }
             | Request::Answer { .. }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
+use bytes::Bytes;
 use federation::id::{Attempt, Digest, ParticipantId, TaskId};
 use federation::round::AssignmentState;
 use futures_util::StreamExt as _;
@@ -19,7 +20,7 @@ use secure_agg::messages::MaskedInput;
 use secure_agg::packing::{PackingError, Unpacker};
 use secure_agg::rejection::MessageRejection;
 use secure_agg::server::Phase;
-use secure_agg::upload::BodyDigest;
+use secure_agg::upload::{BodyDigest, CHUNK_BYTES, root};
 use store::entity::admitted::Admitted;
 use store::{StoreError, WakeEvent};
 use utoipa::IntoParams;
@@ -71,7 +72,6 @@ pub(in crate::http) async fn masked_input(
     if announced.is_some_and(|length| length > limit) {
         return Err(Rejection::TooLarge { limit }.into());
     }
-    let round = attempt.round_key();
     let permit = enter(&app.store, &app.models, &app.sessions, attempt, participant, sha256).await?;
     let signed = signed_input(&permit, participant, &headers)?;
     check_length(&permit, announced, limit)?;
@@ -94,13 +94,25 @@ pub(in crate::http) async fn masked_input(
         return Ok(Json(receipt(&earlier)));
     }
     let signed = signed.map(|signed| signed.encode().into());
-    let fact = Fact::Input { attempt, participant, sha256, bytes: permit.bytes, signed };
+    count(&app, attempt, participant, &permit, signed).await.map(Json)
+}
+
+/// Has a stored input that was judged count.
+pub(super) async fn count(
+    app: &App,
+    attempt: Attempt,
+    participant: ParticipantId,
+    permit: &UploadPermit,
+    signed: Option<Bytes>,
+) -> Result<Receipt> {
+    let round = attempt.round_key();
+    let fact = Fact::Input { attempt, participant, sha256: permit.sha256, bytes: permit.bytes, signed };
     match app.inbox.submit(fact).await? {
         FactOutcome::Admitted(admitted) => {
             metrics::counter!("tributary_masked_inputs_total").increment(1);
             metrics::counter!("tributary_masked_input_bytes_total").increment(admitted.bytes);
             tracing::debug!(%round, attempt = attempt.attempt, %participant, "masked input of {participant} admitted to round {round}");
-            Ok(Json(receipt(&admitted)))
+            Ok(receipt(&admitted))
         }
         FactOutcome::Rejected(rejection) => Err(rejection.into()),
         FactOutcome::Written => Err(Error::fault("an input was written, but not admitted")),
@@ -108,7 +120,11 @@ pub(in crate::http) async fn masked_input(
 }
 
 /// With secure aggregation: the participant's signed message for this input, judged by the protocol.
-fn signed_input(permit: &UploadPermit, participant: ParticipantId, headers: &HeaderMap) -> Result<Option<MaskedInput>> {
+pub(super) fn signed_input(
+    permit: &UploadPermit,
+    participant: ParticipantId,
+    headers: &HeaderMap,
+) -> Result<Option<MaskedInput>> {
     let Some(session) = &permit.session else { return Ok(None) };
     let text: String = required(headers, SIGNED_INPUT, "the signed digest of the body, in base64")?;
     let bytes = wire::base64::decode(&text)
@@ -124,7 +140,7 @@ fn signed_input(permit: &UploadPermit, participant: ParticipantId, headers: &Hea
     phase.admit(message).map(|admitted| Some(admitted.into_message())).map_err(rejected)
 }
 
-fn check_length(permit: &UploadPermit, announced: Option<u64>, limit: u64) -> Result<(), Rejection> {
+pub(super) fn check_length(permit: &UploadPermit, announced: Option<u64>, limit: u64) -> Result<(), Rejection> {
     if permit.bytes > limit {
         return Err(Rejection::TooLarge { limit });
     }
@@ -137,9 +153,18 @@ fn check_length(permit: &UploadPermit, announced: Option<u64>, limit: u64) -> Re
 /// Stores what arrives, and judges it: [`Rejection::Implausible`] is of what is stored as it was sent.
 async fn store_blob(app: &App, permit: &UploadPermit, signed: Option<&MaskedInput>, body: Body) -> Result<()> {
     let mut writer = app.store.blobs().writer().await?;
-    let mut chunks = ExactLengthBody::new(permit, body);
+    let mut chunks = ExactLengthBody::new(permit.sha256, permit.bytes, body);
     let mut inspection = Inspection::new(permit);
-    let mut signature = signed.map(|signed| (signed.body.digest, BodyDigest::default()));
+    let mut signature = match signed {
+        // The signed digest of one chunk follows from the announced one, which is verified below.
+        Some(signed) if (1..=CHUNK_BYTES as u64).contains(&permit.bytes) => {
+            if root(permit.bytes, &[permit.sha256.0]) != signed.body.digest {
+                return Err(Rejection::NotSigned.into());
+            }
+            None
+        }
+        signed => signed.map(|signed| (signed.body.digest, BodyDigest::default())),
+    };
     while let Some(chunk) = chunks.next().await? {
         if let Some(inspection) = &mut inspection {
             inspection.look(&chunk);
@@ -180,7 +205,7 @@ async fn read_back(app: &App, permit: &UploadPermit) -> Result<()> {
 
 /// Without secure aggregation the coordinator can read an update and rejects one that could spoil the sum. A masked
 /// input can only be checked for its form.
-struct Inspection {
+pub(super) struct Inspection {
     unpacker: Box<Unpacker>,
     inspector: Option<UpdateInspector>,
     broken: Option<PackingError>,
@@ -197,7 +222,7 @@ fn inspector(codec: &UpdateCodec) -> Option<UpdateInspector> {
 
 impl Inspection {
     /// `None` for a codec that needs the whole upload: see [`read_back`].
-    fn new(permit: &UploadPermit) -> Option<Self> {
+    pub(super) fn new(permit: &UploadPermit) -> Option<Self> {
         if permit.codec.expanding().is_some() {
             return None;
         }
@@ -206,7 +231,7 @@ impl Inspection {
         Some(Self { unpacker, inspector, broken: None })
     }
 
-    fn look(&mut self, chunk: &[u8]) {
+    pub(super) fn look(&mut self, chunk: &[u8]) {
         if self.broken.is_some() {
             return;
         }
@@ -217,7 +242,7 @@ impl Inspection {
         self.broken = looked.err();
     }
 
-    fn finish(self) -> Result<(), Rejection> {
+    pub(super) fn finish(self) -> Result<(), Rejection> {
         match (self.broken, self.inspector) {
             (Some(error), _) => Err(Rejection::Implausible(error.to_string())),
             (None, Some(inspector)) => inspector.finish().map_err(Rejection::Implausible),
@@ -227,7 +252,12 @@ impl Inspection {
 }
 
 /// Takes the place of a participant whose update is refused for what it holds: the round need not wait for another one.
-async fn turn_away(app: &App, attempt: Attempt, participant: ParticipantId, rejection: &Rejection) -> Result<()> {
+pub(super) async fn turn_away(
+    app: &App,
+    attempt: Attempt,
+    participant: ParticipantId,
+    rejection: &Rejection,
+) -> Result<()> {
     let now = app.now();
     app.store
         .transact("turn_away", |tx| {
@@ -247,7 +277,7 @@ async fn turn_away(app: &App, attempt: Attempt, participant: ParticipantId, reje
 /// The same input again: its bytes are checked but not stored again.
 async fn reread(permit: &UploadPermit, body: Body) -> Result<()> {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-    let mut chunks = ExactLengthBody::new(permit, body);
+    let mut chunks = ExactLengthBody::new(permit.sha256, permit.bytes, body);
     while let Some(chunk) = chunks.next().await? {
         context.update(&chunk);
     }
@@ -258,8 +288,8 @@ async fn reread(permit: &UploadPermit, body: Body) -> Result<()> {
     }
 }
 
-/// A body that must have exactly the ticket's length.
-struct ExactLengthBody {
+/// A body that must have exactly the expected length.
+pub(super) struct ExactLengthBody {
     stream: axum::body::BodyDataStream,
     /// As it was announced.
     sha256: Digest,
@@ -268,11 +298,11 @@ struct ExactLengthBody {
 }
 
 impl ExactLengthBody {
-    fn new(permit: &UploadPermit, body: Body) -> Self {
-        Self { stream: body.into_data_stream(), sha256: permit.sha256, expected: permit.bytes, got: 0 }
+    pub(super) fn new(sha256: Digest, expected: u64, body: Body) -> Self {
+        Self { stream: body.into_data_stream(), sha256, expected, got: 0 }
     }
 
-    async fn next(&mut self) -> Result<Option<bytes::Bytes>, Rejection> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Rejection> {
         match self.stream.next().await {
             Some(Ok(chunk)) => {
                 self.got += chunk.len() as u64;
@@ -289,6 +319,6 @@ impl ExactLengthBody {
     }
 }
 
-fn receipt(admitted: &Admitted) -> Receipt {
+pub(super) fn receipt(admitted: &Admitted) -> Receipt {
     Receipt { sha256: admitted.sha256, bytes: admitted.bytes, accepted_at: admitted.accepted_at }
 }

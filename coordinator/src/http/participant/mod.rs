@@ -9,6 +9,7 @@ pub(super) mod enroll;
 pub(super) mod masked_input;
 pub(super) mod parameters;
 pub(super) mod renew;
+pub(super) mod upload_parts;
 
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(abort_statements::say)))
         .routes(times.short(routes!(abort_statements::show)))
         .routes(times.upload(routes!(masked_input::masked_input)))
+        .routes(times.upload(routes!(upload_parts::manifest)))
+        .routes(times.upload(routes!(upload_parts::part)))
         .routes(times.short(routes!(abandon::abandon)))
         .routes(times.short(routes!(parameters::parameters)))
 }

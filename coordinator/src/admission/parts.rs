@@ -1,0 +1,137 @@
+//! Inputs that arrive in parts: announced, part by part, and whole.
+//!
+//! What is announced was judged by [`super::enter`], so a participant can only fill the disk with one input of the task's size. Whatever
+//! is stored here may be lost or sent to another replica in between: rows say how far an input has come.
+
+use federation::id::{Attempt, Digest, ParticipantId};
+use federation::round::RoundState;
+use federation::time::Timestamp;
+use secure_agg::upload::PartTree;
+use store::entity::upload::{PartedUpload, StoredPart};
+use store::{Store, StoreError};
+
+use super::gate::{AdmissionError, Rejection, may_answer, open};
+
+/// Leave to send a part.
+pub(crate) struct PartPermit {
+    attempt: Attempt,
+    participant: ParticipantId,
+    root: Digest,
+    part: u32,
+    /// Required SHA-256.
+    pub(crate) sha256: Digest,
+    /// Required length.
+    pub(crate) bytes: u64,
+    /// It is stored already.
+    pub(crate) is_stored: bool,
+}
+
+/// Announces an input; returns its parts that are not stored.
+///
+/// # Errors
+/// [`Rejection::DifferentInput`] if another one is whole.
+pub(crate) async fn announce(
+    store: &Store,
+    attempt: Attempt,
+    participant: ParticipantId,
+    tree: &PartTree,
+    now: Timestamp,
+) -> Result<Vec<u32>, AdmissionError> {
+    let root = Digest(tree.root());
+    let (bytes, encoded) = (tree.bytes(), tree.encode().into());
+    let upload = PartedUpload { attempt, participant, root, bytes, tree: encoded, whole: false, announced_at: now };
+    let stored = store
+        .transact("announce_upload", |tx| {
+            let upload = &upload;
+            Box::pin(async move {
+                let counts = tx.announce_upload(upload).await?;
+                if counts.root != upload.root {
+                    return Err(AdmissionError::from(Rejection::DifferentInput { stored: counts.root }));
+                }
+                Ok(tx.upload_parts(attempt, participant).await?)
+            })
+        })
+        .await?;
+    let parts = u32::try_from(tree.parts().len()).unwrap_or(u32::MAX);
+    Ok((0..parts).filter(|part| stored.binary_search(part).is_err()).collect())
+}
+
+/// Judges a part before it is read.
+///
+/// # Errors
+/// [`Rejection::PartNotExpected`] if it belongs to no announced input; those of the round and the participant's place.
+pub(crate) async fn enter_part(
+    store: &Store,
+    attempt: Attempt,
+    participant: ParticipantId,
+    part: u32,
+) -> Result<PartPermit, AdmissionError> {
+    store
+        .read("part_gate", |tx| {
+            Box::pin(async move {
+                let standing = tx.standing(attempt, participant).await?;
+                let round = standing.round.ok_or(Rejection::NoSuchRound)?;
+                may_answer(standing.place)?;
+                open(round.state, RoundState::Collecting)?;
+                let unexpected = Rejection::PartNotExpected { part };
+                let Some(upload) = tx.upload(attempt, participant).await? else { return Err(unexpected.into()) };
+                let tree = PartTree::decode(&upload.tree)
+                    .ok_or_else(|| StoreError::corrupt("the parts of an announced input cannot be read"))?;
+                let (digest, bytes) = tree.part(part).ok_or(unexpected)?;
+                let is_stored = tx.upload_parts(attempt, participant).await?.contains(&part);
+                let (sha256, root) = (Digest(digest), upload.root);
+                Ok(PartPermit { attempt, participant, root, part, sha256, bytes, is_stored })
+            })
+        })
+        .await
+}
+
+/// Records that the part is stored as a blob.
+///
+/// # Errors
+/// [`Rejection::PartNotExpected`] if the participant has announced another input since.
+pub(crate) async fn store_part(store: &Store, permit: &PartPermit) -> Result<(), AdmissionError> {
+    let &PartPermit { attempt, participant, root, part, sha256, .. } = permit;
+    let counts = store
+        .transact("store_part", |tx| {
+            let stored = StoredPart { attempt, participant, part, sha256 };
+            Box::pin(async move { tx.insert_upload_part(root, &stored).await })
+        })
+        .await?;
+    if counts { Ok(()) } else { Err(Rejection::PartNotExpected { part }.into()) }
+}
+
+/// Forgets that parts are stored of which some cannot be read.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) async fn forget_parts(
+    store: &Store,
+    attempt: Attempt,
+    participant: ParticipantId,
+) -> Result<(), StoreError> {
+    let forget = store.transact("forget_upload_parts", |tx| {
+        Box::pin(async move { tx.forget_upload_parts(attempt, participant).await })
+    });
+    forget.await
+}
+
+/// Records that the input was judged, and that the list of its parts is a blob: from then on it can be read by its name, and no other
+/// takes its place.
+///
+/// # Errors
+/// [`Rejection::PartNotExpected`] if the participant has announced another input since.
+pub(crate) async fn set_whole(
+    store: &Store,
+    attempt: Attempt,
+    participant: ParticipantId,
+    tree: &PartTree,
+) -> Result<(), AdmissionError> {
+    let (root, parts) = (Digest(tree.root()), u32::try_from(tree.parts().len()).unwrap_or(u32::MAX));
+    let is_whole = store
+        .transact("set_upload_whole", |tx| {
+            Box::pin(async move { tx.set_upload_whole(attempt, participant, root, parts).await })
+        })
+        .await?;
+    if is_whole { Ok(()) } else { Err(Rejection::PartNotExpected { part: 0 }.into()) }
+}

@@ -1,0 +1,194 @@
+//! `PUT …/masked-inputs/{participant}/manifest` and `…/parts/{part}`: a masked input of more than 8 MiB, part by part.
+//!
+//! The manifest comes first and is judged first. Each part is then verified and kept by itself, so that nothing but the part on its
+//! way is lost with a connection, a process or a replica. Once all are there, the same manifest has them judged together, and the
+//! input counts like one that was sent whole.
+
+use std::io::Read as _;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use federation::id::{Attempt, Digest, ParticipantId, TaskId};
+use http::{HeaderMap, StatusCode};
+use secure_agg::codec::Message as _;
+use secure_agg::upload::PartTree;
+use store::StoreError;
+use utoipa::IntoParams;
+use utoipa::openapi::path::{Parameter, ParameterIn};
+use wire::headers::{MEDIA_MASKED_INPUT, SIGNED_INPUT};
+use wire::participant::{UploadManifest, UploadReply};
+use wire::route;
+
+use super::masked_input::{ExactLengthBody, Inspection, check_length, count, receipt, signed_input, turn_away};
+use crate::admission::{
+    PartPermit, Rejection, UploadPermit, announce, enter, enter_part, forget_parts, set_whole, store_part,
+};
+use crate::damage::is_damage;
+use crate::http::app::App;
+use crate::http::authenticate::Participant;
+use crate::http::extract::{self, Json, Path, content_length, require_media_type};
+use crate::http::openapi::{AttemptHeader, Octets, attempt, header};
+use crate::http::problem::{Error, Result};
+use crate::inputs::open_parts;
+
+/// Bytes of an input that are judged at once.
+const PIECE: usize = 64 << 10;
+
+struct Headers;
+
+impl IntoParams for Headers {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        vec![attempt(), header(SIGNED_INPUT, false, "secure aggregation: the signed root of the parts, in base64")]
+    }
+}
+
+/// Announce a masked input in parts of 8 MiB, ask which are missing, and have it count once none is.
+#[utoipa::path(
+    put, path = route::UPLOAD_MANIFEST, params(Headers), request_body = UploadManifest, security(("certificate" = [])),
+    responses((status = 200, body = UploadReply)),
+)]
+pub(in crate::http) async fn manifest(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    Path((task, number, participant)): Path<(TaskId, u32, ParticipantId)>,
+    headers: HeaderMap,
+    Json(manifest): Json<UploadManifest>,
+) -> Result<Json<UploadReply>> {
+    caller.must_be(participant, "a participant sends its own masked input, not another's")?;
+    let attempt = extract::attempt(&headers, task, number)?;
+    let tree = tree_of(manifest)?;
+    let root = Digest(tree.root());
+    let permit = enter(&app.store, &app.models, &app.sessions, attempt, participant, root).await?;
+    check_length(&permit, Some(tree.bytes()), app.config.http.masked_input_max_bytes)?;
+    if let Some(earlier) = &permit.earlier {
+        return Ok(Json(UploadReply::Accepted(receipt(earlier))));
+    }
+    let signed = signed_input(&permit, participant, &headers)?;
+    if signed.as_ref().is_some_and(|signed| signed.body.digest != root.0) {
+        return Err(Rejection::NotSigned.into());
+    }
+    let turn = app.uploads.begin(participant);
+    let parts = announce(&app.store, attempt, participant, &tree, app.now()).await?;
+    if !parts.is_empty() {
+        return Ok(Json(UploadReply::Missing { parts }));
+    }
+    let judged = tokio::select! {
+        judged = judge(&app, &permit, &tree) => judged,
+        () = turn.ended() => return Err(Error::Conflict("a later upload of this participant took its place".to_owned())),
+    };
+    match &judged {
+        Err(Error::Rejected(rejection @ Rejection::Implausible(_))) => {
+            turn_away(&app, attempt, participant, rejection).await?;
+        }
+        // A part that was lost here is still where it came from.
+        Err(Error::Store(error)) if is_damage(error) => {
+            tracing::warn!(task = %task, round = number, %participant, %error, "a part cannot be read; {participant} sends all of them again");
+            forget_parts(&app.store, attempt, participant).await?;
+            let parts = announce(&app.store, attempt, participant, &tree, app.now()).await?;
+            return Ok(Json(UploadReply::Missing { parts }));
+        }
+        Ok(()) | Err(_) => {}
+    }
+    judged?;
+    make_whole(&app, attempt, participant, &tree).await?;
+    let signed = signed.map(|signed| signed.encode().into());
+    count(&app, attempt, participant, &permit, signed).await.map(|receipt| Json(UploadReply::Accepted(receipt)))
+}
+
+fn tree_of(manifest: UploadManifest) -> Result<PartTree> {
+    let UploadManifest { bytes, parts } = manifest;
+    let found = parts.len();
+    let tree = PartTree::new(bytes, parts.into_iter().map(|digest| digest.0).collect());
+    let tree = tree.ok_or_else(|| {
+        Error::InvalidValue(format!(
+            "an input of {bytes} bytes does not have {found} parts of 8 MiB, the last perhaps shorter"
+        ))
+    })?;
+    if tree.is_parted() {
+        return Ok(tree);
+    }
+    Err(Error::InvalidValue(format!("an input of {bytes} bytes is one part: send it whole, without a manifest")))
+}
+
+/// Judges all parts together, as an input that comes whole is judged while it arrives.
+async fn judge(app: &App, permit: &UploadPermit, tree: &PartTree) -> Result<()> {
+    let turn = app.uploads.judge().await;
+    let (mut parts, inspection) = (open_parts(app.store.blobs(), tree), Inspection::new(permit));
+    let expanding = permit.codec.expanding().map(Arc::clone);
+    let length = usize::try_from(tree.bytes()).map_err(Error::fault)?;
+    // Not on a thread of files: reading a part waits for one to open it.
+    let judged = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        let Some(mut inspection) = inspection else {
+            let mut bytes = vec![0; length];
+            parts.read_exact(&mut bytes)?;
+            let checked = expanding.map_or(Ok(()), |codec| codec.check(&bytes));
+            return Ok(checked.map_err(|error| Rejection::Implausible(error.to_string())));
+        };
+        let mut piece = vec![0; PIECE];
+        loop {
+            match parts.read(&mut piece)? {
+                0 => return Ok(inspection.finish()),
+                got => inspection.look(&piece[..got]),
+            }
+        }
+    });
+    let judged: std::io::Result<Result<(), Rejection>> = judged.await.map_err(Error::fault)?;
+    let judged = judged.map_err(|error| error.downcast().unwrap_or_else(StoreError::from))?;
+    Ok(judged?)
+}
+
+/// Stores the list of the parts, under the name of the input.
+async fn make_whole(app: &App, attempt: Attempt, participant: ParticipantId, tree: &PartTree) -> Result<()> {
+    let named = app.store.blobs().put_bytes(tree.encode().into()).await?;
+    if named.0 != tree.root() {
+        return Err(Error::fault("a list of parts does not have the digest of its tree"));
+    }
+    Ok(set_whole(&app.store, attempt, participant, tree).await?)
+}
+
+/// Send a part of a masked input.
+#[utoipa::path(
+    put, path = route::UPLOAD_PART, params(AttemptHeader),
+    request_body(content = inline(Octets), content_type = MEDIA_MASKED_INPUT), security(("certificate" = [])),
+    responses((status = 204, description = "the part is stored")),
+)]
+pub(in crate::http) async fn part(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    Path((task, number, participant, part)): Path<(TaskId, u32, ParticipantId, u32)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode> {
+    caller.must_be(participant, "a participant sends its own masked input, not another's")?;
+    require_media_type(&headers, MEDIA_MASKED_INPUT)?;
+    let attempt = extract::attempt(&headers, task, number)?;
+    let announced = content_length(&headers)?;
+    let permit = enter_part(&app.store, attempt, participant, part).await?;
+    if let Some(got) = announced.filter(|got| *got != permit.bytes) {
+        return Err(Rejection::WrongLength { expected: permit.bytes, got }.into());
+    }
+    if permit.is_stored {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    let turn = app.uploads.begin(participant);
+    tokio::select! {
+        received = receive(&app, &permit, body) => received.map(|()| StatusCode::NO_CONTENT),
+        () = turn.ended() => Err(Error::Conflict("a later upload of this participant took its place".to_owned())),
+    }
+}
+
+/// Stores a part as it arrives; all of it, or nothing.
+async fn receive(app: &App, permit: &PartPermit, body: Body) -> Result<()> {
+    let mut writer = app.store.blobs().writer().await?;
+    let mut chunks = ExactLengthBody::new(permit.sha256, permit.bytes, body);
+    while let Some(chunk) = chunks.next().await? {
+        writer.write(chunk).await?;
+    }
+    match writer.finish(Some(permit.sha256)).await {
+        Ok(_) => Ok(store_part(&app.store, permit).await?),
+        Err(StoreError::Conflict(_)) => Err(Rejection::DigestMismatch { expected: permit.sha256 }.into()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,154 @@
+//! Inputs that arrive in parts: what each consists of, and which of its parts are stored.
+//!
+//! A participant has one of them at most in an attempt. The last that it announced counts, until one is whole.
+
+use bytes::Bytes;
+use federation::id::{Attempt, Digest, ParticipantId};
+use federation::time::Timestamp;
+
+use crate::error::Result;
+use crate::transaction::Transaction;
+
+/// An announced input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartedUpload {
+    pub attempt: Attempt,
+    pub participant: ParticipantId,
+    /// SHA-256 of `tree`: what names the input.
+    pub root: Digest,
+    /// Size of the input, in bytes.
+    pub bytes: u64,
+    /// Its size and the digests of its parts, in the form that is hashed; opaque here.
+    pub tree: Bytes,
+    /// Whether all parts were judged together, and `tree` is stored as a blob. No other can take its place then.
+    pub whole: bool,
+    pub announced_at: Timestamp,
+}
+
+/// A part that is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredPart {
+    pub attempt: Attempt,
+    pub participant: ParticipantId,
+    /// Its place in the input, from 0.
+    pub part: u32,
+    /// Address of its blob.
+    pub sha256: Digest,
+}
+
+record!("upload", PartedUpload { attempt, participant, root, bytes, tree, whole, announced_at });
+record!("upload_part", StoredPart { attempt, participant, part, sha256 });
+
+impl Transaction<'_> {
+    /// What a participant announced last.
+    pub async fn upload(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<Option<PartedUpload>> {
+        self.find(
+            "SELECT * FROM upload WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
+            (attempt, participant),
+        )
+        .await
+    }
+
+    /// Announces an input, in place of another that is not whole; returns the one that counts now.
+    ///
+    /// # Errors
+    /// `Conflict` if the participant has no assignment in that attempt.
+    pub async fn announce_upload(&mut self, upload: &PartedUpload) -> Result<PartedUpload> {
+        let key = (upload.attempt, upload.participant);
+        match self.upload(key.0, key.1).await? {
+            Some(earlier) if earlier.whole || earlier.root == upload.root => return Ok(earlier),
+            Some(_) => {
+                self.forget_upload_parts(key.0, key.1).await?;
+                self.must_change_one(
+                    "DELETE FROM upload WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
+                    key,
+                )
+                .await?;
+            }
+            None => {}
+        }
+        self.insert(upload).await?;
+        Ok(upload.clone())
+    }
+
+    /// The parts of an input that are stored, in order.
+    pub async fn upload_parts(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<Vec<u32>> {
+        self.list(
+            "SELECT part FROM upload_part WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4
+             ORDER BY part",
+            (attempt, participant),
+        )
+        .await
+    }
+
+    /// Forgets which parts of a participant's input are stored.
+    pub async fn forget_upload_parts(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<()> {
+        self.change_all(
+            "DELETE FROM upload_part WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
+            (attempt, participant),
+        )
+        .await
+    }
+
+    /// Records that a part of the input `root` is stored. Nothing changes if it was before. False if the participant has announced
+    /// another input since.
+    ///
+    /// # Errors
+    /// `BeingRemoved`.
+    pub async fn insert_upload_part(&mut self, root: Digest, part: &StoredPart) -> Result<bool> {
+        self.must_not_be_doomed(part.sha256).await?;
+        let counts = self.upload(part.attempt, part.participant).await?.is_some_and(|upload| upload.root == root);
+        if counts {
+            self.insert_if_absent(part).await?;
+        }
+        Ok(counts)
+    }
+
+    /// Records that all `parts` parts of the input `root` are stored and were judged, and that its tree is a blob. False if one is
+    /// missing, or the participant has announced another input since.
+    ///
+    /// # Errors
+    /// `BeingRemoved`.
+    pub async fn set_upload_whole(
+        &mut self,
+        attempt: Attempt,
+        participant: ParticipantId,
+        root: Digest,
+        parts: u32,
+    ) -> Result<bool> {
+        self.must_not_be_doomed(root).await?;
+        self.change_one(
+            "UPDATE upload SET whole = 1
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4 AND root = ?5
+               AND ?6 = (SELECT count(*) FROM upload_part WHERE task = ?1 AND number = ?2 AND attempt = ?3
+                                                            AND participant = ?4)",
+            (attempt, participant, root, parts),
+        )
+        .await
+    }
+
+    /// Forgets the inputs that nothing reads any more: of rounds that have ended, and those that a partial sum holds. Returns how
+    /// many.
+    pub async fn forget_uploads(&mut self) -> Result<u32> {
+        self.change_all(
+            "DELETE FROM upload_part WHERE EXISTS (
+                 SELECT 1 FROM round WHERE task = upload_part.task AND number = upload_part.number
+                     AND attempt = upload_part.attempt AND state IN ('COMPLETED', 'FAILED', 'CANCELLED'))
+               OR EXISTS (
+                 SELECT 1 FROM admitted WHERE task = upload_part.task AND number = upload_part.number
+                     AND attempt = upload_part.attempt AND participant = upload_part.participant AND folded = 1)",
+            (),
+        )
+        .await?;
+        self.change(
+            "DELETE FROM upload WHERE EXISTS (
+                 SELECT 1 FROM round WHERE task = upload.task AND number = upload.number
+                     AND attempt = upload.attempt AND state IN ('COMPLETED', 'FAILED', 'CANCELLED'))
+               OR EXISTS (
+                 SELECT 1 FROM admitted WHERE task = upload.task AND number = upload.number
+                     AND attempt = upload.attempt AND participant = upload.participant AND folded = 1)",
+            (),
+        )
+        .await
+    }
+}

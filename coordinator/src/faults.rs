@@ -28,7 +28,7 @@ pub enum Fault {
     LostLease,
     /// Takes its own clock's word that nobody can have taken its lease.
     OwnClock,
-    /// Publishes what it made although its lease is lost, under the next free number.
+    /// Takes a lease again that it lost, and publishes under the next free number what it made before.
     PublishTwice,
     /// Takes an input that comes again for one that no sum holds.
     ReplayedInput,

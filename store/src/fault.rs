@@ -290,8 +290,12 @@ mod tests {
             let store = Store::open(config).await.unwrap();
             let fates = Arc::new(Fates(Mutex::new(vec![fate])));
             let process = store.interrupted(Arc::clone(store.blobs()), fates);
+            let mut wakes = process.wake().subscribe();
             let told = take(&process, Uuid::from_u128(1)).await;
             assert_eq!(told.map(|told| told.is_ok()), is_told, "{fate:?}");
+            // Whoever waits in a process that cannot know looks again.
+            let is_lost = wakes.next().now_or_never() == Some(Some(crate::WakeEvent::Lost));
+            assert_eq!(is_lost, is_told == Some(false), "{fate:?}");
             // Another process sees what there is, whatever came of the first one.
             let free = take(&store, Uuid::from_u128(2)).await.unwrap().unwrap();
             assert_eq!(free, !is_kept, "{fate:?}");

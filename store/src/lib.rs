@@ -44,6 +44,7 @@ use crate::postgres::PostgresBackend;
 pub use crate::postgres::PostgresServer;
 use crate::sqlite::SqliteBackend;
 pub use crate::sqlite::{CopiedPages, copy_database};
+use crate::transaction::Aside;
 pub use crate::transaction::{Transaction, TransactionFuture};
 pub use crate::wake::{Wake, WakeEvent, WakeSubscription};
 
@@ -189,7 +190,8 @@ impl Store {
     ///
     /// # Errors
     /// Those of `body`; [`StoreError::Busy`] if every attempt met another writer; [`StoreError::Unreachable`]; those of
-    /// the commit, after which a [`StoreError::Fault`] leaves open whether a server has committed.
+    /// the commit, after which a [`StoreError::Fault`] leaves open whether a server has committed, and [`WakeEvent::Lost`] is
+    /// published.
     pub async fn transact<'env, T, E, F>(&self, name: &'static str, body: F) -> std::result::Result<T, E>
     where
         F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
@@ -197,9 +199,13 @@ impl Store {
     {
         let mut body = body;
         loop {
-            let mut doomed = None;
-            let done = transaction::run(&*self.rows, name, Mode::Write, &mut doomed, &mut body).await;
-            match doomed {
+            let mut aside = Aside::default();
+            let done = transaction::run(&*self.rows, name, Mode::Write, &mut aside, &mut body).await;
+            if aside.is_uncertain {
+                // Whoever fails tells nobody what it changed, and it may have changed it.
+                self.wake.publish(WakeEvent::Lost);
+            }
+            match aside.doomed {
                 Some(blob) if self.is_stored_again(blob).await? => {}
                 _ => return done,
             }
@@ -223,10 +229,11 @@ impl Store {
             Some(Removal::Over) if self.blobs.len(blob).await?.is_none() => Ok(false),
             Some(Removal::Over) => {
                 let rows = &*self.rows;
-                let spared: Result<bool> = transaction::run(rows, "spare_blob", Mode::Write, &mut None, |tx| {
-                    Box::pin(async move { tx.spare(blob).await })
-                })
-                .await;
+                let spared: Result<bool> =
+                    transaction::run(rows, "spare_blob", Mode::Write, &mut Aside::default(), |tx| {
+                        Box::pin(async move { tx.spare(blob).await })
+                    })
+                    .await;
                 spared.map(|_| true)
             }
         }
@@ -242,7 +249,7 @@ impl Store {
         F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
         E: From<StoreError>,
     {
-        transaction::run(&*self.rows, name, Mode::Read, &mut None, body).await
+        transaction::run(&*self.rows, name, Mode::Read, &mut Aside::default(), body).await
     }
 
     /// Erases deleted rows, as far as the medium allows: flushes the write-ahead log to the database, where deleted

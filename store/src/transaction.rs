@@ -124,13 +124,21 @@ impl<'env> Transaction<'env> {
     }
 }
 
-/// Runs `body` in a transaction, and commits if it returns `Ok`. If it failed because a blob is doomed, `doomed` says
-/// which.
+/// What a caller learns of a transaction that failed, beside the error.
+#[derive(Debug, Default)]
+pub(crate) struct Aside {
+    /// The blob because of which it failed: it is doomed.
+    pub(crate) doomed: Option<Digest>,
+    /// Its commit failed, and may have taken place all the same.
+    pub(crate) is_uncertain: bool,
+}
+
+/// Runs `body` in a transaction, and commits if it returns `Ok`. If that fails, `aside` says more.
 pub(crate) async fn run<'env, T, E, F>(
     backend: &dyn Backend,
     name: &'static str,
     mode: Mode,
-    doomed: &mut Option<Digest>,
+    aside: &mut Aside,
     mut body: F,
 ) -> std::result::Result<T, E>
 where
@@ -139,7 +147,7 @@ where
 {
     let mut attempt = 1;
     loop {
-        let cause = match run_once(backend, name, mode, doomed, &mut body).await {
+        let cause = match run_once(backend, name, mode, aside, &mut body).await {
             Outcome::Done(result) => return result,
             Outcome::Again(cause) => cause,
         };
@@ -174,7 +182,7 @@ async fn run_once<'env, T, E, F>(
     backend: &dyn Backend,
     name: &'static str,
     mode: Mode,
-    doomed: &mut Option<Digest>,
+    aside: &mut Aside,
     body: &mut F,
 ) -> Outcome<T, E>
 where
@@ -186,7 +194,7 @@ where
         Err(error) => return Outcome::failed(error),
     };
     let result = body(&mut transaction).await;
-    *doomed = transaction.doomed.filter(|_| result.is_err());
+    aside.doomed = transaction.doomed.filter(|_| result.is_err());
     let Transaction { driver, again, .. } = transaction;
     if again.is_some() || result.is_err() {
         // The caller must get the original error; a connection that fails to roll back is not used again.
@@ -197,7 +205,11 @@ where
     }
     match driver.commit().await {
         Ok(()) => Outcome::Done(result),
-        Err(error) => Outcome::failed(error),
+        Err(error) => {
+            let failed = Outcome::failed(error);
+            aside.is_uncertain = matches!(failed, Outcome::Done(_));
+            failed
+        }
     }
 }
 
@@ -258,7 +270,7 @@ mod tests {
     async fn try_with(busy: u32) -> Result<u32> {
         let flaky = Flaky { database: SqliteBackend::open_memory()?, busy: busy.into() };
         let mut runs = 0;
-        run(&flaky, "test", Mode::Write, &mut None, |tx| {
+        run(&flaky, "test", Mode::Write, &mut Aside::default(), |tx| {
             runs += 1;
             let runs = runs;
             Box::pin(async move { tx.clear_leases().await.map(|_| runs) })

@@ -108,6 +108,13 @@ impl Lease {
         self.held.filter(|_| does_not_look)
     }
 
+    /// Takes the lease again after it was lost, as if nothing could have happened meanwhile; returns its token.
+    #[cfg(feature = "deliberate-faults")]
+    pub(super) async fn take_anew(&self, tx: &mut Transaction<'_>, now: Timestamp) -> Result<u64, StepError> {
+        let token = tx.acquire_lease(&self.name, self.holder, now, self.ttl).await?;
+        token.ok_or_else(|| self.lost())
+    }
+
     fn lost(&self) -> StepError {
         StepError::LeaseLost(self.name.clone())
     }

@@ -101,7 +101,10 @@ pub(super) async fn publish_version(
                 let token = holder.confirm(tx, now).await;
                 #[cfg(feature = "deliberate-faults")]
                 if token.is_err() && super::spoil::publishes_twice() {
-                    return Ok((super::spoil::publish_again(tx, round, version, now).await?, Vec::new()));
+                    let token = holder.take_anew(tx, now).await?;
+                    let published = super::spoil::publish_again(tx, round, version, now).await?;
+                    holder.give_up(tx, token).await?;
+                    return Ok((published, Vec::new()));
                 }
                 let token = token?;
                 let published = complete(tx, round, version, metrics, now).await?;

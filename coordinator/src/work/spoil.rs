@@ -42,8 +42,7 @@ pub(super) fn publishes_twice() -> bool {
     present() == Some(Fault::PublishTwice)
 }
 
-/// Publishes a version under the next free number, though its round may have published one: neither the lease nor the round's
-/// state is looked at.
+/// Publishes a version under the next free number, though its round may have published one: the round's state is not looked at.
 pub(super) async fn publish_again(
     tx: &mut Transaction<'_>,
     round: &Round,

@@ -131,8 +131,8 @@ mod tests {
         assert!(SqliteBackend::open_read_only(&path).await.is_err(), "none is made");
         drop(SqliteBackend::open_file(&path, 1).await.unwrap());
         let reader = SqliteBackend::open_read_only(&path).await.unwrap();
-        let mut doomed = None;
-        let change = transaction::run(&reader, "test", Mode::Write, &mut doomed, |tx| Box::pin(tx.clear_leases()));
+        let mut aside = transaction::Aside::default();
+        let change = transaction::run(&reader, "test", Mode::Write, &mut aside, |tx| Box::pin(tx.clear_leases()));
         assert!(matches!(change.await, Err::<u32, _>(StoreError::ReadOnly)));
         Connection::open(&path).unwrap().execute_batch("DELETE FROM schema_version WHERE version > 1").unwrap();
         let refused = SqliteBackend::open_read_only(&path).await.err();

@@ -1,6 +1,7 @@
 //! What a signed request costs either side, beside the request itself.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on has failed")]
+#![expect(clippy::print_stdout, reason = "the figures are the result")]
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use http::Request;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use federation::id::Attempt;
 use federation::model_version::ModelVersion;
 use federation::round::{Round, RoundState};
 use federation::task_status::TaskStatus;

@@ -227,10 +227,10 @@ async fn round(tx: &mut Transaction<'_>, task: TaskId, number: u32, charges: &[S
         let (from, to) = ([AssignmentState::Assigned], AssignmentState::Reported);
         tx.set_assignment_state(attempt, participant, &from, to, START, None).await?;
         let (sha256, bytes, accepted_at) = (digest(n), 300_000, START);
-        tx.insert_admitted(&Admitted { attempt, participant, sha256, bytes, accepted_at, folded: true }).await?;
+        tx.insert_admitted(&[Admitted { attempt, participant, sha256, bytes, accepted_at, folded: true }]).await?;
     }
     for state in [RoundState::Collecting, RoundState::Confirming, RoundState::Unmasking, RoundState::Aggregating] {
-        tx.add_bytes_down(attempt, round.state, 1_000_000).await?;
+        tx.add_traffic(&[(attempt, round.state, 1_000_000)], START).await?;
         advance(tx, &mut round, state).await?;
     }
     let (device, created_at) = (|| "cpu".to_owned(), START);

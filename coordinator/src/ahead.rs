@@ -13,8 +13,6 @@ use store::entity::training::Buffered;
 use store::{StoreError, Transaction};
 use task_spec::Ahead;
 
-use crate::base::next_round;
-
 /// State of all participants with a training that is not over.
 pub(crate) struct TrainingStates(BTreeMap<ParticipantId, (Training, Standing)>);
 
@@ -104,7 +102,7 @@ pub(crate) fn filled_next(task: &TaskRow, latest: Option<&Round>) -> Option<u32>
     let is_drawn = latest.is_some_and(|round| !round.state.is_terminal() && round.state != RoundState::Selecting);
     let drawn = u32::from(is_drawn);
     let is_left = task.rounds_completed.saturating_add(drawn) < task.spec.rounds.count;
-    is_left.then(|| next_round(task).number.saturating_add(drawn))
+    is_left.then(|| task.next_round().number.saturating_add(drawn))
 }
 
 fn count(these: impl Iterator) -> u32 {

@@ -1,6 +1,6 @@
 //! What a round, or a training ahead of rounds, starts from.
 
-use federation::id::{Digest, RoundKey};
+use federation::id::Digest;
 use federation::model_version::ModelVersion;
 use recipe::server::BaseTerms;
 use store::entity::task::TaskRow;
@@ -42,10 +42,4 @@ pub(crate) async fn read(
         return Err(StoreError::corrupt(format!("task {} lacks a version before version {version}", task.id)));
     }
     Ok(Some(RoundBase { version: base, earlier: earlier.into_iter().map(|row| row.sha256).collect() }))
-}
-
-/// The task's next round: numbers of spent rounds are not used again.
-pub(crate) fn next_round(task: &TaskRow) -> RoundKey {
-    let used = task.rounds_completed.saturating_add(task.rounds_forfeited);
-    RoundKey { task: task.id, number: used.saturating_add(1) }
 }

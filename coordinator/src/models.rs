@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use federation::id::TaskId;
 use secure_agg::params::Params;
-use store::StoreError;
 use store::entity::task::TaskRow;
+use store::{Store, StoreError};
 
 use recipe::TaskModel;
 
@@ -47,6 +47,18 @@ impl Models {
         }
         models.insert(task.id, CachedModel { model: Arc::clone(&model), params: HashMap::new() });
         Ok(model)
+    }
+
+    /// The model of the task with this id; `None` if there is no such task.
+    ///
+    /// # Errors
+    /// The store's; `Corrupt` as for [`Models::of`].
+    pub(crate) async fn find(&self, store: &Store, id: TaskId) -> Result<Option<Arc<TaskModel>>, StoreError> {
+        if let Some(known) = self.0.lock().get(&id) {
+            return Ok(Some(Arc::clone(&known.model)));
+        }
+        let task = store.read("task_of_model", |tx| Box::pin(async move { tx.task(id).await })).await?;
+        task.map(|task| self.of(&task)).transpose()
     }
 
     /// Parameters of a session of the task with this number of participants; `None` without secure aggregation, or if

@@ -12,7 +12,6 @@ use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 use wire::inspect::BehindView;
 
-use crate::base::next_round;
 use crate::guarded::Guarded;
 
 /// Reports farther ahead than this are ignored: no outage loses that many rounds, and a liar could exhaust a task's
@@ -45,7 +44,7 @@ pub(crate) async fn behind(tx: &mut Transaction<'_>, task: &TaskRow) -> Result<O
     if task.status.is_terminal() || task.status == TaskStatus::BudgetExhausted {
         return Ok(None);
     }
-    let next = next_round(task).number;
+    let next = task.next_round().number;
     Ok(beyond(next, tx.sent_rounds_from(task.id, next).await?))
 }
 

@@ -155,6 +155,12 @@ impl Sealer {
         tag
     }
 
+    /// Whether this is [`Self::mac`] of that; in constant time.
+    #[must_use]
+    pub(crate) fn is_mac(&self, place: &[u8], text: &[u8], tag: &[u8]) -> bool {
+        hmac::verify(&self.mac, &[place, text].concat(), tag).is_ok()
+    }
+
     /// `nonce || ciphertext || tag`, to be opened for the same `place` only.
     #[must_use]
     pub fn seal(&self, place: &[u8], plain: &[u8]) -> Vec<u8> {

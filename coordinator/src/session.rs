@@ -3,15 +3,14 @@
 //!
 //! Requests and background work both read sessions here; what a message means is `secure-agg`'s.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use federation::id::{Attempt, ParticipantId};
-use federation::round::{FailureReason, Round, RoundState};
+use federation::round::{FailureReason, Round};
 use federation::time::Timestamp;
 use secure_agg::codec::Message;
-use secure_agg::messages::{self, Roster, SealedShares, ShareKeys};
+use secure_agg::messages::{self, Roster};
 use secure_agg::rejection::{Abort, PhaseName};
 use secure_agg::server::{Admitted, CollectUnmasking, Phase};
 use secure_agg::{IdentityKey, IdentityRefused, IdentityVerifier, Index};
@@ -19,17 +18,10 @@ use store::entity::session_message::{MessageKind, SessionMessage};
 use store::entity::unopened::UnopenedSession;
 use store::{StoreError, Transaction};
 
-use crate::guarded::Guarded;
 use crate::ledger;
 use crate::models::Models;
 use crate::seal::Sealer;
 use crate::step_error::StepError;
-
-/// Sessions kept in memory at once.
-const KEPT: usize = 64;
-/// Maximum number of rounds whose dealt shares are in memory: up to a hundred megabytes each for a cohort of a
-/// thousand.
-const DEALT_KEPT: usize = 4;
 
 /// A phase, and the positions of its participants.
 pub(crate) struct Session {
@@ -37,7 +29,7 @@ pub(crate) struct Session {
     /// By position, which counts from 1. Ascending, since a roster is in the order of ids.
     members: Vec<ParticipantId>,
     /// Number of the cohort's group, from 0; `None` for the whole cohort.
-    group: Option<u32>,
+    pub(crate) group: Option<u32>,
     roster: OnceLock<Bytes>,
     announcement: OnceLock<Bytes>,
 }
@@ -347,124 +339,6 @@ pub(crate) async fn forget(tx: &mut Transaction<'_>, attempt: Attempt) -> Result
     ledger::forget_noise(tx, attempt).await?;
     tx.forget_sampled(attempt).await?;
     Ok(())
-}
-
-/// The messages of all dealers, by position.
-pub(crate) struct DealtShares(Vec<Option<ShareKeys>>);
-
-impl DealtShares {
-    /// The message of `dealer`, as signed.
-    pub(crate) fn shares(&self, dealer: Index) -> Option<&ShareKeys> {
-        self.0.get(usize::from(dealer).checked_sub(1)?)?.as_ref()
-    }
-
-    /// The shares that `dealer` sealed for `holder`.
-    pub(crate) fn sealed(&self, dealer: Index, holder: Index) -> Option<SealedShares> {
-        self.shares(dealer)?.body.sealed_for(holder).copied()
-    }
-}
-
-/// An attempt, and a group of its cohort.
-type GroupKey = (Attempt, Option<u32>);
-type GroupSessions = Arc<[Option<Arc<Session>>]>;
-
-/// Cache of recently read sessions; the rows are authoritative.
-#[derive(Default)]
-pub(crate) struct Sessions {
-    phases: Guarded<HashMap<Attempt, (RoundState, GroupSessions)>>,
-    dealt: Guarded<HashMap<GroupKey, Arc<tokio::sync::OnceCell<Arc<DealtShares>>>>>,
-}
-
-impl Sessions {
-    /// The session of an attempt that a participant is in; none if the cohort is divided and it is in no group that is left.
-    ///
-    /// # Errors
-    /// The store's; [`StoreError::Corrupt`] if there is no session.
-    pub(crate) async fn read(
-        &self,
-        tx: &mut Transaction<'_>,
-        round: &Round,
-        participant: ParticipantId,
-    ) -> Result<Option<Arc<Session>>, StoreError> {
-        let groups = self.all(tx, round).await?;
-        let is_divided = round.limits.groups.is_some();
-        let mut left = groups.iter().flatten();
-        Ok(left.find(|session| !is_divided || session.index(participant).is_some()).map(Arc::clone))
-    }
-
-    async fn all(&self, tx: &mut Transaction<'_>, round: &Round) -> Result<GroupSessions, StoreError> {
-        let (attempt, state) = (round.key, round.state);
-        let known = self.phases.lock().get(&attempt).filter(|(of, _)| *of == state).map(|(_, known)| Arc::clone(known));
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        let stored = tx.session(attempt).await?;
-        let stored = stored.ok_or_else(|| {
-            StoreError::corrupt(format!(
-                "attempt {} at {} is {state} without a session",
-                attempt.attempt,
-                attempt.round_key()
-            ))
-        })?;
-        let sessions: GroupSessions =
-            restore_all(round, &stored)?.into_iter().map(|session| session.map(Arc::new)).collect();
-        // A task has one open round: cached data of another is useless, and may be large.
-        let is_over = |other: &Attempt| other.task == attempt.task && *other != attempt;
-        self.dealt.lock().retain(|(place, _), _| {
-            let is_needed = state == RoundState::Collecting || *place != attempt;
-            is_needed && !is_over(place)
-        });
-        let mut phases = self.phases.lock();
-        phases.retain(|place, _| !is_over(place));
-        if phases.len() >= KEPT {
-            phases.clear();
-        }
-        phases.insert(attempt, (state, Arc::clone(&sessions)));
-        Ok(sessions)
-    }
-
-    /// What everybody in a session dealt, in an attempt that is COLLECTING; read once, however many ask.
-    ///
-    /// # Errors
-    /// The store's; `Busy` if the attempt has gone on meanwhile.
-    pub(crate) async fn dealt(
-        &self,
-        store: &store::Store,
-        session: &Session,
-        attempt: Attempt,
-    ) -> Result<Arc<DealtShares>, StoreError> {
-        let cell = {
-            let mut dealt = self.dealt.lock();
-            let rounds: HashSet<_> = dealt.keys().map(|(place, _)| *place).collect();
-            if rounds.len() >= DEALT_KEPT && !rounds.contains(&attempt) {
-                dealt.clear();
-            }
-            Arc::clone(dealt.entry((attempt, session.group)).or_default())
-        };
-        let read = || async {
-            let stored = store.read("dealt_shares", |tx| {
-                Box::pin(async move {
-                    // When collection has closed since the gate was passed, they are cleared: not damage, but an answer that
-                    // the next try gets.
-                    let row = tx.round_attempt(attempt).await?;
-                    if row.is_none_or(|row| row.round.state != RoundState::Collecting) {
-                        return Err(StoreError::Busy);
-                    }
-                    let group = session.group.map(|_| session.members.as_slice());
-                    admitted::<ShareKeys>(tx, attempt, MessageKind::Shares, group).await
-                })
-            });
-            let mut dealt = vec![None; session.members.len()];
-            for shares in stored.await? {
-                let shares = shares.into_message();
-                if let Some(slot) = usize::from(shares.body.sender).checked_sub(1).and_then(|at| dealt.get_mut(at)) {
-                    *slot = Some(shares);
-                }
-            }
-            Ok::<_, StoreError>(Arc::new(DealtShares(dealt)))
-        };
-        cell.get_or_try_init(read).await.map(Arc::clone)
-    }
 }
 
 #[cfg(test)]

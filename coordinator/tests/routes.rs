@@ -17,3 +17,5 @@ mod operations;
 mod participant;
 #[path = "routes/router.rs"]
 mod router;
+#[path = "routes/signed.rs"]
+mod signed;

@@ -34,6 +34,7 @@ REFUSED = [
     ("production", {"identity": {"sealUrl": ""}}, "ReadWriteMany"),
     ("production", {"identity": {"sealUrl": "file:/var/lib/seal"}}, "sealUrl"),
     ("minimal", {"identity": {"sealUrl": "s3://seal/keys"}}, "identity.sealSecret"),
+    ("minimal", {"signedRequests": {"enabled": True}}, "networkPolicy.balancers"),
     ("signer", {"identity": {"signer": {"caConfigMap": ""}}}, "caConfigMap"),
 ]
 

@@ -24,6 +24,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "wire_body", run: targets::wire_body::run, seeds: targets::wire_body::seeds },
     Target { name: "wire_problem", run: targets::wire_problem::run, seeds: targets::wire_problem::seeds },
     Target { name: "wire_certificate", run: targets::certificate::run, seeds: targets::certificate::seeds },
+    Target { name: "wire_signature", run: targets::signature::run, seeds: targets::signature::seeds },
     Target { name: "learning_checkpoint", run: targets::checkpoint::run, seeds: targets::checkpoint::seeds },
     Target { name: "learning_sum", run: targets::sum::run, seeds: targets::sum::seeds },
     Target { name: "learning_codec", run: targets::codec::run, seeds: targets::codec::seeds },

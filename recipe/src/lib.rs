@@ -12,6 +12,8 @@ pub mod device;
 pub mod digest;
 mod error;
 mod recipe;
+#[cfg(feature = "deliberate-faults")]
+pub mod repeatable_noise;
 pub mod rule;
 pub mod server;
 mod tensors;

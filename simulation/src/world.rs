@@ -266,7 +266,7 @@ impl World {
         let now = self.clock.moment();
         match told {
             Ok(file) => {
-                let bytes = file.bytes().len() as u64;
+                let bytes = file.length();
                 self.rounds.carried(0, bytes);
                 let comes = now.plus(device.profile.download(bytes));
                 // A device that cannot receive it in time leaves the round at the deadline.

@@ -27,7 +27,9 @@ macro_rules! migrations {
             7 "0007" "token_participant",
             8 "0008" "replicas",
             9 "0009" "doomed",
-            10 "0010" "retention")
+            10 "0010" "retention",
+            11 "0011" "counts",
+            12 "0012" "used_nonce")
     };
     ($database:literal: $($version:literal $digits:literal $name:literal),+) => {
         &[$(crate::schema::Migration {

@@ -11,6 +11,11 @@ pub const CONTENT_SHA256: &str = "tributary-content-sha256";
 /// `secure_agg::messages::MaskedInput` in base64: the participant's signature on the body of a masked input; required on
 /// uploads of rounds with secure aggregation.
 pub const SIGNED_INPUT: &str = "tributary-signed-input";
+/// A participant's certificate (DER) as a structured byte sequence, on a signed request ([`crate::signature`]). Not
+/// `Client-Cert` (RFC 9440): proxies set that header, or remove it from what arrives from outside.
+pub const CERTIFICATE: &str = "tributary-certificate";
+/// The coordinator's time with its MAC: in answers to a signed request of another time, and in what is signed then.
+pub const TIME: &str = "tributary-time";
 /// Makes a repeated `POST` return the first answer; 1 to 64 printable ASCII characters.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 

@@ -12,6 +12,7 @@ pub mod inspect;
 pub mod participant;
 pub mod problem;
 pub mod route;
+pub mod signature;
 pub mod signer;
 
 pub use federation::cohort::{CoarseLoss, Ineligible};

@@ -51,6 +51,12 @@ problem_types! {
     InvalidValue => "invalid-value", 422, "A value is out of bounds";
     /// The bearer token or client certificate is missing or unknown.
     Unauthenticated => "unauthenticated", 401, "Who you are could not be established";
+    /// The request's signature is missing a part, covers too little, or does not hold.
+    SignatureInvalid => "signature-invalid", 401, "The request's signature does not hold";
+    /// The request was signed too long ago, or in the future; `tributary-time` says what time it is here.
+    SignatureTime => "signature-time", 401, "The request's signature is of another time";
+    /// A request with this signature came before; sign it anew.
+    SignatureReplayed => "signature-replayed", 401, "The request's signature was used before";
     /// The token's role is insufficient, or the resource belongs to another participant.
     Forbidden => "forbidden", 403, "This is not yours to do";
     /// The certificate was revoked.

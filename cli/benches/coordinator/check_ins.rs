@@ -1,6 +1,7 @@
 //! Authenticated polls over kept-alive TLS connections: how many one core of the coordinator answers, and what those cost who
 //! only wait.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client_sdk::identity::Identity;
@@ -27,10 +28,27 @@ pub(crate) async fn run(participants: u32) -> Outcome {
     server.create_task(10, participants + 1, 1).await?;
     server.each(&devices, |device| device.check_in(0)).await?;
     let (cpu, start) = (server.cpu_seconds()?, Instant::now());
-    let end = start + Duration::from_secs(SECONDS);
-    let devices = std::sync::Arc::new(devices);
+    let polls = take_turns(&Arc::new(devices), SECONDS).await?;
+    let (seconds, cpu) = (start.elapsed().as_secs_f64(), server.cpu_seconds()? - cpu);
+    let polls = f64::from(polls);
+    let (idle, start) = (server.cpu_seconds()?, Instant::now());
+    tokio::time::sleep(Duration::from_secs(SECONDS)).await;
+    let idle = (server.cpu_seconds()? - idle) / start.elapsed().as_secs_f64();
+    println!("check-ins: {participants} participants, one kept-alive TLS connection each, {seconds:.1} s");
+    println!(
+        "  {:.0} polls/s with the clients on the same cores; {:.0} polls per CPU-second of the server (limit: at least 2000)",
+        polls / seconds,
+        polls / cpu
+    );
+    println!("  {:.0} µs of the server each; {:.1} % of a core when nobody polls", cpu / polls * 1e6, idle * 100.0);
+    Ok(())
+}
+
+/// A hundred at a time poll for some seconds; how many polls were answered.
+pub(crate) async fn take_turns(devices: &Arc<Vec<Device>>, seconds: u64) -> Outcome<u32> {
+    let end = Instant::now() + Duration::from_secs(seconds);
     let runs = (0..AT_ONCE.min(devices.len())).map(|first| {
-        let devices = std::sync::Arc::clone(&devices);
+        let devices = Arc::clone(devices);
         tokio::spawn(async move {
             let mut polls = 0_u32;
             for device in devices.iter().skip(first).step_by(AT_ONCE).cycle() {
@@ -47,19 +65,7 @@ pub(crate) async fn run(participants: u32) -> Outcome {
     for run in runs.collect::<Vec<_>>() {
         polls += run.await??;
     }
-    let (seconds, cpu) = (start.elapsed().as_secs_f64(), server.cpu_seconds()? - cpu);
-    let polls = f64::from(polls);
-    let (idle, start) = (server.cpu_seconds()?, Instant::now());
-    tokio::time::sleep(Duration::from_secs(SECONDS)).await;
-    let idle = (server.cpu_seconds()? - idle) / start.elapsed().as_secs_f64();
-    println!("check-ins: {participants} participants, one kept-alive TLS connection each, {seconds:.1} s");
-    println!(
-        "  {:.0} polls/s with the clients on the same cores; {:.0} polls per CPU-second of the server (limit: at least 2000)",
-        polls / seconds,
-        polls / cpu
-    );
-    println!("  {:.0} µs of the server each; {:.1} % of a core when nobody polls", cpu / polls * 1e6, idle * 100.0);
-    Ok(())
+    Ok(polls)
 }
 
 /// `participants` have checked in and hung up, each is to come back within some minutes, and nobody polls.

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::time::Instant;
 
 use crate::Outcome;
-use crate::server::Server;
+use crate::server::{Server, TASK};
 
 const PARAMETERS: usize = 1000;
 const PARTICIPANTS: u32 = 10;
@@ -22,10 +22,7 @@ pub(crate) async fn run() -> Outcome {
         run.await??;
     }
     let cpu_ms = (server.cpu_seconds()? - cpu) * 1000.0 / f64::from(ROUNDS);
-    let rounds = server.rounds().await?;
-    let ended: Vec<i64> = rounds.iter().rev().map(|round| round["ended_at"].as_i64().unwrap()).collect();
-    let mut cycles: Vec<i64> = ended.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    cycles.sort_unstable();
+    let cycles = server.cycles(TASK).await?;
     let (median, p90) = (cycles[cycles.len() / 2], cycles[cycles.len() * 9 / 10]);
     println!(
         "empty round: {PARTICIPANTS} participants, {PARAMETERS} parameters, {ROUNDS} rounds, TLS, durable commits"

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
 use crate::Outcome;
-use crate::server::Server;
+use crate::server::{Server, TASK};
 
 const PARAMETERS: usize = 1000;
 const PARTICIPANTS: u32 = 10;
@@ -38,11 +38,7 @@ pub(crate) async fn run(one_way: Duration) -> Outcome {
     for run in running {
         run.await??;
     }
-    let rounds = server.rounds().await?;
-    let mut ended: Vec<i64> = rounds.iter().map(|round| round["ended_at"].as_i64().unwrap()).collect();
-    ended.sort_unstable();
-    let mut cycles: Vec<i64> = ended.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    cycles.sort_unstable();
+    let cycles = server.cycles(TASK).await?;
     let (median, round_trip) = (Duration::from_millis(cycles[cycles.len() / 2].unsigned_abs()), 2 * one_way);
     println!("far away: {PARTICIPANTS} participants, secure aggregation, {ROUNDS} rounds, {one_way:?} each way");
     println!(

@@ -2,7 +2,10 @@
 //! are measured in the same run.
 //!
 //! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins [PARTICIPANTS, 100] | idle [PARTICIPANTS, 5000] |
-//! memory [UPLOADS AT ONCE, 16] | unread | far [MILLISECONDS EACH WAY, 2000]]`
+//! memory [UPLOADS AT ONCE, 16] | unread | far [MILLISECONDS EACH WAY, 2000] | durable [PARAMETERS, 1000000] |
+//! load [sqlite] [postgres] [replicas] [participants=10000] [polling=…] [rate=1000] [seconds=60] [cohort=100] [connections=4] [quota=20]]`
+//!
+//! `TRIBUTARY_BENCHED=FILE` measures another build of `tributary` than this one's.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -11,9 +14,12 @@
 )]
 
 mod check_ins;
+mod durable;
 mod empty_round;
 mod far;
+mod load;
 mod memory;
+mod processor;
 mod server;
 mod unread;
 
@@ -44,6 +50,12 @@ async fn main() -> Outcome {
     }
     if wanted("unread") {
         unread::run().await?;
+    }
+    if wanted("durable") {
+        durable::run(number.map_or(1_000_000, |number| number as usize), 9).await?;
+    }
+    if wanted("load") {
+        load::run(&asked).await?;
     }
     Ok(())
 }

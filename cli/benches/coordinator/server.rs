@@ -1,26 +1,32 @@
 //! A coordinator as its own process, an operator's connection to it and enrolled devices.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{self, Command, Stdio};
 use std::sync::Arc;
 
 use client_sdk::identity::{Certified, Identity, SigningKey};
-use client_sdk::transport::{HttpsTransport, Request, Response, Transport as _, Upload};
+use client_sdk::transport::{Download, HttpsTransport, Request, Response, Transport as _, Upload};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 use wire::participant::{Assignment, CheckInReply, CheckInRequest, EnrollRequest};
 use wire::{ParticipantId, route};
 
-use crate::Outcome;
+use crate::{Outcome, processor};
 
+/// Name of the only task, where there is one.
+pub(crate) const TASK: &str = "bench";
 const OTHER: &str = "the answer to something else";
 
-/// `tributary serve --dev` in a folder of its own.
+/// `tributary serve` with a folder of its own.
 pub(crate) struct Server {
     child: Child,
     url: String,
     ca_pem: String,
+    /// The first admin token; empty if the database had one already.
     token: String,
+    /// Address of the health listener; empty without one.
+    health: String,
     operator: reqwest::Client,
     pub(crate) folder: tempfile::TempDir,
 }
@@ -33,21 +39,29 @@ impl Server {
     /// With these settings, as the environment names them.
     pub(crate) fn start_with(settings: &[(&str, &str)]) -> Outcome<Self> {
         let folder = tempfile::tempdir()?;
+        let place = folder.path().display().to_string();
+        Self::launch(&["--dev", "--data-dir", &place, "--listen", "127.0.0.1:0"], settings, folder)
+    }
+
+    /// With these arguments of `serve`.
+    pub(crate) fn launch(args: &[&str], settings: &[(&str, &str)], folder: tempfile::TempDir) -> Outcome<Self> {
         let mut child = Child(
-            Command::new(env!("CARGO_BIN_EXE_tributary"))
-                .args(["serve", "--dev", "--listen", "127.0.0.1:0", "--format", "json", "--data-dir"])
-                .arg(folder.path())
-                .envs(settings.iter().copied())
-                .env("TRIBUTARY_LOG", "error")
-                .stdout(Stdio::piped())
-                .spawn()?,
+            Command::new(
+                std::env::var_os("TRIBUTARY_BENCHED").unwrap_or_else(|| env!("CARGO_BIN_EXE_tributary").into()),
+            )
+            .args(["--format", "json", "serve"])
+            .args(args)
+            .envs(settings.iter().copied())
+            .env("TRIBUTARY_LOG", "error")
+            .stdout(Stdio::piped())
+            .spawn()?,
         );
         let serving = serving(BufReader::new(child.0.stdout.take().unwrap()))?;
-        let text = |key: &str| serving[key].as_str().unwrap().to_owned();
+        let text = |key: &str| serving[key].as_str().unwrap_or_default().to_owned();
         let ca_pem = std::fs::read_to_string(text("ca"))?;
         let operator =
             reqwest::Client::builder().tls_certs_only([reqwest::Certificate::from_pem(ca_pem.as_bytes())?]).build()?;
-        Ok(Self { child, url: text("url"), ca_pem, token: text("token"), operator, folder })
+        Ok(Self { child, url: text("url"), ca_pem, token: text("token"), health: text("health"), operator, folder })
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -61,7 +75,12 @@ impl Server {
     /// Creates a task with a model of `parameters` numbers in which all of `cohort` take part: what the coordinator itself costs,
     /// without the phases of secure aggregation.
     pub(crate) async fn create_task(&self, parameters: usize, cohort: u32, rounds: u32) -> Outcome {
+        self.create_task_named(TASK, parameters, cohort, rounds).await
+    }
+
+    pub(crate) async fn create_task_named(&self, name: &str, parameters: usize, cohort: u32, rounds: u32) -> Outcome {
         let mut spec = spec(parameters, cohort, rounds);
+        spec["name"] = name.into();
         spec["secure_aggregation"] = json!({ "enabled": false });
         self.post(route::TASKS, &json!({ "spec": spec })).await.map(drop)
     }
@@ -73,10 +92,41 @@ impl Server {
 
     /// The rounds so far, newest first.
     pub(crate) async fn rounds(&self) -> Outcome<Vec<Value>> {
+        self.rounds_of(TASK).await
+    }
+
+    /// The same of one task.
+    pub(crate) async fn rounds_of(&self, task: &str) -> Outcome<Vec<Value>> {
         let tasks = self.get(route::TASKS).await?;
-        let task = tasks["items"][0]["id"].as_str().unwrap().to_owned();
+        let mut tasks = tasks["items"].as_array().unwrap().iter();
+        let task = tasks.find(|known| known["name"] == task).unwrap()["id"].as_str().unwrap().to_owned();
         let page = self.get(&format!("{}?limit=100", route::fill(route::ROUNDS, &[&task]))).await?;
         Ok(page["items"].as_array().unwrap().clone())
+    }
+
+    /// How many rounds of a task have completed, of the newest hundred.
+    pub(crate) async fn completed(&self, task: &str) -> Outcome<usize> {
+        Ok(self.rounds_of(task).await?.iter().filter(|round| round["state"] == "COMPLETED").count())
+    }
+
+    /// Milliseconds from one model version of a task to the next.
+    pub(crate) async fn cycles(&self, task: &str) -> Outcome<Vec<i64>> {
+        let rounds = self.rounds_of(task).await?;
+        let mut ended: Vec<i64> = rounds.iter().filter_map(|round| round["ended_at"].as_i64()).collect();
+        ended.sort_unstable();
+        let mut cycles: Vec<i64> = ended.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        cycles.sort_unstable();
+        Ok(cycles)
+    }
+
+    /// Counters so far, by name and labels.
+    pub(crate) async fn counters(&self) -> Outcome<BTreeMap<String, u64>> {
+        let text = self.operator.get(format!("http://{}/metrics", self.health)).send().await?.text().await?;
+        let counter = |line: &str| {
+            let (name, count) = line.rsplit_once(' ')?;
+            Some((name.to_owned(), count.parse().ok()?))
+        };
+        Ok(text.lines().filter_map(counter).collect())
     }
 
     async fn get(&self, path: &str) -> Outcome<Value> {
@@ -105,7 +155,7 @@ impl Server {
             certificate_pem: None,
             evidence: None,
             name: None,
-            labels: std::collections::BTreeMap::new(),
+            labels: BTreeMap::new(),
         };
         let Response::Enrolled(reply) = transport.send(&Request::Enroll(request)).await else {
             return Err(OTHER.into());
@@ -130,15 +180,16 @@ impl Server {
     pub(crate) fn again(&self, identity: Identity) -> Outcome<Device> {
         let transport = HttpsTransport::new(&self.url, &self.ca_pem)?;
         transport.identify(&identity)?;
-        Ok(Device { transport, participant: identity.certified.participant, identity })
+        Ok(Device { transport, participant: identity.certified.participant, identity, task: TASK })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.0.id()
     }
 
     /// Processor time the server has used, in seconds.
     pub(crate) fn cpu_seconds(&self) -> Outcome<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.0.id()))?;
-        // The name in parentheses may hold blanks; fields 14 and 15 are user and system time in ticks of 10 ms.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / 100.0)
+        processor::seconds(self.pid())
     }
 
     /// `VmRSS` now or `VmHWM`, the peak since [`Server::forget_peak`], in bytes.
@@ -155,7 +206,7 @@ impl Server {
 
 fn spec(parameters: usize, cohort: u32, rounds: u32) -> Value {
     json!({
-        "name": "bench",
+        "name": TASK,
         "model": { "tensors": [{ "name": "w", "shape": [parameters] }] },
         "rounds": { "count": rounds, "select_max": cohort },
         "selection": { "cohort": { "count": cohort } },
@@ -190,14 +241,16 @@ fn serving(lines: impl BufRead) -> Outcome<Value> {
 /// An enrolled device that does not train.
 pub(crate) struct Device {
     pub(crate) transport: HttpsTransport,
-    participant: ParticipantId,
+    pub(crate) participant: ParticipantId,
     pub(crate) identity: Identity,
+    /// Name of the task that it has data for.
+    pub(crate) task: &'static str,
 }
 
 impl Device {
     pub(crate) async fn check_in(&self, wait_ms: u64) -> Outcome<CheckInReply> {
         let request = CheckInRequest {
-            task: Some("bench".to_owned()),
+            task: Some(self.task.to_owned()),
             examples: 100,
             wait_ms,
             keys: None,
@@ -244,8 +297,8 @@ impl Device {
     }
 
     /// Fetches the model and sends an update of zeros.
-    async fn report(&self, work: &Assignment, input: &Input) -> Outcome {
-        let mut model = Vec::new();
+    pub(crate) async fn report(&self, work: &Assignment, input: &Input) -> Outcome {
+        let mut model = Download::in_memory(Vec::new());
         self.transport.fetch_model(work.task, &work.base, &mut model).await?;
         drop(model);
         let place = work.attempt_key();
@@ -258,15 +311,16 @@ impl Device {
     }
 }
 
+/// A masked input.
 #[derive(Clone)]
-struct Input {
+pub(crate) struct Input {
     body: bytes::Bytes,
     sha256: wire::Digest,
 }
 
 impl Input {
     /// 32-bit words, little end first: the parameters, then the weight. No metrics.
-    fn zeros(parameters: usize) -> Outcome<Self> {
+    pub(crate) fn zeros(parameters: usize) -> Outcome<Self> {
         let mut body = vec![0; (parameters + 1) * 4];
         body[parameters * 4] = 1;
         let digest = ring::digest::digest(&ring::digest::SHA256, &body);

@@ -37,6 +37,9 @@ struct Serving {
     /// Certificate file of the coordinator's own authority, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     ca: Option<PathBuf>,
+    /// Where a balancer that ends TLS passes signed requests on, if anywhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signed: Option<SocketAddr>,
     /// Where `/healthz`, `/readyz` and `/metrics` are told in the clear, if anywhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<SocketAddr>,
@@ -73,6 +76,7 @@ impl Serve {
         let serving = Serving {
             url: running.url().to_owned(),
             ca: config.needs_authority().then(|| config.identity.ca_certificate_file.clone()),
+            signed: running.signed_address(),
             health: running.health_address(),
             token: first.map(|reply| reply.token),
         };
@@ -98,6 +102,9 @@ fn announce(output: Output, serving: &Serving) {
     match &serving.ca {
         Some(_) => output.line(format!("CA           {ca}")),
         None => output.line("CA           none of its own: the one that signed http.certificate_file"),
+    }
+    if let Some(signed) = serving.signed {
+        output.line(format!("Signed       http://{signed}, for a balancer that ends TLS"));
     }
     if let Some(health) = serving.health {
         output.line(format!("Health       http://{health}/readyz"));
@@ -129,6 +136,7 @@ pub(super) fn start_failure(error: &StartError) -> Failure {
         | StartError::Database(_)
         | StartError::Store(_)
         | StartError::Look(_)
+        | StartError::Apart(_)
         | StartError::Listen { .. } => Exit::Io,
         StartError::Authority(_) | StartError::Seal(_) | StartError::Differs(_) | StartError::Tls(_) => {
             Exit::Configuration

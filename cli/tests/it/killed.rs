@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -13,7 +13,28 @@ const ROUNDS: &str = "24";
 
 /// Starts participant `index`; with a token it enrols, without one it goes on from its journal.
 pub(crate) fn participant(served: &Served, folder: &Path, index: usize, token: Option<&str>) -> Background {
-    let mut command = tributary();
+    participant_with(served, folder, index, token, &[])
+}
+
+/// The same with more flags.
+pub(crate) fn participant_with(
+    served: &Served,
+    folder: &Path,
+    index: usize,
+    token: Option<&str>,
+    flags: &[&str],
+) -> Background {
+    Background(participant_of(tributary(), served, folder, index, token).args(flags).spawn().unwrap())
+}
+
+/// Participant `index` as arguments of this command.
+pub(crate) fn participant_of(
+    mut command: Command,
+    served: &Served,
+    folder: &Path,
+    index: usize,
+    token: Option<&str>,
+) -> Command {
     command
         .args(["participant", "run", "--server", &served.url, "--ca", &served.ca, "--participants", "3"])
         .args(["--seed", "5", "--index", &index.to_string(), "--task", "demo"])
@@ -26,7 +47,7 @@ pub(crate) fn participant(served: &Served, folder: &Path, index: usize, token: O
     if let Some(token) = token {
         command.args(["--token", token]);
     }
-    Background(command.spawn().unwrap())
+    command
 }
 
 /// Where a participant says what troubles it.

@@ -1,27 +1,49 @@
-//! `kill -9` at moments that a seed draws, of every process of a federation: the models are those of an undisturbed run.
+//! `kill -9` at moments that a seed draws, of every process of a federation with a secure and private task: the models and the
+//! privacy ledger are those of an undisturbed run, and no file is left over.
 //!
 //! `TRIBUTARY_KILLS=200 TRIBUTARY_KILL_SEED=7 cargo nextest run --workspace --test it -E 'test(/kills::/)' --no-capture` kills more
 //! often, at other moments.
 
 #![cfg(target_os = "linux")]
-#![expect(clippy::print_stdout, reason = "says which moments it drew")]
+#![expect(clippy::print_stdout, reason = "says which moments it drew, and how long it took")]
 
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant, SystemTime};
 
+use recipe::repeatable_noise;
 use serde_json::Value;
 use test_servers::postgres::{Cluster, Options};
 use test_servers::s3::S3Server;
 
-use crate::killed::{logs, participant, rounds, wait, wait_for_round};
+use crate::killed::{logs, participant_of, rounds, wait_for_round};
 use crate::replicas::{Balancer, Site, address};
-use crate::support::{Background, Served, run};
+use crate::support::{Background, Served, run, tributary};
 
 /// Rounds of an undisturbed run that take longer than the pauses between so many kills.
 const ROUNDS_PER_KILL: u64 = 3;
+/// What the noise of every run follows from.
+const NOISE_SEED: &str = "11";
+/// Noise enough that so many rounds cost no participant more than it spends.
+const PRIVACY: [&str; 5] = [
+    "privacy.mechanism=central_gaussian",
+    "privacy.noise_multiplier=60",
+    "privacy.delta=1e-5",
+    "privacy.clip.fixed=1.0",
+    "privacy.population=3",
+];
+/// A blob that is older is no longer spared by the collection of garbage.
+const OLD: Duration = Duration::from_secs(2 * 3600);
 
 fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).map_or(otherwise, |text| text.parse().unwrap())
+}
+
+/// The executable, whose noise follows from a seed.
+fn repeatable() -> Command {
+    let mut command = tributary();
+    command.env(repeatable_noise::VARIABLE, NOISE_SEED);
+    command
 }
 
 /// Numbers that follow from a seed, by SplitMix64.
@@ -36,97 +58,213 @@ impl Moments {
     }
 }
 
-/// A task and the models that it publishes if nobody is killed.
+/// What a task has published and charged.
+#[derive(Debug, PartialEq)]
+struct Published {
+    /// Version and SHA-256 of the newest hundred models.
+    models: Vec<(Value, Value)>,
+    /// What the ledger says: the budget, and every release with its round, attempt, participants, noise and cost.
+    ledger: Value,
+}
+
+impl Published {
+    fn by(front: &Served) -> Self {
+        let models = front.operate(&["model", "list", "demo"]).data();
+        let models = models.as_array().unwrap().iter();
+        let mut ledger = front.operate(&["privacy", "show", "demo"]).data();
+        for release in ledger["releases"].as_array_mut().unwrap() {
+            release.as_object_mut().unwrap().remove("at");
+        }
+        Self { models: models.map(|model| (model["version"].clone(), model["sha256"].clone())).collect(), ledger }
+    }
+}
+
+/// A secure and private task, and what it publishes if nobody is killed.
 struct Task {
     file: String,
-    expected: Vec<Value>,
+    rounds: u64,
+    expected: Published,
 }
 
 impl Task {
     fn new(folder: &Path, kills: u64) -> Self {
-        let (file, rounds) = (folder.join("task.toml").display().to_string(), (kills * ROUNDS_PER_KILL).to_string());
-        let args = ["--participants", "3", "--rounds", &rounds, "--seed", "5", "--task-file", &file];
-        let undisturbed = run(&[&["--format", "json", "demo"][..], &args].concat());
-        assert_eq!(undisturbed.code, 0, "{undisturbed}");
-        let models = undisturbed.events().into_iter().filter(|event| event["event"] == "round");
-        let expected = models.map(|event| event["model"]["sha256"].clone()).collect();
-        Self { file, expected }
+        let (file, rounds) = (folder.join("task.toml").display().to_string(), kills * ROUNDS_PER_KILL);
+        let mut command = repeatable();
+        command.args(["--format", "json", "demo", "--inspect", "--dir"]).arg(folder.join("undisturbed"));
+        command.args(["--participants", "3", "--rounds", &rounds.to_string(), "--seed", "5", "--task-file", &file]);
+        command.args(PRIVACY.iter().flat_map(|pair| ["--set", pair]));
+        let expected = Published::by(&Served::until(command, "inspecting"));
+        assert_eq!(expected.models[0].0, rounds);
+        assert_eq!(expected.ledger["releases"].as_array().unwrap().len() as u64, rounds);
+        Self { file, rounds, expected }
     }
 
     /// Runs it on the coordinator that `front` is, while `kill` kills one of `processes` beside the participants.
     fn run(&self, folder: &Path, kills: u64, front: &Served, processes: u64, mut kill: impl FnMut(u64)) {
-        let seed = number("TRIBUTARY_KILL_SEED", 1);
-        println!("{kills} kills, seed {seed}");
+        let (seed, began) = (number("TRIBUTARY_KILL_SEED", 1), Instant::now());
         let mut moments = Moments(seed);
         front.operate(&["task", "create", &self.file]).data();
+        let start = |index, token: Option<&str>| {
+            Background(participant_of(repeatable(), front, folder, index, token).spawn().unwrap())
+        };
         let mut participants: Vec<_> = (0..3)
-            .map(|index| {
-                let token = front.operate(&["token", "create", "--enrollment"]).data();
-                participant(front, folder, index, token["token"].as_str())
-            })
+            .map(|index| start(index, front.operate(&["token", "create", "--enrollment"]).data()["token"].as_str()))
             .collect();
         // A token enrols once: whoever is killed between using it and storing what it got needs another.
         wait_for_round(front, folder, 2);
+        let mut killed = [0, 0];
         for nth in 0..kills {
             std::thread::sleep(Duration::from_millis(20 + moments.below(400)));
             let ended = participants.iter_mut().all(|child| child.0.try_wait().unwrap().is_some());
             assert!(!ended, "the task was over after {nth} kills\n{}", logs(folder));
             match moments.below(processes + 3) {
-                process if process < processes => kill(process),
+                process if process < processes => {
+                    kill(process);
+                    killed[0] += 1;
+                }
                 process => {
                     let index = usize::try_from(process - processes).unwrap();
                     // Dropped first: its journal is locked.
-                    participants[index] = Background(std::process::Command::new("true").spawn().unwrap());
-                    participants[index] = participant(front, folder, index, None);
+                    participants[index] = Background(Command::new("true").spawn().unwrap());
+                    participants[index] = start(index, None);
+                    killed[1] += 1;
                 }
             }
         }
         for child in &mut participants {
-            assert_eq!(wait(&mut child.0), Some(0), "{:?}\n{}", rounds(front).first(), logs(folder));
+            let code = ended(&mut child.0, front);
+            assert_eq!(code, Some(0), "{:?}\n{}", rounds(front).first(), logs(folder));
         }
-        let models = front.operate(&["model", "list", "demo"]).data();
-        let newest = models.as_array().unwrap();
-        assert_eq!(newest[0]["version"], self.expected.len());
-        // The list is of the newest hundred, the last of which may be the initial model.
-        for (model, expected) in newest.iter().zip(self.expected.iter().rev()) {
-            assert_eq!(model["sha256"], *expected, "{model}");
-        }
+        assert_eq!(Published::by(front), self.expected);
         for round in rounds(front).iter().filter(|round| round["state"] == "COMPLETED") {
             assert_eq!(round["reported"], 3, "{round}");
         }
+        let [coordinators, participants] = killed;
+        println!(
+            "seed {seed}: {kills} kills ({coordinators} of coordinators and workers, {participants} of participants) in {} rounds, \
+             {:.0} s; models and ledger equal the undisturbed run's, newest model {}",
+            self.rounds,
+            began.elapsed().as_secs_f64(),
+            self.expected.models[0].1
+        );
     }
+}
+
+/// The exit code of a participant, for which it is waited while rounds go on; `None` if none has begun for a minute.
+fn ended(child: &mut Child, front: &Served) -> Option<i32> {
+    let (mut newest, mut since) = (Value::Null, Instant::now());
+    while since.elapsed() < Duration::from_secs(60) {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        let number = rounds(front).first().map_or(Value::Null, |round| round["number"].clone());
+        if number != newest {
+            (newest, since) = (number, Instant::now());
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    None
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+/// Sets a file's age back, so that the next collection of garbage need not wait for it.
+fn age(file: &Path) {
+    let file = std::fs::File::options().write(true).open(file).unwrap();
+    file.set_modified(SystemTime::now() - OLD).unwrap();
+}
+
+/// Waits until nothing is left over any more, as `left` tells it.
+fn nothing_left(left: impl Fn() -> Vec<String>) {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let left = left();
+        if left.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < end, "left over: {left:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Files below a folder that only a process which works needs: unfinished blobs, and keys of releases.
+fn unfinished(folder: &Path) -> Vec<String> {
+    let within = files(folder).into_iter().map(|path| path.strip_prefix(folder).unwrap().to_owned());
+    let is_unfinished = |path: &PathBuf| path.iter().any(|part| part == "tmp" || part == "seal.releases");
+    within.filter(is_unfinished).map(|path| path.display().to_string()).collect()
 }
 
 #[test]
 fn one_coordinator_and_its_participants() {
     let (kills, folder) = (number("TRIBUTARY_KILLS", 20), tempfile::tempdir().unwrap());
     let (task, data) = (Task::new(folder.path(), kills), folder.path().join("data"));
-    let mut served = Some(Served::dev(&data));
+    let serve = |listen: &str| {
+        let mut command = repeatable();
+        command.args(["--format", "json", "serve", "--dev", "--listen", listen, "--data-dir"]).arg(&data);
+        Served::until(command, "serving")
+    };
+    let mut served = Some(serve("127.0.0.1:0"));
     let front = Balancer::before(&[served.as_ref().unwrap()]).front(served.as_ref().unwrap());
-    task.run(folder.path(), kills, &front, 1, |_| served = served.take().map(|served| served.kill_and_restart(&data)));
+    let mut again = || {
+        let listen = served.as_ref().map(address).unwrap();
+        drop(served.take());
+        served = Some(serve(&listen));
+    };
+    task.run(folder.path(), kills, &front, 1, |_| again());
+    let blobs =
+        || files(&data.join("blobs")).into_iter().filter(|path| path.extension().is_none() && !path.ends_with("lock"));
+    blobs().for_each(|blob| age(&blob));
+    // It collects garbage when it starts.
+    again();
+    let checked = ["--format", "json", "fsck", "--data-dir", data.to_str().unwrap()];
+    nothing_left(|| {
+        let checked = run(&checked);
+        assert_eq!(checked.code, 0, "{checked}");
+        let report = checked.events().pop().unwrap();
+        let stored = blobs().count() as u64;
+        let unnamed = (report["blobs"] != stored || report["findings"] != serde_json::json!([]))
+            .then(|| format!("{stored} blobs, {report}"));
+        unfinished(&data).into_iter().chain(unnamed).collect()
+    });
 }
 
 #[test]
-fn two_coordinators_two_workers_and_their_participants() {
+fn three_coordinators_two_workers_and_their_participants() {
     let Some(cluster) = Cluster::start(Options { fsync: true, tcp: true, ..Options::default() }) else { return };
     let (database, blobs, folder) = (cluster.create_database(), S3Server::start(), tempfile::tempdir().unwrap());
     let kills = number("TRIBUTARY_KILLS", 20);
     let task = Task::new(folder.path(), kills);
     let site = Site::new(folder.path(), &cluster.url(&database), &blobs);
-    let mut serving: Vec<_> = (0..2).map(|index| Some(site.serve(index, "127.0.0.1:0"))).collect();
+    let site = site.with(repeatable_noise::VARIABLE, NOISE_SEED);
+    let mut serving: Vec<_> = (0..3).map(|index| Some(site.serve(index, "127.0.0.1:0"))).collect();
     let mut working: Vec<_> = (0..2).map(|index| Some(site.work(index))).collect();
     let behind: Vec<_> = serving.iter().flatten().collect();
     let front = Balancer::before(&behind).front(behind[0]);
-    task.run(folder.path(), kills, &front, 4, |process| {
-        let index = usize::try_from(process % 2).unwrap();
-        if process < 2 {
+    let mut again = |process: u64| {
+        let index = usize::try_from(process).unwrap();
+        if index < 3 {
             let listen = serving[index].as_ref().map(address).unwrap();
             drop(serving[index].take());
             serving[index] = Some(site.serve(index, &listen));
         } else {
-            drop(working[index].take());
-            working[index] = Some(site.work(index));
+            drop(working[index - 3].take());
+            working[index - 3] = Some(site.work(index - 3));
         }
-    });
+    };
+    task.run(folder.path(), kills, &front, 5, &mut again);
     assert_eq!(cluster.sql(&database, "SELECT count(*) FROM session_message WHERE message IS NOT NULL"), "0");
+    blobs.keys().iter().for_each(|key| age(&blobs.object(key)));
+    (0..5).for_each(again);
+    let named = "SELECT 'models/' || left(name, 2) || '/' || name
+                 FROM (SELECT encode(sha256, 'hex') AS name FROM model_version WHERE removed_at IS NULL) AS kept";
+    nothing_left(|| {
+        let named = cluster.sql(&database, named);
+        let unnamed = blobs.keys().into_iter().filter(|key| named.lines().all(|named| named != key));
+        unfinished(folder.path()).into_iter().chain(unnamed).collect()
+    });
+    assert_eq!(blobs.unfinished_parts(), 0);
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "TRIBUTARY_DATA_DIR says where the data are")]
 
+mod away;
 mod company;
 mod damaged;
 mod demo;
@@ -28,6 +29,7 @@ mod restored;
 mod resumed;
 mod shown;
 mod shredded;
+mod signed;
 mod simulate;
 mod support;
 mod task_input;

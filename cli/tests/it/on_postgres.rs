@@ -37,7 +37,7 @@ fn written(folder: &Path, url: &str, password: Option<&Path>) -> String {
 }
 
 /// Counters so far, with their labels.
-fn counters(served: &Served) -> Vec<(String, u64)> {
+pub(crate) fn counters(served: &Served) -> Vec<(String, u64)> {
     let mut stream = TcpStream::connect(&served.health).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();

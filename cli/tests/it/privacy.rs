@@ -484,7 +484,14 @@ fn a_budget_that_ends_early_ends_the_demo_with_the_last_model_and_the_ledger_sta
     assert_eq!(rounds(&events).len(), 1);
     let inspecting = events.last().unwrap();
     let text = |key: &str| inspecting[key].as_str().unwrap().to_owned();
-    let served = Served { process, url: text("url"), ca: text("ca"), token: text("token"), health: String::new() };
+    let served = Served {
+        process,
+        url: text("url"),
+        ca: text("ca"),
+        token: text("token"),
+        signed: String::new(),
+        health: String::new(),
+    };
 
     let task = served.operate(&["task", "show", "demo"]).data();
     assert_eq!(task["status"], "BUDGET_EXHAUSTED");

@@ -50,6 +50,7 @@ impl Balancer {
             url: format!("https://localhost:{}", self.port),
             ca: one.ca.clone(),
             token: one.token.clone(),
+            signed: String::new(),
             health: String::new(),
         }
     }

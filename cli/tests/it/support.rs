@@ -82,6 +82,8 @@ pub(crate) struct Served {
     pub(crate) url: String,
     pub(crate) ca: String,
     pub(crate) token: String,
+    /// Where signed requests are taken, if anywhere.
+    pub(crate) signed: String,
     /// Where health is asked for in the clear, if anywhere.
     pub(crate) health: String,
 }
@@ -95,6 +97,13 @@ impl Served {
     /// `serve --dev` on a free port.
     pub(crate) fn dev(folder: &Path) -> Self {
         Self::at("127.0.0.1:0", folder)
+    }
+
+    /// The same with these variables in its environment.
+    pub(crate) fn dev_with(folder: &Path, variables: &[(&str, &str)]) -> Self {
+        let mut command = Self::dev_command("127.0.0.1:0", folder);
+        command.envs(variables.iter().copied());
+        Self::until(command, "serving")
     }
 
     /// Killed as the kernel kills, without a chance to tidy up, and started anew where it was.
@@ -152,14 +161,21 @@ impl Served {
     }
 
     /// The same, with what it says on stderr where the command sends it.
-    fn until_in_words(mut command: Command, stays: &str) -> Self {
+    pub(crate) fn until_in_words(mut command: Command, stays: &str) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let process = Background(child);
         let mut events = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
         let event = events.find(|event| event["event"] == stays).expect("it ended before");
         let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
-        Self { process, url: text("url"), ca: text("ca"), token: text("token"), health: text("health") }
+        Self {
+            process,
+            url: text("url"),
+            ca: text("ca"),
+            token: text("token"),
+            signed: text("signed"),
+            health: text("health"),
+        }
     }
 
     /// An operator's command, answered as JSON.

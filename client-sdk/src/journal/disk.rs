@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 #[cfg(unix)]
-pub(super) fn private_file() -> OpenOptions {
+pub(crate) fn private_file() -> OpenOptions {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
@@ -13,14 +13,14 @@ pub(super) fn private_file() -> OpenOptions {
 }
 
 #[cfg(not(unix))]
-pub(super) fn private_file() -> OpenOptions {
+pub(crate) fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
     options
 }
 
 #[cfg(unix)]
-pub(super) fn make_private_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn make_private_folder(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     // Even if it existed before: it is about to hold a private key.
@@ -28,7 +28,7 @@ pub(super) fn make_private_folder(folder: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-pub(super) fn make_private_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn make_private_folder(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
 }
 

@@ -141,6 +141,14 @@ impl Journal for FileJournal {
         (state.generation, state.contents, state.is_in_doubt) = (next, head.contents, false);
         Ok(())
     }
+
+    /// `FOLDER.transfers`, beside the folder, in which everything is sealed.
+    fn transfers(&self) -> Option<PathBuf> {
+        // Without a trailing slash, which would put it into the folder.
+        let mut path = self.folder.components().as_path().as_os_str().to_owned();
+        path.push(".transfers");
+        Some(path.into())
+    }
 }
 
 fn following(generation: Generation) -> io::Result<Generation> {

@@ -9,11 +9,12 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use zeroize::Zeroizing;
 
-mod disk;
+pub(crate) mod disk;
 mod file;
 mod files;
 mod generation;
@@ -145,6 +146,12 @@ pub trait Journal: Send + Sync {
             parts => self.save(name, &Zeroizing::new(parts.concat())),
         }
     }
+
+    /// A folder for models that are being downloaded, so that a restarted app goes on where it stopped; `None` keeps
+    /// them in memory. What lies there is no record: not sealed, and verified before it is used.
+    fn transfers(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
 impl<J: Journal + ?Sized> Journal for Arc<J> {
@@ -158,6 +165,10 @@ impl<J: Journal + ?Sized> Journal for Arc<J> {
 
     fn save_parts(&self, name: &str, parts: [&[u8]; 2]) -> Result<(), JournalError> {
         (**self).save_parts(name, parts)
+    }
+
+    fn transfers(&self) -> Option<PathBuf> {
+        (**self).transfers()
     }
 }
 

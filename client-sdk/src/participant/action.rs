@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use learning::Layout;
 use wire::TaskId;
 use wire::participant::ModelRef;
 use zeroize::Zeroizing;
@@ -25,6 +26,8 @@ pub enum Action {
         model: ModelRef,
         /// The bytes received so far, from the start of the file.
         have: Vec<u8>,
+        /// Of the model in it, for a caller that reads a file on disk; `None` for an analysis.
+        layout: Option<Arc<Layout>>,
     },
     /// Run this on a thread of its own: it takes as long as training.
     Train(Arc<RoundWork>),

@@ -67,6 +67,8 @@ pub struct Builder {
     token: Option<Zeroizing<String>>,
     server: Option<String>,
     ca_pem: Option<String>,
+    #[cfg(feature = "https")]
+    signed: Option<crate::transport::ServerRoots>,
     members_ca_pem: Option<String>,
     transport: Option<Arc<dyn Transport>>,
     journal: Option<Arc<dyn Journal>>,
@@ -86,6 +88,8 @@ impl Participant {
             token: None,
             server: None,
             ca_pem: None,
+            #[cfg(feature = "https")]
+            signed: None,
             members_ca_pem: None,
             transport: None,
             journal: None,
@@ -110,6 +114,17 @@ impl Builder {
     #[must_use]
     pub fn ca_pem(mut self, pem: impl Into<String>) -> Self {
         self.ca_pem = Some(pem.into());
+        self
+    }
+
+    /// The coordinator is behind a balancer that ends TLS: each request is signed with the key of the participant's certificate,
+    /// and `roots` say whose word for the balancer's TLS certificate counts; `ca_pem` then only says who certifies members.
+    /// Default: TLS passes through to the coordinator. **The balancer can read what an attacker on the network cannot**: the
+    /// enrolment token, models, and updates that secure aggregation does not mask (docs/THREAT_MODEL.md).
+    #[cfg(feature = "https")]
+    #[must_use]
+    pub fn signed_requests(mut self, roots: crate::transport::ServerRoots) -> Self {
+        self.signed = Some(roots);
         self
     }
 
@@ -310,7 +325,13 @@ impl Builder {
         let journal = self.journal.ok_or(BuildError::Missing("journal"))?;
         let transport = match self.transport {
             Some(transport) => transport,
-            None => https(self.server.as_deref(), self.ca_pem.as_deref())?,
+            #[cfg(feature = "https")]
+            None => https(self.server.as_deref(), self.ca_pem.as_deref(), self.signed.as_ref(), &self.clock)?,
+            #[cfg(not(feature = "https"))]
+            None => {
+                drop(self.server);
+                return Err(BuildError::Missing("transport"));
+            }
         };
         let saved = Saved::load(|name| journal.load(name)).map_err(ParticipantError::from)?;
         let mut entropy = [0; 32];
@@ -349,13 +370,16 @@ impl Builder {
 }
 
 #[cfg(feature = "https")]
-fn https(server: Option<&str>, ca_pem: Option<&str>) -> Result<Arc<dyn Transport>, BuildError> {
+fn https(
+    server: Option<&str>,
+    ca_pem: Option<&str>,
+    signed: Option<&crate::transport::ServerRoots>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Arc<dyn Transport>, BuildError> {
     let server = server.ok_or(BuildError::Missing("server"))?;
+    if let Some(roots) = signed {
+        return Ok(Arc::new(crate::transport::HttpsTransport::signed(server, roots, Arc::clone(clock))?));
+    }
     let ca_pem = ca_pem.ok_or(BuildError::Missing("ca_pem"))?;
     Ok(Arc::new(crate::transport::HttpsTransport::new(server, ca_pem)?))
-}
-
-#[cfg(not(feature = "https"))]
-fn https(_server: Option<&str>, _ca_pem: Option<&str>) -> Result<Arc<dyn Transport>, BuildError> {
-    Err(BuildError::Missing("transport"))
 }

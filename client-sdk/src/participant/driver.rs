@@ -18,6 +18,7 @@ use super::event::{Event, Outcome};
 use super::machine::Machine;
 use super::plan_error::WorkError;
 use super::prefetches::{Answer, Prefetches, RoundTrip};
+use super::wanted::Wanted;
 use crate::clock::Clock;
 use crate::conditions::Conditions;
 use crate::identity::{Certified, Identity};
@@ -251,10 +252,11 @@ impl Participant {
                 let answer = Box::pin(async move { Input::Response(transport.send(&request).await) });
                 Some(Running { answer, may_drop: true, since })
             }
-            Action::Fetch { task, model, mut have } => droppable(Box::pin(async move {
-                let result = transport.fetch_model(task, &model, &mut have).await;
-                Input::Fetched { have, result }
-            })),
+            Action::Fetch { task, model, have, layout } => {
+                let wanted = Wanted { task, model, layout };
+                let folder = journal.transfers().filter(|_| have.is_empty());
+                droppable(Box::pin(async move { wanted.fetch(&*transport, folder, have).await }))
+            }
             Action::Train(work) => {
                 let trainer = Arc::clone(&self.trainer);
                 let run = move || {

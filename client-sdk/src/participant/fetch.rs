@@ -46,7 +46,7 @@ impl Fetch {
     /// Takes a complete file, if its digest is right.
     pub(super) fn came(self, core: &mut Core, file: &ModelFile, now: Now) -> State {
         let base = &self.plan.assignment.base;
-        let got = file.bytes().len() as u64;
+        let got = file.length();
         if got != base.bytes {
             let expected = base.bytes;
             let error = TransportError::protocol(format!("the model has {got} bytes instead of {expected}"));
@@ -114,6 +114,8 @@ fn is_bad_range(error: &TransportError) -> bool {
 impl Plan {
     /// Fetches the rest of the version to start from, after the bytes in `have`.
     pub(super) fn fetch(&self, have: Vec<u8>) -> Action {
-        Action::Fetch { task: self.assignment.task, model: self.assignment.base.clone(), have }
+        let tensors = &self.recipe.tensors;
+        let layout = tensors.analysis.is_none().then(|| Arc::clone(&tensors.published));
+        Action::Fetch { task: self.assignment.task, model: self.assignment.base.clone(), have, layout }
     }
 }

@@ -114,7 +114,10 @@ impl LoadLocal {
             Some(seed) => RoundSeeds::repeatable(seed, self.plan.place.round, name),
             None => RoundSeeds::fresh(&mut core.rng),
         };
-        let draws = Draws { seeds, noise: NoiseSeed::draw(core.secrets.as_mut()) };
+        let noise = NoiseSeed::draw(core.secrets.as_mut());
+        #[cfg(feature = "deliberate-faults")]
+        let noise = noise.or_repeatable(self.plan.place, name);
+        let draws = Draws { seeds, noise };
         let (session, masks) = match self.masks {
             Some((session, masking)) => (Some(session), Some(Masks::new(masking, Arc::clone(&core.key)))),
             None => (None, None),

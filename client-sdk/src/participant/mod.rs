@@ -58,6 +58,7 @@ mod train;
 mod train_ahead;
 mod upload;
 mod used_bases;
+mod wanted;
 mod work;
 
 pub use builder::{BuildError, Builder};

@@ -28,7 +28,7 @@ impl Prefetch {
             Action::Send(Request::Announcement { what, place, participant, .. }) => {
                 Some(Self::Announcement(*what, *place, *participant))
             }
-            Action::Fetch { task, model, have } if have.is_empty() => Some(Self::Model(*task, model.version)),
+            Action::Fetch { task, model, have, .. } if have.is_empty() => Some(Self::Model(*task, model.version)),
             Action::Send(_)
             | Action::Fetch { .. }
             | Action::Train(_)

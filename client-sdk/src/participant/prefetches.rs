@@ -54,7 +54,9 @@ impl Prefetches {
             match answer.as_mut().poll(context) {
                 Poll::Pending => true,
                 Poll::Ready(
-                    input @ (Input::Response(Response::Announced(Ok(Some(_)))) | Input::Fetched { result: Ok(()), .. }),
+                    input @ (Input::Response(Response::Announced(Ok(Some(_))))
+                    | Input::Fetched { result: Ok(()), .. }
+                    | Input::Given(_)),
                 ) => {
                     *state = State::Answered(Box::new(input));
                     true

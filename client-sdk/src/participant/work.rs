@@ -13,9 +13,13 @@ use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use recipe::device::pipeline::{self, Encoder, MaskedInput, PipelineError, Protection, WeightedUpdate};
 use recipe::digest::codec_seed;
+#[cfg(feature = "deliberate-faults")]
+use recipe::repeatable_noise;
 use recipe::{Recipe, UpdateCodec};
 use secure_agg::client::Masking;
 use task_spec::below;
+#[cfg(feature = "deliberate-faults")]
+use wire::Attempt;
 use zeroize::Zeroizing;
 
 use super::base::RoundBase;
@@ -52,6 +56,13 @@ impl NoiseSeed {
         let mut seed = Zeroizing::new([0; 32]);
         secrets.fill_bytes(&mut *seed);
         Self(Mutex::new(Some(seed)))
+    }
+
+    /// The seed that two runs share, where a test asks for one.
+    #[cfg(feature = "deliberate-faults")]
+    pub(super) fn or_repeatable(self, place: Attempt, name: &str) -> Self {
+        let shared = repeatable_noise::seed(place.round, place.attempt, &format!("update of {name}"));
+        shared.map_or(self, |seed| Self(Mutex::new(Some(Zeroizing::new(seed)))))
     }
 
     fn take(&self) -> Result<ChaCha20Rng, WorkError> {

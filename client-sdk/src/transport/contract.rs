@@ -19,6 +19,7 @@ use wire::participant::{AbandonRequest, Announcement, ModelRef};
 use wire::problem::Problem;
 use wire::{Attempt, TaskId, base64, headers, route};
 
+use super::download::Download;
 use super::error::TransportError;
 use super::request::{Abandonment, Request, Response, Upload};
 
@@ -147,7 +148,7 @@ pub const PROBLEM_NEEDS: usize = MAX_ANSWER_BYTES + 1;
 
 /// The request for a model version's file from byte `have` on.
 #[must_use]
-pub fn model(task: TaskId, model: &ModelRef, have: usize) -> http::Request<Bytes> {
+pub fn model(task: TaskId, model: &ModelRef, have: u64) -> http::Request<Bytes> {
     let path = route::model_parameters(task, model.version);
     let mut http = builder(Method::GET, &path).header(ACCEPT, headers::MEDIA_SAFETENSORS);
     if have > 0 {
@@ -160,20 +161,19 @@ pub fn model(task: TaskId, model: &ModelRef, have: usize) -> http::Request<Bytes
 /// end.
 ///
 /// # Errors
-/// [`TransportError::Protocol`] if it is another part; then `sink` is empty.
-pub fn resume(status: StatusCode, headers: &HeaderMap, sink: &mut Vec<u8>) -> Result<(), TransportError> {
+/// [`TransportError::Protocol`] if it is another part, and then `sink` is empty; or if `sink` cannot be emptied.
+pub fn resume(status: StatusCode, headers: &HeaderMap, sink: &mut Download) -> Result<(), TransportError> {
     if status != StatusCode::PARTIAL_CONTENT {
-        sink.clear();
-        return Ok(());
+        return sink.clear().map_err(TransportError::protocol);
     }
     let range = headers.get(CONTENT_RANGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let begins = range.strip_prefix("bytes ").and_then(|range| range.split('-').next()?.parse::<usize>().ok());
-    if begins == Some(sink.len()) {
+    let begins = range.strip_prefix("bytes ").and_then(|range| range.split('-').next()?.parse::<u64>().ok());
+    if begins == Some(sink.bytes()) {
         return Ok(());
     }
-    let (etag, have) = (headers.get(ETAG), sink.len());
+    let (etag, have) = (headers.get(ETAG), sink.bytes());
     let error = format!("asked for bytes from {have} on, got {range:?} (ETag {etag:?})");
-    sink.clear();
+    sink.clear().map_err(TransportError::protocol)?;
     Err(TransportError::protocol(error))
 }
 

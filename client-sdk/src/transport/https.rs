@@ -1,4 +1,5 @@
-//! HTTPS: TLS 1.3 through rustls with the ring provider, HTTP/2 or 1.1, one pinned CA, the participant's certificate.
+//! HTTPS: TLS 1.3 through rustls with the ring provider, HTTP/2 or 1.1. Either one pinned CA and the participant's certificate
+//! in the handshake, or signed requests to a balancer that ends TLS ([`RequestSigner`]).
 //!
 //! Answers are bounded before they are read, and every request has a timeout. Proxy environment variables are ignored:
 //! a participant only talks to its configured coordinator.
@@ -13,12 +14,14 @@ use rustls::ClientConfig;
 use rustls::RootCertStore;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls_platform_verifier::BuilderVerifierExt as _;
 use url::Url;
 use wire::TaskId;
 use wire::participant::ModelRef;
 
 use super::contract::{self, ANSWER_TIMEOUT, HttpRequest, PROBLEM_NEEDS};
-use super::{Request, Response, Transport, TransportError};
+use super::{Download, Request, RequestSigner, Response, Transport, TransportError};
+use crate::clock::Clock;
 use crate::identity::Identity;
 
 /// For three round trips: TCP, TLS, and one lost packet.
@@ -27,9 +30,26 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// A connection to one coordinator.
 pub struct HttpsTransport {
     server: Url,
-    roots: Arc<RootCertStore>,
-    /// Replaced with the certificate.
+    roots: Roots,
+    /// Replaced with the certificate, unless requests are signed.
     client: RwLock<Client>,
+    /// For a balancer that ends TLS.
+    signer: Option<RequestSigner>,
+}
+
+/// Who vouches for the certificate of a balancer that ends TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServerRoots {
+    /// The authorities that this device trusts, as a browser does.
+    Device,
+    /// Only these, in PEM.
+    Pem(String),
+}
+
+enum Roots {
+    Device,
+    Pinned(Arc<RootCertStore>),
 }
 
 impl HttpsTransport {
@@ -38,23 +58,28 @@ impl HttpsTransport {
     /// # Errors
     /// [`TransportError::Protocol`] if the address is not `https://…` or the CA is not a certificate in PEM.
     pub fn new(server: &str, ca_pem: &str) -> Result<Self, TransportError> {
-        let server: Url = server.parse().map_err(|error| setup("the server's address", error))?;
-        if server.scheme() != "https" || server.host_str().is_none() {
-            return Err(TransportError::protocol(format!(
-                "the server's address must begin with https://, not {server}"
-            )));
-        }
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
-            let certificate = certificate.map_err(|error| setup("the CA", error))?;
-            roots.add(certificate).map_err(|error| setup("the CA", error))?;
-        }
-        if roots.is_empty() {
-            return Err(TransportError::protocol("the CA holds no certificate in PEM"));
-        }
-        let roots = Arc::new(roots);
+        Self::with(address(server)?, Roots::pinned(ca_pem)?, None)
+    }
+
+    /// To a coordinator behind a balancer that ends TLS: requests are signed, and no certificate is shown in the handshake.
+    ///
+    /// # Errors
+    /// [`TransportError::Protocol`] if the address is not `https://…`, or the authorities cannot be used.
+    pub fn signed(server: &str, roots: &ServerRoots, clock: Arc<dyn Clock>) -> Result<Self, TransportError> {
+        let server = address(server)?;
+        let roots = match roots {
+            ServerRoots::Device => Roots::Device,
+            ServerRoots::Pem(pem) => Roots::pinned(pem)?,
+        };
+        let host = server.host_str().unwrap_or_default();
+        let host = server.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        let signer = RequestSigner::new(&host, clock);
+        Self::with(server, roots, Some(signer))
+    }
+
+    fn with(server: Url, roots: Roots, signer: Option<RequestSigner>) -> Result<Self, TransportError> {
         let client = RwLock::new(client(&roots, None)?);
-        Ok(Self { server, roots, client })
+        Ok(Self { server, roots, client, signer })
     }
 
     #[must_use]
@@ -68,22 +93,52 @@ impl HttpsTransport {
 
     /// Sends a request and reads as much of the answer's body as is needed.
     async fn exchange(&self, request: &HttpRequest) -> Result<http::Response<Bytes>, TransportError> {
-        let sent = self.request(&request.http)?.timeout(request.timeout).send().await;
-        let response = sent.map_err(TransportError::unreachable)?;
+        let response = self.begin(&request.http, Some(request.timeout)).await?;
         let needs = request.needs(response.status());
         collect(response, needs).await
     }
 
+    /// Sends a request and returns the head of its answer. One that was refused for its date is signed and sent once more.
+    /// `timeout` is for all of the exchange; without it, only the head must come in time.
+    async fn begin(
+        &self,
+        http: &http::Request<Bytes>,
+        timeout: Option<Duration>,
+    ) -> Result<reqwest::Response, TransportError> {
+        let answer = self.send_once(http, timeout).await?;
+        let is_misdated = |signer: &RequestSigner| signer.hear(answer.status(), answer.headers());
+        if self.signer.as_ref().is_some_and(is_misdated) { self.send_once(http, timeout).await } else { Ok(answer) }
+    }
+
+    async fn send_once(
+        &self,
+        http: &http::Request<Bytes>,
+        timeout: Option<Duration>,
+    ) -> Result<reqwest::Response, TransportError> {
+        let request = self.request(http)?;
+        match timeout {
+            Some(timeout) => request.timeout(timeout).send().await.map_err(TransportError::unreachable),
+            None => in_time(request.send()).await,
+        }
+    }
+
     fn request(&self, http: &http::Request<Bytes>) -> Result<RequestBuilder, TransportError> {
         let url = self.server.join(&http.uri().to_string()).map_err(|error| setup("the path", error))?;
-        let request = self.client().request(http.method().clone(), url);
-        Ok(request.headers(http.headers().clone()).body(http.body().clone()))
+        let http = match &self.signer {
+            Some(signer) => signer.sign(http.clone())?,
+            None => http.clone(),
+        };
+        let (parts, body) = http.into_parts();
+        Ok(self.client().request(parts.method, url).headers(parts.headers).body(body))
     }
 }
 
 #[async_trait]
 impl Transport for HttpsTransport {
     fn identify(&self, identity: &Identity) -> Result<(), TransportError> {
+        if let Some(signer) = &self.signer {
+            return signer.identify(identity);
+        }
         let client = client(&self.roots, Some(identity))?;
         *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
         Ok(())
@@ -94,33 +149,60 @@ impl Transport for HttpsTransport {
         request.read(self.exchange(&request).await)
     }
 
-    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
-        let request = self.request(&contract::model(task, model, sink.len()))?;
-        let mut response = in_time(request.send()).await?;
+    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Download) -> Result<(), TransportError> {
+        let request = contract::model(task, model, sink.bytes());
+        let mut response = self.begin(&request, None).await?;
         if !response.status().is_success() {
+            if response.status() == http::StatusCode::RANGE_NOT_SATISFIABLE {
+                sink.clear().map_err(TransportError::protocol)?;
+            }
             return contract::checked(collect(response, PROBLEM_NEEDS).await?).map(drop);
         }
         contract::resume(response.status(), response.headers(), sink)?;
-        let most = usize::try_from(model.bytes).unwrap_or(usize::MAX);
-        sink.reserve_exact(most.saturating_sub(sink.len()));
+        sink.reserve(usize::try_from(model.bytes).unwrap_or(usize::MAX));
         while let Some(chunk) = in_time(response.chunk()).await? {
-            if chunk.len() > most - sink.len() {
-                sink.clear();
-                return Err(TransportError::protocol(format!("the model is longer than {most} bytes")));
+            if chunk.len() as u64 > model.bytes - sink.bytes() {
+                sink.clear().map_err(TransportError::protocol)?;
+                return Err(TransportError::protocol(format!("the model is longer than {} bytes", model.bytes)));
             }
-            sink.extend_from_slice(&chunk);
+            sink.append(&chunk)?;
         }
         Ok(())
     }
 }
 
-/// A client with TLS 1.3, the pinned CA, and the participant's certificate, if any.
-fn client(roots: &Arc<RootCertStore>, identity: Option<&Identity>) -> Result<Client, TransportError> {
+fn address(server: &str) -> Result<Url, TransportError> {
+    let server: Url = server.parse().map_err(|error| setup("the server's address", error))?;
+    if server.scheme() != "https" || server.host_str().is_none() {
+        return Err(TransportError::protocol(format!("the server's address must begin with https://, not {server}")));
+    }
+    Ok(server)
+}
+
+impl Roots {
+    fn pinned(ca_pem: &str) -> Result<Self, TransportError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
+            let certificate = certificate.map_err(|error| setup("the CA", error))?;
+            roots.add(certificate).map_err(|error| setup("the CA", error))?;
+        }
+        if roots.is_empty() {
+            return Err(TransportError::protocol("the CA holds no certificate in PEM"));
+        }
+        Ok(Self::Pinned(Arc::new(roots)))
+    }
+}
+
+/// A client with TLS 1.3, the authorities of the server, and the participant's certificate, if any.
+fn client(roots: &Roots, identity: Option<&Identity>) -> Result<Client, TransportError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(|error| setup("TLS", error))?
-        .with_root_certificates(Arc::clone(roots));
+        .map_err(|error| setup("TLS", error))?;
+    let tls = match roots {
+        Roots::Pinned(roots) => tls.with_root_certificates(Arc::clone(roots)),
+        Roots::Device => tls.with_platform_verifier().map_err(|error| setup("what this device trusts", error))?,
+    };
     let mut tls = match identity {
         None => tls.with_no_client_auth(),
         Some(identity) => {

@@ -6,11 +6,13 @@
 //! a simulation. It transfers bytes and has no state; [`retry`] decides on retries.
 
 pub mod contract;
+mod download;
 mod error;
 #[cfg(feature = "https")]
 pub mod https;
 pub mod request;
 pub mod retry;
+mod signed;
 
 use std::sync::Arc;
 
@@ -21,11 +23,13 @@ use wire::participant::ModelRef;
 use crate::identity::Identity;
 
 pub use contract::HttpRequest;
+pub use download::Download;
 pub use error::TransportError;
 pub(crate) use error::with_causes;
 #[cfg(feature = "https")]
-pub use https::HttpsTransport;
+pub use https::{HttpsTransport, ServerRoots};
 pub use request::{Abandonment, Request, Response, Upload};
+pub use signed::RequestSigner;
 
 /// A way to the coordinator.
 ///
@@ -41,9 +45,9 @@ pub trait Transport: Send + Sync {
     /// Sends a request and returns the response of its kind.
     async fn send(&self, request: &Request) -> Response;
 
-    /// Appends a model version's safetensors file, from byte `sink.len()` on, to `sink`, which must not grow beyond
+    /// Appends a model version's safetensors file, from byte `sink.bytes()` on, to `sink`, which must not grow beyond
     /// `model.bytes`. After an error `sink` keeps the bytes received, and the next call continues from there.
-    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError>;
+    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Download) -> Result<(), TransportError>;
 }
 
 #[async_trait]
@@ -56,7 +60,7 @@ impl<T: Transport + ?Sized> Transport for Arc<T> {
         (**self).send(request).await
     }
 
-    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
+    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Download) -> Result<(), TransportError> {
         (**self).fetch_model(task, model, sink).await
     }
 }

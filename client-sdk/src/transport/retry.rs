@@ -52,6 +52,8 @@ fn judge_problem(problem: &Problem, retry_after: Option<Duration>) -> Verdict {
         | ProblemType::VersionRemoved => Verdict::RoundOver,
         ProblemType::CertificateRevoked => Verdict::Revoked,
         ProblemType::CertificateExpired => Verdict::Expired,
+        // It is signed anew each time.
+        ProblemType::SignatureTime | ProblemType::SignatureReplayed => Verdict::Again(retry_after),
         // Damaged in transit: the same bytes may arrive intact next time.
         ProblemType::DigestMismatch => Verdict::Again(retry_after),
         _ => Verdict::Refused,

@@ -14,6 +14,7 @@ mod trainer;
 mod transport;
 
 mod doctored;
+mod downloads;
 mod fairness;
 mod far;
 mod members;

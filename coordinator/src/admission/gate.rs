@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use federation::id::{Attempt, Digest, ParticipantId};
-use federation::round::RoundState;
+use federation::round::{AssignmentState, RoundState};
 use recipe::UpdateCodec;
 use secure_agg::Index;
 use secure_agg::modular::Modulus;
 use store::entity::admitted::Admitted;
-use store::{Store, StoreError, Transaction};
+use store::entity::standing::Standing;
+use store::{Store, StoreError};
 
 use crate::models::Models;
-use crate::session::{Session, Sessions};
+use crate::session::Session;
+use crate::sessions::{SessionFound, Sessions};
 
 /// Reasons a masked input or message is rejected. Reported to the participant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -115,30 +117,37 @@ pub(crate) async fn enter(
     participant: ParticipantId,
     sha256: Digest,
 ) -> Result<UploadPermit, AdmissionError> {
-    store
-        .read("masked_input_gate", |tx| {
-            Box::pin(async move {
-                let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;
-                let task = tx.task(attempt.task).await?.ok_or(Rejection::NoSuchRound)?;
-                let model = models.of(&task)?;
-                let (bytes, codec, modulus) = (model.packed_len(), model.codec.clone(), model.modulus);
-                let mut permit = UploadPermit { sha256, bytes, codec, modulus, earlier: None, session: None };
-                // A receipt may be asked for again at any time, also when the round is long over.
-                if let Some(admitted) = tx.admitted(attempt, participant).await? {
-                    same(&admitted, sha256)?;
-                    permit.earlier = Some(admitted);
-                    return Ok(permit);
-                }
-                place(tx, attempt, participant).await?;
-                open(row.round.state, RoundState::Collecting)?;
-                if row.round.limits.secure.is_some() {
-                    let session = sessions.read(tx, &row.round, participant).await?;
-                    permit.session = Some(session.ok_or(Rejection::NotAssigned { why: LEFT_OUT })?);
-                }
-                Ok(permit)
-            })
-        })
-        .await
+    loop {
+        let standing = find(store, "masked_input_gate", attempt, participant).await?;
+        let round = standing.round.ok_or(Rejection::NoSuchRound)?;
+        let model = models.find(store, attempt.task).await?.ok_or(Rejection::NoSuchRound)?;
+        let (bytes, codec, modulus) = (model.packed_len(), model.codec.clone(), model.modulus);
+        let permit = UploadPermit { sha256, bytes, codec, modulus, earlier: None, session: None };
+        // A receipt may be asked for again at any time, also when the round is long over.
+        if let Some(admitted) = standing.admitted {
+            same(&admitted, sha256)?;
+            return Ok(UploadPermit { earlier: Some(admitted), ..permit });
+        }
+        may_answer(standing.place)?;
+        open(round.state, RoundState::Collecting)?;
+        if round.limits.secure.is_none() {
+            return Ok(permit);
+        }
+        match sessions.find(store, &round, participant).await? {
+            SessionFound::Session(session) => return Ok(UploadPermit { session: Some(session), ..permit }),
+            SessionFound::LeftOut => return Err(Rejection::NotAssigned { why: LEFT_OUT }.into()),
+            SessionFound::MovedOn => {}
+        }
+    }
+}
+
+async fn find(
+    store: &Store,
+    name: &'static str,
+    attempt: Attempt,
+    participant: ParticipantId,
+) -> Result<Standing, StoreError> {
+    store.read(name, |tx| Box::pin(async move { tx.standing(attempt, participant).await })).await
 }
 
 /// Reason for rejecting messages of an excluded group.
@@ -162,30 +171,31 @@ pub(crate) async fn find_member(
     attempt: Attempt,
     participant: ParticipantId,
 ) -> Result<SessionMember, AdmissionError> {
-    store
-        .read("session_gate", |tx| {
-            Box::pin(async move {
-                let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;
-                let state = row.round.state;
-                if row.round.limits.secure.is_none() {
-                    return Err(Rejection::NoSession.into());
-                }
-                // Nobody has a place before the draw.
-                if state != RoundState::Selecting {
-                    place(tx, attempt, participant).await?;
-                }
-                // A session lasts from the draw to the release of the sum.
-                if state.is_terminal() || state == RoundState::Aggregating || state == RoundState::Selecting {
-                    return Err(Rejection::PhaseClosed { state, wanted: RoundState::Unmasking }.into());
-                }
-                let session = sessions.read(tx, &row.round, participant).await?;
-                let session = session.ok_or(Rejection::NotAssigned { why: LEFT_OUT })?;
+    loop {
+        let standing = find(store, "session_gate", attempt, participant).await?;
+        let round = standing.round.ok_or(Rejection::NoSuchRound)?;
+        let state = round.state;
+        if round.limits.secure.is_none() {
+            return Err(Rejection::NoSession.into());
+        }
+        // Nobody has a place before the draw.
+        if state != RoundState::Selecting {
+            may_answer(standing.place)?;
+        }
+        // A session lasts from the draw to the release of the sum.
+        if state.is_terminal() || state == RoundState::Aggregating || state == RoundState::Selecting {
+            return Err(Rejection::PhaseClosed { state, wanted: RoundState::Unmasking }.into());
+        }
+        match sessions.find(store, &round, participant).await? {
+            SessionFound::Session(session) => {
                 let index = session.index(participant);
                 let index = index.ok_or(Rejection::NotAssigned { why: "it is not in the roster" })?;
-                Ok(SessionMember { session, index, state })
-            })
-        })
-        .await
+                return Ok(SessionMember { session, index, state });
+            }
+            SessionFound::LeftOut => return Err(Rejection::NotAssigned { why: LEFT_OUT }.into()),
+            SessionFound::MovedOn => {}
+        }
+    }
 }
 
 /// Checks that the bytes equal those accepted before.
@@ -199,24 +209,19 @@ pub(crate) fn open(state: RoundState, wanted: RoundState) -> Result<(), Rejectio
 }
 
 /// Checks that a participant has a place that the round still waits for.
-pub(super) async fn place(
-    tx: &mut Transaction<'_>,
-    attempt: Attempt,
-    participant: ParticipantId,
-) -> Result<(), AdmissionError> {
-    use federation::round::AssignmentState as State;
-    let why = match tx.assignment(attempt, participant).await?.map(|assignment| assignment.state) {
-        Some(State::Assigned | State::Working) => return Ok(()),
+pub(super) fn may_answer(place: Option<AssignmentState>) -> Result<(), Rejection> {
+    let why = match place {
+        Some(AssignmentState::Assigned | AssignmentState::Working) => return Ok(()),
         // REPORTED without an accepted input does not occur; the input's row decides.
-        Some(State::Reported) => return Ok(()),
+        Some(AssignmentState::Reported) => return Ok(()),
         // The round itself ended these; the closed phase is the better answer.
-        Some(State::Late | State::Released) => return Ok(()),
-        Some(State::Abandoned) => "it gave its place up",
-        Some(State::Excused) => "an operator excused it",
-        Some(State::Revoked) => "its certificate was revoked",
+        Some(AssignmentState::Late | AssignmentState::Released) => return Ok(()),
+        Some(AssignmentState::Abandoned) => "it gave its place up",
+        Some(AssignmentState::Excused) => "an operator excused it",
+        Some(AssignmentState::Revoked) => "its certificate was revoked",
         None => "it was not drawn",
     };
-    Err(Rejection::NotAssigned { why }.into())
+    Err(Rejection::NotAssigned { why })
 }
 
 impl From<secure_agg::rejection::MessageRejection> for Rejection {

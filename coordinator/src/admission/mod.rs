@@ -7,6 +7,7 @@ mod check_ins;
 mod gate;
 mod receipt;
 mod round_wakeups;
+mod standings;
 mod uploads;
 
 pub(crate) use batcher::{Inbox, InboxError, Linger};

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use federation::id::{Attempt, Digest, ParticipantId};
+use federation::id::{Attempt, Digest, ParticipantId, TaskId};
 use federation::round::{AssignmentState, RoundState};
 use federation::time::Timestamp;
-use store::entity::admitted::{Admitted, Insertion};
+use store::entity::admitted::Admitted;
 use store::entity::check_in::CheckIn;
 use store::entity::session_message::{MessageInsertion, MessageKind, SessionMessage};
 use store::{StoreError, Transaction};
 
-use super::gate::{AdmissionError, Rejection, open, place, same};
+use super::gate::Rejection;
+use super::standings::{EXPECTED, Judged, Standings};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Fact {
@@ -64,134 +65,148 @@ pub(crate) enum FactOutcome {
     Rejected(Rejection),
 }
 
-impl FactOutcome {
-    /// A rejection is an outcome too: what else is in the transaction is written all the same.
-    fn of(judged: Result<Self, AdmissionError>) -> Result<Self, StoreError> {
-        match judged {
-            Ok(outcome) => Ok(outcome),
-            Err(AdmissionError::Rejected(rejection)) => Ok(Self::Rejected(rejection)),
-            Err(AdmissionError::Store(error)) => Err(error),
-        }
-    }
-}
-
-/// Writes facts; one outcome for each, in order.
+/// Writes facts; one outcome for each, in order. The number of statements does not depend on the number of facts, but for
+/// answers, which may be large.
 pub(super) async fn write(
     tx: &mut Transaction<'_>,
     facts: &[Fact],
     now: Timestamp,
 ) -> Result<Vec<FactOutcome>, StoreError> {
-    let mut outcomes = Vec::with_capacity(facts.len());
-    let (mut check_ins, mut renewed, mut gone) = (BTreeMap::new(), Vec::new(), Vec::new());
-    let mut bytes_down: BTreeMap<(Attempt, RoundState), u64> = BTreeMap::new();
-    for fact in facts {
-        outcomes.push(match fact {
-            Fact::CheckIn(check_in) => {
-                check_ins.insert((check_in.participant, check_in.task), check_in.clone());
-                FactOutcome::Written
-            }
-            Fact::StillThere(check_in) => {
-                renewed.push(check_in.clone());
-                FactOutcome::Written
-            }
-            Fact::Gone(check_in) => {
-                gone.push(check_in.clone());
-                FactOutcome::Written
-            }
-            &Fact::Input { attempt, participant, sha256, bytes, ref signed } => {
-                let admitted = Admitted { attempt, participant, sha256, bytes, accepted_at: now, folded: false };
-                FactOutcome::of(admit(tx, admitted, signed.as_ref()).await.map(FactOutcome::Admitted))?
-            }
-            Fact::Answer { message, wanted } => {
-                FactOutcome::of(answer(tx, message, *wanted, now).await.map(|()| FactOutcome::Written))?
-            }
-            &Fact::Working { attempt, participant } => {
-                let (from, to) = ([AssignmentState::Assigned], AssignmentState::Working);
-                tx.set_assignment_state(attempt, participant, &from, to, now, None).await?;
-                FactOutcome::Written
-            }
-            &Fact::BytesDown { attempt, state, bytes } => {
-                *bytes_down.entry((attempt, state)).or_default() += bytes;
-                FactOutcome::Written
-            }
-        });
-    }
-    for ((attempt, state), bytes) in bytes_down {
-        tx.add_bytes_down(attempt, state, bytes).await?;
-    }
-    let check_ins: Vec<_> = check_ins.into_values().collect();
-    let mut seen: Vec<_> = check_ins.iter().chain(&renewed).map(|check_in| check_in.participant).collect();
-    seen.sort_unstable();
-    seen.dedup();
-    if !renewed.is_empty() {
-        tx.renew_check_ins(&renewed).await?;
-    }
-    if !check_ins.is_empty() {
-        tx.upsert_check_ins(&check_ins).await?;
-    }
-    // Last: each names the check-in that it ends.
-    if !gone.is_empty() {
-        tx.end_check_ins(&gone, now).await?;
-    }
-    if !seen.is_empty() {
-        tx.touch(&seen, now).await?;
-    }
+    let mut standings = Standings::read(tx, facts.iter().filter_map(asks).collect()).await?;
+    let mut batch = Batch::default();
+    let outcomes = facts.iter().map(|fact| batch.add(fact, &mut standings, now)).collect();
+    batch.write(tx, now).await?;
     Ok(outcomes)
 }
 
-/// Checks again, within the transaction, and makes the input count.
-async fn admit(tx: &mut Transaction<'_>, input: Admitted, signed: Option<&Bytes>) -> Result<Admitted, AdmissionError> {
-    let Admitted { attempt, participant, .. } = input;
-    if let Some(earlier) = tx.admitted(attempt, participant).await? {
-        same(&earlier, input.sha256)?;
-        return Ok(earlier);
-    }
-    let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;
-    let is_open = open(row.round.state, RoundState::Collecting);
-    // Complaints are only possible where shares are dealt.
-    let may_complain = is_open.is_ok() && row.round.limits.secure.is_some();
-    if may_complain && tx.message(attempt, MessageKind::Complaint, participant).await?.is_some() {
-        return Err(Rejection::NotAssigned { why: "it complained, and sends no input in this session" }.into());
-    }
-    let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Reported);
-    if is_open.is_err() || !tx.set_assignment_state(attempt, participant, &from, to, input.accepted_at, None).await? {
-        // Its own place says more than the round's state.
-        place(tx, attempt, participant).await?;
-        is_open?;
-        return Err(Rejection::NotAssigned { why: "the round does not wait for it any more" }.into());
-    }
-    if let Some(signed) = signed {
-        let (kind, received_at) = (MessageKind::Input, input.accepted_at);
-        let (sha256, bytes, message) = (crate::digest(signed), signed.len() as u64, Some(signed.clone()));
-        tx.insert_message(&SessionMessage { attempt, kind, participant, sha256, bytes, received_at, message }).await?;
-    }
-    match tx.insert_admitted(&input).await? {
-        Insertion::Inserted => Ok(input),
-        Insertion::Same(earlier) => Ok(earlier),
-        Insertion::Different(earlier) => Err(Rejection::DifferentInput { stored: earlier.sha256 }.into()),
+/// Whose standing decides about a fact, and of which kind its earlier message matters.
+fn asks(fact: &Fact) -> Option<(Attempt, ParticipantId, MessageKind)> {
+    match fact {
+        // Complaints are only possible where shares are dealt.
+        Fact::Input { attempt, participant, .. } => Some((*attempt, *participant, MessageKind::Complaint)),
+        Fact::Answer { message, .. } => Some((message.attempt, message.participant, message.kind)),
+        Fact::CheckIn(_) | Fact::StillThere(_) | Fact::Gone(_) | Fact::Working { .. } | Fact::BytesDown { .. } => None,
     }
 }
 
-/// Stores the first answer of its kind, within the transaction.
-async fn answer(
+/// What is to be written of a batch of facts.
+#[derive(Default)]
+struct Batch {
+    /// New ones; the last of each participant and task.
+    check_ins: BTreeMap<(ParticipantId, TaskId), CheckIn>,
+    renewed: Vec<CheckIn>,
+    gone: Vec<CheckIn>,
+    inputs: Vec<Admitted>,
+    /// Those that came with inputs.
+    signed: Vec<SessionMessage>,
+    answers: Vec<SessionMessage>,
+    working: Vec<(Attempt, ParticipantId)>,
+    bytes_down: BTreeMap<(Attempt, RoundState), u64>,
+}
+
+impl Batch {
+    /// A rejection is an outcome too: what else is in the batch is written all the same.
+    fn add(&mut self, fact: &Fact, standings: &mut Standings, now: Timestamp) -> FactOutcome {
+        match fact {
+            Fact::CheckIn(check_in) => {
+                self.check_ins.insert((check_in.participant, check_in.task), check_in.clone());
+            }
+            Fact::StillThere(check_in) => self.renewed.push(check_in.clone()),
+            Fact::Gone(check_in) => self.gone.push(check_in.clone()),
+            &Fact::Input { attempt, participant, sha256, bytes, ref signed } => {
+                let input = Admitted { attempt, participant, sha256, bytes, accepted_at: now, folded: false };
+                return match standings.input(input) {
+                    Ok(Judged::Known(earlier)) => FactOutcome::Admitted(earlier),
+                    Ok(Judged::New(input)) => {
+                        self.inputs.push(input);
+                        self.signed.extend(signed.as_ref().map(|signed| signed_with(&input, signed)));
+                        FactOutcome::Admitted(input)
+                    }
+                    Err(rejection) => FactOutcome::Rejected(rejection),
+                };
+            }
+            Fact::Answer { message, wanted } => match standings.answer(message, *wanted) {
+                Ok(Judged::Known(())) => {}
+                Ok(Judged::New(())) => self.answers.push(SessionMessage { received_at: now, ..message.clone() }),
+                Err(rejection) => return FactOutcome::Rejected(rejection),
+            },
+            &Fact::Working { attempt, participant } => self.working.push((attempt, participant)),
+            &Fact::BytesDown { attempt, state, bytes } => {
+                *self.bytes_down.entry((attempt, state)).or_default() += bytes
+            }
+        }
+        FactOutcome::Written
+    }
+
+    async fn write(self, tx: &mut Transaction<'_>, now: Timestamp) -> Result<(), StoreError> {
+        let Self { check_ins, renewed, gone, inputs, signed, answers, working, bytes_down } = self;
+        if !working.is_empty() {
+            let (from, to) = ([AssignmentState::Assigned], AssignmentState::Working);
+            tx.set_assignment_states(&working, &from, to, now).await?;
+        }
+        write_inputs(tx, &inputs, &signed, now).await?;
+        for answer in &answers {
+            if tx.insert_message(answer).await? != MessageInsertion::Inserted {
+                return Err(StoreError::fault("a new answer was there before"));
+            }
+        }
+        if !bytes_down.is_empty() {
+            let sent: Vec<_> =
+                bytes_down.into_iter().map(|((attempt, state), bytes)| (attempt, state, bytes)).collect();
+            tx.add_traffic(&sent, now).await?;
+        }
+        let check_ins: Vec<_> = check_ins.into_values().collect();
+        let mut seen: Vec<_> = check_ins.iter().chain(&renewed).map(|check_in| check_in.participant).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        if !renewed.is_empty() {
+            tx.renew_check_ins(&renewed).await?;
+        }
+        if !check_ins.is_empty() {
+            tx.upsert_check_ins(&check_ins).await?;
+        }
+        // Last: each names the check-in that it ends.
+        if !gone.is_empty() {
+            tx.end_check_ins(&gone, now).await?;
+        }
+        if !seen.is_empty() {
+            tx.touch(&seen, now).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The stored form of the signed message for an input.
+fn signed_with(input: &Admitted, signed: &Bytes) -> SessionMessage {
+    SessionMessage {
+        attempt: input.attempt,
+        kind: MessageKind::Input,
+        participant: input.participant,
+        sha256: crate::digest(signed),
+        bytes: signed.len() as u64,
+        received_at: input.accepted_at,
+        message: Some(signed.clone()),
+    }
+}
+
+/// Makes inputs count that were judged new in this transaction.
+async fn write_inputs(
     tx: &mut Transaction<'_>,
-    message: &SessionMessage,
-    wanted: RoundState,
+    inputs: &[Admitted],
+    signed: &[SessionMessage],
     now: Timestamp,
-) -> Result<(), AdmissionError> {
-    let &SessionMessage { attempt, kind, participant, sha256, .. } = message;
-    // Whoever asks again gets the same answer, also when the round has gone on.
-    if let Some(earlier) = tx.message(attempt, kind, participant).await? {
-        return if earlier.sha256 == sha256 { Ok(()) } else { Err(Rejection::DifferentMessage.into()) };
+) -> Result<(), StoreError> {
+    if inputs.is_empty() {
+        return Ok(());
     }
-    let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;
-    place(tx, attempt, participant).await?;
-    open(row.round.state, wanted)?;
-    if kind == MessageKind::Complaint && tx.admitted(attempt, participant).await?.is_some() {
-        return Err(Rejection::NotAssigned { why: "it sent its input, so what was dealt to it opened" }.into());
+    let places: Vec<_> = inputs.iter().map(|input| (input.attempt, input.participant)).collect();
+    let changed = tx.set_assignment_states(&places, &EXPECTED, AssignmentState::Reported, now).await?;
+    if !signed.is_empty() {
+        tx.insert_messages(signed).await?;
     }
-    match tx.insert_message(&SessionMessage { received_at: now, ..message.clone() }).await? {
-        MessageInsertion::Inserted | MessageInsertion::Same => Ok(()),
-        MessageInsertion::Different => Err(Rejection::DifferentMessage.into()),
+    let inserted = tx.insert_admitted(inputs).await?;
+    if (changed as usize, inserted as usize) == (inputs.len(), inputs.len()) {
+        return Ok(());
     }
+    Err(StoreError::fault(format!("of {} new inputs {changed} were expected and {inserted} are new", inputs.len())))
 }

@@ -18,6 +18,13 @@ pub struct HttpConfig {
     /// for addresses that only whoever looks after the service can reach.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_listen: Option<SocketAddr>,
+    /// Where participants' requests are taken without TLS if they are signed, for a balancer that ends TLS; only the balancer may
+    /// reach it. Operators are not served there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signed_listen: Option<SocketAddr>,
+    /// The balancer's host names, with the port unless it is 443, as participants name them: requests signed for another name are
+    /// refused. Empty: `public_names`.
+    pub signed_names: Vec<String>,
     /// DNS names and addresses the server certificate is issued for; the first is used in the URL that is printed.
     pub public_names: Vec<String>,
     /// A certificate chain in PEM to present instead of one of our own authority; needs `key_file`.
@@ -72,6 +79,8 @@ impl Default for HttpConfig {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8443)),
             health_listen: None,
+            signed_listen: None,
+            signed_names: Vec::new(),
             public_names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
             certificate_file: None,
             key_file: None,
@@ -99,8 +108,24 @@ impl Default for HttpConfig {
 }
 
 impl HttpConfig {
+    /// The names, with ports, that requests are signed for.
+    #[must_use]
+    pub fn signed_names(&self) -> &[String] {
+        if self.signed_names.is_empty() { &self.public_names } else { &self.signed_names }
+    }
+
     pub(super) fn check(&self, problems: &mut Vec<String>) {
         require(problems, !self.public_names.is_empty(), "http.public_names: name at least one host");
+        require(
+            problems,
+            self.signed_names.iter().all(|name| !name.is_empty() && !name.contains('/')),
+            "http.signed_names: each is HOST or HOST:PORT, without https://",
+        );
+        require(
+            problems,
+            self.signed_names.is_empty() || self.signed_listen.is_some(),
+            "http.signed_names: say where signed requests arrive (http.signed_listen)",
+        );
         require(
             problems,
             self.certificate_file.is_some() == self.key_file.is_some(),

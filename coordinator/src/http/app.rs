@@ -14,16 +14,18 @@ use super::inspect::ended_rounds::EndedRounds;
 use super::limits::Limiter;
 use super::openapi::Document;
 use super::problem::{Error, Result};
+use super::signed::Nonces;
 use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
 use crate::config::Config;
 use crate::identity::{Authority, Members};
+use crate::invitations::Invitations;
 use crate::models::Models;
 use crate::observe::health::Health;
 use crate::proximal::ProximalSchedule;
 use crate::random::Random;
 use crate::reported_rounds::ReportedRounds;
 use crate::seal::Sealer;
-use crate::session::Sessions;
+use crate::sessions::Sessions;
 
 /// Shared by all requests.
 pub(crate) struct App {
@@ -50,15 +52,18 @@ pub(crate) struct App {
     pub(crate) ended_rounds: EndedRounds,
     /// The proximal μ of current rounds.
     pub(crate) mus: ProximalSchedule,
+    /// The invitations to rounds that have not drawn yet.
+    pub(crate) invitations: Invitations,
     /// Seals data that must not be readable from a backup.
     pub(crate) sealer: Arc<Sealer>,
     /// The entrance for facts.
     pub(crate) inbox: Inbox,
     /// Masked inputs being received.
     pub(crate) uploads: Uploads,
+    /// Nonces of signed requests.
+    pub(crate) nonces: Nonces,
     /// Participants that have seen more than this coordinator.
     pub(crate) reported_rounds: ReportedRounds,
-    /// Round-trip times of participants.
     /// Results of `/readyz`.
     pub(crate) health: Health,
     /// Content of `/openapi.json`.

@@ -1,4 +1,4 @@
-//! Authentication: participants by client certificate, operators by bearer token. A certificate from our authority is
+//! Authentication: participants by client certificate (or their requests' signatures, see `signed`), operators by bearer token. A certificate from our authority is
 //! not sufficient: it must be the newest of its participant, or the previous one until the newest is used.
 //!
 //! Each extractor also applies the peer's rate limit. Unauthenticated peers are counted by address, which slows down
@@ -13,6 +13,7 @@ use http::header;
 use http::request::Parts;
 use secure_agg::IdentityKey;
 use wire::admin::Role;
+use wire::signature::is_signed;
 
 use super::app::App;
 use super::connection::Connection;
@@ -20,6 +21,7 @@ use super::connection_pool::ConnectionGuard;
 use super::identities::CertificateOwner;
 use super::limits::Key;
 use super::problem::{Error, Result};
+use super::signed::{Signed, SignedAlone};
 use crate::identity::Peer;
 
 fn connection(parts: &Parts) -> Connection {
@@ -60,7 +62,7 @@ impl FromRequestParts<Arc<App>> for Participant {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
         let connection = connection(parts);
-        match participant(app, connection).await {
+        match participant(app, parts).await {
             Ok(participant) => {
                 // It may have enrolled on this connection, or its certificate could not be looked up when it arrived.
                 if let Some(guard) = parts.extensions.get::<Arc<ConnectionGuard>>() {
@@ -73,9 +75,16 @@ impl FromRequestParts<Arc<App>> for Participant {
     }
 }
 
-async fn participant(app: &App, connection: Connection) -> Result<Participant> {
-    let Some(peer) = connection.peer else {
-        return Err(Error::Unauthenticated("this needs the client certificate that enrolment gave"));
+async fn participant(app: &App, parts: &Parts) -> Result<Participant> {
+    refuse_vain_signature(parts)?;
+    let Some(peer) = connection(parts).peer else {
+        let needed = match parts.extensions.get::<SignedAlone>() {
+            Some(SignedAlone) => {
+                "a balancer ends TLS here, so participants sign requests with the key of their certificate"
+            }
+            None => "this needs the client certificate that enrolment gave",
+        };
+        return Err(Error::Unauthenticated(needed));
     };
     let now = app.now();
     let (owner, usage) = find(app, peer, now).await?;
@@ -85,7 +94,20 @@ async fn participant(app: &App, connection: Connection) -> Result<Participant> {
         Usage::Later => {}
     }
     app.limiter.admit(Key::Participant(owner.participant), now).map_err(Error::RateLimited)?;
+    if let Some(signed) = parts.extensions.get::<Signed>() {
+        signed.use_once(app, parts).await?;
+    }
     Ok(Participant { id: owner.participant, certificate: peer.fingerprint, key: peer.key })
+}
+
+/// Refuses a request whose sender believes that its signature says who it is, where the handshake does.
+fn refuse_vain_signature(parts: &Parts) -> Result<()> {
+    if is_signed(&parts.headers) && parts.extensions.get::<Signed>().is_none() {
+        return Err(Error::Unauthenticated(
+            "signatures of requests count at http.signed_listen alone: here, the certificate in the TLS handshake says who you are",
+        ));
+    }
+    Ok(())
 }
 
 /// The participant with this valid certificate. Neither ends a certificate nor counts against a rate limit: there is no
@@ -138,7 +160,7 @@ async fn end_previous(app: &App, id: ParticipantId, newest: Digest) -> Result<()
 }
 
 /// Counts a failure against the peer's address.
-fn stranger(app: &App, connection: Connection, error: Error) -> Error {
+pub(super) fn stranger(app: &App, connection: Connection, error: Error) -> Error {
     if matches!(error, Error::RateLimited(_) | Error::Store(_)) {
         return error;
     }
@@ -159,7 +181,12 @@ impl FromRequestParts<Arc<App>> for AnyPeer {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
         let Connection { address, peer } = connection(parts);
-        app.limiter.admit(Key::address(address), app.now()).map(|()| Self { peer }).map_err(Error::RateLimited)
+        app.limiter.admit(Key::address(address), app.now()).map_err(Error::RateLimited)?;
+        refuse_vain_signature(parts)?;
+        if let Some(signed) = parts.extensions.get::<Signed>() {
+            signed.use_once(app, parts).await?;
+        }
+        Ok(Self { peer })
     }
 }
 

@@ -3,6 +3,9 @@
 //! A participant is recognized by the handshake's certificate, if valid, or by the first request with such a
 //! certificate; an operator by the first valid token. Every other peer, whatever its certificate, is a stranger.
 //! Strangers share a few slots for a short time, so known peers never wait for them.
+//!
+//! A balancer's connection, where requests are signed, carries the requests of many, one after the other: it is nobody's, and
+//! stays; what is limited for each participant is limited by its requests.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -54,6 +57,7 @@ pub(super) struct ConnectionPool {
     arriving: Slots,
     strangers: Slots,
     members: Slots,
+    balancers: Slots,
     operators: Slots,
     unsent: Arc<Unsent>,
 }
@@ -72,12 +76,15 @@ impl ConnectionPool {
         // A device that lost its network leaves dead connections behind.
         let each_member = (connection_limits.each_member, WhenFull::CloseOldest(Duration::ZERO));
         let members = SlotLimits { all: (connection_limits.members, WhenFull::Refuse), each: each_member };
+        let balancers = (connection_limits.members, WhenFull::Refuse);
+        let balancers = SlotLimits { all: balancers, each: balancers };
         let operators = (connection_limits.operators, WhenFull::Refuse);
         let operators = SlotLimits { all: operators, each: operators };
         Self {
             arriving: Slots::new("arriving", arriving),
             strangers: Slots::new("strangers", strangers),
             members: Slots::new("participants", members),
+            balancers: Slots::new("balancers", balancers),
             operators: Slots::new("operators", operators),
             unsent: Arc::new(unsent),
         }
@@ -107,6 +114,9 @@ enum PeerKind {
     Operator {
         _slot: Slot,
     },
+    Balancer {
+        _slot: Slot,
+    },
     Stranger {
         _slot: Slot,
     },
@@ -119,7 +129,7 @@ enum PeerKind {
 impl PeerKind {
     fn is_known(&self) -> bool {
         match self {
-            Self::Member { .. } | Self::Operator { .. } => true,
+            Self::Member { .. } | Self::Operator { .. } | Self::Balancer { .. } => true,
             Self::Stranger { .. } | Self::TurnedAway { .. } => false,
         }
     }
@@ -164,6 +174,30 @@ impl ConnectionGuard {
         Self { connection, pool: pool.clone(), kind: Guarded::new(kind), budget, end, leave }
     }
 
+    /// Takes a slot for a balancer's connection.
+    pub(super) fn begin_of_balancer(
+        pool: &ConnectionPool,
+        connection: Connection,
+        arrived: Slot,
+        end: CancellationToken,
+    ) -> Self {
+        let address = Key::address(connection.address);
+        let kind = match pool.balancers.take(address, &end, Instant::now()) {
+            Some(slot) => PeerKind::Balancer { _slot: slot },
+            None => {
+                metrics::counter!("tributary_connections_refused_total", "kind" => "balancers").increment(1);
+                PeerKind::TurnedAway { _slot: arrived }
+            }
+        };
+        let budget = pool.unsent.budget(address);
+        let leave = CancellationToken::new();
+        Self { connection, pool: pool.clone(), kind: Guarded::new(kind), budget, end, leave }
+    }
+
+    fn is_balancers(&self) -> bool {
+        self.kind.with(|kind| matches!(kind, PeerKind::Balancer { .. }))
+    }
+
     fn is_turned_away(&self) -> bool {
         self.kind.with(|kind| matches!(kind, PeerKind::TurnedAway { .. }))
     }
@@ -184,10 +218,13 @@ impl ConnectionGuard {
         self.promote(&self.pool.operators, key, |slot| PeerKind::Operator { _slot: slot });
     }
 
-    /// A participant's certificate was valid: the connection becomes the participant's, and so do its answers.
+    /// A participant's certificate was valid: the connection becomes the participant's, and so do its answers. Of a balancer's
+    /// connection, the answer to this request does.
     pub(super) fn promote_to_member(&self, participant: ParticipantId) {
         let peer = Key::Participant(participant);
-        if self.promote(&self.pool.members, peer, |slot| PeerKind::Member { _slot: slot }) {
+        if self.is_balancers() {
+            self.pool.unsent.charge(&self.budget, Some(peer));
+        } else if self.promote(&self.pool.members, peer, |slot| PeerKind::Member { _slot: slot }) {
             self.pool.unsent.turn_out(&self.budget, peer);
         }
     }
@@ -205,6 +242,9 @@ impl ConnectionGuard {
     }
 
     pub(super) async fn answer(self: Arc<Self>, router: Router, request: Request<Body>) -> Response<Body> {
+        if self.is_balancers() {
+            self.pool.unsent.charge(&self.budget, None);
+        }
         let (request, rest) = lend(request);
         let response = self.judge(router, request).await;
         if let Some(rest) = rest {

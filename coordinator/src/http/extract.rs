@@ -12,6 +12,7 @@ use wire::headers::ATTEMPT;
 
 use super::app::App;
 use super::problem::{Error, Result};
+use super::signed::is_other_body;
 use std::sync::Arc;
 
 /// A JSON body, of a request or an answer.
@@ -47,6 +48,7 @@ pub(super) async fn read(headers: &HeaderMap, body: axum::body::Body, limit: u64
     match Limited::new(body, limit_usize).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Error::TooLarge(limit)),
+        Err(error) if is_other_body(&*error) => Err(Error::OtherBody),
         Err(error) => Err(Error::Malformed(format!("the body was cut off: {error}"))),
     }
 }

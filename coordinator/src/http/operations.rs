@@ -28,10 +28,14 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
 
 /// The same for a separate listener, on which nobody needs a token.
 pub(super) fn routes_apart(times: Times) -> Router<Arc<App>> {
+    routes_of_liveness(times).route(route::METRICS, times.short_undescribed(get(metrics_apart)))
+}
+
+/// What a balancer asks.
+pub(super) fn routes_of_liveness(times: Times) -> Router<Arc<App>> {
     Router::new()
         .route(route::HEALTHZ, times.short_undescribed(get(healthz)))
         .route(route::READYZ, times.short_undescribed(get(readyz)))
-        .route(route::METRICS, times.short_undescribed(get(metrics_apart)))
 }
 
 /// Liveness.

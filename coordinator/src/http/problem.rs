@@ -12,8 +12,10 @@ use federation::time::Timestamp;
 use http::{HeaderValue, StatusCode, header};
 use store::StoreError;
 use task_spec::SpecError;
-use wire::headers::MEDIA_PROBLEM;
+use wire::certificate::Unfit;
+use wire::headers::{MEDIA_PROBLEM, TIME};
 use wire::problem::{FieldError, Problem, ProblemType};
+use wire::signature::{SignatureError, WINDOW};
 
 use crate::admission::{AdmissionError, InboxError, Rejection};
 use crate::identity::{CredentialError, IssueError, SignerError};
@@ -49,6 +51,32 @@ pub(crate) enum Error {
     /// Credentials are missing or unknown.
     #[error("{0}")]
     Unauthenticated(&'static str),
+    /// The request's signature is incomplete, covers too little, or does not hold.
+    #[error("{0}")]
+    Signature(#[from] SignatureError),
+    /// The signer's certificate is of another authority, or not a participant's.
+    #[error("the certificate that came with the signature: {0}")]
+    Uncertified(Unfit),
+    #[error(
+        "the request was signed for {server:?}, and this coordinator is reached as {names}: name it in http.signed_names, or have the \
+         balancer keep the host that participants name"
+    )]
+    SignedForAnother { server: String, names: String },
+    /// The request was signed too long ago, or for later.
+    #[error(
+        "the request was signed at {created}, and it is {now} here: a signature counts for {window} s; date it by {TIME} and \
+         sign that header, too", window = WINDOW.as_secs()
+    )]
+    SignedAtAnotherTime {
+        created: Timestamp,
+        now: Timestamp,
+        /// This coordinator's time with its MAC.
+        time: String,
+    },
+    #[error("the body is not the one whose digest was signed")]
+    OtherBody,
+    #[error("a request with this signature came before: sign each with a nonce of its own")]
+    Replayed,
     /// The peer is not authorized.
     #[error("{0}")]
     Forbidden(String),
@@ -157,6 +185,10 @@ impl Error {
             Self::VersionRemoved(_) => ProblemType::VersionRemoved,
             Self::Method => ProblemType::MethodNotAllowed,
             Self::Unauthenticated(_) => ProblemType::Unauthenticated,
+            Self::Signature(_) | Self::Uncertified(_) | Self::SignedForAnother { .. } => ProblemType::SignatureInvalid,
+            Self::SignedAtAnotherTime { .. } => ProblemType::SignatureTime,
+            Self::OtherBody => ProblemType::DigestMismatch,
+            Self::Replayed => ProblemType::SignatureReplayed,
             Self::Forbidden(_) => ProblemType::Forbidden,
             Self::Revoked => ProblemType::CertificateRevoked,
             Self::Expired(_) => ProblemType::CertificateExpired,
@@ -239,6 +271,9 @@ impl Error {
                 | StoreError::BeingRemoved(_),
             ) => Some((header::RETRY_AFTER, HeaderValue::from_static("5"))),
             Self::Unauthenticated(_) => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            Self::SignedAtAnotherTime { time, .. } => {
+                HeaderValue::from_str(time).ok().map(|time| (header::HeaderName::from_static(TIME), time))
+            }
             Self::Range(bytes) => {
                 HeaderValue::from_str(&format!("bytes */{bytes}")).ok().map(|value| (header::CONTENT_RANGE, value))
             }
@@ -256,9 +291,6 @@ impl Error {
             tracing::error!(request_id = instance, error = ?self, "request {instance} failed: {self}");
         } else {
             metrics::counter!("tributary_rejections_total", "code" => kind.code()).increment(1);
-        }
-        if kind == ProblemType::Unavailable {
-            tracing::warn!(request_id = instance, error = ?self, "request {instance} could not be served: {self}");
         }
         problem.instance = (!instance.is_empty()).then(|| instance.to_owned());
         let body = serde_json::to_vec(&problem).unwrap_or_default();

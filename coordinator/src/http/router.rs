@@ -10,8 +10,9 @@ use utoipa_axum::router::OpenApiRouter;
 use super::app::App;
 use super::authenticate::AnyPeer;
 use super::problem::Error;
+use super::signed::{Gate, admit};
 use super::times::Times;
-use super::trace::{RequestIds, trace};
+use super::trace::{Requests, trace};
 use super::{admin, inspect, operations, participant};
 use crate::config::HttpConfig;
 
@@ -19,7 +20,7 @@ use crate::config::HttpConfig;
 ///
 /// `extract` and `masked_input` limit bodies, `authenticate` limits rates, and this router limits time.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let request_ids = Arc::new(RequestIds::new(&app));
+    let requests = Arc::new(Requests::new(&app));
     let (routes, described) = endpoints(&app.config.http).split_for_parts();
     app.document.write(&described);
     routes
@@ -27,7 +28,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(|| async { Error::Method })
         .layer(DefaultBodyLimit::disable())
         .layer(map_response(hide))
-        .layer(from_fn_with_state(request_ids, trace))
+        .layer(from_fn_with_state(requests, trace))
         .with_state(app)
 }
 
@@ -40,14 +41,33 @@ fn endpoints(config: &HttpConfig) -> OpenApiRouter<Arc<App>> {
         .merge(operations::routes(times))
 }
 
+/// What participants need, for the listener of signed requests behind a balancer that ends TLS. Operators' endpoints are not
+/// there: see [`super::signed`].
+pub(crate) fn signed_router(app: Arc<App>) -> Router {
+    let requests = Arc::new(Requests::new(&app));
+    let times = Times::new(&app.config.http);
+    let (routes, _) = participant::routes(times).split_for_parts();
+    routes
+        .merge(operations::routes_of_liveness(times))
+        .fallback(|_: AnyPeer| async {
+            Error::NotFound("there is no such path for signed requests; operators' are at http.listen".to_owned())
+        })
+        .method_not_allowed_fallback(|| async { Error::Method })
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(Arc::new(Gate::new(Arc::clone(&app))), admit))
+        .layer(map_response(hide))
+        .layer(from_fn_with_state(requests, trace))
+        .with_state(app)
+}
+
 /// Operational endpoints for a separate listener.
 pub(crate) fn health_router(app: Arc<App>) -> Router {
-    let request_ids = Arc::new(RequestIds::new(&app));
+    let requests = Arc::new(Requests::new(&app));
     operations::routes_apart(Times::new(&app.config.http))
         .fallback(|_: AnyPeer| async { Error::NotFound("there is no such path".to_owned()) })
         .method_not_allowed_fallback(|| async { Error::Method })
         .layer(map_response(hide))
-        .layer(from_fn_with_state(request_ids, trace))
+        .layer(from_fn_with_state(requests, trace))
         .with_state(app)
 }
 

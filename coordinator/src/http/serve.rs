@@ -26,7 +26,6 @@ use super::problem::Error;
 use super::read_deadline::ReadDeadline;
 use super::slots::Slot;
 use super::unsent::{Bounds, PIECE, Unsent};
-use crate::config::HttpConfig;
 use crate::identity::Peer;
 
 /// Interval of HTTP/2 keep-alive pings, and timeout of their answers.
@@ -37,14 +36,32 @@ const STREAMS_MAX_OF_OTHERS: u32 = 32;
 /// Receive window of an HTTP/2 stream, and of a connection.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
+/// How long a balancer may keep a connection without a request: longer than balancers do, so that it is they who close it.
+const BALANCER_IDLE: Duration = Duration::from_secs(120);
 /// Pause when nothing can be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// How the peers of a listener say who they are.
+pub(crate) enum Entrance {
+    /// In the TLS handshake.
+    Tls(ServerConfig),
+    /// By signed requests, which a balancer passes on one after the other (HTTP/1.1) without TLS.
+    Signed,
+    /// Not at all: without TLS, for health checks.
+    Health,
+}
+
+/// The same for one connection after the other.
+enum Accepts {
+    Tls(TlsAcceptor),
+    Signed,
+    Health,
+}
 
 /// A bound socket that does not accept connections yet.
 pub(crate) struct Listener {
     tcp: TcpListener,
-    /// `None` for plain text.
-    acceptor: Option<TlsAcceptor>,
+    accepts: Accepts,
     pool: ConnectionPool,
 }
 
@@ -59,20 +76,24 @@ impl PoolObserver {
 }
 
 impl Listener {
-    /// Binds the address; plain text without `tls`. Model versions that were read but not yet sent take at most so many bytes.
+    /// Binds the address. Model versions that were read but not yet sent take at most so many bytes.
     ///
     /// # Errors
     /// If the address is unavailable.
     pub(crate) async fn bind(
         address: SocketAddr,
-        tls: Option<ServerConfig>,
+        entrance: Entrance,
         connection_limits: ConnectionLimits,
         unsent_max_bytes: usize,
     ) -> std::io::Result<Self> {
         let tcp = TcpListener::bind(address).await?;
-        let acceptor = tls.map(|tls| TlsAcceptor::from(Arc::new(tls)));
+        let accepts = match entrance {
+            Entrance::Tls(tls) => Accepts::Tls(TlsAcceptor::from(Arc::new(tls))),
+            Entrance::Signed => Accepts::Signed,
+            Entrance::Health => Accepts::Health,
+        };
         let pool = ConnectionPool::new(connection_limits, Unsent::new(Bounds::of(unsent_max_bytes)));
-        Ok(Self { tcp, acceptor, pool })
+        Ok(Self { tcp, accepts, pool })
     }
 
     /// The address that was bound.
@@ -91,10 +112,10 @@ impl Listener {
     /// Serves until `shutdown` is cancelled; then accepts no more, and returns when all accepted requests are answered
     /// or the shutdown timeout has passed.
     pub(crate) async fn serve(self, app: Arc<App>, router: Router, shutdown: CancellationToken) {
-        let Self { tcp, acceptor, pool } = self;
+        let Self { tcp, accepts, pool } = self;
         let patience = app.config.http.shutdown_timeout();
         let connections = TaskTracker::new();
-        let state = Arc::new(ListenerState::new(acceptor, app, router, pool, shutdown.clone()));
+        let state = Arc::new(ListenerState::new(accepts, app, router, pool, shutdown.clone()));
         loop {
             let accepted = tokio::select! {
                 accepted = tcp.accept() => accepted,
@@ -126,35 +147,42 @@ impl Listener {
 
 /// Shared state of all connections of a listener.
 struct ListenerState {
-    acceptor: Option<TlsAcceptor>,
+    accepts: Accepts,
     app: Arc<App>,
     router: Router,
     pool: ConnectionPool,
     shutdown: CancellationToken,
+    /// Time for the first bytes of a connection.
+    first_bytes: Duration,
     of_participants: auto::Builder<TokioExecutor>,
     of_others: auto::Builder<TokioExecutor>,
 }
 
 impl ListenerState {
-    fn new(
-        acceptor: Option<TlsAcceptor>,
-        app: Arc<App>,
-        router: Router,
-        pool: ConnectionPool,
-        shutdown: CancellationToken,
-    ) -> Self {
-        let of_participants = builder(&app.config.http, STREAMS_MAX);
-        let of_others = builder(&app.config.http, STREAMS_MAX_OF_OTHERS);
-        Self { acceptor, app, router, pool, shutdown, of_participants, of_others }
+    fn new(accepts: Accepts, app: Arc<App>, router: Router, pool: ConnectionPool, shutdown: CancellationToken) -> Self {
+        let header_timeout = app.config.http.header_timeout();
+        let (first_bytes, of_participants) = match accepts {
+            Accepts::Signed => (BALANCER_IDLE, builder(BALANCER_IDLE, STREAMS_MAX).http1_only()),
+            Accepts::Tls(_) | Accepts::Health => (header_timeout, builder(header_timeout, STREAMS_MAX)),
+        };
+        let of_others = builder(header_timeout, STREAMS_MAX_OF_OTHERS);
+        Self { accepts, app, router, pool, shutdown, first_bytes, of_participants, of_others }
     }
 
     /// Serves one connection from start to end.
     async fn receive(self: Arc<Self>, stream: TcpStream, address: SocketAddr, slot: Slot, end: CancellationToken) {
         // Small answers must not wait for more data.
         let _ = stream.set_nodelay(true);
-        let Some(acceptor) = &self.acceptor else {
-            let connection = Connection { address: address.ip(), peer: None };
-            return self.serve(stream, ConnectionGuard::begin(&self.pool, connection, None, slot, end)).await;
+        let connection = Connection { address: address.ip(), peer: None };
+        let acceptor = match &self.accepts {
+            Accepts::Tls(acceptor) => acceptor,
+            Accepts::Signed => {
+                let guard = ConnectionGuard::begin_of_balancer(&self.pool, connection, slot, end);
+                return self.serve(stream, guard).await;
+            }
+            Accepts::Health => {
+                return self.serve(stream, ConnectionGuard::begin(&self.pool, connection, None, slot, end)).await;
+            }
         };
         let shaken = tokio::select! {
             shaken = tokio::time::timeout(self.app.config.http.header_timeout(), acceptor.accept(stream)) => shaken,
@@ -163,7 +191,7 @@ impl ListenerState {
         match shaken {
             Ok(Ok(tls)) => {
                 let leaf = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
-                let connection = Connection { address: address.ip(), peer: leaf.and_then(Peer::from_certificate) };
+                let connection = Connection { peer: leaf.and_then(Peer::from_certificate), ..connection };
                 let member = tokio::select! {
                     member = self.find_member(connection.peer) => member,
                     () = end.cancelled() => return,
@@ -194,7 +222,7 @@ impl ListenerState {
             tokio::time::sleep(guard.lifetime(&self.app.config.http)).await;
             let Some(peer) = guard.member() else {
                 if guard.is_known() {
-                    // An operator.
+                    // An operator, or a balancer.
                     std::future::pending().await
                 }
                 return;
@@ -217,7 +245,7 @@ impl ListenerState {
             )
         });
         let builder = if guard.is_known() { &self.of_participants } else { &self.of_others };
-        let stream = TokioIo::new(ReadDeadline::new(stream, config.header_timeout()));
+        let stream = TokioIo::new(ReadDeadline::new(stream, self.first_bytes));
         let mut served = pin!(builder.serve_connection(stream, service));
         let mut overstayed = pin!(self.overstayed(&guard));
         let mut last_moment = pin!(tokio::time::sleep(Duration::ZERO));
@@ -256,9 +284,9 @@ impl ListenerState {
     }
 }
 
-fn builder(config: &HttpConfig, streams_max: u32) -> auto::Builder<TokioExecutor> {
+fn builder(header_timeout: Duration, streams_max: u32) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(config.header_timeout());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(header_timeout);
     builder
         .http2()
         .timer(TokioTimer::new())

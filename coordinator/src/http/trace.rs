@@ -15,19 +15,22 @@ use wire::headers::{PROTOCOL, PROTOCOL_VERSION};
 
 use super::app::App;
 use super::problem::Error;
+use super::unserved::Unserved;
 
 /// Response header with the request's id.
 const REQUEST_ID: &str = "x-request-id";
 
-/// Generates request ids: a random prefix per process and a counter.
-pub(super) struct RequestIds {
+/// What requests have in common: ids of a random prefix per process and a counter, and what the log was told.
+pub(super) struct Requests {
     prefix: String,
     next: AtomicU64,
+    unserved: Unserved,
 }
 
-impl RequestIds {
+impl Requests {
     pub(super) fn new(app: &App) -> Self {
-        Self { prefix: hex::encode(app.random.bytes::<4>()), next: AtomicU64::new(1) }
+        let unserved = Unserved::new(Arc::clone(&app.clock));
+        Self { prefix: hex::encode(app.random.bytes::<4>()), next: AtomicU64::new(1), unserved }
     }
 
     fn name(&self) -> String {
@@ -36,8 +39,8 @@ impl RequestIds {
 }
 
 /// Wraps a request. Must be the outermost layer: it turns [`Error`]s into responses.
-pub(super) async fn trace(State(request_ids): State<Arc<RequestIds>>, request: Request, next: Next) -> Response {
-    let id = request_ids.name();
+pub(super) async fn trace(State(requests): State<Arc<Requests>>, request: Request, next: Next) -> Response {
+    let id = requests.name();
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
     let span = tracing::info_span!("request", request_id = %id, %method, route);
@@ -52,6 +55,7 @@ pub(super) async fn trace(State(request_ids): State<Arc<RequestIds>>, request: R
     let entered = span.enter();
     if let Some(error) = response.extensions_mut().remove::<Arc<Error>>() {
         tracing::debug!("request {id} rejected: {error}");
+        requests.unserved.tell(&error, &id);
         response = error.respond(&id);
     }
     let status = response.status();

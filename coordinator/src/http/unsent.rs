@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ impl Unsent {
             bound: self.bounds.connection,
             connection: Arc::new(Semaphore::new(self.bounds.connection)),
             peer: self.peer_budget(peer),
-            identified: OnceLock::new(),
+            identified: Guarded::default(),
             streamed: Arc::clone(&self.streamed),
             unread: Arc::default(),
         }
@@ -87,7 +87,15 @@ impl Unsent {
     /// Charges later answers to this peer, once the connection is authenticated. At most once; earlier answers stay
     /// charged to the first one.
     pub(super) fn turn_out(&self, budget: &ConnectionBudget, peer: Key) {
-        budget.identified.get_or_init(|| self.peer_budget(peer));
+        budget.identified.with(|identified| {
+            identified.get_or_insert_with(|| self.peer_budget(peer));
+        });
+    }
+
+    /// Charges the next answers of a balancer's connection to this peer, or to the balancer.
+    pub(super) fn charge(&self, budget: &ConnectionBudget, peer: Option<Key>) {
+        let peer_budget = peer.map(|peer| self.peer_budget(peer));
+        budget.identified.with(|identified| *identified = peer_budget);
     }
 
     fn peer_budget(&self, peer: Key) -> Arc<PeerBudget> {
@@ -111,7 +119,7 @@ pub(super) struct ConnectionBudget {
     bound: usize,
     connection: Arc<Semaphore>,
     peer: Arc<PeerBudget>,
-    identified: OnceLock<Arc<PeerBudget>>,
+    identified: Guarded<Option<Arc<PeerBudget>>>,
     streamed: Arc<Semaphore>,
     unread: Arc<UnreadStreams>,
 }
@@ -124,7 +132,8 @@ impl ConnectionBudget {
         if body.is_end_stream() {
             return Some(body);
         }
-        let peer_budget = self.identified.get().unwrap_or(&self.peer);
+        let identified = self.identified.lock().clone();
+        let peer_budget = identified.as_ref().unwrap_or(&self.peer);
         let source = match body.size_hint().exact() {
             Some(bytes) => {
                 // A large answer leaves room for small ones on the same connection: a roster must not block the answer

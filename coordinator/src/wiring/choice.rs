@@ -16,6 +16,7 @@ use crate::config::{Config, DatabaseConfig, DatabaseError};
 use crate::http::{App, ConnectionLimits, Rate, Rates};
 use crate::identity::{Authority, AuthorityError, Members, MembersCa, ServerKey, Signer};
 use crate::lock::{LockError, Locks};
+use crate::open_files;
 use crate::seal::{SealError, Sealer};
 use crate::shelf::Bucket;
 
@@ -163,16 +164,20 @@ const ARRIVING_MAX: usize = 1024;
 /// Maximum number of connections to the health listener.
 const HEALTH_MAX: usize = 32;
 
-pub(super) fn connection_limits(config: &Config) -> ConnectionLimits {
+pub(super) fn connection_limits(config: &Config, files: Option<usize>) -> ConnectionLimits {
     let http = &config.http;
-    ConnectionLimits {
+    // Participants come through one listener or the other: both may have as many.
+    let listeners = 1 + usize::from(http.signed_listen.is_some());
+    let wanted = ConnectionLimits {
         arriving: ARRIVING_MAX,
         operators: OPERATORS_MAX,
-        members: count(http.connections_max),
+        members: count(http.connections_max).saturating_mul(listeners),
         each_member: count(http.connections_per_participant),
         strangers: count(http.strangers_max),
         each_address: count(http.strangers_per_address),
-    }
+    };
+    let fitting = open_files::fit(wanted, files);
+    ConnectionLimits { members: fitting.members.div_ceil(listeners), ..fitting }
 }
 
 /// Of the health listener, where nobody has credentials.

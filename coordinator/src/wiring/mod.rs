@@ -34,9 +34,10 @@ pub use self::worker::Worker;
 use crate::admission::{CheckIns, Inbox, Linger, RoundWakeups, Uploads};
 use crate::config::Config;
 use crate::http::{
-    App, ConnectionCounts, ConnectionLimits, Document, EndedRounds, Identities, Limiter, Listener, PoolObserver,
-    TokenError,
+    App, ConnectionCounts, ConnectionLimits, Document, EndedRounds, Entrance, Identities, Limiter, Listener, Nonces,
+    PoolObserver, TokenError,
 };
+use crate::invitations::Invitations;
 use crate::lock::Locks;
 use crate::models::Models;
 use crate::observe;
@@ -44,7 +45,7 @@ use crate::observe::health::Health;
 use crate::proximal::ProximalSchedule;
 use crate::reported_rounds::ReportedRounds;
 use crate::seal::Sealer;
-use crate::session::Sessions;
+use crate::sessions::Sessions;
 use crate::work::{Engine, Environment, WorkConfig};
 
 /// A coordinator without a socket, for tests and simulations.
@@ -68,10 +69,12 @@ pub struct Coordinator {
 pub struct Running {
     address: SocketAddr,
     url: String,
+    signed_address: Option<SocketAddr>,
     health_address: Option<SocketAddr>,
     coordinator: Coordinator,
     observer: PoolObserver,
     served: JoinHandle<()>,
+    signed_served: Option<JoinHandle<()>>,
     health_served: Option<JoinHandle<()>>,
     worked: Option<JoinHandle<()>>,
 }
@@ -131,9 +134,11 @@ impl Coordinator {
             models: models.clone(),
             ended_rounds: EndedRounds::default(),
             mus: ProximalSchedule::default(),
+            invitations: Invitations::default(),
             sealer: Arc::clone(&sealer),
             inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), linger, stopped.clone(), &tasks),
             uploads: Uploads::default(),
+            nonces: Nonces::default(),
             store: store.clone(),
             clock: Arc::clone(&parts.clock),
             random: parts.random.clone(),
@@ -183,13 +188,14 @@ impl Coordinator {
     pub async fn start(config: &Config, parts: Parts) -> Result<Running, StartError> {
         // Before anything is opened.
         let files = crate::open_files::raise_limit();
-        let connection_limits = crate::open_files::fit(connection_limits(config), files);
+        let connection_limits = connection_limits(config, files);
         let coordinator = Self::begin(config, parts).await?;
         let app = &coordinator.app;
         let key = server_key(config, app)?;
         let tls = crate::http::server_config(key, app.members.certificate())
             .map_err(|error| StartError::Tls(error.into()))?;
-        let (listener, address) = listen(config, config.http.listen, Some(tls), connection_limits).await?;
+        let (listener, address) = listen(config, config.http.listen, Entrance::Tls(tls), connection_limits).await?;
+        let (signed_served, signed_address) = coordinator.serve_signed(config, connection_limits).await?.unzip();
         let (health_served, health_address) = coordinator.serve_health(config).await?.unzip();
         let observer = listener.observer();
         let served =
@@ -197,7 +203,37 @@ impl Coordinator {
         let worked = config.work.enabled.then(|| coordinator.run_engine());
         let url = url(config, address);
         tracing::info!(%address, url, "serving at {url}");
-        Ok(Running { address, url, health_address, coordinator, observer, served, health_served, worked })
+        Ok(Running {
+            address,
+            url,
+            signed_address,
+            health_address,
+            coordinator,
+            observer,
+            served,
+            signed_served,
+            health_served,
+            worked,
+        })
+    }
+
+    /// Serves signed requests, without a socket, as [`Coordinator::router`] serves those of whom a handshake knows.
+    #[must_use]
+    pub fn signed_router(&self) -> Router {
+        crate::http::signed_router(Arc::clone(&self.app))
+    }
+
+    /// Serves a balancer that ends TLS, if configured.
+    async fn serve_signed(
+        &self,
+        config: &Config,
+        connection_limits: ConnectionLimits,
+    ) -> Result<Option<(JoinHandle<()>, SocketAddr)>, StartError> {
+        let Some(wanted) = config.http.signed_listen else { return Ok(None) };
+        let (listener, address) = listen(config, wanted, Entrance::Signed, connection_limits).await?;
+        let served = tokio::spawn(listener.serve(Arc::clone(&self.app), self.signed_router(), self.stopping.clone()));
+        tracing::info!(%address, "serving signed requests at {address}, without TLS");
+        Ok(Some((served, address)))
     }
 
     /// Our own authority's certificate in PEM, which peers must trust unless the server presents another authority's
@@ -270,6 +306,12 @@ impl Running {
         self.address
     }
 
+    /// Address of the listener of signed requests, if configured.
+    #[must_use]
+    pub fn signed_address(&self) -> Option<SocketAddr> {
+        self.signed_address
+    }
+
     /// Address of the plain-text health listener, if configured.
     #[must_use]
     pub fn health_address(&self) -> Option<SocketAddr> {
@@ -314,6 +356,9 @@ impl Running {
         if let Err(error) = self.served.await {
             tracing::error!(%error, "the listener ended badly: {error}");
         }
+        if let Some(Err(error)) = async { Some(self.signed_served?.await) }.await {
+            tracing::error!(%error, "the listener of signed requests ended badly: {error}");
+        }
         if let Some(worked) = self.worked
             && let Err(error) = worked.await
         {
@@ -329,12 +374,13 @@ impl Running {
 async fn listen(
     config: &Config,
     address: SocketAddr,
-    tls: Option<rustls::ServerConfig>,
+    entrance: Entrance,
     connection_limits: ConnectionLimits,
 ) -> Result<(Listener, SocketAddr), StartError> {
     let refused = |source| StartError::Listen { address, source };
-    let listener =
-        Listener::bind(address, tls, connection_limits, count(config.http.unsent_max_bytes)).await.map_err(refused)?;
+    let listener = Listener::bind(address, entrance, connection_limits, count(config.http.unsent_max_bytes))
+        .await
+        .map_err(refused)?;
     let bound = listener.address().map_err(refused)?;
     Ok((listener, bound))
 }

@@ -9,6 +9,7 @@ use super::choice::HEALTH_CROWDS;
 use super::parts::{Parts, StartError};
 use super::{Coordinator, listen};
 use crate::config::Config;
+use crate::http::Entrance;
 
 /// A coordinator that works and does not serve.
 pub struct Worker {
@@ -38,7 +39,7 @@ impl Coordinator {
         config: &Config,
     ) -> Result<Option<(JoinHandle<()>, SocketAddr)>, StartError> {
         let Some(wanted) = config.http.health_listen else { return Ok(None) };
-        let (listener, address) = listen(config, wanted, None, HEALTH_CROWDS).await?;
+        let (listener, address) = listen(config, wanted, Entrance::Health, HEALTH_CROWDS).await?;
         let router = crate::http::health_router(Arc::clone(&self.app));
         let served = tokio::spawn(listener.serve(Arc::clone(&self.app), router, self.stopped.clone()));
         Ok(Some((served, address)))

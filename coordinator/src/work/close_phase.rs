@@ -19,7 +19,7 @@ use wire::inspect::ShortageView;
 use super::lease::Lease;
 use super::select::draw_cohort;
 use super::shred::destroy_keys_of_an_end;
-use super::situation::{Situation, failures, groups_of, next_round, tally};
+use super::situation::{Situation, failures, groups_of, tally};
 use super::{Environment, StepError};
 use crate::ledger::{self, Charger};
 use crate::session::{
@@ -327,7 +327,7 @@ async fn fail(
     forget(tx, round.key).await?;
     let paused = pause_if_hopeless(tx, task, &after, reason, now).await?;
     let is_spent = round.is_spent() || (round.may_have_inputs() && task.spec.keeps_updates_apart());
-    if is_spent && round.key.round_key() == next_round(task) {
+    if is_spent && round.key.round_key() == task.next_round() {
         tx.forfeit_rounds(task.id, 1).await?;
     }
     let given_by = given_by(tx, charger.models(), &after).await?;
@@ -344,10 +344,10 @@ async fn pause_if_hopeless(
     now: Timestamp,
 ) -> Result<bool, StepError> {
     let max = task.spec.rounds.max_attempts;
-    if max == 0 || round.key.round_key() != next_round(task) {
+    if max == 0 || round.key.round_key() != task.next_round() {
         return Ok(false);
     }
-    let latest = tx.round(next_round(task)).await?;
+    let latest = tx.round(task.next_round()).await?;
     let in_a_row = failures(tx, task, latest.as_ref()).await?.map_or(0, |failures| failures.count);
     if !in_a_row.is_multiple_of(max) {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! Removes what nothing needs any more: blobs without a row, check-ins and idempotency keys that have expired, keys of
+//! Removes what nothing needs any more: blobs without a row, check-ins, idempotency keys and nonces that have expired, keys of
 //! releases whose process died before it destroyed them.
 //!
 //! Blobs come before their rows, so a young blob without a row is most likely about to get one: it is spared for a while.
@@ -57,6 +57,7 @@ pub(super) async fn collect_garbage(env: &Environment, holder: Uuid) -> Result<C
         .transact("expire rows", |tx| {
             Box::pin(async move {
                 tx.forget_collected(ago(now, COLLECTED_KEPT)).await?;
+                tx.forget_nonces(ago(now, NONCES_KEPT)).await?;
                 Ok::<_, StoreError>((tx.expire_check_ins(now).await?, tx.expire_idempotent(now).await?))
             })
         })
@@ -81,6 +82,8 @@ pub(super) async fn collect_garbage(env: &Environment, holder: Uuid) -> Result<C
 
 /// How long a blob that was removed is remembered: longer than anybody takes to store a blob and then name it.
 const COLLECTED_KEPT: Duration = Duration::from_secs(600);
+/// How long a nonce is kept after its request's end: longer than the clocks of coordinators differ.
+const NONCES_KEPT: Duration = Duration::from_secs(600);
 /// Blobs that are removed at once: a store may be far away.
 const REMOVED_AT_ONCE: usize = 8;
 

@@ -11,7 +11,7 @@ use rand_chacha::ChaCha20Rng;
 use store::{Transaction, WakeEvent};
 
 use super::lease::Lease;
-use super::situation::{Situation, next_round};
+use super::situation::Situation;
 use super::waiting::{free_places, waiting};
 use super::{Environment, StepError};
 use crate::ahead::{TrainingStates, filled_next, last_opened};
@@ -51,7 +51,7 @@ async fn insert(
 ) -> Result<Vec<ParticipantId>, StepError> {
     let Some(task) = tx.task(id).await? else { return Ok(Vec::new()) };
     let Some(ahead) = task.spec.ahead() else { return Ok(Vec::new()) };
-    let latest = tx.round(next_round(&task)).await?;
+    let latest = tx.round(task.next_round()).await?;
     let number = filled_next(&task, latest.as_ref().map(|row| &row.round));
     let Some(number) = number.filter(|_| task.status == TaskStatus::Active) else { return Ok(Vec::new()) };
     let standings = TrainingStates::read(tx, &task, &ahead, now).await?;

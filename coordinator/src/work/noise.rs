@@ -173,6 +173,8 @@ async fn seeds(
                 Some(seed) => seed,
                 None => {
                     let fresh = Zeroizing::new(random.bytes::<32>());
+                    #[cfg(feature = "deliberate-faults")]
+                    let fresh = super::spoil::seed(fresh, attempt, &purpose);
                     let place = place(attempt, &purpose);
                     sealer.seal_for_release(attempt, &place, &*fresh)?
                 }

@@ -16,7 +16,7 @@ use super::keep_ledger::keep_ledger;
 use super::lease::Lease;
 use super::sample::{population, sample};
 use super::shred::destroy_keys_of_an_end;
-use super::situation::{Situation, next_round};
+use super::situation::Situation;
 use super::{Environment, StepError};
 use crate::ahead::TrainingStates;
 use crate::damage;
@@ -121,7 +121,7 @@ async fn insert(
     now: Timestamp,
 ) -> Result<OpenOutcome, StepError> {
     let Some(task) = tx.task(situation.task.id).await? else { return Ok(OpenOutcome::Nothing) };
-    let key = next_round(&task);
+    let key = task.next_round();
     let latest = tx.round(key).await?;
     let same_facts = task.status == TaskStatus::Active
         && task.rounds_completed == situation.task.rounds_completed

@@ -18,7 +18,7 @@ use super::gate::restored;
 use super::keep_ledger;
 use super::lease::Lease;
 use super::shred::{before_publishing, destroy_keys_of_an_end};
-use super::situation::{Situation, next_round};
+use super::situation::Situation;
 use super::sums::blocking;
 use super::{Environment, StepError};
 use crate::ahead::TrainingStates;
@@ -206,7 +206,7 @@ async fn complete(
     let before = row.round;
     let after = Round { state: RoundState::Completed, state_since: now, ..before.clone() };
     if before.state != RoundState::Aggregating
-        || attempt.round_key() != next_round(&task)
+        || attempt.round_key() != task.next_round()
         || !tx.transition_round(&before, &after).await?
     {
         return Ok(None);

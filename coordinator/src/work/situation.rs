@@ -19,8 +19,7 @@ use super::StepError;
 use super::sample::population;
 use super::waiting::{free_places, waiting};
 use crate::ahead::{TrainingStates, filled_next, last_opened};
-pub(super) use crate::base::next_round;
-use crate::shortage::{Enrolment, enrolment};
+pub(super) use crate::shortage::{Enrolment, enrolment};
 
 /// A task, its current round and that round's progress.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +77,7 @@ impl Situation {
         now: Timestamp,
     ) -> Result<Option<Self>, StepError> {
         let Some(task) = tx.task(task).await? else { return Ok(None) };
-        let latest = tx.round(next_round(&task)).await?;
+        let latest = tx.round(task.next_round()).await?;
         let failures = failures(tx, &task, latest.as_ref()).await?;
         let (unfolded, released, complained) = (0, false, false);
         let ahead = ahead_now(tx, &task, latest.as_ref(), now).await?;
@@ -137,7 +136,7 @@ pub(super) async fn failures(
     latest: Option<&RoundRow>,
 ) -> Result<Option<Failures>, StepError> {
     let mut found: Option<Failures> = None;
-    let next = next_round(task).number;
+    let next = task.next_round().number;
     for number in (next.saturating_sub(LOOK_BACK).max(1)..=next).rev() {
         let round = match number == next {
             true => latest.map(|row| row.round.clone()),

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use federation::id::Attempt;
 use federation::round::Round;
 use learning::privacy::{DiscreteGaussian, Sigma};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
+use zeroize::Zeroizing;
 
 use super::noise::Noise;
 use crate::faults::{Fault, present};
@@ -14,6 +16,11 @@ use recipe::server::PrivateTask;
 /// Number of participants whose noise is charged.
 pub(super) fn counted(participants: u32, round: &Round) -> u32 {
     if present() == Some(Fault::DropoutsCounted) { round.cohort.max(participants) } else { participants }
+}
+
+/// The seed of noise for a purpose: the one that two runs share, where a test asks for one.
+pub(super) fn seed(fresh: Zeroizing<[u8; 32]>, of: Attempt, purpose: &str) -> Zeroizing<[u8; 32]> {
+    recipe::repeatable_noise::seed(of.round, of.attempt, purpose).map_or(fresh, Zeroizing::new)
 }
 
 /// The noise that is added.

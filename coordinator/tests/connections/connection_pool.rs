@@ -4,17 +4,23 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use federation::time::Clock as _;
 use h2::client::{ResponseFuture, SendRequest};
 use http::Request;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ED25519, SanType};
+use rustls_pki_types::PrivateKeyDer;
+use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use wire::ParticipantId;
 use wire::participant::CheckInReply;
 use wire::route;
+use wire::signature::RequestKey;
 
 use super::slots::linger;
 use crate::support::server::{Server, serve};
-use crate::support::{config, small_task};
+use crate::support::{config, sha256, small_task};
 
 async fn get(server: &Server, client: &SendRequest<Bytes>, path: &str) -> http::StatusCode {
     let request = Request::get(server.url(path)).body(()).unwrap();
@@ -190,4 +196,74 @@ async fn a_members_place_ends_with_its_certificate() {
     server.holds("it is known", |held| held.members == 2).await;
     server.clock.advance(Duration::from_secs(8 * 24 * 3600));
     ended.await.unwrap().unwrap();
+}
+
+/// Says this on a balancer's connection and returns the head and body of the answer.
+async fn exchange(balancer: &mut TcpStream, said: &[u8]) -> String {
+    balancer.write_all(said).await.unwrap();
+    let mut answer = Vec::new();
+    loop {
+        let mut piece = [0; 4096];
+        let read = balancer.read(&mut piece).await.unwrap();
+        assert!(read > 0, "the connection was closed after {:?}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&piece[..read]);
+        let text = String::from_utf8_lossy(&answer);
+        if let Some((head, body)) = text.split_once("\r\n\r\n")
+            && let Some((_, length)) = head.split_once("content-length: ")
+            && length.split("\r\n").next().unwrap().parse() == Ok(body.len())
+        {
+            return text.into_owned();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_balancers_connections_are_nobodys_and_stay() {
+    let mut config = config();
+    config.http.signed_listen = Some("127.0.0.1:0".parse().unwrap());
+    (config.http.header_timeout_ms, config.http.stranger_lifetime_ms) = (200, 200);
+    (config.http.strangers_per_address, config.http.connections_per_participant) = (2, 1);
+    let server = serve(&config).await;
+    let address = server.running.signed_address().unwrap();
+    let healthy = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let mut balancer = Vec::new();
+    for _ in 0..6 {
+        let mut connection = TcpStream::connect(address).await.unwrap();
+        assert!(exchange(&mut connection, healthy).await.starts_with("HTTP/1.1 200 "));
+        balancer.push(connection);
+    }
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    // Requests of many come on each, and those of one on many.
+    let devices = [server.enroll().await, server.enroll().await];
+    for (nonce, connection) in (0..).zip(&mut balancer) {
+        for (_, identity) in &devices {
+            let answer = exchange(connection, &signed_check_in(&server, identity, nonce)).await;
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        }
+        assert!(exchange(connection, healthy).await.starts_with("HTTP/1.1 200 "));
+    }
+    // A connection is one request after the other: HTTP/2 would be none.
+    let mut other = TcpStream::connect(address).await.unwrap();
+    other.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    let _ = other.read_to_end(&mut answer).await;
+    assert!(!answer.starts_with(&[0, 0]), "no frame of HTTP/2: {answer:?}");
+}
+
+/// A check-in that the holder of this key with its certificate has signed.
+fn signed_check_in(server: &Server, identity: &str, nonce: u8) -> Vec<u8> {
+    let key = PrivateKeyDer::from_pem_slice(identity.as_bytes()).unwrap();
+    let chain = &identity[identity.find("-----BEGIN CERTIFICATE").unwrap()..];
+    let own = wire::certificate::chain_der(chain).unwrap().swap_remove(0);
+    let key = RequestKey::new(key.secret_der(), &own).unwrap();
+    let body = check_in(0).to_string();
+    let request = http::Request::post(route::CHECK_IN).header("content-type", "application/json").body(()).unwrap();
+    let (mut parts, ()) = request.into_parts();
+    key.sign(&mut parts, "localhost", Some(sha256(body.as_bytes())), server.clock.now(), [nonce; 16]);
+    let mut text =
+        format!("POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n", route::CHECK_IN, body.len());
+    for (name, value) in &parts.headers {
+        text.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap()));
+    }
+    (text + "\r\n" + &body).into_bytes()
 }

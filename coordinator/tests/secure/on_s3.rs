@@ -4,8 +4,11 @@ use coordinator::config::Config;
 use federation::round::RoundState;
 use test_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY, Treatment};
 
-use crate::support::config;
+use wire::problem::ProblemType;
+use wire::route;
+
 use crate::support::secure::World;
+use crate::support::{Reply, TestCoordinator, config, input, small_task};
 
 struct Place {
     server: S3Server,
@@ -135,4 +138,45 @@ async fn readiness_moves_no_model_and_tells_of_one_that_is_gone() {
     world.t.advance(std::time::Duration::from_secs(2));
     let told = String::from_utf8(world.t.get(&world.t.viewer, "/readyz").await.body).unwrap();
     assert!(told.starts_with("degraded") && told.contains(newest), "{told}");
+}
+
+/// That the peer is asked to come back, and told neither where the blobs are nor who may use them.
+fn asks_to_come_back(reply: &Reply) {
+    assert_eq!(reply.problem(ProblemType::Unavailable), "");
+    assert_eq!(reply.headers["retry-after"], "5");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_server_is_away_participants_are_asked_to_come_back() {
+    let mut place = Place::new();
+    let mut config = place.config();
+    config.blobs.replicas.clear();
+    let t = TestCoordinator::with(&config).await;
+    let task = t.create_task(&small_task()).await;
+    let enrolled = [t.enroll("a").await, t.enroll("b").await];
+    let who = enrolled.each_ref().map(|(_, who)| who.clone());
+    let assignments = t.assigned(&who).await;
+    let base = route::model_parameters(task, assignments[0].base.version);
+    let inputs = [input([1, 2, 3]), input([4, 5, 6])];
+    let send = async |n: usize| t.send(&who[n], t.upload(&assignments[n], enrolled[n].0, &inputs[n])).await;
+
+    place.server.kill();
+    // A copy that was looked at lately is good for a while.
+    t.advance(std::time::Duration::from_secs(11));
+    asks_to_come_back(&t.get(&who[0], &base).await);
+    asks_to_come_back(&send(0).await);
+    // What needs no blob is served.
+    t.check_in(&who[1], "small").await;
+
+    place.server.restart();
+    assert_eq!(t.get(&who[0], &base).await.status, 200);
+    assert_eq!(send(0).await.status, 200);
+    assert_eq!(send(1).await.status, 200);
+    place.server.kill();
+    let failed = t.inner.engine.step_all().await.unwrap_err();
+    assert_eq!(failed.code(), "store_blobs_away");
+    place.server.restart();
+    t.work().await;
+    let round = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json();
+    assert_eq!((&round["state"], &round["reported"]), (&"COMPLETED".into(), &2.into()), "{round}");
 }

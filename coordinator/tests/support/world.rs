@@ -17,7 +17,7 @@ use learning::{MetricValue, Update, Upload};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use recipe::{TaskModel, UpdateCodec};
-use store::entity::admitted::{Admitted, Insertion};
+use store::entity::admitted::Admitted;
 use store::entity::check_in::CheckIn;
 use store::entity::participant::ParticipantRow;
 use store::entity::round::RoundRow;
@@ -286,7 +286,7 @@ impl World {
                 && tx
                     .set_assignment_state(attempt, participant, &pending, AssignmentState::Reported, accepted_at, None)
                     .await?
-                && tx.insert_admitted(&admitted).await? == Insertion::Inserted
+                && tx.insert_admitted(&[admitted]).await? == 1
         })
     }
 

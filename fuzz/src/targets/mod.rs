@@ -12,6 +12,7 @@ pub mod partition;
 pub mod restore;
 pub mod server;
 pub mod session;
+pub mod signature;
 pub mod sum;
 pub mod wire_body;
 pub mod wire_problem;

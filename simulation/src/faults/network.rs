@@ -71,7 +71,7 @@ impl World<'_> {
                 let nothing = lost(&request);
                 self.send(index, number, Message::Request(request), wait, nothing);
             }
-            Action::Fetch { task, model, have } => {
+            Action::Fetch { task, model, have, .. } => {
                 device.requests += 1;
                 let number = device.requests;
                 let nothing = Input::Fetched { have, result: Err(gone()) };

@@ -1,7 +1,7 @@
 //! Guarantees of admitted inputs.
 
 use super::sample::{admitted, after, collecting, digest, participant_id};
-use crate::entity::admitted::{Admitted, Insertion};
+use crate::entity::admitted::Admitted;
 use crate::{Result, Store, StoreError};
 
 /// The first bytes stay; a repetition is distinguished from other bytes; the round counts each participant once.
@@ -11,11 +11,11 @@ pub async fn an_input_counts_once(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 let first = admitted(open, 1);
-                assert_eq!(tx.insert_admitted(&first).await?, Insertion::Inserted);
+                assert_eq!(tx.insert_admitted(&[first]).await?, 1);
                 let later = Admitted { accepted_at: after(9), ..first };
-                assert_eq!(tx.insert_admitted(&later).await?, Insertion::Same(first));
+                assert_eq!(tx.insert_admitted(&[later]).await?, 0);
                 let other = Admitted { sha256: digest(9), ..later };
-                assert_eq!(tx.insert_admitted(&other).await?, Insertion::Different(first));
+                assert_eq!(tx.insert_admitted(&[other]).await?, 0);
                 assert_eq!(tx.admitted(open.key, participant_id(1)).await?, Some(first));
                 assert_eq!(tx.admitted(open.key, participant_id(2)).await?, None);
                 let row = tx.round(open.key.round_key()).await?.unwrap();
@@ -26,7 +26,7 @@ pub async fn an_input_counts_once(store: &Store) {
         .await;
     result.unwrap();
     let stranger = &admitted(open, 9);
-    refused!(store, |tx| tx.insert_admitted(stranger));
+    refused!(store, |tx| tx.insert_admitted(&[*stranger]));
 }
 
 /// An input that was folded before, or never admitted, is rejected: it would count twice, or never.
@@ -37,7 +37,7 @@ pub async fn inputs_are_folded_once_and_in_order(store: &Store) {
             Box::pin(async move {
                 let key = open.key;
                 for n in [3, 1, 2] {
-                    tx.insert_admitted(&admitted(open, n)).await?;
+                    tx.insert_admitted(&[admitted(open, n)]).await?;
                 }
                 assert_eq!(tx.unfolded(key, 2).await?, [1, 2].map(|n| admitted(open, n)));
                 tx.mark_folded(key, &[participant_id(2), participant_id(1)]).await?;
@@ -66,8 +66,8 @@ pub async fn inputs_are_given_scores(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 let key = open.key;
-                tx.insert_admitted(&admitted(open, 1)).await?;
-                tx.insert_admitted(&admitted(open, 2)).await?;
+                tx.insert_admitted(&[admitted(open, 1)]).await?;
+                tx.insert_admitted(&[admitted(open, 2)]).await?;
                 assert_eq!(tx.anomaly_score(key, participant_id(1)).await?, None);
                 tx.set_anomaly_scores(key, &[(participant_id(2), 17.25), (participant_id(1), 0.0)]).await?;
                 assert_eq!(tx.anomaly_score(key, participant_id(1)).await?, Some(0.0));

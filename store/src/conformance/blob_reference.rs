@@ -19,8 +19,8 @@ pub async fn needed_blobs_are_named_and_no_others(store: &Store) {
             Box::pin(async move {
                 let key = open.key;
                 tx.insert_model_version(&model_version(1, 0)).await?;
-                tx.insert_admitted(&admitted(open, 1)).await?;
-                tx.insert_admitted(&admitted(open, 2)).await?;
+                tx.insert_admitted(&[admitted(open, 1)]).await?;
+                tx.insert_admitted(&[admitted(open, 2)]).await?;
                 tx.mark_folded(key, &[participant_id(1)]).await?;
                 tx.put_partial_sum(&PartialSum { attempt: key, blob: digest(50), inputs: 1 }, None).await?;
                 let noised =
@@ -68,7 +68,7 @@ pub async fn blobs_are_needed_in_every_state_that_has_not_ended(store: &Store) {
             Box::pin(async move {
                 use RoundState::{Aggregating, Collecting, Completed, Confirming, Unmasking};
                 let mut round = open.clone();
-                tx.insert_admitted(&admitted(open, 1)).await?;
+                tx.insert_admitted(&[admitted(open, 1)]).await?;
                 let needed = HashSet::from([digest(101)]);
                 assert_eq!(tx.referenced_blobs().await?, needed);
                 for state in [Collecting, Confirming, Unmasking, Aggregating] {

@@ -118,8 +118,8 @@ pub async fn candidates_come_with_their_loss_and_speed(store: &Store) {
                 assert_eq!(durations(tx).await?, [], "they are at work");
                 assert_eq!(tx.drop_missing(open.key, RoundState::Collecting, &[], after(40)).await?, 2);
                 assert_eq!(durations(tx).await?, [Some(40), Some(40)], "as long at least as the round waited");
-                tx.insert_admitted(&Admitted { accepted_at: after(70), ..admitted(open, 1) }).await?;
-                tx.insert_admitted(&Admitted { accepted_at: after(-5), ..admitted(open, 2) }).await?;
+                tx.insert_admitted(&[Admitted { accepted_at: after(70), ..admitted(open, 1) }]).await?;
+                tx.insert_admitted(&[Admitted { accepted_at: after(-5), ..admitted(open, 2) }]).await?;
                 let end = moved(open, RoundState::Cancelled, after(80));
                 assert!(tx.transition_round(open, &end).await?);
                 let found = tx.candidates(task_id(1), NOW).await?;

@@ -24,7 +24,7 @@ pub async fn rules_that_are_broken_are_found(store: &Store) {
                 assert_eq!(broken(tx).await, [newest, base]);
                 tx.insert_model_version(&model_version(1, 0)).await?;
                 assert_eq!(broken(tx).await, []);
-                tx.insert_admitted(&admitted(open, 1)).await?;
+                tx.insert_admitted(&[admitted(open, 1)]).await?;
                 tx.put_partial_sum(&PartialSum { attempt: open.key, blob: digest(50), inputs: 1 }, None).await?;
                 assert_eq!(broken(tx).await, [("a partial sum contains the inputs that are marked as folded", 1)]);
                 tx.mark_folded(open.key, &[participant_id(1)]).await?;

@@ -35,7 +35,7 @@ pub async fn no_row_names_a_doomed_blob(store: &Store) {
             Box::pin(async move {
                 tx.insert_model_version(&model_version(1, 0)).await?;
                 tx.insert_model_version(&model_version(1, 1)).await?;
-                tx.insert_admitted(&admitted(open, 1)).await.map(drop)
+                tx.insert_admitted(&[admitted(open, 1)]).await.map(drop)
             })
         })
         .await;
@@ -52,7 +52,7 @@ pub async fn no_row_names_a_doomed_blob(store: &Store) {
     assert!(is_refused(&named, blob));
     let input = &Admitted { sha256: blob, ..admitted(open, 2) };
     assert!(is_refused(
-        &store.transact("test", |tx| Box::pin(async move { tx.insert_admitted(input).await })).await,
+        &store.transact("test", |tx| Box::pin(async move { tx.insert_admitted(&[*input]).await })).await,
         blob
     ));
     let sum = &PartialSum { attempt: open.key, blob, inputs: 1 };

@@ -29,6 +29,7 @@ pub mod fingerprint;
 pub mod idempotency;
 pub mod lease;
 pub mod model_version;
+pub mod open_task;
 pub mod participant;
 pub mod privacy_ledger;
 pub mod round;
@@ -39,12 +40,14 @@ pub mod secret;
 pub mod secure_round;
 pub mod session;
 pub mod session_message;
+pub mod standing;
 pub mod sum;
 pub mod task;
 pub mod token;
 pub mod training;
 pub mod transaction;
 pub mod unopened;
+pub mod used_nonce;
 
 mod sample;
 
@@ -96,6 +99,8 @@ macro_rules! conformance_tests {
             model_version::versions_are_added_and_listed,
             model_version::a_clipping_norm_comes_back_or_is_refused,
             model_version::old_versions_are_removed_unless_they_are_needed,
+            open_task::open_tasks_are_those_with_work,
+            open_task::a_round_that_selects_is_told_to_those_it_may_draw,
             participant::participants_are_found_by_id_name_and_certificate,
             participant::a_renewal_keeps_the_previous_certificate,
             participant::revoking_happens_once,
@@ -124,6 +129,8 @@ macro_rules! conformance_tests {
             session_message::a_message_counts_once,
             session_message::messages_are_listed_and_counted_by_kind,
             session_message::a_cleared_message_was_still_sent,
+            standing::everybody_asked_for_is_told_in_order,
+            standing::places_change_together,
             sum::a_partial_sum_is_replaced_by_compare_and_swap,
             sum::a_round_has_one_noised_sum,
             sum::what_a_sum_took_is_kept,
@@ -142,6 +149,8 @@ macro_rules! conformance_tests {
             transaction::a_closure_may_borrow,
             unopened::sessions_and_statements_come_back,
             unopened::those_who_gave_an_input_from_a_model_are_counted,
+            used_nonce::a_nonce_is_used_once,
+            used_nonce::of_many_at_once_one_uses_a_nonce,
         );
     };
     (@each $open:path, $($module:ident :: $promise:ident),* $(,)?) => {

@@ -52,7 +52,7 @@ pub async fn transitions_are_compare_and_swap_with_history(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
-                tx.insert_admitted(&admitted(open, 1)).await?;
+                tx.insert_admitted(&[admitted(open, 1)]).await?;
                 let key = open.key;
                 let selecting = round(1, 1, 1);
                 assert!(!tx.transition_round(&selecting, &moved(open, RoundState::Cancelled, after(5))).await?);
@@ -84,18 +84,20 @@ pub async fn results_and_bytes_are_recorded(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 let key = open.key;
-                tx.insert_admitted(&admitted(open, 1)).await?;
-                tx.insert_admitted(&admitted(open, 2)).await?;
+                tx.insert_admitted(&[admitted(open, 1)]).await?;
+                tx.insert_admitted(&[admitted(open, 2)]).await?;
                 let metric = RoundMetric { name: "loss".to_owned(), value: 0.1 + 0.2, count: 1 << 60 };
                 let metrics = std::slice::from_ref(&metric);
                 assert!(tx.set_round_result(key, metrics, Some(1)).await?);
                 assert!(!tx.set_round_result(Attempt { attempt: 2, ..key }, metrics, Some(1)).await?);
                 let bad = RoundMetric { value: f64::NAN, ..metric.clone() };
                 assert!(matches!(tx.set_round_result(key, &[bad], None).await, Err(StoreError::Fault(_))));
-                assert!(tx.add_bytes_down(key, RoundState::Sharing, 5).await?);
-                assert!(tx.add_bytes_down(key, RoundState::Collecting, 6).await?);
-                assert!(tx.add_bytes_down(key, RoundState::Collecting, 7).await?);
-                assert!(!tx.add_bytes_down(Attempt { attempt: 2, ..key }, RoundState::Collecting, 6).await?);
+                let (sharing, nowhere) = (RoundState::Sharing, Attempt { attempt: 2, ..key });
+                let sent = [(key, sharing, 5), (key, RoundState::Collecting, 6), (nowhere, RoundState::Collecting, 6)];
+                tx.add_traffic(&sent, after(1)).await?;
+                tx.add_traffic(&[(key, RoundState::Collecting, 3)], after(1)).await?;
+                tx.add_traffic(&[(key, RoundState::Collecting, 4)], after(2)).await?;
+                tx.add_traffic(&[], after(2)).await?;
                 let traffic = BTreeMap::from([(RoundState::Sharing, 5), (RoundState::Collecting, 13)]);
                 assert_eq!(summary(tx, key).await?.bytes_down, traffic);
                 assert_eq!(summary(tx, Attempt { attempt: 2, ..key }).await?.bytes_down, BTreeMap::new());

@@ -28,7 +28,7 @@ pub async fn each_attempt_is_counted_by_itself(store: &Store) {
                 report(tx, open, &[1]).await?;
                 let gone = participant_id(2);
                 assert!(tx.set_assignment_state(key, gone, &[Assigned], Abandoned, after(2), None).await?);
-                assert!(tx.add_bytes_down(key, RoundState::Collecting, 7).await?);
+                tx.add_traffic(&[(key, RoundState::Collecting, 7)], after(3)).await?;
                 advance(tx, &mut now, RoundState::Cancelled, after(9)).await?;
                 // The next attempt, and another task's round of the same number, have other cohorts.
                 let again = round(1, 1, 2);

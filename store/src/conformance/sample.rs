@@ -215,7 +215,7 @@ pub(super) async fn report(tx: &mut Transaction<'_>, round: &Round, participants
     for &n in participants {
         let id = participant_id(n.into());
         assert!(tx.set_assignment_state(round.key, id, &from, to, after(n.into()), None).await?);
-        tx.insert_admitted(&admitted(round, n)).await?;
+        tx.insert_admitted(&[admitted(round, n)]).await?;
     }
     Ok(())
 }

@@ -20,50 +20,51 @@ pub struct Admitted {
     pub folded: bool,
 }
 
-/// Result of admitting an input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Insertion {
-    /// It counts from now on.
-    Inserted,
-    /// The same bytes were admitted before; this is their row.
-    Same(Admitted),
-    /// Other bytes were admitted before; they stay.
-    Different(Admitted),
-}
-
 record!("admitted", Admitted { attempt, participant, sha256, bytes, accepted_at, folded });
 
 impl Transaction<'_> {
-    /// Admits an input, and adds it and its bytes to the round's counts, unless this participant's input is already
-    /// there.
+    /// Admits inputs of participants that have none in their attempts; returns how many those are. The others' stay as they
+    /// are.
     ///
     /// # Errors
-    /// `Conflict` if the participant has no assignment in that attempt; `BeingRemoved`.
-    pub async fn insert_admitted(&mut self, admitted: &Admitted) -> Result<Insertion> {
-        let Admitted { attempt, participant, bytes, accepted_at, .. } = *admitted;
-        self.must_not_be_doomed(admitted.sha256).await?;
-        if self.insert_if_absent(admitted).await? {
-            self.must_change_one(
-                "UPDATE round SET reported = reported + 1, bytes_up = bytes_up + ?4
-                 WHERE task = ?1 AND number = ?2 AND attempt = ?3",
-                (attempt, bytes),
+    /// `Conflict` if a participant has no assignment in that attempt; `BeingRemoved`.
+    pub async fn insert_admitted(&mut self, inputs: &[Admitted]) -> Result<u32> {
+        let rows: Vec<_> = inputs
+            .iter()
+            .map(|it| (it.attempt, it.participant, it.sha256, it.bytes, it.accepted_at, it.folded))
+            .collect();
+        let inserted = self
+            .change(
+                "INSERT INTO admitted (task, number, attempt, participant, sha256, bytes, accepted_at, folded)
+                 SELECT * FROM {?1 task:bytes number:integer attempt:integer participant:bytes sha256:bytes bytes:integer
+                                accepted_at:integer folded:integer} AS new
+                 WHERE NOT EXISTS (SELECT 1 FROM doomed WHERE doomed.digest = new.sha256)
+                 ON CONFLICT DO NOTHING",
+                &rows,
             )
             .await?;
-            // A clock that was set back must not make a duration negative.
-            self.change_all(
-                "UPDATE participation
-                 SET last_duration_ms = (SELECT CASE WHEN ?5 > assigned_at THEN ?5 - assigned_at ELSE 0 END FROM assignment
-                                         WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4)
-                 WHERE task = ?1 AND participant = ?4",
-                (attempt, participant, accepted_at),
-            )
-            .await?;
-            return Ok(Insertion::Inserted);
+        if inserted as usize != inputs.len() {
+            for input in inputs {
+                self.must_not_be_doomed(input.sha256).await?;
+            }
         }
-        let found = self.admitted(attempt, participant).await?;
-        let found = found.ok_or_else(|| StoreError::corrupt("an admitted input exists and does not"))?;
-        let same = (found.sha256, found.bytes) == (admitted.sha256, admitted.bytes);
-        Ok(if same { Insertion::Same(found) } else { Insertion::Different(found) })
+        // A clock that was set back must not make a duration negative.
+        self.change_all(
+            "UPDATE participation
+             SET last_duration_ms = CASE WHEN admitted.accepted_at > place.assigned_at
+                                         THEN admitted.accepted_at - place.assigned_at ELSE 0 END
+             FROM {?1 task:bytes number:integer attempt:integer participant:bytes} AS new
+             JOIN admitted
+               ON admitted.task = new.task AND admitted.number = new.number AND admitted.attempt = new.attempt
+              AND admitted.participant = new.participant
+             JOIN assignment AS place
+               ON place.task = new.task AND place.number = new.number AND place.attempt = new.attempt
+              AND place.participant = new.participant
+             WHERE participation.task = new.task AND participation.participant = new.participant",
+            inputs.iter().map(|input| (input.attempt, input.participant)).collect::<Vec<_>>(),
+        )
+        .await?;
+        Ok(inserted)
     }
 
     /// The input of one participant.

@@ -8,7 +8,7 @@ use federation::time::Timestamp;
 
 use super::session_message::MessageKind;
 use crate::driver::{After, Bind, FromRow, Row};
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 use crate::transaction::Transaction;
 
 /// A state that an assignment entered.
@@ -142,6 +142,40 @@ impl Transaction<'_> {
             .await?;
         }
         Ok(changed)
+    }
+
+    /// Changes the states of places that are in one of `from` now, and writes history; returns how many they are. For states
+    /// of participants that are in their rounds: nobody drops out this way.
+    pub async fn set_assignment_states(
+        &mut self,
+        places: &[(Attempt, ParticipantId)],
+        from: &[AssignmentState],
+        to: AssignmentState,
+        at: Timestamp,
+    ) -> Result<u32> {
+        if to.is_dropped() {
+            return Err(StoreError::fault(format!("several participants at once are {to}")));
+        }
+        self.change_all(
+            "INSERT INTO assignment_change (task, number, attempt, participant, state, at, detail)
+             SELECT place.task, place.number, place.attempt, place.participant, ?3, ?4, NULL
+             FROM {?1 task:bytes number:integer attempt:integer participant:bytes} AS named
+             CROSS JOIN assignment AS place
+                ON place.task = named.task AND place.number = named.number AND place.attempt = named.attempt
+               AND place.participant = named.participant
+             WHERE place.state IN {?2 state:text}",
+            (places, from, to, at),
+        )
+        .await?;
+        self.change(
+            "UPDATE assignment SET state = ?3, state_since = ?4, detail = NULL
+             FROM {?1 task:bytes number:integer attempt:integer participant:bytes} AS named
+             WHERE assignment.task = named.task AND assignment.number = named.number
+               AND assignment.attempt = named.attempt AND assignment.participant = named.participant
+               AND assignment.state IN {?2 state:text}",
+            (places, from, to, at),
+        )
+        .await
     }
 
     /// Changes the state of everybody who has not reported, and writes history; says how many. Whoever is LATE dropped out

@@ -65,11 +65,15 @@ pub struct CheckInKeys {
     pub advertisement: Bytes,
 }
 
-/// Participants ready for task `?1` at `?2`, for lists and counts.
+/// Participants ready for task `?1` at `?2`, for lists and counts. The pending places are read once, from the open rounds on:
+/// `NOT EXISTS` may read them once for each check-in.
 macro_rules! ready {
     () => {
         " WHERE check_in.task = ?1 AND check_in.expires_at > ?2 AND participant.revoked_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM pending_place WHERE pending_place.participant = check_in.participant)"
+            AND check_in.participant NOT IN
+                (SELECT place.participant FROM round CROSS JOIN pending_place AS place
+                     ON place.task = round.task AND place.number = round.number AND place.attempt = round.attempt
+                 WHERE round.state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))"
     };
 }
 

@@ -6,6 +6,9 @@
 //! Conventions: lists are bounded by a `limit` and continue after a `cursor`, the last id seen; a method that returns
 //! `bool` returns whether it made the change, so that a caller notices a lost race.
 
+#[macro_use]
+pub mod task;
+
 pub mod admitted;
 pub mod assignment;
 pub mod blob_reference;
@@ -17,6 +20,7 @@ pub mod idempotency;
 pub mod lease;
 pub mod model_version;
 pub mod noised_sum;
+pub mod open_task;
 pub mod partial_sum;
 pub mod participant;
 pub mod privacy_ledger;
@@ -26,7 +30,8 @@ pub mod sampled;
 pub mod secret;
 pub mod session;
 pub mod session_message;
-pub mod task;
+pub mod standing;
 pub mod token;
 pub mod training;
 pub mod unopened;
+pub mod used_nonce;

@@ -19,7 +19,7 @@ pub struct RoundRow {
     pub reported: u32,
     /// Size of the admitted inputs, in bytes.
     pub bytes_up: u64,
-    /// Bytes sent to the cohort, as reported to [`Transaction::add_bytes_down`].
+    /// Bytes sent to the cohort, as reported to [`Transaction::add_traffic`].
     pub bytes_down: u64,
     /// The cohort's weighted means, once known.
     pub metrics: Vec<RoundMetric>,
@@ -48,6 +48,29 @@ pub struct RoundChange {
     pub count: u32,
 }
 
+/// Attempts, with what is counted of them from other rows, so that whoever adds to a count waits for nobody else who does.
+macro_rules! rounds {
+    ($condition:literal) => {
+        concat!(
+            "SELECT round.*,
+                    (SELECT count(*) FROM admitted
+                     WHERE admitted.task = round.task AND admitted.number = round.number
+                       AND admitted.attempt = round.attempt) AS reported,
+                    (SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM admitted
+                     WHERE admitted.task = round.task AND admitted.number = round.number
+                       AND admitted.attempt = round.attempt) AS bytes_up,
+                    (SELECT CAST(coalesce(sum(bytes_down), 0) AS BIGINT) FROM round_traffic AS traffic
+                     WHERE traffic.task = round.task AND traffic.number = round.number
+                       AND traffic.attempt = round.attempt) AS bytes_down
+             FROM round ",
+            $condition
+        )
+    };
+}
+
+/// Bytes sent to a cohort are counted in so many rows, which take turns by time: two writers seldom meet in one.
+const TRAFFIC_ROWS: i64 = 16;
+
 record!("round", Round { key: attempt, state, base_version, limits, cohort, state_since, opened_at, failure });
 columns!(RoundChange { state, at, count });
 
@@ -68,25 +91,23 @@ impl Transaction<'_> {
     }
 
     pub async fn round(&mut self, key: RoundKey) -> Result<Option<RoundRow>> {
-        self.find(
-            "SELECT * FROM round WHERE task = ?1 AND number = ?2 ORDER BY attempt DESC LIMIT 1",
-            (key.task, key.number),
-        )
-        .await
+        self.find(rounds!("WHERE task = ?1 AND number = ?2 ORDER BY attempt DESC LIMIT 1"), (key.task, key.number))
+            .await
     }
 
     pub async fn round_attempt(&mut self, attempt: Attempt) -> Result<Option<RoundRow>> {
-        self.find("SELECT * FROM round WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
+        self.find(rounds!("WHERE task = ?1 AND number = ?2 AND attempt = ?3"), attempt).await
     }
 
     /// The latest attempt of each round numbered below `before_number`, newest first.
     pub async fn rounds(&mut self, task: TaskId, before_number: Option<u32>, limit: u32) -> Result<Vec<RoundRow>> {
         self.list(
-            "SELECT * FROM round
-             WHERE task = ?1 AND number < ?2
-               AND attempt = (SELECT max(attempt) FROM round AS other
-                              WHERE other.task = round.task AND other.number = round.number)
-             ORDER BY number DESC LIMIT ?3",
+            rounds!(
+                "WHERE task = ?1 AND number < ?2
+                   AND attempt = (SELECT max(attempt) FROM round AS other
+                                  WHERE other.task = round.task AND other.number = round.number)
+                 ORDER BY number DESC LIMIT ?3"
+            ),
             (task, Before(before_number), limit),
         )
         .await
@@ -94,7 +115,7 @@ impl Transaction<'_> {
 
     /// Every attempt that has not ended, of all tasks.
     pub async fn open_rounds(&mut self) -> Result<Vec<RoundRow>> {
-        self.list("SELECT * FROM round WHERE state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') ORDER BY task", ()).await
+        self.list(rounds!("WHERE state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') ORDER BY task"), ()).await
     }
 
     /// Compare and swap: if the attempt is in `before.state`, since `before.state_since`, stores the state, limits,
@@ -108,7 +129,7 @@ impl Transaction<'_> {
             .change_returning(
                 "UPDATE round SET state = ?6, state_since = ?7, limits = ?8, cohort = ?9, failure = ?10
                  WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state = ?4 AND state_since = ?5
-                 RETURNING reported",
+                 RETURNING (SELECT count(*) FROM admitted WHERE task = ?1 AND number = ?2 AND attempt = ?3)",
                 (
                     (attempt, before.state, before.state_since),
                     (after.state, after.state_since, &after.limits, after.cohort, after.failure),
@@ -161,23 +182,20 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Counts bytes sent to the cohort while the attempt was in `state`. False if there is no such attempt.
-    pub async fn add_bytes_down(&mut self, attempt: Attempt, state: RoundState, bytes: u64) -> Result<bool> {
-        let counted = self
-            .change_one(
-                "UPDATE round SET bytes_down = bytes_down + ?4 WHERE task = ?1 AND number = ?2 AND attempt = ?3",
-                (attempt, bytes),
-            )
-            .await?;
-        if counted {
-            self.must_change_one(
-                "INSERT INTO round_traffic (task, number, attempt, state, bytes_down) VALUES (?1, ?2, ?3, ?4, ?5)
-                 ON CONFLICT (task, number, attempt, state) DO UPDATE SET bytes_down = round_traffic.bytes_down + ?5",
-                (attempt, state, bytes),
-            )
-            .await?;
-        }
-        Ok(counted)
+    /// Counts bytes sent at `now` to the cohorts of attempts while each was in that state. What is told of an attempt that
+    /// does not exist is not counted.
+    pub async fn add_traffic(&mut self, sent: &[(Attempt, RoundState, u64)], now: Timestamp) -> Result<()> {
+        self.change_all(
+            "INSERT INTO round_traffic (task, number, attempt, state, part, bytes_down)
+             SELECT sent.task, sent.number, sent.attempt, sent.state, ?2, sent.bytes
+             FROM {?1 task:bytes number:integer attempt:integer state:text bytes:integer} AS sent
+             CROSS JOIN round
+                ON round.task = sent.task AND round.number = sent.number AND round.attempt = sent.attempt
+             ON CONFLICT (task, number, attempt, state, part) DO UPDATE
+             SET bytes_down = round_traffic.bytes_down + excluded.bytes_down",
+            (sent, now.0.rem_euclid(TRAFFIC_ROWS).unsigned_abs()),
+        )
+        .await
     }
 }
 

@@ -100,7 +100,10 @@ const MESSAGES: &str = concat!(
     "GROUP BY place, item.kind"
 );
 
-const TRAFFIC: &str = of_attempts!("item.state, item.bytes_down", "round_traffic");
+const TRAFFIC: &str = concat!(
+    of_attempts!("item.state, CAST(sum(item.bytes_down) AS BIGINT) AS bytes_down", "round_traffic"),
+    "GROUP BY place, item.state"
+);
 
 const BUFFERED: &str = concat!(of_attempts!("item.base_version", "buffered"), "ORDER BY place, item.participant");
 

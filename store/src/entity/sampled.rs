@@ -70,16 +70,6 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Whether this participant was drawn for an attempt.
-    pub async fn is_sampled(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<bool> {
-        self.get(
-            "SELECT EXISTS (SELECT 1 FROM sampled
-                            WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4)",
-            (attempt, participant),
-        )
-        .await
-    }
-
     /// Forgets who was drawn for an attempt; says how many they were. Who was drawn and who was not should be known to
     /// nobody for longer than the round needs it: the draw amplifies privacy only while it is secret.
     pub async fn forget_sampled(&mut self, attempt: Attempt) -> Result<u32> {

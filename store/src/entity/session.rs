@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use federation::id::Attempt;
+use federation::round::RoundState;
 use federation::time::Timestamp;
 
 use crate::error::Result;
@@ -26,6 +27,18 @@ impl Transaction<'_> {
     /// The phase of an attempt's session.
     pub async fn session(&mut self, attempt: Attempt) -> Result<Option<Bytes>> {
         self.find("SELECT phase FROM session WHERE task = ?1 AND number = ?2 AND attempt = ?3", attempt).await
+    }
+
+    /// The state of an attempt, with the phase of its session if it has one; `None` if there is no such attempt.
+    pub async fn state_and_session(&mut self, attempt: Attempt) -> Result<Option<(RoundState, Option<Bytes>)>> {
+        self.find(
+            "SELECT round.state, session.phase
+             FROM round LEFT JOIN session
+               ON session.task = round.task AND session.number = round.number AND session.attempt = round.attempt
+             WHERE round.task = ?1 AND round.number = ?2 AND round.attempt = ?3",
+            attempt,
+        )
+        .await
     }
 
     /// Removes it and overwrites its bytes, as [`Transaction::clear_messages`] does. False if there was none.

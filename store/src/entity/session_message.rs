@@ -73,6 +73,23 @@ impl Transaction<'_> {
         Ok(if found == message.sha256 { MessageInsertion::Same } else { MessageInsertion::Different })
     }
 
+    /// Stores messages that are not there, of a few hundred bytes each: a list of them is one statement.
+    ///
+    /// # Errors
+    /// `Conflict` if a participant has sent one of that kind, or has no assignment in that attempt.
+    pub async fn insert_messages(&mut self, messages: &[SessionMessage]) -> Result<()> {
+        let row = |it: &SessionMessage| {
+            (it.attempt, it.kind, it.participant, it.sha256, it.bytes, it.received_at, it.message.clone())
+        };
+        self.change_all(
+            "INSERT INTO session_message (task, number, attempt, kind, participant, sha256, bytes, received_at, message)
+             SELECT * FROM {?1 task:bytes number:integer attempt:integer kind:text participant:bytes sha256:bytes
+                            bytes:integer received_at:integer message:bytes} AS new",
+            messages.iter().map(row).collect::<Vec<_>>(),
+        )
+        .await
+    }
+
     /// The message of one participant.
     pub async fn message(
         &mut self,

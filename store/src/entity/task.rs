@@ -1,6 +1,6 @@
 //! Tasks and their status history.
 
-use federation::id::TaskId;
+use federation::id::{RoundKey, TaskId};
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use task_spec::TaskSpec;
@@ -37,6 +37,22 @@ pub struct TaskChange {
 columns!(TaskRow { id, spec, status, parameters, created_at, rounds_completed, rounds_forfeited, model_version });
 columns!(TaskChange { status, at, detail });
 
+/// The task of name `?1` that is not over, otherwise the newest of that name.
+macro_rules! named_task {
+    () => {
+        "FROM task WHERE name = ?1 ORDER BY status IN ('ACTIVE', 'PAUSED') DESC, created_at DESC, id DESC LIMIT 1"
+    };
+}
+
+impl TaskRow {
+    /// Its next round: numbers of spent rounds are not used again.
+    #[must_use]
+    pub fn next_round(&self) -> RoundKey {
+        let used = self.rounds_completed.saturating_add(self.rounds_forfeited);
+        RoundKey { task: self.id, number: used.saturating_add(1) }
+    }
+}
+
 impl Transaction<'_> {
     /// Stores a new task and its first history entry.
     ///
@@ -62,12 +78,7 @@ impl Transaction<'_> {
 
     /// The task of this name that is not over, otherwise the newest of that name.
     pub async fn task_by_name(&mut self, name: &str) -> Result<Option<TaskRow>> {
-        self.find(
-            "SELECT * FROM task WHERE name = ?1
-             ORDER BY status IN ('ACTIVE', 'PAUSED') DESC, created_at DESC, id DESC LIMIT 1",
-            name,
-        )
-        .await
+        self.find(concat!("SELECT * ", named_task!()), name).await
     }
 
     pub async fn tasks(&mut self, cursor: Option<TaskId>, limit: u32) -> Result<Vec<TaskRow>> {

@@ -15,7 +15,8 @@ pub struct EnrollRequest {
     /// PKCS #10 signing request in PEM, for an Ed25519 key; its subject is ignored. Either this or `certificate_pem`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub csr_pem: Option<String>,
-    /// With an external authority: the certificate of this connection's TLS handshake, in PEM; up to seven other
+    /// With an external authority: the certificate of this connection's TLS handshake, or of this request's
+    /// signature, in PEM; up to seven other
     /// certificates may follow and are ignored (64 KiB in total).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_pem: Option<String>,

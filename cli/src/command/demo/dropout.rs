@@ -9,7 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use client_sdk::identity::Identity;
-use client_sdk::transport::{HttpRequest, HttpsTransport, Request, Response, Transport, TransportError, Upload};
+use client_sdk::transport::{
+    Download, HttpRequest, HttpsTransport, Request, Response, Transport, TransportError, Upload,
+};
 use futures_util::stream;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -177,7 +179,7 @@ impl Transport for DropoutTransport {
         response
     }
 
-    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
+    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Download) -> Result<(), TransportError> {
         self.inner.fetch_model(task, model, sink).await?;
         self.reach(Point::Fetched).await;
         Ok(())

@@ -9,6 +9,7 @@ use client_sdk::identity::CertificateError;
 use client_sdk::journal::{JournalError, JournalFiles};
 use client_sdk::participant::{BuildError, Event, Outcome as End, Participant, ParticipantError};
 use client_sdk::train::DeviceChoice;
+use client_sdk::transport::ServerRoots;
 use client_sdk::{
     Attribute, Attributes, CandleTrainer, Lifetime, LifetimeSpent, PreIssued, PrivacyPolicy, PrivacySpent,
     SecurityPolicy,
@@ -31,9 +32,15 @@ pub(crate) struct Run {
     /// URL of the coordinator
     #[arg(long, env = "TRIBUTARY_SERVER", value_name = "URL")]
     server: Url,
-    /// PEM file of the authority that signed the coordinator's certificate
-    #[arg(long, env = "TRIBUTARY_CA", value_name = "FILE")]
-    ca: PathBuf,
+    /// PEM file of the coordinator's authority: it signed the coordinator's certificate, and certifies participants
+    #[arg(long, env = "TRIBUTARY_CA", value_name = "FILE", required_unless_present_all = ["signed", "members_ca"])]
+    ca: Option<PathBuf>,
+    /// Sign each request: the coordinator is behind a balancer that ends TLS, whose certificate this machine trusts
+    #[arg(long)]
+    signed: bool,
+    /// PEM file of the authority that signed the balancer's certificate [default: those that this machine trusts]
+    #[arg(long, value_name = "FILE", requires = "signed")]
+    balancer_ca: Option<PathBuf>,
     /// PEM file of the authority that certifies participants, if it is another one; certificates of any other
     /// authority are refused
     #[arg(long, env = "TRIBUTARY_MEMBERS_CA", value_name = "FILE")]
@@ -172,7 +179,8 @@ impl Run {
             return Err(Failure::new(Exit::Usage, "--lifetime-epsilon must be finite and above 0"));
         }
         let device = self.device.open().map_err(Failure::because(Exit::Device, format!("{:?}", self.device)))?;
-        let ca = read_ca(&self.ca)?;
+        let ca = self.ca.as_deref().map(read_ca).transpose()?;
+        let balancer_ca = self.balancer_ca.as_deref().map(read_ca).transpose()?;
         let members_ca = self.members_ca.as_deref().map(read_ca).transpose()?;
         let federated = self.data.load()?;
         let shard = federated.shards.into_iter().nth(self.index as usize);
@@ -189,7 +197,6 @@ impl Run {
         let attributes: Attributes = self.attributes.iter().cloned().collect();
         let mut builder = Participant::builder()
             .server(self.server.as_str())
-            .ca_pem(String::from_utf8_lossy(&ca))
             .name(self.name.clone().unwrap_or_else(|| default_name(self.index)))
             .labels(self.labels.iter().cloned().collect::<BTreeMap<_, _>>())
             .attributes(move || attributes.clone())
@@ -213,6 +220,13 @@ impl Run {
             })
             .max_model_bytes(self.max_model_mb.saturating_mul(1_000_000))
             .on_event(move |event| tell(output, event));
+        if let Some(pem) = &ca {
+            builder = builder.ca_pem(String::from_utf8_lossy(pem));
+        }
+        if self.signed {
+            let pem = balancer_ca.map(|pem| ServerRoots::Pem(String::from_utf8_lossy(&pem).into_owned()));
+            builder = builder.signed_requests(pem.unwrap_or(ServerRoots::Device));
+        }
         if let Some(pem) = &members_ca {
             builder = builder.members_ca_pem(String::from_utf8_lossy(pem));
         }

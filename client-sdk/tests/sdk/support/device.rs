@@ -8,7 +8,7 @@ use client_sdk::identity::SigningKey;
 use client_sdk::journal::{Journal, MemoryJournal};
 use client_sdk::participant::machine::{Action, Input, Machine, Saved, Settings};
 use client_sdk::participant::snapshot;
-use client_sdk::transport::Request;
+use client_sdk::transport::{Download, Request};
 use client_sdk::{Event, Outcome, ParticipantError, Trainer};
 use secure_agg::messages::{Body as _, ShareKeys};
 use secure_agg::{MemorySigner, Signer as _, modular};
@@ -195,9 +195,10 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
                 self.coordinator.identify(self.machine.presented().map(|identity| &**identity));
                 Input::Response(self.coordinator.answer(request))
             }
-            Action::Fetch { task, model, mut have } => {
-                let result = self.coordinator.fetch(task, &model, &mut have);
-                Input::Fetched { have, result }
+            Action::Fetch { task, model, have, .. } => {
+                let mut download = Download::in_memory(have);
+                let result = self.coordinator.fetch(task, &model, &mut download);
+                Input::Fetched { have: download.into_bytes(), result }
             }
             Action::Train(work) => Input::Trained(work.run(&mut self.trainer)),
             Action::Load(name) => Input::Loaded(self.journal.load(&name)),

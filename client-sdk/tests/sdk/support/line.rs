@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use client_sdk::transport::{Request, Response, TransportError};
+use client_sdk::transport::{Download, Request, Response, TransportError};
 use wire::Attempt;
 use wire::TaskId;
 use wire::participant::ModelRef;
@@ -79,10 +79,9 @@ impl FakeCoordinator for Line {
         }
     }
 
-    fn fetch(&self, _: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
+    fn fetch(&self, _: TaskId, model: &ModelRef, sink: &mut Download) -> Result<(), TransportError> {
         let file = self.go("fetch", |world| Ok(world.file_ahead(self.device, model.version)))?;
-        sink.extend_from_slice(&file[sink.len()..]);
-        Ok(())
+        sink.append(&file[usize::try_from(sink.bytes()).unwrap()..])
     }
 
     /// Whatever is said is said alike each time.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use client_sdk::identity::Identity;
-use client_sdk::transport::{HttpRequest, Request, Response, Transport, TransportError};
+use client_sdk::transport::{Download, HttpRequest, Request, Response, Transport, TransportError};
 use tokio::time::{Instant, sleep};
 use wire::participant::ModelRef;
 use wire::problem::{Problem, ProblemType};
@@ -21,8 +21,8 @@ pub(crate) trait FakeCoordinator: Send + Sync {
     /// The answer to a request, of the kind that goes with it.
     fn answer(&self, request: Request) -> Response;
 
-    /// Appends a model version's file, from byte `sink.len()` on.
-    fn fetch(&self, _: TaskId, _: &ModelRef, _: &mut Vec<u8>) -> Result<(), TransportError> {
+    /// Appends a model version's file, from byte `sink.bytes()` on.
+    fn fetch(&self, _: TaskId, _: &ModelRef, _: &mut Download) -> Result<(), TransportError> {
         unreachable!("there is no round")
     }
 
@@ -129,7 +129,7 @@ impl<C: FakeCoordinator> Transport for Link<C> {
         response.unwrap_or_else(|error| HttpRequest::of(request).read(Err(error)))
     }
 
-    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
+    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Download) -> Result<(), TransportError> {
         let Some(line) = &self.long else { return self.coordinator.fetch(task, model, sink) };
         line.carry().await?;
         let fetched = self.coordinator.fetch(task, model, sink);

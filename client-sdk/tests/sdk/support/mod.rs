@@ -23,7 +23,7 @@ use client_sdk::learning::{
 };
 use client_sdk::participant::machine::Settings;
 use client_sdk::participant::{Builder, snapshot};
-use client_sdk::transport::{Request, Response, TransportError, Upload};
+use client_sdk::transport::{Download, Request, Response, TransportError, Upload};
 use client_sdk::{Event, Participant, PrivacyPolicy, SecurityPolicy, Trainer};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
@@ -457,8 +457,8 @@ impl FakeCoordinator for Coordinator {
         }
     }
 
-    fn fetch(&self, _: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
-        let begin = sink.len();
+    fn fetch(&self, _: TaskId, model: &ModelRef, sink: &mut Download) -> Result<(), TransportError> {
+        let begin = usize::try_from(sink.bytes()).unwrap();
         let (bytes, is_whole) = self.go("fetch", |world, fault| {
             world.ranges.push(begin);
             let mut bytes = Self::file(world, model.version).split_off(begin);
@@ -469,7 +469,7 @@ impl FakeCoordinator for Coordinator {
             }
             Ok((bytes, !matches!(fault, Fault::Half)))
         })?;
-        sink.extend(bytes);
+        sink.append(&bytes)?;
         if is_whole { Ok(()) } else { Err(TransportError::unreachable("cut off")) }
     }
 }

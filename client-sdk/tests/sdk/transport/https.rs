@@ -8,7 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use client_sdk::identity::{Certified, Identity, SigningKey};
 use client_sdk::transport::retry::{Verdict, judge};
-use client_sdk::transport::{Abandonment, HttpsTransport, Request, Response, Transport, TransportError, Upload};
+use client_sdk::transport::{
+    Abandonment, Download, HttpsTransport, Request, Response, Transport, TransportError, Upload,
+};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
@@ -239,7 +241,7 @@ async fn every_request_is_what_the_contract_says() {
     }
     for have in [vec![], vec![0; 7]] {
         let model = ModelRef { version: 3, sha256, bytes: 12 };
-        let _ = transport.fetch_model(task(), &model, &mut have.clone()).await;
+        let _ = transport.fetch_model(task(), &model, &mut Download::in_memory(have)).await;
     }
     for request in
         uploads.into_iter().chain(announcements).chain(evidence).chain(answers).chain(abandonments).chain(departure)
@@ -316,12 +318,17 @@ async fn an_interrupted_model_goes_on_from_where_it_ended() {
     })
     .await;
     let model = ModelRef { version: 3, sha256: sha256(&file), bytes: file.len() as u64 };
-    let mut sink = Vec::new();
+    let folder = tempfile::tempdir().unwrap();
+    let in_file = || Download::in_file(folder.path(), &model).unwrap();
+    let mut sink = in_file();
+    let content = |sink: &Download| std::fs::read(sink.path().unwrap()).unwrap();
     let error = server.transport.fetch_model(task(), &model, &mut sink).await.unwrap_err();
     assert!(matches!(error, TransportError::Unreachable(_)), "{error}");
-    assert_eq!(sink, file[..20]);
+    assert_eq!(content(&sink), file[..20]);
+    // Another process goes on.
+    sink = in_file();
     server.transport.fetch_model(task(), &model, &mut sink).await.unwrap();
-    assert_eq!(sink, file);
+    assert_eq!(content(&sink), file);
     let seen = server.seen();
     assert_eq!(seen[1].line, format!("GET /v1/tasks/{}/models/3/parameters HTTP/1.1", task()));
     assert_eq!(
@@ -329,13 +336,14 @@ async fn an_interrupted_model_goes_on_from_where_it_ended() {
         ("bytes=20-", &format!("\"{}\"", model.sha256))
     );
 
-    sink.truncate(20);
+    let begun = || Download::in_memory(file[..20].to_vec());
+    let mut sink = begun();
     server.transport.fetch_model(task(), &model, &mut sink).await.unwrap();
-    assert_eq!(sink, file);
-    sink.truncate(20);
+    assert_eq!(sink.into_bytes(), file);
+    let mut sink = begun();
     let error = server.transport.fetch_model(task(), &model, &mut sink).await.unwrap_err();
     assert!(matches!(error, TransportError::Protocol(_)), "{error}");
-    assert!(sink.is_empty());
+    assert_eq!(sink.bytes(), 0);
     let error = server.transport.fetch_model(task(), &model, &mut sink).await.unwrap_err();
     assert!(error.to_string().contains("longer than"), "{error}");
 }

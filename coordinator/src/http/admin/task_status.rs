@@ -13,7 +13,6 @@ use wire::admin::RebaseTask;
 use wire::inspect::{BehindView, TaskView};
 use wire::route;
 
-use crate::base::next_round;
 use crate::http::app::App;
 use crate::http::authenticate::{Bearer, Operator};
 use crate::http::extract::{Json, Path};
@@ -76,7 +75,7 @@ pub(in crate::http) async fn rebase(
             Box::pin(async move {
                 let row = tx.task(id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 let rounds = rounds_to_forfeit(&row, beyond, behind(tx, &row).await?)?;
-                let last = next_round(&row).number - 1 + rounds;
+                let last = row.next_round().number - 1 + rounds;
                 let ended = end_round(tx, charger, id, now).await?;
                 tx.forfeit_rounds(id, rounds).await?;
                 let detail = format!("no round up to {last} is used again, by operator {name}");
@@ -107,7 +106,7 @@ fn rounds_to_forfeit(task: &TaskRow, beyond: Option<u32>, behind: Option<BehindV
                 .to_owned(),
         ));
     }
-    let next = next_round(task).number;
+    let next = task.next_round().number;
     let Some(beyond) = beyond.or(behind.map(|behind| behind.seen_round)) else {
         return Err(Error::Conflict(format!(
             "no participant says that it has seen round {next} or a later one; say `beyond` which round to go on"

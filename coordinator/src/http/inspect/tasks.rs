@@ -11,7 +11,6 @@ use wire::inspect::{Page, StatusChange, TaskSummary, TaskView};
 use wire::route;
 
 use super::{PageQuery, page};
-use crate::base::next_round;
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
@@ -63,7 +62,7 @@ pub(in crate::http) async fn read(
     let Some(row) = tx.task(id).await? else { return Ok(None) };
     let history = tx.task_history(id).await?;
     let behind = behind(tx, &row).await?;
-    let latest = tx.round(next_round(&row)).await?;
+    let latest = tx.round(row.next_round()).await?;
     let shortage = shortage(tx, &row, latest.as_ref().map(|row| &row.round), now).await?;
     Ok(Some(TaskView { behind, shortage, ..view(row, history) }))
 }

@@ -30,7 +30,8 @@ use crate::http::authenticate::Participant;
 use crate::http::extract::{Path, Query, attempt, read, require_media_type};
 use crate::http::openapi::{AttemptHeader, Octets};
 use crate::http::problem::{Error, Result};
-use crate::session::{Sessions, participant as named, unopened};
+use crate::session::{participant as named, unopened};
+use crate::sessions::Sessions;
 
 /// State that this participant left the session for good without answering.
 #[utoipa::path(

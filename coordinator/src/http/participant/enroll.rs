@@ -150,7 +150,8 @@ pub(in crate::http) async fn enroll(
 fn shown(certificate: &PreIssued, peer: Option<Peer>) -> Result<ParticipantId> {
     if peer.is_none_or(|peer| peer.fingerprint != certificate.issued.fingerprint) {
         return Err(Error::Unauthenticated(
-            "show the certificate in certificate_pem, and no other, in the TLS handshake: that proves that you have its key",
+            "show the certificate in certificate_pem, and no other, in the TLS handshake, or sign the request with its key where \
+             requests are signed: that proves that you have it",
         ));
     }
     Ok(certificate.participant)

@@ -35,6 +35,7 @@ use crate::http::authenticate::Participant;
 use crate::http::extract::{self, Json, Path, content_length, require_media_type, required};
 use crate::http::openapi::{Octets, attempt, header};
 use crate::http::problem::{Error, Result};
+use crate::http::signed::is_other_body;
 
 struct Headers;
 
@@ -260,13 +261,15 @@ async fn reread(permit: &UploadPermit, body: Body) -> Result<()> {
 /// A body that must have exactly the ticket's length.
 struct ExactLengthBody {
     stream: axum::body::BodyDataStream,
+    /// As it was announced.
+    sha256: Digest,
     expected: u64,
     got: u64,
 }
 
 impl ExactLengthBody {
     fn new(permit: &UploadPermit, body: Body) -> Self {
-        Self { stream: body.into_data_stream(), expected: permit.bytes, got: 0 }
+        Self { stream: body.into_data_stream(), sha256: permit.sha256, expected: permit.bytes, got: 0 }
     }
 
     async fn next(&mut self) -> Result<Option<bytes::Bytes>, Rejection> {
@@ -278,6 +281,7 @@ impl ExactLengthBody {
                 }
                 Ok(Some(chunk))
             }
+            Some(Err(error)) if is_other_body(&error) => Err(Rejection::DigestMismatch { expected: self.sha256 }),
             Some(Err(_)) => Err(Rejection::CutOff { got: self.got }),
             None if self.got < self.expected => Err(Rejection::WrongLength { expected: self.expected, got: self.got }),
             None => Ok(None),

@@ -125,7 +125,8 @@ fn names(headers: &HeaderMap, name: header::HeaderName, etag: &str) -> bool {
 
 /// The requested range, if it is a single range of this version, RFC 9110 §14.
 fn wanted(headers: &HeaderMap, etag: &str, size: u64) -> Result<Option<Range<u64>>> {
-    if headers.contains_key(header::IF_RANGE) && !names(headers, header::IF_RANGE, etag) {
+    // One tag that is the same to the byte: RFC 9110 §13.1.5 asks for the strong comparison.
+    if headers.get(header::IF_RANGE).is_some_and(|tag| tag.as_bytes() != etag.as_bytes()) {
         return Ok(None);
     }
     let Some(text) = headers.get(header::RANGE).and_then(|value| value.to_str().ok()) else { return Ok(None) };
@@ -228,7 +229,9 @@ mod tests {
     #[test]
     fn a_range_of_another_version_is_the_whole() {
         let mut headers = HeaderMap::from_iter([(header::RANGE, "bytes=0-9".parse().unwrap())]);
-        headers.insert(header::IF_RANGE, "\"other\"".parse().unwrap());
-        assert_eq!(wanted(&headers, "\"e\"", 100).unwrap(), None);
+        for (tag, expected) in [("\"e\"", Some(0..10)), ("\"other\"", None), ("W/\"e\"", None), ("*", None)] {
+            headers.insert(header::IF_RANGE, tag.parse().unwrap());
+            assert_eq!(wanted(&headers, "\"e\"", 100).unwrap(), expected, "{tag}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use federation::id::RoundKey;
 use federation::round::RoundState;
+use federation::time::Timestamp;
 use serde_json::json;
 use wire::inspect::{ModelView, Page, ParticipantView, RoundView};
 use wire::route;
@@ -82,11 +83,10 @@ async fn a_page_says_of_each_round_what_is_said_of_it_alone() {
     assert_eq!(page, t.rounds("small").await);
     // Bytes that were on their way when a round ended are counted when they are sent.
     let (key, state) = (RoundKey { task, number: 1 }, RoundState::Collecting);
-    let counted = t
-        .inner
-        .store
-        .transact("test", |tx| Box::pin(async move { tx.add_bytes_down(key.attempt(1), state, 77).await }));
-    assert!(counted.await.unwrap());
+    let sent = &[(key.attempt(1), state, 77)];
+    let counted =
+        t.inner.store.transact("test", |tx| Box::pin(async move { tx.add_traffic(sent, Timestamp(7)).await }));
+    counted.await.unwrap();
     let first = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json();
     assert_eq!((&first["bytes_down"], &first["phases"][1]["bytes_down"]), (&json!(77), &json!(77)));
     assert_ne!(page, t.rounds("small").await);

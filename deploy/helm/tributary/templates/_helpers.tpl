@@ -47,6 +47,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- if and (not $identity.caSecret.name) (not (and $identity.serverTlsSecret.name $identity.membersCa.configMap)) }}{{ fail "with identity.sealUrl no coordinator makes an authority: give identity.caSecret.name, or identity.serverTlsSecret.name and identity.membersCa.configMap" }}{{ end }}
 {{- end }}
 {{- if and $identity.membersCa.configMap (not $identity.signer.url) (not $identity.serverTlsSecret.name) }}{{ fail "where devices have certificates already, the coordinator is no authority: give identity.serverTlsSecret.name" }}{{ end }}
+{{- if and .Values.signedRequests.enabled .Values.networkPolicy.enabled (not .Values.networkPolicy.balancers) }}{{ fail "signedRequests.enabled opens a port without TLS: name the balancer's peers in networkPolicy.balancers" }}{{ end }}
 {{- if and $identity.signer.url (not $identity.membersCa.configMap) }}{{ fail "identity.signer.url needs identity.membersCa.configMap: the certificate of the authority that signs there" }}{{ end }}
 {{- if and $identity.signer.url (not $identity.signer.caConfigMap) }}{{ fail "identity.signer.url needs identity.signer.caConfigMap: the authority that vouches for the signer's server" }}{{ end }}
 {{- end }}
@@ -65,6 +66,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- $v := .Values }}
 {{- $secrets := "/run/secrets/tributary" }}
 {{- $http := dict "listen" "0.0.0.0:8443" "health_listen" "0.0.0.0:8444" "public_names" $v.publicNames }}
+{{- if $v.signedRequests.enabled }}{{ $_ := merge $http (dict "signed_listen" "0.0.0.0:8445" "signed_names" $v.signedRequests.names) }}{{ end }}
 {{- if $v.identity.serverTlsSecret.name }}{{ $_ := merge $http (dict "certificate_file" (printf "%s/server/tls.crt" $secrets) "key_file" (printf "%s/server/tls.key" $secrets)) }}{{ end }}
 {{- $database := dict "url" $v.database.url }}
 {{- if $v.database.passwordSecret.name }}{{ $_ := set $database "password_file" (printf "%s/database/%s" $secrets $v.database.passwordSecret.key) }}{{ end }}

@@ -61,6 +61,9 @@ spec:
       ports:
         {{- if eq .component "replica" }}
         - {name: https, containerPort: 8443, protocol: TCP}
+        {{- if .root.Values.signedRequests.enabled }}
+        - {name: signed, containerPort: 8445, protocol: TCP}
+        {{- end }}
         {{- end }}
         - {name: health, containerPort: 8444, protocol: TCP}
       securityContext:

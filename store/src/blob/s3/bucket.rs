@@ -350,8 +350,11 @@ struct WatchedClient {
 impl HttpService for WatchedClient {
     async fn call(&self, request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
         metrics::counter!("tributary_blob_requests_total", "method" => request.method().to_string()).increment(1);
-        let response = self.inner.execute(request).await?;
-        self.watch.note(&response);
-        Ok(response)
+        let response = self.inner.execute(request).await;
+        let is_served = response.as_ref().is_ok_and(|response| !response.status().is_server_error());
+        if !is_served {
+            metrics::counter!("tributary_blob_request_failures_total").increment(1);
+        }
+        response.inspect(|response| self.watch.note(response))
     }
 }

@@ -3,6 +3,7 @@
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
 use federation::training::{Claim, Standing, standing};
+use store::entity::open_task::OpenTask;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 use task_spec::Ahead;
@@ -11,13 +12,12 @@ use wire::participant::{CheckInRequest, DiscardReason};
 use super::found::{CheckInOutcome, TrainingOffer};
 use crate::ahead::filled_next;
 use crate::base;
-use crate::base::next_round;
 use crate::http::problem::Result;
 
 /// What is left for a participant once its training ahead of rounds is looked at.
 pub(super) enum AheadOutcome {
     /// These tasks, each with whether it may join the next round.
-    Tasks(Vec<(TaskRow, bool)>),
+    Tasks(Vec<(OpenTask, bool)>),
     Answer(CheckInOutcome),
 }
 
@@ -25,19 +25,20 @@ pub(super) enum AheadOutcome {
 /// update that is not too old.
 pub(super) async fn trained_ahead(
     tx: &mut Transaction<'_>,
-    tasks: Vec<TaskRow>,
+    tasks: Vec<OpenTask>,
     participant: ParticipantId,
     request: &CheckInRequest,
     now: Timestamp,
 ) -> Result<AheadOutcome> {
     let held = match update_held(tx, participant, request, now).await? {
         ReportedUpdate::Nothing => None,
-        ReportedUpdate::Update(held) => Some(held).filter(|held| tasks.iter().any(|task| task.id == held.task)),
+        ReportedUpdate::Update(held) => Some(held).filter(|held| tasks.iter().any(|open| open.task.id == held.task)),
         ReportedUpdate::Unusable(found) => return Ok(AheadOutcome::Answer(found)),
     };
     let mut open = Vec::with_capacity(tasks.len());
     let mut is_before = true;
-    for task in tasks {
+    for waiting in tasks {
+        let task = &waiting.task;
         let is_held = held.as_ref().is_some_and(|held| held.task == task.id);
         is_before &= !is_held;
         let may_join = match task.spec.ahead() {
@@ -45,12 +46,12 @@ pub(super) async fn trained_ahead(
             Some(_) if is_held => true,
             // A participant holds one update at a time: training for this task would replace it.
             Some(_) if held.as_ref().is_some_and(|held| !(held.is_overdue && is_before)) => continue,
-            Some(ahead) => match to_train(tx, &task, &ahead, participant, request, now).await? {
+            Some(ahead) => match to_train(tx, task, &ahead, participant, request, now).await? {
                 Some(train) => return Ok(AheadOutcome::Answer(CheckInOutcome::Train(Box::new(train)))),
                 None => false,
             },
         };
-        open.push((task, may_join));
+        open.push((waiting, may_join));
     }
     Ok(AheadOutcome::Tasks(open))
 }
@@ -109,7 +110,7 @@ async fn to_train(
     let training = tx.training(task.id, participant).await?;
     let stands = standing(training.as_ref(), claim(request, task.id), task.model_version, ahead.staleness, now);
     let Some(training) = training.filter(|_| stands == Standing::Training) else { return Ok(None) };
-    let latest = tx.round(next_round(task)).await?;
+    let latest = tx.round(task.next_round()).await?;
     // There may be no further round: it waits in case the last one fails.
     let Some(number) = filled_next(task, latest.as_ref().map(|row| &row.round)) else { return Ok(None) };
     let base = base::read(tx, task, training.base_version).await?;

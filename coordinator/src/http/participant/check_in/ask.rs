@@ -2,6 +2,7 @@
 
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
+use store::entity::open_task::OpenTask;
 use store::entity::task::TaskRow;
 use wire::Digest;
 use wire::participant::{CheckInRequest, MAX_FINDINGS, Question};
@@ -12,11 +13,11 @@ const ASKED_FOR_MS: i64 = 600_000;
 /// Keeps the tasks without criteria or with a positive answer, and asks about those without an answer: in turn, if they
 /// are too many at once.
 pub(super) fn sift(
-    mut tasks: Vec<TaskRow>,
+    mut tasks: Vec<OpenTask>,
     request: &CheckInRequest,
     participant: ParticipantId,
     now: Timestamp,
-) -> (Vec<TaskRow>, Vec<Question>) {
+) -> (Vec<OpenTask>, Vec<Question>) {
     let found = |task: TaskId| request.findings.iter().find(|finding| finding.task == task);
     let criteria = |task: &TaskRow| {
         let selection = &task.spec.selection;
@@ -25,7 +26,7 @@ pub(super) fn sift(
         selection.on_device.iter().cloned().chain(least).collect::<Vec<_>>()
     };
     let asks = |task: &&TaskRow| found(task.id).is_none() && !criteria(task).is_empty();
-    let mut asking: Vec<_> = tasks.iter().filter(asks).collect();
+    let mut asking: Vec<_> = tasks.iter().map(|open| &open.task).filter(asks).collect();
     let room = MAX_FINDINGS.saturating_sub(request.findings.len());
     if asking.len() > room {
         // It must be able to join the task whose update it holds.
@@ -35,7 +36,9 @@ pub(super) fn sift(
     }
     let question = |task: &TaskRow| Question { task: task.id, criteria: criteria(task) };
     let questions = asking.into_iter().map(question).collect();
-    tasks.retain(|task| found(task.id).map_or_else(|| criteria(task).is_empty(), |finding| finding.eligible));
+    tasks.retain(|OpenTask { task, .. }| {
+        found(task.id).map_or_else(|| criteria(task).is_empty(), |finding| finding.eligible)
+    });
     (tasks, questions)
 }
 
@@ -48,7 +51,7 @@ fn turn(participant: ParticipantId, task: TaskId, now: Timestamp) -> Digest {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use federation::task_status::TaskStatus;
     use uuid::Uuid;
@@ -62,7 +65,7 @@ mod tests {
         TaskId(Uuid::from_u128(n))
     }
 
-    fn tasks() -> Vec<TaskRow> {
+    fn tasks() -> Vec<OpenTask> {
         let spec = serde_json::json!({
             "name": "t",
             "model": { "tensors": [{ "name": "w", "shape": [3] }] },
@@ -78,7 +81,8 @@ mod tests {
             rounds_forfeited: 0,
             model_version: 0,
         };
-        (0..TASKS).map(task).collect()
+        let open = |n| OpenTask { task: task(n), labels: BTreeMap::new(), awaits_it: false, selecting: None };
+        (0..TASKS).map(open).collect()
     }
 
     fn request(findings: &[TaskId], held: Option<TaskId>) -> CheckInRequest {

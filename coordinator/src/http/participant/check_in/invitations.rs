@@ -1,66 +1,18 @@
-//! Rounds that collect keys before they draw, and received keys.
+//! Keys received for rounds that collect them before they draw.
 
 use federation::id::ParticipantId;
-use federation::round::RoundState;
 use secure_agg::messages::Advertise;
 use secure_agg::params::SessionConfig;
 use secure_agg::rejection::MessageRejection;
 use secure_agg::server::CollectKeys;
 use store::entity::check_in::CheckInKeys;
-use store::entity::task::TaskRow;
-use store::{StoreError, Transaction};
 use wire::certificate::Authority;
-use wire::participant::{CheckInRequest, Declined, Invitation, SessionTerms};
+use wire::participant::{CheckInRequest, Invitation};
 
-use crate::base;
-use crate::base::next_round;
 use crate::http::app::App;
 use crate::http::participant::answers::{decode, rejected};
 use crate::http::problem::{Error, Result};
 use crate::session::round_name;
-
-/// The rounds of these tasks that collect keys: those with secure aggregation that have not drawn yet.
-pub(super) async fn invitations<'a>(
-    app: &App,
-    tx: &mut Transaction<'_>,
-    tasks: impl Iterator<Item = &'a TaskRow> + Send,
-    participant: ParticipantId,
-    declined: Option<Declined>,
-) -> Result<Vec<Invitation>, StoreError> {
-    let mut invitations = Vec::new();
-    for task in tasks.filter(|task| task.spec.secure_aggregation.enabled) {
-        let Some(row) = tx.round(next_round(task)).await? else { continue };
-        let round = &row.round;
-        if round.state != RoundState::Selecting {
-            continue;
-        }
-        // It has said that it makes none; it waits for a round that it may take part in.
-        if declined.is_some_and(|declined| declined.task == task.id && declined.sent >= round.key.round) {
-            continue;
-        }
-        // Whoever was not sampled is not in this round, whatever happens.
-        if round.limits.sampled.is_some() && !tx.is_sampled(round.key, participant).await? {
-            continue;
-        }
-        let base = base::read(tx, task, round.base_version).await?;
-        let plan = app.mus.plan_of_round(tx, &task.spec.training, round.key.round_key()).await?;
-        let model = app.models.of(task)?;
-        let told = base.and_then(|base| {
-            let config = model.session_in(&task.spec, base.terms(), &plan)?;
-            Some((config, model.base_digest(base.version.sha256)))
-        });
-        let (config, base) =
-            told.ok_or_else(|| StoreError::corrupt(format!("task {} cannot work as it is stored", task.id)))?;
-        invitations.push(Invitation {
-            task: task.id,
-            round: row.round.key.round,
-            attempt: row.round.key.attempt,
-            terms: SessionTerms::from(&config),
-            base,
-        });
-    }
-    Ok(invitations)
-}
 
 pub(super) fn has_keys_for(request: &CheckInRequest, invitation: &Invitation) -> bool {
     request.keys.as_ref().is_some_and(|keys| keys.attempt_key() == invitation.attempt_key())

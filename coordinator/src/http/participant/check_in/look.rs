@@ -1,22 +1,33 @@
 //! Determines the result of a check-in.
 
-use federation::id::ParticipantId;
+use federation::id::{ParticipantId, TaskId};
 use federation::round::Assignment;
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
-use store::entity::participant::ParticipantRow;
+use store::entity::open_task::{OpenTask, SelectingRound};
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 use task_spec::Solver;
-use wire::participant::{CheckInRequest, Counted};
+use wire::participant::{CheckInRequest, Counted, Declined};
 
 use super::ahead::{AheadOutcome, trained_ahead};
 use super::ask::sift;
 use super::found::{CheckInOutcome, RoundOffer};
-use super::invitations::{has_keys_for, invitations};
+use super::invitations::has_keys_for;
 use crate::base;
 use crate::http::app::App;
 use crate::http::problem::Result;
+
+/// What rows say of a participant that asks for work.
+enum Sight {
+    Found(CheckInOutcome),
+    /// It may join these tasks' rounds, or wait for them.
+    Open {
+        tasks: Vec<TaskId>,
+        /// Those that need keys before they draw.
+        rounds: Vec<(TaskRow, SelectingRound)>,
+    },
+}
 
 pub(super) async fn look(
     app: &App,
@@ -25,65 +36,76 @@ pub(super) async fn look(
     now: Timestamp,
 ) -> Result<CheckInOutcome> {
     let name = request.task.as_deref();
-    let examples = request.examples;
-    app.store
-        .read("look_for_work", |tx| {
-            Box::pin(async move {
-                let named = match name {
-                    Some(name) => tx.task_by_name(name).await?,
-                    None => None,
-                };
-                if let Some(place) = tx.pending_assignment(participant).await?
-                    && name.is_none_or(|_| named.as_ref().is_some_and(|task| task.id == place.attempt.task))
-                    && let Some(work) = work(app, tx, place, named.as_ref()).await?
-                {
-                    return Ok(CheckInOutcome::Round(Box::new(work)));
-                }
-                let tasks = match (name, named) {
-                    (Some(_), Some(task)) if task.status.is_terminal() => return Ok(CheckInOutcome::Over(task.id)),
-                    (Some(_), Some(task)) => vec![task],
-                    // The task does not exist yet; the participant waits for an operator to create it.
-                    (Some(_), None) => Vec::new(),
-                    (None, _) => {
-                        let row = tx.participant(participant).await?;
-                        suitable(tx.active_tasks().await?, row.as_ref(), examples)
-                    }
-                };
-                let (tasks, questions) = sift(tasks, request, participant, now);
-                if !questions.is_empty() {
-                    return Ok(CheckInOutcome::Asked(questions));
-                }
-                let tasks = match trained_ahead(tx, tasks, participant, request, now).await? {
-                    AheadOutcome::Tasks(tasks) => tasks,
-                    AheadOutcome::Answer(found) => return Ok(found),
-                };
-                let joinable = tasks.iter().filter(|(_, may_join)| *may_join).map(|(task, _)| task);
-                let invitations = invitations(app, tx, joinable, participant, request.declined).await?;
-                let awaited = invitations.iter().find(|invitation| has_keys_for(request, invitation)).cloned();
-                if let (None, Some(invitation)) = (&awaited, invitations.into_iter().next()) {
-                    return Ok(CheckInOutcome::Invited(Box::new(invitation)));
-                }
-                let tasks = tasks.iter().map(|(task, _)| task.id).collect();
-                Ok(CheckInOutcome::Nothing { tasks, awaited: awaited.map(Box::new) })
-            })
-        })
-        .await
+    let open = app.store.read("glance_for_work", |tx| Box::pin(async move { tx.open_tasks(participant, name).await }));
+    let sight = match glance(open.await?, participant, request, now) {
+        Some(sight) => sight,
+        None => {
+            let look = app.store.read("look_for_work", |tx| Box::pin(look_closer(app, tx, participant, request, now)));
+            look.await?
+        }
+    };
+    let (tasks, rounds) = match sight {
+        Sight::Found(outcome) => return Ok(outcome),
+        Sight::Open { tasks, rounds } => (tasks, rounds),
+    };
+    let mut invitations = Vec::with_capacity(rounds.len());
+    for (task, round) in &rounds {
+        invitations.push(app.invitations.of(&app.store, &app.models, &app.mus, task, *round).await?);
+    }
+    let awaited = invitations.iter().find(|invitation| has_keys_for(request, invitation)).cloned();
+    if let (None, Some(invitation)) = (&awaited, invitations.into_iter().next()) {
+        return Ok(CheckInOutcome::Invited(Box::new(invitation)));
+    }
+    Ok(CheckInOutcome::Nothing { tasks, awaited: awaited.map(Box::new) })
 }
 
-/// The assignment of a place. `named` is its task if the participant named it.
+/// What open tasks alone say; `None` if more must be read, for a place in a round or for training ahead of rounds.
+fn glance(open: Vec<OpenTask>, participant: ParticipantId, request: &CheckInRequest, now: Timestamp) -> Option<Sight> {
+    let needs_more = |open: &OpenTask| open.awaits_it || open.task.spec.ahead().is_some();
+    if request.training.is_some_and(|report| report.ready) || open.iter().any(needs_more) {
+        return None;
+    }
+    Some(match suiting(open, participant, request, now) {
+        Suiting::Found(outcome) => Sight::Found(outcome),
+        Suiting::Tasks(tasks) => joining(tasks.iter().map(|open| (open, true)), request),
+    })
+}
+
+/// The same, with whatever else has to be read.
+async fn look_closer(
+    app: &App,
+    tx: &mut Transaction<'_>,
+    participant: ParticipantId,
+    request: &CheckInRequest,
+    now: Timestamp,
+) -> Result<Sight> {
+    let name = request.task.as_deref();
+    let open = tx.open_tasks(participant, name).await?;
+    if let Some(place) = tx.pending_assignment(participant).await?
+        && let Some(OpenTask { task, .. }) = open.iter().find(|open| open.task.id == place.attempt.task)
+        && let Some(work) = work(app, tx, place, task).await?
+    {
+        return Ok(Sight::Found(CheckInOutcome::Round(Box::new(work))));
+    }
+    let tasks = match suiting(open, participant, request, now) {
+        Suiting::Found(outcome) => return Ok(Sight::Found(outcome)),
+        Suiting::Tasks(tasks) => tasks,
+    };
+    Ok(match trained_ahead(tx, tasks, participant, request, now).await? {
+        AheadOutcome::Answer(outcome) => Sight::Found(outcome),
+        AheadOutcome::Tasks(tasks) => joining(tasks.iter().map(|(open, may_join)| (open, *may_join)), request),
+    })
+}
+
+/// The assignment of a place in a round of `task`.
 async fn work(
     app: &App,
     tx: &mut Transaction<'_>,
     place: Assignment,
-    named: Option<&TaskRow>,
+    task: &TaskRow,
 ) -> Result<Option<RoundOffer>, StoreError> {
-    let task = match named {
-        Some(task) => Some(task.clone()),
-        None => tx.task(place.attempt.task).await?,
-    };
-    let Some(task) = task else { return Ok(None) };
     let Some(round) = tx.round_attempt(place.attempt).await? else { return Ok(None) };
-    let Some(base) = base::read(tx, &task, round.round.base_version).await? else { return Ok(None) };
+    let Some(base) = base::read(tx, task, round.round.base_version).await? else { return Ok(None) };
     let update = match task.spec.ahead() {
         Some(_) => tx.buffered(place.attempt, place.participant).await?,
         None => None,
@@ -95,19 +117,45 @@ async fn work(
         Some(Solver::FedNova { .. }) | None => None,
     };
     let counted = counted.map(|last| Counted { round: last.round, attempt: last.attempt });
-    Ok(Some(RoundOffer { place, task, round, base, update, plan, counted }))
+    Ok(Some(RoundOffer { place, task: task.clone(), round, base, update, plan, counted }))
+}
+
+/// What the properties that a participant reports decide.
+enum Suiting {
+    Found(CheckInOutcome),
+    Tasks(Vec<OpenTask>),
 }
 
 /// The tasks that would accept this participant, as far as it reports its properties; the draw decides whether it is
 /// its turn.
-fn suitable(mut tasks: Vec<TaskRow>, participant: Option<&ParticipantRow>, examples: u64) -> Vec<TaskRow> {
-    let Some(participant) = participant else { return Vec::new() };
-    let suits = |task: &TaskRow| {
-        let require = &task.spec.selection.require;
-        task.status == TaskStatus::Active
-            && (examples == 0 || examples >= require.min_examples)
-            && require.labels.iter().all(|(name, value)| participant.labels.get(name) == Some(value))
+fn suiting(mut open: Vec<OpenTask>, participant: ParticipantId, request: &CheckInRequest, now: Timestamp) -> Suiting {
+    if request.task.is_none() {
+        open.retain(|open| suits(open, request.examples));
+    } else if let Some(over) = open.iter().find(|open| open.task.status.is_terminal()) {
+        return Suiting::Found(CheckInOutcome::Over(over.task.id));
+    }
+    let (open, questions) = sift(open, request, participant, now);
+    if questions.is_empty() { Suiting::Tasks(open) } else { Suiting::Found(CheckInOutcome::Asked(questions)) }
+}
+
+fn suits(OpenTask { task, labels, .. }: &OpenTask, examples: u64) -> bool {
+    let require = &task.spec.selection.require;
+    task.status == TaskStatus::Active
+        && (examples == 0 || examples >= require.min_examples)
+        && require.labels.iter().all(|(name, value)| labels.get(name) == Some(value))
+}
+
+/// The tasks that a participant waits for, each with whether it may join the next round; and of these rounds those with secure
+/// aggregation that have not drawn yet.
+fn joining<'a>(tasks: impl Iterator<Item = (&'a OpenTask, bool)> + Clone, request: &CheckInRequest) -> Sight {
+    let needs_keys = |(open, may_join): (&OpenTask, bool)| {
+        let round = open.selecting.filter(|_| may_join && open.task.spec.secure_aggregation.enabled)?;
+        let declines = |declined: Declined| declined.task == open.task.id && declined.sent >= round.attempt.round;
+        // It has said that it makes none; it waits for a round that it may take part in.
+        (!request.declined.is_some_and(declines)).then(|| (open.task.clone(), round))
     };
-    tasks.retain(suits);
-    tasks
+    Sight::Open {
+        rounds: tasks.clone().filter_map(needs_keys).collect(),
+        tasks: tasks.map(|(open, _)| open.task.id).collect(),
+    }
 }

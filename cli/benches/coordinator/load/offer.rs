@@ -1,0 +1,80 @@
+//! Polls at a fixed rate, whether or not those before were answered.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use wire::participant::CheckInReply;
+
+use crate::Outcome;
+use crate::server::{Device, Input};
+
+/// A participant that polls, and takes part when it is told to.
+pub(crate) struct Polling {
+    device: Device,
+    /// Whether it is at work already: its next poll tells it so once more.
+    is_working: AtomicBool,
+}
+
+impl From<Device> for Polling {
+    fn from(device: Device) -> Self {
+        Self { device, is_working: AtomicBool::new(false) }
+    }
+}
+
+/// What became of polls.
+#[derive(Default)]
+pub(crate) struct Offered {
+    /// From the intended start of each poll to its answer.
+    pub(crate) latencies: Vec<Duration>,
+    /// Polls and updates that were not accepted.
+    pub(crate) failed: usize,
+    pub(crate) first_error: Option<String>,
+}
+
+impl Offered {
+    fn note(&mut self, latency: Duration, outcome: Outcome) {
+        self.latencies.push(latency);
+        if let Err(error) = outcome {
+            self.failed += 1;
+            self.first_error.get_or_insert_with(|| error.to_string());
+        }
+    }
+}
+
+/// Starts `polls` polls of all in turn, `rate` a second, and waits for the last.
+pub(crate) async fn offer(rate: u32, polls: u32, all: &Arc<[Polling]>, parameters: usize) -> Outcome<Offered> {
+    let input = Input::zeros(parameters)?;
+    let (mut offered, mut running, start) = (Offered::default(), JoinSet::new(), Instant::now());
+    for turn in 0..polls {
+        let intended = start + Duration::from_secs(1) * turn / rate;
+        tokio::time::sleep_until(intended.into()).await;
+        let (all, input) = (Arc::clone(all), input.clone());
+        running.spawn(async move { poll(&all[turn as usize % all.len()], intended, &input).await });
+        while let Some(done) = running.try_join_next() {
+            let (latency, outcome) = done?;
+            offered.note(latency, outcome);
+        }
+    }
+    while let Some(done) = running.join_next().await {
+        let (latency, outcome) = done?;
+        offered.note(latency, outcome);
+    }
+    Ok(offered)
+}
+
+async fn poll(polling: &Polling, intended: Instant, input: &Input) -> (Duration, Outcome) {
+    let reply = polling.device.check_in(0).await;
+    let latency = intended.elapsed();
+    let outcome = match reply {
+        Ok(CheckInReply::Assigned(work)) if !polling.is_working.swap(true, Ordering::SeqCst) => {
+            let outcome = polling.device.report(&work, input).await;
+            polling.is_working.store(false, Ordering::SeqCst);
+            outcome
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(error),
+    };
+    (latency, outcome)
+}

@@ -1,0 +1,95 @@
+//! What the coordinators of a deployment share: rows, blobs and keys.
+
+use std::path::PathBuf;
+
+use store::{Database, PostgresServer};
+use test_servers::postgres::Cluster;
+use test_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY};
+
+use super::Load;
+use super::crowd::Crowd;
+use crate::server::Server;
+use crate::{Outcome, processor};
+
+/// A deployment whose participants are enrolled.
+pub(crate) struct Site<'a> {
+    folder: tempfile::TempDir,
+    config: PathBuf,
+    /// Where rows are, if a server has them.
+    cluster: Option<&'a Cluster>,
+    /// Where blobs are, if several coordinators share them.
+    _blobs: Option<S3Server>,
+}
+
+impl<'a> Site<'a> {
+    /// One machine: a SQLite file and a folder.
+    pub(crate) async fn on_sqlite(load: &Load, crowd: &Crowd) -> Outcome<Self> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("coordinator.db");
+        let url = format!("sqlite:{}", file.display());
+        Self::new(folder, load, crowd, &url, Database::SqliteFile(file), None, None).await
+    }
+
+    /// A database of a PostgreSQL server; blobs in a folder, or on an S3 server, which several coordinators can share.
+    pub(crate) async fn on_postgres(load: &Load, crowd: &Crowd, cluster: &'a Cluster, on_s3: bool) -> Outcome<Self> {
+        let url = cluster.url(&cluster.create_database());
+        let database = Database::Postgres(PostgresServer::parse(&url)?);
+        let blobs = on_s3.then(S3Server::start);
+        Self::new(tempfile::tempdir()?, load, crowd, &url, database, Some(cluster), blobs).await
+    }
+
+    async fn new(
+        folder: tempfile::TempDir,
+        load: &Load,
+        crowd: &Crowd,
+        url: &str,
+        database: Database,
+        cluster: Option<&'a Cluster>,
+        blobs: Option<S3Server>,
+    ) -> Outcome<Self> {
+        let at = |name: &str| folder.path().join(name);
+        crowd.write_authority(&at("ca.pem"), &at("ca-key.pem"))?;
+        crowd.write_rows(database).await?;
+        let place = match &blobs {
+            None => format!("url = {:?}\n", format!("file:{}", at("blobs").display())),
+            Some(server) => {
+                let credentials = format!("aws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n");
+                std::fs::write(at("s3"), credentials)?;
+                format!(
+                    "url = \"s3://{BUCKET}/models\"\nendpoint = {:?}\ncredentials_file = {:?}\n",
+                    server.endpoint(),
+                    at("s3")
+                )
+            }
+        };
+        // All come from one address: limits for those are not what is measured. There are few strangers, so that the limit on open
+        // files leaves more to participants.
+        let text = format!(
+            "[http]\nlisten = \"127.0.0.1:0\"\nhealth_listen = \"127.0.0.1:0\"\nconnections_max = {}\nstrangers_max = 500\n\
+             strangers_per_address = 500\noperator_rate = 1000000\naddress_rate = 1000000\n\
+             [database]\nurl = {url:?}\nconnections = {}\n[blobs]\n{place}\
+             [identity]\nca_certificate_file = {:?}\nca_key_file = {:?}\n",
+            load.polling.max(1),
+            load.connections,
+            at("ca.pem"),
+            at("ca-key.pem"),
+        );
+        let config = at("coordinator.toml");
+        std::fs::write(&config, text)?;
+        Ok(Self { folder, config, cluster, _blobs: blobs })
+    }
+
+    /// One more coordinator.
+    pub(crate) fn serve(&self) -> Outcome<Server> {
+        let own = tempfile::tempdir_in(self.folder.path())?;
+        let cache = own.path().join("cache").display().to_string();
+        Server::launch(&["--config", &self.config.display().to_string()], &[("TRIBUTARY_BLOBS_CACHE", &cache)], own)
+    }
+
+    /// Processor time of the database's own processes, in seconds; SQLite has none.
+    pub(crate) fn database_seconds(&self) -> Outcome<f64> {
+        let Some(cluster) = self.cluster else { return Ok(0.0) };
+        let told = std::fs::read_to_string(cluster.folder().join("data/postmaster.pid"))?;
+        processor::family_seconds(told.lines().next().unwrap().parse()?)
+    }
+}

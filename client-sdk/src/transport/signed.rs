@@ -1,0 +1,200 @@
+//! Signed requests, for a coordinator behind a balancer that ends TLS: what a client certificate in the handshake says where
+//! TLS passes through, each request says here by a signature of the certificate's key ([`wire::signature`]).
+//!
+//! The balancer can read requests and answers, hold them back and answer in the coordinator's place. What it cannot do is
+//! change a request, repeat it, or keep it for another day.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use wire::certificate::chain_der;
+use wire::headers::{CONTENT_SHA256, TIME};
+use wire::signature::{RequestKey, WINDOW};
+use wire::{Digest, Timestamp};
+
+use super::TransportError;
+use crate::clock::Clock;
+use crate::identity::Identity;
+
+/// How long a time that the coordinator told is used: less than it counts, for the way there.
+const TOLD_FOR: Duration = WINDOW.saturating_sub(Duration::from_secs(15));
+
+/// Signs requests for one coordinator. For an app's own [`Transport`](super::Transport), too: sign each request, and show it
+/// the head of each answer.
+pub struct RequestSigner {
+    server: String,
+    clock: Arc<dyn Clock>,
+    key: RwLock<Option<RequestKey>>,
+    told: Mutex<Option<ToldTime>>,
+}
+
+/// The coordinator's time, for a device whose own clock it refused.
+///
+/// Whoever ends TLS could lie about it, to have requests signed for a later day and send them then. So it is signed, too, and
+/// the coordinator, whose MAC it bears, takes no other.
+struct ToldTime {
+    header: HeaderValue,
+    at: Timestamp,
+    /// When it was heard, by the clock that never jumps.
+    heard: Duration,
+}
+
+impl RequestSigner {
+    /// For the coordinator whose balancer has this host, with its port unless that is 443.
+    #[must_use]
+    pub fn new(host: &str, clock: Arc<dyn Clock>) -> Self {
+        Self { server: host.to_ascii_lowercase(), clock, key: RwLock::default(), told: Mutex::default() }
+    }
+
+    /// Signs with this identity from now on.
+    ///
+    /// # Errors
+    /// [`TransportError::Protocol`] if its certificate or key cannot be read.
+    pub fn identify(&self, identity: &Identity) -> Result<(), TransportError> {
+        let chain = chain_der(&identity.certified.certificate_pem).map_err(TransportError::protocol)?;
+        let own = chain.first().map(Vec::as_slice).unwrap_or_default();
+        let key = RequestKey::new(identity.key.expose_pkcs8(), own).map_err(TransportError::protocol)?;
+        *self.key.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
+        Ok(())
+    }
+
+    /// Signs a request as it is to be sent. Before there is an identity (the enrolment by a token), it stays as it is.
+    ///
+    /// # Errors
+    /// [`TransportError::Protocol`] if the system gives no randomness.
+    pub fn sign(&self, request: http::Request<Bytes>) -> Result<http::Request<Bytes>, TransportError> {
+        let key = self.key.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(key) = &*key else { return Ok(request) };
+        let mut nonce = [0; 16];
+        SystemRandom::new().fill(&mut nonce).map_err(|_| TransportError::protocol("the system gives no randomness"))?;
+        let (mut parts, body) = request.into_parts();
+        let created = match self.told() {
+            Some((header, time)) => {
+                parts.headers.insert(TIME, header);
+                time
+            }
+            None => self.clock.now().wall,
+        };
+        let sha256 = (!body.is_empty()).then(|| sha256(&parts.headers, &body));
+        key.sign(&mut parts, &self.server, sha256, created, nonce);
+        Ok(http::Request::from_parts(parts, body))
+    }
+
+    /// The coordinator's time now, and what it told, unless that was too long ago.
+    fn told(&self) -> Option<(HeaderValue, Timestamp)> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let elapsed = self.clock.now().elapsed;
+        told.take_if(|told| elapsed.saturating_sub(told.heard) > TOLD_FOR);
+        told.as_ref().map(|told| (told.header.clone(), told.at.plus(elapsed.saturating_sub(told.heard))))
+    }
+
+    /// Notes the coordinator's time if an answer tells it. Whether the request was refused for its date, so that it is worth
+    /// signing once more at once.
+    pub fn hear(&self, status: StatusCode, headers: &HeaderMap) -> bool {
+        let Some(header) = headers.get(TIME) else { return false };
+        let at = header.to_str().ok().and_then(|text| text.split_once('.')?.0.parse().ok());
+        let Some(at) = at.map(Timestamp) else { return false };
+        let told = ToldTime { header: header.clone(), at, heard: self.clock.now().elapsed };
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+        status == StatusCode::UNAUTHORIZED
+    }
+}
+
+/// SHA-256 of a body; that of an upload is known.
+fn sha256(headers: &HeaderMap, body: &Bytes) -> Digest {
+    let known = headers.get(CONTENT_SHA256).and_then(|text| text.to_str().ok()?.parse().ok());
+    known.unwrap_or_else(|| {
+        let mut sha256 = [0; 32];
+        sha256.copy_from_slice(digest(&SHA256, body).as_ref());
+        Digest(sha256)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
+    use wire::ParticipantId;
+    use wire::signature::{SIGNATURE_INPUT, SignatureInput};
+
+    use super::*;
+    use crate::clock::Now;
+    use crate::identity::{Certified, SigningKey};
+
+    /// A clock that tests move: seconds since the start, and by how much the wall clock is wrong.
+    #[derive(Default)]
+    struct TestClock(Mutex<(u64, i64)>);
+
+    const START: i64 = 1_750_000_000_000;
+
+    impl Clock for TestClock {
+        fn now(&self) -> Now {
+            let (seconds, wrong) = *self.0.lock().unwrap();
+            let elapsed = Duration::from_secs(seconds);
+            Now { elapsed, wall: Timestamp(START + wrong).plus(elapsed) }
+        }
+    }
+
+    fn identity() -> Identity {
+        let pair = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+        let certificate_pem = CertificateParams::new(vec![]).unwrap().self_signed(&pair).unwrap().pem();
+        let participant = "00000000-0000-4000-8000-000000000000".parse::<ParticipantId>().unwrap();
+        let (expires_at, renew_at) = (Timestamp(0), Timestamp(0));
+        let certified = Certified { participant, name: String::new(), certificate_pem, expires_at, renew_at };
+        Identity { key: Arc::new(SigningKey::from_pkcs8(&pair.serialize_der()).unwrap()), certified }
+    }
+
+    /// What a request is dated by: seconds from the start, and the coordinator's time if it names that.
+    fn dated(signer: &RequestSigner) -> (i64, Option<String>) {
+        let request = http::Request::get("/v1/x").body(Bytes::new()).unwrap();
+        let request = signer.sign(request).unwrap();
+        let text = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+        let input = SignatureInput::parse(&text(SIGNATURE_INPUT).unwrap()).unwrap();
+        assert_eq!(input.components.iter().any(|name| name == TIME), text(TIME).is_some(), "it is signed, too");
+        ((input.created.0 - START) / 1000, text(TIME))
+    }
+
+    fn told(ms: i64) -> (HeaderMap, String) {
+        let time = format!("{ms}.abcd");
+        (HeaderMap::from_iter([(http::HeaderName::from_static(TIME), time.parse().unwrap())]), time)
+    }
+
+    #[test]
+    fn requests_are_dated_by_the_own_clock_until_it_is_refused_and_again_when_that_is_long_ago() {
+        let clock = Arc::new(TestClock::default());
+        let signer = RequestSigner::new("fl.example", Arc::<TestClock>::clone(&clock));
+        let unsigned = signer.sign(http::Request::get("/v1/x").body(Bytes::new()).unwrap()).unwrap();
+        assert!(unsigned.headers().is_empty(), "nobody yet");
+        signer.identify(&identity()).unwrap();
+        assert_eq!(dated(&signer), (0, None));
+        assert!(!signer.hear(StatusCode::UNAUTHORIZED, &HeaderMap::new()), "refused for something else");
+        assert_eq!(dated(&signer), (0, None));
+
+        let (headers, time) = told(START + 3_600_000);
+        assert!(signer.hear(StatusCode::UNAUTHORIZED, &headers));
+        // The wall clock may jump now: it is not asked.
+        *clock.0.lock().unwrap() = (40, -99_000_000);
+        assert_eq!(dated(&signer), (3640, Some(time)));
+        let (headers, time) = told(START + 3_640_000);
+        assert!(!signer.hear(StatusCode::OK, &headers), "a newer time needs no second request");
+        *clock.0.lock().unwrap() = (85, 0);
+        assert_eq!(dated(&signer), (3685, Some(time)));
+        *clock.0.lock().unwrap() = (86, 0);
+        assert_eq!(dated(&signer), (86, None));
+    }
+
+    #[test]
+    fn times_that_are_none_are_not_taken() {
+        let clock = Arc::new(TestClock::default());
+        let signer = RequestSigner::new("fl.example", clock);
+        signer.identify(&identity()).unwrap();
+        for text in ["", "1750000000000", "x.abcd", "99999999999999999999.abcd"] {
+            let headers = HeaderMap::from_iter([(http::HeaderName::from_static(TIME), text.parse().unwrap())]);
+            assert!(!signer.hear(StatusCode::UNAUTHORIZED, &headers), "{text:?}");
+            assert_eq!(dated(&signer).1, None);
+        }
+    }
+}

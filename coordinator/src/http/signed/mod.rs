@@ -1,0 +1,64 @@
+//! The entrance of participants whose TLS ends at a balancer: who they are, their requests' signatures say
+//! ([`wire::signature`]). Nothing that a handshake or the balancer says counts here, and no signature counts anywhere else.
+//!
+//! The balancer can read what passes it, hold it back and repeat it. It cannot change a request, date it, or have one count
+//! twice. Operators' tokens are not taken here: the balancer would have them.
+
+mod body;
+mod gate;
+mod nonce;
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use http::{HeaderValue, header};
+use wire::headers::TIME;
+use wire::signature::is_signed;
+
+use super::authenticate::stranger;
+use super::connection::Connection;
+use super::problem::Error;
+
+pub(super) use body::is_other_body;
+pub(super) use gate::Gate;
+pub(crate) use nonce::Nonces;
+pub(super) use nonce::Signed;
+
+/// In the extensions of every request that arrives here.
+#[derive(Clone, Copy)]
+pub(super) struct SignedAlone;
+
+/// Judges a request's signature, or lets it pass as a stranger's if it has none.
+pub(super) async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    let address = request.extensions().get::<Connection>().copied().unwrap_or_default().address;
+    let unknown = Connection { address, peer: None };
+    if request.headers().contains_key(header::AUTHORIZATION) {
+        let detail = "operators' tokens are not taken where a balancer can read them: use the address of http.listen";
+        return stranger(gate.app(), unknown, Error::Forbidden(detail.to_owned())).into_response();
+    }
+    let (mut parts, mut body) = request.into_parts();
+    let mut connection = unknown;
+    let mut is_dated_by_us = false;
+    if is_signed(&parts.headers) {
+        let judged = gate.judge(&parts, hyper::body::Body::is_end_stream(&body));
+        let (peer, claim) = match judged {
+            Ok(judged) => judged,
+            Err(error) => return stranger(gate.app(), unknown, error).into_response(),
+        };
+        connection.peer = Some(peer);
+        is_dated_by_us = claim.time.is_some();
+        if let Some(sha256) = claim.content_digest {
+            body = body::with_digest(body, sha256);
+        }
+        parts.extensions.insert(Signed::new(peer.fingerprint, &claim));
+    }
+    parts.extensions.insert(SignedAlone);
+    parts.extensions.insert(connection);
+    let mut response = next.run(Request::from_parts(parts, body)).await;
+    if is_dated_by_us && let Ok(time) = HeaderValue::try_from(gate.time()) {
+        response.headers_mut().insert(TIME, time);
+    }
+    response
+}

@@ -1,0 +1,6 @@
+-- What signed requests have used once, so that no coordinator takes any of them again.
+
+CREATE TABLE used_nonce (
+    digest     BLOB    NOT NULL PRIMARY KEY CHECK (length(digest) = 32),                      -- fixed; SHA-256 of certificate and nonce
+    expires_at INTEGER NOT NULL                                                               -- fixed; from then on its date refuses the request
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,90 @@
+//! What a participant that asks for work may find, in one statement: most polls find nothing, and ask nothing else.
+
+use std::collections::BTreeMap;
+
+use federation::id::{Attempt, ParticipantId};
+use federation::round::RoundLimits;
+
+use super::task::TaskRow;
+use crate::driver::{FromRow, Row};
+use crate::error::Result;
+use crate::transaction::Transaction;
+
+/// A task that may have work for a participant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenTask {
+    pub task: TaskRow,
+    /// The participant's.
+    pub labels: BTreeMap<String, String>,
+    /// Whether a round of the task still needs the participant: see [`Transaction::pending_assignment`].
+    pub awaits_it: bool,
+    /// The task's next round, if it has not drawn its cohort and may draw this participant.
+    pub selecting: Option<SelectingRound>,
+}
+
+/// A round that has not drawn its cohort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SelectingRound {
+    pub attempt: Attempt,
+    /// The model version that it starts from.
+    pub base_version: u32,
+}
+
+/// Tasks as [`OpenTask`] for a participant, with a condition.
+macro_rules! open_tasks {
+    ($participant:literal, $condition:expr) => {
+        concat!(
+            "SELECT task.*, participant.labels, selecting.attempt AS selecting, selecting.base_version, selecting.limits,
+                    EXISTS (SELECT 1 FROM pending_place AS place
+                            WHERE place.participant = participant.id AND place.task = task.id) AS awaits_it,
+                    EXISTS (SELECT 1 FROM sampled
+                            WHERE sampled.task = task.id AND sampled.number = selecting.number
+                              AND sampled.attempt = selecting.attempt
+                              AND sampled.participant = participant.id) AS is_sampled
+             FROM participant CROSS JOIN task ON participant.id = ",
+            $participant,
+            " LEFT JOIN round AS selecting
+                     ON selecting.task = task.id AND selecting.state = 'SELECTING'
+                    AND selecting.number = task.rounds_completed + task.rounds_forfeited + 1
+             WHERE ",
+            $condition,
+            " ORDER BY task.created_at, task.id"
+        )
+    };
+}
+
+impl Transaction<'_> {
+    /// The tasks that may have work for a participant, oldest first: those that are ACTIVE, and those with a round that
+    /// still needs it. With a name, the task that [`Transaction::task_by_name`] finds and no other.
+    pub async fn open_tasks(&mut self, participant: ParticipantId, name: Option<&str>) -> Result<Vec<OpenTask>> {
+        match name {
+            Some(name) => {
+                const NAMED: &str = open_tasks!("?2", concat!("task.id = (SELECT id ", named_task!(), ")"));
+                self.list(NAMED, (name, participant)).await
+            }
+            None => {
+                const ALL: &str = open_tasks!(
+                    "?1",
+                    "(task.status = 'ACTIVE' OR task.id IN (SELECT task FROM pending_place WHERE participant = ?1))"
+                );
+                self.list(ALL, participant).await
+            }
+        }
+    }
+}
+
+impl FromRow for OpenTask {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let task = TaskRow::from_row(row)?;
+        let selecting = match row.get("selecting")? {
+            None => None,
+            Some(attempt) => {
+                let limits: RoundLimits = row.get("limits")?;
+                let is_asked = limits.sampled.is_none() || row.get("is_sampled")?;
+                let attempt = task.next_round().attempt(attempt);
+                is_asked.then_some(SelectingRound { attempt, base_version: row.get("base_version")? })
+            }
+        };
+        Ok(Self { labels: row.get("labels")?, awaits_it: row.get("awaits_it")?, selecting, task })
+    }
+}

@@ -1,10 +1,12 @@
 //! Two coordinators that serve and two that work, on one PostgreSQL database and one S3 store, behind a balancer: each is killed
-//! in its turn, and the others go on without it.
+//! in its turn, and the others go on without it. They share no folder.
 
 #![cfg(target_os = "linux")]
 
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -64,6 +66,21 @@ fn join(one: TcpStream, other: TcpStream) {
     }
 }
 
+/// The files that every process is given.
+const KEYS: [&str; 3] = ["ca-key.pem", "ca.pem", "seal.key"];
+
+/// As an operator makes them.
+fn make_keys(folder: &Path) {
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    let mut authority = rcgen::CertificateParams::default();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Constrained(0));
+    authority.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign, rcgen::KeyUsagePurpose::CrlSign];
+    std::fs::write(folder.join("ca.pem"), authority.self_signed(&key).unwrap().pem()).unwrap();
+    std::fs::write(folder.join("ca-key.pem"), key.serialize_pem()).unwrap();
+    // Random as the other: the key's own public half.
+    std::fs::write(folder.join("seal.key"), key.public_key_raw()).unwrap();
+}
+
 /// What all processes share.
 pub(crate) struct Site {
     folder: PathBuf,
@@ -79,15 +96,15 @@ impl Site {
         std::fs::write(at("s3"), credentials).unwrap();
         let text = format!(
             "[http]\nhealth_listen = \"127.0.0.1:0\"\n[database]\nurl = {database:?}\n[blobs]\nurl = \"s3://{BUCKET}/models\"\n\
-             endpoint = {:?}\ncredentials_file = {:?}\n[identity]\nca_certificate_file = {:?}\nca_key_file = {:?}\n\
-             [work]\nlease_ttl_ms = 1000\n",
+             endpoint = {:?}\ncredentials_file = {:?}\n[work]\nlease_ttl_ms = 1000\n",
             blobs.endpoint(),
             at("s3"),
-            at("keys/ca.pem"),
-            at("keys/ca-key.pem"),
         );
+        std::fs::create_dir(at("keys")).unwrap();
+        make_keys(Path::new(&at("keys")));
         std::fs::write(at("coordinator.toml"), text).unwrap();
-        Self { folder: folder.to_owned(), config: at("coordinator.toml"), environment: Vec::new() }
+        let site = Self { folder: folder.to_owned(), config: at("coordinator.toml"), environment: Vec::new() };
+        site.with("TRIBUTARY_IDENTITY_SEAL_URL", &format!("s3://{BUCKET}/apart"))
     }
 
     pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
@@ -100,7 +117,40 @@ impl Site {
         command.args(["--format", "json", does, "--config", &self.config]);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.env("TRIBUTARY_BLOBS_CACHE", self.folder.join(format!("cache-{does}-{index}")));
+        let keys = self.keys(&format!("{does}-{index}"));
+        for (name, file) in [("SEAL_KEY", "seal.key"), ("CA_CERTIFICATE", "ca.pem"), ("CA_KEY", "ca-key.pem")] {
+            command.env(format!("TRIBUTARY_IDENTITY_{name}_FILE"), keys.join(file));
+        }
         command
+    }
+
+    /// A folder of a process's own with the keys that all have, to be read alone.
+    fn keys(&self, process: &str) -> PathBuf {
+        let folder = self.folder.join(format!("keys-{process}"));
+        if !folder.exists() {
+            std::fs::create_dir(&folder).unwrap();
+            for file in KEYS {
+                std::fs::copy(self.folder.join("keys").join(file), folder.join(file)).unwrap();
+                std::fs::set_permissions(folder.join(file), Permissions::from_mode(0o400)).unwrap();
+            }
+            std::fs::set_permissions(&folder, Permissions::from_mode(0o500)).unwrap();
+        }
+        folder
+    }
+
+    /// No process has made a file beside the keys that it was given.
+    fn assert_nothing_is_shared(&self) {
+        let mut looked_at = 0;
+        for folder in std::fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if folder.is_dir() && folder.file_name().unwrap().to_string_lossy().starts_with("keys") {
+                let mut files: Vec<_> =
+                    std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name()).collect();
+                files.sort();
+                assert_eq!(files, KEYS, "in {}", folder.display());
+                looked_at += 1;
+            }
+        }
+        assert_eq!(looked_at, 5, "two that serve, two that work, and what they have from");
     }
 
     /// One that serves, and takes no background step.
@@ -175,11 +225,11 @@ fn rounds_go_on_whichever_coordinator_or_worker_is_lost() {
     }
     assert_eq!(cluster.sql(&database, "SELECT count(*) FROM session_message WHERE message IS NOT NULL"), "0");
     let end = Instant::now() + Duration::from_secs(10);
-    let keys = folder.path().join("keys/seal.releases");
-    while std::fs::read_dir(&keys).unwrap().count() > 0 {
+    while blobs.keys().iter().any(|key| key.starts_with("apart/")) {
         assert!(Instant::now() < end, "a key of a release is left");
         std::thread::sleep(Duration::from_millis(50));
     }
+    site.assert_nothing_is_shared();
 }
 
 #[test]

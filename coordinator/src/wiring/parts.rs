@@ -71,7 +71,7 @@ pub enum StartError {
     Authority(#[from] AuthorityError),
     /// The bucket of keys of releases and ends of ledgers cannot be used.
     #[error("cannot use identity.seal_url: {}", told(.0))]
-    Apart(#[source] StoreError),
+    Apart(StoreError),
     /// There is no sealing key.
     #[error(transparent)]
     Seal(#[from] SealError),

@@ -137,7 +137,6 @@ pub(super) fn start_failure(error: &StartError) -> Failure {
         | StartError::Store(_)
         | StartError::Apart(_)
         | StartError::Look(_)
-        | StartError::Apart(_)
         | StartError::Listen { .. } => Exit::Io,
         StartError::Authority(_) | StartError::Seal(_) | StartError::Differs(_) | StartError::Tls(_) => {
             Exit::Configuration

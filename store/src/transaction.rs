@@ -36,6 +36,11 @@ impl<'env> Transaction<'env> {
         self.change(sql, arguments).await.map(drop)
     }
 
+    /// Changes the rows of so many keys; returns their number.
+    pub(crate) async fn change_of(&mut self, keys: usize, sql: &'static str, arguments: impl Bind) -> Result<u32> {
+        self.execute(sql, &arguments, Extent::of(keys)).await?.try_into().map_err(StoreError::fault)
+    }
+
     /// Changes at most one row; returns whether it did.
     pub(crate) async fn change_one(&mut self, sql: &'static str, arguments: impl Bind) -> Result<bool> {
         match self.execute(sql, &arguments, Extent::Few).await? {
@@ -83,6 +88,16 @@ impl<'env> Transaction<'env> {
     /// All rows of a query. Each is read before the next one is fetched, for they may be large together.
     pub(crate) async fn list<T: FromRow>(&mut self, sql: &'static str, arguments: impl Bind) -> Result<Vec<T>> {
         self.query(sql, &arguments, Extent::Many).await
+    }
+
+    /// The rows of so many keys.
+    pub(crate) async fn list_of<T: FromRow>(
+        &mut self,
+        keys: usize,
+        sql: &'static str,
+        arguments: impl Bind,
+    ) -> Result<Vec<T>> {
+        self.query(sql, &arguments, Extent::of(keys)).await
     }
 
     async fn execute(&mut self, sql: &'static str, arguments: &impl Bind, extent: Extent) -> Result<u64> {

@@ -36,6 +36,16 @@ pub(crate) enum Extent {
     Many,
 }
 
+/// Most keys whose rows are a few.
+const FEW: usize = 16;
+
+impl Extent {
+    /// That of rows found by so many keys.
+    pub(crate) fn of(keys: usize) -> Self {
+        if keys <= FEW { Self::Few } else { Self::Many }
+    }
+}
+
 /// Number of attempts before the caller gets [`StoreError::Busy`](crate::StoreError::Busy), unless a database says more.
 pub(crate) const MAX_ATTEMPTS: u32 = 5;
 

@@ -34,7 +34,8 @@ impl Transaction<'_> {
             .map(|it| (it.attempt, it.participant, it.sha256, it.bytes, it.accepted_at, it.folded))
             .collect();
         let inserted = self
-            .change(
+            .change_of(
+                inputs.len(),
                 "INSERT INTO admitted (task, number, attempt, participant, sha256, bytes, accepted_at, folded)
                  SELECT * FROM {?1 task:bytes number:integer attempt:integer participant:bytes sha256:bytes bytes:integer
                                 accepted_at:integer folded:integer} AS new
@@ -49,7 +50,8 @@ impl Transaction<'_> {
             }
         }
         // A clock that was set back must not make a duration negative.
-        self.change_all(
+        self.change_of(
+            inputs.len(),
             "UPDATE participation
              SET last_duration_ms = CASE WHEN admitted.accepted_at > place.assigned_at
                                          THEN admitted.accepted_at - place.assigned_at ELSE 0 END

@@ -156,7 +156,8 @@ impl Transaction<'_> {
         if to.is_dropped() {
             return Err(StoreError::fault(format!("several participants at once are {to}")));
         }
-        self.change_all(
+        self.change_of(
+            places.len(),
             "INSERT INTO assignment_change (task, number, attempt, participant, state, at, detail)
              SELECT place.task, place.number, place.attempt, place.participant, ?3, ?4, NULL
              FROM {?1 task:bytes number:integer attempt:integer participant:bytes} AS named
@@ -167,7 +168,8 @@ impl Transaction<'_> {
             (places, from, to, at),
         )
         .await?;
-        self.change(
+        self.change_of(
+            places.len(),
             "UPDATE assignment SET state = ?3, state_since = ?4, detail = NULL
              FROM {?1 task:bytes number:integer attempt:integer participant:bytes} AS named
              WHERE assignment.task = named.task AND assignment.number = named.number

@@ -60,14 +60,14 @@ impl Transaction<'_> {
         match name {
             Some(name) => {
                 const NAMED: &str = open_tasks!("?2", concat!("task.id = (SELECT id ", named_task!(), ")"));
-                self.list(NAMED, (name, participant)).await
+                self.list_of(1, NAMED, (name, participant)).await
             }
             None => {
                 const ALL: &str = open_tasks!(
                     "?1",
                     "(task.status = 'ACTIVE' OR task.id IN (SELECT task FROM pending_place WHERE participant = ?1))"
                 );
-                self.list(ALL, participant).await
+                self.list_of(1, ALL, participant).await
             }
         }
     }

@@ -185,7 +185,8 @@ impl Transaction<'_> {
     /// Counts bytes sent at `now` to the cohorts of attempts while each was in that state. What is told of an attempt that
     /// does not exist is not counted.
     pub async fn add_traffic(&mut self, sent: &[(Attempt, RoundState, u64)], now: Timestamp) -> Result<()> {
-        self.change_all(
+        self.change_of(
+            sent.len(),
             "INSERT INTO round_traffic (task, number, attempt, state, part, bytes_down)
              SELECT sent.task, sent.number, sent.attempt, sent.state, ?2, sent.bytes
              FROM {?1 task:bytes number:integer attempt:integer state:text bytes:integer} AS sent
@@ -196,6 +197,7 @@ impl Transaction<'_> {
             (sent, now.0.rem_euclid(TRAFFIC_ROWS).unsigned_abs()),
         )
         .await
+        .map(drop)
     }
 }
 

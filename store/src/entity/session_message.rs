@@ -81,13 +81,15 @@ impl Transaction<'_> {
         let row = |it: &SessionMessage| {
             (it.attempt, it.kind, it.participant, it.sha256, it.bytes, it.received_at, it.message.clone())
         };
-        self.change_all(
+        self.change_of(
+            messages.len(),
             "INSERT INTO session_message (task, number, attempt, kind, participant, sha256, bytes, received_at, message)
              SELECT * FROM {?1 task:bytes number:integer attempt:integer kind:text participant:bytes sha256:bytes
                             bytes:integer received_at:integer message:bytes} AS new",
             messages.iter().map(row).collect::<Vec<_>>(),
         )
         .await
+        .map(drop)
     }
 
     /// The message of one participant.

@@ -27,7 +27,8 @@ impl Transaction<'_> {
         let rows = (0_u32..)
             .zip(asked)
             .map(|(position, &(attempt, participant, kind))| (position, attempt, participant, kind));
-        self.list(
+        self.list_of(
+            asked.len(),
             "SELECT round.*, asked.participant, place.state AS place, input.sha256, input.bytes, input.accepted_at,
                     input.folded, message.sha256 AS message
              FROM {?1 position:integer task:bytes number:integer attempt:integer participant:bytes kind:text} AS asked

@@ -73,21 +73,6 @@ fn a_key_that_is_destroyed_without_the_lease() {
 }
 
 #[test]
-fn a_lease_that_was_lost_and_is_used() {
-    found(Some(Fault::LostLease), Flaws::default(), (Profile::Skewed, 81), &[Check::Leases], 6);
-}
-
-#[test]
-fn a_lease_that_is_judged_by_ones_own_clock() {
-    found(Some(Fault::OwnClock), Flaws::default(), (Profile::Skewed, 81), &[Check::Leases], 6);
-}
-
-#[test]
-fn a_round_that_is_published_twice() {
-    found(Some(Fault::PublishTwice), Flaws::default(), (Profile::Skewed, 0), &[Check::Versions], 4);
-}
-
-#[test]
 fn an_upload_that_is_replayed() {
     found(Some(Fault::ReplayedInput), Flaws::default(), (Profile::Lossy, 14), &[Check::Sums], 3);
 }

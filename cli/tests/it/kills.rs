@@ -263,7 +263,9 @@ fn three_coordinators_two_workers_and_their_participants() {
                  FROM (SELECT encode(sha256, 'hex') AS name FROM model_version WHERE removed_at IS NULL) AS kept";
     nothing_left(|| {
         let named = cluster.sql(&database, named);
-        let unnamed = blobs.keys().into_iter().filter(|key| named.lines().all(|named| named != key));
+        // The end of the task's ledger stays for as long as the task.
+        let kept = |key: &str| key.starts_with("apart/ledgers/") || named.lines().any(|named| named == key);
+        let unnamed = blobs.keys().into_iter().filter(|key| !kept(key));
         unfinished(folder.path()).into_iter().chain(unnamed).collect()
     });
     assert_eq!(blobs.unfinished_parts(), 0);

@@ -23,9 +23,9 @@ const TRIES: u32 = 5;
 /// From this difference on a machine's clock is wrong: certificates, and requests to an S3 store, are judged by it.
 const DIFFERENCE_MAX_MS: i64 = 1_000;
 
-/// A database's time.
+/// Tells the time of a database, from its last answer and what has passed on this machine since.
 pub(super) struct DatabaseClock {
-    /// This machine's.
+    /// This machine's clock, which is compared with the database's and never goes into a row.
     own: Arc<dyn Clock>,
     reading: Guarded<Reading>,
 }
@@ -33,7 +33,7 @@ pub(super) struct DatabaseClock {
 #[derive(Clone, Copy)]
 struct Reading {
     database: Timestamp,
-    /// When that was.
+    /// Halfway between the question and the answer, in the monotonic time of this process.
     taken: Instant,
     /// How long the answer took: it is wrong by half of this at most.
     wait: Duration,

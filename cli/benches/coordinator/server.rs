@@ -43,6 +43,16 @@ impl Server {
         Self::launch(&["--dev", "--data-dir", &place, "--listen", "127.0.0.1:0"], settings, folder)
     }
 
+    /// Killed, and started again in the same folder with these settings.
+    pub(crate) fn restart_with(self, settings: &[(&str, &str)]) -> Outcome<Self> {
+        let Self { child, token, folder, .. } = self;
+        drop(child);
+        let place = folder.path().display().to_string();
+        let again = Self::launch(&["--dev", "--data-dir", &place, "--listen", "127.0.0.1:0"], settings, folder)?;
+        // A database that has one gives no first token.
+        Ok(Self { token, ..again })
+    }
+
     /// With these arguments of `serve`.
     pub(crate) fn launch(args: &[&str], settings: &[(&str, &str)], folder: tempfile::TempDir) -> Outcome<Self> {
         let mut child = Child(

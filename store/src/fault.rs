@@ -93,7 +93,7 @@ impl SavedRows {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pulse {
     pub status: TaskStatus,
-    /// Model versions.
+    /// Model versions that were published, the first included.
     pub versions: u32,
     /// Rows of its privacy ledger.
     pub charges: u32,

@@ -45,14 +45,19 @@ impl Balancer {
 
     /// What participants and operators see: the balancer, with the authority and the token of one behind it.
     pub(crate) fn front(&self, one: &Served) -> Served {
-        Served {
-            process: Background(std::process::Command::new("true").spawn().unwrap()),
-            url: format!("https://localhost:{}", self.port),
-            ca: one.ca.clone(),
-            token: one.token.clone(),
-            signed: String::new(),
-            health: String::new(),
-        }
+        front(self.port, one)
+    }
+}
+
+/// What participants and operators see of this port: with the authority and the token of one behind it.
+pub(crate) fn front(port: u16, one: &Served) -> Served {
+    Served {
+        process: Background(std::process::Command::new("true").spawn().unwrap()),
+        url: format!("https://localhost:{port}"),
+        ca: one.ca.clone(),
+        token: one.token.clone(),
+        signed: String::new(),
+        health: String::new(),
     }
 }
 

@@ -37,7 +37,12 @@ pub(super) async fn look(
 ) -> Result<CheckInOutcome> {
     let name = request.task.as_deref();
     let open = app.store.read("glance_for_work", |tx| Box::pin(async move { tx.open_tasks(participant, name).await }));
-    let sight = match glance(open.await?, participant, request, now) {
+    let open = open.await?;
+    for open in open.iter().filter(|open| !open.is_checked_in) {
+        // Somebody else drew the participant, and did not live to say so: what was written for it here is gone.
+        let _ = app.check_ins.withdraw(participant, open.task.id);
+    }
+    let sight = match glance(open, participant, request, now) {
         Some(sight) => sight,
         None => {
             let look = app.store.read("look_for_work", |tx| Box::pin(look_closer(app, tx, participant, request, now)));

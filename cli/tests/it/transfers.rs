@@ -11,7 +11,7 @@ use test_servers::s3::S3Server;
 
 use crate::killed::{logs, participant, rounds, wait};
 use crate::replicas::{Site, address, front};
-use crate::support::run;
+use crate::support::undisturbed;
 
 /// Bytes of all parts of an update but the last.
 const PART: u64 = 8 << 20;
@@ -29,11 +29,7 @@ fn a_cut_line_or_a_lost_replica_costs_at_most_the_part_on_its_way() {
     let task = folder.path().join("task.toml").display().to_string();
     let args =
         ["--participants", "3", "--rounds", "1", "--seed", "5", "--model", "mlp,hidden=[33000]", "--task-file", &task];
-    let undisturbed = run(&[&["--format", "json", "demo"][..], &args].concat());
-    assert_eq!(undisturbed.code, 0, "{undisturbed}");
-    let events = undisturbed.events();
-    let expected: Vec<_> =
-        events.iter().filter(|event| event["event"] == "round").map(|event| &event["model"]["sha256"]).collect();
+    let expected = undisturbed(&args);
 
     let site = Site::new(folder.path(), &cluster.url(&database), &blobs);
     // The first one to start has the operator's token.
@@ -62,7 +58,7 @@ fn a_cut_line_or_a_lost_replica_costs_at_most_the_part_on_its_way() {
     }
     let models = direct.operate(&["model", "list", "demo"]).data();
     let models = models.as_array().unwrap();
-    let published: Vec<_> = models.iter().rev().skip(1).map(|model| &model["sha256"]).collect();
+    let published: Vec<_> = models.iter().rev().skip(1).map(|model| model["sha256"].clone()).collect();
     assert_eq!(published, expected);
     let round = &rounds(&direct)[0];
     assert_eq!((&round["state"], &round["reported"]), (&"COMPLETED".into(), &3.into()), "{round}");

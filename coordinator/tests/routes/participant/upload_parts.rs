@@ -144,14 +144,7 @@ async fn an_update_in_parts_counts_like_one_that_was_sent_whole() {
 
 #[tokio::test]
 async fn parts_outlive_a_restart_and_come_in_any_order() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let mut config = config();
-    config.database.url = format!("sqlite:{}", at("rows.db").display());
-    config.blobs.url = format!("file:{}", at("blobs").display());
-    config.identity.ca_certificate_file = at("ca.pem");
-    config.identity.ca_key_file = at("ca-key.pem");
-    config.identity.seal_key_file = Some(at("seal.key"));
+    let (config, _folder) = World::place();
     let mut s = Scene::with(&config).await;
     let body = body([1, 2, 3]);
     let tree = PartTree::of(&body);

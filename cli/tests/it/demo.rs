@@ -139,17 +139,20 @@ fn every_codec_learns_and_says_what_it_saves() {
     }
 }
 
+/// Who trains ahead, and for which round, is a matter of time. So all have data of one kind: then whoever comes first
+/// matters little to the model.
 #[test]
-fn what_codecs_leave_out_of_updates_that_were_trained_ahead_is_not_lost() {
+fn updates_that_were_trained_ahead_learn_through_codecs_that_remember() {
     for (codec, secure) in [("top_k,k=10%", false), ("random_k,k=30%,feedback=yes", true)] {
-        let mut args = vec!["--codec", codec, "--mode", "buffered", "--participants", "9", "--rounds", "20"];
+        let mut args = vec!["--mode", "buffered", "--participants", "9", "--partition", "iid", "--rounds", "20"];
+        args.extend(["--codec", codec]);
         if !secure {
             args.push("--insecure-aggregation");
         }
         let ran = demo(&args);
         assert_eq!(rounds(&ran).iter().filter(|round| round["state"] == "COMPLETED").count(), 20, "{ran}");
         let finished = ran.events().pop().unwrap();
-        assert!(finished["accuracy"].as_f64().unwrap() > 0.4, "{codec}: {finished}");
+        assert!(finished["accuracy"].as_f64().unwrap() > 0.5, "{codec}: {finished}");
     }
 }
 

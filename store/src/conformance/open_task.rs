@@ -4,7 +4,8 @@ use federation::id::TaskId;
 use federation::round::{Round, RoundLimits, RoundState};
 use federation::task_status::TaskStatus;
 
-use super::sample::{after, collecting, moved, participant_id, round, task, task_id};
+use super::sample::{NOW, after, collecting, moved, participant_id, round, task, task_id};
+use crate::entity::check_in::CheckIn;
 use crate::entity::open_task::OpenTask;
 use crate::entity::task::TaskRow;
 use crate::{Result, Store};
@@ -53,6 +54,12 @@ pub async fn open_tasks_are_those_with_work(store: &Store) {
                 );
                 assert_eq!(ids(tx.open_tasks(member, None).await?), all);
                 assert_eq!(tx.open_tasks(member, None).await?[0].labels, super::sample::labels("eu"));
+                let checked_in = |open: Vec<OpenTask>| open.iter().map(|open| open.is_checked_in).collect::<Vec<_>>();
+                tx.upsert_check_ins(&[CheckIn::new(member, task_id(2), 1, NOW, after(1))]).await?;
+                assert_eq!(checked_in(tx.open_tasks(member, None).await?), [false, true, false]);
+                assert_eq!(checked_in(tx.open_tasks(participant_id(2), None).await?), [false; 3], "somebody else's");
+                tx.remove_check_ins(&[member]).await?;
+                assert_eq!(checked_in(tx.open_tasks(member, None).await?), [false; 3]);
                 tx.transition_round(open, &moved(open, RoundState::Cancelled, after(3))).await?;
                 assert_eq!(ids(tx.open_tasks(member, None).await?), all[1..]);
                 Ok(())

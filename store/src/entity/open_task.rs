@@ -15,8 +15,10 @@ use crate::transaction::Transaction;
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenTask {
     pub task: TaskRow,
-    /// The participant's.
+    /// The participant's labels, from its enrolment.
     pub labels: BTreeMap<String, String>,
+    /// Whether a check-in of the participant for the task is stored, expired or not.
+    pub is_checked_in: bool,
     /// Whether a round of the task still needs the participant: see [`Transaction::pending_assignment`].
     pub awaits_it: bool,
     /// The task's next round, if it has not drawn its cohort and may draw this participant.
@@ -46,6 +48,8 @@ macro_rules! open_tasks {
             "SELECT task.*, ",
             certificates!(),
             ", participant.labels, selecting.attempt AS selecting, selecting.base_version, selecting.limits,
+                    EXISTS (SELECT 1 FROM check_in
+                            WHERE check_in.task = task.id AND check_in.participant = participant.id) AS is_checked_in,
                     EXISTS (SELECT 1 FROM pending_place AS place
                             WHERE place.participant = participant.id AND place.task = task.id) AS awaits_it,
                     EXISTS (SELECT 1 FROM sampled
@@ -111,6 +115,7 @@ impl FromRow for OpenTask {
                 is_asked.then_some(SelectingRound { attempt, base_version: row.get("base_version")? })
             }
         };
-        Ok(Self { labels: row.get("labels")?, awaits_it: row.get("awaits_it")?, selecting, task })
+        let (is_checked_in, awaits_it) = (row.get("is_checked_in")?, row.get("awaits_it")?);
+        Ok(Self { labels: row.get("labels")?, is_checked_in, awaits_it, selecting, task })
     }
 }

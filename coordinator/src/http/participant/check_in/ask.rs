@@ -81,7 +81,13 @@ mod tests {
             rounds_forfeited: 0,
             model_version: 0,
         };
-        let open = |n| OpenTask { task: task(n), labels: BTreeMap::new(), awaits_it: false, selecting: None };
+        let open = |n| OpenTask {
+            task: task(n),
+            labels: BTreeMap::new(),
+            is_checked_in: false,
+            awaits_it: false,
+            selecting: None,
+        };
         (0..TASKS).map(open).collect()
     }
 

@@ -48,6 +48,10 @@ pub(super) async fn look(
     request: &CheckInRequest,
     now: Timestamp,
 ) -> Result<CheckInOutcome> {
+    for open in open.iter().filter(|open| !open.is_checked_in) {
+        // Somebody else drew the participant, and did not live to say so: what was written for it here is gone.
+        let _ = app.check_ins.withdraw(participant, open.task.id);
+    }
     let sight = match in_sight(open, participant, request, now) {
         Some(sight) => sight,
         None => {

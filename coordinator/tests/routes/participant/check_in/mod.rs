@@ -43,6 +43,22 @@ async fn work_is_given_once_a_cohort_is_drawn_and_given_again_until_it_is_done()
     assert!(states.contains(&json!("WORKING")) && states.contains(&json!("ASSIGNED")), "{states:?}");
 }
 
+/// Another coordinator draws a participant, and dies before it tells.
+#[tokio::test]
+async fn a_check_in_that_is_gone_is_written_again_at_the_next_poll() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let (a, b) = (t.enroll("a").await, t.enroll("b").await);
+    t.check_in(&a.1, "small").await;
+    let gone = &[a.0];
+    let removed = t.inner.store.transact("test", |tx| Box::pin(async move { tx.remove_check_ins(gone).await }));
+    removed.await.unwrap();
+    t.check_in(&a.1, "small").await;
+    t.check_in(&b.1, "small").await;
+    t.work().await;
+    assert!(matches!(t.check_in(&a.1, "small").await, CheckInReply::Assigned(_)));
+}
+
 #[tokio::test]
 async fn an_open_poll_is_answered_the_moment_there_is_work() {
     let t = TestCoordinator::start().await;

@@ -22,17 +22,31 @@ pub(super) struct Lease {
     ttl: Duration,
     /// Its token while it is held.
     held: Option<u64>,
+    /// When it ends by the clock of the worker that took it.
+    #[cfg(feature = "deliberate-faults")]
+    until: Option<Timestamp>,
 }
 
 impl Lease {
     /// A lease that is not held yet.
     pub(super) fn new(task: TaskId, holder: Uuid, ttl: Duration) -> Self {
-        Self { name: format!("round:{task}"), holder, ttl, held: None }
+        Self::named(format!("round:{task}"), holder, ttl)
     }
 
     /// The lease of whoever removes blobs, not held yet.
     pub(super) fn of_garbage(holder: Uuid, ttl: Duration) -> Self {
-        Self { name: "garbage".to_owned(), holder, ttl, held: None }
+        Self::named("garbage".to_owned(), holder, ttl)
+    }
+
+    fn named(name: String, holder: Uuid, ttl: Duration) -> Self {
+        Self {
+            name,
+            holder,
+            ttl,
+            held: None,
+            #[cfg(feature = "deliberate-faults")]
+            until: None,
+        }
     }
 
     /// Takes the lease if it is not held, else prolongs it, as a part of the caller's transaction; returns its token.
@@ -40,6 +54,10 @@ impl Lease {
     /// # Errors
     /// [`StepError::LeaseLost`] if somebody else has it, or had it since it was taken.
     pub(super) async fn confirm(&self, tx: &mut Transaction<'_>, now: Timestamp) -> Result<u64, StepError> {
+        #[cfg(feature = "deliberate-faults")]
+        if let Some(token) = self.unseen(now) {
+            return Ok(token);
+        }
         let token = match self.held {
             Some(token) => tx.renew_lease(&self.name, token, now, self.ttl).await?.then_some(token),
             None => tx.acquire_lease(&self.name, self.holder, now, self.ttl).await?,
@@ -64,6 +82,10 @@ impl Lease {
             let (lease, now) = (&*self, env.clock.now());
             let taken = env.store.transact("hold lease", |tx| Box::pin(async move { lease.confirm(tx, now).await }));
             self.held = Some(taken.await?);
+            #[cfg(feature = "deliberate-faults")]
+            {
+                self.until = Some(now.plus(self.ttl));
+            }
         }
         Ok(())
     }
@@ -75,6 +97,22 @@ impl Lease {
             env.store.transact("release lease", |tx| Box::pin(async move { lease.give_up(tx, token).await })).await?;
         }
         Ok(())
+    }
+
+    /// The token with which a worker goes on that does not look whether it still holds the lease.
+    #[cfg(feature = "deliberate-faults")]
+    fn unseen(&self, now: Timestamp) -> Option<u64> {
+        use crate::faults::{Fault, present};
+        let is_early = self.until.is_some_and(|until| now < until);
+        let does_not_look = present() == Some(Fault::LostLease) || (present() == Some(Fault::OwnClock) && is_early);
+        self.held.filter(|_| does_not_look)
+    }
+
+    /// Takes the lease again after it was lost, as if nothing could have happened meanwhile; returns its token.
+    #[cfg(feature = "deliberate-faults")]
+    pub(super) async fn take_anew(&self, tx: &mut Transaction<'_>, now: Timestamp) -> Result<u64, StepError> {
+        let token = tx.acquire_lease(&self.name, self.holder, now, self.ttl).await?;
+        token.ok_or_else(|| self.lost())
     }
 
     fn lost(&self) -> StepError {

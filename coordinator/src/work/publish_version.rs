@@ -98,7 +98,15 @@ pub(super) async fn publish_version(
         .store
         .transact("publish version", |tx| {
             Box::pin(async move {
-                let token = holder.confirm(tx, now).await?;
+                let token = holder.confirm(tx, now).await;
+                #[cfg(feature = "deliberate-faults")]
+                if token.is_err() && super::spoil::publishes_twice() {
+                    let token = holder.take_anew(tx, now).await?;
+                    let published = super::spoil::publish_again(tx, round, version, now).await?;
+                    holder.give_up(tx, token).await?;
+                    return Ok((published, Vec::new()));
+                }
+                let token = token?;
                 let published = complete(tx, round, version, metrics, now).await?;
                 let outdated = outdated(tx, round, now).await?;
                 holder.give_up(tx, token).await?;

@@ -16,6 +16,9 @@ pub enum StepError {
     /// Another worker holds the lease; this one wrote nothing.
     #[error("another worker holds the lease {0:?}")]
     LeaseLost(String),
+    /// The process's clock was off, as after its machine was suspended; it has been set, and nothing was written.
+    #[error("the clock was off by more than a second, and has been set by the database's")]
+    ClockOff,
     /// A stored fact is unusable.
     #[error("stored state cannot be worked with: {0}")]
     Unworkable(#[source] Box<dyn Error + Send + Sync>),
@@ -48,6 +51,7 @@ impl StepError {
             Self::Store(_) => "store",
             Self::Aggregation(_) => "aggregation",
             Self::LeaseLost(_) => "lease_lost",
+            Self::ClockOff => "clock_off",
             Self::Unworkable(_) => "unworkable",
             Self::Thread(_) => "thread",
             Self::Stopped(_) => "stopped",

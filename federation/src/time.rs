@@ -59,6 +59,13 @@ fn date(day: i64) -> (i64, i64, i64) {
 pub trait Clock: Send + Sync {
     /// The current time. It may jump either way; rules must tolerate that.
     fn now(&self) -> Timestamp;
+
+    /// Compares the clock with what a database that others share told when it was asked at `asked`, a time of this clock,
+    /// and sets it by that. Returns whether it was off, so that what was judged by it is to be judged again. A clock that is
+    /// not set by a database never is.
+    fn is_off(&self, _asked: Timestamp, _told: Timestamp) -> bool {
+        false
+    }
 }
 
 /// A clock that only moves when a test moves it.

@@ -6,8 +6,12 @@
 mod bounds;
 #[path = "attacks/client.rs"]
 mod client;
+#[path = "attacks/isolation.rs"]
+mod isolation;
 #[path = "attacks/restart.rs"]
 mod restart;
+#[path = "attacks/roster.rs"]
+mod roster;
 #[path = "attacks/server.rs"]
 mod server;
 mod support;

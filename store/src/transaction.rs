@@ -4,9 +4,13 @@ use std::any::Any;
 use std::pin::Pin;
 
 use federation::id::Digest;
+use federation::time::Timestamp;
 
 use crate::driver::{Backend, Bind, Driver, Extent, FromRow, Mode, Query, Record, Take};
 use crate::error::{Result, StoreError};
+
+/// Asks for the time: see [`Query::sql`].
+pub(crate) const NOW: &str = "SELECT {now}";
 
 /// A transaction in progress, with the queries and changes of every [`entity`](crate::entity).
 pub struct Transaction<'env> {
@@ -24,6 +28,11 @@ pub type TransactionFuture<'t, T, E> = Pin<Box<dyn Future<Output = std::result::
 impl<'env> Transaction<'env> {
     pub(crate) fn new(driver: Box<dyn Driver + 'env>, mode: Mode) -> Self {
         Self { driver, mode, again: None, doomed: None }
+    }
+
+    /// The database's own time at this moment, where several processes share it; `None` where one is alone with it.
+    pub async fn time(&mut self) -> Result<Option<Timestamp>> {
+        self.get(NOW, ()).await
     }
 
     /// Changes any number of rows; returns their number.

@@ -7,6 +7,7 @@ mod postgres {
     mod interference;
     mod loss;
     mod schema;
+    mod time;
     mod tls;
 }
 

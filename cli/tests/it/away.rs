@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use test_servers::s3::S3Server;
 
-use crate::killed::{logs, participant, rounds, wait, wait_for_round};
+use crate::killed::{logs, rounds, three, wait, wait_for_round};
 use crate::on_postgres::counters;
 use crate::replicas::Site;
 use crate::support::{Served, run};
@@ -27,12 +27,7 @@ fn while_the_blobs_are_away_everybody_waits_and_the_log_is_told_once() {
     command.env("TRIBUTARY_HTTP_LISTEN", "127.0.0.1:0").stderr(std::fs::File::create(&log).unwrap());
     let served = Served::until_in_words(command, "serving");
     served.operate(&["task", "create", &task]).data();
-    let mut participants: Vec<_> = (0..3)
-        .map(|index| {
-            let token = served.operate(&["token", "create", "--enrollment"]).data();
-            participant(&served, folder.path(), index, token["token"].as_str())
-        })
-        .collect();
+    let mut participants = three(&served, folder.path());
     wait_for_round(&served, folder.path(), 3);
     blobs.kill();
     let count = |name: &str| -> u64 {

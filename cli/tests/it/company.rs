@@ -98,10 +98,6 @@ impl Started {
     }
 }
 
-pub(crate) fn enrollment_token(served: &Served) -> String {
-    served.operate(&["token", "create", "--enrollment"]).data()["token"].as_str().unwrap().to_owned()
-}
-
 /// What the company's signer does.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Mood {

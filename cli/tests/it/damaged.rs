@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::killed::{participant, rounds, wait_for_round};
+use crate::killed::{rounds, three, wait_for_round};
 use crate::ready::{readyz, serve};
 use crate::restored::wait_for;
 use crate::support::{Served, run};
@@ -36,12 +36,7 @@ fn a_flipped_bit_of_the_newest_model_is_told_and_a_copy_goes_on() {
     std::fs::write(&task, text.replacen("count = 1\n", "count = 200\n", 1)).unwrap();
     let served = serve(&["env"], ":", &data);
     served.operate(&["task", "create", task.to_str().unwrap()]).data();
-    let _participants: Vec<_> = (0..3)
-        .map(|index| {
-            let token = served.operate(&["token", "create", "--enrollment"]).data();
-            participant(&served, folder.path(), index, token["token"].as_str())
-        })
-        .collect();
+    let _participants = three(&served, folder.path());
     wait_for_round(&served, folder.path(), 4);
     served.operate(&["task", "pause", "demo"]).data();
     let last = wait_for("the end of the last round", folder.path(), || {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::killed::{participant, rounds, wait, wait_for_round};
+use crate::killed::{rounds, three, wait, wait_for_round};
 use crate::ready::{readyz, serve};
 use crate::restored::wait_for;
 use crate::support::{Served, run};
@@ -50,12 +50,7 @@ fn a_full_disk_that_is_cleared_costs_time_alone() {
     wait_for("the certificate", folder.path(), || std::fs::read(at("ca")).ok().filter(|ca| !ca.is_empty()));
     let served = Served { ca: at("ca").to_str().unwrap().to_owned(), ..served };
     served.operate(&["task", "create", task.to_str().unwrap()]).data();
-    let mut participants: Vec<_> = (0..3)
-        .map(|index| {
-            let token = served.operate(&["token", "create", "--enrollment"]).data();
-            participant(&served, folder.path(), index, token["token"].as_str())
-        })
-        .collect();
+    let mut participants = three(&served, folder.path());
     wait_for_round(&served, folder.path(), 3);
     std::fs::write(at("go"), "").unwrap();
     wait_for("a full disk", folder.path(), || at("full").exists().then_some(()));

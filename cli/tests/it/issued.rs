@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use wire::problem::{Problem, ProblemType};
 use wire::route;
 
-use crate::company::{Company, Issued, Says, client, device_id, enrollment_token, participant};
+use crate::company::{Company, Issued, Says, client, device_id, participant};
 use crate::support::{Background, Served, run, tributary};
 
 /// A coordinator whose members have certificates of this company, and whose data lie in `data`.
@@ -58,7 +58,7 @@ fn a_federation_runs_whose_coordinator_is_no_authority() {
     let issued: Vec<_> =
         (0..3).map(|n| company.issue(folder.path(), &format!("device-{n}"), &Says::device(n))).collect();
     let members: Vec<_> =
-        (0..3).map(|n| member(&served, folder.path(), n, &issued[n], Some(&enrollment_token(&served)))).collect();
+        (0..3).map(|n| member(&served, folder.path(), n, &issued[n], Some(&served.enrollment_token()))).collect();
     let watched = served.operate(&["round", "watch", "demo"]);
     assert_eq!(watched.code, 0, "{watched}");
     for mut process in members {
@@ -99,7 +99,7 @@ fn a_federation_runs_whose_coordinator_is_no_authority() {
     served.operate(&["participant", "revoke", &device_id(0).to_string()]).data();
     let mut revoked = member(&served, folder.path(), 0, &renewed, None);
     assert_eq!(revoked.0.wait().unwrap().code(), Some(6));
-    let token = enrollment_token(&served);
+    let token = served.enrollment_token();
     let other = company.issue(folder.path(), "device-0-last", &longer);
     std::fs::create_dir(folder.path().join("anew")).unwrap();
     let mut anew = member(&served, &folder.path().join("anew"), 0, &other, Some(&token));
@@ -116,7 +116,7 @@ fn a_device_says_what_is_wrong_with_its_certificate_before_it_sends_anything() {
     let folder = tempfile::tempdir().unwrap();
     let company = Company::new();
     let served = serve(&company, folder.path());
-    let token = enrollment_token(&served);
+    let token = served.enrollment_token();
     let says = Says::device(7);
     let issue = |name: &str, says: &Says| company.issue(folder.path(), name, says);
     let good = issue("good", &says);
@@ -162,7 +162,7 @@ fn a_device_whose_certificate_ended_comes_back_with_the_next_a_token_made_for_it
         participant(&served, &journal, &[&issued.flags()[..], &["--token", token]].concat())
     };
     let short = company.issue(folder.path(), "short", &Says { time: (-60, 3), ..Says::device(7) });
-    let (_, code, complaint) = run(&short, &enrollment_token(&served)).end();
+    let (_, code, complaint) = run(&short, &served.enrollment_token()).end();
     assert_eq!(code, 6, "{complaint}");
     assert!(complaint.contains("has expired") && complaint.contains("it needs a new one, too"), "{complaint}");
     let id = device_id(7).to_string();
@@ -202,7 +202,7 @@ fn a_coordinator_does_not_start_with_a_certificate_that_signs_nobodys() {
 fn a_device_without_a_certificate_is_told_where_it_comes_from() {
     let folder = tempfile::tempdir().unwrap();
     let served = serve(&Company::new(), folder.path());
-    let started = participant(&served, &folder.path().join("journal"), &["--token", &enrollment_token(&served)]);
+    let started = participant(&served, &folder.path().join("journal"), &["--token", &served.enrollment_token()]);
     let first = started.first.clone().unwrap();
     assert!(first["detail"].as_str().unwrap().contains("signs no certificates"), "{first}");
     assert_eq!(started.end().1, 6, "{first}");
@@ -235,7 +235,7 @@ async fn only_who_shows_a_certificate_of_the_company_is_admitted_for_a_token() {
         let told = post(&client, &served, route::ENROLL, &body).await;
         told.map(|(code, body)| (code, body["detail"].as_str().unwrap_or_default().to_owned()))
     };
-    let token = enrollment_token(&served);
+    let token = served.enrollment_token();
     let with = |issued: &Issued| json!({ "token": token, "certificate_pem": issued.pem() });
     let refused = async |shown: Option<&Issued>, body: Value, code: &str, words: &str| {
         let told = enroll(shown, body).await.unwrap();
@@ -276,13 +276,13 @@ async fn only_who_shows_a_certificate_of_the_company_is_admitted_for_a_token() {
     refused(Some(&others), with(&others), "enrollment-refused", "used before").await;
     // Whoever has another certificate of the same device, for example a stolen old one, and any token.
     let stolen = issue("stolen", 1);
-    let token = enrollment_token(&served);
+    let token = served.enrollment_token();
     let with = |issued: &Issued| json!({ "token": token, "certificate_pem": issued.pem() });
     refused(Some(&stolen), with(&stolen), "enrollment-refused", "is enrolled with another").await;
     assert_eq!(enroll(Some(&others), with(&others)).await.unwrap().0, "", "a refusal costs no token");
 
     // Our clock may be behind the company's.
-    let (token, early) = (enrollment_token(&served), company.issue(folder.path(), "early", &early(1800)));
+    let (token, early) = (served.enrollment_token(), company.issue(folder.path(), "early", &early(1800)));
     let with = |issued: &Issued| json!({ "token": token, "certificate_pem": issued.pem() });
     assert_eq!(enroll(Some(&early), with(&early)).await.unwrap().0, "");
     assert_eq!(check_in(&served, &early).await.1, None);

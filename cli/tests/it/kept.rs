@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::killed::{participant, rounds, wait_for_round};
+use crate::killed::{rounds, three, wait_for_round};
 use crate::restored::wait_for;
-use crate::support::{Background, Ran, Served, run};
+use crate::support::{Ran, Served, run};
 
 /// A task of many rounds, in a file, with what else the demo is asked for.
 fn task_file(folder: &Path, more: &[&str]) -> PathBuf {
@@ -20,15 +20,6 @@ fn task_file(folder: &Path, more: &[&str]) -> PathBuf {
     let text = text.replacen("count = 1\n", "count = 200\n", 1).replacen("\nrounds = 1\n", "\nrounds = 200\n", 1);
     std::fs::write(&task, text).unwrap();
     task
-}
-
-fn participants(served: &Served, folder: &Path) -> Vec<Background> {
-    (0..3)
-        .map(|index| {
-            let token = served.operate(&["token", "create", "--enrollment"]).data();
-            participant(served, folder, index, token["token"].as_str())
-        })
-        .collect()
 }
 
 /// A command about the coordinator's data in `data`.
@@ -84,7 +75,7 @@ fn a_backup_that_is_made_while_rounds_run_is_restored_and_goes_on() {
     let (task, to) = (task_file(folder.path(), &[]), backup.to_str().unwrap());
     let served = Served::dev(&data);
     served.operate(&["task", "create", task.to_str().unwrap()]).data();
-    let participants = participants(&served, folder.path());
+    let participants = three(&served, folder.path());
     wait_for_round(&served, folder.path(), 3);
     let made = keep(&data, &["backup", to]);
     assert_eq!(made.code, 0, "{made}");
@@ -153,7 +144,7 @@ fn damage_is_found_and_repaired_from_a_backup_or_the_seed() {
     let (task, from) = (task_file(folder.path(), &[]), backup.to_str().unwrap());
     let served = Served::dev(&data);
     served.operate(&["task", "create", task.to_str().unwrap()]).data();
-    let _participants = participants(&served, folder.path());
+    let _participants = three(&served, folder.path());
     wait_for_round(&served, folder.path(), 3);
     pause(&served, folder.path());
     assert_eq!(keep(&data, &["backup", "--copy", from]).code, 0);
@@ -240,7 +231,7 @@ fn versions_that_are_not_retained_go_unless_they_are_pinned() {
     served.operate(&["task", "create", task.to_str().unwrap()]).data();
     assert!(served.operate(&["model", "pin", "demo", "0"]).data()["pinned_at"].is_u64());
     assert_eq!(served.operate(&["model", "pin", "demo", "100"]).code, 7);
-    let _participants = participants(&served, folder.path());
+    let _participants = three(&served, folder.path());
     wait_for_round(&served, folder.path(), 5);
     pause(&served, folder.path());
     let models = served.operate(&["model", "list", "demo"]).data();
@@ -275,7 +266,7 @@ fn a_restored_older_database_spends_no_privacy_twice() {
     let served = Served::dev(&data);
     served.operate(&["task", "create", task.to_str().unwrap()]).data();
     assert_eq!(keep(&data, &["backup", before.to_str().unwrap()]).code, 0);
-    let _participants = participants(&served, folder.path());
+    let _participants = three(&served, folder.path());
     wait_for_round(&served, folder.path(), 3);
     assert_eq!(keep(&data, &["backup", to]).code, 0);
     let backed_up = rounds(&served)[0]["number"].as_u64().unwrap();

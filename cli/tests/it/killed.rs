@@ -16,7 +16,12 @@ pub(crate) fn participant(served: &Served, folder: &Path, index: usize, token: O
     participant_with(served, folder, index, token, &[])
 }
 
-/// The same with more flags.
+/// Starts participants 0 to 2, who enrol.
+pub(crate) fn three(served: &Served, folder: &Path) -> Vec<Background> {
+    (0..3).map(|index| participant(served, folder, index, Some(&served.enrollment_token()))).collect()
+}
+
+/// Starts participant `index` with more flags.
 pub(crate) fn participant_with(
     served: &Served,
     folder: &Path,
@@ -109,12 +114,7 @@ fn nothing_is_lost_or_counted_twice_when_processes_are_killed() {
 
     let mut served = Served::dev(&data);
     served.operate(&["task", "create", task.to_str().unwrap()]).data();
-    let mut participants: Vec<_> = (0..3)
-        .map(|index| {
-            let token = served.operate(&["token", "create", "--enrollment"]).data();
-            participant(&served, folder.path(), index, token["token"].as_str())
-        })
-        .collect();
+    let mut participants = three(&served, folder.path());
     for number in [3, 8, 13] {
         wait_for_round(&served, folder.path(), number);
         served = served.kill_and_restart(&data);

@@ -107,9 +107,7 @@ impl Task {
         let start = |index, token: Option<&str>| {
             Background(participant_of(repeatable(), front, folder, index, token).spawn().unwrap())
         };
-        let mut participants: Vec<_> = (0..3)
-            .map(|index| start(index, front.operate(&["token", "create", "--enrollment"]).data()["token"].as_str()))
-            .collect();
+        let mut participants: Vec<_> = (0..3).map(|index| start(index, Some(&front.enrollment_token()))).collect();
         // A token enrols once: whoever is killed between using it and storing what it got needs another.
         wait_for_round(front, folder, 2);
         let mut killed = [0, 0];

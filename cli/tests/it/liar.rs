@@ -32,7 +32,7 @@ use wire::certificate::{chain_der, holder};
 use wire::participant::{EnrollReply, EnrollRequest, RenewRequest};
 use wire::{ParticipantId, Timestamp, route};
 
-use crate::company::{Company, client, enrollment_token};
+use crate::company::{Company, client};
 use crate::support::{Background, Served, tributary};
 
 /// A request, as far as lies depend on it.
@@ -299,7 +299,7 @@ pub(crate) fn device(
     (index, many): (usize, usize),
     more: &[&str],
 ) -> Device {
-    let token = enrollment_token(served);
+    let token = served.enrollment_token();
     let more = [&["--task", "demo", "--token", &token], more].concat();
     let mut device = start(&liar.url, &served.ca, folder, (index, many), &more);
     let enrolled = device.wait_for(|event| event["event"] == "enrolled");

@@ -9,7 +9,7 @@ use rcgen::KeyPair;
 use serde_json::{Value, json};
 use wire::ParticipantId;
 
-use crate::company::{Company, enrollment_token};
+use crate::company::Company;
 use crate::liar::{Asked, Device, Liar, Lies, device, sha256, start};
 use crate::support::{Served, run, tributary};
 
@@ -194,7 +194,7 @@ fn from_one_model_there_is_one_sum_whatever_the_tasks_are_called() {
     };
     let create = |file: &str| served.operate(&["task", "create", file]).data();
     create(&task_file(folder.path(), 4, &[]));
-    let first: Vec<_> = (0..4).map(|index| run_in("demo", index, Some(&enrollment_token(&served)))).collect();
+    let first: Vec<_> = (0..4).map(|index| run_in("demo", index, Some(&served.enrollment_token()))).collect();
     assert_eq!(served.operate(&["round", "watch", "demo"]).code, 0);
     first.iter().for_each(|device| drop(device.wait_for(|event| event["event"] == "task_over")));
     drop(first);

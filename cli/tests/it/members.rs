@@ -4,14 +4,14 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use crate::company::{Company, Mood, enrollment_token, participant};
+use crate::company::{Company, Mood, participant};
 use crate::support::{Background, Ran, Served, run, tributary};
 
 #[test]
 fn a_coordinator_that_certifies_members_itself_is_refused_by_who_pins_a_company() {
     let folder = tempfile::tempdir().unwrap();
     let served = Company::new().serve(folder.path(), "");
-    let token = enrollment_token(&served);
+    let token = served.enrollment_token();
     let started = participant(&served, &folder.path().join("journal"), &["--token", &token]);
     let first = started.first.clone().unwrap();
     assert_ne!(first["event"], "enrolled", "the coordinator's own authority was taken: {first}");
@@ -39,7 +39,7 @@ fn a_federation_runs_whose_coordinator_never_has_the_members_key() {
 
     // Whom the company does not know, the coordinator cannot certify.
     *hook.mood.lock().unwrap() = Mood::Refuses;
-    let refused = participant(&served, &at("journal-0"), &["--token", &enrollment_token(&served)]);
+    let refused = participant(&served, &at("journal-0"), &["--token", &served.enrollment_token()]);
     let first = refused.first.clone().unwrap();
     let (_, code, complaint) = refused.end();
     assert_eq!(code, 6, "{first} {complaint}");
@@ -47,7 +47,7 @@ fn a_federation_runs_whose_coordinator_never_has_the_members_key() {
 
     // What comes back is judged; a participant asks again and is told no more than that.
     *hook.mood.lock().unwrap() = Mood::IsBroken;
-    let token = enrollment_token(&served);
+    let token = served.enrollment_token();
     let arguments = |index: usize| {
         [
             "--min-cohort".to_owned(),
@@ -91,7 +91,7 @@ fn a_federation_runs_whose_coordinator_never_has_the_members_key() {
 
     // One that takes the request and says nothing is not waited for: the participant is told to come back, and does.
     *hook.mood.lock().unwrap() = Mood::IsSilent;
-    let mut late = start(1, &enrollment_token(&served));
+    let mut late = start(1, &served.enrollment_token());
     let asked = hook.tokens.lock().unwrap().len();
     let mut notes = BufReader::new(late.0.stderr.take().unwrap()).lines().map(Result::unwrap);
     let note = notes.find(|line| line.contains("is unavailable; try again later")).unwrap();
@@ -104,7 +104,7 @@ fn a_federation_runs_whose_coordinator_never_has_the_members_key() {
     let demo = ["demo", "--participants", "3", "--rounds", "1", "--seed", "5", "--task-file", task.to_str().unwrap()];
     assert_eq!(run(&demo).code, 0);
     served.operate(&["task", "create", task.to_str().unwrap()]).data();
-    let last = start(2, &enrollment_token(&served));
+    let last = start(2, &served.enrollment_token());
     let watched = served.operate(&["round", "watch", "demo"]);
     assert_eq!(watched.code, 0, "{watched}");
     for mut process in [waiting, late, last] {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use test_servers::postgres::{Cluster, Options, USER};
 
-use crate::killed::{logs, participant, rounds, wait_for_round};
+use crate::killed::{logs, rounds, three, wait_for_round};
 use crate::support::{Served, run, tributary};
 
 const ROUNDS: &str = "10";
@@ -98,12 +98,7 @@ fn a_secure_task_runs_to_its_end_on_postgres_through_a_kill() {
     assert_eq!(served.operate_as(&token, &["task", "list"]).code, 0);
 
     served.operate(&["task", "create", &task]).data();
-    let mut participants: Vec<_> = (0..3)
-        .map(|index| {
-            let token = served.operate(&["token", "create", "--enrollment"]).data();
-            participant(&served, folder.path(), index, token["token"].as_str())
-        })
-        .collect();
+    let mut participants = three(&served, folder.path());
     wait_for_round(&served, folder.path(), 4);
     let mut counted = counters(&served);
     counted.retain(|(name, _)| {

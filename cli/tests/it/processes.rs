@@ -36,7 +36,7 @@ fn participants_in_processes_of_their_own_publish_what_the_demo_publishes() {
     served.operate(&["task", "create", task.to_str().unwrap()]).data();
     let mut participants: Vec<_> = (0..3)
         .map(|index| {
-            let token = served.operate(&["token", "create", "--enrollment"]).data();
+            let token = served.enrollment_token();
             let child = tributary()
                 .args([
                     "participant",
@@ -50,7 +50,7 @@ fn participants_in_processes_of_their_own_publish_what_the_demo_publishes() {
                     "--seed",
                     "5",
                 ])
-                .args(["--token", token["token"].as_str().unwrap(), "--index", &index.to_string(), "--task", "demo"])
+                .args(["--token", &token, "--index", &index.to_string(), "--task", "demo"])
                 .args(["--min-cohort", "3", "--min-tolerated-colluders", "0"])
                 .arg("--journal")
                 .arg(folder.path().join(format!("journal-{index}")))
@@ -94,7 +94,7 @@ fn an_app_with_the_defaults_takes_no_part_with_two_others_and_is_said_to_at_crea
         let note = format!("an app with the SDK's defaults takes no part in this task: {reason}");
         assert!(created.stderr.contains(&note), "{created}");
     }
-    let token = served.operate(&["token", "create", "--enrollment"]).data();
+    let token = served.enrollment_token();
     let mut child = tributary()
         .args([
             "--format",
@@ -108,16 +108,7 @@ fn an_app_with_the_defaults_takes_no_part_with_two_others_and_is_said_to_at_crea
             "--task",
             "three",
         ])
-        .args([
-            "--participants",
-            "3",
-            "--seed",
-            "5",
-            "--token",
-            token["token"].as_str().unwrap(),
-            "--max-staleness",
-            "1",
-        ])
+        .args(["--participants", "3", "--seed", "5", "--token", &token, "--max-staleness", "1"])
         .arg("--journal")
         .arg(folder.path().join("journal"))
         .stdout(Stdio::piped())
@@ -140,11 +131,11 @@ fn an_app_with_the_defaults_takes_no_part_with_two_others_and_is_said_to_at_crea
 
 /// A participant that takes part in anything.
 fn made_up(served: &Served, folder: &Path, index: usize) -> Background {
-    let token = served.operate(&["token", "create", "--enrollment"]).data();
+    let token = served.enrollment_token();
     let child = tributary()
         .args(["participant", "run", "--server", &served.url, "--ca", &served.ca, "--task", "three", "--seed", "5"])
         .args(["--participants", "3", "--min-cohort", "3", "--min-tolerated-colluders", "0"])
-        .args(["--token", token["token"].as_str().unwrap(), "--index", &index.to_string(), "--journal"])
+        .args(["--token", &token, "--index", &index.to_string(), "--journal"])
         .arg(folder.join(format!("journal-{index}")))
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use test_servers::postgres::{Cluster, Options};
 use test_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY};
 
-use crate::killed::{logs, participant, rounds, wait, wait_for_round};
+use crate::killed::{logs, rounds, three, wait, wait_for_round};
 use crate::support::{Background, Served, finish, run, tributary};
 
 const ROUNDS: &str = "14";
@@ -193,12 +193,7 @@ fn rounds_go_on_whichever_coordinator_or_worker_is_lost() {
     let behind: Vec<_> = serving.iter().flatten().collect();
     let everybody = Balancer::before(&behind).front(behind[0]);
     everybody.operate(&["task", "create", &task]).data();
-    let mut participants: Vec<_> = (0..3)
-        .map(|index| {
-            let token = everybody.operate(&["token", "create", "--enrollment"]).data();
-            participant(&everybody, folder.path(), index, token["token"].as_str())
-        })
-        .collect();
+    let mut participants = three(&everybody, folder.path());
     for number in [2, 4, 6, 8] {
         wait_for_round(&everybody, folder.path(), number);
         let index = usize::from(number > 4);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::killed::{logs, participant, rounds, wait_for_round};
+use crate::killed::{logs, participant, rounds, three, wait_for_round};
 use crate::support::{Served, run};
 
 /// The files of the database, from one folder to another, where none is left.
@@ -44,12 +44,7 @@ fn after_an_older_database_everybody_is_told_and_a_rebase_goes_on() {
 
     let mut served = Served::dev(&data);
     served.operate(&["task", "create", task.to_str().unwrap()]).data();
-    let _participants: Vec<_> = (0..3)
-        .map(|index| {
-            let token = served.operate(&["token", "create", "--enrollment"]).data();
-            participant(&served, folder.path(), index, token["token"].as_str())
-        })
-        .collect();
+    let _participants = three(&served, folder.path());
     wait_for_round(&served, folder.path(), 3);
     let backup = folder.path().join("backup");
     served = served.kill_and_restart_after(&data, || copy_database(&data, &backup));

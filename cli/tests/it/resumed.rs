@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::killed::{participant, rounds, wait_for_round};
+use crate::killed::{rounds, three, wait_for_round};
 use crate::restored::wait_for;
 use crate::support::{Background, Served, run};
 
@@ -49,12 +49,7 @@ fn a_start_tells_what_it_found_and_goes_on_with() {
     std::fs::write(&task, text.replacen("count = 1\n", "count = 500\n", 1)).unwrap();
     let served = Served::dev(&data);
     served.operate(&["task", "create", task.to_str().unwrap()]).data();
-    let participants: Vec<_> = (0..3)
-        .map(|index| {
-            let token = served.operate(&["token", "create", "--enrollment"]).data();
-            participant(&served, folder.path(), index, token["token"].as_str())
-        })
-        .collect();
+    let participants = three(&served, folder.path());
     wait_for_round(&served, folder.path(), 2);
     let open = stop_in_the_middle(&served, &participants[2]);
 

@@ -96,12 +96,12 @@ gate = { metric = "loss", max_fall = 0.5, better = "lower" }
 "#;
 
 fn participant(served: &Served, folder: &Path, index: usize) -> Background {
-    let token = served.operate(&["token", "create", "--enrollment"]).data();
+    let token = served.enrollment_token();
     let index = index.to_string();
     let mut command = tributary();
     command.args(["participant", "run", "--server", &served.url, "--ca", &served.ca, "--participants", "3"]);
     command.args(["--min-cohort", "3", "--min-tolerated-colluders", "0"]);
-    command.args(["--token", token["token"].as_str().unwrap(), "--index", &index, "--task", "ruinous", "--journal"]);
+    command.args(["--token", &token, "--index", &index, "--task", "ruinous", "--journal"]);
     Background(command.arg(folder.join(&index)).stdout(Stdio::null()).spawn().unwrap())
 }
 

@@ -55,6 +55,15 @@ impl EndsTls {
         Self { port, ca, onward, read }
     }
 
+    /// A coordinator that takes requests signed for the balancer, and what is before it.
+    fn serve(&self, folder: &Path) -> (Served, Served) {
+        let name = format!("[\"localhost:{}\"]", self.port);
+        let envs = [("TRIBUTARY_HTTP_SIGNED_LISTEN", "127.0.0.1:0"), ("TRIBUTARY_HTTP_SIGNED_NAMES", name.as_str())];
+        let served = Served::dev_with(&folder.join("data"), &envs);
+        let front = self.front(&served);
+        (served, front)
+    }
+
     /// What participants see: the balancer, with the coordinator's authority and token.
     fn front(&self, behind: &Served) -> Served {
         self.onward.set(behind.signed.clone()).unwrap();
@@ -105,12 +114,8 @@ async fn serve(
 /// The digests of what three participants publish together, who reach the coordinator at `front` with these flags.
 fn published(served: &Served, front: &Served, folder: &Path, task: &Path, flags: &[&str]) -> Vec<serde_json::Value> {
     served.operate(&["task", "create", task.to_str().unwrap()]).data();
-    let mut participants: Vec<_> = (0..3)
-        .map(|index| {
-            let token = served.operate(&["token", "create", "--enrollment"]).data();
-            participant_with(front, folder, index, token["token"].as_str(), flags)
-        })
-        .collect();
+    let mut participants: Vec<_> =
+        (0..3).map(|index| participant_with(front, folder, index, Some(&served.enrollment_token()), flags)).collect();
     for child in &mut participants {
         assert_eq!(wait(&mut child.0), Some(0), "{}", logs(folder));
     }
@@ -133,14 +138,7 @@ fn a_secure_task_is_the_same_whether_tls_passes_through_or_ends_at_the_balancer(
     assert_eq!(expected.len(), 4, "{expected:?}");
 
     let balancer = EndsTls::start(ended);
-    let served = Served::dev_with(
-        &ended.join("data"),
-        &[
-            ("TRIBUTARY_HTTP_SIGNED_LISTEN", "127.0.0.1:0"),
-            ("TRIBUTARY_HTTP_SIGNED_NAMES", &format!("[\"localhost:{}\"]", balancer.port)),
-        ],
-    );
-    let front = balancer.front(&served);
+    let (served, front) = balancer.serve(ended);
     let flags = ["--signed", "--balancer-ca", balancer.ca.to_str().unwrap()];
     assert_eq!(published(&served, &front, ended, &task, &flags), expected);
     for round in served.operate(&["round", "list", "demo"]).data().as_array().unwrap() {
@@ -162,19 +160,16 @@ fn a_secure_task_is_the_same_whether_tls_passes_through_or_ends_at_the_balancer(
 fn who_does_not_sign_is_told_to_and_who_signs_in_vain_is_told_so() {
     let folder = tempfile::tempdir().unwrap();
     let balancer = EndsTls::start(folder.path());
-    let name = format!("[\"localhost:{}\"]", balancer.port);
-    let envs = [("TRIBUTARY_HTTP_SIGNED_LISTEN", "127.0.0.1:0"), ("TRIBUTARY_HTTP_SIGNED_NAMES", name.as_str())];
-    let served = Served::dev_with(&folder.path().join("data"), &envs);
-    let front = balancer.front(&served);
-    let token = || served.operate(&["token", "create", "--enrollment"]).data()["token"].as_str().unwrap().to_owned();
+    let (served, front) = balancer.serve(folder.path());
     // Straight to the coordinator's own TLS.
     let flags = ["--signed", "--balancer-ca", &served.ca];
-    let mut vain = participant_with(&served, folder.path(), 0, Some(&token()), &flags);
+    let mut vain = participant_with(&served, folder.path(), 0, Some(&served.enrollment_token()), &flags);
     assert_eq!(wait(&mut vain.0), Some(6), "{}", logs(folder.path()));
     assert!(logs(folder.path()).contains("http.signed_listen"), "{}", logs(folder.path()));
     // Without signatures, to the balancer.
     let unsigned = Served { ca: balancer.ca.display().to_string(), ..front };
-    let mut unknown = participant_with(&unsigned, folder.path(), 1, Some(&token()), &["--members-ca", &served.ca]);
+    let mut unknown =
+        participant_with(&unsigned, folder.path(), 1, Some(&served.enrollment_token()), &["--members-ca", &served.ca]);
     assert_eq!(wait(&mut unknown.0), Some(6), "{}", logs(folder.path()));
     assert!(logs(folder.path()).contains("sign requests"), "{}", logs(folder.path()));
 }
@@ -193,16 +188,12 @@ impl Clock for Behind {
 async fn a_device_with_a_wrong_clock_corrects_itself_once() {
     let folder = tempfile::tempdir().unwrap();
     let balancer = EndsTls::start(folder.path());
-    let name = format!("[\"localhost:{}\"]", balancer.port);
-    let envs = [("TRIBUTARY_HTTP_SIGNED_LISTEN", "127.0.0.1:0"), ("TRIBUTARY_HTTP_SIGNED_NAMES", name.as_str())];
-    let served = Served::dev_with(&folder.path().join("data"), &envs);
-    let front = balancer.front(&served);
-    let token = served.operate(&["token", "create", "--enrollment"]).data()["token"].as_str().unwrap().to_owned();
+    let (served, front) = balancer.serve(folder.path());
 
     let roots = ServerRoots::Pem(std::fs::read_to_string(&balancer.ca).unwrap());
     let transport = HttpsTransport::signed(&front.url, &roots, Arc::new(Behind)).unwrap();
     let key = SigningKey::generate().unwrap();
-    let request = serde_json::json!({ "token": token, "csr_pem": key.signing_request().unwrap() });
+    let request = serde_json::json!({ "token": served.enrollment_token(), "csr_pem": key.signing_request().unwrap() });
     let enrolled = transport.send(&Request::Enroll(serde_json::from_value(request).unwrap())).await;
     let Response::Enrolled(Ok(reply)) = enrolled else { panic!("not enrolled") };
     transport.identify(&Identity { key: Arc::new(key), certified: reply.into() }).unwrap();

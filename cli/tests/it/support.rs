@@ -188,6 +188,11 @@ impl Served {
         finish(self.command(token).args(["--format", "json"]).args(args))
     }
 
+    /// A token with which one participant enrols.
+    pub(crate) fn enrollment_token(&self) -> String {
+        self.operate(&["token", "create", "--enrollment"]).data()["token"].as_str().unwrap().to_owned()
+    }
+
     /// What a person sees of an operator's command that succeeds.
     pub(crate) fn read(&self, args: &[&str]) -> String {
         let ran = finish(self.command(&self.token).args(args));

@@ -27,9 +27,9 @@ struct KnownStanding {
 
 /// Whether a fact is to be written.
 pub(super) enum Judged<T> {
-    /// It is new.
+    /// Nothing like it is stored: write it, and answer with this.
     New(T),
-    /// It was accepted before.
+    /// It was accepted before: answer the same again, and write nothing.
     Known(T),
 }
 

@@ -53,7 +53,7 @@ impl IntoParams for AttemptHeader {
 pub(crate) struct Document(OnceLock<Bytes>);
 
 impl Document {
-    /// Generates the document.
+    /// Everything that the routers described, with what all paths have in common, as JSON.
     pub(super) fn of(described: &OpenApi) -> Bytes {
         complete(described).to_string().into()
     }

@@ -2,7 +2,8 @@
 //!
 //! A deadline that one process set is judged by others, and a lease that one holds is wanted by others. So none goes by its own
 //! clock: each asks the database for its time, and adds what a monotonic clock says has passed since. Clocks of processes
-//! then differ by less than an answer of the database takes, and do not jump when a machine's clock is set.
+//! then differ by less than an answer of the database takes, and do not jump when a machine's clock is set. A machine that was
+//! suspended finds out in the first transaction in which it would end or take anything: see [`Clock::is_off`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::guarded::Guarded;
 
-/// How often the database is asked. Monotonic clocks drift by a few milliseconds meanwhile.
-const ASKED_EVERY: Duration = Duration::from_secs(60);
+/// How often the database is asked. Monotonic clocks drift by less than a millisecond meanwhile; after a suspension of the
+/// machine, what judges without asking is late for no longer.
+const ASKED_EVERY: Duration = Duration::from_secs(10);
 /// An answer that took longer says too little: another is asked for.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 /// How often it is asked at the start, until an answer is quick.
@@ -23,9 +25,9 @@ const TRIES: u32 = 5;
 /// From this difference on a machine's clock is wrong: certificates, and requests to an S3 store, are judged by it.
 const DIFFERENCE_MAX_MS: i64 = 1_000;
 
-/// A database's time.
+/// Tells the time of a database, from its last answer and what has passed on this machine since.
 pub(super) struct DatabaseClock {
-    /// This machine's.
+    /// This machine's clock, which is compared with the database's and never goes into a row.
     own: Arc<dyn Clock>,
     reading: Guarded<Reading>,
 }
@@ -33,7 +35,7 @@ pub(super) struct DatabaseClock {
 #[derive(Clone, Copy)]
 struct Reading {
     database: Timestamp,
-    /// When that was.
+    /// Halfway between the question and the answer, in the monotonic time of this process.
     taken: Instant,
     /// How long the answer took: it is wrong by half of this at most.
     wait: Duration,
@@ -83,6 +85,25 @@ impl Clock for DatabaseClock {
         let reading = *self.reading.lock();
         reading.database.plus(reading.taken.elapsed())
     }
+
+    /// Whether the database told a time that the clock did not show between the question and now. A monotonic clock stands
+    /// still while its machine is suspended.
+    fn is_off(&self, asked: Timestamp, told: Timestamp) -> bool {
+        let (now, taken) = (self.now(), Instant::now());
+        if (asked.0 - DIFFERENCE_MAX_MS..=now.0 + DIFFERENCE_MAX_MS).contains(&told.0) {
+            return false;
+        }
+        let ahead_ms = self.own.now().0.saturating_sub(told.0);
+        let before = self.reading.with(|known| {
+            std::mem::replace(known, Reading { database: told, taken, wait: now.since(asked), ahead_ms })
+        });
+        tracing::warn!(
+            behind_ms = told.0.saturating_sub(now.0),
+            "the clock of this process was off, as after a suspension; it is set by the database's"
+        );
+        tell(*self.reading.lock(), before.ahead_ms);
+        true
+    }
 }
 
 async fn read(store: &Store, own: &dyn Clock) -> Result<Option<Reading>> {
@@ -129,6 +150,25 @@ mod tests {
         own.set(Timestamp(5));
         tokio::time::advance(Duration::from_millis(1_500)).await;
         assert_eq!(clock.now(), Timestamp(1_001_500));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_stood_still_is_set_by_what_the_database_tells() {
+        let own: Arc<dyn Clock> = Arc::new(MockClock::new(Timestamp(1_000_000)));
+        let reading =
+            Reading { database: Timestamp(1_000_000), taken: Instant::now(), wait: Duration::ZERO, ahead_ms: 0 };
+        let clock = DatabaseClock { own, reading: Guarded::new(reading) };
+        let asked = clock.now();
+        tokio::time::advance(Duration::from_secs(9)).await;
+        for told in [1_000_000 - 1_000, 1_004_000, 1_009_000 + 1_000] {
+            assert!(!clock.is_off(asked, Timestamp(told)), "{told}");
+        }
+        assert_eq!(clock.now(), Timestamp(1_009_000), "an answer that took nine seconds sets no clock");
+        for told in [1_600_000, 1_599_000 - 1_001] {
+            let asked = clock.now();
+            assert!(clock.is_off(asked, Timestamp(told)), "{told}");
+            assert_eq!(clock.now(), Timestamp(told));
+        }
     }
 
     #[tokio::test]

@@ -66,7 +66,6 @@ struct Failed {
 /// Carries out the decision of `advance`. Keeps the lease if summing comes next.
 pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation: &Situation) -> Result<(), StepError> {
     let Some(before) = situation.open_round() else { return Ok(()) };
-    let now = env.clock.now();
     let fresh_seed = env.random.bytes();
     env.fail_point.reached("close_phase: before the rows")?;
     let charger = &Charger::of_round(&env.models, &env.sealer, &situation.task, before).await?;
@@ -75,7 +74,7 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
         .store
         .transact("close phase", |tx| {
             Box::pin(async move {
-                let token = holder.confirm(tx, now).await?;
+                let (token, now) = holder.confirm(tx, &*env.clock).await?;
                 let outcome = decide(tx, charger, before.key.round_key(), fresh_seed, now).await?;
                 let held = outcome.is_followed_by_work().then_some(token);
                 if held.is_none() {
@@ -261,7 +260,6 @@ pub(super) async fn fail_round(
     reason: FailureReason,
 ) -> Result<(), StepError> {
     let Some(before) = situation.open_round() else { return Ok(()) };
-    let now = env.clock.now();
     env.fail_point.reached("fail_round: before the rows")?;
     let charger = &Charger::of_round(&env.models, &env.sealer, &situation.task, before).await?;
     let holder = &*lease;
@@ -269,7 +267,7 @@ pub(super) async fn fail_round(
         .store
         .transact("fail round", |tx| {
             Box::pin(async move {
-                let token = holder.confirm(tx, now).await?;
+                let (token, now) = holder.confirm(tx, &*env.clock).await?;
                 let failed = fail(tx, charger, &situation.task, before, reason, now).await?;
                 holder.give_up(tx, token).await?;
                 Ok::<_, StepError>(failed)

@@ -58,7 +58,7 @@ pub(super) async fn collect_garbage(env: &Environment, holder: Uuid) -> Result<C
             Box::pin(async move {
                 tx.forget_collected(ago(now, COLLECTED_KEPT)).await?;
                 tx.forget_uploads().await?;
-                tx.forget_nonces(ago(now, NONCES_KEPT)).await?;
+                tx.forget_nonces(now).await?;
                 Ok::<_, StoreError>((tx.expire_check_ins(now).await?, tx.expire_idempotent(now).await?))
             })
         })
@@ -83,8 +83,6 @@ pub(super) async fn collect_garbage(env: &Environment, holder: Uuid) -> Result<C
 
 /// How long a blob that was removed is remembered: longer than anybody takes to store a blob and then name it.
 const COLLECTED_KEPT: Duration = Duration::from_secs(600);
-/// How long a nonce is kept after its request's end: longer than the clocks of coordinators differ.
-const NONCES_KEPT: Duration = Duration::from_secs(600);
 /// Blobs that are removed at once: a store may be far away.
 const REMOVED_AT_ONCE: usize = 8;
 
@@ -114,17 +112,17 @@ async fn collect_blobs(env: &Environment, lease: &mut Lease, now: Timestamp) -> 
     let (held, candidates) = (&*lease, old.as_slice());
     let doomed = env.store.transact("doom blobs", |tx| {
         Box::pin(async move {
-            held.confirm(tx, now).await?;
+            let (_, now) = held.confirm(tx, &*env.clock).await?;
             Ok::<_, StepError>(tx.doom(candidates, now).await?)
         })
     });
     let doomed = doomed.await?;
     let removed = held.keep_during(env, remove(env, &doomed, older_than)).await?;
-    let (doomed, ended) = (doomed.as_slice(), env.clock.now());
+    let doomed = doomed.as_slice();
     env.store
         .transact("note collected blobs", |tx| {
             Box::pin(async move {
-                held.confirm(tx, ended).await?;
+                let (_, ended) = held.confirm(tx, &*env.clock).await?;
                 Ok::<_, StepError>(tx.set_collected(doomed, ended).await?)
             })
         })

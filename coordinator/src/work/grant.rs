@@ -18,7 +18,6 @@ use crate::ahead::{TrainingStates, filled_next, last_opened};
 
 /// Fills the free slots.
 pub(super) async fn grant(env: &Environment, lease: &mut Lease, situation: &Situation) -> Result<(), StepError> {
-    let now = env.clock.now();
     let fresh_seed = env.random.bytes();
     env.fail_point.reached("grant: before the rows")?;
     let (holder, id) = (&*lease, situation.task.id);
@@ -26,7 +25,7 @@ pub(super) async fn grant(env: &Environment, lease: &mut Lease, situation: &Situ
         .store
         .transact("grant trainings", |tx| {
             Box::pin(async move {
-                let token = holder.confirm(tx, now).await?;
+                let (token, now) = holder.confirm(tx, &*env.clock).await?;
                 let granted = insert(tx, id, fresh_seed, now).await?;
                 holder.give_up(tx, token).await?;
                 Ok::<_, StepError>(granted)

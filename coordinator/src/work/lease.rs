@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use federation::id::TaskId;
-use federation::time::Timestamp;
+use federation::time::{Clock, Timestamp};
 use store::Transaction;
 use uuid::Uuid;
 
@@ -49,20 +49,30 @@ impl Lease {
         }
     }
 
-    /// Takes the lease if it is not held, else prolongs it, as a part of the caller's transaction; returns its token.
+    /// Takes the lease if it is not held, else prolongs it, as a part of the caller's transaction. Returns its token, and the
+    /// time by which the transaction is to judge: a transaction may begin long after it was wanted, and again and again.
     ///
     /// # Errors
-    /// [`StepError::LeaseLost`] if somebody else has it, or had it since it was taken.
-    pub(super) async fn confirm(&self, tx: &mut Transaction<'_>, now: Timestamp) -> Result<u64, StepError> {
+    /// [`StepError::LeaseLost`] if somebody else has it, or had it since it was taken; [`StepError::ClockOff`] if the clock
+    /// was: after a suspension it would end what others have begun since, and take their leases for expired.
+    pub(super) async fn confirm(
+        &self,
+        tx: &mut Transaction<'_>,
+        clock: &dyn Clock,
+    ) -> Result<(u64, Timestamp), StepError> {
+        let now = clock.now();
         #[cfg(feature = "deliberate-faults")]
         if let Some(token) = self.unseen(now) {
-            return Ok(token);
+            return Ok((token, now));
+        }
+        if tx.time().await?.is_some_and(|told| clock.is_off(now, told)) {
+            return Err(StepError::ClockOff);
         }
         let token = match self.held {
             Some(token) => tx.renew_lease(&self.name, token, now, self.ttl).await?.then_some(token),
             None => tx.acquire_lease(&self.name, self.holder, now, self.ttl).await?,
         };
-        token.ok_or_else(|| self.lost())
+        Ok((token.ok_or_else(|| self.lost())?, now))
     }
 
     /// Gives the lease with this token up, as a part of the transaction that confirmed it.
@@ -79,12 +89,13 @@ impl Lease {
     /// Takes the lease before expensive work.
     pub(super) async fn hold(&mut self, env: &Environment) -> Result<(), StepError> {
         if self.held.is_none() {
-            let (lease, now) = (&*self, env.clock.now());
-            let taken = env.store.transact("hold lease", |tx| Box::pin(async move { lease.confirm(tx, now).await }));
-            self.held = Some(taken.await?);
+            let (lease, clock) = (&*self, &*env.clock);
+            let taken = env.store.transact("hold lease", |tx| Box::pin(async move { lease.confirm(tx, clock).await }));
+            let taken = taken.await?;
+            self.held = Some(taken.0);
             #[cfg(feature = "deliberate-faults")]
             {
-                self.until = Some(now.plus(self.ttl));
+                self.until = Some(taken.1.plus(self.ttl));
             }
         }
         Ok(())
@@ -136,8 +147,9 @@ impl Lease {
             if let Ok(done) = tokio::time::timeout(self.ttl / 3, &mut work).await {
                 return done;
             }
-            let now = env.clock.now();
-            let renewal = env.store.transact("renew lease", |tx| Box::pin(async move { self.confirm(tx, now).await }));
+            let clock = &*env.clock;
+            let renewal =
+                env.store.transact("renew lease", |tx| Box::pin(async move { self.confirm(tx, clock).await }));
             let renewed = match first(&mut work, renewal).await {
                 Ok(done) => return done,
                 Err(renewed) => renewed,

@@ -229,7 +229,7 @@ pub(super) async fn must_be_open(
     round: &Round,
     tx: &mut Transaction<'_>,
 ) -> Result<(), StepError> {
-    lease.confirm(tx, env.clock.now()).await?;
+    lease.confirm(tx, &*env.clock).await?;
     let present = tx.round_attempt(round.key).await?;
     let is_open = present.is_some_and(|row| row.round.state == RoundState::Aggregating);
     if !is_open || tx.noised_sum(round.key).await?.is_some() {

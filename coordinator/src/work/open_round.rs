@@ -42,8 +42,7 @@ pub(super) async fn open_round(
     model: &TaskModel,
     situation: &Situation,
 ) -> Result<(), StepError> {
-    let now = env.clock.now();
-    if !base_is_whole(env, situation, now).await? {
+    if !base_is_whole(env, situation, env.clock.now()).await? {
         return Ok(());
     }
     let seed = env.random.bytes();
@@ -61,7 +60,7 @@ pub(super) async fn open_round(
         .store
         .transact("open round", |tx| {
             Box::pin(async move {
-                let token = holder.confirm(tx, now).await?;
+                let (token, now) = holder.confirm(tx, &*env.clock).await?;
                 let outcome = insert(tx, charger, model, situation, seed, now).await?;
                 holder.give_up(tx, token).await?;
                 Ok::<_, StepError>(outcome)

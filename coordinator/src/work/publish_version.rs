@@ -53,60 +53,25 @@ pub(super) async fn publish_version(
 ) -> Result<(), StepError> {
     let Some(round) = situation.open_round() else { return Ok(()) };
     lease.hold(env).await?;
-    if let Some(private) = &model.private {
-        keep_ledger::before_publishing(env, &situation.task, round, private).await?;
-    }
-    before_publishing(env, round.key, model.private.as_deref()).await?;
-    let made = match lease.keep_during(env, make(env, model, round)).await {
-        Ok(made) => made,
+    let (version, metrics) = match lease.keep_during(env, store_version(env, model, &situation.task, round)).await {
+        Ok(stored) => stored,
         Err(reason) => return give_up(env, lease, situation, reason).await,
-    };
-    let metrics: Vec<_> = made
-        .metrics
-        .into_iter()
-        .map(|(name, MetricValue { value, count })| RoundMetric { name, value, count })
-        .collect();
-    let restored = restored(env, &situation.task, round, &metrics).await?;
-    let bytes = made.bytes.len() as u64;
-    env.fail_point.reached("publish_version: before the blob")?;
-    let optimizer_state = match made.optimizer_state {
-        Some(state) => Some(env.blobs.put_bytes(state.into()).await?),
-        None => None,
-    };
-    env.fail_point.reached("publish_version: after the optimizer's state")?;
-    let sha256 = env.blobs.put_bytes(made.bytes.into()).await?;
-    env.fail_point.reached("publish_version: after the blob")?;
-
-    let now = env.clock.now();
-    let version = ModelVersion {
-        task: round.key.task,
-        version: round.base_version.saturating_add(1),
-        sha256,
-        bytes,
-        round: Some(round.key.round),
-        parent: Some(round.base_version),
-        clip: made.clip,
-        optimizer_state,
-        created_at: now,
-    };
-    let version = match restored {
-        Some(good) => again(&good, version),
-        None => version,
     };
     let (holder, version, metrics) = (&*lease, &version, &metrics);
     let (published, outdated) = env
         .store
         .transact("publish version", |tx| {
             Box::pin(async move {
-                let token = holder.confirm(tx, now).await;
+                let confirmed = holder.confirm(tx, &*env.clock).await;
                 #[cfg(feature = "deliberate-faults")]
-                if token.is_err() && super::spoil::publishes_twice() {
+                if confirmed.is_err() && super::spoil::publishes_twice() {
+                    let now = env.clock.now();
                     let token = holder.take_anew(tx, now).await?;
                     let published = super::spoil::publish_again(tx, round, version, now).await?;
                     holder.give_up(tx, token).await?;
                     return Ok((published, Vec::new()));
                 }
-                let token = token?;
+                let (token, now) = confirmed?;
                 let published = complete(tx, round, version, metrics, now).await?;
                 let outdated = outdated(tx, round, now).await?;
                 holder.give_up(tx, token).await?;
@@ -120,12 +85,57 @@ pub(super) async fn publish_version(
         destroy_keys_of_an_end(env, of_the_task(round.key.task)).await;
     }
     if let Some(status) = published {
-        announce(env, round, version, status, now);
+        announce(env, round, version, status);
     }
     if !outdated.is_empty() {
         env.store.wake().publish(WakeEvent::Assigned(outdated.into()));
     }
     Ok(())
+}
+
+/// Makes the version, and stores its bytes and what must outlive it; returns its row and the round's metrics.
+async fn store_version(
+    env: &Environment,
+    model: &TaskModel,
+    task: &TaskRow,
+    round: &Round,
+) -> Result<(ModelVersion, Vec<RoundMetric>), PublishError> {
+    if let Some(private) = &model.private {
+        keep_ledger::before_publishing(env, task, round, private).await?;
+    }
+    before_publishing(env, round.key, model.private.as_deref()).await?;
+    let made = make(env, model, round).await?;
+    let metrics: Vec<_> = made
+        .metrics
+        .into_iter()
+        .map(|(name, MetricValue { value, count })| RoundMetric { name, value, count })
+        .collect();
+    let restored = restored(env, task, round, &metrics).await?;
+    let bytes = made.bytes.len() as u64;
+    env.fail_point.reached("publish_version: before the blob")?;
+    let optimizer_state = match made.optimizer_state {
+        Some(state) => Some(env.blobs.put_bytes(state.into()).await?),
+        None => None,
+    };
+    env.fail_point.reached("publish_version: after the optimizer's state")?;
+    let sha256 = env.blobs.put_bytes(made.bytes.into()).await?;
+    env.fail_point.reached("publish_version: after the blob")?;
+    let version = ModelVersion {
+        task: round.key.task,
+        version: round.base_version.saturating_add(1),
+        sha256,
+        bytes,
+        round: Some(round.key.round),
+        parent: Some(round.base_version),
+        clip: made.clip,
+        optimizer_state,
+        created_at: env.clock.now(),
+    };
+    let version = match restored {
+        Some(good) => again(&good, version),
+        None => version,
+    };
+    Ok((version, metrics))
 }
 
 /// Notifies participants whose update became too old with this version.
@@ -233,11 +243,11 @@ async fn complete(
     Ok(Some(TaskStatus::Completed))
 }
 
-fn announce(env: &Environment, round: &Round, version: &ModelVersion, status: TaskStatus, now: Timestamp) {
+fn announce(env: &Environment, round: &Round, version: &ModelVersion, status: TaskStatus) {
     let Attempt { task, round: number, attempt } = round.key;
     let sha256: Digest = version.sha256;
     tracing::info!(%task, round = number, attempt, version = version.version, %sha256, "model version published");
-    count_phase(round, &Round { state_since: now, ..round.clone() });
+    count_phase(round, &Round { state_since: env.clock.now(), ..round.clone() });
     count_round("completed", "");
     let wake = env.store.wake();
     wake.publish(WakeEvent::Round(round.key.round_key()));

@@ -167,7 +167,7 @@ pub(super) async fn store_combined(
         .store
         .transact("store robust sum", |tx| {
             Box::pin(async move {
-                lease.confirm(tx, now).await?;
+                lease.confirm(tx, &*env.clock).await?;
                 let stored = store_row(tx, row, None, inputs, left_out).await?;
                 if stored {
                     tx.set_anomaly_scores(attempt, scores).await?;

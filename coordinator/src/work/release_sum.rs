@@ -113,7 +113,7 @@ async fn release(
         .store
         .transact("store noised sum", |tx| {
             Box::pin(async move {
-                lease.confirm(tx, now).await?;
+                lease.confirm(tx, &*env.clock).await?;
                 store_row(tx, row, charge, inputs, 0).await
             })
         })

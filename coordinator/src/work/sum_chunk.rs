@@ -63,12 +63,12 @@ async fn fold(
     let folded = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
     let after = PartialSum { attempt, blob, inputs: before.map_or(0, |sum| sum.inputs).saturating_add(folded) };
     let participants: Vec<_> = inputs.iter().map(|input| input.participant).collect();
-    let (now, participants) = (env.clock.now(), &participants);
+    let participants = &participants;
     let stored = env
         .store
         .transact("store partial sum", |tx| {
             Box::pin(async move {
-                lease.confirm(tx, now).await?;
+                lease.confirm(tx, &*env.clock).await?;
                 // An attempt that has ended meanwhile needs no sum; its partial sum is gone and must not come back.
                 let open = tx.round_attempt(attempt).await?.is_some_and(|row| !row.round.state.is_terminal());
                 if !open || !tx.put_partial_sum(&after, before.map(|sum| sum.blob)).await? {

@@ -8,6 +8,7 @@ use federation::round::RoundState;
 use federation::task_status::TaskStatus;
 use tokio_util::sync::CancellationToken;
 
+use crate::world::faulty_blobs::Fault;
 use crate::world::{DieAt, LEASE_TTL, World};
 
 #[tokio::test]
@@ -175,5 +176,22 @@ async fn a_lease_lost_mid_step_leaves_the_step_to_its_new_holder() {
     assert_eq!(world.versions().await.len(), 1);
     world.clock.advance(LEASE_TTL);
     engine.step_all().await.unwrap();
+    assert_eq!(world.versions().await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_kept_while_what_a_step_stores_takes_longer_than_a_lease() {
+    let world = World::new(3).await;
+    let (engine, other) = (world.engine(1), world.engine(2));
+    world.start_round(&engine).await;
+    world.report_all().await;
+    world.blobs.set(Fault::Slow(3 * LEASE_TTL));
+    let step = tokio::spawn(async move { engine.step_all().await });
+    while !step.is_finished() {
+        tokio::time::sleep(LEASE_TTL / 8).await;
+        world.clock.advance(LEASE_TTL / 8);
+        assert_eq!(other.step_all().await.unwrap(), 0, "another works on it");
+    }
+    step.await.unwrap().unwrap();
     assert_eq!(world.versions().await.len(), 2);
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use coordinator::config::Config;
 use coordinator::random::Random;
 use coordinator::{Coordinator, Parts};
+use federation::id::RoundKey;
 use federation::round::RoundState;
 use federation::time::{MockClock, Timestamp};
 use store::Store;
@@ -82,5 +83,36 @@ async fn a_process_whose_clock_is_hours_off_ends_no_phase_of_another() {
         let now = round(1).await;
         assert_eq!((&now["state"], &now["attempt"]), (&opened["state"], &opened["attempt"]), "{now}");
     }
+    t.inner.stop().await;
+}
+
+/// The time of this process stands still, as that of a machine that is suspended, while the database's goes on.
+async fn suspended(time: Duration) {
+    tokio::time::pause();
+    std::thread::sleep(time);
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn a_process_that_was_suspended_ends_no_phase_and_takes_no_lease_that_began_meanwhile() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = cluster.url(&cluster.create_database());
+    let late = beside(&url, Timestamp(0), 1).await;
+    suspended(Duration::from_secs(3)).await;
+    let t = TestCoordinator::with(&on(&url)).await;
+    let task = t.create_task(&small_task()).await;
+    t.work().await;
+    let since = async || {
+        let round = RoundKey { task, number: 1 };
+        late.store.read("test", |tx| Box::pin(async move { tx.round(round).await })).await.unwrap().unwrap().round
+    };
+    let opened = since().await;
+    assert!(late.now().0 < opened.state_since.0, "its clock is late");
+    for _ in 0..2 {
+        let _ = late.engine.step_all().await;
+        assert_eq!(since().await, opened);
+    }
+    assert!(late.now() >= opened.state_since, "it has set its clock");
+    late.stop().await;
     t.inner.stop().await;
 }

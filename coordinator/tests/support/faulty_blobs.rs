@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -19,6 +20,8 @@ pub(crate) enum Fault {
     Away,
     /// Nothing more can be stored.
     Full,
+    /// It takes so long until bytes are stored.
+    Slow(Duration),
 }
 
 /// Blobs that fail when told to.
@@ -74,7 +77,7 @@ impl FaultyBlobs {
         let error = match *self.fault.lock().unwrap() {
             Fault::Away => StoreError::fault("the blob store is away"),
             Fault::Full if writes => StoreError::Full,
-            Fault::None | Fault::Full => return Ok(()),
+            Fault::None | Fault::Full | Fault::Slow(_) => return Ok(()),
         };
         self.failures.fetch_add(1, Ordering::SeqCst);
         Err(error)
@@ -109,6 +112,10 @@ impl BlobRead for Damaged {
 impl BlobStore for FaultyBlobs {
     async fn put_bytes(&self, bytes: Bytes) -> StoreResult<Digest> {
         self.check(true)?;
+        let fault = *self.fault.lock().unwrap();
+        if let Fault::Slow(time) = fault {
+            tokio::time::sleep(time).await;
+        }
         self.inner.put_bytes(bytes).await
     }
 

@@ -6,7 +6,7 @@ use secure_agg::IdentityKey;
 use wire::Timestamp;
 use wire::signature::{RequestKey, SignatureInput, SignedRequest, is_covered};
 
-/// RFC 9421 §B.1.4.
+/// The Ed25519 key pair of RFC 9421 §B.1.4, which its examples and our own known answers are signed with.
 const KEY: &str = "MC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmiCqirVv9mWG9qfSnF";
 const PUBLIC: &str = "JrQLj5P/89iXES9+vFgrIy29clF9CC/oPPsw3c5D0bs=";
 const SERVER: &str = "fl.example:8443";

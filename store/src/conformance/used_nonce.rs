@@ -1,7 +1,15 @@
 //! Guarantees of nonces.
 
-use super::sample::{after, digest};
+use federation::time::Timestamp;
+
+use super::sample::digest;
 use crate::Store;
+use crate::entity::used_nonce::NONCES_KEPT;
+
+/// A time that no database has reached.
+fn after(ms: i64) -> Timestamp {
+    Timestamp(4_000_000_000_000 + ms)
+}
 
 /// Whoever is second is told so, until the nonce is forgotten.
 pub async fn a_nonce_is_used_once(store: &Store) {
@@ -14,7 +22,10 @@ pub async fn a_nonce_is_used_once(store: &Store) {
     assert!(!used(1, 99).await, "whatever is said of its end");
     assert!(used(2, 20).await);
     let forget = async |ms| {
-        store.transact("forget", |tx| Box::pin(async move { tx.forget_nonces(after(ms)).await })).await.unwrap()
+        store
+            .transact("forget", |tx| Box::pin(async move { tx.forget_nonces(after(ms).plus(NONCES_KEPT)).await }))
+            .await
+            .unwrap()
     };
     assert_eq!(forget(9).await, 0);
     assert_eq!(forget(10).await, 1);

@@ -108,7 +108,8 @@ pub(crate) struct Query<'q> {
     ///
     /// - `{?4 participant:bytes serial:integer}` has the rows of argument 4, a [`Value::List`], with these columns. Kinds
     ///   are `bytes`, `integer`, `real` and `text`;
-    /// - `{object labels}` has a row of `key` and `value` for each text in an object of JSON.
+    /// - `{object labels}` has a row of `key` and `value` for each text in an object of JSON;
+    /// - `{now}` is the time in milliseconds since 1970 where several processes share the database, else NULL.
     ///
     /// `CROSS JOIN … ON` is a join whose left side SQLite has to read first.
     pub(crate) sql: &'static str,

@@ -68,7 +68,7 @@ fn spelt(sql: &str) -> Result<Spelt> {
     let mut arguments = Vec::new();
     for part in &parts {
         let (number, argument) = match part {
-            Part::Text(_) => continue,
+            Part::Text(_) | Part::Now => continue,
             Part::Argument(number) | Part::Object(Source::Argument(number)) => (*number, Argument::Value),
             Part::List(number, columns) => {
                 (*number, Argument::Columns(columns.iter().map(|(_, kind)| *kind).collect()))
@@ -92,6 +92,8 @@ fn spelt(sql: &str) -> Result<Spelt> {
             Part::Object(Source::Argument(number)) => {
                 write!(sql, "json_each_text(CAST(CAST(${} AS text) AS json))", first(*number))
             }
+            // Not that of its transaction: the time at which it is asked.
+            Part::Now => write!(sql, "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"),
             Part::Object(Source::Column(name)) => write!(sql, "json_each_text(CAST({name} AS json))"),
             Part::List(number, columns) => {
                 let names: Vec<_> = columns.iter().map(|(name, _)| *name).collect();
@@ -120,6 +122,7 @@ enum Part<'s> {
     Text(&'s str),
     Argument(usize),
     Object(Source<'s>),
+    Now,
     List(usize, Vec<(&'s str, Kind)>),
 }
 
@@ -156,6 +159,9 @@ fn parts(sql: &str) -> Result<Vec<Part<'_>>> {
 fn table_of(notation: &str) -> Result<Part<'_>> {
     let mut words = notation.split_whitespace();
     let source = words.next().unwrap_or_default();
+    if source == "now" {
+        return Ok(Part::Now);
+    }
     if source == "object" {
         let source = words.next().unwrap_or_default();
         return Ok(Part::Object(match source.strip_prefix('?') {
@@ -204,6 +210,7 @@ mod tests {
             "SELECT 1 FROM json_each_text(CAST(CAST($1 AS text) AS json)) AS wanted, \
              json_each_text(CAST(p.labels AS json)) AS carried"
         );
+        assert_eq!(sql("SELECT {now}"), "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint");
         assert_eq!(sql("FROM a CROSS JOIN b ON a.x = b.x"), "FROM a JOIN b ON a.x = b.x");
         for wrong in ["SELECT {?1 id:digits}", "SELECT {?1 id:bytes", "SELECT {?x id:bytes}", "SELECT ?0"] {
             assert!(matches!(spelt(wrong), Err(StoreError::Fault(_))), "{wrong}");

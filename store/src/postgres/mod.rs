@@ -26,6 +26,7 @@ pub use self::server::PostgresServer;
 use self::session::{Longer, Session};
 use crate::driver::{Backend, Driver, Mode};
 use crate::error::Result;
+use crate::transaction::NOW;
 use crate::wake::bus::Bus;
 
 /// Number of attempts before the caller is told why none succeeded: up to a quarter of a minute.
@@ -96,8 +97,7 @@ impl Backend for PostgresBackend {
 
     async fn now(&self) -> Result<Option<Timestamp>> {
         let mut loan = self.pool.lend().await?;
-        // Not that of a transaction: the time at which it is asked.
-        let now = sqlx::query_scalar("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint");
+        let now = sqlx::query_scalar(&*dialect::spell(NOW)?.sql);
         let now = now.fetch_one(&mut loan.connection).await.map_err(translate)?;
         loan.keep();
         Ok(Some(Timestamp(now)))

@@ -24,6 +24,12 @@ pub enum Fault {
     LostWake,
     /// Destroys keys before it holds the lease of the round they are of.
     UnfencedWrite,
+    /// Goes on under a lease that another has taken since.
+    LostLease,
+    /// Takes its own clock's word that nobody can have taken its lease.
+    OwnClock,
+    /// Takes a lease again that it lost, and publishes under the next free number what it made before.
+    PublishTwice,
     /// Takes an input that comes again for one that no sum holds.
     ReplayedInput,
 }

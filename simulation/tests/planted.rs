@@ -47,7 +47,7 @@ fn an_input_that_is_counted_twice() {
 #[test]
 fn a_snapshot_that_is_taken_for_the_newest() {
     let flaws = Flaws { copies_generation: true, ..Flaws::default() };
-    found(None, flaws, (Profile::Greedy, 147), &[Check::Devices, Check::Errors], 4);
+    found(None, flaws, (Profile::Greedy, 7), &[Check::Devices], 1);
 }
 
 #[test]
@@ -64,12 +64,27 @@ fn a_wake_up_that_nobody_sends() {
 #[test]
 fn a_blob_whose_bytes_are_not_verified() {
     let flaws = Flaws { trusts_disks: true, ..Flaws::default() };
-    found(None, flaws, (Profile::Greedy, 28), &[Check::Sums], 3);
+    found(None, flaws, (Profile::Greedy, 10), &[Check::Sums], 4);
 }
 
 #[test]
 fn a_key_that_is_destroyed_without_the_lease() {
     found(Some(Fault::UnfencedWrite), Flaws::default(), (Profile::Calm, 0), &[Check::Receipts], 0);
+}
+
+#[test]
+fn a_lease_that_was_lost_and_is_used() {
+    found(Some(Fault::LostLease), Flaws::default(), (Profile::Skewed, 8), &[Check::Leases], 3);
+}
+
+#[test]
+fn a_lease_that_is_judged_by_ones_own_clock() {
+    found(Some(Fault::OwnClock), Flaws::default(), (Profile::Skewed, 44), &[Check::Leases], 5);
+}
+
+#[test]
+fn a_round_that_is_published_twice() {
+    found(Some(Fault::PublishTwice), Flaws::default(), (Profile::Skewed, 9), &[Check::Versions], 3);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use simulation::faults::{Flaws, Profile, Run, Runner, Schedule, search};
@@ -24,6 +25,26 @@ fn one_seed_is_one_run_bit_for_bit() {
         traces.insert(one.trace);
     }
     assert_eq!(traces.len(), 6, "and another seed is another run");
+}
+
+#[test]
+fn a_seed_is_the_same_run_whatever_else_runs_beside_it() {
+    let runs = |threads| {
+        let mut runs = BTreeMap::new();
+        let searched = search(0..6, None, Flaws::default(), threads, |schedule, run| {
+            runs.insert(schedule.seed, run);
+            ControlFlow::Continue(())
+        });
+        searched.unwrap();
+        runs
+    };
+    let alone = runs(1);
+    assert_eq!(alone.len(), 6);
+    assert_eq!(alone, runs(3));
+    let mut runner = Runner::new(Flaws::default()).unwrap();
+    for (seed, known) in alone.iter().rev() {
+        assert_eq!(run(&mut runner, &Schedule::draw(*seed, None)), *known, "seed {seed}, in another order");
+    }
 }
 
 #[test]

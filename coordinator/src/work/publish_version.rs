@@ -62,7 +62,16 @@ pub(super) async fn publish_version(
         .store
         .transact("publish version", |tx| {
             Box::pin(async move {
-                let (token, now) = holder.confirm(tx, &*env.clock).await?;
+                let confirmed = holder.confirm(tx, &*env.clock).await;
+                #[cfg(feature = "deliberate-faults")]
+                if confirmed.is_err() && super::spoil::publishes_twice() {
+                    let now = env.clock.now();
+                    let token = holder.take_anew(tx, now).await?;
+                    let published = super::spoil::publish_again(tx, round, version, now).await?;
+                    holder.give_up(tx, token).await?;
+                    return Ok((published, Vec::new()));
+                }
+                let (token, now) = confirmed?;
                 let published = complete(tx, round, version, metrics, now).await?;
                 let outdated = outdated(tx, round, now).await?;
                 holder.give_up(tx, token).await?;

@@ -1,12 +1,17 @@
-//! Applies a deliberate fault ([`crate::faults`]) to a release.
+//! Applies a deliberate fault ([`crate::faults`]) to a release, or to what is published of it.
 
 use std::sync::Arc;
 
-use federation::round::Round;
+use federation::model_version::ModelVersion;
+use federation::round::{Round, RoundState};
+use federation::task_status::TaskStatus;
+use federation::time::Timestamp;
 use learning::privacy::{DiscreteGaussian, Sigma};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
+use store::Transaction;
 
+use super::StepError;
 use super::noise::Noise;
 use crate::faults::{Fault, present};
 use recipe::server::PrivateTask;
@@ -29,4 +34,26 @@ pub(super) fn noise(noise: Noise, private: Option<&Arc<PrivateTask>>) -> Noise {
         }
         (_, noise, _) => noise,
     }
+}
+
+/// Whether whoever lost its lease publishes all the same.
+pub(super) fn publishes_twice() -> bool {
+    present() == Some(Fault::PublishTwice)
+}
+
+/// Publishes a version under the next free number, though its round may have published one: the round's state is not looked at.
+pub(super) async fn publish_again(
+    tx: &mut Transaction<'_>,
+    round: &Round,
+    version: &ModelVersion,
+    now: Timestamp,
+) -> Result<Option<TaskStatus>, StepError> {
+    let Some(task) = tx.task(round.key.task).await? else { return Ok(None) };
+    let Some(row) = tx.round_attempt(round.key).await? else { return Ok(None) };
+    let after = Round { state: RoundState::Completed, state_since: now, ..row.round.clone() };
+    tx.transition_round(&row.round, &after).await?;
+    let version = ModelVersion { version: task.model_version.saturating_add(1), ..version.clone() };
+    tx.insert_model_version(&version).await?;
+    tx.task_advanced(task.id, task.rounds_completed, version.version).await?;
+    Ok(Some(task.status))
 }

@@ -22,15 +22,13 @@ use super::device::{Device, DeviceFault, PARAMETERS, TASK};
 use super::disk::DiskView;
 use super::private::{Draws, PrivateSums};
 use super::process::{ChangeFault, Changes, MachineClock, Process};
-use super::schedule::{Operation, Schedule, TaskKind};
+use super::schedule::{LEASE_MS, Operation, Schedule, TaskKind};
 use super::world::{Made, Place, Running, Site, Slot, World};
 use crate::SimulationError;
 use crate::chance::{Purpose, stream};
 use crate::clock::{Moment, VirtualClock};
 use crate::in_process::Network;
 
-/// How long a worker keeps a lease.
-const LEASE_MS: u64 = 10_000;
 /// Longest that polls are held open for whoever does not keep time itself; no phase may be shorter.
 const POLL_MS: u64 = 5_000;
 /// Inputs that are folded at once.
@@ -111,7 +109,7 @@ pub(super) async fn build<'a>(
     for (number, (slot, made)) in slots.iter_mut().zip(running).enumerate() {
         slot.running = Some(made);
         let mut changes = slot.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        *changes = Changes { made: 0, faults: change_faults(schedule, number) };
+        *changes = Changes::with(change_faults(schedule, number), work_stalls(schedule, number));
     }
     let private = PrivateSums::of(&created.spec, site.draws.clone());
     if private.is_none() && schedule.task == TaskKind::Private {
@@ -179,6 +177,16 @@ fn change_faults(schedule: &Schedule, number: usize) -> BTreeMap<u64, ChangeFaul
             _ => return None,
         };
         (coordinator as usize == number).then_some((change, fault))
+    };
+    schedule.operations.iter().filter_map(of).collect()
+}
+
+fn work_stalls(schedule: &Schedule, number: usize) -> BTreeMap<u64, Duration> {
+    let of = |operation: &Operation| match *operation {
+        Operation::StallWork { coordinator, change, for_ms } if coordinator as usize == number => {
+            Some((change, Duration::from_millis(for_ms)))
+        }
+        _ => None,
     };
     schedule.operations.iter().filter_map(of).collect()
 }

@@ -156,6 +156,7 @@ impl World<'_> {
             | Operation::RepeatRequest { .. }
             | Operation::CrashCoordinator { .. }
             | Operation::StallCoordinator { .. }
+            | Operation::StallWork { .. }
             | Operation::FailChange { .. }
             | Operation::CrashDevice { .. }
             | Operation::SetBackDevice { .. }

@@ -35,7 +35,48 @@ pub(super) enum Standing {
 #[derive(Default)]
 pub(super) struct Changes {
     pub(super) made: u64,
-    pub(super) faults: BTreeMap<u64, ChangeFault>,
+    faults: BTreeMap<u64, ChangeFault>,
+    /// Those that background work made.
+    worked: u64,
+    /// Before which of them it hangs, and for how long.
+    work_stalls: BTreeMap<u64, Duration>,
+}
+
+impl Changes {
+    /// None made yet, and these faults to come.
+    pub(super) fn with(faults: BTreeMap<u64, ChangeFault>, work_stalls: BTreeMap<u64, Duration>) -> Self {
+        Self { faults, work_stalls, ..Self::default() }
+    }
+
+    /// Nothing happens to those to come.
+    pub(super) fn calm_down(&mut self) {
+        self.faults.clear();
+        self.work_stalls.clear();
+    }
+
+    /// For how long the process is to hang before the next change.
+    fn stall(&mut self) -> Option<Duration> {
+        let stalled_work = if is_work() { self.work_stalls.remove(&(self.worked + 1)) } else { None };
+        let next = self.made + 1;
+        if let Some(&ChangeFault::Stall { away }) = self.faults.get(&next) {
+            self.faults.remove(&next);
+            return Some(away.max(stalled_work.unwrap_or_default()));
+        }
+        stalled_work
+    }
+}
+
+tokio::task_local! {
+    static WORK: ();
+}
+
+/// Does what a coordinator does in the background: its durable changes are counted by themselves as well.
+pub(super) async fn as_work<T>(work: impl Future<Output = T>) -> T {
+    WORK.scope((), work).await
+}
+
+fn is_work() -> bool {
+    WORK.try_with(|()| ()).is_ok()
 }
 
 /// One process. Rows and blobs ask it before each change.
@@ -95,10 +136,8 @@ impl Process {
 impl Interruption for Process {
     async fn may_go_on(&self, changes: bool) {
         if changes && self.standing() == Standing::Running {
-            let mut all = self.changes();
-            let next = all.made + 1;
-            if let Some(&ChangeFault::Stall { away }) = all.faults.get(&next) {
-                all.faults.remove(&next);
+            let stall = self.changes().stall();
+            if let Some(away) = stall {
                 self.standing.send_replace(Standing::Stalled(away));
             }
         }
@@ -108,6 +147,7 @@ impl Interruption for Process {
     fn commits(&self) -> WriteFate {
         let mut all = self.changes();
         all.made += 1;
+        all.worked += u64::from(is_work());
         let next = all.made;
         match all.faults.remove(&next) {
             // Whoever found another change in the way hangs at the one after it.

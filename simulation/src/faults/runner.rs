@@ -54,7 +54,8 @@ impl Runner {
         let base = match self.bases.entry(schedule.devices) {
             Entry::Occupied(made) => made.into_mut(),
             Entry::Vacant(none) => {
-                let folder = self.folder.path().join("base");
+                // Of its own: where a key lies already none is drawn, and all later draws are others.
+                let folder = self.folder.path().join(format!("base-{}", schedule.devices));
                 none.insert(runtime.block_on(Base::make(schedule.devices, &folder))?)
             }
         };

@@ -34,7 +34,7 @@ task_spec::named_enum! {
         Lossy = "lossy",
         /// Coordinators and devices die, hang, and come back; changes fail.
         Crashy = "crashy",
-        /// Clocks disagree and jump, and coordinators hang for as long as a lease lasts.
+        /// Clocks disagree and jump, and two coordinators or more hang in the middle of work for longer than a lease lasts.
         Skewed = "skewed",
         /// Much of everything, with operators that interfere.
         Greedy = "greedy",
@@ -97,6 +97,12 @@ pub enum Operation {
     },
     /// The coordinator hangs before its `change`-th durable change, and goes on with it later.
     StallCoordinator {
+        coordinator: u32,
+        change: u64,
+        for_ms: u64,
+    },
+    /// The coordinator hangs before the `change`-th durable change of its background work, in the middle of a step as a rule.
+    StallWork {
         coordinator: u32,
         change: u64,
         for_ms: u64,
@@ -172,6 +178,7 @@ impl Operation {
             | Self::RepeatRequest { .. }
             | Self::CrashCoordinator { .. }
             | Self::StallCoordinator { .. }
+            | Self::StallWork { .. }
             | Self::FailChange { .. }
             | Self::CrashDevice { .. }
             | Self::SetBackDevice { .. }
@@ -181,14 +188,14 @@ impl Operation {
 }
 
 /// How often each kind of operation is drawn, in the order of [`draw`].
-const fn weights(profile: Profile) -> [u64; 17] {
+const fn weights(profile: Profile) -> [u64; 18] {
     match profile {
-        //                  lost lost late twice cut | crash stall fail | killed back | clock wakes | damage garbage | operators
-        Profile::Calm => [2, 2, 2, 2, 1, 1, 1, 1, 1, 0, 0, 1, 0, 1, 1, 0, 0],
-        Profile::Lossy => [8, 8, 8, 8, 4, 1, 1, 1, 1, 1, 0, 4, 0, 1, 0, 0, 0],
-        Profile::Crashy => [1, 1, 1, 2, 0, 9, 4, 5, 6, 1, 0, 1, 1, 2, 0, 0, 0],
-        Profile::Skewed => [1, 1, 2, 2, 1, 2, 9, 1, 1, 0, 6, 2, 0, 3, 0, 0, 0],
-        Profile::Greedy => [4, 4, 4, 4, 2, 5, 5, 3, 3, 2, 2, 2, 3, 2, 2, 1, 1],
+        //            lost lost late twice cut | crash stall stall fail | killed back | clock wakes | damage garbage | operators
+        Profile::Calm => [2, 2, 2, 2, 1, 1, 1, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0, 0],
+        Profile::Lossy => [8, 8, 8, 8, 4, 1, 1, 0, 1, 1, 1, 0, 4, 0, 1, 0, 0, 0],
+        Profile::Crashy => [1, 1, 1, 2, 0, 9, 4, 0, 5, 6, 1, 0, 1, 1, 2, 0, 0, 0],
+        Profile::Skewed => [1, 1, 2, 2, 1, 2, 3, 18, 1, 1, 0, 8, 2, 0, 1, 0, 0, 0],
+        Profile::Greedy => [4, 4, 4, 4, 2, 5, 4, 4, 3, 3, 4, 2, 2, 3, 2, 2, 1, 1],
     }
 }
 
@@ -197,8 +204,13 @@ pub(super) const HORIZON_MS: u64 = 30_000;
 /// Keys are drawn below these.
 const REQUESTS: u64 = 60;
 const CHANGES: u64 = 160;
+const WORK_CHANGES: u64 = 24;
 const ACTIONS: u64 = 120;
-/// Longest that anything stays away; a lease lasts 10 s.
+/// How many actions at most a journal is set back whose device is in the middle of the same round as a rule.
+const RECENT: u64 = 10;
+/// How long a worker keeps a lease.
+pub(super) const LEASE_MS: u64 = 10_000;
+/// Longest that anything stays away, but for whoever hangs for longer than a lease.
 const AWAY_MS: u64 = 15_000;
 /// Farthest that clocks are off: less than half of the time for which young blobs are spared.
 const OFFSET_MS: u64 = 24_000;
@@ -213,7 +225,10 @@ impl Schedule {
         let task =
             [TaskKind::Clear, TaskKind::Secure, TaskKind::Secure, TaskKind::Buffered, TaskKind::Private][index(rng, 5)];
         let devices = 3 + number(rng, 3);
-        let coordinators = [1, 1, 2, 2, 3][index(rng, 5)];
+        let coordinators = match profile {
+            Profile::Skewed => [2, 2, 2, 2, 3],
+            Profile::Calm | Profile::Lossy | Profile::Crashy | Profile::Greedy => [1, 1, 2, 2, 3],
+        }[index(rng, 5)];
         let count = match profile {
             Profile::Calm => below(rng, 6),
             Profile::Lossy | Profile::Crashy | Profile::Skewed => 4 + below(rng, 20),
@@ -249,19 +264,29 @@ fn draw(rng: &mut ChaCha20Rng, profile: Profile, devices: u32, coordinators: u32
         },
         5 => Operation::CrashCoordinator { coordinator, change, takes_effect, for_ms },
         6 => Operation::StallCoordinator { coordinator, change, for_ms },
-        7 => Operation::FailChange { coordinator, change, takes_effect },
-        8 => Operation::CrashDevice { device, action, for_ms },
-        9 => Operation::SetBackDevice { device, action, to: 1 + below(rng, action) },
+        7 => {
+            // Half of them outlast a lease; the others do if clocks disagree.
+            let for_ms = if takes_effect { LEASE_MS + for_ms } else { for_ms * LEASE_MS / AWAY_MS };
+            Operation::StallWork { coordinator, change: 1 + below(rng, WORK_CHANGES), for_ms }
+        }
+        8 => Operation::FailChange { coordinator, change, takes_effect },
+        9 => Operation::CrashDevice { device, action, for_ms },
         10 => {
+            let most = if takes_effect { action } else { action.min(RECENT) };
+            Operation::SetBackDevice { device, action, to: action - below(rng, most) }
+        }
+        11 => {
             let offset = i64::try_from(below(rng, 2 * OFFSET_MS)).unwrap_or_default();
             let most = i64::try_from(OFFSET_MS).unwrap_or_default();
+            // Half of them early: a clock that is right until the task is over shows nothing.
+            let at_ms = if takes_effect { at_ms } else { at_ms / 10 };
             Operation::SetClock { coordinator, at_ms, offset_ms: offset - most }
         }
-        11 => Operation::LoseWakes { coordinator, at_ms, for_ms },
-        12 => Operation::DamageInput { device, request },
-        13 => Operation::CollectGarbage { coordinator, at_ms },
-        14 => Operation::Pause { at_ms, for_ms },
-        15 => Operation::Cancel { at_ms },
+        12 => Operation::LoseWakes { coordinator, at_ms, for_ms },
+        13 => Operation::DamageInput { device, request },
+        14 => Operation::CollectGarbage { coordinator, at_ms },
+        15 => Operation::Pause { at_ms, for_ms },
+        16 => Operation::Cancel { at_ms },
         _ => Operation::Revoke { device, at_ms },
     }
 }

@@ -14,7 +14,7 @@ use wire::route::fill;
 
 use super::device::TASK;
 use super::outcome::Check;
-use super::process::Standing;
+use super::process::{Standing, as_work};
 use super::schedule::Operation;
 use super::world::{Event, GARBAGE, Reply, World};
 use crate::clock::{Moment, VirtualClock};
@@ -205,7 +205,7 @@ impl World<'_> {
         self.events += u64::from(!is_poll);
         let engine = running.coordinator.engine.clone();
         let call = async move {
-            let stepped = async { Ok((engine.step_all().await?, engine.next_deadline().await?)) };
+            let stepped = async { Ok((as_work(engine.step_all()).await?, engine.next_deadline().await?)) };
             let stepped = stepped.await.map_err(|error: coordinator::work::StepError| error.to_string());
             Reply::Stepped { is_poll, stepped }
         };
@@ -337,7 +337,7 @@ impl World<'_> {
         self.partitions.clear();
         for coordinator in 0..self.slots.len() {
             let slot = &mut self.slots[coordinator];
-            slot.changes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).faults.clear();
+            slot.changes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).calm_down();
             slot.clock.offset_ms.store(0, Ordering::SeqCst);
             slot.wakes_lost_until = Moment::default();
             match slot.running.as_ref().map(|running| running.life) {

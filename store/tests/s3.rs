@@ -361,6 +361,31 @@ async fn a_bucket_that_is_away_has_lost_nothing() {
     assert_eq!(store.blobs().get(address).await.unwrap(), "input");
 }
 
+/// A router in front of the bucket answers so while it looks for its server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_finds_nothing_at_all_has_lost_no_blob() {
+    let (store, (server, _folder)) = open().await.unwrap();
+    let address = upload(&store, &large()).await.unwrap();
+    let empty = store.blobs().put_bytes(Bytes::new()).await.unwrap();
+    let mut reader = store.blobs().open(address).await.unwrap();
+    server.treat(|_, _| Treatment::Refuse(StatusCode::NOT_FOUND));
+    let away = |error: StoreError| assert!(matches!(error, StoreError::BlobsAway(_)), "{}", told(&error));
+    away(store.blobs().get(address).await.unwrap_err());
+    away(store.blobs().get(empty).await.unwrap_err());
+    away(store.blobs().open(address).await.unwrap_err());
+    away(store.blobs().open_verified(address).await.unwrap_err());
+    away(store.blobs().look(address, 20_000_003).await.unwrap_err());
+    away(store.blobs().len(address).await.unwrap_err());
+    away(store.blobs().delete(address).await.unwrap_err());
+    let read = tokio::task::spawn_blocking(move || reader.read_to_end(&mut Vec::new()).unwrap_err());
+    let why = read.await.unwrap().into_inner().unwrap();
+    away(*why.downcast::<StoreError>().unwrap());
+
+    server.treat(|_, _| Treatment::Serve);
+    assert_eq!(store.blobs().get(address).await.unwrap(), large());
+    assert_eq!(store.blobs().get(empty).await.unwrap(), "");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_look_moves_no_blob() {
     let (store, (server, _folder)) = open().await.unwrap();
@@ -368,7 +393,9 @@ async fn a_look_moves_no_blob() {
     let before = server.requests().get("GET").copied();
     store.blobs().look(address, 20_000_003).await.unwrap();
     assert!(matches!(store.blobs().look(address, 20_000_002).await, Err(StoreError::Corrupt(_))));
+    assert_eq!(server.requests().get("GET").copied(), before);
+    // One more request says that it is this which is missing.
     std::fs::remove_file(server.object(&key(address))).unwrap();
     assert!(matches!(store.blobs().look(address, 20_000_003).await, Err(StoreError::MissingBlob(_))));
-    assert_eq!(server.requests().get("GET").copied(), before);
+    assert_eq!(server.requests()["GET"], before.unwrap_or_default() + 1);
 }

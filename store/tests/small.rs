@@ -129,6 +129,21 @@ async fn an_object_is_overwritten_before_it_is_deleted_and_looked_for_after_it()
     objects.destroy("releases/b").await.unwrap();
 }
 
+/// Versions may be turned on at any time. What was there before is then kept under what overwrites it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_whose_overwriting_makes_a_version_is_not_destroyed() {
+    let (objects, server, _folder) = open().await;
+    objects.create("releases/a", &[7; 32]).await.unwrap();
+    server.treat(|method, _| if *method == Method::PUT { Treatment::Versioned } else { Treatment::Serve });
+    let error = objects.destroy("releases/a").await.unwrap_err();
+    assert!(matches!(error, StoreError::Fault(_)) && told(&error).contains("keeps versions"), "{}", told(&error));
+    // Nor is it by whoever repeats it: the object is the version that the zeros made.
+    server.treat(|method, _| if *method == Method::GET { Treatment::Versioned } else { Treatment::Serve });
+    let error = objects.destroy("releases/a").await.unwrap_err();
+    assert!(told(&error).contains("keeps versions"), "{}", told(&error));
+    assert_eq!(server.keys(), ["seal/releases/a"], "no deletion hides it");
+}
+
 /// A destroyed key ends its round, so a lost bucket must not look like one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_away_or_finds_nothing_at_all_is_not_one_without_the_object() {

@@ -47,6 +47,8 @@ pub enum Treatment {
     Unanswered,
     /// Its connection is closed after so many bytes of the answer's body.
     Cut(u64),
+    /// It is served, and the answer names a version, as that of a bucket which keeps versions does.
+    Versioned,
 }
 
 /// A server in a thread of its own; stopped when dropped. Its objects stay in its folder while it is stopped.
@@ -223,16 +225,19 @@ async fn treated(
         }
         Treatment::Drop => return Err("the connection is dropped".into()),
         Treatment::Cut(left) => left,
-        Treatment::Unanswered => u64::MAX,
+        Treatment::Unanswered | Treatment::Versioned => u64::MAX,
     };
     let has_condition = [http::header::IF_MATCH, http::header::IF_NONE_MATCH];
     let has_condition = has_condition.iter().any(|name| request.headers().contains_key(name));
     let turn = if has_condition { Some(shared.conditions.lock().await) } else { None };
-    let response =
+    let mut response =
         service.call(request.map(s3s::Body::from)).await.map_err(|error| Broken::from(format!("{error:?}")))?;
     drop(turn);
     if treatment == Treatment::Unanswered {
         return Err("the answer is lost".into());
+    }
+    if treatment == Treatment::Versioned {
+        response.headers_mut().insert("x-amz-version-id", http::HeaderValue::from_static("v2"));
     }
     if is_killed.load(Ordering::SeqCst) {
         return Err("the server was killed".into());

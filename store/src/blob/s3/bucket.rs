@@ -142,7 +142,17 @@ impl Bucket {
     pub(super) async fn head(&self, digest: Digest) -> Result<Option<ObjectMeta>> {
         match self.client.head(&self.key(digest)).await {
             Ok(found) => Ok(Some(found)),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(object_store::Error::NotFound { .. }) => self.look_again(digest).await,
+            Err(error) => Err(self.explain(&error)),
+        }
+    }
+
+    /// The answer to a HEAD has no body, so it does not say what was not found: one to a GET does.
+    async fn look_again(&self, digest: Digest) -> Result<Option<ObjectMeta>> {
+        let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
+        match self.client.get_opts(&self.key(digest), options).await {
+            Ok(found) => Ok(Some(found.meta)),
+            Err(error) if says_absent(&error) => Ok(None),
             Err(error) => Err(self.explain(&error)),
         }
     }
@@ -156,12 +166,13 @@ impl Bucket {
                 let bytes = found.bytes().await.map_err(|error| self.explain(&error))?;
                 return Ok((bytes, meta));
             }
+            Err(error) if says_absent(&error) => return Err(StoreError::MissingBlob(digest)),
             Err(error) => error,
         };
         // A range of nothing is refused.
         match self.head(digest).await {
             Ok(Some(meta)) if meta.size == 0 => Ok((Bytes::new(), meta)),
-            Ok(_) | Err(_) => Err(self.lost(digest, &error)),
+            Ok(_) | Err(_) => Err(self.explain(&error)),
         }
     }
 
@@ -191,12 +202,9 @@ impl Bucket {
         Ok(found.into_iter().map(|(digest, object)| (digest, self.stored_at(&object))).collect())
     }
 
-    /// A lost blob, unless more than that is missing.
-    pub(super) fn lost(&self, digest: Digest, error: &object_store::Error) -> StoreError {
-        match error {
-            error if is_absent(error) => StoreError::MissingBlob(digest),
-            error => self.explain(error),
-        }
+    /// A lost blob, if that is what the answer to a GET says.
+    fn lost(&self, digest: Digest, error: &object_store::Error) -> StoreError {
+        if says_absent(error) { StoreError::MissingBlob(digest) } else { self.explain(error) }
     }
 
     /// What to do about a failed request, in one line.
@@ -231,12 +239,8 @@ impl Bucket {
     }
 }
 
-/// Whether there is no such object, in a bucket that there is.
-pub(super) fn is_absent(error: &object_store::Error) -> bool {
-    matches!(error, object_store::Error::NotFound { .. }) && !told(error).contains("NoSuchBucket")
-}
-
-/// Whether an answer says that there is no such object, and not that there is nothing at all in this place.
+/// Whether an answer says that there is no such object, and not that there is nothing at all in this place: a bucket may be
+/// missing, and a router in front of it answers so while it looks for its server.
 pub(super) fn says_absent(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::NotFound { .. }) && told(error).contains("NoSuchKey")
 }

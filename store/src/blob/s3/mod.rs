@@ -19,7 +19,7 @@ use federation::time::{Clock, Timestamp};
 use futures_util::TryStreamExt as _;
 use object_store::ObjectStoreExt as _;
 
-use self::bucket::{Bucket, PIECE, other_bytes};
+use self::bucket::{Bucket, PIECE, other_bytes, says_absent};
 pub use self::bucket::{S3Config, S3Credentials};
 use self::read::{FIRST, S3Read};
 pub use self::small::{KeepsVersions, Seen, SmallObjects};
@@ -51,7 +51,8 @@ impl S3Blobs {
     async fn remove(&self, digest: Digest) -> Result<()> {
         self.verified.forget(digest);
         match self.bucket.client.delete(&self.bucket.key(digest)).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Ok(()) => Ok(()),
+            Err(error) if says_absent(&error) => Ok(()),
             Err(error) => Err(self.bucket.explain(&error)),
         }
     }

@@ -14,7 +14,7 @@ use object_store::signer::{SignedUrlOptions, Signer as _};
 use object_store::{Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutOptions, UpdateVersion};
 use zeroize::Zeroizing;
 
-use super::bucket::{Bucket, RETRIES, S3Config, is_absent, says_absent};
+use super::bucket::{Bucket, RETRIES, S3Config, says_absent};
 use crate::error::Result;
 
 /// How long the signed question about versions is good for.
@@ -165,15 +165,17 @@ impl SmallObjects {
     /// Overwrites an object with zeros, removes it, and sees that it is gone.
     ///
     /// # Errors
-    /// `BlobsAway`; `Fault`, also if it is still there.
+    /// `BlobsAway`; `Fault`, also if it is still there, or kept as a version.
     pub async fn destroy(&self, name: &str) -> Result<()> {
         let (path, client) = (self.path(name), &self.bucket.client);
         for _ in 0..DESTROYED_AT_ONCE {
             let Some((there, _)) = self.read(name).await? else { return Ok(()) };
             let zeros = Bytes::from(vec![0; there.len()]);
-            client.put(&path, zeros.into()).await.map_err(|error| self.bucket.explain(&error))?;
+            let put = client.put(&path, zeros.into()).await.map_err(|error| self.bucket.explain(&error))?;
+            // What was there has become the version before, which a deletion would only hide.
+            self.keeps_none(put.version.as_deref())?;
             match client.delete(&path).await {
-                Err(error) if !is_absent(&error) => return Err(self.bucket.explain(&error)),
+                Err(error) if !says_absent(&error) => return Err(self.bucket.explain(&error)),
                 _ => {}
             }
         }

@@ -131,10 +131,12 @@ fn a_backup_that_is_made_while_rounds_run_is_restored_and_goes_on() {
     let damaged = keep(&empty, &["restore", to]);
     assert!(damaged.code == 17 && damaged.stderr.contains(blob.file_name().unwrap().to_str().unwrap()), "{damaged}");
     assert!(!empty.join("coordinator.db").exists() && files(&empty.join("blobs")).len() <= 1, "nothing was changed");
+    assert!(!empty.join("seal.ledgers").exists(), "no ledger is missed because of a restore that was none");
     std::fs::write(&blob, whole).unwrap();
     std::fs::rename(backup.join("manifest.json"), backup.join("manifest.json.draft")).unwrap();
     let half = keep(&empty, &["restore", to]);
     assert!(half.code == 4 && half.stderr.contains("no manifest.json"), "{half}");
+    assert!(!empty.join("seal.ledgers").exists(), "nor because of a mistyped one");
 }
 
 #[test]

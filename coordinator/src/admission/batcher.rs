@@ -139,12 +139,10 @@ async fn deliver(store: &Store, clock: &dyn Clock, jobs: Vec<Job>) {
                 answer(reply, Err(error));
             }
         }
-        // The database or the disk is unavailable for all of them.
-        Err(StoreError::Busy) => replies.into_iter().for_each(|reply| answer(reply, Err(StoreError::Busy))),
-        Err(StoreError::TooManyFiles) => {
-            replies.into_iter().for_each(|reply| answer(reply, Err(StoreError::TooManyFiles)));
+        Err(error) if of_everybody(&error).is_some() => {
+            let told = replies.into_iter().filter_map(|reply| Some((reply, of_everybody(&error)?)));
+            told.for_each(|(reply, error)| answer(reply, Err(error)));
         }
-        Err(StoreError::Full) => replies.into_iter().for_each(|reply| answer(reply, Err(StoreError::Full))),
         Err(error) => {
             // One fact may be the cause: writes each separately, so that the others do not suffer.
             tracing::debug!(%error, facts = facts.len(), "a batch failed; writing its facts one by one");
@@ -153,6 +151,24 @@ async fn deliver(store: &Store, clock: &dyn Clock, jobs: Vec<Job>) {
                 answer(reply, outcome.map(|mut outcomes| outcomes.pop().unwrap_or(FactOutcome::Written)));
             }
         }
+    }
+}
+
+/// The error again, if no fact is its cause: the database or the disk serves nobody, and to try each fact would only take longer.
+fn of_everybody(error: &StoreError) -> Option<StoreError> {
+    match error {
+        StoreError::Busy => Some(StoreError::Busy),
+        StoreError::Unreachable(why) => Some(StoreError::Unreachable(why.clone())),
+        StoreError::BlobsAway(why) => Some(StoreError::BlobsAway(why.clone())),
+        StoreError::Full => Some(StoreError::Full),
+        StoreError::TooManyFiles => Some(StoreError::TooManyFiles),
+        StoreError::ReadOnly => Some(StoreError::ReadOnly),
+        StoreError::Conflict(_)
+        | StoreError::Corrupt(_)
+        | StoreError::MissingBlob(_)
+        | StoreError::BeingRemoved(_)
+        | StoreError::Schema(_)
+        | StoreError::Fault(_) => None,
     }
 }
 
@@ -175,5 +191,29 @@ fn answer(reply: Option<oneshot::Sender<Result<FactOutcome, StoreError>>>, outco
         let _ = reply.send(outcome);
     } else if let Err(error) = outcome {
         tracing::warn!(%error, "a note could not be written");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each of 256 facts would wait for the database as long as all of them have.
+    #[test]
+    fn what_no_fact_causes_is_told_to_everybody_at_once() {
+        let away = || "away".to_owned();
+        for error in [
+            StoreError::Busy,
+            StoreError::Unreachable(away()),
+            StoreError::BlobsAway(away()),
+            StoreError::Full,
+            StoreError::TooManyFiles,
+            StoreError::ReadOnly,
+        ] {
+            assert_eq!(of_everybody(&error).map(|same| same.to_string()), Some(error.to_string()));
+        }
+        for error in [StoreError::Conflict(away()), StoreError::corrupt("row"), StoreError::fault("a bug")] {
+            assert!(of_everybody(&error).is_none(), "{error}: one fact may be the cause");
+        }
     }
 }

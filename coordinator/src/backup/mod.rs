@@ -20,7 +20,7 @@ use store::{Blobs, StoreError};
 pub(crate) use self::contents::copy_blob;
 pub(crate) use self::ledgers::{LedgerStanding, examine};
 pub(crate) use self::manifest::{Manifest, blobs_folder};
-pub(crate) use self::restore::{restore, restoring};
+pub(crate) use self::restore::{Known, restore, restoring};
 pub(crate) use self::take::{described, take};
 use crate::config::DatabaseError;
 use crate::damage::is_damage;

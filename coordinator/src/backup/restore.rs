@@ -17,6 +17,7 @@ use super::manifest::{Manifest, blobs_folder, measure};
 use super::take::sync;
 use super::{BackupError, OnProgress, PausedTask, Places, Progress, RestoreReport, Stage};
 use crate::damage::is_damage;
+use crate::ledger_end::LedgerEnds;
 use crate::seal::Sealer;
 
 /// What is beside a SQLite database.
@@ -27,8 +28,17 @@ pub(crate) fn restoring(database: &Path) -> PathBuf {
     beside(database, ".restoring")
 }
 
+/// What tells an old database from the present one.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    /// The folder with the ends of ledgers, if they are in one. From a restore on, a ledger without an end there is missed, not
+    /// believed.
+    pub(crate) ends: Option<&'a LedgerEnds>,
+    pub(crate) sealer: Option<&'a Arc<Sealer>>,
+}
+
 /// Makes the backup in `folder` the data at `to`, whose locks the caller holds. With `replace`, a database that is there is kept
-/// under another name. Private tasks whose ledger `sealer` does not confirm are paused; without a sealer all of them.
+/// under another name. Private tasks whose ledger is not `known` to be the present one are paused; without a sealer all of them.
 ///
 /// # Errors
 /// [`BackupError`]; after [`BackupError::Io`] and [`BackupError::Store`] it has to be run again before a coordinator starts.
@@ -36,7 +46,7 @@ pub(crate) async fn restore(
     to: &Places,
     folder: &Path,
     replace: bool,
-    sealer: Option<&Arc<Sealer>>,
+    known: Known<'_>,
     on_progress: OnProgress<'_>,
 ) -> Result<RestoreReport, BackupError> {
     let database = &to.database;
@@ -51,12 +61,15 @@ pub(crate) async fn restore(
     let kept = Blobs::Disk(blobs_folder(folder)).open(Arc::clone(&to.clock)).await?;
     verify(&manifest, folder, &*kept, on_progress).await?;
 
+    if let Some(ends) = known.ends {
+        ends.complete()?;
+    }
     let blobs = to.blobs.clone().open(Arc::clone(&to.clock)).await?;
     let copied = put_blobs(&manifest, &*kept, &*blobs, on_progress).await?;
     let now = to.clock.now();
     let draft = beside(database, ".restored");
     copy_rows(&manifest, folder, &draft)?;
-    let paused = prepare_rows(&draft, to, sealer, now).await?;
+    let paused = prepare_rows(&draft, to, known.sealer, now).await?;
 
     fs::write(&mark, "").map_err(BackupError::at(&mark))?;
     sync(parent(database))?;

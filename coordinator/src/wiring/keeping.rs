@@ -7,7 +7,7 @@ use store::{Database, StoreConfig};
 
 use super::choice::{bucket_apart, locks_to_replace, sealer, store_config};
 use super::parts::Parts;
-use crate::backup::{self, BackupError, BackupReport, OnProgress, Places, RestoreReport};
+use crate::backup::{self, BackupError, BackupReport, Known, OnProgress, Places, RestoreReport};
 use crate::config::Config;
 use crate::fsck::{self, FsckReport, Repair};
 use crate::seal::{Sealer, ends_beside, ledgers_beside};
@@ -41,12 +41,13 @@ pub async fn restore(
     let store = store_config(config, parts)?;
     let places = places(&store)?;
     let _locks = locks_to_replace(&store, parts)?;
-    if let (Some(key), None) = (config.identity.seal_key_file(), &config.identity.seal_url) {
-        // From here on a ledger without an end outside the database is missed, not believed.
-        ends_beside(&key).complete()?;
-    }
+    let ends = match (config.identity.seal_key_file(), &config.identity.seal_url) {
+        (Some(key), None) => Some(ends_beside(&key)),
+        (Some(_), Some(_)) | (None, _) => None,
+    };
     let sealer = known_sealer(config, parts).await?;
-    backup::restore(&places, folder, replace, sealer.as_ref(), on_progress).await
+    let known = Known { ends: ends.as_ref(), sealer: sealer.as_ref() };
+    backup::restore(&places, folder, replace, known, on_progress).await
 }
 
 /// Looks for damage, also while a coordinator serves, and repairs what can be repaired. Blocks the thread.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use sqlx::Executor as _;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 
-use super::error::{translate, unreachable};
+use super::error::unreachable;
 use super::pool::Pool;
 use crate::error::{Result, StoreError};
 use crate::wake::bus::Bus;
@@ -25,12 +25,10 @@ pub(super) struct Notifications {
 #[async_trait]
 impl Bus for Notifications {
     async fn send(&self, messages: Vec<String>) -> Result<()> {
-        let mut loan = self.pool.lend().await?;
         // Outside of other transactions: whoever notifies takes a lock of the whole server until its commit.
         let notify = sqlx::query("SELECT pg_notify($1, message) FROM unnest($2::text[]) AS message");
-        loan.connection.execute(notify.bind(CHANNEL).bind(messages)).await.map_err(translate)?;
-        loan.keep();
-        Ok(())
+        let notify = notify.bind(CHANNEL).bind(messages);
+        self.pool.with(async move |connection| connection.execute(notify).await.map(drop)).await
     }
 
     async fn listen(&self, heard: &mut (dyn for<'m> FnMut(Option<&'m str>) + Send)) -> Result<()> {

@@ -21,7 +21,6 @@ use sqlx::Executor as _;
 use uuid::Uuid;
 
 use self::bus::Notifications;
-use self::error::translate;
 use self::pool::Pool;
 pub use self::server::PostgresServer;
 use self::session::{Longer, Session};
@@ -74,10 +73,7 @@ impl PostgresBackend {
 
     /// Runs a statement by itself.
     async fn run(&self, statement: &'static str) -> Result<()> {
-        let mut loan = self.pool.lend().await?;
-        loan.connection.execute(statement).await.map_err(translate)?;
-        loan.keep();
-        Ok(())
+        self.pool.with(async |connection| connection.execute(statement).await.map(drop)).await
     }
 }
 
@@ -109,10 +105,8 @@ impl Backend for PostgresBackend {
     }
 
     async fn now(&self) -> Result<Option<Timestamp>> {
-        let mut loan = self.pool.lend().await?;
         let now = sqlx::query_scalar(&*dialect::spell(NOW)?.sql);
-        let now = now.fetch_one(&mut loan.connection).await.map_err(translate)?;
-        loan.keep();
+        let now = self.pool.with(async move |connection| now.fetch_one(connection).await).await?;
         Ok(Some(Timestamp(now)))
     }
 

@@ -8,11 +8,13 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, PgConnection};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::error::unreachable;
+use super::error::{translate, unreachable};
 use crate::error::{Result, StoreError};
 
 /// How long a connection may take to be made.
 const CONNECTING_MAX: Duration = Duration::from_secs(10);
+/// How long a statement that is no transaction's may take. A server that is gone without a word is noticed so.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 pub(super) struct Pool {
     options: PgConnectOptions,
@@ -44,6 +46,26 @@ impl Pool {
             None => self.connect().await?,
         };
         Ok(Loan { connection, pool: Arc::clone(self), _permit: permit })
+    }
+
+    /// Has a connection do one thing, outside of transactions.
+    pub(super) async fn with<T>(
+        self: &Arc<Self>,
+        work: impl AsyncFnOnce(&mut PgConnection) -> std::result::Result<T, sqlx::Error>,
+    ) -> Result<T> {
+        let mut loan = self.lend().await?;
+        let error = match tokio::time::timeout(ANSWER_MAX, work(&mut loan.connection)).await {
+            Ok(Ok(value)) => {
+                loan.keep();
+                return Ok(value);
+            }
+            Ok(Err(error)) => translate(error),
+            Err(_) => StoreError::Unreachable(format!("no answer within {} s", ANSWER_MAX.as_secs())),
+        };
+        if matches!(error, StoreError::Unreachable(_)) {
+            loan.forget_all();
+        }
+        Err(error)
     }
 
     async fn connect(&self) -> Result<PgConnection> {

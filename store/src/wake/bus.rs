@@ -43,8 +43,8 @@ impl Wake {
 }
 
 async fn send(bus: Arc<dyn Bus>, mut events: mpsc::UnboundedReceiver<WakeEvent>, process: Uuid) {
-    let mut waiting = Vec::new();
-    while events.recv_many(&mut waiting, TOGETHER_MAX).await > 0 {
+    let (mut waiting, mut is_away) = (Vec::new(), false);
+    while !waiting.is_empty() || events.recv_many(&mut waiting, TOGETHER_MAX).await > 0 {
         tokio::time::sleep(LINGER).await;
         while waiting.len() < TOGETHER_MAX
             && let Ok(event) = events.try_recv()
@@ -52,10 +52,17 @@ async fn send(bus: Arc<dyn Bus>, mut events: mpsc::UnboundedReceiver<WakeEvent>,
             waiting.push(event);
         }
         let messages = message::encode(process, distinct(std::mem::take(&mut waiting)));
-        if let Err(error) = bus.send(messages).await {
-            // The others look at the rows when they hear of nothing for a while.
-            tracing::warn!(%error, "could not tell other coordinators what has changed");
+        let sent = bus.send(messages).await;
+        let was_away = std::mem::replace(&mut is_away, sent.is_err());
+        if let Err(error) = sent {
+            if !was_away {
+                tracing::warn!(%error, "could not tell other coordinators what has changed; telling them to look when it can");
+            }
+            if events.is_closed() {
+                return;
+            }
             tokio::time::sleep(AWAY).await;
+            waiting.push(WakeEvent::Lost);
         }
     }
 }
@@ -98,6 +105,8 @@ async fn listen(bus: Arc<dyn Bus>, here: broadcast::WeakSender<WakeEvent>, proce
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use federation::id::TaskId;
     use tokio::sync::watch;
 
@@ -107,11 +116,23 @@ mod tests {
     struct Line {
         messages: broadcast::Sender<String>,
         is_cut: watch::Sender<bool>,
+        /// How many more times nothing can be sent.
+        refusals: AtomicU32,
+    }
+
+    impl Line {
+        fn refusing(times: u32) -> Arc<Self> {
+            let (messages, is_cut) = (broadcast::Sender::new(16), watch::Sender::new(false));
+            Arc::new(Self { messages, is_cut, refusals: AtomicU32::new(times) })
+        }
     }
 
     #[async_trait]
     impl Bus for Line {
         async fn send(&self, messages: Vec<String>) -> Result<()> {
+            if self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+                return Err(crate::StoreError::Busy);
+            }
             messages.into_iter().for_each(|message| drop(self.messages.send(message)));
             Ok(())
         }
@@ -137,7 +158,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_process_hears_the_others_and_looks_for_itself_when_it_cannot() {
-        let line = Arc::new(Line { messages: broadcast::Sender::new(16), is_cut: watch::Sender::new(false) });
+        let line = Line::refusing(0);
         let wakes = [1, 2].map(|n| Wake::over(Arc::clone(&line) as _, Uuid::from_u128(n)));
         let [mut first, mut second] = wakes.each_ref().map(Wake::subscribe);
         assert_eq!(first.next().await, Some(WakeEvent::Lost), "whatever was before");
@@ -169,5 +190,30 @@ mod tests {
         drop((left, right, first));
         tokio::time::sleep(AWAY * 2).await;
         assert_eq!(second.next().await, None, "nothing is left behind");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_could_not_tell_what_has_changed_tells_the_others_to_look() {
+        let line = Line::refusing(3);
+        let wakes = [1, 2].map(|n| Wake::over(Arc::clone(&line) as _, Uuid::from_u128(n)));
+        let mut second = wakes[1].subscribe();
+        assert_eq!(second.next().await, Some(WakeEvent::Lost), "whatever was before");
+        wakes[0].publish(task(1));
+        // Nothing else happens that would make it try again.
+        let heard = tokio::time::timeout(AWAY * 10, second.next()).await;
+        assert_eq!(heard, Ok(Some(WakeEvent::Lost)));
+        wakes[0].publish(task(2));
+        assert_eq!(second.next().await, Some(task(2)), "told once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_tries_to_tell_the_others_after_the_end() {
+        let line = Line::refusing(u32::MAX);
+        let wake = Wake::over(Arc::clone(&line) as _, Uuid::from_u128(1));
+        wake.publish(task(1));
+        tokio::time::sleep(AWAY * 3).await;
+        drop(wake);
+        tokio::time::sleep(AWAY * 3).await;
+        assert_eq!(Arc::strong_count(&line), 1);
     }
 }

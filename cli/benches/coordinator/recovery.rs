@@ -16,7 +16,7 @@ use crate::server::{Device, Input, Server};
 const PARAMETERS: usize = 1000;
 /// Each with one open round.
 const TASKS: u32 = 100;
-/// Of each task.
+/// Participants of each open round.
 const COHORT: u32 = 100;
 const RESTARTS: usize = 5;
 /// More rounds than any measurement sees.
@@ -109,7 +109,7 @@ fn signal(name: &str, server: &Server) -> Outcome {
     if sent.success() { Ok(()) } else { Err("a signal was not sent".into()) }
 }
 
-/// Milliseconds since 1970.
+/// The time in milliseconds since 1970.
 fn now_ms() -> Outcome<i64> {
     Ok(i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis())?)
 }

@@ -311,7 +311,7 @@ impl Device {
     }
 }
 
-/// A masked input.
+/// A masked input of zeros, with its digest.
 #[derive(Clone)]
 pub(crate) struct Input {
     body: bytes::Bytes,

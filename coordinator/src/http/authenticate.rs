@@ -12,6 +12,8 @@ use federation::time::Timestamp;
 use http::header;
 use http::request::Parts;
 use secure_agg::IdentityKey;
+use store::StoreError;
+use store::entity::participant::Certificates;
 use wire::admin::Role;
 use wire::signature::is_signed;
 
@@ -61,43 +63,91 @@ impl FromRequestParts<Arc<App>> for Participant {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
-        let connection = connection(parts);
-        match participant(app, parts).await {
-            Ok(participant) => {
-                // It may have enrolled on this connection, or its certificate could not be looked up when it arrived.
-                if let Some(guard) = parts.extensions.get::<Arc<ConnectionGuard>>() {
-                    guard.promote_to_member(participant.id);
-                }
-                Ok(participant)
-            }
-            Err(error) => Err(stranger(app, connection, error)),
-        }
+        Claimant::from_request_parts(parts, app).await?.look_up(app).await
     }
 }
 
-async fn participant(app: &App, parts: &Parts) -> Result<Participant> {
-    refuse_vain_signature(parts)?;
-    let Some(peer) = connection(parts).peer else {
-        let needed = match parts.extensions.get::<SignedAlone>() {
-            Some(SignedAlone) => {
-                "a balancer ends TLS here, so participants sign requests with the key of their certificate"
+/// Whoever has the key of a certificate that names a participant. Whether the certificate counts is not known yet.
+pub(super) struct Claimant {
+    connection: Connection,
+    peer: Peer,
+    guard: Option<Arc<ConnectionGuard>>,
+    /// Where requests are signed.
+    signed: Option<Signed>,
+}
+
+impl FromRequestParts<Arc<App>> for Claimant {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
+        let connection = connection(parts);
+        let peer = refuse_vain_signature(parts).and_then(|()| {
+            connection.peer.ok_or(Error::Unauthenticated(match parts.extensions.get::<SignedAlone>() {
+                Some(SignedAlone) => {
+                    "a balancer ends TLS here, so participants sign requests with the key of their certificate"
+                }
+                None => "this needs the client certificate that enrolment gave",
+            }))
+        });
+        let peer = peer.map_err(|error| stranger(app, connection, error))?;
+        let guard = parts.extensions.get::<Arc<ConnectionGuard>>().map(Arc::clone);
+        Ok(Self { connection, peer, guard, signed: parts.extensions.get::<Signed>().copied() })
+    }
+}
+
+impl Claimant {
+    /// Whom the certificate names.
+    pub(super) fn participant(&self) -> ParticipantId {
+        self.peer.participant
+    }
+
+    /// The participant, if the certificate counts.
+    pub(super) async fn look_up(self, app: &App) -> Result<Participant> {
+        let now = app.now();
+        let found = find(app, self.peer, now).await;
+        self.enter(app, found, now).await
+    }
+
+    /// The same by `read`, which is done in any case and reads the certificates that count with whatever else it reads.
+    pub(super) async fn look_up_by<T>(
+        self,
+        app: &App,
+        read: impl Future<Output = Result<(Option<Certificates>, T), StoreError>>,
+    ) -> Result<(Participant, T)> {
+        let (now, peer) = (app.now(), self.peer);
+        let generation = match app.identities.find(peer.fingerprint, now) {
+            (Some(owner), _) => {
+                let participant = self.enter(app, Ok((owner, Usage::Later)), now).await?;
+                return Ok((participant, read.await?.1));
             }
-            None => "this needs the client certificate that enrolment gave",
+            (None, generation) => generation,
         };
-        return Err(Error::Unauthenticated(needed));
-    };
-    let now = app.now();
-    let (owner, usage) = find(app, peer, now).await?;
-    judge(owner, peer, now)?;
-    match usage {
-        Usage::First => end_previous(app, owner.participant, peer.fingerprint).await?,
-        Usage::Later => {}
+        let (certificates, found) = read.await?;
+        let owner = owner(app, peer, certificates, generation, now);
+        Ok((self.enter(app, owner, now).await?, found))
     }
-    app.limiter.admit(Key::Participant(owner.participant), now).map_err(Error::RateLimited)?;
-    if let Some(signed) = parts.extensions.get::<Signed>() {
-        signed.use_once(app, parts).await?;
+
+    async fn enter(self, app: &App, found: Result<(CertificateOwner, Usage)>, now: Timestamp) -> Result<Participant> {
+        let admitted = async {
+            let (owner, usage) = found?;
+            judge(owner, self.peer, now)?;
+            match usage {
+                Usage::First => end_previous(app, owner.participant, self.peer.fingerprint).await?,
+                Usage::Later => {}
+            }
+            app.limiter.admit(Key::Participant(owner.participant), now).map_err(Error::RateLimited)?;
+            if let Some(signed) = self.signed {
+                signed.use_once(app).await?;
+            }
+            Ok(owner.participant)
+        };
+        let id = admitted.await.map_err(|error| stranger(app, self.connection, error))?;
+        // It may have enrolled on this connection, or its certificate could not be looked up when it arrived.
+        if let Some(guard) = &self.guard {
+            guard.promote_to_member(id);
+        }
+        Ok(Participant { id, certificate: self.peer.fingerprint, key: self.peer.key })
     }
-    Ok(Participant { id: owner.participant, certificate: peer.fingerprint, key: peer.key })
 }
 
 /// Refuses a request whose sender believes that its signature says who it is, where the handshake does.
@@ -134,13 +184,28 @@ async fn find(app: &App, peer: Peer, now: Timestamp) -> Result<(CertificateOwner
         (Some(owner), _) => return Ok((owner, Usage::Later)),
         (None, generation) => generation,
     };
-    let row = app
+    let certificates = app
         .store
-        .read("find_participant", |tx| Box::pin(async move { tx.participant_by_fingerprint(peer.fingerprint).await }))
+        .read("find_participant", |tx| Box::pin(async move { tx.certificates(peer.participant).await }))
         .await?;
-    let row = row.ok_or(REPLACED)?;
-    let owner = CertificateOwner { participant: row.id, revoked: row.revoked_at.is_some(), read_at: now };
-    if row.certificate_fingerprint == peer.fingerprint && row.previous_fingerprint.is_some() {
+    owner(app, peer, certificates, generation, now)
+}
+
+/// The owner of a certificate, by the certificates of the participant that it names, read at `now`; cached unless something was
+/// changed since `generation`.
+fn owner(
+    app: &App,
+    peer: Peer,
+    certificates: Option<Certificates>,
+    generation: u64,
+    now: Timestamp,
+) -> Result<(CertificateOwner, Usage)> {
+    let Certificates { participant, newest, previous, revoked_at } = certificates.ok_or(REPLACED)?;
+    if peer.fingerprint != newest && Some(peer.fingerprint) != previous {
+        return Err(REPLACED);
+    }
+    let owner = CertificateOwner { participant, revoked: revoked_at.is_some(), read_at: now };
+    if peer.fingerprint == newest && previous.is_some() {
         // Not cached: it must be looked up again until the previous one has ended.
         return Ok((owner, Usage::First));
     }
@@ -184,7 +249,7 @@ impl FromRequestParts<Arc<App>> for AnyPeer {
         app.limiter.admit(Key::address(address), app.now()).map_err(Error::RateLimited)?;
         refuse_vain_signature(parts)?;
         if let Some(signed) = parts.extensions.get::<Signed>() {
-            signed.use_once(app, parts).await?;
+            signed.use_once(app).await?;
         }
         Ok(Self { peer })
     }

@@ -140,6 +140,8 @@ pub(super) struct ConnectionGuard {
     connection: Connection,
     pool: ConnectionPool,
     kind: Guarded<PeerKind>,
+    /// When its peer's credentials were last looked at.
+    checked_at: Guarded<Instant>,
     budget: ConnectionBudget,
     /// Closes the connection at once.
     end: CancellationToken,
@@ -171,7 +173,15 @@ impl ConnectionGuard {
         };
         let budget = pool.unsent.budget(peer);
         let leave = CancellationToken::new();
-        Self { connection, pool: pool.clone(), kind: Guarded::new(kind), budget, end, leave }
+        Self {
+            connection,
+            pool: pool.clone(),
+            kind: Guarded::new(kind),
+            checked_at: Guarded::new(Instant::now()),
+            budget,
+            end,
+            leave,
+        }
     }
 
     /// Takes a slot for a balancer's connection.
@@ -191,7 +201,15 @@ impl ConnectionGuard {
         };
         let budget = pool.unsent.budget(address);
         let leave = CancellationToken::new();
-        Self { connection, pool: pool.clone(), kind: Guarded::new(kind), budget, end, leave }
+        Self {
+            connection,
+            pool: pool.clone(),
+            kind: Guarded::new(kind),
+            checked_at: Guarded::new(Instant::now()),
+            budget,
+            end,
+            leave,
+        }
     }
 
     fn is_balancers(&self) -> bool {
@@ -222,6 +240,7 @@ impl ConnectionGuard {
     /// connection, the answer to this request does.
     pub(super) fn promote_to_member(&self, participant: ParticipantId) {
         let peer = Key::Participant(participant);
+        self.note_check();
         if self.is_balancers() {
             self.pool.unsent.charge(&self.budget, Some(peer));
         } else if self.promote(&self.pool.members, peer, |slot| PeerKind::Member { _slot: slot }) {
@@ -284,9 +303,25 @@ impl ConnectionGuard {
         Response::from_parts(parts, Body::empty())
     }
 
-    /// How long an unknown peer may stay, and how often a known one is checked.
+    /// How long an unknown peer may stay, and after how long without a request that was served a known one is checked.
     pub(super) fn lifetime(&self, config: &HttpConfig) -> Duration {
         if self.is_turned_away() { config.header_timeout() } else { config.stranger_lifetime() }
+    }
+
+    /// The peer's credentials were just looked at.
+    pub(super) fn note_check(&self) {
+        *self.checked_at.lock() = Instant::now();
+    }
+
+    /// Resolves when the peer's credentials have not been looked at for its [`Self::lifetime`].
+    pub(super) async fn unchecked(&self, config: &HttpConfig) {
+        loop {
+            let due = *self.checked_at.lock() + self.lifetime(config);
+            if due <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(due).await;
+        }
     }
 
     /// Closes the connection once all requests are answered.

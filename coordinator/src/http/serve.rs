@@ -212,7 +212,7 @@ impl ListenerState {
     /// valid. If that cannot be determined, the connection stays.
     async fn overstayed(&self, guard: &ConnectionGuard) {
         loop {
-            tokio::time::sleep(guard.lifetime(&self.app.config.http)).await;
+            guard.unchecked(&self.app.config.http).await;
             let Some(peer) = guard.member() else {
                 if guard.is_known() {
                     // An operator, or a balancer.
@@ -221,6 +221,7 @@ impl ListenerState {
                 return;
             };
             let found = Box::pin(member(&self.app, peer)).await;
+            guard.note_check();
             if let Err(Error::Unauthenticated(_) | Error::Revoked | Error::Expired(_)) = found {
                 return;
             }

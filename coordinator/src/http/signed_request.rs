@@ -22,26 +22,29 @@ pub(super) struct Signed {
     /// SHA-256 of its signer's certificate and its nonce.
     nonce: Digest,
     expires: Timestamp,
+    /// Whether every coordinator over the same database has to know that it came.
+    is_recorded: bool,
 }
 
 impl Signed {
-    pub(super) fn new(certificate: Digest, claim: &SignedRequest) -> Self {
+    pub(super) fn new(certificate: Digest, claim: &SignedRequest, parts: &Parts) -> Self {
         let nonce = crate::digest(&[&certificate.0[..], claim.nonce.as_bytes()].concat());
-        Self { nonce, expires: claim.expires }
+        let is_recorded = parts.method != Method::GET && parts.uri.path() != route::CHECK_IN;
+        Self { nonce, expires: claim.expires, is_recorded }
     }
 
     /// Uses the request's nonce.
     ///
     /// # Errors
     /// [`Error::Replayed`] if it was used before; those of the store.
-    pub(super) async fn use_once(self, app: &App, parts: &Parts) -> Result<()> {
+    pub(super) async fn use_once(self, app: &App) -> Result<()> {
         if !app.nonces.is_first(self.nonce, app.now()) {
             return Err(Error::Replayed);
         }
-        if parts.method == Method::GET || parts.uri.path() == route::CHECK_IN {
+        let Self { nonce, expires, is_recorded } = self;
+        if !is_recorded {
             return Ok(());
         }
-        let Self { nonce, expires } = self;
         let is_first =
             app.store.transact("use_nonce", |tx| Box::pin(async move { tx.use_nonce(nonce, expires).await }));
         if is_first.await? { Ok(()) } else { Err(Error::Replayed) }

@@ -5,10 +5,11 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{Method, Request};
 use serde_json::json;
+use test_servers::postgres::Cluster;
 use wire::problem::ProblemType;
 use wire::route;
 
-use crate::support::{TestCoordinator, Who, config, small_task};
+use crate::support::{Reply, TestCoordinator, Who, config, key_and_csr, small_task, who};
 
 const ALL: [Method; 3] = [Method::GET, Method::POST, Method::PUT];
 
@@ -49,6 +50,68 @@ async fn roles_allow_what_they_say() {
     let (_, participant) = t.enroll("a").await;
     t.get(&participant, route::TASKS).await.problem(ProblemType::Unauthenticated);
     t.post(&t.admin, route::CHECK_IN, &json!({ "examples": 1 })).await.problem(ProblemType::Unauthenticated);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_coordinator_does_to_a_certificate_holds_at_once_for_another() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let mut config = config();
+    config.database.url = cluster.url(&cluster.create_database());
+    let here = TestCoordinator::with(&config).await;
+    let there = here.beside(&config, 2).await;
+    here.create_task(&small_task()).await;
+    let (_, old) = here.enroll("renewed").await;
+    let (id, revoked) = here.enroll("revoked").await;
+    // Whatever it asks for, and whether it is told of a task or of none.
+    let polls = [json!({ "examples": 10, "task": "small" }), json!({ "examples": 10, "task": "none" })];
+    let asks = async |t: &TestCoordinator, who: &Who| {
+        let mut replies = Vec::new();
+        for poll in &polls {
+            replies.push(t.post(who, route::CHECK_IN, poll).await);
+        }
+        replies.push(t.post(who, route::RENEW, &json!({ "csr_pem": "none" })).await);
+        replies
+    };
+    let is_known = |replies: Vec<Reply>| {
+        let known: Vec<_> = replies.iter().map(|reply| ![401, 403].contains(&reply.status.as_u16())).collect();
+        assert!(known.iter().all(|is_known| *is_known == known[0]), "{known:?}");
+        known[0]
+    };
+    for who in [&old, &revoked] {
+        assert!(is_known(asks(&here, who).await) && is_known(asks(&there, who).await));
+    }
+    let new = who(&there.post(&old, route::RENEW, &json!({ "csr_pem": key_and_csr().1 })).await.read());
+    assert!(is_known(asks(&here, &old).await), "the new one has not been used");
+    assert!(is_known(asks(&there, &new).await));
+    for reply in asks(&here, &old).await {
+        reply.problem(ProblemType::Unauthenticated);
+    }
+    assert!(is_known(asks(&here, &new).await));
+    let revoke = route::fill(route::PARTICIPANT_REVOKE, &[&id]);
+    assert_eq!(there.post(&there.operator, &revoke, &json!({})).await.status, 200);
+    for reply in asks(&here, &revoked).await {
+        reply.problem(ProblemType::CertificateRevoked);
+    }
+    here.inner.stop().await;
+    there.inner.stop().await;
+}
+
+/// Whoever is nobody's is not told what is wrong with its request.
+#[tokio::test]
+async fn a_check_in_is_judged_after_whoever_sends_it() {
+    let t = TestCoordinator::start().await;
+    let (id, revoked) = t.enroll("a").await;
+    let (_, member) = t.enroll("b").await;
+    let revoke = route::fill(route::PARTICIPANT_REVOKE, &[&id]);
+    assert_eq!(t.post(&t.operator, &revoke, &json!({})).await.status, 200);
+    for (request, problem) in [
+        (json!({ "examples": "many" }), ProblemType::MalformedRequest),
+        (json!({ "examples": 1, "task": "no name" }), ProblemType::InvalidValue),
+    ] {
+        t.post(&Who::Nobody, route::CHECK_IN, &request).await.problem(ProblemType::Unauthenticated);
+        t.post(&revoked, route::CHECK_IN, &request).await.problem(ProblemType::CertificateRevoked);
+        t.post(&member, route::CHECK_IN, &request).await.problem(problem);
+    }
 }
 
 #[tokio::test]

@@ -125,6 +125,14 @@ impl TestCoordinator {
         self.inner = assemble(config, &self.clock, seed).await;
     }
 
+    /// Another process over the same database, with the same tokens and chance of its own.
+    pub(crate) async fn beside(&self, config: &Config, seed: u64) -> Self {
+        let inner = assemble(config, &self.clock, seed).await;
+        let (clock, viewer) = (Arc::clone(&self.clock), self.viewer.clone());
+        let (operator, admin) = (self.operator.clone(), self.admin.clone());
+        Self { inner, clock, viewer, operator, admin, told: Mutex::default() }
+    }
+
     /// Sends a request as it is.
     pub(crate) async fn send(&self, who: &Who, mut request: Request<Body>) -> Reply {
         let mut connection = Connection::default();

@@ -1,8 +1,9 @@
 //! Guarantees of model versions.
 
 use federation::model_version::ModelVersion;
+use federation::round::RoundState;
 
-use super::sample::{after, collecting, digest, model_version, task, task_id};
+use super::sample::{after, collecting, digest, model_version, moved, participant_id, task, task_id};
 use crate::entity::model_version::StoredVersion;
 use crate::{Result, Store};
 
@@ -98,6 +99,35 @@ pub async fn old_versions_are_removed_unless_they_are_needed(store: &Store) {
                 assert!(!tx.pin_version(task, 4, Some(after(11))).await?, "there is nothing to keep");
                 assert!(tx.pin_version(task, 2, None).await?);
                 assert_eq!(tx.remove_versions(task, 5, None, after(12)).await?, 2);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// A participant needs a version for the attempt that starts from it and waits for the participant.
+pub async fn a_version_is_wanted_for_the_attempt_that_starts_from_it(store: &Store) {
+    let open = &collecting(store, 2).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                for version in 0..=1 {
+                    tx.insert_model_version(&model_version(1, version)).await?;
+                }
+                let (task, member, stranger) = (task_id(1), participant_id(1), participant_id(9));
+                assert_eq!(open.base_version, 0);
+                for (version, participant, attempt) in
+                    [(0, member, Some((open.key, RoundState::Collecting))), (1, member, None), (0, stranger, None)]
+                {
+                    let found = tx.wanted_version(task, version, participant).await?.unwrap();
+                    assert_eq!(Some(found.version), tx.stored_version(task, version).await?);
+                    assert_eq!(found.attempt, attempt, "version {version} for {participant}");
+                }
+                assert_eq!(tx.wanted_version(task, 2, member).await?, None);
+                assert_eq!(tx.wanted_version(task_id(2), 0, member).await?, None);
+                tx.transition_round(open, &moved(open, RoundState::Cancelled, after(3))).await?;
+                assert_eq!(tx.wanted_version(task, 0, member).await?.unwrap().attempt, None, "it is over");
                 Ok(())
             })
         })

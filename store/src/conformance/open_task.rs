@@ -40,6 +40,13 @@ pub async fn open_tasks_are_those_with_work(store: &Store) {
                     assert_eq!(ids(found), [(task_id(id), id == 1)]);
                 }
                 assert_eq!(tx.open_tasks(member, Some("none")).await?, []);
+                // Who asks is told whatever there is for it.
+                for name in [None, Some("two"), Some("none")] {
+                    let seen = tx.glance(member, name).await?.unwrap();
+                    assert_eq!(Some(seen.certificates), tx.certificates(member).await?);
+                    assert_eq!(seen.tasks, tx.open_tasks(member, name).await?);
+                    assert_eq!(tx.glance(stranger, name).await?, None);
+                }
                 // Whoever has a place is needed also while its task is paused.
                 assert!(
                     tx.set_task_status(open.key.task, &[TaskStatus::Active], TaskStatus::Paused, after(2), None)

@@ -1,11 +1,19 @@
 //! Guarantees of participants.
 
+use federation::id::Digest;
+
 use super::sample::{after, assignment, digest, participant, participant_id, round, task};
-use crate::entity::participant::ParticipantRow;
+use crate::entity::open_task::Glance;
+use crate::entity::participant::{Certificates, ParticipantRow};
 use crate::{Result, Store};
 
-/// Id, name and certificate each lead to the whole row; names and certificates are unique; pages are contiguous.
-pub async fn participants_are_found_by_id_name_and_certificate(store: &Store) {
+/// Those of a participant that is not revoked.
+fn certificates(n: u128, newest: Digest, previous: Option<Digest>) -> Certificates {
+    Certificates { participant: participant_id(n), newest, previous, revoked_at: None }
+}
+
+/// Id and name each lead to the whole row, and the id to the certificates that count; names and certificates are unique; pages are contiguous.
+pub async fn participants_are_found_by_id_and_name(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
@@ -14,8 +22,8 @@ pub async fn participants_are_found_by_id_name_and_certificate(store: &Store) {
                 }
                 assert_eq!(tx.participant(participant_id(1)).await?, Some(participant(1)));
                 assert_eq!(tx.participant_by_name("site-2").await?, Some(participant(2)));
-                assert_eq!(tx.participant_by_fingerprint(digest(3)).await?, Some(participant(3)));
-                assert_eq!(tx.participant_by_fingerprint(digest(4)).await?, None);
+                assert_eq!(tx.certificates(participant_id(3)).await?, Some(certificates(3, digest(3), None)));
+                assert_eq!(tx.certificates(participant_id(4)).await?, None);
                 assert_eq!(tx.participants(None, 2).await?, [participant(1), participant(2)]);
                 assert_eq!(tx.participants(Some(participant_id(2)), 2).await?, [participant(3)]);
                 Ok(())
@@ -41,7 +49,7 @@ pub async fn participants_are_found_by_id_name_and_certificate(store: &Store) {
     result.unwrap();
 }
 
-/// The newest certificate and the one shown to request it lead to the participant; others do not.
+/// The newest certificate counts, and the one shown to request it; others do not.
 pub async fn a_renewal_keeps_the_previous_certificate(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -50,25 +58,23 @@ pub async fn a_renewal_keeps_the_previous_certificate(store: &Store) {
                 tx.insert_participant(&participant(1)).await?;
                 tx.insert_participant(&participant(2)).await?;
                 assert!(tx.set_certificate(id, digest(1), digest(11), after(2_000)).await?);
-                assert_eq!(tx.participant_by_fingerprint(digest(1)).await?.unwrap().id, id);
+                assert_eq!(tx.certificates(id).await?, Some(certificates(1, digest(11), Some(digest(1)))));
                 // A participant that got no answer shows the same certificate again, any number of times.
                 for n in 12..=14 {
                     assert!(tx.set_certificate(id, digest(1), digest(n), after(2_500)).await?);
-                    let row = tx.participant_by_fingerprint(digest(n)).await?.unwrap();
-                    assert_eq!((row.id, row.certificate_expires_at), (id, after(2_500)));
-                    assert_eq!(row.previous_fingerprint, Some(digest(1)));
-                    assert_eq!(tx.participant_by_fingerprint(digest(n - 1)).await?, None);
+                    let row = tx.participant(id).await?.unwrap();
+                    assert_eq!((row.certificate_fingerprint, row.certificate_expires_at), (digest(n), after(2_500)));
+                    assert_eq!(tx.certificates(id).await?, Some(certificates(1, digest(n), Some(digest(1)))));
                 }
                 assert!(tx.set_certificate(id, digest(14), digest(15), after(3_000)).await?);
-                assert_eq!(tx.participant_by_fingerprint(digest(1)).await?, None);
+                assert_eq!(tx.certificates(id).await?, Some(certificates(1, digest(15), Some(digest(14)))));
                 assert!(!tx.set_certificate(id, digest(1), digest(16), after(3_000)).await?, "shown too late");
                 // After the first use of the newest certificate, the previous one leads nowhere.
                 assert!(!tx.end_previous_certificate(id, digest(14)).await?, "not the newest");
                 assert!(tx.end_previous_certificate(id, digest(15)).await?);
                 assert!(!tx.end_previous_certificate(id, digest(15)).await?, "once");
-                assert_eq!(tx.participant_by_fingerprint(digest(14)).await?, None);
+                assert_eq!(tx.certificates(id).await?, Some(certificates(1, digest(15), None)));
                 assert!(!tx.set_certificate(id, digest(14), digest(16), after(3_000)).await?, "shown too late");
-                assert_eq!(tx.participant_by_fingerprint(digest(15)).await?.unwrap().previous_fingerprint, None);
                 Ok(())
             })
         })
@@ -83,10 +89,8 @@ pub async fn a_renewal_keeps_the_previous_certificate(store: &Store) {
                 // After another enrolment, no earlier certificate is valid.
                 assert!(tx.set_certificate(id, digest(15), digest(18), after(3_000)).await?);
                 assert!(tx.replace_certificate(id, digest(19), after(4_000)).await?);
-                assert_eq!(tx.participant_by_fingerprint(digest(15)).await?, None);
-                assert_eq!(tx.participant_by_fingerprint(digest(18)).await?, None);
-                let row = tx.participant_by_fingerprint(digest(19)).await?.unwrap();
-                assert_eq!((row.id, row.previous_fingerprint, row.certificate_expires_at), (id, None, after(4_000)));
+                assert_eq!(tx.certificates(id).await?, Some(certificates(1, digest(19), None)));
+                assert_eq!(tx.participant(id).await?.unwrap().certificate_expires_at, after(4_000));
                 Ok(())
             })
         })
@@ -105,6 +109,9 @@ pub async fn revoking_happens_once(store: &Store) {
                 assert!(!tx.revoke_participant(id, after(6)).await?);
                 assert!(!tx.revoke_participant(participant_id(2), after(6)).await?);
                 assert_eq!(tx.participant(id).await?.unwrap().revoked_at, Some(after(5)));
+                let revoked = Certificates { revoked_at: Some(after(5)), ..certificates(1, digest(1), None) };
+                assert_eq!(tx.certificates(id).await?, Some(revoked));
+                assert_eq!(tx.glance(id, None).await?, Some(Glance { certificates: revoked, tasks: Vec::new() }));
                 assert!(!tx.set_certificate(id, digest(1), digest(11), after(2_000)).await?);
                 assert!(!tx.replace_certificate(id, digest(11), after(2_000)).await?);
 

@@ -7,6 +7,8 @@
 //! `bool` returns whether it made the change, so that a caller notices a lost race.
 
 #[macro_use]
+pub mod participant;
+#[macro_use]
 pub mod task;
 
 pub mod admitted;
@@ -22,7 +24,6 @@ pub mod model_version;
 pub mod noised_sum;
 pub mod open_task;
 pub mod partial_sum;
-pub mod participant;
 pub mod privacy_ledger;
 pub mod round;
 pub mod round_summary;

@@ -1,7 +1,8 @@
 //! Model versions: the published models of tasks. Rows stay; of a row only `pinned_at` and `removed_at` change.
 
-use federation::id::TaskId;
+use federation::id::{Attempt, ParticipantId, TaskId};
 use federation::model_version::ModelVersion;
+use federation::round::RoundState;
 use federation::time::Timestamp;
 
 use crate::driver::{Before, FromRow, Row};
@@ -21,6 +22,28 @@ pub struct StoredVersion {
     pub pinned_at: Option<Timestamp>,
     /// Since when its file is kept no more.
     pub removed_at: Option<Timestamp>,
+}
+
+/// A version that a participant asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WantedVersion {
+    pub version: StoredVersion,
+    /// The attempt that starts from this version and still needs the participant, with its state, if
+    /// [`Transaction::pending_assignment`] is in one.
+    pub attempt: Option<(Attempt, RoundState)>,
+}
+
+impl FromRow for WantedVersion {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let version = StoredVersion::from_row(row)?;
+        let attempt = match (row.get("number")?, row.get("attempt")?, row.get("state")?) {
+            (Some(round), Some(attempt), Some(state)) => {
+                Some((Attempt { task: version.model.task, round, attempt }, state))
+            }
+            _ => None,
+        };
+        Ok(Self { version, attempt })
+    }
 }
 
 impl FromRow for StoredVersion {
@@ -70,7 +93,29 @@ impl Transaction<'_> {
         self.find("SELECT * FROM model_version WHERE task = ?1 AND version = ?2", (task, version)).await
     }
 
-    /// The same of versions below `before`, newest first.
+    /// The same, and for which attempt this participant needs it.
+    pub async fn wanted_version(
+        &mut self,
+        task: TaskId,
+        version: u32,
+        participant: ParticipantId,
+    ) -> Result<Option<WantedVersion>> {
+        self.find(
+            "SELECT model_version.*, round.number, round.attempt, round.state
+             FROM model_version
+             LEFT JOIN (SELECT task, number, attempt FROM pending_place WHERE participant = ?3
+                        ORDER BY assigned_at, task LIMIT 1) AS place
+                    ON place.task = model_version.task
+             LEFT JOIN round
+                    ON round.task = place.task AND round.number = place.number AND round.attempt = place.attempt
+                   AND round.base_version = model_version.version
+             WHERE model_version.task = ?1 AND model_version.version = ?2",
+            (task, version, participant),
+        )
+        .await
+    }
+
+    /// The same as [`Transaction::stored_version`] of versions below `before`, newest first.
     pub async fn stored_versions(
         &mut self,
         task: TaskId,

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use federation::id::{Attempt, ParticipantId};
+use federation::id::{Attempt, ParticipantId, TaskId};
 use federation::round::RoundLimits;
 
+use super::participant::Certificates;
 use super::task::TaskRow;
 use crate::driver::{FromRow, Row};
 use crate::error::Result;
@@ -24,6 +25,14 @@ pub struct OpenTask {
     pub selecting: Option<SelectingRound>,
 }
 
+/// A participant that asks for work.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Glance {
+    pub certificates: Certificates,
+    /// See [`Transaction::open_tasks`].
+    pub tasks: Vec<OpenTask>,
+}
+
 /// A round that has not drawn its cohort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SelectingRound {
@@ -32,11 +41,13 @@ pub struct SelectingRound {
     pub base_version: u32,
 }
 
-/// Tasks as [`OpenTask`] for a participant, with a condition.
+/// A participant, with each task that meets a condition, as [`OpenTask`]; once without any if there is none.
 macro_rules! open_tasks {
     ($participant:literal, $condition:expr) => {
         concat!(
-            "SELECT task.*, participant.labels, selecting.attempt AS selecting, selecting.base_version, selecting.limits,
+            "SELECT task.*, ",
+            certificates!(),
+            ", participant.labels, selecting.attempt AS selecting, selecting.base_version, selecting.limits,
                     EXISTS (SELECT 1 FROM check_in
                             WHERE check_in.task = task.id AND check_in.participant = participant.id) AS is_checked_in,
                     EXISTS (SELECT 1 FROM pending_place AS place
@@ -45,13 +56,13 @@ macro_rules! open_tasks {
                             WHERE sampled.task = task.id AND sampled.number = selecting.number
                               AND sampled.attempt = selecting.attempt
                               AND sampled.participant = participant.id) AS is_sampled
-             FROM participant CROSS JOIN task ON participant.id = ",
-            $participant,
+             FROM participant LEFT JOIN task ON ",
+            $condition,
             " LEFT JOIN round AS selecting
                      ON selecting.task = task.id AND selecting.state = 'SELECTING'
                     AND selecting.number = task.rounds_completed + task.rounds_forfeited + 1
-             WHERE ",
-            $condition,
+             WHERE participant.id = ",
+            $participant,
             " ORDER BY task.created_at, task.id"
         )
     };
@@ -61,19 +72,34 @@ impl Transaction<'_> {
     /// The tasks that may have work for a participant, oldest first: those that are ACTIVE, and those with a round that
     /// still needs it. With a name, the task that [`Transaction::task_by_name`] finds and no other.
     pub async fn open_tasks(&mut self, participant: ParticipantId, name: Option<&str>) -> Result<Vec<OpenTask>> {
-        match name {
+        Ok(self.glance(participant, name).await?.map(|seen| seen.tasks).unwrap_or_default())
+    }
+
+    /// The same, with the participant's certificates, so that whoever asks for work need not be looked up first. `None` if
+    /// there is no such participant.
+    pub async fn glance(&mut self, participant: ParticipantId, name: Option<&str>) -> Result<Option<Glance>> {
+        let rows: Vec<(Certificates, Option<OpenTask>)> = match name {
             Some(name) => {
                 const NAMED: &str = open_tasks!("?2", concat!("task.id = (SELECT id ", named_task!(), ")"));
-                self.list_of(1, NAMED, (name, participant)).await
+                self.list_of(1, NAMED, (name, participant)).await?
             }
             None => {
                 const ALL: &str = open_tasks!(
                     "?1",
                     "(task.status = 'ACTIVE' OR task.id IN (SELECT task FROM pending_place WHERE participant = ?1))"
                 );
-                self.list_of(1, ALL, participant).await
+                self.list_of(1, ALL, participant).await?
             }
-        }
+        };
+        let Some(&(certificates, _)) = rows.first() else { return Ok(None) };
+        Ok(Some(Glance { certificates, tasks: rows.into_iter().filter_map(|(_, task)| task).collect() }))
+    }
+}
+
+impl FromRow for (Certificates, Option<OpenTask>) {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let is_there = row.get::<Option<TaskId>>("id")?.is_some();
+        Ok((Certificates::from_row(row)?, is_there.then(|| OpenTask::from_row(row)).transpose()?))
     }
 }
 

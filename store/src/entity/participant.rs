@@ -28,6 +28,32 @@ pub struct ParticipantRow {
     pub last_seen_at: Timestamp,
 }
 
+/// Which certificates of a participant count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Certificates {
+    pub participant: ParticipantId,
+    /// See [`ParticipantRow::certificate_fingerprint`].
+    pub newest: Digest,
+    /// See [`ParticipantRow::previous_fingerprint`].
+    pub previous: Option<Digest>,
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// The columns of [`Certificates`].
+macro_rules! certificates {
+    () => {
+        "participant.id AS holder, participant.certificate_fingerprint, participant.previous_fingerprint,
+         participant.revoked_at"
+    };
+}
+
+columns!(Certificates {
+    participant: holder,
+    newest: certificate_fingerprint,
+    previous: previous_fingerprint,
+    revoked_at,
+});
+
 record!(
     "participant",
     ParticipantRow {
@@ -60,13 +86,9 @@ impl Transaction<'_> {
         self.find("SELECT * FROM participant WHERE name = ?1", name).await
     }
 
-    /// The participant whose newest or previous certificate this is, revoked or not.
-    pub async fn participant_by_fingerprint(&mut self, fingerprint: Digest) -> Result<Option<ParticipantRow>> {
-        self.find(
-            "SELECT * FROM participant WHERE certificate_fingerprint = ?1 OR previous_fingerprint = ?1",
-            fingerprint,
-        )
-        .await
+    /// The participant's, revoked or not.
+    pub async fn certificates(&mut self, id: ParticipantId) -> Result<Option<Certificates>> {
+        self.find(concat!("SELECT ", certificates!(), " FROM participant WHERE id = ?1"), id).await
     }
 
     /// Participants in the order of their ids.

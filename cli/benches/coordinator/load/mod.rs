@@ -7,6 +7,7 @@
 pub(crate) mod crowd;
 mod offer;
 pub(crate) mod site;
+mod tail;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,13 +34,13 @@ const LOADED: &str = "loaded";
 /// Files of a coordinator that are not those of participants' connections.
 const FILES_ELSEWHERE: u32 = 2000;
 
-/// What is offered.
+/// What is offered to the coordinators of a run.
 pub(crate) struct Load {
-    /// Those enrolled.
+    /// How many are enrolled.
     participants: u32,
     /// Those of them that poll.
     polling: u32,
-    /// Polls per second.
+    /// Polls begun in a second, by all together.
     rate: u32,
     seconds: u32,
     cohort: u32,
@@ -106,7 +107,10 @@ pub(crate) async fn run(asked: &[String]) -> Outcome {
         false => None,
     };
     let cluster = match wanted("postgres") || wanted("replicas") {
-        true => Cluster::start(Options { fsync: true, ..Options::default() }),
+        true => {
+            let settings = tail::LOGGED.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            Cluster::start(Options { fsync: true, settings: settings.to_vec(), ..Options::default() })
+        }
         false => None,
     };
     let Some(cluster) = cluster else { return Ok(()) };
@@ -239,12 +243,14 @@ async fn at_rate(load: &Load, crowd: &Crowd, site: &Site<'_>, name: &str) -> Out
     offer(load.rate, load.polling, &polling, PARAMETERS).await?;
     let rounds = server.completed(LOADED).await?;
     let before = Readings::take(site, &servers).await?;
+    let began = tail::now()?;
     let offered = offer(load.rate, load.rate * load.seconds, &polling, PARAMETERS).await?;
     let used = Readings::take(site, &servers).await?.since(&before);
     let polls = used.count("tributary_polls_total");
     let microseconds = |used: f64| used / polls as f64 * 1e6;
     println!("  {name}: {:.0} polls/s answered, {} failed", polls as f64 / used.seconds, offered.failed);
     tell_latencies(&offered);
+    tail::tell(&offered, began, &site.log()?);
     println!(
         "    processor time of a poll, rounds included: {:.0} µs of the coordinator, {:.0} µs of the database",
         microseconds(used.coordinator),
@@ -267,7 +273,7 @@ async fn at_rate(load: &Load, crowd: &Crowd, site: &Site<'_>, name: &str) -> Out
 }
 
 fn tell_latencies(offered: &Offered) {
-    let mut latencies = offered.latencies.clone();
+    let mut latencies: Vec<_> = offered.polls.iter().map(|poll| poll.latency).collect();
     latencies.sort_unstable();
     let at = |permille: usize| {
         let index = (latencies.len() * permille / 1000).min(latencies.len().saturating_sub(1));

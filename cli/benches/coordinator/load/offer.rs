@@ -23,19 +23,27 @@ impl From<Device> for Polling {
     }
 }
 
+/// How long a poll took.
+pub(crate) struct Taken {
+    /// Its intended start, since the first poll's.
+    pub(crate) intended: Duration,
+    /// From then to its answer.
+    pub(crate) latency: Duration,
+}
+
 /// What became of polls.
 #[derive(Default)]
 pub(crate) struct Offered {
-    /// From the intended start of each poll to its answer.
-    pub(crate) latencies: Vec<Duration>,
+    /// One for each poll.
+    pub(crate) polls: Vec<Taken>,
     /// Polls and updates that were not accepted.
     pub(crate) failed: usize,
     pub(crate) first_error: Option<String>,
 }
 
 impl Offered {
-    fn note(&mut self, latency: Duration, outcome: Outcome) {
-        self.latencies.push(latency);
+    fn note(&mut self, taken: Taken, outcome: Outcome) {
+        self.polls.push(taken);
         if let Err(error) = outcome {
             self.failed += 1;
             self.first_error.get_or_insert_with(|| error.to_string());
@@ -48,18 +56,21 @@ pub(crate) async fn offer(rate: u32, polls: u32, all: &Arc<[Polling]>, parameter
     let input = Input::zeros(parameters)?;
     let (mut offered, mut running, start) = (Offered::default(), JoinSet::new(), Instant::now());
     for turn in 0..polls {
-        let intended = start + Duration::from_secs(1) * turn / rate;
-        tokio::time::sleep_until(intended.into()).await;
+        let intended = Duration::from_secs(1) * turn / rate;
+        tokio::time::sleep_until((start + intended).into()).await;
         let (all, input) = (Arc::clone(all), input.clone());
-        running.spawn(async move { poll(&all[turn as usize % all.len()], intended, &input).await });
+        running.spawn(async move {
+            let (latency, outcome) = poll(&all[turn as usize % all.len()], start + intended, &input).await;
+            (Taken { intended, latency }, outcome)
+        });
         while let Some(done) = running.try_join_next() {
-            let (latency, outcome) = done?;
-            offered.note(latency, outcome);
+            let (taken, outcome) = done?;
+            offered.note(taken, outcome);
         }
     }
     while let Some(done) = running.join_next().await {
-        let (latency, outcome) = done?;
-        offered.note(latency, outcome);
+        let (taken, outcome) = done?;
+        offered.note(taken, outcome);
     }
     Ok(offered)
 }

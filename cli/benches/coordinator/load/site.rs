@@ -83,7 +83,7 @@ impl<'a> Site<'a> {
         Ok(Self { folder, config, cluster, database: String::new(), _blobs: blobs })
     }
 
-    /// One more coordinator.
+    /// One more coordinator over the same rows and blobs.
     pub(crate) fn serve(&self) -> Outcome<Server> {
         self.serve_with(&[])
     }
@@ -101,6 +101,12 @@ impl<'a> Site<'a> {
         let Some(cluster) = self.cluster else { return Ok(0) };
         let held = "SELECT count(*) FROM lease WHERE name LIKE 'round:%' AND expires_at > acquired_at";
         Ok(cluster.sql(&self.database, held).parse()?)
+    }
+
+    /// What the database's server has logged; nothing where there is none.
+    pub(crate) fn log(&self) -> Outcome<String> {
+        self.cluster
+            .map_or_else(|| Ok(String::new()), |cluster| Ok(std::fs::read_to_string(cluster.folder().join("log"))?))
     }
 
     /// Processor time of the database's own processes, in seconds; SQLite has none.

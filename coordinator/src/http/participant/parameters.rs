@@ -14,7 +14,7 @@ use federation::id::{Attempt, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::RoundState;
 use http::{HeaderMap, StatusCode, header};
-use store::entity::model_version::StoredVersion;
+use store::entity::model_version::{StoredVersion, WantedVersion};
 use store::{BlobRead, StoreError};
 use utoipa::IntoParams;
 use utoipa::openapi::path::{Parameter, ParameterIn};
@@ -62,28 +62,19 @@ pub(in crate::http) async fn parameters(
         Ok(id) => id,
         Err(_) => app.task(&named).await?.id,
     };
-    let (model, charged) = app
-        .store
-        .read("find_parameters", |tx| {
-            let reader = &reader;
-            Box::pin(async move {
-                let model = tx.stored_version(task, version).await?;
-                let charged = match reader {
-                    Reader::Viewer => None,
-                    Reader::Participant(participant) => match tx.pending_assignment(*participant).await? {
-                        Some(place) if place.attempt.task == task => tx
-                            .round_attempt(place.attempt)
-                            .await?
-                            .filter(|row| row.round.base_version == version)
-                            .map(|row| (row.round.key, row.round.state)),
-                        _ => None,
-                    },
-                };
-                Ok::<_, StoreError>((model, charged))
+    let wanted_version = app.store.read("find_parameters", |tx| {
+        let reader = &reader;
+        Box::pin(async move {
+            Ok::<_, StoreError>(match reader {
+                Reader::Viewer => tx.stored_version(task, version).await?.map(|version| (version, None)),
+                Reader::Participant(participant) => {
+                    let found = tx.wanted_version(task, version, *participant).await?;
+                    found.map(|WantedVersion { version, attempt }| (version, attempt))
+                }
             })
         })
-        .await?;
-    let Some(model) = model else {
+    });
+    let Some((model, charged)) = wanted_version.await? else {
         app.task(&named).await?;
         return Err(Error::NotFound(format!("the task has no model version {version}")));
     };

@@ -46,7 +46,8 @@ pub(super) async fn admit(State(gate): State<Arc<Gate>>, request: Request, next:
         if let Some(sha256) = claim.content_digest {
             body = body::with_digest(body, sha256);
         }
-        parts.extensions.insert(Signed::new(peer.fingerprint, &claim));
+        let signed = Signed::new(peer.fingerprint, &claim, &parts);
+        parts.extensions.insert(signed);
     }
     parts.extensions.insert(SignedAlone);
     parts.extensions.insert(connection);

@@ -5,8 +5,9 @@ use federation::round::Assignment;
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use store::entity::open_task::{OpenTask, SelectingRound};
+use store::entity::participant::Certificates;
 use store::entity::task::TaskRow;
-use store::{StoreError, Transaction};
+use store::{Store, StoreError, Transaction};
 use task_spec::Solver;
 use wire::participant::{CheckInRequest, Counted, Declined};
 
@@ -29,20 +30,29 @@ enum Sight {
     },
 }
 
+/// The tasks that may have work for a participant, and which of its certificates count.
+pub(super) async fn glance(
+    store: &Store,
+    participant: ParticipantId,
+    name: Option<&str>,
+) -> Result<(Option<Certificates>, Vec<OpenTask>), StoreError> {
+    let seen = store.read("glance_for_work", |tx| Box::pin(async move { tx.glance(participant, name).await })).await?;
+    Ok(seen.map_or_else(Default::default, |seen| (Some(seen.certificates), seen.tasks)))
+}
+
+/// What there is for a participant that may have work in these tasks.
 pub(super) async fn look(
     app: &App,
     participant: ParticipantId,
+    open: Vec<OpenTask>,
     request: &CheckInRequest,
     now: Timestamp,
 ) -> Result<CheckInOutcome> {
-    let name = request.task.as_deref();
-    let open = app.store.read("glance_for_work", |tx| Box::pin(async move { tx.open_tasks(participant, name).await }));
-    let open = open.await?;
     for open in open.iter().filter(|open| !open.is_checked_in) {
         // Somebody else drew the participant, and did not live to say so: what was written for it here is gone.
         let _ = app.check_ins.withdraw(participant, open.task.id);
     }
-    let sight = match glance(open, participant, request, now) {
+    let sight = match in_sight(open, participant, request, now) {
         Some(sight) => sight,
         None => {
             let look = app.store.read("look_for_work", |tx| Box::pin(look_closer(app, tx, participant, request, now)));
@@ -65,7 +75,12 @@ pub(super) async fn look(
 }
 
 /// What open tasks alone say; `None` if more must be read, for a place in a round or for training ahead of rounds.
-fn glance(open: Vec<OpenTask>, participant: ParticipantId, request: &CheckInRequest, now: Timestamp) -> Option<Sight> {
+fn in_sight(
+    open: Vec<OpenTask>,
+    participant: ParticipantId,
+    request: &CheckInRequest,
+    now: Timestamp,
+) -> Option<Sight> {
     let needs_more = |open: &OpenTask| open.awaits_it || open.task.spec.ahead().is_some();
     if request.training.is_some_and(|report| report.ready) || open.iter().any(needs_more) {
         return None;

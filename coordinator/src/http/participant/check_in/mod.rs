@@ -24,10 +24,10 @@ use self::ahead::claim;
 use self::assignment::{assigned, to_train};
 use self::found::CheckInOutcome;
 use self::invitations::judge;
-use self::look::look;
+use self::look::{glance, look};
 use crate::admission::{CheckInChange, Fact, Offer, WaitingParticipant};
 use crate::http::app::App;
-use crate::http::authenticate::Participant;
+use crate::http::authenticate::Claimant;
 use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
 
@@ -46,30 +46,33 @@ pub struct VirtualTime;
     responses((status = 200, body = CheckInReply)),
 )]
 pub(in crate::http) async fn check_in(
-    participant: Participant,
+    caller: Claimant,
     State(app): State<Arc<App>>,
     keeps_time: Option<Extension<VirtualTime>>,
-    Json(request): Json<CheckInRequest>,
+    request: Result<Json<CheckInRequest>>,
 ) -> Result<Json<CheckInReply>> {
-    metrics::counter!("tributary_polls_total").increment(1);
-    if request.task.as_deref().is_some_and(|name| !is_name(name)) {
-        return Err(Error::InvalidValue("task must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
-    }
-    if request.findings.len() > MAX_FINDINGS {
-        return Err(Error::InvalidValue(format!("findings must be about at most {MAX_FINDINGS} tasks")));
-    }
+    let request = match request.and_then(|Json(request)| checked(request)) {
+        Ok(request) => request,
+        // What is wrong with the request is told to participants alone.
+        Err(error) => return Err(caller.look_up(&app).await.err().unwrap_or(error)),
+    };
     let asked = Duration::from_millis(request.wait_ms);
     let wait = if keeps_time.is_some() { asked } else { asked.min(app.config.http.poll_max()) };
-    let place = app.check_ins.wait(participant.id);
-    let mut guard = PollGuard { app: &app, participant: participant.id, place: &place, tasks: Vec::new() };
+    // Whoever it is not waits here until the first look, and no longer.
+    let place = app.check_ins.wait(caller.participant());
     let end = tokio::time::sleep(wait);
     tokio::pin!(end);
+    // Created before the facts are read, so that no change in between is missed.
+    let called = place.called();
+    tokio::pin!(called);
+    called.as_mut().enable();
+    let name = request.task.as_deref();
+    let seen = glance(&app.store, caller.participant(), name);
+    let (participant, mut open) = caller.look_up_by(&app, seen).await?;
+    metrics::counter!("tributary_polls_total").increment(1);
+    let mut guard = PollGuard { app: &app, participant: participant.id, place: &place, tasks: Vec::new() };
     loop {
-        // Created before the facts are read, so that no change in between is missed.
-        let called = place.called();
-        tokio::pin!(called);
-        called.as_mut().enable();
-        match look(&app, participant.id, &request, app.now()).await? {
+        match look(&app, participant.id, open, &request, app.now()).await? {
             CheckInOutcome::Round(work) => {
                 guard.tasks.clear();
                 return assigned(&app, participant.id, *work).map(Json);
@@ -106,15 +109,29 @@ pub(in crate::http) async fn check_in(
             break;
         }
         tokio::select! {
-            () = called => {}
+            () = called.as_mut() => {}
             () = &mut end => break,
             () = app.shutdown.cancelled() => break,
         }
+        called.set(place.called());
+        called.as_mut().enable();
+        open = glance(&app.store, participant.id, name).await?.1;
     }
     guard.tasks.clear();
     let pause = app.check_ins.come_back(wait, &app.random);
     let after = if app.shutdown.is_cancelled() { RESTART + pause } else { pause };
     Ok(Json(CheckInReply::ComeBack { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX) }))
+}
+
+/// A request whose values may be what they are.
+fn checked(request: CheckInRequest) -> Result<CheckInRequest> {
+    if request.task.as_deref().is_some_and(|name| !is_name(name)) {
+        return Err(Error::InvalidValue("task must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
+    }
+    if request.findings.len() > MAX_FINDINGS {
+        return Err(Error::InvalidValue(format!("findings must be about at most {MAX_FINDINGS} tasks")));
+    }
+    Ok(request)
 }
 
 /// Detects a participant that hung up during a poll: it is no longer ready and must not be drawn.

@@ -237,8 +237,10 @@ pub(super) fn stranger(app: &App, connection: Connection, error: Error) -> Error
 
 /// Any peer; counted by address.
 pub(super) struct AnyPeer {
-    /// The holder of the handshake's certificate, enrolled or not.
+    /// The holder of the certificate in the handshake, or of the one that signed the request; enrolled or not.
     pub(super) peer: Option<Peer>,
+    /// Whether somebody between the peer and us can read the request.
+    pub(super) is_overheard: bool,
 }
 
 impl FromRequestParts<Arc<App>> for AnyPeer {
@@ -251,7 +253,7 @@ impl FromRequestParts<Arc<App>> for AnyPeer {
         if let Some(signed) = parts.extensions.get::<Signed>() {
             signed.use_once(app).await?;
         }
-        Ok(Self { peer })
+        Ok(Self { peer, is_overheard: parts.extensions.get::<SignedAlone>().is_some() })
     }
 }
 

@@ -141,7 +141,10 @@ impl Claimant {
             }
             Ok(owner.participant)
         };
-        let id = admitted.await.map_err(|error| stranger(app, self.connection, error))?;
+        let id = admitted.await.map_err(|error| match self.signed {
+            Some(_) => of_signer(app, self.peer, error),
+            None => stranger(app, self.connection, error),
+        })?;
         // It may have enrolled on this connection, or its certificate could not be looked up when it arrived.
         if let Some(guard) = &self.guard {
             guard.promote_to_member(id);
@@ -226,10 +229,19 @@ async fn end_previous(app: &App, id: ParticipantId, newest: Digest) -> Result<()
 
 /// Counts a failure against the peer's address.
 pub(super) fn stranger(app: &App, connection: Connection, error: Error) -> Error {
+    count(app, Key::address(connection.address), error)
+}
+
+/// Counts a failure against a certificate whose key signed the request: the address is a balancer's, and others' too.
+pub(super) fn of_signer(app: &App, signer: Peer, error: Error) -> Error {
+    count(app, Key::Signer(signer.fingerprint), error)
+}
+
+fn count(app: &App, key: Key, error: Error) -> Error {
     if matches!(error, Error::RateLimited(_) | Error::Store(_)) {
         return error;
     }
-    match app.limiter.admit(Key::address(connection.address), app.now()) {
+    match app.limiter.admit(key, app.now()) {
         Ok(()) => error,
         Err(after_ms) => Error::RateLimited(after_ms),
     }

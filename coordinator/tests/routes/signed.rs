@@ -457,7 +457,18 @@ async fn participants_have_rates_of_their_own_behind_one_address() {
         send(&router, &forged).await.problem(ProblemType::SignatureInvalid);
     }
     send(&router, &forged).await.problem(ProblemType::RateLimited);
-    assert_eq!(send(&router, &b.check_in(t.now())).await.status, 200);
+    let poll = b.check_in(t.now());
+    assert_eq!(send(&router, &poll).await.status, 200);
+    send(&router, &poll).await.problem(ProblemType::SignatureReplayed);
+    // Who signs at another time is told the time all the same, at a rate of its own, of which that was the first.
+    let misdated = b.check_in(Timestamp(t.now().0 - 3_600_000));
+    for _ in 0..9 {
+        let refused = send(&router, &misdated).await;
+        refused.problem(ProblemType::SignatureTime);
+        assert!(told(&refused.headers).to_str().unwrap().starts_with(&t.now().0.to_string()));
+    }
+    send(&router, &misdated).await.problem(ProblemType::RateLimited);
+    assert_eq!(send(&router, &b.check_in(t.now())).await.status, 200, "whoever repeats those cannot use up its rate");
 }
 
 /// A token that an operator made for this participant to enrol again.

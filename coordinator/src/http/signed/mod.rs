@@ -19,7 +19,7 @@ use wire::headers::TIME;
 use wire::route;
 use wire::signature::is_signed;
 
-use super::authenticate::stranger;
+use super::authenticate::{of_signer, stranger};
 use super::connection::Connection;
 use super::connection_pool::{COME_BACK_S, ConnectionGuard};
 use super::problem::Error;
@@ -49,6 +49,9 @@ pub(super) async fn admit(State(gate): State<Arc<Gate>>, request: Request, next:
             Ok(judged) => judged,
             Err(error) => return stranger(gate.app(), unknown, error).into_response(),
         };
+        if let Err(error) = gate.check_time(&claim) {
+            return of_signer(gate.app(), peer, error).into_response();
+        }
         connection.peer = Some(peer);
         is_dated_by_us = claim.time.is_some();
         if let Some(sha256) = claim.content_digest {

@@ -26,6 +26,8 @@ use crate::identity::Identity;
 
 /// For three round trips: TCP, TLS, and one lost packet.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Of requests that may be sent to learn the coordinator's time, and then once more.
+const SMALL_BYTES: usize = 64 << 10;
 
 /// A connection to one coordinator.
 pub struct HttpsTransport {
@@ -98,13 +100,19 @@ impl HttpsTransport {
         collect(response, needs).await
     }
 
-    /// Sends a request and returns the head of its answer. One that was refused for its date is signed and sent once more.
+    /// Sends a request and returns the head of its answer. One that was refused for its date is signed and sent once more; a large
+    /// one waits until the time is known.
     /// `timeout` is for all of the exchange; without it, only the head must come in time.
     async fn begin(
         &self,
         http: &http::Request<Bytes>,
         timeout: Option<Duration>,
     ) -> Result<reqwest::Response, TransportError> {
+        let is_vain = |signer: &&RequestSigner| http.body().len() > SMALL_BYTES && signer.lacks_time();
+        if let Some(signer) = self.signer.as_ref().filter(is_vain) {
+            let answer = self.send_once(&contract::health(), Some(ANSWER_TIMEOUT)).await?;
+            signer.hear(answer.status(), answer.headers());
+        }
         let answer = self.send_once(http, timeout).await?;
         let is_misdated = |signer: &RequestSigner| signer.hear(answer.status(), answer.headers());
         if self.signer.as_ref().is_some_and(is_misdated) { self.send_once(http, timeout).await } else { Ok(answer) }

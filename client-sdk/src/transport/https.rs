@@ -126,7 +126,7 @@ impl HttpsTransport {
         let request = self.request(http)?;
         match timeout {
             Some(timeout) => request.timeout(timeout).send().await.map_err(TransportError::unreachable),
-            None => in_time(request.send()).await,
+            None => in_time(request.send()).await?.map_err(TransportError::unreachable),
         }
     }
 
@@ -164,11 +164,11 @@ impl Transport for HttpsTransport {
             if response.status() == http::StatusCode::RANGE_NOT_SATISFIABLE {
                 sink.clear().map_err(TransportError::protocol)?;
             }
-            return contract::checked(collect(response, PROBLEM_NEEDS).await?).map(drop);
+            return contract::checked(refusal(response).await?).map(drop);
         }
         contract::resume(response.status(), response.headers(), sink)?;
         sink.reserve(usize::try_from(model.bytes).unwrap_or(usize::MAX));
-        while let Some(chunk) = in_time(response.chunk()).await? {
+        while let Some(chunk) = in_time(response.chunk()).await?.map_err(TransportError::unreachable)? {
             if chunk.len() as u64 > model.bytes - sink.bytes() {
                 sink.clear().map_err(TransportError::protocol)?;
                 return Err(TransportError::protocol(format!("the model is longer than {} bytes", model.bytes)));
@@ -252,11 +252,15 @@ async fn collect(mut response: reqwest::Response, bytes: usize) -> Result<http::
     Ok(http::Response::from(response).map(|_| body.into()))
 }
 
+/// The answer in the place of a model, which comes at once, too.
+async fn refusal(response: reqwest::Response) -> Result<http::Response<Bytes>, TransportError> {
+    in_time(collect(response, PROBLEM_NEEDS)).await?
+}
+
 /// A piece of a model's transfer, or the answer that begins it.
-async fn in_time<T>(piece: impl Future<Output = reqwest::Result<T>>) -> Result<T, TransportError> {
-    let piece = tokio::time::timeout(ANSWER_TIMEOUT, piece).await;
+async fn in_time<T>(piece: impl Future<Output = T>) -> Result<T, TransportError> {
     let late = |_| TransportError::unreachable(format!("nothing came for {} s", ANSWER_TIMEOUT.as_secs()));
-    piece.map_err(late)?.map_err(TransportError::unreachable)
+    tokio::time::timeout(ANSWER_TIMEOUT, piece).await.map_err(late)
 }
 
 #[cfg(test)]
@@ -266,6 +270,14 @@ mod tests {
     fn ca() -> String {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap().pem()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_whose_body_does_not_come_is_given_up() {
+        let stuck = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
+        let response = http::Response::builder().status(503).body(reqwest::Body::wrap_stream(stuck)).unwrap();
+        let given_up = tokio::time::timeout(ANSWER_TIMEOUT * 2, refusal(response.into())).await;
+        assert!(matches!(given_up, Ok(Err(TransportError::Unreachable(_)))), "{given_up:?}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use rustls::RootCertStore;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls_platform_verifier::BuilderVerifierExt as _;
-use url::Url;
+use url::{Position, Url};
 use wire::TaskId;
 use wire::participant::ModelRef;
 
@@ -73,9 +73,7 @@ impl HttpsTransport {
             ServerRoots::Device => Roots::Device,
             ServerRoots::Pem(pem) => Roots::pinned(pem)?,
         };
-        let host = server.host_str().unwrap_or_default();
-        let host = server.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        let signer = RequestSigner::new(&host, clock);
+        let signer = RequestSigner::new(&server[Position::BeforeHost..Position::AfterPort], clock);
         Self::with(server, roots, Some(signer))
     }
 

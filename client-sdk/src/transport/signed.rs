@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use ring::digest::{SHA256, digest};
+use recipe::digest::sha256;
 use ring::rand::{SecureRandom as _, SystemRandom};
+use wire::Timestamp;
 use wire::certificate::chain_der;
 use wire::headers::TIME;
-use wire::signature::{RequestKey, WINDOW};
-use wire::{Digest, Timestamp};
+use wire::signature::{RequestKey, WINDOW, server_name};
 
 use super::TransportError;
 use crate::clock::Clock;
@@ -48,10 +48,10 @@ struct ToldTime {
 }
 
 impl RequestSigner {
-    /// For the coordinator whose balancer has this host, with its port unless that is 443.
+    /// For the coordinator whose balancer has this host, with or without its port.
     #[must_use]
     pub fn new(host: &str, clock: Arc<dyn Clock>) -> Self {
-        Self { server: host.to_ascii_lowercase(), clock, key: RwLock::default(), told: Mutex::default() }
+        Self { server: server_name(host), clock, key: RwLock::default(), told: Mutex::default() }
     }
 
     /// Signs with this identity from now on.
@@ -112,12 +112,6 @@ impl RequestSigner {
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
         status == StatusCode::UNAUTHORIZED
     }
-}
-
-fn sha256(body: &Bytes) -> Digest {
-    let mut sha256 = [0; 32];
-    sha256.copy_from_slice(digest(&SHA256, body).as_ref());
-    Digest(sha256)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use http::header;
 use http::request::Parts;
 use rustls_pki_types::CertificateDer;
 use wire::certificate::Issuers;
-use wire::signature::{CONTENT_DIGEST, SignatureError, SignedRequest, WINDOW};
+use wire::signature::{CONTENT_DIGEST, SignatureError, SignedRequest, WINDOW, server_name};
 
 use crate::guarded::Guarded;
 use crate::http::app::App;
@@ -33,7 +33,7 @@ pub(in crate::http) struct Gate {
 
 impl Gate {
     pub(in crate::http) fn new(app: Arc<App>) -> Self {
-        let names = app.config.http.signed_names().iter().map(|name| canonical(name)).collect();
+        let names = app.config.http.signed_names().iter().map(|name| server_name(name)).collect();
         let issuers = Issuers::new(vec![app.members.certificate().to_vec()]);
         Self { app, names, issuers, certificates: Guarded::default() }
     }
@@ -113,11 +113,5 @@ impl Gate {
 fn server(parts: &Parts) -> Result<String> {
     let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let host = parts.uri.authority().map(http::uri::Authority::as_str).or(host);
-    Ok(canonical(host.ok_or(SignatureError::Missing("header host"))?))
-}
-
-/// In lower case, without the port of HTTPS (RFC 9421 §2.2.3).
-fn canonical(name: &str) -> String {
-    let name = name.to_ascii_lowercase();
-    name.strip_suffix(":443").map(str::to_owned).unwrap_or(name)
+    Ok(server_name(host.ok_or(SignatureError::Missing("header host"))?))
 }

@@ -187,6 +187,12 @@ pub fn model(task: TaskId, model: &ModelRef, have: u64) -> http::Request<Bytes> 
     with_body(http, Bytes::new())
 }
 
+/// A request that asks for nothing.
+#[must_use]
+pub fn health() -> http::Request<Bytes> {
+    with_body(builder(Method::GET, route::HEALTHZ), Bytes::new())
+}
+
 /// What the body of a model's answer adds to: a complete file replaces the content of `sink`; a part must start at its
 /// end.
 ///

@@ -15,7 +15,7 @@ use rustls::RootCertStore;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls_platform_verifier::BuilderVerifierExt as _;
-use url::Url;
+use url::{Position, Url};
 use wire::TaskId;
 use wire::participant::ModelRef;
 
@@ -26,6 +26,8 @@ use crate::identity::Identity;
 
 /// For three round trips: TCP, TLS, and one lost packet.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Of requests that may be sent to learn the coordinator's time, and then once more.
+const SMALL_BYTES: usize = 64 << 10;
 
 /// A connection to one coordinator.
 pub struct HttpsTransport {
@@ -71,9 +73,7 @@ impl HttpsTransport {
             ServerRoots::Device => Roots::Device,
             ServerRoots::Pem(pem) => Roots::pinned(pem)?,
         };
-        let host = server.host_str().unwrap_or_default();
-        let host = server.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        let signer = RequestSigner::new(&host, clock);
+        let signer = RequestSigner::new(&server[Position::BeforeHost..Position::AfterPort], clock);
         Self::with(server, roots, Some(signer))
     }
 
@@ -98,13 +98,19 @@ impl HttpsTransport {
         collect(response, needs).await
     }
 
-    /// Sends a request and returns the head of its answer. One that was refused for its date is signed and sent once more.
+    /// Sends a request and returns the head of its answer. One that was refused for its date is signed and sent once more; a large
+    /// one waits until the time is known.
     /// `timeout` is for all of the exchange; without it, only the head must come in time.
     async fn begin(
         &self,
         http: &http::Request<Bytes>,
         timeout: Option<Duration>,
     ) -> Result<reqwest::Response, TransportError> {
+        let is_vain = |signer: &&RequestSigner| http.body().len() > SMALL_BYTES && signer.lacks_time();
+        if let Some(signer) = self.signer.as_ref().filter(is_vain) {
+            let answer = self.send_once(&contract::health(), Some(ANSWER_TIMEOUT)).await?;
+            signer.hear(answer.status(), answer.headers());
+        }
         let answer = self.send_once(http, timeout).await?;
         let is_misdated = |signer: &RequestSigner| signer.hear(answer.status(), answer.headers());
         if self.signer.as_ref().is_some_and(is_misdated) { self.send_once(http, timeout).await } else { Ok(answer) }
@@ -118,7 +124,7 @@ impl HttpsTransport {
         let request = self.request(http)?;
         match timeout {
             Some(timeout) => request.timeout(timeout).send().await.map_err(TransportError::unreachable),
-            None => in_time(request.send()).await,
+            None => in_time(request.send()).await?.map_err(TransportError::unreachable),
         }
     }
 
@@ -156,11 +162,11 @@ impl Transport for HttpsTransport {
             if response.status() == http::StatusCode::RANGE_NOT_SATISFIABLE {
                 sink.clear().map_err(TransportError::protocol)?;
             }
-            return contract::checked(collect(response, PROBLEM_NEEDS).await?).map(drop);
+            return contract::checked(refusal(response).await?).map(drop);
         }
         contract::resume(response.status(), response.headers(), sink)?;
         sink.reserve(usize::try_from(model.bytes).unwrap_or(usize::MAX));
-        while let Some(chunk) = in_time(response.chunk()).await? {
+        while let Some(chunk) = in_time(response.chunk()).await?.map_err(TransportError::unreachable)? {
             if chunk.len() as u64 > model.bytes - sink.bytes() {
                 sink.clear().map_err(TransportError::protocol)?;
                 return Err(TransportError::protocol(format!("the model is longer than {} bytes", model.bytes)));
@@ -244,11 +250,15 @@ async fn collect(mut response: reqwest::Response, bytes: usize) -> Result<http::
     Ok(http::Response::from(response).map(|_| body.into()))
 }
 
+/// The answer in the place of a model, which comes at once, too.
+async fn refusal(response: reqwest::Response) -> Result<http::Response<Bytes>, TransportError> {
+    in_time(collect(response, PROBLEM_NEEDS)).await?
+}
+
 /// A piece of a model's transfer, or the answer that begins it.
-async fn in_time<T>(piece: impl Future<Output = reqwest::Result<T>>) -> Result<T, TransportError> {
-    let piece = tokio::time::timeout(ANSWER_TIMEOUT, piece).await;
+async fn in_time<T>(piece: impl Future<Output = T>) -> Result<T, TransportError> {
     let late = |_| TransportError::unreachable(format!("nothing came for {} s", ANSWER_TIMEOUT.as_secs()));
-    piece.map_err(late)?.map_err(TransportError::unreachable)
+    tokio::time::timeout(ANSWER_TIMEOUT, piece).await.map_err(late)
 }
 
 #[cfg(test)]
@@ -258,6 +268,14 @@ mod tests {
     fn ca() -> String {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap().pem()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_whose_body_does_not_come_is_given_up() {
+        let stuck = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
+        let response = http::Response::builder().status(503).body(reqwest::Body::wrap_stream(stuck)).unwrap();
+        let given_up = tokio::time::timeout(ANSWER_TIMEOUT * 2, refusal(response.into())).await;
+        assert!(matches!(given_up, Ok(Err(TransportError::Unreachable(_)))), "{given_up:?}");
     }
 
     #[test]

@@ -2,29 +2,33 @@
 //! TLS passes through, each request says here by a signature of the certificate's key ([`wire::signature`]).
 //!
 //! The balancer can read requests and answers, hold them back and answer in the coordinator's place. What it cannot do is
-//! change a request, repeat it, or keep it for another day.
+//! change a request, repeat it, or keep it for another day: requests are dated by the coordinator's time alone, never by the
+//! device's clock, which may be ahead.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use ring::digest::{SHA256, digest};
+use recipe::digest::sha256;
 use ring::rand::{SecureRandom as _, SystemRandom};
+use wire::Timestamp;
 use wire::certificate::chain_der;
 use wire::headers::TIME;
-use wire::signature::{RequestKey, WINDOW};
-use wire::{Digest, Timestamp};
+use wire::signature::{RequestKey, WINDOW, server_name};
 
 use super::TransportError;
 use crate::clock::Clock;
 use crate::identity::Identity;
 
+/// The date of a request for which no time was told: it counts nowhere, on no day, and the coordinator answers it with its time.
+const NEVER: Timestamp = Timestamp(0);
 /// How long a time that the coordinator told is used: less than it counts, for the way there.
 const TOLD_FOR: Duration = WINDOW.saturating_sub(Duration::from_secs(15));
 
-/// Signs requests for one coordinator. For an app's own [`Transport`](super::Transport), too: sign each request, and show it
-/// the head of each answer.
+/// Signs requests for one coordinator. For an app's own [`Transport`](super::Transport), too: sign each request, show it the head
+/// of each answer, and where [`RequestSigner::hear`] says so, sign and send the same request once more. So it is with the first
+/// one, and with the first after a silence of more than 45 s.
 pub struct RequestSigner {
     server: String,
     clock: Arc<dyn Clock>,
@@ -32,7 +36,7 @@ pub struct RequestSigner {
     told: Mutex<Option<ToldTime>>,
 }
 
-/// The coordinator's time, for a device whose own clock it refused.
+/// The coordinator's time.
 ///
 /// Whoever ends TLS could lie about it, to have requests signed for a later day and send them then. So it is signed, too, and
 /// the coordinator, whose MAC it bears, takes no other.
@@ -44,10 +48,10 @@ struct ToldTime {
 }
 
 impl RequestSigner {
-    /// For the coordinator whose balancer has this host, with its port unless that is 443.
+    /// For the coordinator whose balancer has this host, with or without its port.
     #[must_use]
     pub fn new(host: &str, clock: Arc<dyn Clock>) -> Self {
-        Self { server: host.to_ascii_lowercase(), clock, key: RwLock::default(), told: Mutex::default() }
+        Self { server: server_name(host), clock, key: RwLock::default(), told: Mutex::default() }
     }
 
     /// Signs with this identity from now on.
@@ -77,11 +81,17 @@ impl RequestSigner {
                 parts.headers.insert(TIME, header);
                 time
             }
-            None => self.clock.now().wall,
+            None => NEVER,
         };
         let sha256 = (!body.is_empty()).then(|| sha256(&body));
         key.sign(&mut parts, &self.server, sha256, created, nonce);
         Ok(http::Request::from_parts(parts, body))
+    }
+
+    /// Whether the next request brings no more than the time.
+    #[must_use]
+    pub fn lacks_time(&self) -> bool {
+        self.key.read().unwrap_or_else(PoisonError::into_inner).is_some() && self.told().is_none()
     }
 
     /// The coordinator's time now, and what it told, unless that was too long ago.
@@ -102,12 +112,6 @@ impl RequestSigner {
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
         status == StatusCode::UNAUTHORIZED
     }
-}
-
-fn sha256(body: &Bytes) -> Digest {
-    let mut sha256 = [0; 32];
-    sha256.copy_from_slice(digest(&SHA256, body).as_ref());
-    Digest(sha256)
 }
 
 #[cfg(test)]
@@ -159,15 +163,20 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_dated_by_the_own_clock_until_it_is_refused_and_again_when_that_is_long_ago() {
-        let clock = Arc::new(TestClock::default());
+    fn requests_are_dated_by_the_coordinators_time_and_never_by_the_own_clock() {
+        // A day ahead: what is dated by it could be kept until then.
+        let clock = Arc::new(TestClock(Mutex::new((0, 86_400_000))));
         let signer = RequestSigner::new("fl.example", Arc::<TestClock>::clone(&clock));
         let unsigned = signer.sign(http::Request::get("/v1/x").body(Bytes::new()).unwrap()).unwrap();
         assert!(unsigned.headers().is_empty(), "nobody yet");
         signer.identify(&identity()).unwrap();
-        assert_eq!(dated(&signer), (0, None));
-        assert!(!signer.hear(StatusCode::UNAUTHORIZED, &HeaderMap::new()), "refused for something else");
-        assert_eq!(dated(&signer), (0, None));
+        let never = (-START / 1000, None);
+        assert_eq!(dated(&signer), never);
+        // Whoever ends TLS may say anything, and keep the time to itself.
+        for status in [StatusCode::UNAUTHORIZED, StatusCode::OK, StatusCode::BAD_GATEWAY] {
+            assert!(!signer.hear(status, &HeaderMap::new()), "there is no time to sign it by");
+            assert_eq!(dated(&signer), never);
+        }
 
         let (headers, time) = told(START + 3_600_000);
         assert!(signer.hear(StatusCode::UNAUTHORIZED, &headers));
@@ -179,7 +188,7 @@ mod tests {
         *clock.0.lock().unwrap() = (85, 0);
         assert_eq!(dated(&signer), (3685, Some(time)));
         *clock.0.lock().unwrap() = (86, 0);
-        assert_eq!(dated(&signer), (86, None));
+        assert_eq!(dated(&signer), never);
     }
 
     #[test]

@@ -111,6 +111,29 @@ pub(crate) struct UploadPermit {
     pub(crate) session: Option<Arc<Session>>,
 }
 
+/// Judges whether a participant may send a masked input at all, before anything of it is read.
+///
+/// # Errors
+/// [`AdmissionError`].
+pub(crate) async fn may_send(
+    store: &Store,
+    attempt: Attempt,
+    participant: ParticipantId,
+) -> Result<(), AdmissionError> {
+    let standing = find(store, "masked_input_gate", attempt, participant).await?;
+    Ok(check_standing(&standing)?)
+}
+
+/// A receipt may be asked for again at any time, also when the round is long over; an input is taken while it collects.
+fn check_standing(standing: &Standing) -> Result<(), Rejection> {
+    let round = standing.round.as_ref().ok_or(Rejection::NoSuchRound)?;
+    if standing.admitted.is_some() {
+        return Ok(());
+    }
+    may_answer(standing.place)?;
+    open(round.state, RoundState::Collecting)
+}
+
 /// Judges an announced masked input.
 ///
 /// # Errors
@@ -125,11 +148,11 @@ pub(crate) async fn enter(
 ) -> Result<UploadPermit, AdmissionError> {
     loop {
         let standing = find(store, "masked_input_gate", attempt, participant).await?;
+        check_standing(&standing)?;
         let round = standing.round.ok_or(Rejection::NoSuchRound)?;
         let model = models.find(store, attempt.task).await?.ok_or(Rejection::NoSuchRound)?;
         let (bytes, codec, modulus) = (model.packed_len(), model.codec.clone(), model.modulus);
         let permit = UploadPermit { sha256, bytes, codec, modulus, earlier: None, session: None };
-        // A receipt may be asked for again at any time, also when the round is long over.
         if let Some(admitted) = standing.admitted {
             same(&admitted, sha256)?;
             #[cfg(feature = "deliberate-faults")]
@@ -140,8 +163,6 @@ pub(crate) async fn enter(
             }
             return Ok(UploadPermit { earlier: Some(admitted), ..permit });
         }
-        may_answer(standing.place)?;
-        open(round.state, RoundState::Collecting)?;
         if round.limits.secure.is_none() {
             return Ok(permit);
         }

@@ -13,7 +13,7 @@ mod uploads;
 
 pub(crate) use batcher::{Inbox, InboxError, Linger};
 pub(crate) use check_ins::{CheckInChange, CheckIns, Offer, WaitingParticipant};
-pub(crate) use gate::{AdmissionError, Rejection, SessionMember, UploadPermit, enter, find_member, open};
+pub(crate) use gate::{AdmissionError, Rejection, SessionMember, UploadPermit, enter, find_member, may_send, open};
 pub(crate) use parts::{PartPermit, announce, enter_part, forget_parts, set_whole, store_part};
 pub(crate) use receipt::{Fact, FactOutcome};
 pub(crate) use round_wakeups::RoundWakeups;

@@ -141,7 +141,10 @@ impl Claimant {
             }
             Ok(owner.participant)
         };
-        let id = admitted.await.map_err(|error| stranger(app, self.connection, error))?;
+        let id = admitted.await.map_err(|error| match self.signed {
+            Some(_) => of_signer(app, self.peer, error),
+            None => stranger(app, self.connection, error),
+        })?;
         // It may have enrolled on this connection, or its certificate could not be looked up when it arrived.
         if let Some(guard) = &self.guard {
             guard.promote_to_member(id);
@@ -226,10 +229,19 @@ async fn end_previous(app: &App, id: ParticipantId, newest: Digest) -> Result<()
 
 /// Counts a failure against the peer's address.
 pub(super) fn stranger(app: &App, connection: Connection, error: Error) -> Error {
+    count(app, Key::address(connection.address), error)
+}
+
+/// Counts a failure against a certificate whose key signed the request: the address is a balancer's, and others' too.
+pub(super) fn of_signer(app: &App, signer: Peer, error: Error) -> Error {
+    count(app, Key::Signer(signer.fingerprint), error)
+}
+
+fn count(app: &App, key: Key, error: Error) -> Error {
     if matches!(error, Error::RateLimited(_) | Error::Store(_)) {
         return error;
     }
-    match app.limiter.admit(Key::address(connection.address), app.now()) {
+    match app.limiter.admit(key, app.now()) {
         Ok(()) => error,
         Err(after_ms) => Error::RateLimited(after_ms),
     }
@@ -237,8 +249,10 @@ pub(super) fn stranger(app: &App, connection: Connection, error: Error) -> Error
 
 /// Any peer; counted by address.
 pub(super) struct AnyPeer {
-    /// The holder of the handshake's certificate, enrolled or not.
+    /// The holder of the certificate in the handshake, or of the one that signed the request; enrolled or not.
     pub(super) peer: Option<Peer>,
+    /// Whether somebody between the peer and us can read the request.
+    pub(super) is_overheard: bool,
 }
 
 impl FromRequestParts<Arc<App>> for AnyPeer {
@@ -251,7 +265,7 @@ impl FromRequestParts<Arc<App>> for AnyPeer {
         if let Some(signed) = parts.extensions.get::<Signed>() {
             signed.use_once(app).await?;
         }
-        Ok(Self { peer })
+        Ok(Self { peer, is_overheard: parts.extensions.get::<SignedAlone>().is_some() })
     }
 }
 

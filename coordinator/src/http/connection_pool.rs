@@ -5,16 +5,20 @@
 //! Strangers share a few slots for a short time, so known peers never wait for them.
 //!
 //! A balancer's connection, where requests are signed, carries the requests of many, one after the other: it is nobody's, and
-//! stays; what is limited for each participant is limited by its requests.
+//! stays. Its request takes the slot there that a connection takes elsewhere, until its answer is sent: that of the certificate
+//! that signed it, or a stranger's.
 
+use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
-use federation::id::ParticipantId;
+use federation::id::{Digest, ParticipantId};
 use http::{HeaderValue, Request, Response, StatusCode, header};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
@@ -33,7 +37,7 @@ use crate::guarded::Guarded;
 use crate::identity::Peer;
 
 /// When a rejected peer may come back.
-const COME_BACK_S: u16 = 15;
+pub(super) const COME_BACK_S: u16 = 15;
 /// Age after which a connection in the handshake, or being told that there is no room, may be closed to make room.
 const ARRIVING_GRACE: Duration = Duration::from_secs(2);
 /// Current connections of a listener.
@@ -58,6 +62,9 @@ pub(super) struct ConnectionPool {
     strangers: Slots,
     members: Slots,
     balancers: Slots,
+    /// Requests on balancers' connections.
+    signed_requests: Slots,
+    unsigned_requests: Slots,
     operators: Slots,
     unsent: Arc<Unsent>,
 }
@@ -78,12 +85,17 @@ impl ConnectionPool {
         let members = SlotLimits { all: (connection_limits.members, WhenFull::Refuse), each: each_member };
         let balancers = (connection_limits.members, WhenFull::Refuse);
         let balancers = SlotLimits { all: balancers, each: balancers };
+        // All of a balancer's strangers have its address.
+        let unsigned = (connection_limits.strangers, WhenFull::Refuse);
+        let unsigned = SlotLimits { all: unsigned, each: unsigned };
         let operators = (connection_limits.operators, WhenFull::Refuse);
         let operators = SlotLimits { all: operators, each: operators };
         Self {
             arriving: Slots::new("arriving", arriving),
             strangers: Slots::new("strangers", strangers),
             members: Slots::new("participants", members),
+            signed_requests: Slots::new("signed_requests", members),
+            unsigned_requests: Slots::new("unsigned_requests", unsigned),
             balancers: Slots::new("balancers", balancers),
             operators: Slots::new("operators", operators),
             unsent: Arc::new(unsent),
@@ -140,6 +152,8 @@ pub(super) struct ConnectionGuard {
     connection: Connection,
     pool: ConnectionPool,
     kind: Guarded<PeerKind>,
+    /// The slot of the request on a balancer's connection.
+    request: Guarded<Option<Slot>>,
     /// When its peer's credentials were last looked at.
     checked_at: Guarded<Instant>,
     budget: ConnectionBudget,
@@ -177,6 +191,7 @@ impl ConnectionGuard {
             connection,
             pool: pool.clone(),
             kind: Guarded::new(kind),
+            request: Guarded::default(),
             checked_at: Guarded::new(Instant::now()),
             budget,
             end,
@@ -205,6 +220,7 @@ impl ConnectionGuard {
             connection,
             pool: pool.clone(),
             kind: Guarded::new(kind),
+            request: Guarded::default(),
             checked_at: Guarded::new(Instant::now()),
             budget,
             end,
@@ -214,6 +230,25 @@ impl ConnectionGuard {
 
     fn is_balancers(&self) -> bool {
         self.kind.with(|kind| matches!(kind, PeerKind::Balancer { .. }))
+    }
+
+    /// Takes the slot of the request on a balancer's connection, by the certificate of its signer. A signer's request above its
+    /// limit ends its oldest one, with that one's connection. Whether there is a slot.
+    pub(super) fn begin_request(&self, signer: Option<Digest>) -> bool {
+        if !self.is_balancers() {
+            return true;
+        }
+        let (slots, peer) = match signer {
+            Some(certificate) => (&self.pool.signed_requests, Key::Signer(certificate)),
+            None => (&self.pool.unsigned_requests, Key::address(self.connection.address)),
+        };
+        let slot = slots.take(peer, &self.end, Instant::now());
+        let has_begun = slot.is_some();
+        if !has_begun {
+            metrics::counter!("tributary_connections_refused_total", "kind" => slots.kind()).increment(1);
+        }
+        *self.request.lock() = slot;
+        has_begun
     }
 
     fn is_turned_away(&self) -> bool {
@@ -266,10 +301,14 @@ impl ConnectionGuard {
         }
         let (request, rest) = lend(request);
         let response = self.judge(router, request).await;
-        if let Some(rest) = rest {
+        let slot = self.request.lock().take();
+        if let Some(rest) = rest
+            && (slot.is_some() || !self.is_balancers())
+        {
             rest.drain().await;
         }
-        self.count(response)
+        let response = self.count(response);
+        if slot.is_some() { response.map(|body| Body::new(AnswerBody { body, _slot: slot })) } else { response }
     }
 
     async fn judge(self: &Arc<Self>, router: Router, mut request: Request<Body>) -> Response<Body> {
@@ -342,6 +381,29 @@ impl ConnectionGuard {
     /// Resolves when the peer has not read an answer for this long.
     pub(super) async fn stalled(&self, patience: Duration) {
         self.budget.stalled(patience).await;
+    }
+}
+
+/// The answer on a balancer's connection: its request has its slot until it is sent.
+struct AnswerBody {
+    body: Body,
+    _slot: Option<Slot>,
+}
+
+impl HttpBody for AnswerBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

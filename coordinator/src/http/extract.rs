@@ -23,9 +23,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self> {
         let (parts, body) = request.into_parts();
-        require_media_type(&parts.headers, "application/json")?;
-        let bytes = read(&parts.headers, body, app.config.http.body_max_bytes).await?;
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| Error::Malformed(format!("the body: {error}")))
+        read_json(&parts.headers, body, app.config.http.body_max_bytes).await.map(Self)
     }
 }
 
@@ -36,6 +34,17 @@ impl<T: Serialize> IntoResponse for Json<T> {
             Err(error) => Error::fault(error).into_response(),
         }
     }
+}
+
+/// Reads a JSON body of at most `limit` bytes.
+pub(super) async fn read_json<T: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: axum::body::Body,
+    limit: u64,
+) -> Result<T> {
+    require_media_type(headers, "application/json")?;
+    let bytes = read(headers, body, limit).await?;
+    serde_json::from_slice(&bytes).map_err(|error| Error::Malformed(format!("the body: {error}")))
 }
 
 /// Reads a whole body of at most `limit` bytes.

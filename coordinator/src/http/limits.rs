@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use federation::id::{ParticipantId, TokenId};
+use federation::id::{Digest, ParticipantId, TokenId};
 use federation::time::Timestamp;
 
 use crate::guarded::Guarded;
@@ -13,6 +13,8 @@ use crate::guarded::Guarded;
 pub(crate) enum Key {
     Participant(ParticipantId),
     Operator(TokenId),
+    /// Whoever has the key of the certificate with this SHA-256, and signs with it. Whether it counts is another question.
+    Signer(Digest),
     /// An unauthenticated peer. An IPv6 peer usually has a whole /64, which counts as one.
     Address(IpAddr),
 }
@@ -68,7 +70,7 @@ impl Limiter {
     /// Milliseconds until the next request will be served, if this one is rejected.
     pub(crate) fn admit(&self, key: Key, now: Timestamp) -> Result<(), u64> {
         let rate = match key {
-            Key::Participant(_) => self.rates.participant,
+            Key::Participant(_) | Key::Signer(_) => self.rates.participant,
             Key::Operator(_) => self.rates.operator,
             Key::Address(_) => self.rates.address,
         };

@@ -11,7 +11,8 @@ use crate::guarded::Guarded;
 
 /// How long a signed request may count: dated as far ahead as is allowed, to its end.
 const LIFETIME: Duration = WINDOW.saturating_mul(2);
-/// Nonces of one generation; some 40 MB for both.
+/// Nonces of one generation; some 40 MB for both. Above 4,200 requests per second a nonce is forgotten before its request stops to
+/// count, if that changes nothing: others are rows.
 const GENERATION_MAX: usize = 500_000;
 
 /// Nonces that this process has seen lately.

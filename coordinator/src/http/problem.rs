@@ -121,6 +121,9 @@ pub(crate) enum Error {
     /// Rows or blobs cannot be written.
     #[error("{what} cannot be written: {source}")]
     NotReady { what: &'static str, source: Arc<StoreError> },
+    /// There is no slot for another request of somebody unknown.
+    #[error("the limit of unsigned requests is reached; come back in {0} s")]
+    Crowded(u16),
     #[error("shutting down; try again later")]
     ShuttingDown,
     #[error(transparent)]
@@ -218,7 +221,9 @@ impl Error {
             },
             Self::Range(_) => ProblemType::RangeNotSatisfiable,
             Self::Protocol(_) => ProblemType::UnsupportedProtocol,
-            Self::ShuttingDown | Self::Signer(_) | Self::Damaged(_) | Self::NotReady { .. } => ProblemType::Unavailable,
+            Self::ShuttingDown | Self::Crowded(_) | Self::Signer(_) | Self::Damaged(_) | Self::NotReady { .. } => {
+                ProblemType::Unavailable
+            }
             Self::Store(error) => match error {
                 StoreError::Conflict(_) => ProblemType::Conflict,
                 StoreError::Busy
@@ -262,6 +267,7 @@ impl Error {
     fn headers(&self) -> Option<(header::HeaderName, HeaderValue)> {
         match self {
             Self::RateLimited(after_ms) => Some((header::RETRY_AFTER, after_ms.div_ceil(1000).max(1).into())),
+            Self::Crowded(after_s) => Some((header::RETRY_AFTER, (*after_s).into())),
             Self::ShuttingDown
             | Self::Signer(_)
             | Self::Damaged(_)

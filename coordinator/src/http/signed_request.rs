@@ -4,7 +4,8 @@
 //! change something are also rows, which all coordinators share and which survive a restart. Reading something again, and
 //! checking in again, are no rows: they would cost every poll a commit, and whoever can repeat a request could as well hold
 //! back its answer, or keep the poll itself open, for as long. Every request may be repeated by its sender anyhow
-//! (docs/PROTOCOL.md); what a nonce prevents is that an old one comes after a newer one.
+//! (docs/PROTOCOL.md); what a nonce prevents is that one that has come comes again after newer ones. One that was held back and never
+//! came may still come after newer ones, within its minute.
 
 use federation::id::Digest;
 use federation::time::Timestamp;

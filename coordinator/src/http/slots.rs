@@ -88,6 +88,11 @@ impl Slots {
         Self { kind, bounds, taken: Arc::default() }
     }
 
+    /// Name of the kind in metrics.
+    pub(super) fn kind(&self) -> &'static str {
+        self.kind
+    }
+
     fn show(&self, taken: usize) {
         metrics::gauge!("tributary_connections", "kind" => self.kind).set(u32::try_from(taken).unwrap_or(u32::MAX));
     }

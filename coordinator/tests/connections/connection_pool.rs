@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use federation::time::Clock as _;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use h2::client::{ResponseFuture, SendRequest};
 use http::Request;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ED25519, SanType};
@@ -237,7 +239,7 @@ async fn a_balancers_connections_are_nobodys_and_stay() {
     let devices = [server.enroll().await, server.enroll().await];
     for (nonce, connection) in (0..).zip(&mut balancer) {
         for (_, identity) in &devices {
-            let answer = exchange(connection, &signed_check_in(&server, identity, nonce)).await;
+            let answer = exchange(connection, &signed_check_in(&server, identity, nonce, 0)).await;
             assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         }
         assert!(exchange(connection, healthy).await.starts_with("HTTP/1.1 200 "));
@@ -250,13 +252,85 @@ async fn a_balancers_connections_are_nobodys_and_stay() {
     assert!(!answer.starts_with(&[0, 0]), "no frame of HTTP/2: {answer:?}");
 }
 
+#[tokio::test]
+async fn one_participant_cannot_take_all_of_a_balancers_connections() {
+    let mut config = config();
+    config.http.signed_listen = Some("127.0.0.1:0".parse().unwrap());
+    (config.http.connections_max, config.http.connections_per_participant) = (4, 2);
+    config.http.poll_max_ms = 60_000;
+    let server = serve(&config).await;
+    let address = server.running.signed_address().unwrap();
+    let (many, one) = (server.enroll().await.1, server.enroll().await.1);
+    let mut polls = FuturesUnordered::new();
+    for nonce in 0..4 {
+        let mut connection = TcpStream::connect(address).await.unwrap();
+        connection.write_all(&signed_check_in(&server, &many, nonce, 60_000)).await.unwrap();
+        polls.push(async move {
+            let read = connection.read(&mut [0]).await.unwrap_or(0);
+            (connection, read)
+        });
+    }
+    // Each above the limit ends the participant's oldest, as its connections do where TLS passes through.
+    for _ in 0..2 {
+        let (_, read) = polls.next().await.unwrap();
+        assert_eq!(read, 0, "no answer, and the end");
+    }
+    for nonce in 10.. {
+        let mut connection = TcpStream::connect(address).await.unwrap();
+        let answer = exchange(&mut connection, &signed_check_in(&server, &one, nonce, 0)).await;
+        // The places of those that ended may be held for a moment.
+        if answer.starts_with("HTTP/1.1 200 ") {
+            break;
+        }
+        assert!(answer.starts_with("HTTP/1.1 503 ") && nonce < 200, "{answer}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    drop(polls);
+}
+
+#[tokio::test]
+async fn strangers_share_a_few_requests_behind_a_balancer() {
+    let mut config = config();
+    config.http.signed_listen = Some("127.0.0.1:0".parse().unwrap());
+    (config.http.strangers_max, config.http.strangers_per_address) = (2, 2);
+    let server = serve(&config).await;
+    let address = server.running.signed_address().unwrap();
+    let enrol = |more: &str, length: usize| {
+        let head = format!("POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n", route::ENROLL);
+        format!("{head}content-length: {length}\r\n{more}\r\n").into_bytes()
+    };
+    let mut slow = Vec::new();
+    for _ in 0..2 {
+        let mut connection = TcpStream::connect(address).await.unwrap();
+        connection.write_all(&enrol("expect: 100-continue\r\n", 2)).await.unwrap();
+        let mut told = [0; 25];
+        connection.read_exact(&mut told).await.unwrap();
+        assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n", "its body is awaited");
+        slow.push(connection);
+    }
+    let mut balancer = TcpStream::connect(address).await.unwrap();
+    let answer = exchange(&mut balancer, &[enrol("", 2), b"{}".to_vec()].concat()).await;
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: "), "{answer}");
+    // Neither participants nor the balancer's own checks wait for them.
+    let identity = server.enroll().await.1;
+    let healthy = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes();
+    for said in [signed_check_in(&server, &identity, 1, 0), healthy(route::HEALTHZ), healthy(route::READYZ)] {
+        let answer = exchange(&mut balancer, &said).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    let answer = exchange(&mut slow[0], b"{}").await;
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    let answer = exchange(&mut balancer, &[enrol("", 2), b"{}".to_vec()].concat()).await;
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+}
+
 /// A check-in that the holder of this key with its certificate has signed.
-fn signed_check_in(server: &Server, identity: &str, nonce: u8) -> Vec<u8> {
+fn signed_check_in(server: &Server, identity: &str, nonce: u8, wait_ms: u64) -> Vec<u8> {
     let key = PrivateKeyDer::from_pem_slice(identity.as_bytes()).unwrap();
     let chain = &identity[identity.find("-----BEGIN CERTIFICATE").unwrap()..];
     let own = wire::certificate::chain_der(chain).unwrap().swap_remove(0);
     let key = RequestKey::new(key.secret_der(), &own).unwrap();
-    let body = check_in(0).to_string();
+    let body = check_in(wait_ms).to_string();
     let request = http::Request::post(route::CHECK_IN).header("content-type", "application/json").body(()).unwrap();
     let (mut parts, ()) = request.into_parts();
     key.sign(&mut parts, "localhost", Some(sha256(body.as_bytes())), server.clock.now(), [nonce; 16]);

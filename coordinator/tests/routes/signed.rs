@@ -457,7 +457,54 @@ async fn participants_have_rates_of_their_own_behind_one_address() {
         send(&router, &forged).await.problem(ProblemType::SignatureInvalid);
     }
     send(&router, &forged).await.problem(ProblemType::RateLimited);
-    assert_eq!(send(&router, &b.check_in(t.now())).await.status, 200);
+    let poll = b.check_in(t.now());
+    assert_eq!(send(&router, &poll).await.status, 200);
+    send(&router, &poll).await.problem(ProblemType::SignatureReplayed);
+    // Who signs at another time is told the time all the same, at a rate of its own, of which that was the first.
+    let misdated = b.check_in(Timestamp(t.now().0 - 3_600_000));
+    for _ in 0..9 {
+        let refused = send(&router, &misdated).await;
+        refused.problem(ProblemType::SignatureTime);
+        assert!(told(&refused.headers).to_str().unwrap().starts_with(&t.now().0.to_string()));
+    }
+    send(&router, &misdated).await.problem(ProblemType::RateLimited);
+    assert_eq!(send(&router, &b.check_in(t.now())).await.status, 200, "whoever repeats those cannot use up its rate");
+}
+
+/// A token that an operator made for this participant to enrol again.
+async fn token_for(t: &TestCoordinator, device: &Device) -> String {
+    let reply = t.post(&t.operator, route::ENROLLMENT_TOKENS, &json!({ "participant": device.id })).await;
+    reply.json()["token"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_token_for_a_participant_needs_its_key_where_a_balancer_reads() {
+    let t = TestCoordinator::start().await;
+    let (a, b) = (Device::enroll(&t, "a").await, Device::enroll(&t, "b").await);
+    let router = t.inner.signed_router();
+    t.advance(Duration::from_secs(8 * 24 * 3600));
+    let (key, csr) = key_and_csr();
+    let enroll = |token: String| {
+        let body = json!({ "token": token, "csr_pem": csr }).to_string();
+        Request::post(route::ENROLL).header("content-type", "application/json").body(body.into_bytes()).unwrap()
+    };
+    let token = token_for(&t, &a).await;
+    // The balancer reads the token, drops the signature or has somebody else's, and asks for a certificate for its own key.
+    for stolen in [enroll(token.clone()), b.sign(enroll(token.clone()), t.now())] {
+        let detail = send(&router, &stolen).await.problem(ProblemType::EnrollmentRefused);
+        assert!(detail.contains("http.listen"), "{detail}");
+    }
+    // The certificate has ended, and its key still says who it is; the token is not spent.
+    let back = Device::new(&key, &send(&router, &a.sign(enroll(token), t.now())).await.read());
+    assert_eq!(back.id, a.id);
+    send(&router, &back.check_in(t.now())).await.read::<CheckInReply>();
+    // From then on the one before is nobody's.
+    let token = token_for(&t, &back).await;
+    send(&router, &a.sign(enroll(token), t.now())).await.problem(ProblemType::EnrollmentRefused);
+    // Whoever lost the key enrols where nobody reads.
+    let (_, csr) = key_and_csr();
+    let body = json!({ "token": token_for(&t, &b).await, "csr_pem": csr });
+    assert_eq!(t.post(&Who::Nobody, route::ENROLL, &body).await.read::<EnrollReply>().participant, b.id);
 }
 
 /// An authority that gives devices their certificates, and the certificate of one of them, valid around the test's time.

@@ -7,8 +7,7 @@ use http::request::Parts;
 
 use super::error::SignatureError;
 
-/// The signature base of a request for `server`, its host in lower case with the port unless that is 443: a line for each of
-/// `components`, in their order, and `parameters`, the inner list as it is serialized in `Signature-Input`.
+/// The signature base of a request for `server` ([`super::server_name`]): a line for each of `components`, in their order, and `parameters`, the inner list as it is serialized in `Signature-Input`.
 ///
 /// # Errors
 /// [`SignatureError::Component`] for one that the request does not have, [`SignatureError::Malformed`] for a header that is not

@@ -21,7 +21,7 @@ pub use content_digest::{CONTENT_DIGEST, content_digest};
 pub use error::SignatureError;
 pub use input::SignatureInput;
 pub use key::{BadKey, RequestKey};
-pub use profile::{DERIVED, LABEL, SIGNATURE, SIGNATURE_INPUT, WINDOW, is_covered, is_signed};
+pub use profile::{DERIVED, LABEL, SIGNATURE, SIGNATURE_INPUT, WINDOW, is_covered, is_signed, server_name};
 pub use request::SignedRequest;
 
 #[cfg(test)]

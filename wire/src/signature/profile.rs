@@ -18,6 +18,14 @@ pub const SIGNATURE: &str = "signature";
 /// What every signature covers, in this order before headers.
 pub const DERIVED: [&str; 4] = ["@method", "@authority", "@path", "@query"];
 
+/// The name that a request is signed for, of a server's host with or without its port: in lower case, without the port of HTTPS
+/// (RFC 9421 §2.2.3).
+#[must_use]
+pub fn server_name(authority: &str) -> String {
+    let name = authority.to_ascii_lowercase();
+    name.strip_suffix(":443").map(str::to_owned).unwrap_or(name)
+}
+
 /// Whether a signature must cover this header wherever a request has it: all that the coordinator reads of a participant's
 /// request. The certificate is covered by `keyid`.
 #[must_use]

@@ -144,6 +144,16 @@ fn whatever_is_changed_on_the_way_is_noticed() {
     }
 }
 
+#[test]
+fn a_server_has_one_name_however_it_is_written() {
+    for same in ["fl.example", "FL.Example", "fl.example:443", "Fl.example:443"] {
+        assert_eq!(server_name(same), "fl.example");
+    }
+    assert_eq!(server_name("FL.example:8443"), SERVER);
+    assert_eq!(server_name("[FE80::1]:443"), "[fe80::1]");
+    assert_eq!(server_name("[fe80::443]"), "[fe80::443]");
+}
+
 /// Each place of what is signed: another list of components, another parameter, another order.
 #[test]
 fn every_byte_of_the_parameters_and_of_the_signature_counts() {

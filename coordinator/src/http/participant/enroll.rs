@@ -2,6 +2,8 @@
 //! With an external authority, the token registers the certificate of the connection instead: the operator decides who
 //! may participate, the authority who holds which key and id.
 //!
+//! Where a balancer ends TLS, a token for an enrolled participant counts only with that participant's key.
+//!
 //! Answers may get lost. For a day, a repeated request with the same token and key gets the same answer; with another
 //! key the token is spent.
 
@@ -44,6 +46,11 @@ const ENROLLED: Error = Error::Enrollment(
     "the participant that the certificate names is enrolled with another: replace it while it holds (`POST /v1/renew`), or have a \
      token made for that participant",
 );
+/// Whoever ends TLS reads the token, and could put a key of its own in the place of the device's.
+const NEEDS_KEY: Error = Error::Enrollment(
+    "the enrolment token is for an enrolled participant: where a balancer ends TLS, sign the request with the key of the participant's \
+     certificate; without that key, enrol at the address of http.listen",
+);
 const NAMES_ANOTHER: Error =
     Error::Enrollment("the enrolment token is for another participant than the certificate names");
 /// Scope of stored answers, under the token's digest.
@@ -74,13 +81,22 @@ pub(in crate::http) async fn enroll(
     }
     let key_sha256 = credential.sha256();
     let secret = crate::digest(request.token.as_bytes());
+    // A certificate from elsewhere is the proof that the sender has its key.
+    let (peer, needs_key) = (anybody.peer, anybody.is_overheard && named.is_none());
     // Nothing is signed without a valid token.
     let given = app.store.read("find_enrollment", |tx| {
         Box::pin(async move {
             if let Some(reply) = earlier_reply(tx, secret, key_sha256).await? {
                 return Ok(TokenUse::Repeated(reply));
             }
-            usable(tx.enrollment_token_by_secret(secret).await?, now).map(|token| TokenUse::First(token.participant))
+            let known = usable(tx.enrollment_token_by_secret(secret).await?, now)?.participant;
+            if let Some(known) = known
+                && needs_key
+                && !has_key(tx.participant(known).await?, peer)
+            {
+                return Err(NEEDS_KEY);
+            }
+            Ok(TokenUse::First(known))
         })
     });
     let known = match given.await? {
@@ -155,6 +171,12 @@ fn shown(certificate: &PreIssued, peer: Option<Peer>) -> Result<ParticipantId> {
         ));
     }
     Ok(certificate.participant)
+}
+
+/// Whether the peer has the key of a certificate that the participant has, be it expired.
+fn has_key(row: Option<ParticipantRow>, peer: Option<Peer>) -> bool {
+    let (Some(row), Some(peer)) = (row, peer) else { return false };
+    row.certificate_fingerprint == peer.fingerprint || row.previous_fingerprint == Some(peer.fingerprint)
 }
 
 /// The effect of a token.

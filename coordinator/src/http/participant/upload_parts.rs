@@ -22,7 +22,7 @@ use wire::route;
 
 use super::masked_input::{ExactLengthBody, Inspection, check_length, count, receipt, signed_input, turn_away};
 use crate::admission::{
-    PartPermit, Rejection, UploadPermit, announce, enter, enter_part, forget_parts, set_whole, store_part,
+    PartPermit, Rejection, UploadPermit, announce, enter, enter_part, forget_parts, may_send, set_whole, store_part,
 };
 use crate::damage::is_damage;
 use crate::http::app::App;
@@ -53,11 +53,11 @@ pub(in crate::http) async fn manifest(
     State(app): State<Arc<App>>,
     Path((task, number, participant)): Path<(TaskId, u32, ParticipantId)>,
     headers: HeaderMap,
-    Json(manifest): Json<UploadManifest>,
+    body: Body,
 ) -> Result<Json<UploadReply>> {
     caller.must_be(participant, "a participant sends its own masked input, not another's")?;
     let attempt = extract::attempt(&headers, task, number)?;
-    let tree = tree_of(manifest)?;
+    let tree = tree_of(read_manifest(&app, attempt, participant, &headers, body).await?)?;
     let root = Digest(tree.root());
     let permit = enter(&app.store, &app.models, &app.sessions, attempt, participant, root).await?;
     check_length(&permit, Some(tree.bytes()), app.config.http.masked_input_max_bytes)?;
@@ -97,6 +97,20 @@ pub(in crate::http) async fn manifest(
     }
     let signed = signed.map(|signed| signed.encode().into());
     count(&app, attempt, participant, &permit, signed).await.map(|receipt| Json(UploadReply::Accepted(receipt)))
+}
+
+/// Reads a manifest from a participant that may send an input. Only judging the parts may take as long as an upload.
+async fn read_manifest(
+    app: &App,
+    attempt: Attempt,
+    participant: ParticipantId,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<UploadManifest> {
+    may_send(&app.store, attempt, participant).await?;
+    let http = &app.config.http;
+    let read = extract::read_json(headers, body, http.body_max_bytes);
+    tokio::time::timeout(http.request_timeout(), read).await.map_err(|_| Error::TooSlow)?
 }
 
 fn tree_of(manifest: UploadManifest) -> Result<PartTree> {

@@ -9,7 +9,7 @@ use http::header;
 use http::request::Parts;
 use rustls_pki_types::CertificateDer;
 use wire::certificate::Issuers;
-use wire::signature::{CONTENT_DIGEST, SignatureError, SignedRequest, WINDOW};
+use wire::signature::{CONTENT_DIGEST, SignatureError, SignedRequest, WINDOW, server_name};
 
 use crate::guarded::Guarded;
 use crate::http::app::App;
@@ -33,7 +33,7 @@ pub(in crate::http) struct Gate {
 
 impl Gate {
     pub(in crate::http) fn new(app: Arc<App>) -> Self {
-        let names = app.config.http.signed_names().iter().map(|name| canonical(name)).collect();
+        let names = app.config.http.signed_names().iter().map(|name| server_name(name)).collect();
         let issuers = Issuers::new(vec![app.members.certificate().to_vec()]);
         Self { app, names, issuers, certificates: Guarded::default() }
     }
@@ -42,7 +42,7 @@ impl Gate {
         &self.app
     }
 
-    /// The sender of a signed request. The cheap conditions come first.
+    /// The sender of a signed request, whenever it was signed: [`Self::check_time`]. The cheap conditions come first.
     pub(super) fn judge(&self, parts: &Parts, has_no_body: bool) -> Result<(Peer, SignedRequest)> {
         let server = server(parts)?;
         let claim = SignedRequest::read(parts, &server)?;
@@ -52,21 +52,26 @@ impl Gate {
         if claim.content_digest.is_none() && !has_no_body {
             return Err(SignatureError::Missing(CONTENT_DIGEST).into());
         }
-        self.check_time(&claim)?;
+        if claim.expires > claim.created.plus(WINDOW) {
+            return Err(self.misdated(&claim));
+        }
         let peer = self.holder(&claim.certificate)?;
         claim.verify(&peer.key)?;
         Ok((peer, claim))
     }
 
     /// Whether a request was signed at about this time, by the signer's clock, or by ours as we told it.
-    fn check_time(&self, claim: &SignedRequest) -> Result<()> {
+    pub(super) fn check_time(&self, claim: &SignedRequest) -> Result<()> {
         let now = self.app.now();
-        let lasts = claim.expires <= claim.created.plus(WINDOW);
-        let is_of_now = lasts && claim.created <= now.plus(WINDOW) && now < claim.expires;
+        let is_of_now = claim.created <= now.plus(WINDOW) && now < claim.expires;
         if is_of_now && claim.time.as_deref().is_none_or(|time| self.is_our_time(time, now)) {
             return Ok(());
         }
-        Err(Error::SignedAtAnotherTime { created: claim.created, now, time: self.time() })
+        Err(self.misdated(claim))
+    }
+
+    fn misdated(&self, claim: &SignedRequest) -> Error {
+        Error::SignedAtAnotherTime { created: claim.created, now: self.app.now(), time: self.time() }
     }
 
     /// Our time for those whose clock is wrong: they date requests by it and sign it, too. Its MAC says that a coordinator told
@@ -108,11 +113,5 @@ impl Gate {
 fn server(parts: &Parts) -> Result<String> {
     let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let host = parts.uri.authority().map(http::uri::Authority::as_str).or(host);
-    Ok(canonical(host.ok_or(SignatureError::Missing("header host"))?))
-}
-
-/// In lower case, without the port of HTTPS (RFC 9421 §2.2.3).
-fn canonical(name: &str) -> String {
-    let name = name.to_ascii_lowercase();
-    name.strip_suffix(":443").map(str::to_owned).unwrap_or(name)
+    Ok(server_name(host.ok_or(SignatureError::Missing("header host"))?))
 }

@@ -12,12 +12,16 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use federation::id::Digest;
+use http::request::Parts;
 use http::{HeaderValue, header};
 use wire::headers::TIME;
+use wire::route;
 use wire::signature::is_signed;
 
-use super::authenticate::stranger;
+use super::authenticate::{of_signer, stranger};
 use super::connection::Connection;
+use super::connection_pool::{COME_BACK_S, ConnectionGuard};
 use super::problem::Error;
 use super::signed_request::{Signed, SignedAlone};
 
@@ -28,19 +32,26 @@ pub(super) use gate::Gate;
 pub(super) async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let address = request.extensions().get::<Connection>().copied().unwrap_or_default().address;
     let unknown = Connection { address, peer: None };
-    if request.headers().contains_key(header::AUTHORIZATION) {
+    let (mut parts, mut body) = request.into_parts();
+    let judged = is_signed(&parts.headers).then(|| gate.judge(&parts, hyper::body::Body::is_end_stream(&body)));
+    let signer = judged.as_ref().and_then(|judged| Some(judged.as_ref().ok()?.0.fingerprint));
+    if !begin(&parts, signer) {
+        return Error::Crowded(COME_BACK_S).into_response();
+    }
+    if parts.headers.contains_key(header::AUTHORIZATION) {
         let detail = "operators' tokens are not taken where a balancer can read them: use the address of http.listen";
         return stranger(gate.app(), unknown, Error::Forbidden(detail.to_owned())).into_response();
     }
-    let (mut parts, mut body) = request.into_parts();
     let mut connection = unknown;
     let mut is_dated_by_us = false;
-    if is_signed(&parts.headers) {
-        let judged = gate.judge(&parts, hyper::body::Body::is_end_stream(&body));
+    if let Some(judged) = judged {
         let (peer, claim) = match judged {
             Ok(judged) => judged,
             Err(error) => return stranger(gate.app(), unknown, error).into_response(),
         };
+        if let Err(error) = gate.check_time(&claim) {
+            return of_signer(gate.app(), peer, error).into_response();
+        }
         connection.peer = Some(peer);
         is_dated_by_us = claim.time.is_some();
         if let Some(sha256) = claim.content_digest {
@@ -56,4 +67,11 @@ pub(super) async fn admit(State(gate): State<Arc<Gate>>, request: Request, next:
         response.headers_mut().insert(TIME, time);
     }
     response
+}
+
+/// Whether there is a slot for a request. The balancer's checks of our health need none.
+fn begin(parts: &Parts, signer: Option<Digest>) -> bool {
+    let guard = parts.extensions.get::<Arc<ConnectionGuard>>();
+    let is_of_health = [route::HEALTHZ, route::READYZ].contains(&parts.uri.path());
+    is_of_health || guard.is_none_or(|guard| guard.begin_request(signer))
 }

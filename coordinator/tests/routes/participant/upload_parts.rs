@@ -1,9 +1,12 @@
 //! Updates of more than 8 MiB, which may arrive in parts: good and bad, over restarts, and in any order.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use axum::body::Body;
 use coordinator::config::Config;
+use coordinator::random::Random;
+use coordinator::{Coordinator, Parts};
 use federation::round::RoundState;
 use futures_util::stream;
 use http::Request;
@@ -303,6 +306,33 @@ async fn an_update_beyond_its_bounds_is_refused_once_all_of_it_is_there() {
         let round = s.t.get(&s.t.viewer, "/v1/tasks/small/rounds/1").await.json();
         assert_eq!((&round["state"], &round["reported"]), (&json!("COMPLETED"), &json!(1)), "{round}");
     }
+}
+
+/// Over the same rows, with the shortest time for requests.
+async fn hasty(t: &TestCoordinator) -> TestCoordinator {
+    let mut config = config();
+    config.http.request_timeout_ms = 1;
+    let parts = Parts { clock: t.clock.clone(), random: Random::from_seed(9) };
+    let inner = Coordinator::assemble_on(&config, parts, t.inner.store.clone()).unwrap();
+    let (viewer, operator, admin) = (t.viewer.clone(), t.operator.clone(), t.admin.clone());
+    TestCoordinator { inner, clock: t.clock.clone(), viewer, operator, admin, told: Mutex::default() }
+}
+
+#[tokio::test]
+async fn a_manifest_is_read_from_those_with_a_place_alone_and_not_for_long() {
+    let s = Scene::new().await;
+    let other = s.t.enroll("c").await;
+    let (path, long) = (|who| route::upload_manifest(s.work.task, s.work.round, who), Duration::from_secs(120));
+    let endless = |who| {
+        let mut request = put(&path(who), "application/json", s.work.attempt, b"");
+        request.headers_mut().remove("content-length");
+        request.map(|_| Body::from_stream(stream::pending::<Result<&[u8], std::io::Error>>()))
+    };
+    let reply = tokio::time::timeout(long, s.t.send(&other.1, endless(other.0))).await;
+    reply.expect("it is not waited for").problem(ProblemType::NotAssigned);
+    let hasty = hasty(&s.t).await;
+    let reply = tokio::time::timeout(long, hasty.send(&s.a.1, endless(s.a.0))).await;
+    reply.expect("only an input has longer").problem(ProblemType::TooSlow);
 }
 
 #[tokio::test]

@@ -112,7 +112,7 @@ impl PartTree {
     }
 }
 
-/// `enc(P) || enc("masked-input")`.
+/// What is hashed before the length and the digests: `enc(P) || enc("masked-input")`, each with its length (u32, big-endian).
 fn prefix() -> Vec<u8> {
     let mut encoded = Vec::new();
     for field in [PROTOCOL, LABEL.as_bytes()] {

@@ -14,7 +14,7 @@ use federation::task_status::TaskStatus;
 
 use crate::Store;
 use crate::blob::BlobStore;
-use crate::driver::{Backend, Driver, Extent, Mode, Query, Take};
+use crate::driver::{Backend, Driver, Extent, Mode, Query, Take, Turn};
 use crate::error::{Result, StoreError};
 use crate::sqlite::SqliteBackend;
 use crate::wake::Wake;
@@ -93,7 +93,7 @@ impl SavedRows {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pulse {
     pub status: TaskStatus,
-    /// Model versions.
+    /// Model versions that were published, the first included.
     pub versions: u32,
     /// Rows of its privacy ledger.
     pub charges: u32,
@@ -150,6 +150,10 @@ struct Interrupted {
 
 #[async_trait]
 impl Backend for Interrupted {
+    async fn turn(&self, mode: Mode, was_refused: bool) -> Option<Turn> {
+        self.rows.turn(mode, was_refused).await
+    }
+
     async fn begin(&self, name: &'static str, mode: Mode) -> Result<Box<dyn Driver>> {
         self.by.may_go_on(mode == Mode::Write).await;
         let driver = self.rows.begin(name, mode).await?;

@@ -169,12 +169,15 @@ where
     F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
     E: From<StoreError>,
 {
-    let mut attempt = 1;
+    let (mut attempt, mut was_refused) = (1, false);
     loop {
+        let turn = backend.turn(mode, was_refused).await;
         let cause = match run_once(backend, name, mode, aside, &mut body).await {
             Outcome::Done(result) => return result,
             Outcome::Again(cause) => cause,
         };
+        drop(turn);
+        was_refused = matches!(cause, StoreError::Busy);
         tracing::debug!(transaction = name, attempt, "interrupted: {cause}");
         let Some(pause) = backend.pause(attempt) else {
             tracing::warn!(transaction = name, attempts = attempt, "gave up on transaction {name}: {cause}");

@@ -6,6 +6,7 @@
     reason = "helpers of tests fail by panicking, and say what they skip"
 )]
 
+pub mod line;
 pub mod postgres;
 pub mod s3;
 

@@ -2,10 +2,10 @@
 //! are measured in the same run.
 //!
 //! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins [PARTICIPANTS, 100] | idle [PARTICIPANTS, 5000] |
-//! memory [UPLOADS AT ONCE, 16] | unread | far [MILLISECONDS EACH WAY, 2000] | durable [PARAMETERS, 1000000] | recovery |
+//! memory [UPLOADS AT ONCE, 16] | unread | far [MILLISECONDS EACH WAY, 2000] | durable [PARAMETERS, 1000000] | recovery | large |
 //! load [sqlite] [postgres] [replicas] [participants=10000] [polling=…] [rate=1000] [seconds=60] [cohort=100] [connections=4] [quota=20]]`
 //!
-//! `TRIBUTARY_BENCHED=FILE` measures another build of `tributary` than this one's.
+//! `TRIBUTARY_BENCHED=FILE` measures another build of `tributary` than this one's. `large` runs only by its name.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -17,6 +17,7 @@ mod check_ins;
 mod durable;
 mod empty_round;
 mod far;
+mod large;
 mod load;
 mod memory;
 mod processor;
@@ -48,6 +49,9 @@ async fn main() -> Outcome {
     }
     if wanted("far") {
         far::run(std::time::Duration::from_millis(number.unwrap_or(2000).into())).await?;
+    }
+    if asked.iter().any(|argument| argument == "large") {
+        large::run().await?;
     }
     if wanted("unread") {
         unread::run().await?;

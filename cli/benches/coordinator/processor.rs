@@ -1,4 +1,4 @@
-//! Processor time of processes, as `/proc` tells.
+//! Processor time and memory of processes, as `/proc` tells.
 
 use std::path::PathBuf;
 
@@ -26,6 +26,17 @@ pub(crate) fn family_seconds(process: u32) -> Outcome<f64> {
         }
     }
     Ok(sum)
+}
+
+/// `VmRSS` of a process now or `VmHWM`, its peak since [`forget_peak`], in bytes.
+pub(crate) fn memory(process: u32, what: &str) -> Outcome<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find(|line| line.starts_with(what)).ok_or("the system tells of no such memory")?;
+    Ok(line.split_whitespace().nth(1).unwrap_or_default().parse::<f64>()? * 1024.0)
+}
+
+pub(crate) fn forget_peak(process: u32) -> Outcome {
+    Ok(std::fs::write(format!("/proc/{process}/clear_refs"), "5")?)
 }
 
 struct Usage {

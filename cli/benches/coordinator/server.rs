@@ -16,7 +16,7 @@ use crate::{Outcome, processor};
 
 /// Name of the only task, where there is one.
 pub(crate) const TASK: &str = "bench";
-const OTHER: &str = "the answer to something else";
+pub(crate) const OTHER: &str = "the answer to something else";
 
 /// `tributary serve` with a folder of its own.
 pub(crate) struct Server {
@@ -41,6 +41,16 @@ impl Server {
         let folder = tempfile::tempdir()?;
         let place = folder.path().display().to_string();
         Self::launch(&["--dev", "--data-dir", &place, "--listen", "127.0.0.1:0"], settings, folder)
+    }
+
+    /// Killed, and started again in the same folder with these settings.
+    pub(crate) fn restart_with(self, settings: &[(&str, &str)]) -> Outcome<Self> {
+        let Self { child, token, folder, .. } = self;
+        drop(child);
+        let place = folder.path().display().to_string();
+        let again = Self::launch(&["--dev", "--data-dir", &place, "--listen", "127.0.0.1:0"], settings, folder)?;
+        // A database that has one gives no first token.
+        Ok(Self { token, ..again })
     }
 
     /// With these arguments of `serve`.
@@ -81,6 +91,11 @@ impl Server {
     pub(crate) async fn create_task_named(&self, name: &str, parameters: usize, cohort: u32, rounds: u32) -> Outcome {
         let mut spec = spec(parameters, cohort, rounds);
         spec["name"] = name.into();
+        self.create_clear_task(spec).await
+    }
+
+    /// One without secure aggregation, as `spec` says otherwise.
+    pub(crate) async fn create_clear_task(&self, mut spec: Value) -> Outcome {
         spec["secure_aggregation"] = json!({ "enabled": false });
         self.post(route::TASKS, &json!({ "spec": spec })).await.map(drop)
     }
@@ -194,17 +209,15 @@ impl Server {
 
     /// `VmRSS` now or `VmHWM`, the peak since [`Server::forget_peak`], in bytes.
     pub(crate) fn memory(&self, what: &str) -> Outcome<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.0.id()))?;
-        let line = status.lines().find(|line| line.starts_with(what)).unwrap();
-        Ok(line.split_whitespace().nth(1).unwrap().parse::<f64>()? * 1024.0)
+        processor::memory(self.pid(), what)
     }
 
     pub(crate) fn forget_peak(&self) -> Outcome {
-        Ok(std::fs::write(format!("/proc/{}/clear_refs", self.child.0.id()), "5")?)
+        processor::forget_peak(self.pid())
     }
 }
 
-fn spec(parameters: usize, cohort: u32, rounds: u32) -> Value {
+pub(crate) fn spec(parameters: usize, cohort: u32, rounds: u32) -> Value {
     json!({
         "name": TASK,
         "model": { "tensors": [{ "name": "w", "shape": [parameters] }] },

@@ -33,3 +33,4 @@ mod signed;
 mod simulate;
 mod support;
 mod task_input;
+mod transfers;

@@ -15,7 +15,7 @@ use test_servers::postgres::{Cluster, Options};
 use test_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY};
 
 use crate::killed::{logs, rounds, three, wait, wait_for_round};
-use crate::support::{Background, Served, finish, run, tributary};
+use crate::support::{Background, Served, finish, tributary, undisturbed};
 
 const ROUNDS: &str = "14";
 
@@ -45,14 +45,19 @@ impl Balancer {
 
     /// What participants and operators see: the balancer, with the authority and the token of one behind it.
     pub(crate) fn front(&self, one: &Served) -> Served {
-        Served {
-            process: Background(std::process::Command::new("true").spawn().unwrap()),
-            url: format!("https://localhost:{}", self.port),
-            ca: one.ca.clone(),
-            token: one.token.clone(),
-            signed: String::new(),
-            health: String::new(),
-        }
+        front(self.port, one)
+    }
+}
+
+/// What participants and operators see of this port: with the authority and the token of one behind it.
+pub(crate) fn front(port: u16, one: &Served) -> Served {
+    Served {
+        process: Background(std::process::Command::new("true").spawn().unwrap()),
+        url: format!("https://localhost:{port}"),
+        ca: one.ca.clone(),
+        token: one.token.clone(),
+        signed: String::new(),
+        health: String::new(),
     }
 }
 
@@ -181,11 +186,7 @@ fn rounds_go_on_whichever_coordinator_or_worker_is_lost() {
     let (database, blobs, folder) = (cluster.create_database(), S3Server::start(), tempfile::tempdir().unwrap());
     let task = folder.path().join("task.toml").display().to_string();
     let args = ["--participants", "3", "--rounds", ROUNDS, "--seed", "5", "--task-file", &task];
-    let undisturbed = run(&[&["--format", "json", "demo"][..], &args].concat());
-    assert_eq!(undisturbed.code, 0, "{undisturbed}");
-    let events = undisturbed.events();
-    let expected: Vec<_> =
-        events.iter().filter(|event| event["event"] == "round").map(|event| &event["model"]["sha256"]).collect();
+    let expected = undisturbed(&args);
 
     let site = Site::new(folder.path(), &cluster.url(&database), &blobs);
     let mut serving: Vec<_> = (0..2).map(|index| Some(site.serve(index, "127.0.0.1:0"))).collect();
@@ -213,8 +214,8 @@ fn rounds_go_on_whichever_coordinator_or_worker_is_lost() {
         assert_eq!(wait(&mut child.0), Some(0), "{:?}\n{}", rounds(&everybody).first(), logs(folder.path()));
     }
     let models = everybody.operate(&["model", "list", "demo"]).data();
-    let published: Vec<_> = models.as_array().unwrap().iter().rev().skip(1).map(|model| &model["sha256"]).collect();
-    assert_eq!(published, expected);
+    let published = models.as_array().unwrap().iter().rev().skip(1).map(|model| model["sha256"].clone());
+    assert_eq!(published.collect::<Vec<_>>(), expected);
     for round in rounds(&everybody).iter().filter(|round| round["state"] == "COMPLETED") {
         assert_eq!(round["reported"], 3, "{round}");
     }

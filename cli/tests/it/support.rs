@@ -60,6 +60,14 @@ impl Ran {
     }
 }
 
+/// SHA-256 of each model that the demo publishes with these arguments, when nothing disturbs it.
+pub(crate) fn undisturbed(args: &[&str]) -> Vec<Value> {
+    let ran = run(&[&["--format", "json", "demo"][..], args].concat());
+    assert_eq!(ran.code, 0, "{ran}");
+    let rounds = ran.events().into_iter().filter(|event| event["event"] == "round");
+    rounds.map(|round| round["model"]["sha256"].clone()).collect()
+}
+
 impl std::fmt::Display for Ran {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "exit code {}\nstdout: {}\nstderr: {}", self.code, self.stdout, self.stderr)

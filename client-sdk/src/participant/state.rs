@@ -147,6 +147,8 @@ pub(super) struct Sending {
     pub(super) pending: Pending,
     /// The parts that the coordinator lacks, ascending; `None` until it has said so.
     pub(super) missing: Option<VecDeque<u32>>,
+    /// How many parts the coordinator has said are stored, each as often as it said so.
+    pub(super) taken: usize,
     /// The session's signature on the update.
     pub(super) signed: Option<Bytes>,
     pub(super) attempts: Attempts,

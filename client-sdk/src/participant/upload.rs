@@ -1,7 +1,8 @@
 //! Sends the masked input, the same bytes each time, until there is a receipt or a permanent error.
 //!
 //! One of several parts is announced first; the coordinator answers with the parts that it lacks, and with the receipt once it
-//! lacks none. After any failure it is asked again: it may be another replica, or one that was restarted.
+//! lacks none. After any failure it is asked again: it may be another replica, or one that was restarted. One that keeps asking for
+//! what it has taken is left after three times the update.
 //!
 //! This state may be entered from the journal: an app that was killed here resumes here.
 
@@ -23,9 +24,17 @@ use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
 use crate::transport::{Manifest, Part, Request, TransportError, Upload};
 
+/// How often a coordinator that loses what it has taken is sent as much as the whole update.
+const MOST_TIMES: usize = 3;
+
 impl Sending {
     pub(super) fn new(pending: Pending, signed: Option<Bytes>) -> Self {
-        Self { pending, missing: None, signed, attempts: Attempts::default() }
+        Self { pending, missing: None, taken: 0, signed, attempts: Attempts::default() }
+    }
+
+    /// How many parts the update has; none if it is sent whole.
+    fn parts(&self) -> usize {
+        self.pending.parts.as_ref().map_or(0, |tree| tree.parts().len())
     }
 
     /// The attempt whose sum is opened after the update is accepted, if it has a session.
@@ -55,29 +64,49 @@ impl Sending {
         match result {
             Ok(UploadReply::Accepted(receipt)) => self.uploaded(core, Ok(receipt), now),
             Ok(UploadReply::Missing { parts }) => {
-                let known = self.pending.parts.as_ref().map_or(0, |tree| tree.parts().len());
-                if parts.is_empty() || parts.iter().any(|part| *part as usize >= known) {
-                    let error = TransportError::protocol("it asks for parts that the update does not have");
+                let known = self.parts();
+                let is_ascending = parts.is_sorted_by(|one, next| one < next);
+                if !is_ascending || parts.last().is_none_or(|last| *last as usize >= known) {
+                    let error =
+                        TransportError::protocol("the parts that it asks for are not some of the update's, in order");
                     return self.uploaded(core, Err(error), now);
                 }
-                State::Upload(Self { missing: Some(parts.into()), ..self })
+                self.send_missing(core, parts, now)
             }
             Err(error) => self.uploaded(core, Err(error), now),
         }
     }
 
-    pub(super) fn part_stored(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {
-        match result {
-            Ok(()) => {
-                let missing = self.missing.map(|mut missing| {
-                    missing.pop_front();
-                    missing
-                });
-                // Each part that arrives shows that retrying helps.
-                State::Upload(Self { missing, attempts: Attempts::default(), ..self })
-            }
-            Err(error) => self.uploaded(core, Err(error), now),
+    /// At once, unless the coordinator has taken them all before.
+    fn send_missing(self, core: &mut Core, parts: Vec<u32>, now: Now) -> State {
+        let times = self.taken / self.parts().max(1);
+        if times == 0 {
+            return State::Upload(Self { missing: Some(parts.into()), ..self });
         }
+        let error =
+            format!("the coordinator has taken as much as the update {times} times, and asks for parts of it again");
+        if times < MOST_TIMES {
+            let attempts = self.attempts.again(core, now, "send the update", &error, None);
+            return State::Upload(Self { missing: Some(parts.into()), attempts, ..self });
+        }
+        let place = self.pending.place;
+        core.events.push(Event::TrainingFailed { place, error });
+        core.give_up(place, RefusalCode::NotTaken, Some(self.pending.local_state.not_sent()))
+    }
+
+    pub(super) fn part_stored(mut self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {
+        if let Err(error) = result {
+            return self.uploaded(core, Err(error), now);
+        }
+        if let Some(missing) = &mut self.missing {
+            missing.pop_front();
+        }
+        self.taken = self.taken.saturating_add(1);
+        // Each part that arrives for the first time shows that retrying helps.
+        if self.taken <= self.parts() {
+            self.attempts = Attempts::default();
+        }
+        State::Upload(self)
     }
 
     pub(super) fn uploaded(self, core: &mut Core, result: Result<Receipt, TransportError>, now: Now) -> State {
@@ -221,10 +250,36 @@ mod tests {
     #[test]
     fn parts_that_are_not_there_are_not_sent() {
         let body = body();
-        for nonsense in [&[3][..], &[0, u32::MAX], &[]] {
+        for nonsense in [&[3][..], &[0, u32::MAX], &[], &[0, 0], &[1, 0]] {
             let (mut machine, _) = restarted(&body);
             machine.poll(Input::Tick, at(1));
             assert!(matches!(machine.poll(manifested(nonsense), at(1)), Action::WaitUntil(_)), "{nonsense:?}");
         }
+    }
+
+    #[test]
+    fn a_coordinator_that_loses_every_part_is_sent_the_update_three_times() {
+        let body = body();
+        let (mut machine, _) = restarted(&body);
+        let (mut input, mut now, mut sent, mut waits) = (Input::Tick, 1, 0, 0);
+        while sent < 100 {
+            input = match machine.poll(input, at(now)) {
+                Action::Send(Request::Manifest(_)) => manifested(&[0, 1, 2]),
+                Action::Send(Request::Part(_)) => {
+                    sent += 1;
+                    stored(Ok(()))
+                }
+                Action::WaitUntil(_) => {
+                    (now, waits) = (now + 100, waits + 1);
+                    Input::Tick
+                }
+                Action::Persist(_) => Input::Persisted(Ok(())),
+                Action::Send(Request::Abandon(_)) => break,
+                _ => panic!("it neither sends nor gives up"),
+            };
+        }
+        assert_eq!((sent, waits), (9, 2));
+        let failed = |event: &Event| matches!(event, Event::TrainingFailed { error, .. } if error.contains("3 times"));
+        assert!(machine.take_events().iter().any(failed));
     }
 }

@@ -41,7 +41,7 @@ pub struct Manifest {
 pub struct Part {
     pub place: Attempt,
     pub participant: ParticipantId,
-    /// Counted from 0.
+    /// Its place in the input, counted from 0.
     pub number: u32,
     pub body: Bytes,
 }
@@ -135,9 +135,9 @@ pub enum Response {
     CheckedIn(Result<CheckInReply, TransportError>),
     /// To [`Request::Upload`].
     Uploaded(Result<Receipt, TransportError>),
-    /// To [`Request::Manifest`].
+    /// To [`Request::Manifest`]: the receipt, or the parts that are missing.
     Manifested(Result<UploadReply, TransportError>),
-    /// To [`Request::Part`].
+    /// To [`Request::Part`]: whether it is stored.
     PartStored(Result<(), TransportError>),
     /// To [`Request::Announcement`], encoded; to [`Request::AbortStatements`], an encoded
     /// `secure_agg::unopened::Unopened`. `None` if it is not available yet.

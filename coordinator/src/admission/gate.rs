@@ -48,10 +48,10 @@ pub(crate) enum Rejection {
     /// The participant has no place in the round, or no longer.
     #[error("this participant has no place in this attempt of the round: {why}")]
     NotAssigned { why: &'static str },
-    /// A different input was accepted before, and stays.
-    #[error("a masked input with SHA-256 {stored} was accepted before; another one cannot replace it")]
+    /// A different input was accepted before, or announced in parts, and stays.
+    #[error("a masked input with SHA-256 {stored} was accepted or announced before; another one cannot replace it")]
     DifferentInput {
-        /// Digest of the accepted input.
+        /// What names that input.
         stored: Digest,
     },
     /// The length differs from the task's masked inputs.
@@ -64,6 +64,9 @@ pub(crate) enum Rejection {
     /// The part belongs to no input that the participant has announced, or not any more.
     #[error("part {part} belongs to no input that was announced here: send its manifest again")]
     PartNotExpected { part: u32 },
+    /// All parts came, but nothing tells any more what they belong to.
+    #[error("the input whose parts are {root} is not announced here any more: send its manifest again")]
+    NotAnnounced { root: Digest },
     /// Larger than any masked input that this coordinator accepts.
     #[error("masked inputs may have at most {limit} bytes here")]
     TooLarge { limit: u64 },

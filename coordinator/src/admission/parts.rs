@@ -18,18 +18,18 @@ pub(crate) struct PartPermit {
     participant: ParticipantId,
     root: Digest,
     part: u32,
-    /// Required SHA-256.
+    /// SHA-256 of the part, as the manifest says.
     pub(crate) sha256: Digest,
-    /// Required length.
+    /// Length of the part: 8 MiB, or for the last one what is left.
     pub(crate) bytes: u64,
-    /// It is stored already.
+    /// Whether the part is here, and need not be read again.
     pub(crate) is_stored: bool,
 }
 
-/// Announces an input; returns its parts that are not stored.
+/// Announces an input; returns its parts that are not stored, ascending.
 ///
 /// # Errors
-/// [`Rejection::DifferentInput`] if another one is whole.
+/// [`Rejection::DifferentInput`] if another one was announced before.
 pub(crate) async fn announce(
     store: &Store,
     attempt: Attempt,
@@ -52,8 +52,16 @@ pub(crate) async fn announce(
             })
         })
         .await?;
-    let parts = u32::try_from(tree.parts().len()).unwrap_or(u32::MAX);
-    Ok((0..parts).filter(|part| stored.binary_search(part).is_err()).collect())
+    Ok(without(tree, &stored))
+}
+
+/// The parts that are not among these, which are in order.
+fn without(tree: &PartTree, stored: &[u32]) -> Vec<u32> {
+    (0..count(tree)).filter(|part| stored.binary_search(part).is_err()).collect()
+}
+
+fn count(tree: &PartTree) -> u32 {
+    u32::try_from(tree.parts().len()).unwrap_or(u32::MAX)
 }
 
 /// Judges a part before it is read.
@@ -89,7 +97,7 @@ pub(crate) async fn enter_part(
 /// Records that the part is stored as a blob.
 ///
 /// # Errors
-/// [`Rejection::PartNotExpected`] if the participant has announced another input since.
+/// [`Rejection::PartNotExpected`] if the input was forgotten meanwhile, with its round.
 pub(crate) async fn store_part(store: &Store, permit: &PartPermit) -> Result<(), AdmissionError> {
     let &PartPermit { attempt, participant, root, part, sha256, .. } = permit;
     let counts = store
@@ -116,22 +124,31 @@ pub(crate) async fn forget_parts(
     forget.await
 }
 
-/// Records that the input was judged, and that the list of its parts is a blob: from then on it can be read by its name, and no other
-/// takes its place.
+/// Records that the input was judged, and that the list of its parts is a blob: from then on it can be read by its name. Returns its
+/// parts that are not stored: if there are any, because another request found one that cannot be read, nothing is recorded.
 ///
 /// # Errors
-/// [`Rejection::PartNotExpected`] if the participant has announced another input since.
+/// [`Rejection::DifferentInput`] if the participant announced another input, [`Rejection::NotAnnounced`] if it announced none, or the
+/// round has ended and it was forgotten.
 pub(crate) async fn set_whole(
     store: &Store,
     attempt: Attempt,
     participant: ParticipantId,
     tree: &PartTree,
-) -> Result<(), AdmissionError> {
-    let (root, parts) = (Digest(tree.root()), u32::try_from(tree.parts().len()).unwrap_or(u32::MAX));
-    let is_whole = store
+) -> Result<Vec<u32>, AdmissionError> {
+    let root = Digest(tree.root());
+    store
         .transact("set_upload_whole", |tx| {
-            Box::pin(async move { tx.set_upload_whole(attempt, participant, root, parts).await })
+            Box::pin(async move {
+                if tx.set_upload_whole(attempt, participant, root, count(tree)).await? {
+                    return Ok(Vec::new());
+                }
+                match tx.upload(attempt, participant).await? {
+                    None => Err(Rejection::NotAnnounced { root }.into()),
+                    Some(other) if other.root != root => Err(Rejection::DifferentInput { stored: other.root }.into()),
+                    Some(_) => Ok(without(tree, &tx.upload_parts(attempt, participant).await?)),
+                }
+            })
         })
-        .await?;
-    if is_whole { Ok(()) } else { Err(Rejection::PartNotExpected { part: 0 }.into()) }
+        .await
 }

@@ -217,7 +217,7 @@ impl Error {
                 Rejection::DifferentMessage => ProblemType::DifferentMessage,
                 Rejection::Protocol { .. } => ProblemType::SessionRejected,
                 Rejection::NotSigned => ProblemType::DigestMismatch,
-                Rejection::PartNotExpected { .. } => ProblemType::PartNotExpected,
+                Rejection::PartNotExpected { .. } | Rejection::NotAnnounced { .. } => ProblemType::PartNotExpected,
             },
             Self::Range(_) => ProblemType::RangeNotSatisfiable,
             Self::Protocol(_) => ProblemType::UnsupportedProtocol,

@@ -49,5 +49,9 @@ fn describe() {
         "tributary_database_round_trips_total",
         "Waits for the answer of a PostgreSQL server, by transaction"
     );
+    metrics::describe_histogram!(
+        "tributary_database_connection_wait_seconds",
+        "How long a transaction waited for a connection to a PostgreSQL server"
+    );
     metrics::describe_histogram!("tributary_admission_batch_size", "Facts written in one transaction");
 }

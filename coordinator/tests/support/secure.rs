@@ -109,7 +109,8 @@ impl World {
         Self::build(participants, config, Some(folder), change).await
     }
 
-    fn place() -> (Config, tempfile::TempDir) {
+    /// A configuration with rows, blobs and keys in a folder.
+    pub(crate) fn place() -> (Config, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let mut config = config();

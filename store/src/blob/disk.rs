@@ -120,7 +120,7 @@ impl DiskBlobs {
         let metadata = file.metadata()?;
         let identity = Identity::of(&metadata);
         let known = self.verdicts.of(digest, identity);
-        Ok((FileRead { file, size: metadata.len() }, identity, known))
+        Ok((FileRead { file, size: metadata.len(), is_known: false }, identity, known))
     }
 
     /// Opens the file, and verifies it if there is no verdict.
@@ -175,9 +175,15 @@ impl BlobStore for DiskBlobs {
         blocking(move || {
             let file = File::open(&path).map_err(|error| missing(error, &folder, digest))?;
             let size = file.metadata()?.len();
-            Ok(Box::new(FileRead { file, size }) as Box<dyn BlobRead>)
+            Ok(Box::new(FileRead { file, size, is_known: false }) as Box<dyn BlobRead>)
         })
         .await
+    }
+
+    async fn open_known(&self, digest: Digest) -> Result<Box<dyn BlobRead>> {
+        let blobs = self.clone();
+        let (read, _, known) = blocking(move || blobs.look(digest)).await?;
+        Ok(Box::new(FileRead { is_known: known == Some(true), ..read }))
     }
 
     async fn open_verified(&self, digest: Digest) -> Result<Box<dyn BlobRead>> {
@@ -252,7 +258,7 @@ fn other_bytes(digest: Digest) -> StoreError {
 fn is_blob(file: &File, digest: Digest) -> Result<bool> {
     let mut file = file.try_clone()?;
     let size = file.metadata()?.len();
-    let mut blob = VerifiedRead::new(Box::new(FileRead { file: file.try_clone()?, size }), digest);
+    let mut blob = VerifiedRead::new(Box::new(FileRead { file: file.try_clone()?, size, is_known: false }), digest);
     let mut piece = vec![0; PIECE];
     let is_whole = loop {
         match blob.read(&mut piece) {
@@ -381,4 +387,28 @@ fn to_system(at: Timestamp) -> SystemTime {
 
 fn from_system(at: SystemTime) -> Timestamp {
     Timestamp(0).plus(at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO))
+}
+
+#[cfg(test)]
+mod tests {
+    use federation::time::MockClock;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_blob_is_known_to_who_stored_it_until_its_file_is_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(MockClock::new(Timestamp(1)));
+        let open = || DiskBlobs::open(folder.path().to_owned(), clock.clone());
+        let blobs = open().await.unwrap();
+        let digest = blobs.put_bytes("some bytes".into()).await.unwrap();
+        assert!(blobs.open_known(digest).await.unwrap().cannot_have_changed());
+        assert!(!blobs.open(digest).await.unwrap().cannot_have_changed(), "it is to be verified");
+        // The modification time is the store's, in 1970; writing changes it.
+        fs::write(place_of(folder.path(), digest), "Some bytes").unwrap();
+        assert!(!blobs.open_known(digest).await.unwrap().cannot_have_changed());
+        let again = blobs.put_bytes("some bytes".into()).await.unwrap();
+        assert!(blobs.open_known(again).await.unwrap().cannot_have_changed());
+        assert!(!open().await.unwrap().open_known(digest).await.unwrap().cannot_have_changed(), "another process");
+    }
 }

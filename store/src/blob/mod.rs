@@ -63,6 +63,15 @@ pub trait BlobStore: Send + Sync {
     /// `MissingBlob`; `Corrupt` if the bytes do not have the digest.
     async fn open_verified(&self, digest: Digest) -> Result<Box<dyn BlobRead>>;
 
+    /// As [`Self::open`], without reading any of it: where this process stored or verified the blob, and nobody has touched its file
+    /// since as far as this process can tell, the bytes are known ([`BlobRead::cannot_have_changed`]).
+    ///
+    /// # Errors
+    /// `MissingBlob`.
+    async fn open_known(&self, digest: Digest) -> Result<Box<dyn BlobRead>> {
+        self.open(digest).await
+    }
+
     /// Reads the whole blob and verifies its digest.
     ///
     /// # Errors
@@ -125,8 +134,8 @@ pub trait BlobRead: Read + Seek + Send + std::fmt::Debug {
     /// Size in bytes.
     fn size(&self) -> u64;
 
-    /// Whether the bytes that are read from start to end have the blob's digest for certain: true in memory, where they cannot have
-    /// changed, and of a reader that verifies them itself; false on a disk.
+    /// Whether the bytes that are read from start to end have the blob's digest, so that nobody need verify them: true in memory, of a
+    /// reader that verifies them itself, and of a file that was opened as known; else false on a disk.
     fn cannot_have_changed(&self) -> bool {
         false
     }

@@ -114,7 +114,7 @@ impl Spooled {
     /// A reader, during which the file stays.
     pub(super) async fn open(spooled: Arc<Self>) -> Result<Box<dyn BlobRead>> {
         blocking(move || {
-            let read = FileRead { file: File::open(spooled.path())?, size: spooled.bytes };
+            let read = FileRead { file: File::open(spooled.path())?, size: spooled.bytes, is_known: false };
             Ok(Box::new(SpooledRead { read, _spooled: spooled }) as Box<dyn BlobRead>)
         })
         .await
@@ -155,6 +155,8 @@ impl BlobRead for SpooledRead {
 pub(super) struct FileRead {
     pub(super) file: File,
     pub(super) size: u64,
+    /// It has the blob's digest, as far as this process can tell.
+    pub(super) is_known: bool,
 }
 
 impl Read for FileRead {
@@ -172,6 +174,10 @@ impl Seek for FileRead {
 impl BlobRead for FileRead {
     fn size(&self) -> u64 {
         self.size
+    }
+
+    fn cannot_have_changed(&self) -> bool {
+        self.is_known
     }
 }
 

@@ -151,7 +151,7 @@ macro_rules! conformance_tests {
             transaction::a_closure_may_borrow,
             unopened::sessions_and_statements_come_back,
             unopened::those_who_gave_an_input_from_a_model_are_counted,
-            upload::the_last_announced_input_counts_until_one_is_whole,
+            upload::the_first_announced_input_counts,
             upload::parts_are_needed_until_their_input_is_folded_or_its_round_has_ended,
             upload::no_upload_names_a_doomed_blob,
             used_nonce::a_nonce_is_used_once,

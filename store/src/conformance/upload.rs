@@ -27,8 +27,8 @@ fn part(round: &Round, participant: u8, part: u32, sha256: u8) -> StoredPart {
     StoredPart { attempt, participant, part, sha256: digest(sha256) }
 }
 
-/// The last that was announced counts until one is whole; a part that is stored again is one; parts of another input are not taken.
-pub async fn the_last_announced_input_counts_until_one_is_whole(store: &Store) {
+/// The first that was announced counts; a part that is stored again is one; parts of another input are not taken.
+pub async fn the_first_announced_input_counts(store: &Store) {
     let open = &collecting(store, 1).await;
     let result: Result<()> = store
         .transact("test", |tx| {
@@ -43,15 +43,14 @@ pub async fn the_last_announced_input_counts_until_one_is_whole(store: &Store) {
                 let later = PartedUpload { announced_at: after(9), ..first.clone() };
                 assert_eq!(tx.announce_upload(&later).await?, first);
                 assert_eq!(tx.upload_parts(key, who).await?, [0, 1]);
-                assert_eq!(tx.announce_upload(&second).await?, second);
-                assert!(tx.upload_parts(key, who).await?.is_empty());
-                assert!(!tx.insert_upload_part(first.root, &part(open, 1, 0, 12)).await?);
-                assert!(tx.insert_upload_part(second.root, &part(open, 1, 0, 21)).await?);
-                assert!(!tx.set_upload_whole(key, who, second.root, 2).await?, "a part is missing");
-                assert!(!tx.set_upload_whole(key, who, first.root, 1).await?, "it counts no more");
-                assert!(tx.set_upload_whole(key, who, second.root, 1).await?);
-                let whole = PartedUpload { whole: true, ..second };
-                assert_eq!(tx.announce_upload(&first).await?, whole);
+                assert_eq!(tx.announce_upload(&second).await?, first);
+                assert_eq!(tx.upload_parts(key, who).await?, [0, 1]);
+                assert!(!tx.insert_upload_part(second.root, &part(open, 1, 0, 21)).await?);
+                assert!(!tx.set_upload_whole(key, who, first.root, 3).await?, "a part is missing");
+                assert!(!tx.set_upload_whole(key, who, second.root, 2).await?, "it was not announced");
+                assert!(tx.set_upload_whole(key, who, first.root, 2).await?);
+                let whole = PartedUpload { whole: true, ..first };
+                assert_eq!(tx.announce_upload(&second).await?, whole);
                 assert_eq!(tx.upload(key, who).await?, Some(whole));
                 tx.forget_upload_parts(key, who).await?;
                 assert!(tx.upload_parts(key, who).await?.is_empty());

@@ -49,9 +49,17 @@ impl Extent {
 /// Number of attempts before the caller gets [`StoreError::Busy`](crate::StoreError::Busy), unless a database says more.
 pub(crate) const MAX_ATTEMPTS: u32 = 5;
 
+/// A writer's turn, held until its transaction has ended.
+pub(crate) type Turn = Box<dyn Any + Send>;
+
 /// A database.
 #[async_trait]
 pub(crate) trait Backend: Send + Sync {
+    /// Waits until this process may begin a transaction, whose last attempt `was_refused` because of another writer.
+    async fn turn(&self, _mode: Mode, _was_refused: bool) -> Option<Turn> {
+        None
+    }
+
     /// Waits for a connection and begins a transaction of this name.
     async fn begin(&self, name: &'static str, mode: Mode) -> Result<Box<dyn Driver>>;
 

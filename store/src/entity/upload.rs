@@ -1,6 +1,7 @@
 //! Inputs that arrive in parts: what each consists of, and which of its parts are stored.
 //!
-//! A participant has one of them at most in an attempt. The last that it announced counts, until one is whole.
+//! A participant has one of them at most in an attempt: the first that it announced. If another could take its place, parts of one
+//! after the other would fill the disk until they are collected.
 
 use bytes::Bytes;
 use federation::id::{Attempt, Digest, ParticipantId};
@@ -9,7 +10,7 @@ use federation::time::Timestamp;
 use crate::error::Result;
 use crate::transaction::Transaction;
 
-/// An announced input.
+/// An input as its manifest announces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartedUpload {
     pub attempt: Attempt,
@@ -20,7 +21,7 @@ pub struct PartedUpload {
     pub bytes: u64,
     /// Its size and the digests of its parts, in the form that is hashed; opaque here.
     pub tree: Bytes,
-    /// Whether all parts were judged together, and `tree` is stored as a blob. No other can take its place then.
+    /// Whether all parts were judged together, and `tree` is stored as a blob.
     pub whole: bool,
     pub announced_at: Timestamp,
 }
@@ -40,7 +41,7 @@ record!("upload", PartedUpload { attempt, participant, root, bytes, tree, whole,
 record!("upload_part", StoredPart { attempt, participant, part, sha256 });
 
 impl Transaction<'_> {
-    /// What a participant announced last.
+    /// What a participant announced.
     pub async fn upload(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<Option<PartedUpload>> {
         self.find(
             "SELECT * FROM upload WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
@@ -49,23 +50,13 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Announces an input, in place of another that is not whole; returns the one that counts now.
+    /// Announces an input, unless one was before; returns the one that was announced first.
     ///
     /// # Errors
     /// `Conflict` if the participant has no assignment in that attempt.
     pub async fn announce_upload(&mut self, upload: &PartedUpload) -> Result<PartedUpload> {
-        let key = (upload.attempt, upload.participant);
-        match self.upload(key.0, key.1).await? {
-            Some(earlier) if earlier.whole || earlier.root == upload.root => return Ok(earlier),
-            Some(_) => {
-                self.forget_upload_parts(key.0, key.1).await?;
-                self.must_change_one(
-                    "DELETE FROM upload WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
-                    key,
-                )
-                .await?;
-            }
-            None => {}
+        if let Some(first) = self.upload(upload.attempt, upload.participant).await? {
+            return Ok(first);
         }
         self.insert(upload).await?;
         Ok(upload.clone())
@@ -90,8 +81,8 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Records that a part of the input `root` is stored. Nothing changes if it was before. False if the participant has announced
-    /// another input since.
+    /// Records that a part of the input `root` is stored. Nothing changes if it was before. False if the participant has not
+    /// announced that input, or it was forgotten.
     ///
     /// # Errors
     /// `BeingRemoved`.
@@ -105,7 +96,7 @@ impl Transaction<'_> {
     }
 
     /// Records that all `parts` parts of the input `root` are stored and were judged, and that its tree is a blob. False if one is
-    /// missing, or the participant has announced another input since.
+    /// missing, or the participant has not announced that input, or it was forgotten.
     ///
     /// # Errors
     /// `BeingRemoved`.

@@ -8,6 +8,7 @@ mod pool;
 mod schema;
 mod server;
 mod session;
+mod turns;
 mod values;
 
 use std::sync::Arc;
@@ -24,7 +25,8 @@ use self::error::translate;
 use self::pool::Pool;
 pub use self::server::PostgresServer;
 use self::session::{Longer, Session};
-use crate::driver::{Backend, Driver, Mode};
+use self::turns::Turns;
+use crate::driver::{Backend, Driver, Mode, Turn};
 use crate::error::Result;
 use crate::transaction::NOW;
 use crate::wake::bus::Bus;
@@ -39,6 +41,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct PostgresBackend {
     pool: Arc<Pool>,
     longer: Longer,
+    turns: Turns,
     seed: u64,
     pauses: AtomicU64,
 }
@@ -50,7 +53,13 @@ impl PostgresBackend {
         let mut loan = pool.lend().await?;
         schema::migrate(&mut loan.connection).await?;
         loan.keep();
-        Ok(Self { pool, longer: Longer::default(), seed: server.seed(), pauses: AtomicU64::new(0) })
+        Ok(Self {
+            pool,
+            longer: Longer::default(),
+            turns: Turns::default(),
+            seed: server.seed(),
+            pauses: AtomicU64::new(0),
+        })
     }
 
     /// Tells this process from the others that use this database.
@@ -86,6 +95,10 @@ fn pause(seed: u64, number: u64, attempt: u32) -> Duration {
 
 #[async_trait]
 impl Backend for PostgresBackend {
+    async fn turn(&self, mode: Mode, was_refused: bool) -> Option<Turn> {
+        self.turns.take(mode, was_refused).await
+    }
+
     async fn begin(&self, name: &'static str, mode: Mode) -> Result<Box<dyn Driver>> {
         Ok(Box::new(Session::begin(self.pool.lend().await?, name, mode, &self.longer).await?))
     }

@@ -35,7 +35,9 @@ impl Pool {
 
     /// Waits for a connection, in the order of requests; makes one if none is idle.
     pub(super) async fn lend(self: &Arc<Self>) -> Result<Loan> {
+        let asked = tokio::time::Instant::now();
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(StoreError::fault)?;
+        metrics::histogram!("tributary_database_connection_wait_seconds").record(asked.elapsed());
         let idle = self.idle().pop();
         let connection = match idle {
             Some(connection) => connection,

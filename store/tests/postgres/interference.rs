@@ -134,6 +134,50 @@ async fn interference_is_tried_again_at_every_statement_and_at_the_commit() {
     }
 }
 
+/// Whoever is slower than others of its process that keep changing what it changes gets through all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_writer_is_refused_once() {
+    let Some((_, _, url)) = fresh() else { return };
+    let store = store(&url).await;
+    let renew = async |store: &Store| {
+        let renewed: Result<bool> =
+            store.transact("other", |tx| Box::pin(async move { tx.renew_lease("work", 1, NOW, TTL).await })).await;
+        assert!(renewed.unwrap());
+    };
+    let taken: Result<()> = store.transact("test", |tx| touch(tx, "work")).await;
+    taken.unwrap();
+    let renewals = Arc::new(AtomicU32::new(0));
+    let others = tokio::spawn({
+        let (store, renewals) = (store.clone(), Arc::clone(&renewals));
+        async move {
+            loop {
+                renew(&store).await;
+                renewals.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    let runs = &AtomicU32::new(0);
+    let renewals = &*renewals;
+    let done: Result<bool> = store
+        .transact("slow", |tx| {
+            Box::pin(async move {
+                let run = runs.fetch_add(1, Ordering::Relaxed);
+                assert!(tx.find_idempotent("ann", "k").await?.is_none());
+                // It has seen a state, after which others renew: the first time they do, and then they wait for it.
+                let before = renewals.load(Ordering::Relaxed);
+                while run == 0 && renewals.load(Ordering::Relaxed) < before + 2 {
+                    tokio::task::yield_now().await;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                tx.renew_lease("work", 1, NOW, TTL).await
+            })
+        })
+        .await;
+    assert!(done.unwrap());
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
+    others.abort();
+}
+
 /// Interference without end is told as such.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_never_gets_through_is_told_that_the_database_is_busy() {

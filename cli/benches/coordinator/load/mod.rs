@@ -220,6 +220,24 @@ impl Used {
         println!("    waits for the database per {what}: {:.2}; {}", each(sum), shown.join(", "));
     }
 
+    /// How long transactions waited for a connection to the database; nothing with SQLite.
+    fn tell_connections(&self) {
+        const NAME: &str = "tributary_database_connection_wait_seconds";
+        let all = self.count(&format!("{NAME}_count"));
+        let within = |seconds: &str| self.counters.get(&format!("{NAME}_bucket{{le=\"{seconds}\"}}"));
+        let over = |seconds: &str| all.saturating_sub(within(seconds).copied().unwrap_or_default());
+        if all > 0 {
+            let percent = |count: u64| count as f64 / all as f64 * 100.0;
+            println!(
+                "    of {all} transactions {:.2} % waited more than 1 ms for a connection, {:.2} % more than 10 ms, {:.2} % more \
+                 than 50 ms",
+                percent(over("0.001")),
+                percent(over("0.01")),
+                percent(over("0.05"))
+            );
+        }
+    }
+
     fn tell_shares(&self) {
         let share = |used: f64| used / self.seconds * 100.0;
         println!(
@@ -266,6 +284,7 @@ async fn at_rate(load: &Load, crowd: &Crowd, site: &Site<'_>, name: &str) -> Out
         load.interval()
     );
     used.tell_waits("poll", polls);
+    used.tell_connections();
     match offered.failed {
         0 => Ok(microseconds(used.coordinator + used.database)),
         failed => Err(format!("{failed} polls or updates failed on {name}").into()),

@@ -91,7 +91,10 @@ pub(in crate::http) async fn manifest(
         Ok(()) | Err(_) => {}
     }
     judged?;
-    make_whole(&app, attempt, participant, &tree).await?;
+    let parts = make_whole(&app, attempt, participant, &tree).await?;
+    if !parts.is_empty() {
+        return Ok(Json(UploadReply::Missing { parts }));
+    }
     let signed = signed.map(|signed| signed.encode().into());
     count(&app, attempt, participant, &permit, signed).await.map(|receipt| Json(UploadReply::Accepted(receipt)))
 }
@@ -128,7 +131,8 @@ fn tree_of(manifest: UploadManifest) -> Result<PartTree> {
 /// Judges all parts together, as an input that comes whole is judged while it arrives.
 async fn judge(app: &App, permit: &UploadPermit, tree: &PartTree) -> Result<()> {
     let turn = app.uploads.judge().await;
-    let (mut parts, inspection) = (open_parts(app.store.blobs(), tree), Inspection::new(permit));
+    // They were hashed as they arrived, and are again when they are summed.
+    let (mut parts, inspection) = (open_parts(app.store.blobs(), tree).trusting_known(), Inspection::new(permit));
     let expanding = permit.codec.expanding().map(Arc::clone);
     let length = usize::try_from(tree.bytes()).map_err(Error::fault)?;
     // Not on a thread of files: reading a part waits for one to open it.
@@ -153,8 +157,8 @@ async fn judge(app: &App, permit: &UploadPermit, tree: &PartTree) -> Result<()> 
     Ok(judged?)
 }
 
-/// Stores the list of the parts, under the name of the input.
-async fn make_whole(app: &App, attempt: Attempt, participant: ParticipantId, tree: &PartTree) -> Result<()> {
+/// Stores the list of the parts, under the name of the input. Returns the parts that have been lost meanwhile.
+async fn make_whole(app: &App, attempt: Attempt, participant: ParticipantId, tree: &PartTree) -> Result<Vec<u32>> {
     let named = app.store.blobs().put_bytes(tree.encode().into()).await?;
     if named.0 != tree.root() {
         return Err(Error::fault("a list of parts does not have the digest of its tree"));

@@ -147,14 +147,7 @@ async fn an_update_in_parts_counts_like_one_that_was_sent_whole() {
 
 #[tokio::test]
 async fn parts_outlive_a_restart_and_come_in_any_order() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let mut config = config();
-    config.database.url = format!("sqlite:{}", at("rows.db").display());
-    config.blobs.url = format!("file:{}", at("blobs").display());
-    config.identity.ca_certificate_file = at("ca.pem");
-    config.identity.ca_key_file = at("ca-key.pem");
-    config.identity.seal_key_file = Some(at("seal.key"));
+    let (config, _folder) = World::place();
     let mut s = Scene::with(&config).await;
     let body = body([1, 2, 3]);
     let tree = PartTree::of(&body);
@@ -207,22 +200,41 @@ async fn a_part_is_stored_once_and_only_as_it_was_announced() {
     assert_eq!(s.t.send(&s.a.1, request).await.status, 204);
 }
 
+/// Otherwise one could fill the disk with the parts of one input after another, of which at most one counts.
 #[tokio::test]
-async fn the_last_manifest_counts_until_one_is_whole() {
+async fn who_has_announced_an_input_announces_no_other() {
     let s = Scene::new().await;
     let (one, two) = (body([1, 2, 3]), body([3, 2, 1]));
+    let name = Digest(PartTree::of(&one).root()).to_string();
     assert_eq!(s.missing(&PartTree::of(&one)).await, [0, 1]);
-    assert_eq!(s.part(0, slice(&one, 0)).await.status, 204);
-    assert_eq!(s.missing(&PartTree::of(&two)).await, [0, 1]);
-    s.part(1, slice(&one, 1)).await.problem(ProblemType::DigestMismatch);
+    for number in [0, 1] {
+        // Before any of its parts is there, and after.
+        let detail = s.announce(&PartTree::of(&two)).await.problem(ProblemType::DifferentInput);
+        assert!(detail.contains(&name), "{detail}");
+        s.part(number, slice(&two, number)).await.problem(ProblemType::DigestMismatch);
+        assert_eq!(s.part(number, slice(&one, number)).await.status, 204);
+    }
     s.t.advance(Duration::from_secs(3_600));
     s.t.inner.engine.collect_garbage().await.unwrap();
-    assert!(!s.is_stored(slice(&one, 0)).await, "nobody claims it");
-    s.send_all(&two).await;
-    let detail = s.announce(&PartTree::of(&one)).await.problem(ProblemType::DifferentInput);
-    assert!(detail.contains(&Digest(PartTree::of(&two).root()).to_string()), "{detail}");
-    let whole = s.t.send(&s.a.1, s.t.upload(&s.work, s.a.0, &one)).await;
+    assert_eq!(receipt(&s.announce(&PartTree::of(&one)).await).sha256.to_string(), name);
+    s.announce(&PartTree::of(&two)).await.problem(ProblemType::DifferentInput);
+    let whole = s.t.send(&s.a.1, s.t.upload(&s.work, s.a.0, &two)).await;
     whole.problem(ProblemType::DifferentInput);
+}
+
+#[tokio::test]
+async fn nothing_is_kept_of_a_part_that_comes_after_the_round() {
+    let s = Scene::new().await;
+    let body = body([1, 2, 3]);
+    assert_eq!(s.missing(&PartTree::of(&body)).await, [0, 1]);
+    assert_eq!(s.part(0, slice(&body, 0)).await.status, 204);
+    assert_eq!(s.t.post(&s.t.operator, "/v1/tasks/small/cancel", &json!({})).await.status, 200);
+    s.t.work().await;
+    s.part(1, slice(&body, 1)).await.problem(ProblemType::PhaseClosed);
+    s.announce(&PartTree::of(&body)).await.problem(ProblemType::PhaseClosed);
+    s.t.advance(Duration::from_secs(3_600));
+    s.t.inner.engine.collect_garbage().await.unwrap();
+    assert!(!s.is_stored(slice(&body, 0)).await && !s.is_stored(slice(&body, 1)).await);
 }
 
 #[tokio::test]

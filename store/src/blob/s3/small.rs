@@ -27,7 +27,7 @@ const NO_VERSION: &str = "null";
 /// Small objects below a prefix of a bucket.
 pub struct SmallObjects {
     bucket: Bucket,
-    /// Repeats no request.
+    /// The same bucket, whose client sends each request once: for what must not be created anew by a late copy.
     once: Bucket,
 }
 

@@ -1,0 +1,114 @@
+//! A line over TCP that is cut after so many bytes, and leads to several servers.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Passes connections on to the first of its servers that answers, beginning with another each time. Where a cut is due, the
+/// connection is cut whose bytes reach it, and does not pass them on.
+pub struct CutLine {
+    port: u16,
+    ways: Arc<Ways>,
+}
+
+struct Ways {
+    up: Way,
+    down: Way,
+}
+
+/// What passed in one direction.
+struct Way {
+    carried: AtomicU64,
+    /// After how many bytes, all connections together, each cut is due.
+    cuts: Vec<u64>,
+    made: AtomicUsize,
+}
+
+impl CutLine {
+    /// In front of the servers at these addresses, which may come and go. One connection is cut after each of these numbers of bytes
+    /// that went `up` to them, and after each that came `down`, from all connections together.
+    ///
+    /// # Panics
+    /// If it cannot listen.
+    #[must_use]
+    pub fn before(servers: Vec<String>, up: Vec<u64>, down: Vec<u64>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let way = |cuts| Way { carried: AtomicU64::new(0), cuts, made: AtomicUsize::new(0) };
+        let ways = Arc::new(Ways { up: way(up), down: way(down) });
+        let counted = Arc::clone(&ways);
+        std::thread::spawn(move || {
+            for (turn, arrived) in listener.incoming().enumerate() {
+                let (later, first) = servers.split_at(turn % servers.len());
+                let onward = first.iter().chain(later).find_map(|server| TcpStream::connect(server).ok());
+                if let (Ok(arrived), Some(onward)) = (arrived, onward) {
+                    carry(&counted, arrived, onward);
+                }
+            }
+        });
+        Self { port, ways }
+    }
+
+    /// Where it listens, at `localhost`.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Bytes that left for a server, those at which it was cut included.
+    #[must_use]
+    pub fn up(&self) -> u64 {
+        self.ways.up.carried.load(Ordering::SeqCst)
+    }
+
+    /// Bytes that came of a server, those at which it was cut included.
+    #[must_use]
+    pub fn down(&self) -> u64 {
+        self.ways.down.carried.load(Ordering::SeqCst)
+    }
+
+    /// Cuts of the way to the servers that are still due.
+    #[must_use]
+    pub fn cuts_left_up(&self) -> usize {
+        self.ways.up.cuts_left()
+    }
+
+    /// Cuts of the way from the servers that are still due.
+    #[must_use]
+    pub fn cuts_left_down(&self) -> usize {
+        self.ways.down.cuts_left()
+    }
+}
+
+impl Way {
+    /// Counts bytes that are about to pass; false if the line is cut at them.
+    fn pass(&self, bytes: usize) -> bool {
+        let before = self.carried.fetch_add(bytes as u64, Ordering::SeqCst);
+        let due = self.cuts.iter().filter(|at| (before..before + bytes as u64).contains(*at)).count();
+        self.made.fetch_add(due, Ordering::SeqCst);
+        due == 0
+    }
+
+    fn cuts_left(&self) -> usize {
+        self.cuts.len() - self.made.load(Ordering::SeqCst)
+    }
+}
+
+/// Copies both ways until one side ends, or until it is cut.
+fn carry(ways: &Arc<Ways>, client: TcpStream, server: TcpStream) {
+    let (Ok(from_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
+    for (mut from, mut to, is_up) in [(from_client, to_server, true), (server, client, false)] {
+        let ways = Arc::clone(ways);
+        std::thread::spawn(move || {
+            let way = if is_up { &ways.up } else { &ways.down };
+            let mut piece = [0; 16 << 10];
+            while let Ok(got @ 1..) = from.read(&mut piece) {
+                if !way.pass(got) || to.write_all(&piece[..got]).is_err() {
+                    break;
+                }
+            }
+            let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+        });
+    }
+}

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use client_sdk::clock::{Clock, Now, SystemClock};
 use client_sdk::identity::{Identity, SigningKey};
-use client_sdk::transport::{HttpsTransport, Request, Response, ServerRoots, Transport as _};
+use client_sdk::transport::{HttpsTransport, Request, Response, ServerRoots, Transport as _, TransportError, Upload};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use wire::Timestamp;
 use wire::participant::CheckInReply;
+use wire::problem::ProblemType;
 
 use crate::killed::{logs, participant_with, wait};
 use crate::support::{Background, Served, run};
@@ -196,7 +197,8 @@ async fn a_device_with_a_wrong_clock_corrects_itself_once() {
     let request = serde_json::json!({ "token": served.enrollment_token(), "csr_pem": key.signing_request().unwrap() });
     let enrolled = transport.send(&Request::Enroll(serde_json::from_value(request).unwrap())).await;
     let Response::Enrolled(Ok(reply)) = enrolled else { panic!("not enrolled") };
-    transport.identify(&Identity { key: Arc::new(key), certified: reply.into() }).unwrap();
+    let identity = Identity { key: Arc::new(key), certified: reply.into() };
+    transport.identify(&identity).unwrap();
     let mut asked = Vec::new();
     for _ in 0..3 {
         let answer = transport.send(&Request::CheckIn(serde_json::from_str("{}").unwrap())).await;
@@ -206,4 +208,20 @@ async fn a_device_with_a_wrong_clock_corrects_itself_once() {
         asked.push(String::from_utf8_lossy(&read).matches("POST /v1/check-in HTTP/1.1\r\n").count());
     }
     assert_eq!(asked, [2, 3, 4], "one request more, at first");
+
+    // What is large is not sent in vain: the time is asked for first.
+    let another = HttpsTransport::signed(&front.url, &roots, Arc::new(Behind)).unwrap();
+    another.identify(&identity).unwrap();
+    let (participant, body) = (identity.certified.participant, bytes::Bytes::from(vec![0; 100_000]));
+    let task = "00000000-0000-4000-8000-000000000000".parse().unwrap();
+    let place = wire::Attempt { task, round: 1, attempt: 1 };
+    let upload = Upload { place, participant, sha256: recipe::digest::sha256(&body), body, signed: None };
+    let Response::Uploaded(Err(TransportError::Problem { problem, .. })) = another.send(&Request::Upload(upload)).await
+    else {
+        panic!("there is no such round")
+    };
+    assert_eq!(problem.problem_type(), Some(ProblemType::NotFound));
+    let read = balancer.read.lock().unwrap();
+    let count = |what: &str| String::from_utf8_lossy(&read).matches(what).count();
+    assert_eq!((count("GET /healthz HTTP/1.1\r\n"), count("PUT /v1/")), (1, 1));
 }

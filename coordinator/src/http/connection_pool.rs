@@ -8,9 +8,7 @@
 //! stays. Its request takes the slot there that a connection takes elsewhere, until its answer is sent: that of the certificate
 //! that signed it, or a stranger's.
 
-use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -18,7 +16,6 @@ use axum::body::Body;
 use bytes::Bytes;
 use federation::id::{Digest, ParticipantId};
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
@@ -26,6 +23,7 @@ use wire::headers::MEDIA_PROBLEM;
 use wire::problem::{Problem, ProblemType};
 use wire::route;
 
+use super::answer_body::with_slot;
 use super::connection::Connection;
 use super::connection_limits::ConnectionLimits;
 use super::drain::lend;
@@ -308,7 +306,10 @@ impl ConnectionGuard {
             rest.drain().await;
         }
         let response = self.count(response);
-        if slot.is_some() { response.map(|body| Body::new(AnswerBody { body, _slot: slot })) } else { response }
+        match slot {
+            Some(slot) => response.map(|body| with_slot(body, slot)),
+            None => response,
+        }
     }
 
     async fn judge(self: &Arc<Self>, router: Router, mut request: Request<Body>) -> Response<Body> {
@@ -381,29 +382,6 @@ impl ConnectionGuard {
     /// Resolves when the peer has not read an answer for this long.
     pub(super) async fn stalled(&self, patience: Duration) {
         self.budget.stalled(patience).await;
-    }
-}
-
-/// The answer on a balancer's connection: its request has its slot until it is sent.
-struct AnswerBody {
-    body: Body,
-    _slot: Option<Slot>,
-}
-
-impl HttpBody for AnswerBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

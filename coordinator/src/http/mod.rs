@@ -1,6 +1,7 @@
 //! HTTP: all routes with their authorization and handlers.
 
 mod admin;
+mod answer_body;
 mod app;
 mod authenticate;
 mod connection;

@@ -17,7 +17,7 @@ use wire::participant::{Assignment, CheckInReply, UploadReply};
 use crate::server::{Device, OTHER, Server, spec};
 use crate::{Error, Outcome, processor};
 
-/// 64 MiB.
+/// Parameters unless told otherwise: 64 MiB of them.
 const USUAL: usize = 16 << 20;
 const PARTICIPANTS: u32 = 3;
 /// How often each participant's download is cut, and its upload.

@@ -123,8 +123,8 @@ async fn losses(site: &Site<'_>, crowd: &Crowd) -> Outcome {
     create_tasks(&front, TAKEN_OVER, FEW).await?;
     let mut running = tokio::task::JoinSet::new();
     for (at, identity) in (0..TAKEN_OVER * FEW).zip(crowd.identities()) {
-        let device = device(&front, identity, at / FEW)?;
-        running.spawn(async move { device.take_part(PARAMETERS).await });
+        let device = device(&front, identity, task_of(at))?;
+        running.spawn(async move { persist(&device, task_of(at)).await });
     }
     let (mut longest, mut held) = (Vec::new(), Vec::new());
     for _ in 0..LOSSES {
@@ -154,6 +154,19 @@ async fn losses(site: &Site<'_>, crowd: &Crowd) -> Outcome {
          round {longest:?} ms, with {held:?} leases left behind (goal: one lease, {LEASE_MS} ms)"
     );
     Ok(())
+}
+
+/// The task of a device, by its number.
+const fn task_of(device: u32) -> u32 {
+    device / FEW
+}
+
+/// Takes part as apps do: whatever is refused meanwhile is told, and tried again.
+async fn persist(device: &Device, task: u32) {
+    while let Err(error) = device.take_part(PARAMETERS).await {
+        println!("    a device of task {task}: {error}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }
 
 /// When the first round of a task ended after a moment.

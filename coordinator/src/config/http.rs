@@ -47,10 +47,10 @@ pub struct HttpConfig {
     pub shutdown_timeout_ms: u64,
     /// Connections with a certificate that a participant has held at once; more are answered 503 and when to come back.
     pub connections_max: u32,
-    /// Of them, those of one participant; one more ends its oldest.
+    /// Of them, those of one participant; one more ends its oldest. At `signed_listen` requests in progress are counted so.
     pub connections_per_participant: u32,
     /// Connections without good credentials held at once; more are answered 503 and when to come back. An operator's connection is
-    /// one of them until its first good token.
+    /// one of them until its first good token. At `signed_listen` requests in progress without a good signature are counted so.
     pub strangers_max: u32,
     /// Of them, those of one address.
     pub strangers_per_address: u32,

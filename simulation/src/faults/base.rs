@@ -35,7 +35,7 @@ pub(super) struct Base {
     blobs: Arc<dyn BlobStore>,
     /// With the authority's files, and without a run's own.
     pub(super) config: Config,
-    /// The operator's.
+    /// The operator's bearer token.
     pub(super) token: String,
     pub(super) members: Issuers,
     pub(super) devices: Vec<Enrolled>,

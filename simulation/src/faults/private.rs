@@ -65,7 +65,7 @@ impl<R: Rng> TryRng for Noting<R> {
 
 /// A sum that was released.
 pub(super) struct Released {
-    /// Its file.
+    /// The sum with its noise, as a [`NoisedSum`] is stored.
     pub(super) file: Bytes,
     /// The inputs that were admitted to its round.
     pub(super) inputs: Vec<Digest>,
@@ -79,7 +79,7 @@ pub(super) struct PrivateSums {
     ledger: Ledger,
     draws: Draws,
     used: BTreeSet<Seed>,
-    /// What devices sent.
+    /// Masked inputs as devices sent them, by their SHA-256.
     uploads: BTreeMap<Digest, Bytes>,
 }
 

@@ -156,7 +156,7 @@ pub(super) struct Site {
     pub(super) real: Arc<VirtualClock>,
     pub(super) rows: Store,
     pub(super) disk: Arc<Disk>,
-    /// What coordinators drew.
+    /// Seeds of noise that coordinators drew, with which released sums are explained.
     pub(super) draws: Draws,
     /// The operator's.
     pub(super) token: String,

@@ -9,7 +9,7 @@ use crate::Outcome;
 const SLOW: Duration = Duration::from_millis(50);
 /// Slow polls at most so far apart have one cause.
 const NEAR: Duration = Duration::from_millis(200);
-/// Spells told of.
+/// At most so many spells of slow polls are printed, those with the most polls first.
 const TOLD: usize = 8;
 /// Settings of a server that logs statements of at least 20 ms, each with the second since 1970 at which it ended.
 pub(super) const LOGGED: [(&str, &str); 2] = [("log_min_duration_statement", "20"), ("log_line_prefix", "%n ")];

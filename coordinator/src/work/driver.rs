@@ -192,7 +192,7 @@ impl Engine {
             }
         };
         workers.succeeded(Job::TaskSurvey);
-        for task in survey.runnable {
+        for task in workers.in_turn(survey.runnable) {
             // What waits for a worker is looked at again when one is done.
             if workers.tasks() < self.0.env.config.concurrency {
                 let inner = Arc::clone(&self.0);
@@ -386,6 +386,8 @@ type Done = Result<(tokio::task::Id, Result<(), StepError>), tokio::task::JoinEr
 struct Workers {
     running: JoinSet<Result<(), StepError>>,
     jobs: HashMap<tokio::task::Id, Job>,
+    /// The task that was started last.
+    last: Option<TaskId>,
     back_off: HashMap<Job, BackOff>,
 }
 
@@ -394,10 +396,22 @@ impl Workers {
         self.jobs.values().filter(|job| matches!(job, Job::Task(_))).count()
     }
 
+    /// The tasks in the order of their ids, from the one after the task that was started last: while there are more of them than
+    /// workers, each has its turn, however soon others can go on again.
+    fn in_turn(&self, mut tasks: Vec<TaskId>) -> Vec<TaskId> {
+        tasks.sort_unstable();
+        let next = tasks.partition_point(|task| Some(*task) <= self.last);
+        tasks.rotate_left(next);
+        tasks
+    }
+
     /// Unless it runs already, or failed a moment ago.
     fn start(&mut self, job: Job, work: impl Future<Output = Result<(), StepError>> + Send + 'static) {
         let waits = self.back_off.get(&job).is_some_and(|back_off| Instant::now() < back_off.until);
         if !waits && !self.jobs.values().any(|running| *running == job) {
+            if let Job::Task(task) = job {
+                self.last = Some(task);
+            }
             self.jobs.insert(self.running.spawn(work).id(), job);
         }
     }
@@ -437,5 +451,33 @@ impl Workers {
             tracing::error!(%job, %error, cause, "background work failed and will be tried again");
         }
         self.back_off.insert(job, BackOff { until: Instant::now() + delay, delay });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// Two workers, and tasks that can go on again as soon as they were worked on.
+    #[tokio::test]
+    async fn every_task_has_its_turn_though_others_can_always_go_on() {
+        let all: Vec<_> = (0..5).map(|n| TaskId(Uuid::from_u128(n))).collect();
+        let mut workers = Workers::default();
+        let mut started = HashMap::new();
+        for _ in 0..10 {
+            for task in workers.in_turn(all.clone()) {
+                if workers.tasks() < 2 {
+                    workers.start(Job::Task(task), async { Ok(()) });
+                    *started.entry(task).or_insert(0) += 1;
+                }
+            }
+            while let Some(done) = workers.running.join_next_with_id().await {
+                workers.note(done);
+            }
+        }
+        assert_eq!(started.len(), 5);
+        assert!(started.values().all(|times| *times == 4), "{started:?}");
     }
 }

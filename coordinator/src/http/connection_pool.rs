@@ -38,6 +38,7 @@ use crate::identity::Peer;
 pub(super) const COME_BACK_S: u16 = 15;
 /// Age after which a connection in the handshake, or being told that there is no room, may be closed to make room.
 const ARRIVING_GRACE: Duration = Duration::from_secs(2);
+
 /// Current connections of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionCounts {
@@ -183,18 +184,7 @@ impl ConnectionGuard {
                 PeerKind::TurnedAway { _slot: arrived }
             }
         };
-        let budget = pool.unsent.budget(peer);
-        let leave = CancellationToken::new();
-        Self {
-            connection,
-            pool: pool.clone(),
-            kind: Guarded::new(kind),
-            request: Guarded::default(),
-            checked_at: Guarded::new(Instant::now()),
-            budget,
-            end,
-            leave,
-        }
+        Self::of(pool, connection, kind, peer, end)
     }
 
     /// Takes a slot for a balancer's connection.
@@ -212,17 +202,19 @@ impl ConnectionGuard {
                 PeerKind::TurnedAway { _slot: arrived }
             }
         };
-        let budget = pool.unsent.budget(address);
-        let leave = CancellationToken::new();
+        Self::of(pool, connection, kind, address, end)
+    }
+
+    fn of(pool: &ConnectionPool, connection: Connection, kind: PeerKind, peer: Key, end: CancellationToken) -> Self {
         Self {
             connection,
             pool: pool.clone(),
             kind: Guarded::new(kind),
             request: Guarded::default(),
             checked_at: Guarded::new(Instant::now()),
-            budget,
+            budget: pool.unsent.budget(peer),
             end,
-            leave,
+            leave: CancellationToken::new(),
         }
     }
 

@@ -4,8 +4,7 @@
 //! up for wake-ups that were lost. One task is worked on by one worker at a time, step after step without a pause, until it
 //! has to wait for participants or for time.
 
-use std::collections::{HashMap, HashSet};
-use std::future::Future;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,6 @@ use federation::id::TaskId;
 use federation::time::Timestamp;
 use futures_util::FutureExt as _;
 use store::{WakeEvent, WakeSubscription};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -30,13 +28,10 @@ use super::release_sum::release_sum;
 use super::situation::Situation;
 use super::sum_chunk::sum_chunk;
 use super::sums::SumCache;
+use super::workers::{Job, Workers};
 use super::{Environment, StepError, WorkConfig};
 use recipe::TaskModel;
 
-/// First wait after a step failed; doubles up to [`BACK_OFF_MAX`].
-const BACK_OFF_FIRST: Duration = Duration::from_millis(100);
-/// A deadline must still be noticed while storage is away.
-const BACK_OFF_MAX: Duration = Duration::from_secs(5);
 /// A step that was taken so often without changing a fact is left for a while: there is a mistake somewhere, and a worker that
 /// repeats it without end would keep all others waiting.
 const IN_VAIN_MAX: u32 = 3;
@@ -61,12 +56,6 @@ struct TaskSurvey {
     runnable: Vec<TaskId>,
     /// The earliest time at which a task may have something to do.
     next: Option<Timestamp>,
-}
-
-/// When a job that failed may be tried again.
-struct BackOff {
-    until: Instant,
-    delay: Duration,
 }
 
 impl Engine {
@@ -114,9 +103,7 @@ impl Engine {
                 () = self.until_something_changes(&mut wakes, &mut workers, next, rest) => {}
             }
         }
-        while let Some(done) = workers.running.join_next_with_id().await {
-            workers.note(done);
-        }
+        while workers.finish_one().await {}
     }
 
     /// Takes every step that can be taken now, one after the other, until nothing is left to do; says how many there were.
@@ -222,10 +209,7 @@ impl Engine {
                     Some(WakeEvent::Assigned(_) | WakeEvent::Round(_) | WakeEvent::Opened(_)) => {}
                     None => wait.as_mut().await,
                 },
-                Some(done) = workers.running.join_next_with_id(), if !workers.running.is_empty() => {
-                    workers.note(done);
-                    return;
-                }
+                true = workers.finish_one() => return,
             }
         }
         tokio::time::sleep(rest).await;
@@ -359,125 +343,4 @@ fn describe_metrics() {
         "tributary_blob_requests_total",
         "Requests to S3 stores, repetitions included, by method"
     );
-}
-
-/// What may run, fail and be tried again on its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Job {
-    TaskSurvey,
-    Garbage,
-    Task(TaskId),
-}
-
-impl std::fmt::Display for Job {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::TaskSurvey => f.write_str("survey"),
-            Self::Garbage => f.write_str("garbage"),
-            Self::Task(task) => write!(f, "task {task}"),
-        }
-    }
-}
-
-type Done = Result<(tokio::task::Id, Result<(), StepError>), tokio::task::JoinError>;
-
-/// What runs now, and what has to wait because it failed.
-#[derive(Default)]
-struct Workers {
-    running: JoinSet<Result<(), StepError>>,
-    jobs: HashMap<tokio::task::Id, Job>,
-    /// The task that was started last.
-    last: Option<TaskId>,
-    back_off: HashMap<Job, BackOff>,
-}
-
-impl Workers {
-    fn tasks(&self) -> usize {
-        self.jobs.values().filter(|job| matches!(job, Job::Task(_))).count()
-    }
-
-    /// The tasks in the order of their ids, from the one after the task that was started last: while there are more of them than
-    /// workers, each has its turn, however soon others can go on again.
-    fn in_turn(&self, mut tasks: Vec<TaskId>) -> Vec<TaskId> {
-        tasks.sort_unstable();
-        let next = tasks.partition_point(|task| Some(*task) <= self.last);
-        tasks.rotate_left(next);
-        tasks
-    }
-
-    /// Unless it runs already, or failed a moment ago.
-    fn start(&mut self, job: Job, work: impl Future<Output = Result<(), StepError>> + Send + 'static) {
-        let waits = self.back_off.get(&job).is_some_and(|back_off| Instant::now() < back_off.until);
-        if !waits && !self.jobs.values().any(|running| *running == job) {
-            if let Job::Task(task) = job {
-                self.last = Some(task);
-            }
-            self.jobs.insert(self.running.spawn(work).id(), job);
-        }
-    }
-
-    /// How long until the first job that failed may be tried again.
-    fn retry_in(&self) -> Option<Duration> {
-        let now = Instant::now();
-        self.back_off.values().filter_map(|back_off| back_off.until.checked_duration_since(now)).min()
-    }
-
-    fn note(&mut self, done: Done) {
-        let (id, result) = match done {
-            Ok((id, result)) => (id, result),
-            Err(error) => (error.id(), Err(StepError::Thread(error))),
-        };
-        let Some(job) = self.jobs.remove(&id) else { return };
-        match result {
-            Ok(()) => self.succeeded(job),
-            Err(error) => self.failed(job, &error),
-        }
-    }
-
-    fn succeeded(&mut self, job: Job) {
-        if self.back_off.remove(&job).is_some() {
-            tracing::info!(%job, "background work goes on");
-        }
-    }
-
-    /// Logged as an error once, until it succeeds.
-    fn failed(&mut self, job: Job, error: &StepError) {
-        let previous = self.back_off.get(&job).map(|back_off| back_off.delay);
-        let delay = previous.map_or(BACK_OFF_FIRST, |delay| (delay * 2).min(BACK_OFF_MAX));
-        if previous.is_some() || matches!(error, StepError::LeaseLost(_)) {
-            tracing::debug!(%job, %error, ?delay, "background work failed again");
-        } else {
-            let cause = std::error::Error::source(error).map(tracing::field::display);
-            tracing::error!(%job, %error, cause, "background work failed and will be tried again");
-        }
-        self.back_off.insert(job, BackOff { until: Instant::now() + delay, delay });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use uuid::Uuid;
-
-    use super::*;
-
-    /// Two workers, and tasks that can go on again as soon as they were worked on.
-    #[tokio::test]
-    async fn every_task_has_its_turn_though_others_can_always_go_on() {
-        let all: Vec<_> = (0..5).map(|n| TaskId(Uuid::from_u128(n))).collect();
-        let mut workers = Workers::default();
-        let mut started = HashMap::new();
-        for _ in 0..10 {
-            for task in workers.in_turn(all.clone()) {
-                if workers.tasks() < 2 {
-                    workers.start(Job::Task(task), async { Ok(()) });
-                    *started.entry(task).or_insert(0) += 1;
-                }
-            }
-            while let Some(done) = workers.running.join_next_with_id().await {
-                workers.note(done);
-            }
-        }
-        assert_eq!(started.len(), 5);
-        assert!(started.values().all(|times| *times == 4), "{started:?}");
-    }
 }

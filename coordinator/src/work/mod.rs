@@ -35,6 +35,7 @@ mod spoil;
 mod sum_chunk;
 mod sums;
 mod waiting;
+mod workers;
 
 pub use crate::step_error::StepError;
 pub use driver::Engine;

@@ -7,6 +7,7 @@ mod arguments;
 mod command;
 mod data;
 mod failure;
+mod figures;
 mod lean;
 mod output;
 mod server;

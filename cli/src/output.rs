@@ -4,7 +4,9 @@
 //! All output goes through [`Output`]; nothing else writes to stdout. A closed pipe (`| head`) is not an error.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Duration;
 
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -55,6 +57,13 @@ impl Output {
     /// Whether the output is a terminal, so that lines may be redrawn.
     pub(crate) fn is_live(self) -> bool {
         self.terminal && self.format == Format::Text
+    }
+
+    /// A spinner with these words, on a terminal; it turns while something is awaited.
+    pub(crate) fn spinner(self, words: String) -> ProgressBar {
+        let bar = if self.is_live() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        bar.enable_steady_tick(Duration::from_millis(100));
+        bar.with_message(words)
     }
 
     /// Prints the command's result: an envelope, or text for people.

@@ -9,7 +9,7 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use url::Url;
-use wire::inspect::{Page, RoundView, TaskSummary};
+use wire::inspect::{Page, RoundView, TaskSummary, TaskView};
 use wire::problem::Problem;
 use wire::{RoundState, TaskId, headers, route};
 
@@ -169,6 +169,11 @@ impl Server {
         named().find(running).or_else(|| named().next()).map(|task| task.id).ok_or_else(|| {
             Failure::new(Exit::NotFound, format!("no task is called `{id_or_name}`; `tributary task list` shows them"))
         })
+    }
+
+    /// One task.
+    pub(crate) async fn task_view(&self, id: TaskId) -> Outcome<TaskView> {
+        self.get(&route::fill(route::TASK, &[&id]), &[]).await
     }
 
     /// Waits up to `wait` for a round to leave the state `after`; `None` if there is no such round yet.

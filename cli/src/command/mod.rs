@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand.
 
+use clap::CommandFactory as _;
 use coordinator::config::TelemetryConfig;
 
 use crate::arguments::log_level;
@@ -9,10 +10,13 @@ use crate::output::{Format, Output};
 
 mod backup;
 mod check_config;
+mod completions;
 mod demo;
 mod devices;
+mod export;
 mod fsck;
 mod keeping;
+mod manual;
 mod migrate;
 pub(crate) mod model;
 pub(crate) mod participant;
@@ -80,6 +84,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: privacy::PrivacyCommand,
     },
+    /// Write rounds and metrics of tasks in the formats of other tools
+    Export(export::Export),
     /// Check a configuration and print the effective one
     CheckConfig(check_config::CheckConfig),
     /// Show the devices that can aggregate, the selected one, and why the others were not selected
@@ -92,6 +98,10 @@ pub(crate) enum Command {
     Restore(restore::Restore),
     /// Look for damage in everything that is stored, and repair what can be repaired
     Fsck(fsck::Fsck),
+    /// Print what completes this command line in a shell
+    Completions(completions::Completions),
+    /// Write manual pages
+    Manual(manual::Manual),
 }
 
 impl Command {
@@ -108,7 +118,10 @@ impl Command {
             | Self::Privacy { .. }
             | Self::CheckConfig(_)
             | Self::Devices(_)
-            | Self::Migrate(_) => false,
+            | Self::Migrate(_)
+            | Self::Export(_)
+            | Self::Completions(_)
+            | Self::Manual(_) => false,
         }
     }
 
@@ -129,7 +142,10 @@ impl Command {
             | Self::Migrate(_)
             | Self::Backup(_)
             | Self::Restore(_)
-            | Self::Fsck(_) => None,
+            | Self::Fsck(_)
+            | Self::Export(_)
+            | Self::Completions(_)
+            | Self::Manual(_) => None,
         }
     }
 
@@ -153,6 +169,9 @@ impl Command {
             Self::Backup(backup) => backup.run(output).await,
             Self::Restore(restore) => restore.run(output).await,
             Self::Fsck(fsck) => fsck.run(output).await,
+            Self::Export(export) => export.run(output).await,
+            Self::Completions(completions) => completions.run(Cli::command(), output),
+            Self::Manual(manual) => manual.run(Cli::command(), output),
             Self::Task { command } => command.run(output).await,
             Self::Round { command } => command.run(output).await,
             Self::Model { command } => command.run(output).await,
@@ -165,10 +184,10 @@ impl Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use super::*;
 
     #[test]
     fn no_two_flags_have_one_name() {
-        super::Cli::command().debug_assert();
+        Cli::command().debug_assert();
     }
 }

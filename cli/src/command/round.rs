@@ -2,22 +2,19 @@
 
 use std::time::Duration;
 
-use wire::TaskStatus;
-use wire::inspect::{RoundView, TaskView};
-use wire::{RoundState, TaskId, route};
+use wire::inspect::RoundView;
+use wire::route;
 
-use crate::command::task;
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::Outcome;
 use crate::output::{Align, Output, Table, bytes, duration, figure};
 use crate::server::{Server, ServerArgs};
 
 mod show;
+mod watch;
 pub(crate) mod words;
 
-use words::{base_given_by, metrics, state};
-
-/// Duration of a long poll.
-const WAIT: Duration = Duration::from_secs(20);
+use watch::Watch;
+use words::{metrics, state};
 
 /// What to do with rounds.
 #[derive(clap::Subcommand)]
@@ -78,7 +75,7 @@ impl RoundCommand {
             Self::Watch { task, round, server } => {
                 let server = Server::new(&server)?;
                 let task = server.task(&task).await?;
-                Watch { server, task, output }.run(round).await
+                Watch::new(server, task, output).run(round).await
             }
         }
     }
@@ -114,110 +111,4 @@ fn table(rounds: &[RoundView]) -> String {
         ]);
     }
     table.render("There are no rounds yet.")
-}
-
-/// Follows rounds as they change.
-struct Watch {
-    server: Server,
-    task: TaskId,
-    output: Output,
-}
-
-impl Watch {
-    async fn run(&self, round: Option<u32>) -> Outcome {
-        if let Some(number) = round {
-            return match self.follow(number, None).await? {
-                Some(round) if round.state == RoundState::Completed => Ok(()),
-                Some(round) => Err(ended(&round)),
-                None => Err(Failure::new(Exit::Round, "the task is over; this round never opened")),
-            };
-        }
-        let task = task::get(&self.server, self.task).await?;
-        let latest: Vec<RoundView> = self.server.list(&route::fill(route::ROUNDS, &[&self.task]), 1).await?;
-        let mut number = latest.first().map_or(1, |round| match round.state {
-            RoundState::Completed if task.summary.status == TaskStatus::Active => round.number + 1,
-            _ => round.number,
-        });
-        let mut after = None;
-        while let Some(round) = self.follow(number, after).await? {
-            match round.state {
-                RoundState::Completed if self.is_complete().await? => return Ok(()),
-                RoundState::Completed => (number, after) = (number + 1, None),
-                // Its number is not tried again.
-                RoundState::Failed if round.spent => (number, after) = (number + 1, None),
-                RoundState::Failed => {
-                    self.tell_why(&task::get(&self.server, self.task).await?);
-                    after = Some(RoundState::Failed);
-                }
-                _ => break,
-            }
-        }
-        let task = task::get(&self.server, self.task).await?;
-        match task.summary.status {
-            TaskStatus::Completed => Ok(()),
-            status => Err(Failure::new(Exit::Round, format!("the task is {status}{}", reason(&task)))),
-        }
-    }
-
-    async fn is_complete(&self) -> Outcome<bool> {
-        Ok(task::get(&self.server, self.task).await?.summary.status == TaskStatus::Completed)
-    }
-
-    /// Prints the changes of one round from the first state other than `after` until an attempt ends; `None` if the
-    /// task ends first.
-    async fn follow(&self, number: u32, mut after: Option<RoundState>) -> Outcome<Option<RoundView>> {
-        loop {
-            let round = self.server.watch_round(self.task, number, after, WAIT).await?;
-            if let Some(round) = round.filter(|round| after != Some(round.state)) {
-                self.print(&round);
-                if round.state.is_terminal() {
-                    return Ok(Some(round));
-                }
-                after = Some(round.state);
-                continue;
-            }
-            let task = task::get(&self.server, self.task).await?;
-            if task.summary.status.is_terminal() {
-                // Nothing has changed for long, and nothing will.
-                return Ok(None);
-            }
-            self.tell_why(&task);
-        }
-    }
-
-    /// Explains a shortage of participants.
-    fn tell_why(&self, task: &TaskView) {
-        if let Some(behind) = task.behind {
-            self.output.event("behind", &behind);
-            self.output.line(task::behind(behind));
-        }
-        if let Some(shortage) = task.shortage {
-            self.output.event("shortage", &shortage);
-            self.output.line(task::shortage(shortage));
-        }
-    }
-
-    fn print(&self, round: &RoundView) {
-        self.output.event("round", round);
-        self.output.line(format!(
-            "round {} (attempt {})  {}  cohort {}, reported {}, dropped {}  {}{}",
-            round.number,
-            round.attempt,
-            state(round),
-            round.cohort,
-            round.reported,
-            round.dropped,
-            metrics(round),
-            base_given_by(round)
-        ));
-    }
-}
-
-fn ended(round: &RoundView) -> Failure {
-    Failure::new(Exit::Round, format!("round {} ended {}{}", round.number, state(round), base_given_by(round)))
-}
-
-fn reason(task: &TaskView) -> String {
-    let detail = task.history.last().and_then(|change| change.detail.as_deref());
-    detail.map(|detail| format!(": {detail}")).unwrap_or_default()
 }

@@ -3,7 +3,6 @@
 use client_sdk::SecurityPolicy;
 use recipe::TaskModel;
 use task_spec::TaskSpec;
-use wire::TaskId;
 use wire::TaskStatus;
 use wire::admin::{CreateTask, RebaseTask};
 use wire::inspect::{BehindView, ShortageView, TaskSummary, TaskView};
@@ -14,6 +13,8 @@ use crate::failure::Outcome;
 use crate::output::{Align, Output, Table, figure, number, when};
 use crate::server::{Server, ServerArgs};
 use crate::task_input::{self, SetArgs};
+
+mod compare;
 
 /// What is to be done about a task that has stopped for its budget.
 pub(crate) const BUDGET_ADVICE: &str = "Another round would spend more than the privacy budget, so none opens. The last model stays as it is. To go on \
@@ -51,6 +52,8 @@ pub(crate) enum TaskCommand {
     },
     /// Show one task
     Show(TaskArg),
+    /// Show tasks side by side: the keys that differ, and what came of it
+    Compare(compare::Compare),
     /// Open no further rounds; the present one runs on
     Pause(TaskArg),
     /// Resume a paused task
@@ -100,6 +103,7 @@ impl TaskCommand {
                 output.answer(&tasks, || table(&tasks));
                 Ok(())
             }
+            Self::Compare(compare) => compare.run(output).await,
             Self::Show(named) => named.act(None, output).await,
             Self::Pause(named) => named.act(Some(route::TASK_PAUSE), output).await,
             Self::Resume(named) => named.act(Some(route::TASK_RESUME), output).await,
@@ -124,14 +128,9 @@ impl TaskArg {
         if let Some(template) = action {
             server.act(&route::fill(template, &[&id])).await?;
         }
-        show(output, &get(&server, id).await?);
+        show(output, &server.task_view(id).await?);
         Ok(())
     }
-}
-
-/// One task.
-pub(crate) async fn get(server: &Server, id: TaskId) -> Outcome<TaskView> {
-    server.get(&route::fill(route::TASK, &[&id]), &[]).await
 }
 
 /// Why participants would decline the task unless their apps lower what they demand of secure aggregation.

@@ -170,3 +170,48 @@ fn a_signal_that_comes_before_it_serves_is_not_lost() {
     assert_eq!(process.0.wait().unwrap().code(), Some(0), "{rest}");
     assert!(rest.contains("stopped"), "{rest}");
 }
+
+#[test]
+fn what_a_round_was_is_exported_compared_and_never_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::dev(&folder.path().join("data"));
+    let file = folder.path().join("task.toml");
+    std::fs::write(&file, TASK).unwrap();
+    served.operate(&["task", "create", file.to_str().unwrap()]).data();
+    std::fs::write(&file, TASK.replace("digits", "letters").replace("count = 2", "count = 5")).unwrap();
+    served.operate(&["task", "create", file.to_str().unwrap()]).data();
+
+    let out = folder.path().join("rounds.csv");
+    let export = ["export", "digits", "letters", "--as", "csv", "--out", out.to_str().unwrap()];
+    assert_eq!(served.operate(&export).data()["rounds"], 2, "each has one that selects");
+    let text = std::fs::read_to_string(&out).unwrap();
+    assert!(text.starts_with("task,task_name,number,attempt,state,failure,opened_at,ended_at,"), "{text}");
+    let again = served.operate(&export);
+    assert_eq!(again.code, 15, "what is there stays: {again}");
+    let unknown = served.operate(&["export", "digitz", "--as", "mlflow", "--out", out.to_str().unwrap()]);
+    assert_eq!(unknown.code, 7, "{unknown}");
+
+    let compared = served.operate(&["task", "compare", "digits", "letters"]).data();
+    let keys = |name: &str| {
+        let all = compared["keys"].as_array().unwrap();
+        all.iter().find(|line| line["name"] == name).map(|line| line["values"].clone())
+    };
+    assert_eq!(keys("rounds.count"), Some(serde_json::json!(["2", "5"])));
+    assert_eq!(keys("selection.cohort.count"), None, "they are the same");
+    assert_eq!(compared["total"][0]["name"], "bytes_down");
+    assert_eq!(served.operate(&["task", "compare", "digits"]).code, 2, "with what?");
+}
+
+#[test]
+fn shells_complete_the_command_line_and_each_subcommand_has_a_page() {
+    let script = run(&["completions", "bash"]);
+    assert!(script.stdout.contains("tributary__subcmd__task") || script.stdout.contains("tributary__task"), "{script}");
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    assert_eq!(run(&["manual", pages.to_str().unwrap()]).code, 0);
+    for page in ["tributary.1", "tributary-task-create.1", "tributary-round-list.1", "tributary-task-list.1"] {
+        assert!(pages.join(page).exists(), "{page}");
+    }
+    let page = std::fs::read_to_string(pages.join("tributary-round-list.1")).unwrap();
+    assert!(page.contains("newest first"), "{page}");
+}

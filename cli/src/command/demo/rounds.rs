@@ -13,7 +13,6 @@ use super::scene::{Scene, blocking};
 use super::table::LiveTable;
 use super::world::World;
 use crate::command::model::Score;
-use crate::command::task;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 
@@ -116,7 +115,7 @@ impl Rounds<'_> {
 
     /// Whether more rounds will come; if not, the privacy budget is used up.
     async fn still_active(&self, world: &World, number: u32) -> Outcome<bool> {
-        let task = task::get(&world.server, self.task).await?;
+        let task = world.server.task_view(self.task).await?;
         match task.summary.status {
             TaskStatus::Active | TaskStatus::Completed => Ok(true),
             TaskStatus::BudgetExhausted => Ok(false),

@@ -8,7 +8,7 @@ use wire::inspect::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView};
 use wire::{TaskId, route};
 
 use super::chart;
-use crate::command::task::{self, BUDGET_ADVICE};
+use crate::command::task::BUDGET_ADVICE;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Align, Output, Table, figure, when};
 use crate::server::{Server, ServerArgs};
@@ -44,7 +44,7 @@ impl Show {
             std::fs::write(path, chart::epsilon_over("releases", &points, &escaped(&subject), delta))
                 .map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))?;
         }
-        let status = task::get(&server, id).await?.summary.status;
+        let status = server.task_view(id).await?.summary.status;
         output.answer(&report, || words(name, &report, status, self.svg.as_deref()));
         Ok(())
     }

@@ -1,0 +1,91 @@
+//! `tributary export`: rounds and metrics of tasks, in the formats of other tools.
+//!
+//! Numbers have the names of [`crate::figures`]; the files here only write them down.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use wire::inspect::RoundView;
+use wire::route;
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::Output;
+use crate::server::{Server, ServerArgs};
+
+mod csv;
+mod mlflow;
+mod parquet;
+mod records;
+mod tensorboard;
+
+use records::{Records, TaskRounds};
+
+/// Formats of other tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ExportFormat {
+    /// A table of text, with a heading
+    Csv,
+    /// A table with types, for data frames
+    Parquet,
+    /// Event files, one folder a task: `tensorboard --logdir OUT`
+    Tensorboard,
+    /// MLflow's file layout, one run a task: `mlflow ui --backend-store-uri OUT`
+    Mlflow,
+}
+
+/// Arguments of `tributary export`.
+#[derive(clap::Args)]
+pub(crate) struct Export {
+    /// Ids or names of the tasks
+    #[arg(required = true)]
+    tasks: Vec<String>,
+    /// Format of the export
+    #[arg(long = "as", value_enum, value_name = "FORMAT")]
+    tool: ExportFormat,
+    /// File of csv and parquet, which must not exist; folder of tensorboard and mlflow, where a task's earlier export is replaced
+    #[arg(long, value_name = "PATH")]
+    out: PathBuf,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(serde::Serialize)]
+struct Exported<'a> {
+    path: &'a Path,
+    tasks: usize,
+    rounds: usize,
+}
+
+impl Export {
+    pub(super) async fn run(self, output: Output) -> Outcome {
+        let server = Server::new(&self.server)?;
+        let mut tasks = Vec::with_capacity(self.tasks.len());
+        for name in &self.tasks {
+            let bar = output.spinner(format!("reading rounds of {name}"));
+            let task = server.task_view(server.task(name).await?).await?;
+            let path = route::fill(route::ROUNDS, &[&task.summary.id]);
+            let mut rounds: Vec<RoundView> = server.list(&path, usize::MAX).await?;
+            rounds.sort_by_key(|round| (round.number, round.attempt));
+            bar.finish_and_clear();
+            tasks.push(TaskRounds { task, rounds });
+        }
+        self.write(&tasks).map_err(Failure::because(Exit::Io, format!("cannot write {}", self.out.display())))?;
+        let rounds = tasks.iter().map(|task| task.rounds.len()).sum();
+        let exported = Exported { path: &self.out, tasks: tasks.len(), rounds };
+        output.answer(&exported, || format!("{rounds} rounds of {} tasks are in {}", tasks.len(), self.out.display()));
+        Ok(())
+    }
+
+    fn write(&self, tasks: &[TaskRounds]) -> io::Result<()> {
+        match self.tool {
+            ExportFormat::Csv => csv::write(&Records::of(tasks), fs::File::create_new(&self.out)?),
+            ExportFormat::Parquet => parquet::write(&Records::of(tasks), fs::File::create_new(&self.out)?),
+            ExportFormat::Tensorboard => tasks.iter().try_for_each(|task| tensorboard::write(task, &self.out)),
+            ExportFormat::Mlflow => tasks.iter().try_for_each(|task| mlflow::write(task, &self.out)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! `tributary round watch`: rounds as they change, and on a terminal how far the present phase has come.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use wire::inspect::{PhaseView, RoundView, TaskView};
+use wire::{RoundState, TaskId, TaskStatus, route};
+
+use super::words::{base_given_by, metrics, state};
+use crate::command::task;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, when};
+use crate::server::Server;
+
+/// How long nothing may change until the task is asked why.
+const WAIT: Duration = Duration::from_secs(20);
+/// Between looks at the progress of a phase, where somebody sees it.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Follows rounds as they change.
+pub(super) struct Watch {
+    server: Server,
+    task: TaskId,
+    output: Output,
+    /// Hidden unless a terminal shows it.
+    bar: ProgressBar,
+}
+
+impl Watch {
+    /// A watch on the rounds of a task; nothing is asked yet.
+    pub(super) fn new(server: Server, task: TaskId, output: Output) -> Self {
+        let bar = if output.is_live() { ProgressBar::new(0) } else { ProgressBar::hidden() };
+        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {pos} of {len}") {
+            bar.set_style(style);
+        }
+        Self { server, task, output, bar }
+    }
+
+    /// Prints changes until the round is over or, with no round given, the task.
+    ///
+    /// # Errors
+    /// [`Exit::Round`] unless it ended well; those of the connection.
+    pub(super) async fn run(self, round: Option<u32>) -> Outcome {
+        let ended = self.watch(round).await;
+        self.bar.finish_and_clear();
+        ended
+    }
+
+    async fn watch(&self, round: Option<u32>) -> Outcome {
+        if let Some(number) = round {
+            return match self.follow(number, None).await? {
+                Some(round) if round.state == RoundState::Completed => Ok(()),
+                Some(round) => Err(ended(&round)),
+                None => Err(Failure::new(Exit::Round, "the task is over; this round never opened")),
+            };
+        }
+        let task = self.server.task_view(self.task).await?;
+        let latest: Vec<RoundView> = self.server.list(&route::fill(route::ROUNDS, &[&self.task]), 1).await?;
+        let mut number = latest.first().map_or(1, |round| match round.state {
+            RoundState::Completed if task.summary.status == TaskStatus::Active => round.number + 1,
+            _ => round.number,
+        });
+        let mut after = None;
+        while let Some(round) = self.follow(number, after).await? {
+            match round.state {
+                RoundState::Completed if self.is_complete().await? => return Ok(()),
+                RoundState::Completed => (number, after) = (number + 1, None),
+                // Its number is not tried again.
+                RoundState::Failed if round.spent => (number, after) = (number + 1, None),
+                RoundState::Failed => {
+                    self.tell_why(&self.server.task_view(self.task).await?);
+                    after = Some(RoundState::Failed);
+                }
+                _ => break,
+            }
+        }
+        let task = self.server.task_view(self.task).await?;
+        match task.summary.status {
+            TaskStatus::Completed => Ok(()),
+            status => Err(Failure::new(Exit::Round, format!("the task is {status}{}", reason(&task)))),
+        }
+    }
+
+    async fn is_complete(&self) -> Outcome<bool> {
+        Ok(self.server.task_view(self.task).await?.summary.status == TaskStatus::Completed)
+    }
+
+    /// Prints the changes of one round from the first state other than `after` until an attempt ends; `None` if the
+    /// task ends first.
+    async fn follow(&self, number: u32, mut after: Option<RoundState>) -> Outcome<Option<RoundView>> {
+        loop {
+            if let Some(round) = self.next(number, after).await? {
+                self.print(&round);
+                if round.state.is_terminal() {
+                    return Ok(Some(round));
+                }
+                after = Some(round.state);
+                continue;
+            }
+            let task = self.server.task_view(self.task).await?;
+            if task.summary.status.is_terminal() {
+                // Nothing has changed for long, and nothing will.
+                return Ok(None);
+            }
+            self.tell_why(&task);
+        }
+    }
+
+    /// The round in another state than `after`; `None` if it has none for [`WAIT`].
+    async fn next(&self, number: u32, after: Option<RoundState>) -> Outcome<Option<RoundView>> {
+        let (wait, looks) = if self.output.is_live() { (LOOK, WAIT.as_secs() / LOOK.as_secs()) } else { (WAIT, 1) };
+        for _ in 0..looks {
+            match self.server.watch_round(self.task, number, after, wait).await? {
+                Some(round) if after == Some(round.state) => self.show(&round),
+                Some(round) => return Ok(Some(round)),
+                None => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Shows how far the present phase has come.
+    fn show(&self, round: &RoundView) {
+        let Some(PhaseView { state, count, min, max, deadline_at, .. }) = round.phases.last() else { return };
+        let until = deadline_at.map(|at| format!(", until {} at the latest", when(at))).unwrap_or_default();
+        self.bar.set_length(max.or(*min).unwrap_or(round.cohort).into());
+        self.bar.set_position(count.unwrap_or(0).into());
+        self.bar.set_message(format!("round {} {state}{until}", round.number));
+    }
+
+    /// Explains a shortage of participants.
+    fn tell_why(&self, task: &TaskView) {
+        if let Some(behind) = task.behind {
+            self.output.event("behind", &behind);
+            self.line(task::behind(behind));
+        }
+        if let Some(shortage) = task.shortage {
+            self.output.event("shortage", &shortage);
+            self.line(task::shortage(shortage));
+        }
+    }
+
+    /// Prints a line above the bar.
+    fn line(&self, words: String) {
+        self.bar.suspend(|| self.output.line(words));
+    }
+
+    fn print(&self, round: &RoundView) {
+        self.output.event("round", round);
+        self.line(format!(
+            "round {} (attempt {})  {}  cohort {}, reported {}, dropped {}  {}{}",
+            round.number,
+            round.attempt,
+            state(round),
+            round.cohort,
+            round.reported,
+            round.dropped,
+            metrics(round),
+            base_given_by(round)
+        ));
+    }
+}
+
+fn ended(round: &RoundView) -> Failure {
+    Failure::new(Exit::Round, format!("round {} ended {}{}", round.number, state(round), base_given_by(round)))
+}
+
+fn reason(task: &TaskView) -> String {
+    let detail = task.history.last().and_then(|change| change.detail.as_deref());
+    detail.map(|detail| format!(": {detail}")).unwrap_or_default()
+}

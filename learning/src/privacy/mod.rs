@@ -38,5 +38,5 @@ pub use private_codec::{
 pub use release::{BadRelease, Cost, Epsilons, NoServerEpsilon, Release, Sampled};
 pub use sample::bernoulli::{BadRate, SamplingRate};
 pub use skellam::{Skellam, Variance};
-pub use sum::{ExactSum, NoisedSum, SumError};
+pub use sum::{ExactSum, NoisedSum, SumError, SumHeader};
 pub use task::TaskFacts;

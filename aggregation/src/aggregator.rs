@@ -1,6 +1,7 @@
 //! The interface of devices: running sums, their end, and a report of which device unmasked them.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 
 use secure_agg::mask::MaskPlan;
 
@@ -29,6 +30,12 @@ pub trait Aggregator: RobustStatistics {
     /// [`AggregationError::Slice`] or [`AggregationError::Length`] if slices do not fit; [`AggregationError::Device`]
     /// or [`AggregationError::OutOfMemory`] if the device fails: the content of `out` is then undefined.
     fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError>;
+
+    /// The device that takes over where this one fails, if there is one: whoever unmasks slice by slice goes on with it after the
+    /// first failure, rather than to wait for the same device at every slice.
+    fn spare(&self) -> Option<Arc<dyn Aggregator>> {
+        None
+    }
 }
 
 /// One running sum. A partial sum is a vector like an input, so the sums of several replicas add up.
@@ -84,7 +91,18 @@ pub trait Accumulator: Send {
     ///
     /// # Errors
     /// [`AggregationError::Plan`] if the plan is for vectors of another length or modulus.
-    fn unmask(self: Box<Self>, plan: &MaskPlan) -> Result<Vec<u32>, AggregationError>;
+    fn unmask(self: Box<Self>, plan: &MaskPlan) -> Result<Vec<u32>, AggregationError> {
+        self.shape().check_plan(plan)?;
+        self.unmask_at(plan, 0)
+    }
+
+    /// Ends the sum of a slice like [`unmask`](Self::unmask): its words are those of the plan's vector from `offset` on, a multiple
+    /// of [`Shape::SLICE_START`].
+    ///
+    /// # Errors
+    /// [`AggregationError::Slice`] if the plan's vector has no such slice, [`AggregationError::Plan`] if it has another
+    /// modulus.
+    fn unmask_at(self: Box<Self>, plan: &MaskPlan, offset: u64) -> Result<Vec<u32>, AggregationError>;
 
     /// Ends the sum like [`unmask`](Self::unmask), and reports whether another device had to take over.
     ///
@@ -100,10 +118,19 @@ pub trait Accumulator: Send {
     /// # Errors
     /// As for [`unmask`](Self::unmask).
     fn finish_measured(self: Box<Self>, plan: &MaskPlan) -> Result<(Finished, Work), AggregationError> {
-        let summing = self.summing();
+        self.shape().check_plan(plan)?;
+        self.finish_slice(plan, 0)
+    }
+
+    /// Ends the sum of a slice like [`unmask_at`](Self::unmask_at), and reports like [`finish_measured`](Self::finish_measured).
+    ///
+    /// # Errors
+    /// As for [`unmask_at`](Self::unmask_at).
+    fn finish_slice(self: Box<Self>, plan: &MaskPlan, offset: u64) -> Result<(Finished, Work), AggregationError> {
+        let (summing, length) = (self.summing(), self.shape().words());
         let (device, watch) = (summing.device.clone(), Stopwatch::start());
-        let words = self.unmask(plan)?;
-        let work = Work::new(summing, Effort { device, took: watch.elapsed() }, plan);
+        let words = self.unmask_at(plan, offset)?;
+        let work = Work::new(summing, Effort { device, took: watch.elapsed() }, plan, length);
         Ok((Finished { words, fallback: None }, work))
     }
 }

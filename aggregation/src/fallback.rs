@@ -45,6 +45,10 @@ impl Aggregator for Fallback {
     fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError> {
         unmask_slice(&*self.device, &self.cpu, plan, (offset, sum), out).map(drop)
     }
+
+    fn spare(&self) -> Option<Arc<dyn Aggregator>> {
+        Some(Arc::clone(&self.cpu) as _)
+    }
 }
 
 /// Checks the device's answer against the processor's in some columns, or for some vectors, before it is used.
@@ -148,20 +152,20 @@ impl Accumulator for FallbackSum {
         self.sum.write_partial(out)
     }
 
-    fn unmask(self: Box<Self>, plan: &MaskPlan) -> Result<Vec<u32>, AggregationError> {
-        self.finish(plan).map(|finished| finished.words)
+    fn unmask_at(self: Box<Self>, plan: &MaskPlan, offset: u64) -> Result<Vec<u32>, AggregationError> {
+        self.finish_slice(plan, offset).map(|(finished, _)| finished.words)
     }
 
-    fn finish_measured(self: Box<Self>, plan: &MaskPlan) -> Result<(Finished, Work), AggregationError> {
+    fn finish_slice(self: Box<Self>, plan: &MaskPlan, offset: u64) -> Result<(Finished, Work), AggregationError> {
         let watch = Stopwatch::start();
         let sum = self.sum.words()?;
         let shape = self.sum.shape();
-        shape.check_plan(plan)?;
+        shape.check_place(plan, offset)?;
         let mut words = room_for(shape)?;
         words.resize(shape.words(), 0);
-        let (fallback, device) = unmask_slice(&*self.device, &self.cpu, plan, (0, sum), &mut words)?;
+        let (fallback, device) = unmask_slice(&*self.device, &self.cpu, plan, (offset, sum), &mut words)?;
         let unmasking = Effort { device, took: watch.elapsed() };
-        Ok((Finished { words, fallback }, Work::new(self.sum.summing(), unmasking, plan)))
+        Ok((Finished { words, fallback }, Work::new(self.sum.summing(), unmasking, plan, shape.words())))
     }
 }
 
@@ -281,16 +285,20 @@ mod tests {
         }
     }
 
-    fn finished(fault: Fault, masks: u8) -> (Finished, Work, Vec<u32>) {
-        let cpu = Arc::new(CpuAggregator::new(1).unwrap());
-        let device = Fallback::new(Arc::new(Injected(fault, CpuAggregator::new(1).unwrap())), cpu);
-        let shape = Shape::new(100_000, 20).unwrap();
-        let mut plan = MaskPlan::new(Plane::Model, 100_000, shape.modulus()).unwrap();
+    /// A plan of so many masks, and a sum to remove them from.
+    fn case(masks: u8) -> (MaskPlan, Vec<u32>) {
+        let mut plan = MaskPlan::new(Plane::Model, 100_000, Shape::new(100_000, 20).unwrap().modulus()).unwrap();
         for number in 0..masks {
             plan.push(MaskSeed::new(&mut [number; 32]), if number == 1 { Sign::Subtract } else { Sign::Add });
         }
-        let mut expected: Vec<u32> = (0..100_000).collect();
-        let mut sum = device.begin(shape).unwrap();
+        (plan, (0..100_000).collect())
+    }
+
+    fn finished(fault: Fault, masks: u8) -> (Finished, Work, Vec<u32>) {
+        let cpu = Arc::new(CpuAggregator::new(1).unwrap());
+        let device = Fallback::new(Arc::new(Injected(fault, CpuAggregator::new(1).unwrap())), cpu);
+        let (plan, mut expected) = case(masks);
+        let mut sum = device.begin(Shape::new(100_000, 20).unwrap()).unwrap();
         sum.merge(&expected).unwrap();
         mask::apply(&plan, 0, &mut expected).unwrap();
         let (finished, work) = sum.finish_measured(&plan).unwrap();
@@ -313,6 +321,35 @@ mod tests {
             assert!(event.taken_over_by.starts_with("cpu ("), "{event:?}");
             assert_eq!(work.unmasking.device, event.taken_over_by);
         }
+    }
+
+    #[test]
+    fn slices_are_the_sum_and_the_spare_device_goes_on_after_a_failure() {
+        let (_, whole, expected) = finished(Fault::None, 3);
+        let cpu = Arc::new(CpuAggregator::new(1).unwrap());
+        let injected = Injected(Fault::Lost, CpuAggregator::new(1).unwrap());
+        let mut device: Arc<dyn Aggregator> = Arc::new(Fallback::new(Arc::new(injected), cpu));
+        let (plan, input) = case(3);
+        let (mut words, mut events, mut work) = (Vec::new(), 0, None::<Work>);
+        let start = usize::try_from(Shape::SLICE_START).unwrap();
+        for (offset, slice) in (0..).step_by(start).zip(input.chunks(start)) {
+            let mut sum = device.begin(Shape::new(slice.len(), 20).unwrap()).unwrap();
+            sum.merge(slice).unwrap();
+            let (finished, of_slice) = sum.finish_slice(&plan, offset).unwrap();
+            words.extend(finished.words);
+            work = Some(match work {
+                Some(before) => before.and(of_slice),
+                None => of_slice,
+            });
+            if finished.fallback.is_some() {
+                events += 1;
+                device = device.spare().unwrap();
+            }
+        }
+        let work = work.unwrap();
+        assert!(words == expected);
+        assert_eq!((events, work.keystream_bytes), (1, whole.keystream_bytes));
+        assert!(work.unmasking.device.starts_with("cpu ("), "{work:?}");
     }
 
     #[test]

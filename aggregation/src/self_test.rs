@@ -163,8 +163,8 @@ mod tests {
             self.0.write_partial(out)
         }
 
-        fn unmask(self: Box<Self>, plan: &MaskPlan) -> Result<Vec<u32>, AggregationError> {
-            let mut words = self.0.unmask(plan)?;
+        fn unmask_at(self: Box<Self>, plan: &MaskPlan, offset: u64) -> Result<Vec<u32>, AggregationError> {
+            let mut words = self.0.unmask_at(plan, offset)?;
             if let Some(word) = words.get_mut(30_000) {
                 *word ^= 1 << 7;
             }

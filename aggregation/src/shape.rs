@@ -66,6 +66,15 @@ impl Shape {
         Ok(())
     }
 
+    /// Checks that the words of a vector of this shape are those of the plan's vector from `offset` on.
+    ///
+    /// # Errors
+    /// [`AggregationError::Slice`] as for [`check_slice`](Self::check_slice); [`AggregationError::Plan`] for another modulus.
+    pub fn check_place(self, plan: &MaskPlan, offset: u64) -> Result<(), AggregationError> {
+        Self::check_slice(plan, offset, self.words, self.words)?;
+        if plan.modulus() == self.modulus { Ok(()) } else { Err(self.another(plan)) }
+    }
+
     /// Checks that `plan` is for vectors of this shape.
     ///
     /// # Errors
@@ -74,12 +83,16 @@ impl Shape {
         if plan.words() == self.words as u64 && plan.modulus() == self.modulus {
             return Ok(());
         }
-        Err(AggregationError::Plan {
+        Err(self.another(plan))
+    }
+
+    fn another(self, plan: &MaskPlan) -> AggregationError {
+        AggregationError::Plan {
             words: self.words,
             bits: self.modulus.bits(),
             plan_words: plan.words(),
             plan_bits: plan.modulus().bits(),
-        })
+        }
     }
 }
 

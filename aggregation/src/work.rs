@@ -27,9 +27,21 @@ pub struct Work {
 }
 
 impl Work {
-    pub(crate) fn new(summing: Effort, unmasking: Effort, plan: &MaskPlan) -> Self {
-        let keystream_bytes = u64::try_from(plan.keystream_bytes()).unwrap_or(u64::MAX);
-        Self { summing, unmasking, keystream_bytes }
+    /// The work on a sum of this many `words` of the plan's vector.
+    pub(crate) fn new(summing: Effort, unmasking: Effort, plan: &MaskPlan, words: usize) -> Self {
+        let keystream_bytes = 4 * words as u128 * plan.len() as u128;
+        Self { summing, unmasking, keystream_bytes: u64::try_from(keystream_bytes).unwrap_or(u64::MAX) }
+    }
+
+    /// The work on both, where the other is on the next slice of the same sum: the last slice's devices are told.
+    #[must_use]
+    pub fn and(self, next: Self) -> Self {
+        let both = |first: Effort, next: Effort| Effort { took: first.took + next.took, ..next };
+        Self {
+            summing: both(self.summing, next.summing),
+            unmasking: both(self.unmasking, next.unmasking),
+            keystream_bytes: self.keystream_bytes.saturating_add(next.keystream_bytes),
+        }
     }
 }
 

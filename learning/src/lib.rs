@@ -36,9 +36,9 @@ pub use metrics::MetricValue;
 pub use optimizer::{OptimizerState, StateError, StepError};
 pub use parameters::{Layout, LayoutError, Parameters, TensorSpec, WrongLayout, WrongLength};
 pub use partition::{Partition, PatternError, Patterns};
-pub use privacy::{ExactSum, NoisedSum, SumError};
+pub use privacy::{ExactSum, NoisedSum, SumError, SumHeader};
 pub use quantize::{
     Codec, DecodeError, EncodeError, HeadroomError, ImplausibleUpdate, Inspector, MeanUpdate, QuantizationParams,
-    QuantizedUpdate,
+    QuantizedUpdate, SumTail,
 };
 pub use update::Update;

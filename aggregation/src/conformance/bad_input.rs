@@ -107,7 +107,14 @@ pub fn another_slice(device: &dyn Aggregator) {
     for (offset, len) in [(0, WORDS + 1), (1 << 16, WORDS), (1000, 10), (1 << 17, 0), (u64::MAX - 0xffff, 1)] {
         let outcome = device.unmask_slice(&plan, offset, &vec![1; len], &mut vec![0; len]);
         assert!(matches!(outcome, Err(AggregationError::Slice { .. })), "{len} words at {offset}: {outcome:?}");
+        let outcome = begin(device, len.max(1), BITS).unmask_at(&plan, offset);
+        assert!(
+            matches!(outcome, Err(AggregationError::Slice { .. })),
+            "a sum of {len} words at {offset}: {outcome:?}"
+        );
     }
+    let outcome = begin(device, 2, BITS + 1).unmask_at(&plan, 0);
+    assert!(matches!(outcome, Err(AggregationError::Plan { .. })), "{outcome:?}");
     let outcome = device.unmask_slice(&plan, 0, &[1, 2], &mut [0]);
     assert!(matches!(outcome, Err(AggregationError::Length { expected: 2, got: 1 })), "{outcome:?}");
 }

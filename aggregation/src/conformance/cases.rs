@@ -179,5 +179,9 @@ pub(super) fn slices(device: &dyn Aggregator) {
         let mut out = vec![7; words];
         device.unmask_slice(&plan, offset, &sum, &mut out).expect("the slice lies inside");
         assert!(out == expected, "{}: {words} words at {offset}, {masks} masks", device.name());
+        let mut slice = begin(device, words, bits);
+        slice.merge(&sum).expect("the length fits");
+        let got = slice.unmask_at(&plan, offset).expect("the slice lies inside");
+        assert!(got == expected, "{}: the sum of {words} words at {offset}, {masks} masks", device.name());
     }
 }

@@ -158,11 +158,11 @@ impl Accumulator for Pair {
         out.write_all(&left).map_err(AggregationError::Write)
     }
 
-    fn unmask(self: Box<Self>, plan: &MaskPlan) -> Result<Vec<u32>, AggregationError> {
-        let (left, right) = (self.left.unmask(plan), self.right.unmask(plan));
-        agree(&self.name, "unmask", &left, &right);
+    fn unmask_at(self: Box<Self>, plan: &MaskPlan, offset: u64) -> Result<Vec<u32>, AggregationError> {
+        let (left, right) = (self.left.unmask_at(plan, offset), self.right.unmask_at(plan, offset));
+        agree(&self.name, "unmask_at", &left, &right);
         let words = left?;
-        compare(&self.name, "unmask", &words, &right?);
+        compare(&self.name, "unmask_at", &words, &right?);
         Ok(words)
     }
 }

@@ -172,10 +172,10 @@ impl Accumulator for CpuAccumulator {
         Ok(())
     }
 
-    fn unmask(mut self: Box<Self>, plan: &MaskPlan) -> Result<Vec<u32>, AggregationError> {
+    fn unmask_at(mut self: Box<Self>, plan: &MaskPlan, offset: u64) -> Result<Vec<u32>, AggregationError> {
         self.refuse_if_torn()?;
-        self.shape.check_plan(plan)?;
-        apply_masks(self.kernel, self.pool.as_deref(), plan, 0, &mut self.sum);
+        self.shape.check_place(plan, offset)?;
+        apply_masks(self.kernel, self.pool.as_deref(), plan, offset, &mut self.sum);
         Ok(self.sum)
     }
 }

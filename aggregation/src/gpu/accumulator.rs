@@ -8,11 +8,12 @@ use secure_agg::mask::MaskPlan;
 use secure_agg::modular::{self, Modulus};
 use secure_agg::packing::{self, PackingError};
 
+use super::aggregator::GpuAggregator;
 use super::{Gpu, GpuError, Launch, SEEDS_AT_ONCE, SeedList, bytes_of};
 use crate::shape::room_for;
 use crate::stream::read_full;
 use crate::work::Stopwatch;
-use crate::{Accumulator, AggregationError, Effort, Shape};
+use crate::{Accumulator, AggregationError, Aggregator as _, Effort, Shape};
 
 /// Number of words sent to a device at a time. It divides every piece, and any multiple of it is a whole number of
 /// words in packed form.
@@ -101,13 +102,13 @@ impl<G: Gpu> GpuAccumulator<G> {
         Ok(words)
     }
 
-    fn apply_all(&mut self, plan: &MaskPlan) -> Result<(), GpuError> {
+    fn apply_all(&mut self, plan: &MaskPlan, offset: u64) -> Result<(), GpuError> {
         let words = self.shape.words();
         for first in (0..plan.len()).step_by(SEEDS_AT_ONCE) {
             let list = SeedList::of(plan, first);
             for (index, (memory, gpu)) in self.pieces.iter_mut().zip(self.gpus.iter().cycle()).enumerate() {
                 let start = index * self.piece;
-                apply(gpu, plan, start as u64, self.piece.min(words - start), &list, memory)?;
+                apply(gpu, plan, offset + start as u64, self.piece.min(words - start), &list, memory)?;
             }
         }
         Ok(())
@@ -173,11 +174,19 @@ impl<G: Gpu> Accumulator for GpuAccumulator<G> {
         Ok(())
     }
 
-    fn unmask(mut self: Box<Self>, plan: &MaskPlan) -> Result<Vec<u32>, AggregationError> {
+    fn unmask_at(mut self: Box<Self>, plan: &MaskPlan, offset: u64) -> Result<Vec<u32>, AggregationError> {
         self.refuse_if_torn()?;
-        self.shape.check_plan(plan)?;
-        self.apply_all(plan).map_err(|error| self.failed(error))?;
-        self.read()
+        self.shape.check_place(plan, offset)?;
+        if offset.is_multiple_of(self.piece as u64) {
+            self.apply_all(plan, offset).map_err(|error| self.failed(error))?;
+            return self.read();
+        }
+        // A piece would not lie within one nonce.
+        let (sum, name, gpus) = (self.read()?, Arc::clone(&self.name), Arc::clone(&self.gpus));
+        drop(self);
+        let mut words = vec![0; sum.len()];
+        GpuAggregator { name, gpus }.unmask_slice(plan, offset, &sum, &mut words)?;
+        Ok(words)
     }
 }
 

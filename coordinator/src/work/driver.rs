@@ -22,7 +22,7 @@ use super::grant::grant;
 use super::keep_ledger::check_ledgers;
 use super::lease::Lease;
 use super::open_round::open_round;
-use super::plan::{Next, Step, plan};
+use super::plan::{InputSize, Next, Step, plan};
 use super::publish_version::publish_version;
 use super::release_sum::release_sum;
 use super::situation::Situation;
@@ -251,7 +251,8 @@ impl EngineState {
 
     fn plan(&self, situation: &Situation, now: Timestamp) -> Result<Next, StepError> {
         let model = self.model(situation)?;
-        Ok(plan(situation, model.packed_len(), &self.env.config, now))
+        let config = &self.env.config;
+        Ok(plan(situation, InputSize::of(&model, config), config, now))
     }
 
     /// Derived from the specification, which never changes.

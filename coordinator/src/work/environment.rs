@@ -61,6 +61,9 @@ pub struct WorkConfig {
     pub fold_inputs: u32,
     /// So many bytes of inputs are worth folding while others still arrive.
     pub fold_bytes: u64,
+    /// Words of a vector that are worked on at once; rounded up to a multiple of [`aggregation::Shape::SLICE_START`]. Nothing that is
+    /// published depends on it.
+    pub slice_words: usize,
     /// Wait after the first failed attempt at a round; doubles with each further one.
     pub retry_initial: Duration,
     /// Longest wait between two attempts at a round.
@@ -82,6 +85,7 @@ impl Default for WorkConfig {
             concurrency: 4,
             fold_inputs: 64,
             fold_bytes: 32 << 20,
+            slice_words: 4 << 20,
             retry_initial: Duration::from_secs(1),
             retry_max: Duration::from_secs(300),
             garbage_interval: Duration::from_secs(30),

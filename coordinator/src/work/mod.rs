@@ -32,6 +32,7 @@ mod shred;
 mod situation;
 #[cfg(feature = "deliberate-faults")]
 mod spoil;
+mod streams;
 mod sum_chunk;
 mod sums;
 mod waiting;

@@ -48,20 +48,18 @@ pub(super) enum Noise {
 }
 
 impl Noise {
-    /// Adds the noise.
+    /// Adds the noise to a sum, or to the next slice of it.
     ///
     /// # Errors
     /// Fewer participants than the noise relies on, or an error of OpenDP. The exact sum is dropped.
-    pub(super) fn release(self, exact: ExactSum) -> Result<NoisedSum, StepError> {
+    pub(super) fn release(&mut self, exact: ExactSum) -> Result<NoisedSum, StepError> {
         match self {
             Self::None => Ok(exact.release_without_noise()),
-            Self::Central(noise, mut rng) => Ok(exact.add_central_noise(&noise, &mut *rng)),
-            Self::OpenDp(noise) => exact.add_opendp_noise(noise).map_err(StepError::unworkable),
-            Self::Tree(noise) => Ok(exact.add_tree_noise(&noise)),
-            Self::Banded(noise) => Ok(exact.add_banded_noise(&noise)),
-            Self::ByParticipants(shares) => {
-                exact.release_noised_by_participants(&shares).map_err(StepError::unworkable)
-            }
+            Self::Central(noise, rng) => Ok(exact.add_central_noise(noise, &mut **rng)),
+            Self::OpenDp(noise) => exact.add_opendp_noise(*noise).map_err(StepError::unworkable),
+            Self::Tree(noise) => Ok(exact.add_tree_noise(noise)),
+            Self::Banded(noise) => Ok(exact.add_banded_noise(noise)),
+            Self::ByParticipants(shares) => exact.release_noised_by_participants(shares).map_err(StepError::unworkable),
         }
     }
 

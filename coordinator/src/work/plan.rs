@@ -11,6 +11,8 @@ use federation::training::{Opening, opening};
 
 use super::WorkConfig;
 use super::situation::{Failures, Situation};
+use super::sums::Slices;
+use recipe::TaskModel;
 
 /// The next action for a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,19 +53,34 @@ impl Step {
     }
 }
 
-/// Chooses the next action. `packed_len` is the size of one input, in bytes.
-pub(super) fn plan(situation: &Situation, packed_len: u64, config: &WorkConfig, now: Timestamp) -> Next {
-    let Some(ahead) = &situation.ahead else { return plan_round(situation, packed_len, config, now) };
+/// What folding an input takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InputSize {
+    /// Its size in bytes.
+    pub(super) packed_len: u64,
+    /// Most inputs that can be added at once.
+    pub(super) at_once: u32,
+}
+
+impl InputSize {
+    pub(super) fn of(model: &TaskModel, config: &WorkConfig) -> Self {
+        Self { packed_len: model.packed_len(), at_once: Slices::of(model, config).inputs_at_once() }
+    }
+}
+
+/// Chooses the next action.
+pub(super) fn plan(situation: &Situation, inputs: InputSize, config: &WorkConfig, now: Timestamp) -> Next {
+    let Some(ahead) = &situation.ahead else { return plan_round(situation, inputs, config, now) };
     if ahead.grantable > 0 {
         return Next::Do(Step::Grant);
     }
-    match (plan_round(situation, packed_len, config, now), ahead.lapse) {
+    match (plan_round(situation, inputs, config, now), ahead.lapse) {
         (Next::Wait(until), Some(lapse)) => Next::Wait(Some(until.map_or(lapse, |until| until.min(lapse)))),
         (next, _) => next,
     }
 }
 
-fn plan_round(situation: &Situation, packed_len: u64, config: &WorkConfig, now: Timestamp) -> Next {
+fn plan_round(situation: &Situation, inputs: InputSize, config: &WorkConfig, now: Timestamp) -> Next {
     let Some(round) = situation.open_round() else { return open(situation, config, now) };
     let is_robust = situation.task.spec.aggregation.robust.is_some();
     match advance_groups(round, &situation.tally, &situation.groups, now).decision {
@@ -76,11 +93,11 @@ fn plan_round(situation: &Situation, packed_len: u64, config: &WorkConfig, now: 
             // A robust rule looks at inputs side by side.
             RoundState::Aggregating if is_robust => Next::Do(Step::ReleaseSum),
             RoundState::Collecting | RoundState::Confirming | RoundState::Unmasking
-                if !is_robust && worth_folding(situation.unfolded, packed_len, config) =>
+                if !is_robust && worth_folding(situation.unfolded, inputs.packed_len, config) =>
             {
                 Next::Do(Step::SumChunk)
             }
-            RoundState::Aggregating if situation.unfolded > chunk(packed_len, config) => Next::Do(Step::SumChunk),
+            RoundState::Aggregating if situation.unfolded > chunk(inputs, config) => Next::Do(Step::SumChunk),
             RoundState::Aggregating => Next::Do(Step::ReleaseSum),
             RoundState::Selecting
             | RoundState::Sharing
@@ -135,9 +152,9 @@ fn worth_folding(unfolded: u32, packed_len: u64, config: &WorkConfig) -> bool {
 }
 
 /// Maximum inputs that one step folds: a bound on what is repeated after a crash.
-pub(super) fn chunk(packed_len: u64, config: &WorkConfig) -> u32 {
-    let by_bytes = u32::try_from(config.fold_bytes / packed_len.max(1)).unwrap_or(u32::MAX);
-    by_bytes.max(config.fold_inputs).clamp(1, 1024)
+pub(super) fn chunk(inputs: InputSize, config: &WorkConfig) -> u32 {
+    let by_bytes = u32::try_from(config.fold_bytes / inputs.packed_len.max(1)).unwrap_or(u32::MAX);
+    by_bytes.max(config.fold_inputs).min(inputs.at_once).clamp(1, 1024)
 }
 
 #[cfg(test)]
@@ -155,6 +172,10 @@ mod tests {
 
     const NOW: Timestamp = Timestamp(1_000_000);
     const PACKED_LEN: u64 = 1 << 20;
+
+    fn inputs(packed_len: u64) -> InputSize {
+        InputSize { packed_len, at_once: u32::MAX }
+    }
 
     fn task() -> TaskRow {
         let spec = serde_json::json!({ "name": "t", "model": { "tensors": [{ "name": "w", "shape": [3] }] } });
@@ -204,7 +225,7 @@ mod tests {
     }
 
     fn next(situation: &Situation, now: i64) -> Next {
-        plan(situation, PACKED_LEN, &WorkConfig::default(), Timestamp(now))
+        plan(situation, inputs(PACKED_LEN), &WorkConfig::default(), Timestamp(now))
     }
 
     #[test]
@@ -296,11 +317,12 @@ mod tests {
         }
         for (unfolded, folds) in [(63, false), (64, true)] {
             collecting.unfolded = unfolded;
-            let next = plan(&collecting, 1, &WorkConfig::default(), NOW);
+            let next = plan(&collecting, inputs(1), &WorkConfig::default(), NOW);
             assert_eq!(next == Next::Do(Step::SumChunk), folds, "{unfolded} of 1 byte");
         }
-        assert_eq!(chunk(1, &WorkConfig::default()), 1024);
-        assert_eq!(chunk(u64::MAX, &WorkConfig { fold_inputs: 0, ..WorkConfig::default() }), 1);
+        assert_eq!(chunk(inputs(1), &WorkConfig::default()), 1024);
+        assert_eq!(chunk(inputs(u64::MAX), &WorkConfig { fold_inputs: 0, ..WorkConfig::default() }), 1);
+        assert_eq!(chunk(InputSize { at_once: 8, ..inputs(1) }, &WorkConfig::default()), 8);
     }
 
     #[test]

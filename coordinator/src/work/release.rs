@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aggregation::{FallbackEvent, Finished};
+use aggregation::{Accumulator, FallbackEvent, Finished, Work};
 use federation::id::Attempt;
 use federation::round::{Round, RoundState};
 use learning::ExactSum;
@@ -76,13 +76,24 @@ pub(super) fn mask_plan(
     Ok(unmasked.plan(Plane::Model).map_err(StepError::unworkable)?)
 }
 
+/// A slice of a sum without its masks.
+pub(super) struct OpenedSlice {
+    pub(super) exact: ExactSum,
+    pub(super) work: Work,
+    /// Whether another device had to take over.
+    pub(super) device_failed: bool,
+}
+
+/// Takes the masks off the slice of a sum that begins at word `offset`.
 pub(super) fn open(
-    sum: Box<dyn aggregation::Accumulator>,
+    sum: Box<dyn Accumulator>,
     plan: &MaskPlan,
+    offset: u64,
     participants: u32,
-) -> Result<(ExactSum, SumWork), StepError> {
-    let shape = sum.shape();
-    let (Finished { words, fallback }, work) = sum.finish_measured(plan)?;
+) -> Result<OpenedSlice, StepError> {
+    let bits = sum.shape().modulus().bits();
+    let (Finished { words, fallback }, work) = sum.finish_slice(plan, offset)?;
+    let device_failed = fallback.is_some();
     if let Some(FallbackEvent { device, reason, taken_over_by }) = fallback {
         tracing::warn!(
             device,
@@ -92,21 +103,23 @@ pub(super) fn open(
         );
         metrics::counter!("tributary_device_fallbacks_total").increment(1);
     }
-    let bits = shape.modulus().bits();
     let exact = match participants {
         0 => ExactSum::of_nobody(words.len(), bits),
         _ => ExactSum::new(words, bits, participants),
     };
-    let exact = exact.map_err(StepError::unworkable)?;
+    Ok(OpenedSlice { exact: exact.map_err(StepError::unworkable)?, work, device_failed })
+}
+
+/// The work on a sum as it is stored.
+pub(super) fn told(work: Work) -> SumWork {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let work = SumWork {
+    SumWork {
         sum_device: work.summing.device,
         unmask_device: work.unmasking.device,
         sum_ms: millis(work.summing.took),
         unmask_ms: millis(work.unmasking.took),
         keystream_bytes: work.keystream_bytes,
-    };
-    Ok((exact, work))
+    }
 }
 
 /// False if the attempt has a released sum, or has ended. `left_out` inputs are of groups that were left out.

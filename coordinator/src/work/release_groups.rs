@@ -16,9 +16,9 @@ use store::entity::noised_sum::SumWork;
 use store::entity::session_message::{MessageKind, SessionMessage};
 
 use super::lease::Lease;
-use super::release::{ReleaseError, mask_plan, open, store_combined};
+use super::release::{OpenedSlice, ReleaseError, mask_plan, open, store_combined, told};
 use super::robust::combine_means;
-use super::sums::{SumCache, blocking, sum_up};
+use super::sums::{Slices, SumCache, blocking, sum_up};
 use super::{Environment, StepError};
 use crate::session::{CloseError, Session, messages_of, restore_all, stored};
 use recipe::TaskModel;
@@ -149,14 +149,16 @@ async fn open_group(
         Err(CloseError::Step(error)) => return Err(error),
     };
     let codec = *model.codec.plain().ok_or_else(|| StepError::unworkable("groups need updates as they are"))?;
-    let sum = sum_up(env, &SumCache::default(), model, None, inputs).await?;
+    let mut sum = sum_up(env, &SumCache::default(), model, Slices::whole(model), None, inputs).await?;
     let participants = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
     blocking(move || {
-        let (exact, work) = open(sum, &plan, participants)?;
+        let Some((offset, whole)) = sum.next()? else { return Err(StepError::unworkable("a sum has no words")) };
+        let OpenedSlice { exact, work, device_failed: _ } = open(whole, &plan, offset, participants)?;
+        sum.end()?;
         // The sum of a group is what the task lets the coordinator see; what is published is made of all of them.
         let sum: NoisedSum = exact.release_without_noise();
         Ok(match codec.decode(&sum) {
-            Ok(mean) => GroupSum::Mean(mean, work),
+            Ok(mean) => GroupSum::Mean(mean, told(work)),
             Err(error) => GroupSum::Implausible(error.to_string()),
         })
     })

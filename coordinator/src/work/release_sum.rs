@@ -5,30 +5,34 @@
 //! road. What is added was charged to the privacy ledger, whose row goes into the same transaction. The row of
 //! the noised sum is unique in its attempt and decides which sum was released; a worker that comes second discards its
 //! own. Inputs that no partial sum holds yet are folded here, in memory: their blobs are still there if this must be
-//! repeated.
+//! repeated. All of it goes slice by slice, each from the blobs that it is read from to the blob of the noised sum, which is
+//! none before the last slice.
 
+use std::io::Write as _;
 use std::sync::Arc;
 
+use aggregation::Work;
 use federation::id::Attempt;
 use federation::round::{FailureReason, Round};
-use learning::NoisedSum;
+use learning::{NoisedSum, SumHeader};
 use secure_agg::mask::{MaskPlan, Plane};
 use store::StoreError;
-use store::entity::noised_sum::{NoisedSumRow, SumWork};
+use store::entity::noised_sum::NoisedSumRow;
 use store::entity::session_message::MessageKind;
 
 use super::close_phase::fail_round;
 use super::draw::keep_draw;
 use super::lease::Lease;
 use super::noise::{Noise, prepare};
-use super::plan::chunk;
-use super::release::{ReleaseError, mask_plan, open, store_combined, store_row};
+use super::plan::{InputSize, chunk};
+use super::release::{OpenedSlice, ReleaseError, mask_plan, open, store_combined, store_row, told};
 use super::release_groups::release_groups;
 use super::robust::combine;
 use super::shred::destroy_keys_of_an_end;
 use super::situation::Situation;
+use super::streams::{Held, NewBlob, making};
 use super::sum_chunk::read_inputs;
-use super::sums::{SumCache, blocking, sum_up};
+use super::sums::{SlicedSum, Slices, SumCache, blocking, sum_up};
 use super::{Environment, StepError};
 use crate::session::{CloseError, Session};
 use recipe::TaskModel;
@@ -86,11 +90,12 @@ async fn release(
         };
     }
     let masks = masks(env, model, round).await?;
-    let limit = chunk(model.packed_len(), &env.config);
+    let limit = chunk(InputSize::of(model, &env.config), &env.config);
     let (partial, inputs) = read_inputs(env, situation, limit).await?;
     let folded = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
     let participants = partial.map_or(0, |sum| sum.inputs).saturating_add(folded);
-    let sum = sum_up(env, cache, model, partial.as_ref(), &inputs).await?;
+    let slices = Slices::of(model, &env.config);
+    let sum = sum_up(env, cache, model, slices, partial.as_ref(), &inputs).await?;
     #[cfg(not(feature = "deliberate-faults"))]
     let counted = participants;
     #[cfg(feature = "deliberate-faults")]
@@ -99,15 +104,28 @@ async fn release(
     #[cfg(feature = "deliberate-faults")]
     let noise = super::spoil::noise(noise, model.private.as_ref());
 
-    let has_no_seed = noise.has_no_seed();
-    let (noised, work) = blocking(move || unmask(sum, &masks, noise, participants)).await?;
-    let noised = if has_no_seed { keep_draw(env, lease, round, noised).await? } else { noised };
+    let (work, blob) = if noise.has_no_seed() {
+        let (drawn, work) = blocking(move || draw(sum, &masks, noise, participants)).await?;
+        let kept = keep_draw(env, lease, round, drawn).await?;
+        (work, NewBlob::Whole(kept.to_bytes().into()))
+    } else {
+        let header = SumHeader::new(slices.words(), slices.modulus_bits(), participants);
+        let header = header.map_err(StepError::unworkable)?;
+        let held = Held::of(slices, header.stored_bytes());
+        let (work, [blob]) = making(&env.blobs, [held], move |[out]| {
+            out.write_all(&header.to_bytes()).map_err(StoreError::from)?;
+            let write = |noised: NoisedSum| Ok(noised.write_words(out).map_err(StoreError::from)?);
+            unmask(sum, &masks, noise, participants, write)
+        })
+        .await?;
+        (work, blob)
+    };
     env.fail_point.reached("release_sum: before the blob")?;
-    let blob = env.blobs.put_bytes(noised.to_bytes().into()).await?;
+    let (blob, _) = blob.store(&env.blobs).await?;
     env.fail_point.reached("release_sum: after the blob")?;
 
     let now = env.clock.now();
-    let row = NoisedSumRow { attempt: round.key, blob, participants, created_at: now, work: Some(work) };
+    let row = NoisedSumRow { attempt: round.key, blob, participants, created_at: now, work: Some(told(work)) };
     let (inputs, row, charge) = (&inputs, &row, charge.as_ref());
     let stored = env
         .store
@@ -163,12 +181,37 @@ async fn masks(env: &Environment, model: &TaskModel, round: &Round) -> Result<Ma
     blocking(move || mask_plan(Session::restore(&stored)?, &answers, &sealer, attempt)).await
 }
 
+/// Takes the masks off a sum and adds the noise, slice by slice; each goes to `take`, in order. Only with this function's end is it
+/// known that they are the sum.
 fn unmask(
-    sum: Box<dyn aggregation::Accumulator>,
+    mut sum: SlicedSum,
     plan: &MaskPlan,
-    noise: Noise,
+    mut noise: Noise,
     participants: u32,
-) -> Result<(NoisedSum, SumWork), StepError> {
-    let (exact, work) = open(sum, plan, participants)?;
-    Ok((noise.release(exact)?, work))
+    mut take: impl FnMut(NoisedSum) -> Result<(), StepError>,
+) -> Result<Work, StepError> {
+    let mut total: Option<Work> = None;
+    while let Some((offset, slice)) = sum.next()? {
+        let OpenedSlice { exact, work, device_failed } = open(slice, plan, offset, participants)?;
+        if device_failed {
+            sum.go_on_with_the_spare();
+        }
+        total = Some(match total {
+            Some(before) => before.and(work),
+            None => work,
+        });
+        take(noise.release(exact)?)?;
+    }
+    sum.end()?;
+    total.ok_or_else(|| StepError::unworkable("a sum has no words"))
+}
+
+/// The noised sum whose noise is drawn at once, of one slice.
+fn draw(sum: SlicedSum, plan: &MaskPlan, noise: Noise, participants: u32) -> Result<(NoisedSum, Work), StepError> {
+    let mut drawn = None;
+    let work = unmask(sum, plan, noise, participants, |noised| {
+        drawn = Some(noised);
+        Ok(())
+    })?;
+    Ok((drawn.ok_or_else(|| StepError::unworkable("a sum has no words"))?, work))
 }

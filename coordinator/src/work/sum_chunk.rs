@@ -5,15 +5,17 @@
 //! are garbage from that commit on.
 
 use federation::round::FailureReason;
+use secure_agg::packing::packed_len;
 use store::StoreError;
 use store::entity::admitted::Admitted;
 use store::entity::partial_sum::PartialSum;
 
 use super::close_phase::fail_round;
 use super::lease::Lease;
-use super::plan::chunk;
+use super::plan::{InputSize, chunk};
 use super::situation::Situation;
-use super::sums::{SumCache, blocking, sum_up};
+use super::streams::{Held, making};
+use super::sums::{Slices, SumCache, sum_up};
 use super::{Environment, StepError};
 use recipe::TaskModel;
 
@@ -44,20 +46,26 @@ async fn fold(
 ) -> Result<(), StepError> {
     let Some(round) = situation.open_round() else { return Ok(()) };
     let attempt = round.key;
-    let limit = chunk(model.packed_len(), &env.config);
+    let limit = chunk(InputSize::of(model, &env.config), &env.config);
     let (before, inputs) = read_inputs(env, situation, limit).await?;
     if inputs.is_empty() {
         return Ok(());
     }
-    let mut sum = sum_up(env, cache, model, before.as_ref(), &inputs).await?;
-    let (sum, packed) = blocking(move || {
-        let mut packed = Vec::with_capacity(sum.shape().packed_len());
-        sum.write_partial(&mut packed)?;
-        Ok::<_, StepError>((sum, packed))
+    let slices = Slices::of(model, &env.config);
+    let mut sum = sum_up(env, cache, model, slices, before.as_ref(), &inputs).await?;
+    let held = Held::of(slices, packed_len(slices.words(), model.modulus));
+    let (only, [blob]) = making(&env.blobs, [held], move |[out]| {
+        let mut only = None;
+        while let Some((_, mut slice)) = sum.next()? {
+            slice.write_partial(out)?;
+            only = slices.is_one().then_some(slice);
+        }
+        sum.end()?;
+        Ok::<_, StepError>(only)
     })
     .await?;
     env.fail_point.reached("sum_chunk: before the blob")?;
-    let blob = env.blobs.put_bytes(packed.into()).await?;
+    let (blob, _) = blob.store(&env.blobs).await?;
     env.fail_point.reached("sum_chunk: after the blob")?;
 
     let folded = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
@@ -85,7 +93,9 @@ async fn fold(
         .await?;
     env.fail_point.reached("sum_chunk: after the rows")?;
     if stored {
-        cache.keep(&after, sum);
+        if let Some(sum) = only {
+            cache.keep(&after, sum);
+        }
         metrics::counter!("tributary_inputs_folded_total").increment(folded.into());
         tracing::debug!(task = %attempt.task, round = attempt.round, attempt = attempt.attempt, folded, inputs = after.inputs, "inputs folded");
     }

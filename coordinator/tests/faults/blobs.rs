@@ -54,6 +54,21 @@ async fn a_full_disk_keeps_the_step_waiting_for_room() {
 }
 
 #[tokio::test]
+async fn a_full_disk_is_told_while_a_large_sum_is_written_piece_by_piece() {
+    let mut world = World::in_slices(3, 300_000, |_| {}).await;
+    world.config.fold_inputs = 100;
+    with_all_inputs(&world).await;
+    let before = world.blobs.all().await;
+    let engine = world.engine(2);
+    world.blobs.set(Fault::Full);
+    assert!(matches!(engine.step_all().await, Err(StepError::Store(StoreError::Full))));
+    assert_eq!(world.blobs.all().await, before);
+    world.blobs.set(Fault::None);
+    engine.step_all().await.unwrap();
+    assert_eq!(world.round(1).await.round.state, RoundState::Completed);
+}
+
+#[tokio::test]
 async fn a_running_engine_backs_off_and_comes_back_by_itself() {
     let world = World::new(3).await;
     with_all_inputs(&world).await;

@@ -1,5 +1,6 @@
 //! What is released: the noise that the ledger says, for those who were really in the sum.
 
+use coordinator::work::WorkConfig;
 use federation::round::RoundState;
 use serde_json::json;
 
@@ -49,6 +50,23 @@ async fn released_by(name: &str, drops: &[Drops; 10], own: impl Fn(&Derived, u32
     assert!((sensitivity - derived.codec.sensitivity()).abs() < 1e-9);
     assert!(row.noise_multiplier >= 1.0 && charged.sqrt() >= sensitivity, "{row:?}");
     world
+}
+
+#[tokio::test]
+async fn every_slice_of_a_large_sum_has_noise_of_its_own() {
+    let mut world = World::with(4, |spec| {
+        in_the_clear(spec, "central_gaussian");
+        spec["model"]["tensors"][0]["shape"] = json!([70_000]);
+    })
+    .await;
+    world.t.inner.engine = world.t.inner.engine.with_config(|config| WorkConfig { slice_words: 1, ..config });
+    let view = world.run_in_the_clear(1, |_| true, |_| true).await;
+    assert_eq!((view.state, view.failure), (RoundState::Completed, None));
+    let charged = charged_variance(&world.ledger().await.releases[0].parameters);
+    let noise = world.residual(1, |_| true).await;
+    let slices: Vec<_> = noise.chunks(1 << 16).collect();
+    assert!(slices.len() > 1 && slices[0][..1000] != slices[1][..1000], "other noise in each");
+    slices.into_iter().for_each(|slice| assert_variance(slice, charged));
 }
 
 fn share_variance(derived: &Derived) -> f64 {

@@ -1,5 +1,6 @@
 //! Large cohorts: a hundred participants, thirty of whom fall silent, and more than mask with everybody.
 
+use coordinator::work::WorkConfig;
 use federation::round::RoundState;
 use serde_json::json;
 
@@ -28,6 +29,24 @@ async fn a_hundred_participants_of_whom_thirty_drop_out() {
     // A whole roster of them is told once per participant, as a cohort's answers are.
     let sharing = view.phases.iter().find(|phase| phase.state == RoundState::Sharing).unwrap();
     assert!(sharing.bytes_down > sharing.bytes_up / 2, "{sharing:?}");
+}
+
+#[tokio::test]
+async fn masks_come_off_slice_by_slice() {
+    let mut world = World::with(5, |spec| {
+        spec["model"]["tensors"][0]["shape"] = json!([150_001]);
+        spec["secure_aggregation"]["modulus_bits"] = json!(31);
+        spec["secure_aggregation"]["max_dropout_fraction"] = json!(0.4);
+    })
+    .await;
+    world.t.inner.engine = world.t.inner.engine.with_config(|config| WorkConfig { slice_words: 1 << 16, ..config });
+    let drops = [Drops::Never, Drops::Input, Drops::Never, Drops::Never, Drops::Never];
+    let view = world.run(1, &drops).await;
+    assert_eq!((view.state, view.reported), (RoundState::Completed, 4), "{:?}", view.failure);
+    assert!(world.released(1).await == Some(world.plain(1, |at| drops[at] > Drops::Input)));
+    // One dealer sent no input: a mask for each pair of it and a survivor, and a self mask of each survivor.
+    let words = u64::try_from(world.model.codec.len()).unwrap();
+    assert_eq!(view.work.unwrap().keystream_bytes, (4 + 4) * 4 * words, "the work on all slices");
 }
 
 #[tokio::test]

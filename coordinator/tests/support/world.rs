@@ -105,6 +105,20 @@ impl World {
         world
     }
 
+    /// With a model of so many parameters more, whose vectors are worked through in the shortest slices there are and end within
+    /// a byte.
+    pub(crate) async fn in_slices(participants: usize, parameters: u64, change: impl FnOnce(&mut TaskSpec)) -> Self {
+        let mut world = Self::with(participants, |spec| {
+            spec.model.tensors[0].shape = vec![parameters];
+            spec.aggregation.modulus_bits = 31;
+            change(spec);
+        })
+        .await;
+        world.config.slice_words = 1;
+        assert!(world.model.codec.len() > 1 << 16 && world.model.codec.len() % 8 != 0);
+        world
+    }
+
     /// What enrolment and `POST tasks` store.
     async fn create(&self) {
         let initial = self.model.first_version(&self.spec).unwrap();

@@ -143,6 +143,62 @@ async fn a_damaged_input_ends_the_round_as_input_lost() {
     assert!(partial(&world).await.is_none());
 }
 
+#[tokio::test]
+async fn a_model_of_several_slices_is_summed_like_one_of_one() {
+    let mut whole = World::in_slices(19, 90_000, |_| {}).await;
+    whole.config.slice_words = 1 << 20;
+    whole.run_round(&whole.engine(1)).await;
+
+    let world = World::in_slices(19, 90_000, |_| {}).await;
+    let cohort = world.start_round(&world.engine(1)).await;
+    let mut expected = vec![0_u32; world.model.codec.len()];
+    for participant in &cohort[..3] {
+        assert!(world.report(*participant).await);
+        let input = world.input(*participant, 1);
+        let words = secure_agg::packing::unpack(&input, expected.len(), world.model.modulus).unwrap();
+        secure_agg::modular::add_assign(&mut expected, &words);
+    }
+    world.engine(2).step_all().await.unwrap();
+    let row = partial(&world).await.unwrap();
+    let blob = store::BlobStore::get(&*world.blobs, row.blob).await.unwrap();
+    assert_eq!(row.inputs, 3);
+    assert!(blob == secure_agg::packing::pack(&expected, world.model.modulus));
+    // More than are added at once.
+    world.report_all().await;
+    world.engine(3).step_all().await.unwrap();
+    let row = world.round(1).await;
+    assert_eq!((row.round.state, row.reported), (RoundState::Completed, 19));
+    assert_eq!(world.digests().await, whole.digests().await);
+}
+
+#[tokio::test]
+async fn a_damaged_input_of_several_slices_ends_the_round_and_leaves_nothing_behind() {
+    for folds in [true, false] {
+        let mut world = World::in_slices(4, 70_000, |_| {}).await;
+        world.config.fold_inputs = if folds { 2 } else { 100 };
+        let engine = world.engine(1);
+        world.start_round(&engine).await;
+        world.report_all().await;
+        world.blobs.damage(sha256(&world, &world.input(world.participants[2], 1)).await);
+        let before = world.blobs.all().await;
+        engine.step_all().await.unwrap();
+        world.assert_failed(1, FailureReason::InputLost).await;
+        assert!(partial(&world).await.is_none());
+        assert_eq!(world.blobs.all().await, before, "folded before: {folds}");
+    }
+}
+
+#[tokio::test]
+async fn a_partial_sum_of_another_length_is_lost() {
+    let world = World::in_slices(4, 70_000, |_| {}).await;
+    let cohort = world.start_round(&world.engine(1)).await;
+    assert!(world.report(cohort[0]).await);
+    let short = world.input(cohort[1], 1).slice(..world.input(cohort[1], 1).len() - 1);
+    assert!(world.upload(cohort[1], short).await);
+    world.engine(2).step_all().await.unwrap();
+    world.assert_failed(1, FailureReason::InputLost).await;
+}
+
 async fn sha256(world: &World, bytes: &bytes::Bytes) -> federation::id::Digest {
     store::BlobStore::put_bytes(&*world.blobs, bytes.clone()).await.unwrap()
 }

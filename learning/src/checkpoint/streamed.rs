@@ -3,13 +3,9 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use safetensors::tensor::Metadata;
-
-use super::{CheckpointError, File, MAX_HEADER_BYTES, check_finite, items, layout_of, padded_header};
+use super::tensor_file::read_full;
+use super::{CheckpointError, TensorFile};
 use crate::parameters::{Layout, Parameters};
-
-/// Bytes of a file's data that are read at once.
-const PIECE: usize = 64 << 10;
 
 /// Reads a published model from a file, with one small buffer in memory beside the parameters. Accepts what
 /// [`read_published`](super::read_published) accepts.
@@ -20,69 +16,21 @@ pub fn read_published_from(
     file: &mut impl Read,
     expected: &Arc<Layout>,
 ) -> io::Result<Result<Parameters, CheckpointError>> {
-    let mut length = [0; 8];
-    if read_full(file, &mut length)? < length.len() {
-        return Ok(Err(CheckpointError::Malformed("it has no header".to_owned())));
-    }
-    let length = u64::from_le_bytes(length);
-    if length > MAX_HEADER_BYTES {
-        return Ok(Err(CheckpointError::HeaderTooLong(length)));
-    }
-    let mut header = Vec::new();
-    file.take(length).read_to_end(&mut header)?;
-    let mut parameters = Parameters::zeros(Arc::clone(expected));
-    match padded_header(None, &items(&parameters)) {
-        Ok(written) if written == header => {}
-        Ok(_) => return Ok(Err(why_not(&header, expected))),
+    let known = match TensorFile::of_model(expected) {
+        Ok(known) => known,
         Err(error) => return Ok(Err(error)),
+    };
+    if let Err(error) = known.read_header(file)? {
+        return Ok(Err(error));
     }
-    let mut piece = vec![0; PIECE];
-    for values in parameters.values_mut().chunks_mut(PIECE / 4) {
-        let bytes = &mut piece[..4 * values.len()];
-        if read_full(file, bytes)? < bytes.len() {
-            return Ok(Err(CheckpointError::Malformed("it ends before its last value".to_owned())));
-        }
-        for (value, &bytes) in values.iter_mut().zip(bytes.as_chunks::<4>().0) {
-            *value = f32::from_le_bytes(bytes);
-        }
+    let mut parameters = Parameters::zeros(Arc::clone(expected));
+    if let Err(error) = known.read_values(file, 0, parameters.values_mut())? {
+        return Ok(Err(error));
     }
-    if read_full(file, &mut piece[..1])? > 0 {
+    if read_full(file, &mut [0])? > 0 {
         return Ok(Err(CheckpointError::Malformed("bytes follow its last value".to_owned())));
     }
-    let checked = items(&parameters).iter().try_for_each(|item| check_finite(&item.name, item.values));
-    Ok(checked.map(|()| parameters))
-}
-
-/// Why a header is not the one that a published model of this layout has.
-fn why_not(header: &[u8], expected: &Arc<Layout>) -> CheckpointError {
-    let metadata: Metadata = match serde_json::from_slice(header) {
-        Ok(metadata) => metadata,
-        Err(error) => return CheckpointError::Malformed(error.to_string()),
-    };
-    let found = match layout_of(&metadata) {
-        Ok(found) => found,
-        Err(error) => return error,
-    };
-    if let Some(extra) = found.tensors().iter().find(|tensor| expected.find(&tensor.name).is_none()) {
-        return CheckpointError::Unexpected(extra.name.clone());
-    }
-    let file = File { metadata, data: &[] };
-    let other = expected.tensors().iter().find_map(|tensor| file.expect(&tensor.name, &tensor.shape).err());
-    other.unwrap_or(CheckpointError::OtherForm)
-}
-
-/// Fills `room` as far as the file reaches; returns how far.
-fn read_full(file: &mut impl Read, room: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < room.len() {
-        match file.read(&mut room[filled..]) {
-            Ok(0) => break,
-            Ok(got) => filled += got,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
+    Ok(Ok(parameters))
 }
 
 #[cfg(test)]

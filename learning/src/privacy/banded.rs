@@ -27,6 +27,7 @@
 //! induction, since `Y_t - K_1 r_{t-1} - ... = 2^8 X_t + z_t - K_1 n_{t-1} - ...` and adding an integer before rounding is adding
 //! it after. Reducing modulo 2^b comes last and is a function of `r`. A place that nothing is released at has `X = 0`.
 
+use rand_chacha::ChaCha20Rng;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize as _;
 
@@ -192,7 +193,8 @@ impl Bands {
 
 /// The noise of one release, at the last place in `seeds`. The noise of earlier places is drawn again, one vector each.
 pub struct BandedNoise {
-    seeds: PlaceSeeds,
+    /// A generator for each place, the release's last.
+    streams: Vec<ChaCha20Rng>,
     matrix: BandedMatrix,
     /// On the grid of `K X`.
     sampler: DiscreteGaussian,
@@ -204,16 +206,15 @@ impl BandedNoise {
     /// # Errors
     /// [`BadSigma`] if the standard deviation is too large on the finer grid.
     pub fn new(seeds: PlaceSeeds, sigma: Sigma, bands: u32) -> Result<Self, BadSigma> {
-        let noise = Self { seeds, matrix: BandedMatrix::new(bands), sampler: DiscreteGaussian::new(fine(sigma)?) };
-        Ok(noise)
+        let streams = (1..=seeds.last()).map(|place| seeds.rng(place)).collect();
+        Ok(Self { streams, matrix: BandedMatrix::new(bands), sampler: DiscreteGaussian::new(fine(sigma)?) })
     }
 
-    /// Adds the noise to the words of the release's exact sum.
-    pub fn add_to(&self, words: &mut [u32], modulus_bits: u8) {
-        let mut streams: Vec<_> = (1..=self.seeds.last()).map(|place| self.seeds.rng(place)).collect();
-        let mut noise = vec![[0_i64; BLOCK]; streams.len()];
+    /// Adds the noise to the words of the release's exact sum, or of the next slice of it.
+    pub fn add_to(&mut self, words: &mut [u32], modulus_bits: u8) {
+        let mut noise = vec![[0_i64; BLOCK]; self.streams.len()];
         for words in words.chunks_mut(BLOCK) {
-            for (at, rng) in streams.iter_mut().enumerate() {
+            for (at, rng) in self.streams.iter_mut().enumerate() {
                 let (earlier, from_here) = noise.split_at_mut(at);
                 let here = &mut from_here[0][..words.len()];
                 here.fill_with(|| self.sampler.sample(rng));

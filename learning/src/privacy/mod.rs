@@ -33,10 +33,11 @@ pub use opendp::{OpenDpError, OpenDpGaussian};
 pub use place_seeds::PlaceSeeds;
 pub use plan::{Goal, Plan, PlanError, PlanRequest, PlanSampling, plan};
 pub use private_codec::{
-    PrivateCodec, PrivateCodecError, PrivateCodecParams, PrivateDecodeError, PrivateEncodeError, PrivateMean,
+    PrivateCodec, PrivateCodecError, PrivateCodecParams, PrivateDecodeError, PrivateDecoder, PrivateEncodeError,
+    PrivateMean,
 };
 pub use release::{BadRelease, Cost, Epsilons, NoServerEpsilon, Release, Sampled};
 pub use sample::bernoulli::{BadRate, SamplingRate};
 pub use skellam::{Skellam, Variance};
-pub use sum::{ExactSum, NoisedSum, SumError};
+pub use sum::{ExactSum, NoisedSum, SumError, SumHeader};
 pub use task::TaskFacts;

@@ -4,6 +4,7 @@
 //! cost utility but never privacy.
 
 use rand::CryptoRng;
+use rand_chacha::ChaCha20Rng;
 use serde::{Deserialize, Serialize};
 
 use super::accountant::{SumMechanism, SumNoise};
@@ -176,7 +177,8 @@ pub(super) fn add(word: u32, noise: i64, modulus_bits: u8) -> u32 {
 /// `t` leaves. A node's noise is redrawn whenever needed from the seed of the leaf that completes it: each leaf
 /// completes exactly one node that is ever used.
 pub struct TreeNoise {
-    seeds: PlaceSeeds,
+    /// Whose draws are added, and with which sign.
+    nodes: Vec<(ChaCha20Rng, i64)>,
     sampler: DiscreteGaussian,
 }
 
@@ -185,27 +187,25 @@ impl TreeNoise {
     /// deviation.
     #[must_use]
     pub fn new(seeds: PlaceSeeds, sigma: Sigma) -> Self {
-        Self { seeds, sampler: DiscreteGaussian::new(sigma) }
-    }
-
-    /// Adds the noise to the words of the release's exact sum.
-    pub fn add_to(&self, words: &mut [u32], modulus_bits: u8) {
-        let t = self.seeds.last();
+        let t = seeds.last();
         let size = t & t.wrapping_neg();
-        // Leaf t completes a new node; the nodes of the previous prefix that it covers are subtracted.
-        self.node(t, 1, words, modulus_bits);
+        // Leaf t completes a new node; the nodes of the previous prefix that it covers are subtracted. A node ends at a leaf and
+        // covers as many as the largest power of two that divides the leaf.
+        let mut nodes = vec![(seeds.rng(t), 1)];
         let mut end = t - 1;
         while end > t - size {
-            self.node(end, -1, words, modulus_bits);
+            nodes.push((seeds.rng(end), -1));
             end -= end & end.wrapping_neg();
         }
+        Self { nodes, sampler: DiscreteGaussian::new(sigma) }
     }
 
-    /// The node that ends at leaf `end` and covers as many leaves as the largest power of two that divides `end`.
-    fn node(&self, end: u32, sign: i64, words: &mut [u32], modulus_bits: u8) {
-        let mut rng = self.seeds.rng(end);
-        for word in words {
-            *word = add(*word, sign * self.sampler.sample(&mut rng), modulus_bits);
+    /// Adds the noise to the words of the release's exact sum, or of the next slice of it.
+    pub fn add_to(&mut self, words: &mut [u32], modulus_bits: u8) {
+        for (rng, sign) in &mut self.nodes {
+            for word in &mut *words {
+                *word = add(*word, *sign * self.sampler.sample(rng), modulus_bits);
+            }
         }
     }
 }

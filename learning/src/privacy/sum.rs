@@ -1,6 +1,8 @@
 //! The privacy argument in types: an exact sum cannot be printed, copied, stored or decoded, but a noised sum can. The
 //! only way from one to the other is a function in this folder whose name states what it does.
 
+use std::io::{self, Read, Write};
+
 use rand::CryptoRng;
 
 use super::DiscreteGaussian;
@@ -9,11 +11,11 @@ use super::noise::{self, NoiseError, NoiseShares, TreeNoise};
 use super::opendp::{OpenDpError, OpenDpGaussian};
 use crate::parameters::MAX_PARAMETERS;
 
-/// Sum of the participants' quantized updates, modulo 2^b, as unmasking produces it. Deliberately has no `Debug`, no
-/// `Clone` and no serialization: it exists only in the memory of the one step that releases it.
+/// Sum of the participants' quantized updates, modulo 2^b, as unmasking produces it, or a slice of its words. Deliberately has
+/// no `Debug`, no `Clone` and no serialization: it exists only in the memory of the one step that releases it.
 pub struct ExactSum(NoisedSum);
 
-/// A sum that may be stored and published.
+/// A sum that may be stored and published, or a slice of its words.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NoisedSum {
     words: Vec<u32>,
@@ -54,8 +56,113 @@ const MAX_WORDS: usize = 1 << 29;
 const _: () = assert!(MAX_WORDS as u64 == 2 * MAX_PARAMETERS);
 const MAGIC: [u8; 4] = *b"TSUM";
 const VERSION: u8 = 1;
-/// Magic, version, modulus bits, two zeros, participants and words as little-endian `u32`.
-const HEADER_BYTES: usize = 16;
+/// Words that are converted at once.
+const PIECE: usize = 1 << 14;
+
+/// What a stored sum begins with: how many words follow, and of what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SumHeader {
+    words: usize,
+    modulus_bits: u8,
+    participants: u32,
+}
+
+impl SumHeader {
+    /// Length in bytes: magic, version, modulus bits, two zeros, participants and words as little-endian `u32`.
+    pub const BYTES: usize = 16;
+
+    /// The header of a sum of `words` words modulo 2^`modulus_bits`.
+    ///
+    /// # Errors
+    /// [`SumError::ModulusBits`] and [`SumError::Length`].
+    pub fn new(words: usize, modulus_bits: u8, participants: u32) -> Result<Self, SumError> {
+        if !(16..=32).contains(&modulus_bits) {
+            return Err(SumError::ModulusBits(modulus_bits));
+        }
+        if words == 0 || words > MAX_WORDS {
+            return Err(SumError::Length(words));
+        }
+        Ok(Self { words, modulus_bits, participants })
+    }
+
+    /// Number of words of the whole sum, 1 to 2^29.
+    #[must_use]
+    pub fn words(self) -> usize {
+        self.words
+    }
+
+    /// Bits of the modulus, 16 to 32.
+    #[must_use]
+    pub fn modulus_bits(self) -> u8 {
+        self.modulus_bits
+    }
+
+    /// Number of updates in the sum; 0 if it is noise alone.
+    #[must_use]
+    pub fn participants(self) -> u32 {
+        self.participants
+    }
+
+    /// Size of the stored sum, header included.
+    #[must_use]
+    pub fn stored_bytes(self) -> usize {
+        Self::BYTES + 4 * self.words
+    }
+
+    /// The header as it is stored.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..6].copy_from_slice(&[VERSION, self.modulus_bits]);
+        bytes[8..12].copy_from_slice(&self.participants.to_le_bytes());
+        // `new` keeps the length below 2^30.
+        bytes[12..].copy_from_slice(&u32::try_from(self.words).unwrap_or(u32::MAX).to_le_bytes());
+        bytes
+    }
+
+    /// Reads the header of a stored sum.
+    ///
+    /// # Errors
+    /// [`SumError::Format`], [`SumError::ModulusBits`] and [`SumError::Length`].
+    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Result<Self, SumError> {
+        let (fields, _) = bytes.as_chunks::<4>();
+        let modulus_bits = fields[1][1];
+        if fields[0] != MAGIC || fields[1] != [VERSION, modulus_bits, 0, 0] {
+            return Err(SumError::Format);
+        }
+        let words = usize::try_from(u32::from_le_bytes(fields[3])).map_err(|_| SumError::Format)?;
+        Self::new(words, modulus_bits, u32::from_le_bytes(fields[2]))
+    }
+
+    /// Reads the slice of `words` words from word `start` on, where the stored sum stands.
+    ///
+    /// # Errors
+    /// The file's, in particular where it ends too early; within, [`SumError::Length`] for a slice beyond the sum's end and
+    /// [`SumError::WordTooLarge`].
+    pub fn read_words(
+        self,
+        stored: &mut (impl Read + ?Sized),
+        start: usize,
+        words: usize,
+    ) -> io::Result<Result<NoisedSum, SumError>> {
+        if start.checked_add(words).is_none_or(|end| end > self.words) {
+            return Ok(Err(SumError::Length(words)));
+        }
+        let (mut read, mut piece) = (Vec::with_capacity(words), vec![0; 4 * PIECE.min(words)]);
+        while read.len() < words {
+            let piece = &mut piece[..4 * PIECE.min(words - read.len())];
+            stored.read_exact(piece)?;
+            read.extend(piece.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)));
+        }
+        Ok(NoisedSum::checked(read, self.modulus_bits, self.participants).map_err(|error| match error {
+            SumError::WordTooLarge { index, modulus_bits } => {
+                SumError::WordTooLarge { index: start + index, modulus_bits }
+            }
+            other => other,
+        }))
+    }
+}
 
 impl ExactSum {
     /// # Errors
@@ -79,7 +186,8 @@ impl ExactSum {
         NoisedSum::checked(vec![0; words], modulus_bits, 0).map(Self)
     }
 
-    /// Adds the coordinator's noise, one draw per word. Once per round: a second draw would be a second release.
+    /// Adds the coordinator's noise, one draw per word. Once per round: a second draw would be a second release. The slices of a
+    /// sum, in order and with one generator, get the draws that the whole sum gets.
     #[must_use]
     pub fn add_central_noise<R: CryptoRng + ?Sized>(mut self, noise: &DiscreteGaussian, rng: &mut R) -> NoisedSum {
         let bits = self.0.modulus_bits;
@@ -99,17 +207,17 @@ impl ExactSum {
         Ok(self.0)
     }
 
-    /// Adds the noise of this release along a tree.
+    /// Adds the noise of this release along a tree; to slices of the sum, in order.
     #[must_use]
-    pub fn add_tree_noise(mut self, noise: &TreeNoise) -> NoisedSum {
+    pub fn add_tree_noise(mut self, noise: &mut TreeNoise) -> NoisedSum {
         let bits = self.0.modulus_bits;
         noise.add_to(&mut self.0.words, bits);
         self.0
     }
 
-    /// Adds the noise of this release along a banded matrix.
+    /// Adds the noise of this release along a banded matrix; to slices of the sum, in order.
     #[must_use]
-    pub fn add_banded_noise(mut self, noise: &BandedNoise) -> NoisedSum {
+    pub fn add_banded_noise(mut self, noise: &mut BandedNoise) -> NoisedSum {
         let bits = self.0.modulus_bits;
         noise.add_to(&mut self.0.words, bits);
         self.0
@@ -135,12 +243,7 @@ impl ExactSum {
 
 impl NoisedSum {
     fn checked(words: Vec<u32>, modulus_bits: u8, participants: u32) -> Result<Self, SumError> {
-        if !(16..=32).contains(&modulus_bits) {
-            return Err(SumError::ModulusBits(modulus_bits));
-        }
-        if words.is_empty() || words.len() > MAX_WORDS {
-            return Err(SumError::Length(words.len()));
-        }
+        SumHeader::new(words.len(), modulus_bits, participants)?;
         let largest = u32::MAX >> (32 - u32::from(modulus_bits));
         match words.iter().position(|&word| word > largest) {
             Some(index) => Err(SumError::WordTooLarge { index, modulus_bits }),
@@ -166,19 +269,35 @@ impl NoisedSum {
         self.participants
     }
 
-    /// Serializes the sum for storage: a header of 16 bytes, then the words, little-endian.
+    /// The header of a sum of these words.
+    #[must_use]
+    pub fn header(&self) -> SumHeader {
+        let Self { ref words, modulus_bits, participants } = *self;
+        SumHeader { words: words.len(), modulus_bits, participants }
+    }
+
+    /// Serializes the sum for storage: the header, then the words, little-endian.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + 4 * self.words.len());
-        bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&[VERSION, self.modulus_bits, 0, 0]);
-        bytes.extend_from_slice(&self.participants.to_le_bytes());
-        // `checked` keeps the length below 2^30.
-        bytes.extend_from_slice(&u32::try_from(self.words.len()).unwrap_or(u32::MAX).to_le_bytes());
-        for word in &self.words {
-            bytes.extend_from_slice(&word.to_le_bytes());
-        }
+        let mut bytes = Vec::with_capacity(self.header().stored_bytes());
+        bytes.extend_from_slice(&self.header().to_bytes());
+        bytes.extend(self.words.iter().flat_map(|word| word.to_le_bytes()));
         bytes
+    }
+
+    /// Writes the words as they are stored, without the header: those of the slices of a sum, in order, follow the whole
+    /// sum's.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_words(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
+        let mut piece = Vec::with_capacity(4 * PIECE.min(self.words.len()));
+        for words in self.words.chunks(PIECE) {
+            piece.clear();
+            piece.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+            out.write_all(&piece)?;
+        }
+        Ok(())
     }
 
     /// Reads the bytes of [`to_bytes`](Self::to_bytes).
@@ -186,23 +305,14 @@ impl NoisedSum {
     /// # Errors
     /// Any [`SumError`]; the length is checked before anything is allocated.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SumError> {
-        let (header, body) = bytes.split_at_checked(HEADER_BYTES).ok_or(SumError::Format)?;
-        let (fields, _) = header.as_chunks::<4>();
-        let modulus_bits = fields[1][1];
-        if fields[0] != MAGIC || fields[1] != [VERSION, modulus_bits, 0, 0] {
-            return Err(SumError::Format);
+        let (header, mut body) = bytes.split_first_chunk().ok_or(SumError::Format)?;
+        let header = SumHeader::from_bytes(*header)?;
+        let (expected, got) = (header.stored_bytes(), bytes.len());
+        if got != expected {
+            return Err(SumError::Truncated { expected, got });
         }
-        let participants = u32::from_le_bytes(fields[2]);
-        let words = usize::try_from(u32::from_le_bytes(fields[3])).map_err(|_| SumError::Format)?;
-        if words > MAX_WORDS {
-            return Err(SumError::Length(words));
-        }
-        let expected = HEADER_BYTES + 4 * words;
-        if bytes.len() != expected {
-            return Err(SumError::Truncated { expected, got: bytes.len() });
-        }
-        let words = body.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
-        Self::checked(words, modulus_bits, participants)
+        let sum = header.read_words(&mut body, 0, header.words);
+        sum.unwrap_or(Err(SumError::Truncated { expected, got }))
     }
 }
 
@@ -292,6 +402,48 @@ mod tests {
         assert_eq!(with(12, 4), SumError::Truncated { expected: 32, got: 28 });
         assert_eq!(with(15, 0xff), SumError::Length(0xff00_0003));
         assert_eq!(with(22, 0x1f), SumError::WordTooLarge { index: 1, modulus_bits: 20 });
+    }
+
+    #[test]
+    fn slices_of_any_length_are_noised_and_stored_like_the_whole() {
+        let words: Vec<u32> = (0..1000_u32).map(|word| word.wrapping_mul(77_777) & 0xf_ffff).collect();
+        let noise = DiscreteGaussian::new(Sigma::at_least(300.0).unwrap());
+        let seeds = || super::super::PlaceSeeds::up_to(3, 6);
+        let whole = || ExactSum::new(words.clone(), 20, 4).unwrap();
+        let in_slices = |length: usize, noise: &mut dyn FnMut(ExactSum) -> NoisedSum| {
+            let mut stored = whole().0.header().to_bytes().to_vec();
+            for slice in words.chunks(length) {
+                noise(ExactSum::new(slice.to_vec(), 20, 4).unwrap()).write_words(&mut stored).unwrap();
+            }
+            stored
+        };
+        let tree = || TreeNoise::new(seeds(), Sigma::at_least(300.0).unwrap());
+        let banded = || BandedNoise::new(seeds(), Sigma::at_least(300.0).unwrap(), 3).unwrap();
+        let central = whole().add_central_noise(&noise, &mut ChaCha20Rng::from_seed([1; 32]));
+        for length in [1, 7, 64, 255, 256, 999, 1000] {
+            let mut rng = ChaCha20Rng::from_seed([1; 32]);
+            let stored = in_slices(length, &mut |slice| slice.add_central_noise(&noise, &mut rng));
+            assert!(stored == central.to_bytes(), "{length}");
+            let (mut of_tree, mut of_bands) = (tree(), banded());
+            let stored = in_slices(length, &mut |slice| slice.add_tree_noise(&mut of_tree));
+            assert!(stored == whole().add_tree_noise(&mut tree()).to_bytes(), "{length}");
+            let stored = in_slices(length, &mut |slice| slice.add_banded_noise(&mut of_bands));
+            assert!(stored == whole().add_banded_noise(&mut banded()).to_bytes(), "{length}");
+
+            let bytes = central.to_bytes();
+            let mut rest = &bytes[SumHeader::BYTES..];
+            let mut read = Vec::new();
+            for start in (0..words.len()).step_by(length) {
+                let slice = central.header().read_words(&mut rest, start, length.min(words.len() - start));
+                read.extend_from_slice(slice.unwrap().unwrap().words());
+            }
+            assert!(read == central.words() && rest.is_empty(), "{length}");
+        }
+        let beyond = central.header().read_words(&mut &[0; 8][..], 999, 2).unwrap();
+        assert_eq!(beyond.err(), Some(SumError::Length(2)));
+        let large = central.header().read_words(&mut &[0xff; 8][..], 7, 2).unwrap();
+        assert_eq!(large.err(), Some(SumError::WordTooLarge { index: 7, modulus_bits: 20 }));
+        assert!(central.header().read_words(&mut &[0; 7][..], 7, 2).is_err());
     }
 
     #[test]

@@ -180,14 +180,21 @@ impl PrivateTask {
         self.quantizer.shares.is_none()
     }
 
+    /// Whether the noise of a sum is drawn at once, and so for a sum that is whole in memory. It has at most 2^20 words.
+    pub fn draws_at_once(&self) -> bool {
+        match self.spec.sampler {
+            PrivacySampler::Exact => false,
+            PrivacySampler::OpenDp => true,
+        }
+    }
+
     /// OpenDP's measurement if the task uses it, checked against the charge for a release.
     ///
     /// # Errors
     /// [`SamplerError`]: the task's noise cannot be drawn.
     pub fn opendp(&self) -> Result<Option<OpenDpGaussian>, SamplerError> {
-        match self.spec.sampler {
-            PrivacySampler::Exact => return Ok(None),
-            PrivacySampler::OpenDp => {}
+        if !self.draws_at_once() {
+            return Ok(None);
         }
         if self.quantizer.codec.len() > OPENDP_WORDS_MAX {
             return Err(SamplerError::TooLong(self.quantizer.codec.len()));

@@ -7,6 +7,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::lean::{self, Options};
 use crate::output::{Format, Output};
 
+mod audit;
 mod backup;
 mod check_config;
 mod demo;
@@ -80,6 +81,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: privacy::PrivacyCommand,
     },
+    /// List, export and check the log of everything that changed
+    Audit {
+        #[command(subcommand)]
+        command: audit::AuditCommand,
+    },
     /// Check a configuration and print the effective one
     CheckConfig(check_config::CheckConfig),
     /// Show the devices that can aggregate, the selected one, and why the others were not selected
@@ -106,6 +112,7 @@ impl Command {
             | Self::Model { .. }
             | Self::Token { .. }
             | Self::Privacy { .. }
+            | Self::Audit { .. }
             | Self::CheckConfig(_)
             | Self::Devices(_)
             | Self::Migrate(_) => false,
@@ -124,6 +131,7 @@ impl Command {
             | Self::Participant { .. }
             | Self::Token { .. }
             | Self::Privacy { .. }
+            | Self::Audit { .. }
             | Self::CheckConfig(_)
             | Self::Devices(_)
             | Self::Migrate(_)
@@ -159,6 +167,7 @@ impl Command {
             Self::Participant { command } => command.run(output).await,
             Self::Token { command } => command.run(output).await,
             Self::Privacy { command } => command.run(output).await,
+            Self::Audit { command } => command.run(output).await,
         }
     }
 }

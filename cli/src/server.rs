@@ -125,6 +125,11 @@ impl Server {
         self.send(request).await
     }
 
+    /// A request whose answer is read as it comes, from its beginning.
+    pub(crate) async fn stream(&self, path: &str) -> Outcome<Response> {
+        self.send(self.request(Method::GET, path, &[])).await
+    }
+
     /// The items of a list, newest first as the coordinator gives them, at most `most`.
     pub(crate) async fn list<T: DeserializeOwned>(&self, path: &str, most: usize) -> Outcome<Vec<T>> {
         self.list_where(path, &[], most).await

@@ -13,6 +13,7 @@ use federation::time::Timestamp;
 use store::entity::blob_reference::{BlobReference, BlobUse};
 use store::{BlobStore, Blobs, Store, StoreError};
 
+use crate::audit;
 use crate::backup::{
     BackupError, LedgerStanding, Manifest, OnProgress, Places, Progress, Stage, blobs_folder, copy_blob, described,
     examine,
@@ -38,6 +39,8 @@ task_spec::named_enum! {
         Ledger = "ledger",
         /// A privacy ledger could not be checked.
         UncheckedLedger = "unchecked_ledger",
+        /// The audit log is not what was written.
+        Audit = "audit",
         /// Blobs that no row names.
         Orphans = "orphans",
     }
@@ -48,7 +51,7 @@ impl FindingKind {
     #[must_use]
     pub fn is_damage(self) -> bool {
         match self {
-            Self::Database | Self::Rows | Self::MissingBlob | Self::DamagedBlob | Self::Ledger => true,
+            Self::Database | Self::Rows | Self::MissingBlob | Self::DamagedBlob | Self::Ledger | Self::Audit => true,
             Self::UncheckedLedger | Self::Orphans => false,
         }
     }
@@ -76,6 +79,8 @@ pub struct FsckReport {
     pub blobs: usize,
     /// Private tasks that are not over, whose ledgers were checked.
     pub ledgers: usize,
+    /// Entries of the audit log.
+    pub events: u64,
     pub findings: Vec<Finding>,
 }
 
@@ -119,7 +124,7 @@ pub(crate) async fn check(
         Repair::No | Repair::Yes => None,
     };
     let blobs = at.blobs.clone().open(Arc::clone(&at.clock)).await?;
-    let mut report = FsckReport { blobs: 0, ledgers: 0, findings: Vec::new() };
+    let mut report = FsckReport { blobs: 0, ledgers: 0, events: 0, findings: Vec::new() };
     let store = match Store::open_to_read(&at.database, Arc::clone(&blobs)).await {
         Err(StoreError::Corrupt(why)) => {
             report.findings.push(malformed(why.to_string()));
@@ -139,6 +144,7 @@ pub(crate) async fn check(
     let now = at.clock.now();
     check_blobs(&store, now, &repair, copies.as_deref(), on_progress, &mut report).await?;
     check_ledgers(&store, sealer, &mut report).await?;
+    check_log(&store, &mut report).await?;
     Ok(report)
 }
 
@@ -261,6 +267,22 @@ async fn put_again(
         }
     }
     Ok(None)
+}
+
+/// Follows the chain of the audit log, and holds it against its signed heads.
+async fn check_log(store: &Store, report: &mut FsckReport) -> Result<(), StoreError> {
+    let checked = audit::check(store).await?;
+    report.events = checked.entries;
+    report.findings.extend(checked.problem.map(|what| Finding {
+        kind: FindingKind::Audit,
+        what: format!("the audit log: {what}"),
+        meaning: "entries were changed by something other than a coordinator, or lost: what they say cannot be relied on".to_owned(),
+        remedy: "compare with an export or a head that was kept (`tributary audit verify`); restore a backup that is whole, or \
+                 keep the database as evidence"
+            .to_owned(),
+        repaired: None,
+    }));
+    Ok(())
 }
 
 fn lost_blob(

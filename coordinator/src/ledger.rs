@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use federation::event::{EventKind, Fact, Subject};
 use federation::id::{Attempt, TaskId};
 use federation::round::{Round, RoundState};
 use federation::time::Timestamp;
@@ -168,6 +169,9 @@ pub(crate) fn together<'a>(ledgers: impl IntoIterator<Item = (PrivacyMechanism, 
 pub(crate) struct Charge {
     row: PrivacyRow,
     head: String,
+    mechanism: PrivacyMechanism,
+    /// What the task has cost with it, against those who do not know the cohorts.
+    epsilon: f64,
 }
 
 /// Charges a release.
@@ -187,8 +191,9 @@ pub(crate) fn charge(
     // Numbers and text: this cannot fail.
     let row = serde_json::to_string(sealed).unwrap_or_default();
     let (index, head) = (sealed.row.index, sealed.seal.to_string());
+    let (mechanism, epsilon) = (sealed.row.release.mechanism, sealed.row.total.published);
     let row = PrivacyRow { attempt, idx: index, published, row, created_at: now };
-    Ok(Charge { row, head })
+    Ok(Charge { row, head, mechanism, epsilon })
 }
 
 /// Stores a charge, as a part of the transaction that decides about its release.
@@ -196,8 +201,15 @@ pub(crate) fn charge(
 /// # Errors
 /// `Conflict` if another row came first.
 pub(crate) async fn store(tx: &mut Transaction<'_>, charge: &Charge) -> Result<(), StoreError> {
-    tx.append_privacy_row(&charge.row).await?;
-    tx.set_privacy_head(charge.row.attempt.task, &charge.head).await
+    let Charge { row, head, mechanism, epsilon } = charge;
+    tx.append_privacy_row(row).await?;
+    let facts = [
+        ("mechanism", Fact::from(mechanism.as_str())),
+        ("epsilon", epsilon.to_string().into()),
+        ("published", row.published.into()),
+    ];
+    tx.note_event(row.created_at, EventKind::PrivacyCharged, Subject::Round(row.attempt), facts);
+    tx.set_privacy_head(row.attempt.task, head).await
 }
 
 /// What a transaction charges ledgers with, and holds them against.

@@ -23,7 +23,9 @@ pub mod work;
 
 mod admission;
 mod ahead;
+mod audit;
 mod damage;
+mod event_feed;
 mod ledger;
 mod ledger_end;
 mod lock;

@@ -11,9 +11,13 @@ use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
 
 use federation::id::{Attempt, Digest, TaskId};
+use federation::time::Timestamp;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use ring::hkdf::{HKDF_SHA256, Prk};
 use ring::hmac;
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use store::{Result as Stored, StoreError};
+use wire::audit::{AuditKey, ChainEnd, Head, Hex};
 use zeroize::Zeroizing;
 
 use crate::files::write_new;
@@ -81,6 +85,8 @@ pub struct Sealer {
     mac: hmac::Key,
     /// Derives a key from itself and the key of a release: one of the two files alone is useless.
     releases: hmac::Key,
+    /// Signs the end of the audit log.
+    audit: Ed25519KeyPair,
     keys: ReleaseKeys,
     ends: LedgerEnds,
     random: Random,
@@ -129,6 +135,7 @@ impl Sealer {
             key: aead(key),
             mac: derived(b"tributary/seal/mac/1"),
             releases: derived(b"tributary/seal/release/1"),
+            audit: audit_pair(key),
             ends: LedgerEnds::new(ledgers),
             keys: ReleaseKeys::new(releases, random),
             random: random.clone(),
@@ -141,6 +148,18 @@ impl Sealer {
         let mut fingerprint = [0; 32];
         fingerprint.copy_from_slice(hmac::sign(&self.mac, b"tributary seal.key fingerprint 1\0").as_ref());
         Digest(fingerprint)
+    }
+
+    /// The key that the heads of the audit log are signed for.
+    pub(crate) fn audit_key(&self) -> AuditKey {
+        let mut key = [0; 32];
+        key.copy_from_slice(self.audit.public_key().as_ref());
+        Hex(key)
+    }
+
+    /// Signs the end of the audit log.
+    pub(crate) fn sign_head(&self, end: ChainEnd, at: Timestamp) -> Head {
+        Head::sign(end, at, &self.audit)
     }
 
     /// HMAC-SHA-256 over `place || text`, where all places are equally long: says that this coordinator wrote it, and hides
@@ -307,6 +326,17 @@ impl Sealer {
     }
 }
 
+/// The pair of keys that belongs to this sealing key: all coordinators that share it sign alike.
+#[expect(clippy::expect_used, reason = "32 bytes are asked for, and 32 bytes are a seed")]
+fn audit_pair(key: &[u8; KEY_BYTES]) -> Ed25519KeyPair {
+    let mut seed = Zeroizing::new([0; 32]);
+    let prk = Prk::new_less_safe(HKDF_SHA256, key);
+    prk.expand(&[&b"tributary/seal/audit/1"[..]], HKDF_SHA256)
+        .and_then(|seeds| seeds.fill(&mut *seed))
+        .expect("32 bytes");
+    Ed25519KeyPair::from_seed_unchecked(&*seed).expect("a seed of 32 bytes")
+}
+
 /// Opens what was sealed for one use. It has keys in memory: it is for one step.
 pub(crate) struct Opener<'a> {
     sealer: &'a Sealer,
@@ -399,6 +429,16 @@ mod tests {
             assert_eq!(sealer.open_sealed(b"here", &bent), Err(NotSealed), "bit flipped at {position}");
             assert_eq!(sealer.open_sealed(b"here", &sealed[..position]), Err(NotSealed), "cut at {position}");
         }
+    }
+
+    #[test]
+    fn all_who_share_the_key_sign_heads_alike() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: &str, seed| Sealer::open(&folder.path().join(name), &Random::from_seed(seed)).unwrap();
+        let (end, at) = (ChainEnd::default(), Timestamp(5));
+        let head = open("one", 1).sign_head(end, at);
+        assert_eq!(head, open("one", 2).sign_head(end, at));
+        assert!(head.is_signed() && head.key == open("one", 3).audit_key() && head.key != open("other", 2).audit_key());
     }
 
     #[test]

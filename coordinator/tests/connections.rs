@@ -6,6 +6,7 @@
 mod connections {
     mod connection_pool;
     mod drain;
+    mod inspect;
     mod slots;
     mod unsent;
 }

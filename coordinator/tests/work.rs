@@ -12,6 +12,7 @@ mod work {
     mod collect_garbage;
     mod driver;
     mod grant;
+    mod number_events;
     mod open_round;
     mod publish_version;
     mod release_sum;

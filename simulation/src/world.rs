@@ -343,6 +343,7 @@ impl World {
                 }
                 WakeEvent::Round(_) => self.look_all(now, |world| &world.listening),
                 WakeEvent::Opened(_) => self.look_all(now, |world| &world.idle),
+                WakeEvent::Recorded | WakeEvent::Numbered => {}
                 WakeEvent::Task(_) | WakeEvent::Lost => {
                     self.plan_step(now.plus(REST));
                     self.look_all(now, |world| &world.idle);

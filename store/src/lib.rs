@@ -205,6 +205,9 @@ impl Store {
                 // Whoever fails tells nobody what it changed, and it may have changed it.
                 self.wake.publish(WakeEvent::Lost);
             }
+            if aside.has_events {
+                self.wake.publish(WakeEvent::Recorded);
+            }
             match aside.doomed {
                 Some(blob) if self.is_stored_again(blob).await? => {}
                 _ => return done,

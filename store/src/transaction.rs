@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::pin::Pin;
 
+use federation::event::{Actor, Event};
 use federation::id::Digest;
 use federation::time::Timestamp;
 
@@ -20,6 +21,10 @@ pub struct Transaction<'env> {
     again: Option<StoreError>,
     /// A blob that a row was to name, and that is doomed.
     doomed: Option<Digest>,
+    /// Who makes its changes.
+    pub(crate) actor: Actor,
+    /// Noted, to be written before the commit.
+    pub(crate) events: Vec<Event>,
 }
 
 /// The future that a transaction's closure returns.
@@ -27,7 +32,7 @@ pub type TransactionFuture<'t, T, E> = Pin<Box<dyn Future<Output = std::result::
 
 impl<'env> Transaction<'env> {
     pub(crate) fn new(driver: Box<dyn Driver + 'env>, mode: Mode) -> Self {
-        Self { driver, mode, again: None, doomed: None }
+        Self { driver, mode, again: None, doomed: None, actor: Actor::Coordinator, events: Vec::new() }
     }
 
     /// The database's own time at this moment, where several processes share it; `None` where one is alone with it.
@@ -73,6 +78,16 @@ impl<'env> Transaction<'env> {
     ) -> Result<Option<T>> {
         self.check_writable()?;
         self.find(sql, arguments).await
+    }
+
+    /// Changes any number of rows, and returns their `RETURNING` columns.
+    pub(crate) async fn change_listing<T: FromRow>(
+        &mut self,
+        sql: &'static str,
+        arguments: impl Bind,
+    ) -> Result<Vec<T>> {
+        self.check_writable()?;
+        self.list(sql, arguments).await
     }
 
     pub(crate) async fn insert<T: Record>(&mut self, record: &T) -> Result<()> {
@@ -155,6 +170,8 @@ pub(crate) struct Aside {
     pub(crate) doomed: Option<Digest>,
     /// Its commit failed, and may have taken place all the same.
     pub(crate) is_uncertain: bool,
+    /// It has committed, with events.
+    pub(crate) has_events: bool,
 }
 
 /// Runs `body` in a transaction, and commits if it returns `Ok`. If that fails, `aside` says more.
@@ -220,7 +237,14 @@ where
         Ok(driver) => Transaction::new(driver, mode),
         Err(error) => return Outcome::failed(error),
     };
-    let result = body(&mut transaction).await;
+    let mut result = body(&mut transaction).await;
+    let mut has_events = false;
+    if result.is_ok() && transaction.again.is_none() {
+        match transaction.write_events().await {
+            Ok(written) => has_events = written,
+            Err(error) => result = Err(error.into()),
+        }
+    }
     aside.doomed = transaction.doomed.filter(|_| result.is_err());
     let Transaction { driver, again, .. } = transaction;
     if again.is_some() || result.is_err() {
@@ -231,7 +255,10 @@ where
         return again.map_or(Outcome::Done(result), Outcome::Again);
     }
     match driver.commit().await {
-        Ok(()) => Outcome::Done(result),
+        Ok(()) => {
+            aside.has_events = has_events;
+            Outcome::Done(result)
+        }
         Err(error) => {
             let failed = Outcome::failed(error);
             aside.is_uncertain = matches!(failed, Outcome::Done(_));

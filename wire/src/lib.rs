@@ -5,6 +5,7 @@
 //! reads a sample of every body ever shipped.
 
 pub mod admin;
+pub mod audit;
 pub mod base64;
 pub mod certificate;
 pub mod headers;
@@ -16,6 +17,7 @@ pub mod signature;
 pub mod signer;
 
 pub use federation::cohort::{CoarseLoss, Ineligible};
+pub use federation::event;
 pub use federation::id::{Attempt, Digest, ParticipantId, RoundKey, TaskId, TokenId};
 pub use federation::round::{AssignmentState, FailureReason, RoundState};
 pub use federation::round_trip;

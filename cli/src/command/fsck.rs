@@ -45,7 +45,7 @@ impl Fsck {
 }
 
 fn told(report: &FsckReport) -> String {
-    let FsckReport { blobs, ledgers, findings } = report;
+    let FsckReport { blobs, ledgers, events, findings } = report;
     let mut text = String::new();
     for Finding { what, meaning, remedy, repaired, .. } in findings {
         text += what;
@@ -56,8 +56,9 @@ fn told(report: &FsckReport) -> String {
     }
     let words = if findings.is_empty() { "Nothing is wrong" } else { "That is all" };
     text + &format!(
-        "{words}: {} blobs and {} privacy ledgers were checked.",
+        "{words}: {} blobs, {} privacy ledgers and {} entries of the audit log were checked.",
         number(*blobs as u64),
-        number(*ledgers as u64)
+        number(*ledgers as u64),
+        number(*events)
     )
 }

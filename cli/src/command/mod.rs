@@ -8,6 +8,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::lean::{self, Options};
 use crate::output::{Format, Output};
 
+mod audit;
 mod backup;
 mod check_config;
 mod completions;
@@ -86,6 +87,11 @@ pub(crate) enum Command {
     },
     /// Write rounds and metrics of tasks in the formats of other tools
     Export(export::Export),
+    /// List, export and check the log of everything that changed
+    Audit {
+        #[command(subcommand)]
+        command: audit::AuditCommand,
+    },
     /// Check a configuration and print the effective one
     CheckConfig(check_config::CheckConfig),
     /// Show the devices that can aggregate, the selected one, and why the others were not selected
@@ -116,6 +122,7 @@ impl Command {
             | Self::Model { .. }
             | Self::Token { .. }
             | Self::Privacy { .. }
+            | Self::Audit { .. }
             | Self::CheckConfig(_)
             | Self::Devices(_)
             | Self::Migrate(_)
@@ -137,6 +144,7 @@ impl Command {
             | Self::Participant { .. }
             | Self::Token { .. }
             | Self::Privacy { .. }
+            | Self::Audit { .. }
             | Self::CheckConfig(_)
             | Self::Devices(_)
             | Self::Migrate(_)
@@ -178,6 +186,7 @@ impl Command {
             Self::Participant { command } => command.run(output).await,
             Self::Token { command } => command.run(output).await,
             Self::Privacy { command } => command.run(output).await,
+            Self::Audit { command } => command.run(output).await,
         }
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "TRIBUTARY_DATA_DIR says where the data are")]
 
+mod audited;
 mod away;
 mod company;
 mod damaged;

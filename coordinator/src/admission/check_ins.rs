@@ -157,7 +157,7 @@ impl CheckIns {
                 self.0.written.lock().clear();
                 self.call_everybody();
             }
-            WakeEvent::Work | WakeEvent::Round(_) => {}
+            WakeEvent::Work | WakeEvent::Round(_) | WakeEvent::Recorded | WakeEvent::Numbered => {}
         }
     }
 

@@ -52,7 +52,12 @@ impl RoundWakeups {
             }),
             // Any round may have changed.
             WakeEvent::Lost => self.0.with(|waiting| waiting.values().for_each(|notify| notify.notify_waiters())),
-            WakeEvent::Work | WakeEvent::Assigned(_) | WakeEvent::Task(_) | WakeEvent::Opened(_) => {}
+            WakeEvent::Work
+            | WakeEvent::Assigned(_)
+            | WakeEvent::Task(_)
+            | WakeEvent::Opened(_)
+            | WakeEvent::Recorded
+            | WakeEvent::Numbered => {}
         }
     }
 

@@ -60,6 +60,8 @@ pub struct HttpConfig {
     pub unread_timeout_ms: u64,
     /// Bytes of model versions that were read and not yet sent, for all peers together; one peer may have a sixteenth of it.
     pub unsent_max_bytes: u32,
+    /// Streams of events that are open at once; more are answered 503 and when to come back.
+    pub event_streams_max: u32,
     /// Longest a check-in, or a watch on a round, is held open.
     pub poll_max_ms: u64,
     /// Check-ins per second that participants are spread over when told when to come back.
@@ -97,6 +99,7 @@ impl Default for HttpConfig {
             stranger_lifetime_ms: 30_000,
             unread_timeout_ms: 30_000,
             unsent_max_bytes: 16 << 20,
+            event_streams_max: 256,
             poll_max_ms: 30_000,
             check_ins_per_second: 1000,
             participant_rate: 200,
@@ -141,6 +144,7 @@ impl HttpConfig {
             ("stranger_lifetime_ms", self.stranger_lifetime_ms),
             ("unread_timeout_ms", self.unread_timeout_ms),
             ("unsent_max_bytes", self.unsent_max_bytes.into()),
+            ("event_streams_max", self.event_streams_max.into()),
             ("connections_max", self.connections_max.into()),
             ("connections_per_participant", self.connections_per_participant.into()),
             ("strangers_max", self.strangers_max.into()),

@@ -7,6 +7,7 @@ use federation::time::{Clock, Timestamp};
 use metrics_exporter_prometheus::PrometheusHandle;
 use store::Store;
 use store::entity::task::TaskRow;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::identities::Identities;
@@ -17,6 +18,7 @@ use super::openapi::Document;
 use super::problem::{Error, Result};
 use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
 use crate::config::Config;
+use crate::event_feed::EventFeed;
 use crate::identity::{Authority, Members};
 use crate::invitations::Invitations;
 use crate::models::Models;
@@ -56,6 +58,10 @@ pub(crate) struct App {
     pub(crate) invitations: Invitations,
     /// Seals data that must not be readable from a backup.
     pub(crate) sealer: Arc<Sealer>,
+    /// New events.
+    pub(crate) events: EventFeed,
+    /// Places for streams of events.
+    pub(crate) event_streams: Arc<Semaphore>,
     /// The entrance for facts.
     pub(crate) inbox: Inbox,
     /// Masked inputs being received.

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
+use federation::event::Actor;
 use federation::id::{Digest, ParticipantId, TokenId};
 use federation::time::Timestamp;
 use http::header;
@@ -276,6 +277,13 @@ pub(super) struct Bearer {
     pub(super) name: String,
 }
 
+impl Bearer {
+    /// As whom the log names the bearer.
+    pub(super) fn actor(&self) -> Actor {
+        Actor::Operator { token: self.token, name: self.name.clone() }
+    }
+}
+
 async fn bearer(parts: &Parts, app: &App, needed: Role) -> Result<Bearer> {
     let connection = connection(parts);
     match find_bearer(parts, app, needed).await {
@@ -334,17 +342,10 @@ macro_rules! role {
     };
 }
 
-/// An operator with at least the role viewer.
-pub(super) struct Viewer;
-
-impl FromRequestParts<Arc<App>> for Viewer {
-    type Rejection = Error;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
-        bearer(parts, app, Role::Viewer).await.map(|_| Self)
-    }
+role! {
+    /// An operator with at least the role viewer.
+    Viewer
 }
-
 role! {
     /// An operator with at least the role operator.
     Operator

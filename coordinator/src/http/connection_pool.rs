@@ -29,7 +29,7 @@ use super::connection_limits::ConnectionLimits;
 use super::drain::lend;
 use super::limits::Key;
 use super::slots::{Slot, SlotLimits, Slots, WhenFull};
-use super::unsent::{ConnectionBudget, Unsent};
+use super::unsent::{ConnectionBudget, Unsent, Waits};
 use crate::config::HttpConfig;
 use crate::guarded::Guarded;
 use crate::identity::Peer;
@@ -324,7 +324,11 @@ impl ConnectionGuard {
     /// Keeps unsent answers within limits.
     fn count(&self, response: Response<Body>) -> Response<Body> {
         let (mut parts, body) = response.into_parts();
-        if let Some(body) = self.budget.send(body) {
+        let body = match parts.extensions.remove::<Waits>() {
+            Some(Waits) => Some(self.budget.send_as_it_comes(body)),
+            None => self.budget.send(body),
+        };
+        if let Some(body) = body {
             return Response::from_parts(parts, body);
         }
         metrics::counter!("tributary_answers_unread_total").increment(1);

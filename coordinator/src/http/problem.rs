@@ -124,6 +124,9 @@ pub(crate) enum Error {
     /// There is no slot for another request of somebody unknown.
     #[error("the limit of unsigned requests is reached; come back in {0} s")]
     Crowded(u16),
+    /// There is no place for another stream of events.
+    #[error("as many streams of events are open as http.event_streams_max allows; try again later")]
+    TooManyStreams,
     #[error("shutting down; try again later")]
     ShuttingDown,
     #[error(transparent)]
@@ -221,9 +224,12 @@ impl Error {
             },
             Self::Range(_) => ProblemType::RangeNotSatisfiable,
             Self::Protocol(_) => ProblemType::UnsupportedProtocol,
-            Self::ShuttingDown | Self::Crowded(_) | Self::Signer(_) | Self::Damaged(_) | Self::NotReady { .. } => {
-                ProblemType::Unavailable
-            }
+            Self::ShuttingDown
+            | Self::TooManyStreams
+            | Self::Crowded(_)
+            | Self::Signer(_)
+            | Self::Damaged(_)
+            | Self::NotReady { .. } => ProblemType::Unavailable,
             Self::Store(error) => match error {
                 StoreError::Conflict(_) => ProblemType::Conflict,
                 StoreError::Busy
@@ -269,6 +275,7 @@ impl Error {
             Self::RateLimited(after_ms) => Some((header::RETRY_AFTER, after_ms.div_ceil(1000).max(1).into())),
             Self::Crowded(after_s) => Some((header::RETRY_AFTER, (*after_s).into())),
             Self::ShuttingDown
+            | Self::TooManyStreams
             | Self::Signer(_)
             | Self::Damaged(_)
             | Self::NotReady { .. }

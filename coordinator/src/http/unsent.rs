@@ -46,6 +46,10 @@ impl Bounds {
     }
 }
 
+/// Marks an answer that mostly waits for something to happen, and whose number is limited elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits;
+
 /// The unsent answers of a listener.
 pub(super) struct Unsent {
     bounds: Bounds,
@@ -145,16 +149,26 @@ impl ConnectionBudget {
             }
             None => {
                 let place = Arc::clone(&peer_budget.answers).try_acquire_owned().ok()?;
-                Source::Streamed { admission: None, charge: None, _place: place }
+                Source::Streamed { admission: None, charge: None, is_charged_first: true, _place: Some(place) }
             }
         };
-        let budget = AnswerBudget {
+        Some(Body::new(Sending { body, rest: Bytes::new(), source, budget: self.answer(peer_budget) }))
+    }
+
+    /// Passes on an answer that mostly waits for something to happen: it is charged only while its peer has something to read.
+    pub(super) fn send_as_it_comes(&self, body: Body) -> Body {
+        let peer = self.identified.lock().clone().unwrap_or_else(|| Arc::clone(&self.peer));
+        let source = Source::Streamed { admission: None, charge: None, is_charged_first: false, _place: None };
+        Body::new(Sending { body, rest: Bytes::new(), source, budget: self.answer(&peer) })
+    }
+
+    fn answer(&self, peer: &PeerBudget) -> AnswerBudget {
+        AnswerBudget {
             connection: Arc::clone(&self.connection),
-            peer: Arc::clone(&peer_budget.bytes),
+            peer: Arc::clone(&peer.bytes),
             streamed: Arc::clone(&self.streamed),
             unread: Arc::clone(&self.unread),
-        };
-        Some(Body::new(Sending { body, rest: Bytes::new(), source, budget }))
+        }
     }
 
     fn bound(&self) -> u32 {
@@ -227,8 +241,10 @@ enum Source {
     Streamed {
         admission: Option<BoxFuture<'static, Option<ByteCharge>>>,
         charge: Option<ByteCharge>,
+        /// Whether room is waited for before the next piece is read, and not after.
+        is_charged_first: bool,
         /// Slot among the streamed answers of its peer.
-        _place: OwnedSemaphorePermit,
+        _place: Option<OwnedSemaphorePermit>,
     },
 }
 
@@ -248,8 +264,9 @@ impl HttpBody for Sending {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
         loop {
-            if let Source::Streamed { admission, charge, .. } = &mut this.source
+            if let Source::Streamed { admission, charge, is_charged_first, .. } = &mut this.source
                 && charge.is_none()
+                && (*is_charged_first || !this.rest.is_empty())
             {
                 let waiting = admission.get_or_insert_with(|| this.budget.admit());
                 *charge = std::task::ready!(waiting.as_mut().poll(cx));
@@ -359,6 +376,14 @@ mod tests {
         assert!(first.send(answer()).is_none(), "handed on is not yet sent");
         drop(taken);
         assert!(first.send(answer()).is_some());
+    }
+
+    #[tokio::test]
+    async fn what_waits_takes_room_only_while_there_is_something_to_read() {
+        let budget = unsent(PIECE).budget(here());
+        let mut idle =
+            budget.send_as_it_comes(Body::from_stream(futures_util::stream::pending::<Result<Bytes, axum::Error>>()));
+        assert!(idle.frame().now_or_never().is_none() && budget.streamed.available_permits() == PIECE);
     }
 
     #[tokio::test]

@@ -18,6 +18,7 @@ use axum::Router;
 use federation::time::{Clock, Timestamp};
 use store::{Blobs, Database, Store, StoreConfig, StoreError};
 use task_spec::is_name;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -33,6 +34,7 @@ pub use self::parts::{Parts, StartError, SystemClock};
 pub use self::worker::Worker;
 use crate::admission::{CheckIns, Inbox, Linger, RoundWakeups, Uploads};
 use crate::config::Config;
+use crate::event_feed::EventFeed;
 use crate::http::{
     App, ConnectionCounts, ConnectionLimits, Document, EndedRounds, Entrance, Identities, Limiter, Listener, Nonces,
     PoolObserver, TokenError,
@@ -137,6 +139,8 @@ impl Coordinator {
             invitations: Invitations::default(),
             sealer: Arc::clone(&sealer),
             inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), linger, stopped.clone(), &tasks),
+            events: EventFeed::start(&store, stopped.clone(), &tasks),
+            event_streams: Arc::new(Semaphore::new(count(config.http.event_streams_max))),
             uploads: Uploads::default(),
             nonces: Nonces::default(),
             store: store.clone(),

@@ -21,6 +21,7 @@ use super::collect_garbage::{ClockPace, Collected, collect_garbage};
 use super::grant::grant;
 use super::keep_ledger::check_ledgers;
 use super::lease::Lease;
+use super::number_events::EventLog;
 use super::open_round::open_round;
 use super::plan::{InputSize, Next, Step, plan};
 use super::publish_version::publish_version;
@@ -77,6 +78,7 @@ impl Engine {
     /// Works until `shutdown` is cancelled, then lets running steps finish. Errors are logged, counted and tried again.
     pub async fn run(&self, shutdown: CancellationToken) {
         describe_metrics();
+        let log = tokio::spawn(EventLog::new(self.0.env.clone(), self.0.holder).run(shutdown.clone()));
         let mut wakes = self.0.env.store.wake().subscribe();
         let mut workers = Workers::default();
         let started = Instant::now();
@@ -104,6 +106,15 @@ impl Engine {
             }
         }
         while workers.finish_one().await {}
+        log.await.unwrap_or_else(|error| tracing::error!(%error, "placing events ended badly: {error}"));
+    }
+
+    /// Gives positions to all events that have none, and signs the end; says how many there were. For tests and simulations.
+    ///
+    /// # Errors
+    /// The store's errors; [`StepError::LeaseLost`] while another worker does so.
+    pub async fn number_events(&self) -> Result<usize, StepError> {
+        EventLog::new(self.0.env.clone(), self.0.holder).place_all().await
     }
 
     /// Takes every step that can be taken now, one after the other, until nothing is left to do; says how many there were.
@@ -206,7 +217,13 @@ impl Engine {
                 () = &mut wait => return,
                 event = wakes.next() => match event {
                     Some(WakeEvent::Work | WakeEvent::Task(_) | WakeEvent::Lost) => break,
-                    Some(WakeEvent::Assigned(_) | WakeEvent::Round(_) | WakeEvent::Opened(_)) => {}
+                    Some(
+                        WakeEvent::Assigned(_)
+                        | WakeEvent::Round(_)
+                        | WakeEvent::Opened(_)
+                        | WakeEvent::Recorded
+                        | WakeEvent::Numbered,
+                    ) => {}
                     None => wait.as_mut().await,
                 },
                 true = workers.finish_one() => return,

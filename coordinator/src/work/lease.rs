@@ -38,6 +38,11 @@ impl Lease {
         Self::named("garbage".to_owned(), holder, ttl)
     }
 
+    /// The lease of whoever gives events their positions, not held yet.
+    pub(super) fn of_events(holder: Uuid, ttl: Duration) -> Self {
+        Self::named("events".to_owned(), holder, ttl)
+    }
+
     fn named(name: String, holder: Uuid, ttl: Duration) -> Self {
         Self {
             name,

@@ -19,6 +19,7 @@ mod grant;
 mod keep_ledger;
 mod lease;
 mod noise;
+mod number_events;
 mod open_round;
 mod plan;
 mod publish_version;

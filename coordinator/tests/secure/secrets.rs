@@ -97,7 +97,11 @@ struct Outside(Vec<(String, Vec<u8>)>);
 impl Outside {
     async fn look(world: &World, log: &Log) -> Self {
         let t = &world.t;
+        assert!(t.inner.engine.number_events().await.unwrap() > 0, "there are events to look into");
         for path in [
+            format!("{}?limit=500", route::AUDIT),
+            route::AUDIT_EXPORT.to_owned(),
+            route::AUDIT_KEY.to_owned(),
             route::METRICS.to_owned(),
             "/v1/tasks".to_owned(),
             "/v1/tasks/secure".to_owned(),

@@ -10,6 +10,7 @@ pub(crate) mod member;
 pub(crate) mod private;
 pub(crate) mod secure;
 pub(crate) mod server;
+pub(crate) mod sse;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -64,7 +64,7 @@ async fn of_versions_that_are_not_retained_the_row_stays_and_the_blob_goes() {
         world.run_round(&engine).await;
         if number == 1 {
             assert!(
-                world.store.transact("test", |tx| Box::pin(tx.pin_version(task, 1, Some(Timestamp(1))))).await.unwrap()
+                world.store.transact("test", |tx| Box::pin(tx.pin_version(task, 1, true, Timestamp(1)))).await.unwrap()
             );
         }
     }

@@ -132,6 +132,7 @@ async fn the_drawn_are_woken() {
     world.check_in_all().await;
     let mut wakes = world.store.wake().subscribe();
     engine.step_all().await.unwrap();
+    assert_eq!(wakes.next().await, Some(WakeEvent::Recorded), "an event of the draw");
     assert_eq!(wakes.next().await, Some(WakeEvent::Assigned(world.participants.clone().into())));
     assert_eq!(wakes.next().await, Some(WakeEvent::Round(world.key(1))));
 }

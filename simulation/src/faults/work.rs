@@ -325,7 +325,9 @@ impl World<'_> {
         if events.iter().any(works) {
             self.plan_step(coordinator, at);
         }
-        if events.iter().any(|event| *event != WakeEvent::Work) {
+        let concerns_polls =
+            |event: &WakeEvent| !matches!(event, WakeEvent::Work | WakeEvent::Recorded | WakeEvent::Numbered);
+        if events.iter().any(concerns_polls) {
             self.look_at_polls(coordinator);
         }
     }

@@ -25,6 +25,7 @@ pub mod check_in;
 pub mod concurrency;
 pub mod consistency;
 pub mod doomed;
+pub mod event;
 pub mod fingerprint;
 pub mod idempotency;
 pub mod lease;
@@ -92,6 +93,11 @@ macro_rules! conformance_tests {
             doomed::a_blob_that_was_spared_is_named_when_that_is_known,
             doomed::dooms_are_found_again_and_forgotten,
             doomed::naming_and_dooming_take_turns,
+            event::a_change_is_an_event_of_its_transaction,
+            event::events_are_listed_after_a_position_and_filtered,
+            event::an_event_gets_one_position,
+            event::an_event_is_never_changed,
+            event::heads_are_kept,
             fingerprint::the_first_fingerprint_stays,
             idempotency::an_answer_is_found_again_until_it_expires,
             lease::a_lease_is_held_renewed_and_released,

@@ -77,8 +77,11 @@ pub async fn old_versions_are_removed_unless_they_are_needed(store: &Store) {
                     tx.insert_model_version(&model_version(1, version)).await?;
                 }
                 let (task, unknown) = (task_id(1), task_id(7));
-                assert!(tx.pin_version(task, 2, Some(after(5))).await?);
-                assert!(!tx.pin_version(task, 7, Some(after(5))).await? && !tx.pin_version(unknown, 2, None).await?);
+                assert!(tx.pin_version(task, 2, true, after(5)).await?);
+                assert!(
+                    !tx.pin_version(task, 7, true, after(5)).await?
+                        && !tx.pin_version(unknown, 2, false, after(5)).await?
+                );
                 // The open round begins with version 0.
                 assert_eq!(tx.remove_versions(task, 5, Some(3), after(9)).await?, 2);
                 assert_eq!(tx.remove_versions(task, 5, Some(3), after(10)).await?, 0);
@@ -96,8 +99,8 @@ pub async fn old_versions_are_removed_unless_they_are_needed(store: &Store) {
                 let needed = tx.referenced_blobs().await?;
                 let kept: Vec<_> = (0..=6).filter(|version| needed.contains(&digest(200 + version))).collect();
                 assert_eq!(kept, [0, 2, 3, 5, 6]);
-                assert!(!tx.pin_version(task, 4, Some(after(11))).await?, "there is nothing to keep");
-                assert!(tx.pin_version(task, 2, None).await?);
+                assert!(!tx.pin_version(task, 4, true, after(11)).await?, "there is nothing to keep");
+                assert!(tx.pin_version(task, 2, false, after(11)).await?);
                 assert_eq!(tx.remove_versions(task, 5, None, after(12)).await?, 2);
                 Ok(())
             })

@@ -2,7 +2,7 @@
 
 use federation::id::Digest;
 
-use super::sample::{after, assignment, digest, participant, participant_id, round, task};
+use super::sample::{NOW, after, assignment, digest, participant, participant_id, round, task};
 use crate::entity::open_task::Glance;
 use crate::entity::participant::{Certificates, ParticipantRow};
 use crate::{Result, Store};
@@ -57,38 +57,38 @@ pub async fn a_renewal_keeps_the_previous_certificate(store: &Store) {
                 let id = participant_id(1);
                 tx.insert_participant(&participant(1)).await?;
                 tx.insert_participant(&participant(2)).await?;
-                assert!(tx.set_certificate(id, digest(1), digest(11), after(2_000)).await?);
+                assert!(tx.set_certificate(id, digest(1), digest(11), after(2_000), NOW).await?);
                 assert_eq!(tx.certificates(id).await?, Some(certificates(1, digest(11), Some(digest(1)))));
                 // A participant that got no answer shows the same certificate again, any number of times.
                 for n in 12..=14 {
-                    assert!(tx.set_certificate(id, digest(1), digest(n), after(2_500)).await?);
+                    assert!(tx.set_certificate(id, digest(1), digest(n), after(2_500), NOW).await?);
                     let row = tx.participant(id).await?.unwrap();
                     assert_eq!((row.certificate_fingerprint, row.certificate_expires_at), (digest(n), after(2_500)));
                     assert_eq!(tx.certificates(id).await?, Some(certificates(1, digest(n), Some(digest(1)))));
                 }
-                assert!(tx.set_certificate(id, digest(14), digest(15), after(3_000)).await?);
+                assert!(tx.set_certificate(id, digest(14), digest(15), after(3_000), NOW).await?);
                 assert_eq!(tx.certificates(id).await?, Some(certificates(1, digest(15), Some(digest(14)))));
-                assert!(!tx.set_certificate(id, digest(1), digest(16), after(3_000)).await?, "shown too late");
+                assert!(!tx.set_certificate(id, digest(1), digest(16), after(3_000), NOW).await?, "shown too late");
                 // After the first use of the newest certificate, the previous one leads nowhere.
                 assert!(!tx.end_previous_certificate(id, digest(14)).await?, "not the newest");
                 assert!(tx.end_previous_certificate(id, digest(15)).await?);
                 assert!(!tx.end_previous_certificate(id, digest(15)).await?, "once");
                 assert_eq!(tx.certificates(id).await?, Some(certificates(1, digest(15), None)));
-                assert!(!tx.set_certificate(id, digest(14), digest(16), after(3_000)).await?, "shown too late");
+                assert!(!tx.set_certificate(id, digest(14), digest(16), after(3_000), NOW).await?, "shown too late");
                 Ok(())
             })
         })
         .await;
     result.unwrap();
     let id = participant_id(1);
-    refused!(store, |tx| tx.set_certificate(id, digest(15), digest(2), after(3_000)));
+    refused!(store, |tx| tx.set_certificate(id, digest(15), digest(2), after(3_000), NOW));
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
-                assert!(!tx.set_certificate(participant_id(9), digest(15), digest(17), after(3_000)).await?);
+                assert!(!tx.set_certificate(participant_id(9), digest(15), digest(17), after(3_000), NOW).await?);
                 // After another enrolment, no earlier certificate is valid.
-                assert!(tx.set_certificate(id, digest(15), digest(18), after(3_000)).await?);
-                assert!(tx.replace_certificate(id, digest(19), after(4_000)).await?);
+                assert!(tx.set_certificate(id, digest(15), digest(18), after(3_000), NOW).await?);
+                assert!(tx.replace_certificate(id, digest(19), after(4_000), NOW).await?);
                 assert_eq!(tx.certificates(id).await?, Some(certificates(1, digest(19), None)));
                 assert_eq!(tx.participant(id).await?.unwrap().certificate_expires_at, after(4_000));
                 Ok(())
@@ -112,8 +112,8 @@ pub async fn revoking_happens_once(store: &Store) {
                 let revoked = Certificates { revoked_at: Some(after(5)), ..certificates(1, digest(1), None) };
                 assert_eq!(tx.certificates(id).await?, Some(revoked));
                 assert_eq!(tx.glance(id, None).await?, Some(Glance { certificates: revoked, tasks: Vec::new() }));
-                assert!(!tx.set_certificate(id, digest(1), digest(11), after(2_000)).await?);
-                assert!(!tx.replace_certificate(id, digest(11), after(2_000)).await?);
+                assert!(!tx.set_certificate(id, digest(1), digest(11), after(2_000), NOW).await?);
+                assert!(!tx.replace_certificate(id, digest(11), after(2_000), NOW).await?);
 
                 assert_eq!(tx.participations(id).await?, 0);
                 for n in 1..=2 {

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 use federation::cohort::CoarseLoss;
+use federation::event::{Actor, EventKind, Facts};
 use federation::id::{Attempt, Digest, ParticipantId, TaskId, TokenId};
 use federation::round::{AssignmentState, FailureReason, RoundLimits, RoundState};
 use federation::task_status::TaskStatus;
@@ -170,6 +171,8 @@ values! {
     BTreeMap<String, String>: |labels| json(labels)?, |column| document(column);
     RoundLimits: |limits| json(limits)?, |column| document(column);
     TaskSpec: |spec| json(spec)?, |column| document(column);
+    Actor: |actor| json(actor)?, |column| document(column);
+    Facts: |facts| json(facts)?, |column| document(column);
 }
 
 /// Enums, stored by their names.
@@ -177,7 +180,7 @@ macro_rules! names {
     ($($type:ty),+) => { values! { $($type: |name| name.as_str(), |column| crate::driver::parse(column);)+ } };
 }
 
-names!(AssignmentState, FailureReason, RoundState, TaskStatus);
+names!(AssignmentState, EventKind, FailureReason, RoundState, TaskStatus);
 
 impl<T: Serialize + Send + Sync> Bind for Json<T> {
     fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()> {

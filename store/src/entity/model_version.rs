@@ -1,5 +1,6 @@
 //! Model versions: the published models of tasks. Rows stay; of a row only `pinned_at` and `removed_at` change.
 
+use federation::event::{EventKind, Fact, Subject};
 use federation::id::{Attempt, ParticipantId, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::RoundState;
@@ -54,7 +55,7 @@ impl FromRow for StoredVersion {
 }
 
 impl Transaction<'_> {
-    /// Stores a new version.
+    /// Stores a new version, and an event: that it was published, or that an earlier one was restored as it.
     ///
     /// # Errors
     /// `Conflict` if the version exists, the task does not, or the clipping norm is not finite and above 0; `BeingRemoved`.
@@ -67,7 +68,26 @@ impl Transaction<'_> {
         if let Some(state) = version.optimizer_state {
             self.must_not_be_doomed(state).await?;
         }
-        self.insert(version).await
+        self.insert(version).await?;
+        let (parent, number) = (version.parent, version.version);
+        let facts = [("version", Fact::from(number)), ("sha256", version.sha256.to_string().into())];
+        match parent.filter(|parent| parent.saturating_add(1) != number) {
+            None => self.note_of_version(version, EventKind::VersionPublished, facts),
+            Some(earlier) => {
+                let [number, sha256] = facts;
+                self.note_of_version(version, EventKind::VersionRestored, [number, sha256, ("from", earlier.into())]);
+            }
+        }
+        Ok(())
+    }
+
+    fn note_of_version<const N: usize>(
+        &mut self,
+        version: &ModelVersion,
+        kind: EventKind,
+        facts: [(&'static str, Fact); N],
+    ) {
+        self.note_event(version.created_at, kind, Subject::Task(version.task), facts);
     }
 
     pub async fn model_version(&mut self, task: TaskId, version: u32) -> Result<Option<ModelVersion>> {
@@ -130,17 +150,23 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Pins a version, or unpins it; false if there is no such version, or its file was removed.
-    pub async fn pin_version(&mut self, task: TaskId, version: u32, pinned_at: Option<Timestamp>) -> Result<bool> {
-        self.change_one(
-            "UPDATE model_version SET pinned_at = ?3 WHERE task = ?1 AND version = ?2 AND removed_at IS NULL",
-            (task, version, pinned_at),
-        )
-        .await
+    /// Pins a version at this time, or unpins it, with an event; false if there is no such version, or its file was removed.
+    pub async fn pin_version(&mut self, task: TaskId, version: u32, is_pinned: bool, at: Timestamp) -> Result<bool> {
+        let changed = self
+            .change_one(
+                "UPDATE model_version SET pinned_at = ?3 WHERE task = ?1 AND version = ?2 AND removed_at IS NULL",
+                (task, version, is_pinned.then_some(at)),
+            )
+            .await?;
+        if changed {
+            let kind = if is_pinned { EventKind::VersionPinned } else { EventKind::VersionUnpinned };
+            self.note_event(at, kind, Subject::Task(task), [("version", version.into())]);
+        }
+        Ok(changed)
     }
 
-    /// Gives up the files of the versions below `below`, except pinned ones, the bases of open rounds, and `except`. Returns
-    /// their number. Files that other rows need, too, stay.
+    /// Gives up the files of the versions below `below`, except pinned ones, the bases of open rounds, and `except`, with an
+    /// event for each. Returns their number. Files that other rows need, too, stay.
     pub async fn remove_versions(
         &mut self,
         task: TaskId,
@@ -149,15 +175,26 @@ impl Transaction<'_> {
         removed_at: Timestamp,
     ) -> Result<u32> {
         let except: Vec<_> = except.into_iter().collect();
-        self.change(
-            "UPDATE model_version SET removed_at = ?4
+        let removed: Vec<u32> = self
+            .change_listing(
+                "UPDATE model_version SET removed_at = ?4
              WHERE task = ?1 AND version < ?2 AND removed_at IS NULL AND pinned_at IS NULL
                AND version NOT IN {?3 version:integer}
                AND NOT EXISTS (SELECT 1 FROM round
                                WHERE task = model_version.task AND base_version = model_version.version
-                                 AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))",
-            (task, below, except, removed_at),
-        )
-        .await
+                                 AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))
+             RETURNING version",
+                (task, below, except, removed_at),
+            )
+            .await?;
+        for version in &removed {
+            self.note_event(
+                removed_at,
+                EventKind::VersionRemoved,
+                Subject::Task(task),
+                [("version", Fact::from(*version))],
+            );
+        }
+        u32::try_from(removed.len()).map_err(StoreError::fault)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use federation::event::{EventKind, Fact, Subject};
 use federation::id::{Digest, ParticipantId};
 use federation::time::Timestamp;
 
@@ -70,12 +71,21 @@ record!(
 );
 
 impl Transaction<'_> {
-    /// Stores a new participant.
+    /// Stores a new participant, and an event.
     ///
     /// # Errors
     /// `Conflict` if the id, the name or the certificate already exists.
     pub async fn insert_participant(&mut self, participant: &ParticipantRow) -> Result<()> {
-        self.insert(participant).await
+        self.insert(participant).await?;
+        let expires_at = participant.certificate_expires_at;
+        self.note_of_participant(participant.enrolled_at, EventKind::ParticipantEnrolled, participant.id, expires_at);
+        Ok(())
+    }
+
+    /// Notes that a participant has a new certificate. Its name and labels are not told: the log keeps everything for ever.
+    fn note_of_participant(&mut self, at: Timestamp, kind: EventKind, id: ParticipantId, expires_at: Timestamp) {
+        let facts = [("participant", id.to_string().into()), ("certificate_expires_at", expires_at.into())];
+        self.note_event(at, kind, Subject::Service, facts);
     }
 
     pub async fn participant(&mut self, id: ParticipantId) -> Result<Option<ParticipantRow>> {
@@ -96,7 +106,7 @@ impl Transaction<'_> {
         self.list("SELECT * FROM participant WHERE id > ?1 ORDER BY id LIMIT ?2", (After(cursor), limit)).await
     }
 
-    /// Makes a certificate the newest, and the one shown to request it the previous one, which its holder is known to
+    /// Makes a certificate the newest, with an event, and the one shown to request it the previous one, which its holder is known to
     /// have whatever answers were lost. False if there is no such participant, it is revoked, or the certificate shown
     /// is neither its newest nor its previous one.
     ///
@@ -108,17 +118,23 @@ impl Transaction<'_> {
         shown: Digest,
         fingerprint: Digest,
         expires_at: Timestamp,
+        at: Timestamp,
     ) -> Result<bool> {
-        self.change_one(
-            "UPDATE participant
+        let changed = self
+            .change_one(
+                "UPDATE participant
              SET previous_fingerprint = ?2, certificate_fingerprint = ?3, certificate_expires_at = ?4
              WHERE id = ?1 AND revoked_at IS NULL AND ?2 IN (certificate_fingerprint, previous_fingerprint)",
-            (id, shown, fingerprint, expires_at),
-        )
-        .await
+                (id, shown, fingerprint, expires_at),
+            )
+            .await?;
+        if changed {
+            self.note_of_participant(at, EventKind::ParticipantRenewed, id, expires_at);
+        }
+        Ok(changed)
     }
 
-    /// Makes a certificate the only one, for a participant that enrolled again. False if there is no such participant,
+    /// Makes a certificate the only one, for a participant that enrolled again, with an event. False if there is no such participant,
     /// or if it is revoked.
     ///
     /// # Errors
@@ -128,14 +144,20 @@ impl Transaction<'_> {
         id: ParticipantId,
         fingerprint: Digest,
         expires_at: Timestamp,
+        at: Timestamp,
     ) -> Result<bool> {
-        self.change_one(
-            "UPDATE participant
+        let changed = self
+            .change_one(
+                "UPDATE participant
              SET previous_fingerprint = NULL, certificate_fingerprint = ?2, certificate_expires_at = ?3
              WHERE id = ?1 AND revoked_at IS NULL",
-            (id, fingerprint, expires_at),
-        )
-        .await
+                (id, fingerprint, expires_at),
+            )
+            .await?;
+        if changed {
+            self.note_of_participant(at, EventKind::ParticipantEnrolled, id, expires_at);
+        }
+        Ok(changed)
     }
 
     /// Ends the previous certificate after the first use of `newest`. False if there is no such participant, `newest`
@@ -149,9 +171,15 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Revokes a participant. False if there is no such participant, or if it is already revoked.
+    /// Revokes a participant, with an event. False if there is no such participant, or if it is already revoked.
     pub async fn revoke_participant(&mut self, id: ParticipantId, at: Timestamp) -> Result<bool> {
-        self.change_one("UPDATE participant SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL", (id, at)).await
+        let revoke = "UPDATE participant SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
+        let changed = self.change_one(revoke, (id, at)).await?;
+        if changed {
+            let facts = [("participant", Fact::from(id.to_string()))];
+            self.note_event(at, EventKind::ParticipantRevoked, Subject::Service, facts);
+        }
+        Ok(changed)
     }
 
     /// Records that these were seen at `at`; unknown ids are ignored.

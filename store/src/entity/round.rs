@@ -1,7 +1,8 @@
 //! Rounds: each attempt is a row, each state it entered a history entry.
 
+use federation::event::{EventKind, Fact, Subject};
 use federation::id::{Attempt, RoundKey, TaskId};
-use federation::round::{Round, RoundState};
+use federation::round::{FailureReason, Round, RoundState};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +82,7 @@ impl Column for Vec<RoundMetric> {
 }
 
 impl Transaction<'_> {
-    /// Stores a new attempt and its first history entry.
+    /// Stores a new attempt, its first history entry and an event.
     ///
     /// # Errors
     /// `Conflict` if the attempt exists, the task does not, or the task has an open round.
@@ -119,7 +120,7 @@ impl Transaction<'_> {
     }
 
     /// Compare and swap: if the attempt is in `before.state`, since `before.state_since`, stores the state, limits,
-    /// cohort and failure of `after`, and a history entry. False if another writer was faster.
+    /// cohort and failure of `after`, a history entry and an event. False if another writer was faster.
     pub async fn transition_round(&mut self, before: &Round, after: &Round) -> Result<bool> {
         if before.key != after.key {
             return Err(StoreError::fault("a transition from one round to another"));
@@ -203,11 +204,36 @@ impl Transaction<'_> {
 
 impl Transaction<'_> {
     async fn add_round_change(&mut self, round: &Round, count: u32) -> Result<()> {
+        self.note_of_round(round);
         self.must_change_one(
             "INSERT INTO round_change (task, number, attempt, state, at, count) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             (round.key, round.state, round.state_since, count),
         )
         .await
+    }
+}
+
+impl Transaction<'_> {
+    /// Notes that a round has entered its state. How many took part is not told: that is a secret of some tasks.
+    fn note_of_round(&mut self, round: &Round) {
+        let (at, subject) = (round.state_since, Subject::Round(round.key));
+        let base_version = ("base_version", Fact::from(round.base_version));
+        match round.state {
+            RoundState::Selecting => self.note_event(at, EventKind::RoundOpened, subject, [base_version]),
+            RoundState::Completed => self.note_event(at, EventKind::RoundCompleted, subject, []),
+            RoundState::Cancelled => self.note_event(at, EventKind::RoundCancelled, subject, []),
+            RoundState::Failed => {
+                let reason = round.failure.map_or("", FailureReason::as_str);
+                self.note_event(at, EventKind::RoundFailed, subject, [("reason", Fact::from(reason))]);
+            }
+            state @ (RoundState::Sharing
+            | RoundState::Collecting
+            | RoundState::Confirming
+            | RoundState::Unmasking
+            | RoundState::Aggregating) => {
+                self.note_event(at, EventKind::RoundAdvanced, subject, [("state", Fact::from(state.as_str()))]);
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tasks and their status history.
 
+use federation::event::{EventKind, Fact, Subject};
 use federation::id::{RoundKey, TaskId};
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
@@ -54,7 +55,7 @@ impl TaskRow {
 }
 
 impl Transaction<'_> {
-    /// Stores a new task and its first history entry.
+    /// Stores a new task, its first history entry and an event.
     ///
     /// # Errors
     /// `Conflict` if the id exists, or if a task of that name is not over.
@@ -69,6 +70,8 @@ impl Transaction<'_> {
             ),
         )
         .await?;
+        let facts = [("name", task.spec.name.as_str().into())];
+        self.note_event(task.created_at, EventKind::TaskCreated, Subject::Task(task.id), facts);
         self.add_task_change(task.id, task.status, task.created_at, None).await
     }
 
@@ -107,7 +110,7 @@ impl Transaction<'_> {
         self.list("SELECT * FROM task WHERE status IN {?1 status:text} ORDER BY created_at, id", unfinished).await
     }
 
-    /// Changes the status if it is one of `from`, and writes history; returns whether it did.
+    /// Changes the status if it is one of `from`, and writes history and an event; returns whether it did.
     pub async fn set_task_status(
         &mut self,
         id: TaskId,
@@ -120,7 +123,37 @@ impl Transaction<'_> {
             .change_one("UPDATE task SET status = ?2 WHERE id = ?1 AND status IN {?3 status:text}", (id, to, from))
             .await?;
         if changed {
+            let kind = match to {
+                TaskStatus::Active => EventKind::TaskResumed,
+                TaskStatus::Paused => EventKind::TaskPaused,
+                TaskStatus::Completed => EventKind::TaskCompleted,
+                TaskStatus::Cancelled => EventKind::TaskCancelled,
+                TaskStatus::BudgetExhausted => EventKind::TaskBudgetExhausted,
+            };
+            self.note_of_task(id, kind, at, detail);
             self.add_task_change(id, to, at, detail).await?;
+        }
+        Ok(changed)
+    }
+
+    /// Skips round numbers that participants have seen, and writes history and an event. False if the task's status is another.
+    pub async fn rebase_task(
+        &mut self,
+        id: TaskId,
+        status: TaskStatus,
+        rounds: u32,
+        at: Timestamp,
+        detail: &str,
+    ) -> Result<bool> {
+        let changed = self
+            .change_one(
+                "UPDATE task SET rounds_forfeited = rounds_forfeited + ?3 WHERE id = ?1 AND status = ?2",
+                (id, status, rounds),
+            )
+            .await?;
+        if changed {
+            self.note_of_task(id, EventKind::TaskRebased, at, Some(detail));
+            self.add_task_change(id, status, at, Some(detail)).await?;
         }
         Ok(changed)
     }
@@ -146,6 +179,13 @@ impl Transaction<'_> {
 }
 
 impl Transaction<'_> {
+    fn note_of_task(&mut self, id: TaskId, kind: EventKind, at: Timestamp, detail: Option<&str>) {
+        match detail {
+            Some(detail) => self.note_event(at, kind, Subject::Task(id), [("detail", Fact::from(detail))]),
+            None => self.note_event(at, kind, Subject::Task(id), []),
+        }
+    }
+
     async fn add_task_change(
         &mut self,
         id: TaskId,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use federation::event::{EventKind, Fact, Subject};
 use federation::id::{Digest, ParticipantId, TokenId};
 use federation::time::Timestamp;
 
@@ -57,12 +58,15 @@ record!(
 record!("operator_token", OperatorToken { id, secret_sha256, name, role, created_at, revoked_at });
 
 impl Transaction<'_> {
-    /// Stores a new enrolment token.
+    /// Stores a new enrolment token, and an event.
     ///
     /// # Errors
     /// `Conflict` if the id or the secret exists.
     pub async fn insert_enrollment_token(&mut self, token: &EnrollmentToken) -> Result<()> {
-        self.insert(token).await
+        self.insert(token).await?;
+        let facts = [("token", Fact::from(token.id.to_string())), ("expires_at", token.expires_at.into())];
+        self.note_event(token.created_at, EventKind::EnrollmentTokenCreated, Subject::Service, facts);
+        Ok(())
     }
 
     /// Uses a token: at most one call ever gets [`TakenToken::Taken`]. The participant `by` must be stored before the
@@ -107,17 +111,29 @@ impl Transaction<'_> {
         self.change_one("DELETE FROM enrollment_token WHERE id = ?1 AND used_at IS NULL", id).await
     }
 
-    /// Stores a new operator token.
+    /// Stores a new operator token, and an event.
     ///
     /// # Errors
     /// `Conflict` if the id or the secret exists.
     pub async fn insert_operator_token(&mut self, token: &OperatorToken) -> Result<()> {
-        self.insert(token).await
+        self.insert(token).await?;
+        let facts = [
+            ("token", Fact::from(token.id.to_string())),
+            ("name", token.name.as_str().into()),
+            ("role", token.role.as_str().into()),
+        ];
+        self.note_event(token.created_at, EventKind::OperatorTokenCreated, Subject::Service, facts);
+        Ok(())
     }
 
     /// The operator token with this secret, revoked or not.
     pub async fn operator_token_by_secret(&mut self, secret_sha256: Digest) -> Result<Option<OperatorToken>> {
         self.find("SELECT * FROM operator_token WHERE secret_sha256 = ?1", secret_sha256).await
+    }
+
+    /// The operator token with this id, revoked or not.
+    pub async fn operator_token(&mut self, id: TokenId) -> Result<Option<OperatorToken>> {
+        self.find("SELECT * FROM operator_token WHERE id = ?1", id).await
     }
 
     /// Operator tokens in the order of their ids.
@@ -130,9 +146,14 @@ impl Transaction<'_> {
         self.get("SELECT count(*) FROM operator_token WHERE role = ?1 AND revoked_at IS NULL", role).await
     }
 
-    /// Revokes an operator token. False if there is none, or if it is already revoked.
+    /// Revokes an operator token, with an event. False if there is none, or if it is already revoked.
     pub async fn revoke_operator_token(&mut self, id: TokenId, at: Timestamp) -> Result<bool> {
-        self.change_one("UPDATE operator_token SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL", (id, at))
-            .await
+        let revoke = "UPDATE operator_token SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
+        let changed = self.change_one(revoke, (id, at)).await?;
+        if changed {
+            let facts = [("token", Fact::from(id.to_string()))];
+            self.note_event(at, EventKind::OperatorTokenRevoked, Subject::Service, facts);
+        }
+        Ok(changed)
     }
 }

@@ -54,6 +54,8 @@ fn parts(event: WakeEvent) -> Vec<WakeEvent> {
         | WakeEvent::Round(_)
         | WakeEvent::Task(_)
         | WakeEvent::Opened(_)
+        | WakeEvent::Recorded
+        | WakeEvent::Numbered
         | WakeEvent::Lost) => vec![event],
     }
 }

@@ -29,6 +29,10 @@ pub enum WakeEvent {
     Task(TaskId),
     /// A round of this task opened that only takes participants with keys for it.
     Opened(TaskId),
+    /// Events were written that have no position in the log yet.
+    Recorded,
+    /// Events got their positions: the log is longer.
+    Numbered,
     /// Events were lost, by a subscriber that was too slow or on their way between processes: anything may have changed.
     Lost,
 }

@@ -39,6 +39,16 @@ pub mod route {
     pub const PARTICIPANTS: &str = "/v1/participants";
     /// `GET`: one participant.
     pub const PARTICIPANT: &str = "/v1/participants/{participant}";
+    /// `GET`: events as they happen (`text/event-stream`), [`crate::audit::EventView`] each.
+    pub const EVENTS: &str = "/v1/events";
+    /// `GET`: the same of one task.
+    pub const TASK_EVENTS: &str = "/v1/tasks/{task}/events";
+    /// `GET`: the audit log, oldest first.
+    pub const AUDIT: &str = "/v1/audit";
+    /// `GET`: the whole audit log with its signed head, a [`crate::audit::Line`] a line.
+    pub const AUDIT_EXPORT: &str = "/v1/audit/export";
+    /// `GET`: [`crate::audit::AuditKeyView`].
+    pub const AUDIT_KEY: &str = "/v1/audit/key";
 }
 
 /// One page of a list.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
+use federation::event::Actor;
 use federation::id::{Digest, TaskId};
 use federation::model_version::ModelVersion;
 use federation::task_status::TaskStatus;
@@ -67,7 +68,7 @@ pub(in crate::http) async fn create_task(
         serde_json::from_slice(&bytes).map_err(|error| Error::Malformed(format!("the body: {error}")))?;
     let (row, version) = prepare(&app, spec).await?;
     let (id, privacy) = (row.id, row.spec.privacy.clone());
-    let answer = store(&app, row, version, key.as_ref(), request_sha256).await?;
+    let answer = store(&app, (row, version), key.as_ref(), request_sha256, &bearer.actor()).await?;
     if privacy.is_private() {
         // A crash here leaves a new task; opening its first round completes the rest.
         let sealer = Arc::clone(&app.sealer);
@@ -171,10 +172,10 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
 
 async fn store(
     app: &App,
-    row: TaskRow,
-    version: ModelVersion,
+    (row, version): (TaskRow, ModelVersion),
     key: Option<&Key>,
     request_sha256: Digest,
+    actor: &Actor,
 ) -> Result<IdempotentAnswer> {
     let (row, version) = (&row, &version);
     let expires_at: Timestamp = row.created_at.plus(REMEMBER);
@@ -193,6 +194,7 @@ async fn store(
                         row.spec.name
                     )));
                 }
+                tx.act_for(actor.clone());
                 tx.insert_task(row).await?;
                 tx.insert_model_version(version).await?;
                 let view = tasks::read(tx, row.id, row.created_at)

@@ -56,7 +56,7 @@ pub(in crate::http) async fn create(
         used_at: None,
         used_by: None,
     };
-    let row_ref = &row;
+    let (row_ref, actor) = (&row, &bearer.actor());
     app.store
         .transact("create_enrollment_token", |tx| {
             Box::pin(async move {
@@ -71,6 +71,7 @@ pub(in crate::http) async fn create(
                         return Err(Error::Conflict(detail));
                     }
                 }
+                tx.act_for(actor.clone());
                 tx.insert_enrollment_token(row_ref).await?;
                 Ok(())
             })

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use federation::event::{EventKind, Fact, Subject};
 use federation::id::{ParticipantId, RoundKey};
-use federation::round::AssignmentState;
+use federation::round::{AssignmentState, Round};
+use federation::time::Timestamp;
 use http::StatusCode;
-use store::WakeEvent;
+use store::{Transaction, WakeEvent};
 use wire::route;
 
 use crate::http::app::App;
@@ -25,22 +27,25 @@ pub(in crate::http) async fn excuse(
 ) -> Result<StatusCode> {
     let (round, now) = (RoundKey { task: app.task(&task).await?.id, number }, app.now());
     let detail = format!("by operator {}", bearer.name);
-    let detail = detail.as_str();
+    let (detail, actor) = (detail.as_str(), &bearer.actor());
     app.store
         .transact("excuse", |tx| {
             Box::pin(async move {
                 let Some(row) = tx.round(round).await? else {
                     return Err(Error::NotFound(format!("the task has no round {number}")));
                 };
+                tx.act_for(actor.clone());
                 let attempt = row.round.key;
                 let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Excused);
                 if tx.set_assignment_state(attempt, participant, &from, to, now, Some(detail)).await? {
+                    note(tx, &row.round, participant, now);
                     return Ok(());
                 }
                 // Its input counts; answers of later phases are not waited for.
                 if let Some(phase) = row.round.missed_in()
                     && tx.set_dropped(attempt, participant, phase).await?
                 {
+                    note(tx, &row.round, participant, now);
                     return Ok(());
                 }
                 match tx.assignment(attempt, participant).await?.map(|assignment| assignment.state) {
@@ -54,4 +59,16 @@ pub(in crate::http) async fn excuse(
     app.store.wake().publish(WakeEvent::Work);
     tracing::info!(%round, %participant, "{participant} excused from round {round} by {}", bearer.name);
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Notes that the round waits for one less; for whom not if the draw is secret.
+fn note(tx: &mut Transaction<'_>, round: &Round, participant: ParticipantId, now: Timestamp) {
+    let subject = Subject::Round(round.key);
+    match round.limits.sampled {
+        Some(_) => tx.note_event(now, EventKind::ParticipantExcused, subject, []),
+        None => {
+            let facts = [("participant", Fact::from(participant.to_string()))];
+            tx.note_event(now, EventKind::ParticipantExcused, subject, facts);
+        }
+    }
 }

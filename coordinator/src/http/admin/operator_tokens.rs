@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::State;
+use federation::event::Actor;
 use federation::id::TokenId;
 use federation::time::Timestamp;
 use http::StatusCode;
@@ -88,7 +89,8 @@ pub(in crate::http) async fn create(
     if !is_name(&request.name) {
         return Err(Error::InvalidValue("name must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
     }
-    let reply = issue(&app.store, &app.random, app.now(), &request.name, request.role).await?;
+    let reply =
+        draw_and_keep(&app.store, &app.random, app.now(), (&request.name, request.role), bearer.actor()).await?;
     tracing::info!(token = %reply.id, "operator token {} for {} created by {}", reply.id, request.name, bearer.name);
     Ok((StatusCode::CREATED, Json(reply)))
 }
@@ -104,8 +106,18 @@ pub(crate) async fn issue(
     name: &str,
     role: Role,
 ) -> std::result::Result<OperatorTokenReply, StoreError> {
+    draw_and_keep(store, random, now, (name, role), Actor::Coordinator).await
+}
+
+async fn draw_and_keep(
+    store: &Store,
+    random: &Random,
+    now: Timestamp,
+    (name, role): (&str, Role),
+    actor: Actor,
+) -> std::result::Result<OperatorTokenReply, StoreError> {
     let (row, reply) = draw(random, now, name, role);
-    keep(store, &row).await?;
+    keep(store, &row, &actor).await?;
     Ok(reply)
 }
 
@@ -124,7 +136,7 @@ pub(crate) async fn issue_shown(
 ) -> std::result::Result<OperatorTokenReply, TokenError> {
     let (row, reply) = draw(random, now, name, role);
     show(&reply).map_err(TokenError::Show)?;
-    keep(store, &row).await?;
+    keep(store, &row, &Actor::Coordinator).await?;
     Ok(reply)
 }
 
@@ -142,8 +154,15 @@ fn draw(random: &Random, now: Timestamp, name: &str, role: Role) -> (OperatorTok
     (row, OperatorTokenReply { id, token })
 }
 
-async fn keep(store: &Store, row: &OperatorToken) -> std::result::Result<(), StoreError> {
-    store.transact("create_operator_token", |tx| Box::pin(async move { tx.insert_operator_token(row).await })).await
+async fn keep(store: &Store, row: &OperatorToken, actor: &Actor) -> std::result::Result<(), StoreError> {
+    store
+        .transact("create_operator_token", |tx| {
+            Box::pin(async move {
+                tx.act_for(actor.clone());
+                tx.insert_operator_token(row).await
+            })
+        })
+        .await
 }
 
 /// Options of a revocation.
@@ -166,11 +185,12 @@ pub(in crate::http) async fn revoke(
     Path(token): Path<TokenId>,
     Query(Revocation { force }): Query<Revocation>,
 ) -> Result<StatusCode> {
-    let now = app.now();
+    let (now, actor) = (app.now(), &bearer.actor());
     // Idempotent: a second request finds it done; an unknown token counts as revoked.
     app.store
         .transact("revoke_operator_token", |tx| {
             Box::pin(async move {
+                tx.act_for(actor.clone());
                 let admins = tx.live_operator_tokens(Role::Admin.as_str()).await?;
                 tx.revoke_operator_token(token, now).await?;
                 let left = tx.live_operator_tokens(Role::Admin.as_str()).await?;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use federation::time::Timestamp;
 use store::WakeEvent;
 use wire::inspect::ModelView;
 use wire::route;
@@ -24,8 +23,7 @@ pub(in crate::http) async fn pin(
     State(app): State<Arc<App>>,
     Path((task, version)): Path<(String, u32)>,
 ) -> Result<Json<ModelView>> {
-    let now = app.now();
-    set(&app, &bearer, &task, version, Some(now)).await
+    set(&app, &bearer, &task, version, true).await
 }
 
 /// Keep a model version no longer than the task retains others.
@@ -37,33 +35,27 @@ pub(in crate::http) async fn unpin(
     State(app): State<Arc<App>>,
     Path((task, version)): Path<(String, u32)>,
 ) -> Result<Json<ModelView>> {
-    set(&app, &bearer, &task, version, None).await
+    set(&app, &bearer, &task, version, false).await
 }
 
-async fn set(
-    app: &App,
-    bearer: &Bearer,
-    task: &str,
-    version: u32,
-    pinned_at: Option<Timestamp>,
-) -> Result<Json<ModelView>> {
+async fn set(app: &App, bearer: &Bearer, task: &str, version: u32, is_pinned: bool) -> Result<Json<ModelView>> {
     let (id, now) = (app.task(task).await?.id, app.now());
+    let actor = &bearer.actor();
     let row = app
         .store
         .transact("pin_version", |tx| {
             Box::pin(async move {
+                tx.act_for(actor.clone());
                 let unknown = || Error::NotFound(format!("the task has no model version {version}"));
                 let before = tx.stored_version(id, version).await?.ok_or_else(unknown)?;
                 if before.removed_at.is_some() {
                     return Err(Error::VersionRemoved(version));
                 }
                 // Idempotent: a second request finds it done, with the time of the first.
-                if before.pinned_at.is_some() != pinned_at.is_some() {
-                    tx.pin_version(id, version, pinned_at).await?;
+                if before.pinned_at.is_some() != is_pinned {
+                    tx.pin_version(id, version, is_pinned, now).await?;
                 }
-                if pinned_at.is_none()
-                    && let Some(task) = tx.task(id).await?
-                {
+                if !is_pinned && let Some(task) = tx.task(id).await? {
                     retire(tx, &task, now).await?;
                 }
                 tx.stored_version(id, version).await?.ok_or_else(unknown)
@@ -71,7 +63,7 @@ async fn set(
         })
         .await?;
     app.store.wake().publish(WakeEvent::Work);
-    let (operator, done) = (&bearer.name, if pinned_at.is_some() { "pinned" } else { "unpinned" });
+    let (operator, done) = (&bearer.name, if is_pinned { "pinned" } else { "unpinned" });
     tracing::info!(task = %id, version, operator, "model version {version} of task {id} {done} by {operator}");
     Ok(Json(models::view(row)))
 }

@@ -24,11 +24,12 @@ pub(in crate::http) async fn revoke_participant(
     State(app): State<Arc<App>>,
     Path(participant): Path<ParticipantId>,
 ) -> Result<Json<ParticipantView>> {
-    let now = app.now();
+    let (now, actor) = (app.now(), &bearer.actor());
     let (view, rounds) = app
         .store
         .transact("revoke_participant", |tx| {
             Box::pin(async move {
+                tx.act_for(actor.clone());
                 let rounds = if tx.revoke_participant(participant, now).await? {
                     tx.remove_check_ins(&[participant]).await?;
                     tx.revoke_pending(participant, now).await?

@@ -67,19 +67,19 @@ pub(in crate::http) async fn rebase(
 ) -> Result<Json<TaskView>> {
     let (task, now) = (app.task(&task).await?, app.now());
     let id = task.id;
-    let name = bearer.name.as_str();
+    let (name, actor) = (bearer.name.as_str(), &bearer.actor());
     let charger = &Charger::of_task(&app.models, &app.sealer, &task).await?;
     let (view, ended) = app
         .store
         .transact("rebase_task", |tx| {
             Box::pin(async move {
+                tx.act_for(actor.clone());
                 let row = tx.task(id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 let rounds = rounds_to_forfeit(&row, beyond, behind(tx, &row).await?)?;
                 let last = row.next_round().number - 1 + rounds;
                 let ended = end_round(tx, charger, id, now).await?;
-                tx.forfeit_rounds(id, rounds).await?;
                 let detail = format!("no round up to {last} is used again, by operator {name}");
-                tx.set_task_status(id, &[row.status], row.status, now, Some(&detail)).await?;
+                tx.rebase_task(id, row.status, rounds, now, &detail).await?;
                 let view = tasks::read(tx, id, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 Ok::<_, Error>((view, ended))
             })
@@ -149,11 +149,12 @@ async fn change(
         true => Some(Charger::of_task(&app.models, &app.sealer, &task).await?),
         false => None,
     };
-    let charger = charger.as_ref();
+    let (charger, actor) = (charger.as_ref(), &bearer.actor());
     let (view, ended) = app
         .store
         .transact("change_task_status", |tx| {
             Box::pin(async move {
+                tx.act_for(actor.clone());
                 let changed = tx.set_task_status(id, from, to, now, Some(detail)).await?;
                 let view = tasks::read(tx, id, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 // Idempotent: a second request finds it done.

@@ -2,8 +2,10 @@
 
 pub(super) mod assignments;
 mod attempt;
+mod audit;
 mod distribution;
 pub(super) mod ended_rounds;
+mod events;
 pub(super) mod models;
 mod page;
 pub(super) mod participants;
@@ -36,4 +38,9 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(models::show)))
         .routes(times.short(routes!(participants::list)))
         .routes(times.short(routes!(participants::show)))
+        .routes(times.short(routes!(events::all)))
+        .routes(times.short(routes!(events::of_task)))
+        .routes(times.short(routes!(audit::list)))
+        .routes(times.short(routes!(audit::export)))
+        .routes(times.short(routes!(audit::key)))
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
+use federation::event::Actor;
 use federation::id::{Digest, ParticipantId};
 use federation::time::Timestamp;
 use store::Transaction;
@@ -123,8 +124,9 @@ pub(in crate::http) async fn enroll(
                     TakenToken::Used(_) => return Err(USED),
                     TakenToken::Expired => return Err(EXPIRED),
                 };
+                tx.act_for(Actor::Participant { participant });
                 if let Some(id) = token.participant {
-                    let reply = come_back(tx, id, issued).await?;
+                    let reply = come_back(tx, id, issued, now).await?;
                     remember(tx, secret, key_sha256, &reply, now).await?;
                     return Ok(reply);
                 }
@@ -188,8 +190,13 @@ enum TokenUse {
 }
 
 /// Replaces the certificate of a participant that enrols again.
-async fn come_back(tx: &mut Transaction<'_>, id: ParticipantId, issued: &Issued) -> Result<EnrollReply> {
-    if !tx.replace_certificate(id, issued.fingerprint, issued.expires_at).await? {
+async fn come_back(
+    tx: &mut Transaction<'_>,
+    id: ParticipantId,
+    issued: &Issued,
+    now: Timestamp,
+) -> Result<EnrollReply> {
+    if !tx.replace_certificate(id, issued.fingerprint, issued.expires_at, now).await? {
         return Err(REVOKED);
     }
     let row = tx.participant(id).await?.ok_or_else(|| Error::fault("a participant that came back is not there"))?;

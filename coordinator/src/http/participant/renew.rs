@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use federation::event::Actor;
 use wire::participant::{EnrollReply, RenewRequest};
 use wire::route;
 
@@ -45,13 +46,14 @@ pub(in crate::http) async fn renew(
     }
     let lifetime = app.config.identity.certificate_lifetime();
     let issued = app.members.issue(credential, participant.id, lifetime, &app.random, app.now()).await?;
-    let (fingerprint, expires_at) = (issued.fingerprint, issued.expires_at);
+    let (fingerprint, expires_at, now) = (issued.fingerprint, issued.expires_at, app.now());
     let row = app
         .store
         .transact("renew", |tx| {
             Box::pin(async move {
-                let renewed =
-                    tx.set_certificate(participant.id, participant.certificate, fingerprint, expires_at).await?;
+                tx.act_for(Actor::Participant { participant: participant.id });
+                let shown = participant.certificate;
+                let renewed = tx.set_certificate(participant.id, shown, fingerprint, expires_at, now).await?;
                 let row = tx.participant(participant.id).await?;
                 let row = row.ok_or_else(|| Error::fault("a renewed participant is not there"))?;
                 match (renewed, row.revoked_at) {

@@ -1,5 +1,7 @@
 //! What operators see.
 
 mod assignments;
+mod audit;
+mod events;
 mod rounds;
 mod tasks;

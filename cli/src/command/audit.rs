@@ -1,0 +1,231 @@
+//! `tributary audit`: lists, exports and checks the log of everything that changed.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use wire::audit::{AuditKey, AuditKeyView, EventView, Finding, Head, Line, Verified, Verifier};
+use wire::event::{Actor, Event, Fact};
+use wire::route;
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Align, Output, Table, number, when};
+use crate::server::{Server, ServerArgs};
+
+/// Longest line of an export that is read.
+const LINE_MAX_BYTES: u64 = 1 << 20;
+
+/// What to do with the audit log.
+#[derive(clap::Subcommand)]
+pub(crate) enum AuditCommand {
+    /// List entries, newest first
+    List(List),
+    /// Write the whole log, with its signed head, to a file
+    Export {
+        /// The file, which must not exist
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// Show the key that signs the log, and its newest signed head; keep both elsewhere
+    Head {
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// Check an exported log, without a coordinator
+    Verify(Verify),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct List {
+    /// Only entries about this task, by id or name
+    #[arg(long)]
+    task: Option<String>,
+    /// Only these kinds of events, separated by commas
+    #[arg(long, value_name = "KINDS")]
+    kind: Option<String>,
+    /// Only what happened then or later, in milliseconds since 1970
+    #[arg(long, value_name = "MS")]
+    since: Option<i64>,
+    /// At most so many
+    #[arg(long, default_value_t = 100)]
+    most: usize,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Verify {
+    /// What `audit export` wrote
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The key that must have signed it, 64 hexadecimal digits [default: the one that the file names]
+    #[arg(long, value_name = "HEX")]
+    key: Option<AuditKey>,
+    /// A head that was kept: what `audit head --format json` printed, or the last line of an earlier export
+    #[arg(long, value_name = "FILE")]
+    head: Option<PathBuf>,
+}
+
+impl AuditCommand {
+    pub(crate) async fn run(self, output: Output) -> Outcome {
+        match self {
+            Self::List(list) => list.run(output).await,
+            Self::Export { file, server } => export(&Server::new(&server)?, &file, output).await,
+            Self::Head { server } => {
+                let view: AuditKeyView = Server::new(&server)?.get(route::AUDIT_KEY, &[]).await?;
+                output.answer(&view, || told(&view));
+                Ok(())
+            }
+            Self::Verify(verify) => verify.run(output),
+        }
+    }
+}
+
+fn told(AuditKeyView { key, head }: &AuditKeyView) -> String {
+    match head {
+        Some(head) => format!(
+            "Key       {key}\nPosition  {}\nHash      {}\nSigned    {}",
+            number(head.position),
+            head.hash,
+            when(head.at)
+        ),
+        None => format!("Key       {key}\nNothing was signed yet."),
+    }
+}
+
+impl List {
+    async fn run(self, output: Output) -> Outcome {
+        let given = [("task", self.task), ("kind", self.kind), ("since", self.since.map(|since| since.to_string()))];
+        let query: Vec<_> = given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        let entries: Vec<EventView> = Server::new(&self.server)?.list_where(route::AUDIT, &query, self.most).await?;
+        output.answer(&entries, || table(&entries));
+        Ok(())
+    }
+}
+
+fn table(entries: &[EventView]) -> String {
+    let mut table = Table::new(&[
+        ("POSITION", Align::Right),
+        ("TIME", Align::Left),
+        ("EVENT", Align::Left),
+        ("BY", Align::Left),
+        ("ABOUT", Align::Left),
+    ]);
+    for EventView { entry, .. } in entries {
+        let event = &entry.event;
+        table.row(vec![
+            entry.position.to_string(),
+            when(event.at),
+            event.kind.to_string(),
+            match &event.actor {
+                Actor::Coordinator => "coordinator".to_owned(),
+                Actor::Operator { name, .. } => name.clone(),
+                Actor::Participant { participant } => participant.to_string(),
+            },
+            about(event),
+        ]);
+    }
+    table.render("Nothing happened yet.")
+}
+
+fn about(event: &Event) -> String {
+    let mut words = Vec::new();
+    words.extend(event.task.map(|task| format!("task {task}")));
+    words.extend(event.round.map(|round| format!("round {round}/{}", event.attempt.unwrap_or(1))));
+    words.extend(event.body.iter().map(|(name, fact)| match fact {
+        Fact::Flag(flag) => format!("{name} {flag}"),
+        Fact::Number(number) => format!("{name} {number}"),
+        Fact::Text(text) => format!("{name} {text}"),
+    }));
+    words.join(", ")
+}
+
+/// What was exported.
+#[derive(Serialize)]
+struct Exported<'f> {
+    path: &'f Path,
+    /// Size of the file.
+    bytes: u64,
+}
+
+async fn export(server: &Server, path: &Path, output: Output) -> Outcome {
+    let cannot = || Failure::because(Exit::Io, format!("cannot write {}", path.display()));
+    let mut response = server.stream(route::AUDIT_EXPORT).await?;
+    let mut file = BufWriter::new(File::create_new(path).map_err(cannot())?);
+    let mut bytes = 0;
+    while let Some(chunk) = response.chunk().await.map_err(|error| {
+        Failure::caused(Exit::Connection, format!("cut off after {bytes} bytes"), &error.without_url())
+    })? {
+        file.write_all(&chunk).map_err(cannot())?;
+        bytes += chunk.len() as u64;
+    }
+    let file = file.into_inner().map_err(|error| cannot()(error.into_error()))?;
+    file.sync_all().map_err(cannot())?;
+    output.answer(&Exported { path, bytes }, || {
+        format!("{} bytes in {}; `tributary audit verify` checks them.", number(bytes), path.display())
+    });
+    Ok(())
+}
+
+/// The verdict about a log in which nothing is wrong.
+#[derive(Serialize)]
+struct Verdict {
+    entries: u64,
+    signed_at: wire::Timestamp,
+    key: AuditKey,
+    /// Whether somebody said which key must have signed it.
+    key_was_given: bool,
+}
+
+impl Verify {
+    fn run(self, output: Output) -> Outcome {
+        let head = self.head.as_deref().map(read_head).transpose()?;
+        let Verified { entries, signed_at, key } = self.check(head)?;
+        let verdict = Verdict { entries, signed_at, key, key_was_given: self.key.is_some() };
+        output.answer(&verdict, || {
+            let named =
+                if self.key.is_some() { "" } else { "\nCompare the key with the one that you know: nobody else did." };
+            format!("All {} entries are intact, signed {} by {key}.{named}", number(entries), when(signed_at))
+        });
+        Ok(())
+    }
+
+    fn check(&self, head: Option<Head>) -> Outcome<Verified> {
+        let path = self.file.display();
+        let damaged = |finding: Finding| Failure::new(Exit::Damaged, format!("{path}: {finding}"));
+        let unreadable = || Failure::because(Exit::Data, format!("cannot read {path}"));
+        let mut file = BufReader::new(File::open(&self.file).map_err(unreadable())?);
+        let mut verifier = Verifier::new(self.key, head).map_err(damaged)?;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            let read = std::io::Read::take(&mut file, LINE_MAX_BYTES).read_line(&mut line).map_err(unreadable())?;
+            if read == 0 {
+                return verifier.finish().map_err(damaged);
+            }
+            verifier.line(line.strip_suffix('\n').unwrap_or(&line)).map_err(damaged)?;
+        }
+    }
+}
+
+/// A head in one of the forms in which it can be kept.
+fn read_head(path: &Path) -> Outcome<Head> {
+    /// What `audit head --format json` prints.
+    #[derive(serde::Deserialize)]
+    struct Answer {
+        data: AuditKeyView,
+    }
+    let cannot = || Failure::because(Exit::Data, format!("cannot read {}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(cannot())?;
+    let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+    if let Ok(Line::Head(head)) = serde_json::from_str(last) {
+        return Ok(head);
+    }
+    let answer = serde_json::from_str::<Answer>(last).ok().and_then(|answer| answer.data.head);
+    answer
+        .or_else(|| serde_json::from_str(&text).ok())
+        .ok_or_else(|| Failure::new(Exit::Data, format!("{} holds no signed head of an audit log", path.display())))
+}

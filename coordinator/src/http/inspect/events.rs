@@ -1,0 +1,255 @@
+//! `GET /v1/events` and `/v1/tasks/{task}/events`: events as they happen, as server-sent events.
+//!
+//! The id of each is its position in the log. A stream that ends, for whatever reason, is continued after the last id that was
+//! received, on any coordinator, without loss or repetition.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use federation::event::{EventKind, Fact};
+use federation::id::{TaskId, TokenId};
+use futures_util::stream;
+use http::{HeaderMap, header};
+use serde::Deserialize;
+use store::StoreError;
+use store::entity::event::EventFilter;
+use tokio::sync::{OwnedSemaphorePermit, broadcast};
+use tokio::time::{Instant, sleep_until};
+use utoipa::IntoParams;
+use wire::audit::{Entry, EventView};
+use wire::route;
+
+use super::audit::kinds;
+use crate::audit::entry;
+use crate::event_feed::Batch;
+use crate::http::app::App;
+use crate::http::authenticate::{Bearer, Viewer};
+use crate::http::extract::{Path, Query};
+use crate::http::problem::{Error, Result};
+use crate::http::unsent::Waits;
+
+/// A comment keeps the connection alive when nothing happens.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How long a peer waits until it comes back, in milliseconds.
+const RETRY_MS: u32 = 2_000;
+/// Entries that are read at once by whoever is behind.
+const PAGE: u32 = 200;
+/// What a browser sends with a stream that it continues.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct EventsQuery {
+    /// Begin after this position: 0 for the beginning of the log. Without it, and without the header `last-event-id`, at its end.
+    after: Option<u64>,
+    /// Kinds of events, separated by commas; default all.
+    kind: Option<String>,
+}
+
+/// Follow the events of all tasks, participants and tokens.
+#[utoipa::path(
+    get, path = route::EVENTS, params(EventsQuery), security(("token" = ["viewer"])),
+    responses((status = 200, body = String, content_type = "text/event-stream")),
+)]
+pub(in crate::http) async fn all(
+    Viewer(bearer): Viewer,
+    State(app): State<Arc<App>>,
+    Query(query): Query<EventsQuery>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    follow(app, &bearer, None, &query, &headers).await
+}
+
+/// Follow the events of one task.
+#[utoipa::path(
+    get, path = route::TASK_EVENTS, params(EventsQuery), security(("token" = ["viewer"])),
+    responses((status = 200, body = String, content_type = "text/event-stream")),
+)]
+pub(in crate::http) async fn of_task(
+    Viewer(bearer): Viewer,
+    State(app): State<Arc<App>>,
+    Path(task): Path<String>,
+    Query(query): Query<EventsQuery>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let task = app.task(&task).await?.id;
+    follow(app, &bearer, Some(task), &query, &headers).await
+}
+
+async fn follow(
+    app: Arc<App>,
+    bearer: &Bearer,
+    task: Option<TaskId>,
+    query: &EventsQuery,
+    headers: &HeaderMap,
+) -> Result<Response> {
+    if app.shutdown.is_cancelled() {
+        return Err(Error::ShuttingDown);
+    }
+    let filter = EventFilter { task, kinds: kinds(query.kind.as_deref())?, since: None };
+    let place = Arc::clone(&app.event_streams).try_acquire_owned().map_err(|_| Error::TooManyStreams)?;
+    // Before the end is read, so that nothing in between is missed.
+    let feed = app.events.listen();
+    let end = app.store.read("end of events", |tx| Box::pin(async move { tx.last_event().await })).await?;
+    let end = end.map_or(0, |(position, _)| position);
+    let after = match headers.get(LAST_EVENT_ID) {
+        Some(id) => id.to_str().ok().and_then(|id| id.trim().parse().ok()).map(Some).ok_or_else(|| {
+            Error::InvalidValue(format!("{LAST_EVENT_ID} must be the id of the last event that was received"))
+        })?,
+        None => query.after,
+    };
+    let after = after.unwrap_or(end);
+    if after > end {
+        return Err(Error::InvalidValue(format!("the log ends at position {end}: nothing comes after {after} yet")));
+    }
+    let stream = EventStream {
+        beat_at: Instant::now() + HEARTBEAT,
+        app,
+        feed,
+        filter,
+        token: bearer.token,
+        at: after,
+        is_behind: after < end,
+        has_greeted: false,
+        is_over: false,
+        _place: StreamPlace::taken(place),
+    };
+    let body = stream::unfold(stream, |mut stream| async move {
+        let text = stream.next().await?;
+        Some((Ok::<_, Infallible>(text), stream))
+    });
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
+    let mut response = (headers, Body::from_stream(body)).into_response();
+    response.extensions_mut().insert(Waits);
+    Ok(response)
+}
+
+/// A place among the streams; counted while it is taken.
+struct StreamPlace(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
+
+impl StreamPlace {
+    fn taken(permit: OwnedSemaphorePermit) -> Self {
+        metrics::describe_gauge!("tributary_event_streams", "Streams of events that are open now");
+        metrics::gauge!("tributary_event_streams").increment(1);
+        Self(permit)
+    }
+}
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        metrics::gauge!("tributary_event_streams").decrement(1);
+    }
+}
+
+/// One stream.
+struct EventStream {
+    app: Arc<App>,
+    feed: broadcast::Receiver<Batch>,
+    filter: EventFilter,
+    /// With which it was asked for: it ends with the token.
+    token: TokenId,
+    /// The position up to which everything was sent, or is not wanted.
+    at: u64,
+    /// Whether there are entries after that which the feed does not bring.
+    is_behind: bool,
+    has_greeted: bool,
+    is_over: bool,
+    beat_at: Instant,
+    _place: StreamPlace,
+}
+
+impl EventStream {
+    /// What is sent next; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        if !std::mem::replace(&mut self.has_greeted, true) {
+            return Some(format!("retry: {RETRY_MS}\n\n").into());
+        }
+        while !self.is_over {
+            let app = Arc::clone(&self.app);
+            let step = async { if self.is_behind { self.catch_up().await } else { self.listen().await } };
+            let text = app.shutdown.run_until_cancelled(step).await?;
+            match text {
+                Ok(text) if text.is_empty() => {}
+                Ok(text) => {
+                    self.beat_at = Instant::now() + HEARTBEAT;
+                    return Some(text.into());
+                }
+                Err(error) => {
+                    // The peer comes back.
+                    tracing::debug!(%error, "a stream of events ends: {error}");
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// Reads entries from the database.
+    async fn catch_up(&mut self) -> Result<String, StoreError> {
+        let (at, filter) = (self.at, &self.filter);
+        let read = self.app.store.read("missed events", |tx| {
+            Box::pin(
+                async move { Ok::<_, StoreError>((tx.last_event().await?, tx.events_after(at, filter, PAGE).await?)) },
+            )
+        });
+        let (end, rows) = read.await?;
+        self.is_behind = rows.len() >= PAGE as usize;
+        let last = rows.last().map_or(at, |row| row.position);
+        self.at = if self.is_behind { last } else { last.max(end.map_or(0, |(position, _)| position)) };
+        Ok(rows.into_iter().map(entry).map(told).collect())
+    }
+
+    /// Waits for new entries, or for the time to say that there are none.
+    async fn listen(&mut self) -> Result<String, StoreError> {
+        let batch = tokio::select! {
+            batch = self.feed.recv() => batch,
+            () = sleep_until(self.beat_at) => return self.beat().await,
+        };
+        let Ok(Batch { after, entries }) = batch else {
+            // Too slow for the feed, or it is over, which the next look tells.
+            self.is_over = matches!(batch, Err(broadcast::error::RecvError::Closed));
+            self.is_behind = true;
+            return Ok(String::new());
+        };
+        if after > self.at {
+            self.is_behind = true;
+            return Ok(String::new());
+        }
+        let mut text = String::new();
+        for entry in entries.iter().filter(|entry| entry.position > self.at) {
+            if self.filter.takes(&entry.event) {
+                text += &told(entry.clone());
+            }
+            self.is_over |= revokes(entry, self.token);
+        }
+        self.at = entries.last().map_or(self.at, |entry| entry.position.max(self.at));
+        Ok(text)
+    }
+
+    /// A comment, unless the token was revoked meanwhile.
+    async fn beat(&mut self) -> Result<String, StoreError> {
+        let token = self.token;
+        let found =
+            self.app.store.read("token of a stream", |tx| Box::pin(async move { tx.operator_token(token).await }));
+        self.is_over = found.await?.is_none_or(|token| token.revoked_at.is_some());
+        Ok(if self.is_over { String::new() } else { ":\n\n".to_owned() })
+    }
+}
+
+fn revokes(entry: &Entry, token: TokenId) -> bool {
+    let revoked = || entry.event.body.get("token") == Some(&Fact::Text(token.to_string()));
+    entry.event.kind == EventKind::OperatorTokenRevoked && revoked()
+}
+
+fn told(entry: Entry) -> String {
+    let (id, kind) = (entry.position, entry.event.kind);
+    // Ids, numbers and text: this cannot fail. JSON has no line ends of its own.
+    let data = serde_json::to_string(&EventView::from(entry)).unwrap_or_default();
+    format!("id: {id}\nevent: {kind}\ndata: {data}\n\n")
+}

@@ -1,0 +1,106 @@
+//! Streams of events over real connections: continued after a break, and given up where nobody reads.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use federation::event::{EventKind, Fact, Subject};
+use federation::time::Timestamp;
+use http::{Request, StatusCode};
+use serde_json::json;
+use store::StoreError;
+use wire::route;
+
+use crate::support::server::{Server, serve};
+use crate::support::sse::{Received, Told};
+use crate::support::{config, small_task};
+
+/// Reads a stream after a position until it has told enough, then breaks it off.
+async fn read(server: &Server, client: &reqwest::Client, last: u64, is_enough: impl Fn(&[Told]) -> bool) -> Vec<Told> {
+    let request = client.get(server.url("/v1/events?after=0")).bearer_auth(&server.token);
+    let mut response = request.header("last-event-id", last.to_string()).send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    let (mut received, mut told) = (Received::default(), Vec::new());
+    while !is_enough(&told) {
+        match received.pop() {
+            Some(next) => told.push(next),
+            None => match tokio::time::timeout(Duration::from_secs(20), response.chunk()).await {
+                Ok(Ok(Some(bytes))) => received.push(&bytes),
+                ended => panic!("the stream ended: {ended:?}"),
+            },
+        }
+    }
+    told
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_is_continued_without_loss_or_repetition_while_rounds_run() {
+    let mut config = config();
+    // Neither the time for requests nor a rate ends a stream.
+    config.http.request_timeout_ms = 500;
+    let server = serve(&config).await;
+    server.operate(route::TASKS, &json!({ "spec": small_task() })).await;
+    let changes = async {
+        for _ in 0..30 {
+            for action in ["pause", "resume"] {
+                server.operate(&format!("/v1/tasks/small/{action}"), &json!({})).await;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let (of_two, of_one) = (server.client(None), server.builder(None).http1_only().build().unwrap());
+    let reads = async {
+        let (mut told, mut turn): (Vec<Told>, usize) = (Vec::new(), 0);
+        let resumed = |told: &[Told]| told.iter().filter(|told| told.kind == "task_resumed").count();
+        while resumed(&told) < 30 {
+            let client = if turn.is_multiple_of(2) { &of_two } else { &of_one };
+            let last = told.last().map_or(0, |told| told.id);
+            let left = 30 - resumed(&told);
+            let is_enough = |more: &[Told]| more.len() > turn % 5 || resumed(more) >= left;
+            told.extend(read(&server, client, last, is_enough).await);
+            turn += 1;
+        }
+        told
+    };
+    let (told, ()) = tokio::join!(reads, changes);
+    assert!(told.iter().map(|told| told.id).eq(1..=told.len() as u64), "each once, in order");
+    assert!(told.iter().any(|told| told.kind == "round_opened"));
+    let held = server.running.held();
+    assert!(held.unsent_bytes <= 64 << 10, "{held:?}");
+    tokio::time::timeout(Duration::from_secs(10), server.running.shutdown()).await.expect("no stream holds it up");
+}
+
+#[tokio::test]
+async fn a_stream_that_nobody_reads_is_given_up() {
+    let mut config = config();
+    config.http.unread_timeout_ms = 500;
+    config.http.event_streams_max = 1;
+    let server = serve(&config).await;
+    let long = "x".repeat(10_000);
+    let long = long.as_str();
+    let noted = server.running.coordinator().store.transact("test", |tx| {
+        Box::pin(async move {
+            for n in 0..100 {
+                let facts = [("long", Fact::from(long))];
+                tx.note_event(Timestamp(n), EventKind::ParticipantRevoked, Subject::Service, facts);
+            }
+            Ok::<_, StoreError>(())
+        })
+    });
+    noted.await.unwrap();
+    let stream = server.shake_hands("h2", None).await;
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(1000);
+    let (client, connection) = builder.handshake::<_, Bytes>(stream).await.unwrap();
+    let ended = tokio::spawn(connection);
+    let mut client = client.ready().await.unwrap();
+    let request =
+        Request::get(server.url("/v1/events?after=0")).header("authorization", format!("Bearer {}", server.token));
+    let (response, _) = client.send_request(request.body(()).unwrap(), true).unwrap();
+    let response = response.await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    // It answers PINGs, and takes nothing.
+    tokio::time::timeout(Duration::from_secs(20), ended).await.expect("it is cut off").unwrap().unwrap_err();
+    server.holds("nothing is unsent", |held| held.unsent_bytes == 0).await;
+    // Its place is free again.
+    assert_eq!(read(&server, &server.client(None), 0, |told| told.len() == 101).await.len(), 101);
+}

@@ -1,0 +1,3 @@
+//! What operators watch.
+
+mod events;

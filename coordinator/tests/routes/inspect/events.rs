@@ -1,0 +1,221 @@
+//! Streams of events: where they begin, what they tell, and when they end.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use coordinator::http::Connection;
+use http::{Request, StatusCode};
+use http_body_util::BodyExt as _;
+use serde_json::json;
+use test_servers::postgres::Cluster;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+use wire::problem::ProblemType;
+use wire::route;
+
+use crate::support::sse::{Received, Told};
+use crate::support::{TestCoordinator, Who, config, small_task};
+
+/// A stream that is read.
+struct Stream {
+    body: Body,
+    received: Received,
+}
+
+impl Stream {
+    async fn open(t: &TestCoordinator, who: &Who, path: &str, last: Option<u64>) -> Self {
+        let response = respond(t, who, path, last.map(|last| last.to_string()).as_deref()).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        assert_eq!(response.headers()["cache-control"], "no-store");
+        Self { body: response.into_body(), received: Received::default() }
+    }
+
+    /// The next event; `None` at the stream's end.
+    async fn next(&mut self) -> Option<Told> {
+        loop {
+            if let Some(told) = self.received.pop() {
+                return Some(told);
+            }
+            let frame =
+                tokio::time::timeout(Duration::from_secs(30), self.body.frame()).await.expect("a stream that hangs");
+            self.received.push(&frame?.unwrap().into_data().unwrap());
+        }
+    }
+
+    async fn take(&mut self, count: usize) -> Vec<Told> {
+        let mut told = Vec::new();
+        while told.len() < count {
+            told.push(self.next().await.expect("the stream goes on"));
+        }
+        told
+    }
+
+    /// Whether nothing is there to be read now.
+    async fn is_silent(&mut self) -> bool {
+        tokio::time::timeout(Duration::from_millis(50), self.next()).await.is_err()
+    }
+}
+
+async fn respond(t: &TestCoordinator, who: &Who, path: &str, last: Option<&str>) -> http::Response<Body> {
+    let mut request = Request::get(path).extension(Connection::default());
+    if let Who::Token(token) = who {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    if let Some(last) = last {
+        request = request.header("last-event-id", last);
+    }
+    t.inner.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+}
+
+async fn change(t: &TestCoordinator, action: &str) {
+    assert_eq!(t.post(&t.operator, &format!("/v1/tasks/small/{action}"), &json!({})).await.status, 200);
+    t.inner.engine.number_events().await.unwrap();
+}
+
+fn kinds(told: &[Told]) -> Vec<&str> {
+    told.iter().map(|told| told.kind.as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_stream_tells_what_happens_and_begins_where_it_is_asked_to() {
+    let t = TestCoordinator::start().await;
+    let id = t.create_task(&small_task()).await;
+    t.inner.engine.number_events().await.unwrap();
+    let mut live = Stream::open(&t, &t.viewer, route::EVENTS, None).await;
+    change(&t, "pause").await;
+    let paused = live.next().await.unwrap();
+    assert_eq!(live.received.retry, Some(2000));
+    // Three tokens, a task, its first version.
+    assert_eq!((paused.id, paused.kind.as_str()), (6, "task_paused"));
+    assert_eq!(paused.data["position"], 6);
+    assert_eq!(paused.data["task"], json!(id));
+    assert_eq!(
+        (&paused.data["at"], &paused.data["time"]),
+        (&json!(1_750_000_000_000_u64), &json!("2025-06-15T15:06:40Z"))
+    );
+    assert_eq!(paused.data["actor"]["by"], "operator");
+    assert_eq!(paused.data["actor"]["name"], "operator");
+    assert_eq!(paused.data["body"]["detail"], "by operator operator");
+    assert_eq!(paused.data["hash"].as_str().unwrap().len(), 64);
+
+    let mut from_start = Stream::open(&t, &t.viewer, "/v1/events?after=0", None).await;
+    let all = from_start.take(6).await;
+    let expected =
+        ["operator_token_created"; 3].into_iter().chain(["task_created", "version_published", "task_paused"]);
+    assert!(kinds(&all).into_iter().eq(expected));
+    assert_eq!(all.iter().map(|told| told.id).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(all[5], paused);
+    let mut continued = Stream::open(&t, &t.viewer, "/v1/events?after=0", Some(4)).await;
+    assert_eq!(continued.take(2).await, all[4..]);
+    let mut of_kind = Stream::open(&t, &t.viewer, "/v1/events?after=0&kind=task_paused,task_created", None).await;
+    assert_eq!(kinds(&of_kind.take(2).await), ["task_created", "task_paused"]);
+    let mut of_task = Stream::open(&t, &t.viewer, "/v1/tasks/small/events?after=0", None).await;
+    assert_eq!(of_task.take(3).await, all[3..]);
+
+    // Of what happens from now on, each tells its part.
+    t.enrollment_token().await;
+    change(&t, "resume").await;
+    assert_eq!(kinds(&live.take(2).await), ["enrollment_token_created", "task_resumed"]);
+    assert_eq!(kinds(&of_task.take(1).await), ["task_resumed"]);
+    assert!(of_kind.is_silent().await);
+}
+
+#[tokio::test]
+async fn a_stream_that_cannot_begin_is_refused_in_words() {
+    let t = TestCoordinator::start().await;
+    t.inner.engine.number_events().await.unwrap();
+    let detail = t.get(&t.viewer, "/v1/events?after=4").await.problem(ProblemType::InvalidValue);
+    assert!(detail.contains("position 3"), "{detail}");
+    let detail = t.get(&t.viewer, "/v1/events?kind=task_painted").await.problem(ProblemType::InvalidValue);
+    assert!(detail.contains("task_painted") && detail.contains("round_failed"), "{detail}");
+    t.get(&t.viewer, "/v1/events?after=-1").await.problem(ProblemType::MalformedRequest);
+    t.get(&t.viewer, "/v1/events?until=1").await.problem(ProblemType::MalformedRequest);
+    t.get(&t.viewer, "/v1/tasks/none/events").await.problem(ProblemType::NotFound);
+    let response = respond(&t, &t.viewer, route::EVENTS, Some("yesterday")).await;
+    assert_eq!(response.status().as_u16(), ProblemType::InvalidValue.status());
+    let (_, participant) = t.enroll("a").await;
+    t.get(&participant, route::EVENTS).await.problem(ProblemType::Unauthenticated);
+}
+
+#[tokio::test]
+async fn there_are_so_many_streams_and_no_more() {
+    let mut config = config();
+    config.http.event_streams_max = 2;
+    let t = TestCoordinator::with(&config).await;
+    let one = Stream::open(&t, &t.viewer, route::EVENTS, None).await;
+    let _other = Stream::open(&t, &t.viewer, route::EVENTS, None).await;
+    let refused = t.get(&t.viewer, route::EVENTS).await;
+    let detail = refused.problem(ProblemType::Unavailable);
+    assert!(detail.contains("event_streams_max"), "{detail}");
+    assert_eq!(refused.headers["retry-after"], "5");
+    drop(one);
+    Stream::open(&t, &t.viewer, route::EVENTS, None).await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_token_and_with_the_coordinator() {
+    let t = TestCoordinator::start().await;
+    t.inner.engine.number_events().await.unwrap();
+    let made = t.post(&t.admin, route::OPERATOR_TOKENS, &json!({ "name": "tv", "role": "viewer" })).await.json();
+    let tv = Who::Token(made["token"].as_str().unwrap().to_owned());
+    t.inner.engine.number_events().await.unwrap();
+    let mut of_tv = Stream::open(&t, &tv, "/v1/events?kind=task_created", None).await;
+    let mut of_viewer = Stream::open(&t, &t.viewer, route::EVENTS, None).await;
+    let revoke = route::fill(route::OPERATOR_TOKEN_REVOKE, &[&made["id"].as_str().unwrap()]);
+    assert_eq!(t.post(&t.admin, &revoke, &json!({})).await.status, 204);
+    t.inner.engine.number_events().await.unwrap();
+    assert_eq!(of_tv.next().await, None, "its token is worth nothing any more");
+    assert_eq!(of_viewer.next().await.unwrap().kind, "operator_token_revoked");
+    t.inner.stop().await;
+    assert_eq!(of_viewer.next().await, None);
+    t.get(&t.viewer, route::EVENTS).await.problem(ProblemType::Unavailable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_on_which_nothing_happens_shows_that_it_is_alive() {
+    let t = TestCoordinator::start().await;
+    t.inner.engine.number_events().await.unwrap();
+    let mut stream = Stream::open(&t, &t.viewer, route::EVENTS, None).await;
+    let began = tokio::time::Instant::now();
+    for _ in 0..4 {
+        stream.received.push(&stream.body.frame().await.unwrap().unwrap().into_data().unwrap());
+    }
+    assert_eq!(stream.received.pop(), None);
+    assert_eq!((stream.received.comments, began.elapsed().as_secs()), (3, 45));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_coordinator_does_is_told_by_another() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let mut config = config();
+    config.database.url = cluster.url(&cluster.create_database());
+    let here = TestCoordinator::with(&config).await;
+    let there = here.beside(&config, 2).await;
+    let shutdown = CancellationToken::new();
+    let engines = [&here, &there].map(|t| {
+        let (engine, shutdown) = (t.inner.engine.clone(), shutdown.clone());
+        tokio::spawn(async move { engine.run(shutdown).await })
+    });
+    let mut stream = Stream::open(&there, &there.viewer, "/v1/events?after=0", None).await;
+    stream.take(3).await;
+    here.create_task(&small_task()).await;
+    for n in 0..20 {
+        let (t, action) = (if n % 3 == 0 { &there } else { &here }, if n % 2 == 0 { "pause" } else { "resume" });
+        assert_eq!(t.post(&t.operator, &format!("/v1/tasks/small/{action}"), &json!({})).await.status, 200);
+    }
+    let mut told = Vec::new();
+    while told.iter().filter(|told: &&Told| told.kind == "task_resumed").count() < 10 {
+        told.push(stream.next().await.unwrap());
+    }
+    assert!(told.iter().map(|told| told.id).eq(4..4 + told.len() as u64), "each once, in order");
+    let changes: Vec<_> =
+        kinds(&told).into_iter().filter(|kind| ["task_paused", "task_resumed"].contains(kind)).collect();
+    assert_eq!(changes, ["task_paused", "task_resumed"].repeat(10));
+    shutdown.cancel();
+    for engine in engines {
+        engine.await.unwrap();
+    }
+    here.inner.stop().await;
+    there.inner.stop().await;
+}

@@ -1,0 +1,47 @@
+//! Server-sent events, as a browser reads them.
+
+use serde_json::Value;
+
+/// An event that was received.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) id: u64,
+    pub(crate) kind: String,
+    pub(crate) data: Value,
+}
+
+/// What has arrived of a stream.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    text: String,
+    /// Comments so far.
+    pub(crate) comments: usize,
+    /// What the stream says about coming back, in milliseconds.
+    pub(crate) retry: Option<u64>,
+}
+
+impl Received {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.text += std::str::from_utf8(bytes).expect("pieces end with events");
+    }
+
+    /// The next whole event.
+    pub(crate) fn pop(&mut self) -> Option<Told> {
+        while let Some((block, rest)) = self.text.split_once("\n\n") {
+            let (block, rest) = (block.to_owned(), rest.to_owned());
+            self.text = rest;
+            let field = |name: &str| {
+                block.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned))
+            };
+            if let Some(retry) = field("retry") {
+                self.retry = Some(retry.parse().unwrap());
+            } else if block.starts_with(':') {
+                self.comments += 1;
+            } else {
+                let [id, kind, data] = ["id", "event", "data"].map(|name| field(name).unwrap());
+                return Some(Told { id: id.parse().unwrap(), kind, data: serde_json::from_str(&data).unwrap() });
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,138 @@
+//! Events get positions without gaps, in a chain that is signed, whoever gives them and whoever dies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coordinator::work::StepError;
+use federation::event::EventKind;
+use federation::task_status::TaskStatus;
+use federation::time::Clock as _;
+use store::WakeEvent;
+use store::entity::event::{AuditHead, EventFilter};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+use wire::audit::{ChainEnd, Entry, Head, Hex};
+
+use crate::world::World;
+
+/// The log, which must be a chain; and its newest head, which must be signed for the entry at its position.
+async fn log(world: &World) -> (Vec<Entry>, Option<Head>) {
+    let read = world.store.read("test", |tx| {
+        Box::pin(async move {
+            let rows = tx.events_after(0, &EventFilter::default(), 10_000).await?;
+            Ok::<_, store::StoreError>((rows, tx.last_audit_head().await?))
+        })
+    });
+    let (rows, head) = read.await.unwrap();
+    let entries: Vec<_> =
+        rows.into_iter().map(|row| Entry { position: row.position, event: row.event, hash: row.hash }).collect();
+    entries.iter().try_fold(ChainEnd::default(), |end, entry| end.check(entry)).unwrap();
+    let head = head.map(|AuditHead { position, hash, at, public_key, signature }| {
+        let (key, signature) = (Hex(public_key.try_into().unwrap()), Hex(signature.try_into().unwrap()));
+        Head { position, hash, at, key, signature }
+    });
+    if let Some(head) = &head {
+        assert!(head.is_signed());
+        assert_eq!(entries[usize::try_from(head.position).unwrap() - 1].hash, head.hash);
+    }
+    (entries, head)
+}
+
+#[tokio::test]
+async fn whatever_happened_is_placed_chained_and_signed() {
+    let world = World::new(3).await;
+    let engine = world.engine(1);
+    world.run_round(&engine).await;
+    assert_eq!(log(&world).await, (vec![], None));
+    let placed = engine.number_events().await.unwrap();
+    let (entries, head) = log(&world).await;
+    assert_eq!(entries.len(), placed);
+    assert_eq!(head.unwrap().position, entries.len() as u64, "up to the end");
+    let count = |kind| entries.iter().filter(|entry| entry.event.kind == kind).count();
+    assert_eq!(count(EventKind::TaskCreated), 1);
+    assert_eq!(count(EventKind::ParticipantEnrolled), 3);
+    assert_eq!(count(EventKind::RoundCompleted), 1);
+    assert_eq!(count(EventKind::VersionPublished), 2);
+    let of_round: Vec<_> = entries.iter().filter(|entry| entry.event.round == Some(1)).map(|e| e.event.kind).collect();
+    let advanced = EventKind::RoundAdvanced;
+    assert_eq!(of_round, [EventKind::RoundOpened, advanced, advanced, EventKind::RoundCompleted]);
+    assert_eq!(engine.number_events().await.unwrap(), 0);
+    world.set_status(TaskStatus::Active, TaskStatus::Paused).await;
+    // Another process signs with a key of its own here; the chain is one.
+    assert_eq!(world.engine(2).number_events().await.unwrap(), 1);
+    assert_eq!(log(&world).await.0.len(), placed + 1);
+}
+
+#[tokio::test]
+async fn a_running_engine_places_events_on_wake_ups_alone() {
+    let mut world = World::new(3).await;
+    world.config.poll_interval = Duration::from_secs(3600);
+    let mut wakes = world.store.wake().subscribe();
+    let shutdown = CancellationToken::new();
+    let engine = world.engine(1);
+    let running = tokio::spawn({
+        let shutdown = shutdown.clone();
+        async move { engine.run(shutdown).await }
+    });
+    let mut seen = 0;
+    for (from, to) in [(TaskStatus::Active, TaskStatus::Paused), (TaskStatus::Paused, TaskStatus::Active)] {
+        world.set_status(from, to).await;
+        loop {
+            while wakes.next().await != Some(WakeEvent::Numbered) {}
+            let (entries, _) = log(&world).await;
+            if entries.len() > seen && entries.last().unwrap().event.kind != EventKind::RoundOpened {
+                seen = entries.len();
+            }
+            let wanted = if to == TaskStatus::Paused { EventKind::TaskPaused } else { EventKind::TaskResumed };
+            if entries.iter().any(|entry| entry.event.kind == wanted) {
+                break;
+            }
+        }
+    }
+    assert!(seen > 0);
+    shutdown.cancel();
+    running.await.unwrap();
+    assert_eq!(world.engine(2).number_events().await.ok(), Some(0), "the lease is free again");
+}
+
+#[tokio::test]
+async fn two_workers_place_every_event_once() {
+    let world = Arc::new(World::new(3).await);
+    let engines = [1, 2].map(|seed| world.engine(seed));
+    for step in 0..10 {
+        let (from, to) = if step % 2 == 0 {
+            (TaskStatus::Active, TaskStatus::Paused)
+        } else {
+            (TaskStatus::Paused, TaskStatus::Active)
+        };
+        world.set_status(from, to).await;
+        let (one, other) = tokio::join!(engines[0].number_events(), engines[1].number_events());
+        for placed in [one, other] {
+            assert!(matches!(placed, Ok(_) | Err(StepError::LeaseLost(_))), "{placed:?}");
+        }
+    }
+    engines[0].number_events().await.unwrap();
+    let (entries, _) = log(&world).await;
+    let positions: Vec<_> = entries.iter().map(|entry| entry.position).collect();
+    assert_eq!(positions, (1..=entries.len() as u64).collect::<Vec<_>>());
+    assert_eq!(entries.iter().filter(|entry| entry.event.kind == EventKind::TaskPaused).count(), 5);
+}
+
+#[tokio::test]
+async fn a_worker_that_died_is_followed_when_its_lease_has_ended() {
+    let world = World::new(3).await;
+    let (dead, now, ttl) = (Uuid::from_u128(99), world.clock.now(), Duration::from_secs(5));
+    let held =
+        world.store.transact("test", |tx| Box::pin(async move { tx.acquire_lease("events", dead, now, ttl).await }));
+    let token: Option<u64> = Result::<_, store::StoreError>::unwrap(held.await);
+    let engine = world.engine(1);
+    assert!(matches!(engine.number_events().await, Err(StepError::LeaseLost(_))));
+    assert_eq!(log(&world).await.0.len(), 0);
+    world.clock.advance(ttl);
+    assert!(engine.number_events().await.unwrap() > 0);
+    // Whoever held it before is fenced: it cannot go on by its old token.
+    let renewed = world
+        .store
+        .transact("test", |tx| Box::pin(async move { tx.renew_lease("events", token.unwrap(), now, ttl).await }));
+    assert!(!Result::<_, store::StoreError>::unwrap(renewed.await));
+}

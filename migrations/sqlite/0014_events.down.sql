@@ -1,0 +1,2 @@
+DROP TABLE audit_head;
+DROP TABLE event;

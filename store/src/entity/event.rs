@@ -1,0 +1,275 @@
+//! Events: what changed, when and by whom. A row is written in the transaction that makes the change, and gets its position in
+//! the log afterwards. Rows are never removed; of a row only `position` and `hash` are set, once.
+
+use federation::event::{Actor, Event, EventKind, Fact, Subject};
+use federation::id::{Digest, TaskId};
+use federation::time::Timestamp;
+
+use crate::driver::{Bind, FromRow, Row, Value};
+use crate::error::{Result, StoreError};
+use crate::transaction::Transaction;
+
+/// An event with its place in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NumberedEvent {
+    /// Counts from 1, without gaps.
+    pub position: u64,
+    pub event: Event,
+    /// Of the chain up to here.
+    pub hash: Digest,
+}
+
+/// An event that has no position yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnnumberedEvent {
+    /// Grows in the order of writing, which is not that of commits.
+    pub id: u64,
+    pub event: Event,
+}
+
+/// The place that an event gets in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placing {
+    /// The event's row.
+    pub id: u64,
+    pub position: u64,
+    /// Of the chain up to here.
+    pub hash: Digest,
+}
+
+/// Which numbered events are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    /// Only those of this task.
+    pub task: Option<TaskId>,
+    /// Only those of these kinds; empty: of every kind.
+    pub kinds: Vec<EventKind>,
+    /// Only those that happened then or later.
+    pub since: Option<Timestamp>,
+}
+
+/// A signed statement that the log had this hash at this position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditHead {
+    pub position: u64,
+    pub hash: Digest,
+    /// When it was signed.
+    pub at: Timestamp,
+    /// Ed25519 key, 32 bytes.
+    pub public_key: Vec<u8>,
+    /// Ed25519 signature, 64 bytes.
+    pub signature: Vec<u8>,
+}
+
+record!("audit_head", AuditHead { position, hash, at, public_key, signature });
+
+impl EventFilter {
+    fn kinds(&self) -> &[EventKind] {
+        if self.kinds.is_empty() { &EventKind::ALL } else { &self.kinds }
+    }
+
+    /// Whether the event is wanted.
+    #[must_use]
+    pub fn takes(&self, event: &Event) -> bool {
+        self.task.is_none_or(|task| event.task == Some(task))
+            && (self.kinds.is_empty() || self.kinds.contains(&event.kind))
+            && self.since.is_none_or(|since| event.at >= since)
+    }
+}
+
+impl Transaction<'_> {
+    /// Says who makes the changes of this transaction; without, the coordinator itself does.
+    pub fn act_for(&mut self, actor: Actor) {
+        self.actor = actor;
+    }
+
+    /// Notes an event, which is written when the transaction commits.
+    pub fn note_event<const N: usize>(
+        &mut self,
+        at: Timestamp,
+        kind: EventKind,
+        subject: Subject,
+        facts: [(&'static str, Fact); N],
+    ) {
+        self.events.push(subject.event(at, kind, self.actor.clone(), facts));
+    }
+
+    /// Writes the noted events, all in one statement; says whether there were any.
+    pub(crate) async fn write_events(&mut self) -> Result<bool> {
+        let rows: Vec<_> =
+            std::mem::take(&mut self.events).into_iter().zip(0_u32..).map(|(e, n)| NewRow(n, e)).collect();
+        if rows.is_empty() {
+            return Ok(false);
+        }
+        self.change_of(
+            rows.len(),
+            "INSERT INTO event (at, kind, task, number, attempt, actor, body)
+             SELECT at, kind, task, number, attempt, actor, body
+             FROM {?1 place:integer at:integer kind:text task:bytes number:integer attempt:integer actor:text body:text}
+                  AS noted
+             ORDER BY place",
+            &rows,
+        )
+        .await?;
+        Ok(true)
+    }
+
+    /// Events without a position, in the order of writing.
+    pub async fn unnumbered_events(&mut self, limit: u32) -> Result<Vec<UnnumberedEvent>> {
+        self.list("SELECT * FROM event WHERE position IS NULL ORDER BY id LIMIT ?1", limit).await
+    }
+
+    /// Gives events their positions.
+    ///
+    /// # Errors
+    /// `Conflict` if one has a position already, or another event has that position.
+    pub async fn number_events(&mut self, placings: &[Placing]) -> Result<()> {
+        let changed = self
+            .change_of(
+                placings.len(),
+                "UPDATE event SET position = given.position, hash = given.hash
+                 FROM {?1 id:integer position:integer hash:bytes} AS given
+                 WHERE event.id = given.id AND event.position IS NULL",
+                placings,
+            )
+            .await?;
+        match usize::try_from(changed) {
+            Ok(changed) if changed == placings.len() => Ok(()),
+            _ => Err(StoreError::Conflict(format!("{changed} of {} events had no position", placings.len()))),
+        }
+    }
+
+    /// The end of the log: its last position, and the hash there. `None` if no event has a position.
+    pub async fn last_event(&mut self) -> Result<Option<(u64, Digest)>> {
+        self.find("SELECT position, hash FROM event WHERE position IS NOT NULL ORDER BY position DESC LIMIT 1", ())
+            .await
+    }
+
+    /// Events after a position, in order.
+    pub async fn events_after(
+        &mut self,
+        position: u64,
+        filter: &EventFilter,
+        limit: u32,
+    ) -> Result<Vec<NumberedEvent>> {
+        let since = filter.since.unwrap_or(Timestamp(i64::MIN));
+        match filter.task {
+            Some(task) => {
+                self.list(
+                    "SELECT * FROM event
+                     WHERE task = ?5 AND position > ?1 AND at >= ?2 AND kind IN {?3 kind:text}
+                     ORDER BY position LIMIT ?4",
+                    (position, since, filter.kinds(), limit, task),
+                )
+                .await
+            }
+            None => {
+                self.list(
+                    "SELECT * FROM event
+                     WHERE position > ?1 AND at >= ?2 AND kind IN {?3 kind:text}
+                     ORDER BY position LIMIT ?4",
+                    (position, since, filter.kinds(), limit),
+                )
+                .await
+            }
+        }
+    }
+
+    /// Events before a position, or the newest ones, newest first.
+    pub async fn events_before(
+        &mut self,
+        position: Option<u64>,
+        filter: &EventFilter,
+        limit: u32,
+    ) -> Result<Vec<NumberedEvent>> {
+        let before = position.unwrap_or(i64::MAX.unsigned_abs());
+        let since = filter.since.unwrap_or(Timestamp(i64::MIN));
+        match filter.task {
+            Some(task) => {
+                self.list(
+                    "SELECT * FROM event
+                     WHERE task = ?5 AND position < ?1 AND at >= ?2 AND kind IN {?3 kind:text}
+                     ORDER BY position DESC LIMIT ?4",
+                    (before, since, filter.kinds(), limit, task),
+                )
+                .await
+            }
+            None => {
+                self.list(
+                    "SELECT * FROM event
+                     WHERE position < ?1 AND at >= ?2 AND kind IN {?3 kind:text}
+                     ORDER BY position DESC LIMIT ?4",
+                    (before, since, filter.kinds(), limit),
+                )
+                .await
+            }
+        }
+    }
+
+    /// Stores a signed head.
+    ///
+    /// # Errors
+    /// `Conflict` if there is one of this position.
+    pub async fn insert_audit_head(&mut self, head: &AuditHead) -> Result<()> {
+        self.insert(head).await
+    }
+
+    /// The newest signed head.
+    pub async fn last_audit_head(&mut self) -> Result<Option<AuditHead>> {
+        self.find("SELECT * FROM audit_head ORDER BY position DESC LIMIT 1", ()).await
+    }
+
+    /// Signed heads after a position, in order.
+    pub async fn audit_heads(&mut self, after: u64, limit: u32) -> Result<Vec<AuditHead>> {
+        self.list("SELECT * FROM audit_head WHERE position > ?1 ORDER BY position LIMIT ?2", (after, limit)).await
+    }
+}
+
+/// An event to be written, with its place among those of its transaction.
+struct NewRow(u32, Event);
+
+impl Bind for NewRow {
+    fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()> {
+        let Self(place, Event { at, kind, task, round, attempt, actor, body }) = self;
+        place.bind(to)?;
+        at.bind(to)?;
+        kind.bind(to)?;
+        task.bind(to)?;
+        round.bind(to)?;
+        attempt.bind(to)?;
+        actor.bind(to)?;
+        body.bind(to)
+    }
+}
+
+impl Bind for Placing {
+    fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()> {
+        self.id.bind(to)?;
+        self.position.bind(to)?;
+        self.hash.bind(to)
+    }
+}
+
+impl FromRow for UnnumberedEvent {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Self { id: row.get("id")?, event: event(row)? })
+    }
+}
+
+impl FromRow for NumberedEvent {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Self { position: row.get("position")?, event: event(row)?, hash: row.get("hash")? })
+    }
+}
+
+fn event(row: &Row<'_>) -> Result<Event> {
+    Ok(Event {
+        at: row.get("at")?,
+        kind: row.get("kind")?,
+        task: row.get("task")?,
+        round: row.get("number")?,
+        attempt: row.get("attempt")?,
+        actor: row.get("actor")?,
+        body: row.get("body")?,
+    })
+}

@@ -1,0 +1,153 @@
+//! Checks an exported log line by line, without the coordinator.
+
+use federation::time::Timestamp;
+
+use super::{AuditKey, ChainEnd, FORMAT, Head, Line};
+
+/// What is wrong with a log. Positions count from 1.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Finding {
+    #[error("line {line} is not one of an export of format {FORMAT}: {problem}")]
+    Unreadable { line: u64, problem: String },
+    #[error("line {line} stands where {expected} belongs")]
+    Order { line: u64, expected: &'static str },
+    #[error(
+        "position {expected} is missing: position {found} stands in its place; it was removed, or moved further on"
+    )]
+    Missing { expected: u64, found: u64 },
+    #[error("position {found} stands where position {expected} belongs; it was repeated, or moved there")]
+    Misplaced { expected: u64, found: u64 },
+    #[error("position {0} was changed: its hash does not follow from it and the entry before")]
+    Changed(u64),
+    #[error("positions after {entries} are missing: the log was cut off, and its head at position {head} is not")]
+    CutOff { entries: u64, head: u64 },
+    #[error("the log ends after position {0} without a signed head: its end was cut off")]
+    NoHead(u64),
+    #[error("there are entries after position {head}, where the signed head ends")]
+    BeyondHead { head: u64 },
+    #[error("entries up to position {0} were rewritten: a head was signed for others")]
+    Rewritten(u64),
+    #[error("the head at position {0} is not signed by the key that it names")]
+    Signature(u64),
+    #[error("the log is signed by the key {found}, not by {expected}")]
+    OtherKey { expected: AuditKey, found: AuditKey },
+}
+
+/// A log in which nothing is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    pub entries: u64,
+    /// When the head was signed that covers all of them.
+    pub signed_at: Timestamp,
+    pub key: AuditKey,
+}
+
+/// Takes the lines of an export, in order.
+#[derive(Debug)]
+pub struct Verifier {
+    /// The key that must have signed it, if it is known.
+    key: Option<AuditKey>,
+    /// A head that somebody kept.
+    kept: Option<Head>,
+    lines: u64,
+    header: Option<AuditKey>,
+    end: ChainEnd,
+    head: Option<Head>,
+}
+
+impl Verifier {
+    /// With the key that must have signed the log, and a head that was kept apart from it, if they are known. Without the key,
+    /// the one that the log itself names is taken.
+    ///
+    /// # Errors
+    /// [`Finding::Signature`] if the head that was kept is not signed.
+    pub fn new(key: Option<AuditKey>, kept: Option<Head>) -> Result<Self, Finding> {
+        if let Some(kept) = kept.as_ref().filter(|kept| !kept.is_signed()) {
+            return Err(Finding::Signature(kept.position));
+        }
+        Ok(Self { key, kept, lines: 0, header: None, end: ChainEnd::default(), head: None })
+    }
+
+    /// Takes the next line, without its end.
+    ///
+    /// # Errors
+    /// [`Finding`]: the first thing that is wrong.
+    pub fn line(&mut self, text: &str) -> Result<(), Finding> {
+        self.lines += 1;
+        let line = self.lines;
+        let read: Line =
+            serde_json::from_str(text).map_err(|error| Finding::Unreadable { line, problem: error.to_string() })?;
+        // Nothing may stand in a line that its hash does not cover.
+        if read.text().trim_end() != text {
+            return Err(match read {
+                Line::Entry(entry) => Finding::Changed(entry.position),
+                Line::Header(_) | Line::Head(_) => {
+                    Finding::Unreadable { line, problem: "it is not written as an export writes it".to_owned() }
+                }
+            });
+        }
+        match (read, self.header, &self.head) {
+            (Line::Header(header), None, _) => {
+                if header.format != FORMAT {
+                    let problem = format!("it is of format {}", header.format);
+                    return Err(Finding::Unreadable { line, problem });
+                }
+                self.must_be_known(header.key)?;
+                self.header = Some(header.key);
+            }
+            (_, None, _) => return Err(Finding::Order { line, expected: "the header" }),
+            (Line::Header(_), Some(_), _) => return Err(Finding::Order { line, expected: "an entry" }),
+            (Line::Entry(_) | Line::Head(_), _, Some(head)) => {
+                return Err(Finding::BeyondHead { head: head.position });
+            }
+            (Line::Entry(entry), Some(_), None) => {
+                self.end = self.end.check(&entry)?;
+                if let Some(kept) = &self.kept
+                    && kept.position == self.end.position
+                    && kept.hash != self.end.hash
+                {
+                    return Err(Finding::Rewritten(kept.position));
+                }
+            }
+            (Line::Head(head), Some(key), None) => {
+                if head.key != key {
+                    return Err(Finding::OtherKey { expected: key, found: head.key });
+                }
+                if !head.is_signed() {
+                    return Err(Finding::Signature(head.position));
+                }
+                if head.position > self.end.position {
+                    return Err(Finding::CutOff { entries: self.end.position, head: head.position });
+                }
+                if head.position < self.end.position {
+                    return Err(Finding::BeyondHead { head: head.position });
+                }
+                if head.hash != self.end.hash {
+                    return Err(Finding::Rewritten(head.position));
+                }
+                self.head = Some(head);
+            }
+        }
+        Ok(())
+    }
+
+    /// The verdict after the last line.
+    ///
+    /// # Errors
+    /// [`Finding`]: the end is missing.
+    pub fn finish(self) -> Result<Verified, Finding> {
+        let entries = self.end.position;
+        if let Some(kept) = self.kept.filter(|kept| kept.position > entries) {
+            return Err(Finding::CutOff { entries, head: kept.position });
+        }
+        let head = self.head.ok_or(Finding::NoHead(entries))?;
+        Ok(Verified { entries, signed_at: head.at, key: head.key })
+    }
+
+    fn must_be_known(&self, found: AuditKey) -> Result<(), Finding> {
+        match self.key {
+            Some(expected) if expected != found => Err(Finding::OtherKey { expected, found }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The chain of the audit log: what is in it is known to the last bit, and whatever is done to it is found.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use federation::event::{Actor, Event, EventKind, Fact, Subject};
+use federation::id::{Attempt, TaskId, TokenId};
+use federation::time::Timestamp;
+use proptest::prelude::*;
+use ring::digest::SHA256;
+use ring::signature::Ed25519KeyPair;
+use uuid::Uuid;
+use wire::audit::{AuditKey, ChainEnd, Entry, FORMAT, Finding, Head, Header, Line, Verified, Verifier};
+
+fn pair(seed: u8) -> Ed25519KeyPair {
+    Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap()
+}
+
+fn event(n: u32) -> Event {
+    let task = TaskId(Uuid::from_u128(9));
+    let actor = Actor::Operator { token: TokenId(Uuid::from_u128(4)), name: "ann".to_owned() };
+    let at = Timestamp(1_750_000_000_000 + i64::from(n));
+    match n % 3 {
+        0 => Subject::Task(task).event(at, EventKind::TaskPaused, actor, [("detail", Fact::from("by ann"))]),
+        1 => {
+            let round = Subject::Round(Attempt { task, round: n, attempt: 1 });
+            round.event(at, EventKind::RoundOpened, Actor::Coordinator, [("base_version", n.into())])
+        }
+        _ => Subject::Service.event(at, EventKind::OperatorTokenRevoked, Actor::Coordinator, []),
+    }
+}
+
+/// The lines of a log of so many events, signed by this key.
+fn log(events: impl IntoIterator<Item = Event>, pair: &Ed25519KeyPair) -> Vec<String> {
+    let mut end = ChainEnd::default();
+    let mut entries = Vec::new();
+    for event in events {
+        end = end.and(&event);
+        entries.push(Line::Entry(Entry { position: end.position, event, hash: end.hash }));
+    }
+    let head = Head::sign(end, Timestamp(1_750_000_100_000), pair);
+    let header = Line::Header(Header { format: FORMAT, key: head.key });
+    let lines = std::iter::once(header).chain(entries).chain([Line::Head(head)]);
+    lines.map(|line| line.text().trim_end().to_owned()).collect()
+}
+
+fn verify(lines: &[String], key: Option<AuditKey>, kept: Option<&Head>) -> Result<Verified, Finding> {
+    let mut verifier = Verifier::new(key, kept.cloned())?;
+    lines.iter().try_for_each(|line| verifier.line(line))?;
+    verifier.finish()
+}
+
+fn head_of(lines: &[String]) -> Head {
+    match serde_json::from_str(lines.last().unwrap()).unwrap() {
+        Line::Head(head) => head,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_known_chain_has_known_hashes() {
+    let end = (0..3).map(event).fold(ChainEnd::default(), |end, event| end.and(&event));
+    let head = Head::sign(end, Timestamp(1_750_000_100_000), &pair(7));
+    let text = serde_json::to_string(&event(0)).unwrap();
+    // SHA-256 of the bytes that the documentation names, put together here by hand.
+    let first = [&b"tributary audit entry 1\0"[..], &[0; 32], &[0, 0, 0, 0, 0, 0, 0, 1], text.as_bytes()].concat();
+    let first = ring::digest::digest(&SHA256, &first);
+    assert_eq!(ChainEnd::default().and(&event(0)).hash.0, first.as_ref());
+    assert_eq!(
+        (end.position, end.hash.to_string(), head.key.to_string()),
+        (
+            3,
+            "5cb786008024e0004a812098bc1e2a9f6570167a46a7ba2545e7ce77529a020f".to_owned(),
+            "ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c".to_owned(),
+        )
+    );
+    assert!(head.is_signed());
+    assert!(!Head { at: Timestamp(0), ..head }.is_signed());
+}
+
+#[test]
+fn a_whole_log_is_said_to_be_whole() {
+    for events in [0, 1, 7] {
+        let lines = log((0..events).map(event), &pair(7));
+        let head = head_of(&lines);
+        let verified = verify(&lines, Some(head.key), Some(&head)).unwrap();
+        assert_eq!(verified, Verified { entries: events.into(), signed_at: head.at, key: head.key });
+    }
+    // A head that was kept when the log was shorter.
+    let earlier = head_of(&log((0..3).map(event), &pair(7)));
+    assert!(verify(&log((0..7).map(event), &pair(7)), None, Some(&earlier)).is_ok());
+}
+
+#[test]
+fn whoever_rewrites_everything_is_found_by_the_key_or_by_a_kept_head() {
+    let kept = head_of(&log((0..5).map(event), &pair(7)));
+    let forged = log((0..7).map(|n| event(if n == 2 { 5 } else { n })), &pair(8));
+    let found = verify(&forged, Some(kept.key), None).unwrap_err();
+    assert!(matches!(found, Finding::OtherKey { .. }), "{found}");
+    assert_eq!(verify(&forged, None, Some(&kept)), Err(Finding::Rewritten(5)));
+    // With the key itself nothing but a kept head tells.
+    let forged = log((0..7).map(|n| event(if n == 2 { 5 } else { n })), &pair(7));
+    assert!(verify(&forged, Some(kept.key), None).is_ok());
+    assert_eq!(verify(&forged, Some(kept.key), Some(&kept)), Err(Finding::Rewritten(5)));
+    let shorter = log((0..4).map(event), &pair(7));
+    assert_eq!(verify(&shorter, Some(kept.key), Some(&kept)), Err(Finding::CutOff { entries: 4, head: 5 }));
+    assert_eq!(verify(&shorter, None, Some(&Head { position: 9, ..kept })), Err(Finding::Signature(9)));
+}
+
+#[test]
+fn what_is_no_export_is_told_so() {
+    let whole = log((0..3).map(event), &pair(7));
+    let told = |lines: &[String]| verify(lines, None, None).unwrap_err();
+    assert_eq!(told(&[]), Finding::NoHead(0));
+    assert_eq!(told(&whole[..4]), Finding::NoHead(3));
+    assert!(matches!(told(&["hello".to_owned()]), Finding::Unreadable { line: 1, .. }));
+    assert_eq!(told(&whole[1..]), Finding::Order { line: 1, expected: "the header" });
+    let newer = vec![whole[0].replace("\"format\":1", "\"format\":2")];
+    assert!(matches!(told(&newer), Finding::Unreadable { line: 1, .. }));
+    let twice: Vec<_> = whole.iter().chain(&whole[4..]).cloned().collect();
+    assert_eq!(told(&twice), Finding::BeyondHead { head: 3 });
+    let headless: Vec<_> = [&whole[..1], &whole[..1]].concat();
+    assert_eq!(told(&headless), Finding::Order { line: 2, expected: "an entry" });
+}
+
+/// One thing that is done to a log.
+#[derive(Clone, Debug)]
+enum Tampering {
+    Remove,
+    Repeat,
+    Swap(usize),
+    /// A byte of the line becomes another one.
+    Byte(usize, u8),
+    /// Another event in its place, with a hash that fits.
+    Replace(u32),
+    Insert(u32),
+    Truncate,
+}
+
+fn tampering() -> impl Strategy<Value = Tampering> {
+    prop_oneof![
+        Just(Tampering::Remove),
+        Just(Tampering::Repeat),
+        (1..40_usize).prop_map(Tampering::Swap),
+        (any::<usize>(), 1..=255_u8).prop_map(|(at, by)| Tampering::Byte(at, by)),
+        (100..200_u32).prop_map(Tampering::Replace),
+        (100..200_u32).prop_map(Tampering::Insert),
+        Just(Tampering::Truncate),
+    ]
+}
+
+/// An entry at this line of a log, whose hash fits what is before.
+fn fitting(lines: &[String], at: usize, event: Event) -> String {
+    let before = lines[1..at].last().map_or(ChainEnd::default(), |line| match serde_json::from_str(line).unwrap() {
+        Line::Entry(entry) => ChainEnd { position: entry.position, hash: entry.hash },
+        other => panic!("{other:?}"),
+    });
+    let end = before.and(&event);
+    Line::Entry(Entry { position: end.position, event, hash: end.hash }).text().trim_end().to_owned()
+}
+
+proptest! {
+    /// Whatever is done to one entry is found, at the first position that is not as it was.
+    #[test]
+    fn any_single_tampering_is_found_and_named(
+        events in 2..20_u32,
+        of in any::<prop::sample::Index>(),
+        tampering in tampering(),
+    ) {
+        let whole = log((0..events).map(event), &pair(7));
+        let at = 1 + of.index(events as usize);
+        let mut lines = whole.clone();
+        match &tampering {
+            Tampering::Remove => drop(lines.remove(at)),
+            Tampering::Repeat => lines.insert(at, whole[at].clone()),
+            Tampering::Swap(by) => {
+                let other = 1 + (at - 1 + by) % events as usize;
+                prop_assume!(other != at);
+                lines.swap(at, other);
+            }
+            Tampering::Byte(place, by) => {
+                let mut bytes = lines[at].clone().into_bytes();
+                let place = place % bytes.len();
+                bytes[place] ^= by;
+                lines[at] = String::from_utf8_lossy(&bytes).into_owned();
+            }
+            Tampering::Replace(other) => lines[at] = fitting(&whole, at, event(*other)),
+            Tampering::Insert(other) => lines.insert(at, fitting(&whole, at, event(*other))),
+            Tampering::Truncate => lines.truncate(at),
+        }
+        // The first line that differs.
+        let first = 1 + lines.iter().zip(&whole).position(|(one, other)| one != other).unwrap_or(lines.len().min(whole.len())) as u64;
+        let first_position = first - 1;
+        let found = verify(&lines, Some(head_of(&whole).key), None).unwrap_err();
+        match found {
+            Finding::Changed(position) | Finding::Missing { expected: position, .. } => {
+                // A replaced or inserted entry fits what is before it, and what follows does not fit it.
+                let reaches = matches!(tampering, Tampering::Replace(_) | Tampering::Insert(_));
+                prop_assert!(position == first_position || reaches && position == first_position + 1, "{position} for {first_position}");
+            }
+            Finding::Misplaced { expected, .. } => {
+                prop_assert!(expected == first_position || expected == first_position + 1, "{expected} for {first_position}");
+            }
+            // The last entry, with nothing after it but the head.
+            Finding::Rewritten(position) => prop_assert_eq!(position, u64::from(events)),
+            Finding::CutOff { entries, .. } | Finding::NoHead(entries) => prop_assert_eq!(entries + 1, first_position),
+            Finding::BeyondHead { head } => prop_assert_eq!(head, u64::from(events)),
+            Finding::Unreadable { line, .. } => prop_assert_eq!(line, first),
+            Finding::Order { .. } | Finding::Signature(_) | Finding::OtherKey { .. } => prop_assert!(false, "{}", found),
+        }
+    }
+}

@@ -30,7 +30,8 @@ macro_rules! migrations {
             10 "0010" "retention",
             11 "0011" "counts",
             12 "0012" "used_nonce",
-            13 "0013" "parts")
+            13 "0013" "parts",
+            15 "0015" "sign_in")
     };
     ($database:literal: $($version:literal $digits:literal $name:literal),+) => {
         &[$(crate::schema::Migration {

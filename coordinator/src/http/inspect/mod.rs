@@ -7,6 +7,7 @@ pub(super) mod ended_rounds;
 pub(super) mod models;
 mod page;
 pub(super) mod participants;
+pub(super) mod presets;
 pub(super) mod privacy;
 mod round_view;
 pub(super) mod rounds;
@@ -30,6 +31,7 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(rounds::list)))
         .routes(times.poll(routes!(rounds::show)))
         .routes(times.short(routes!(assignments::list)))
+        .routes(times.short(routes!(presets::list)))
         .routes(times.short(routes!(privacy::show)))
         .routes(times.short(routes!(privacy::total)))
         .routes(times.short(routes!(models::list)))

@@ -1,5 +1,6 @@
 //! What operators see.
 
 mod assignments;
+mod presets;
 mod rounds;
 mod tasks;

@@ -9,6 +9,8 @@ mod support;
 mod admin;
 #[path = "routes/authenticate.rs"]
 mod authenticate;
+#[path = "routes/dashboard.rs"]
+mod dashboard;
 #[path = "routes/inspect/mod.rs"]
 mod inspect;
 #[path = "routes/operations.rs"]

@@ -45,6 +45,10 @@ id! {
     /// An operator token or enrolment token (the row, never the secret).
     TokenId
 }
+id! {
+    /// An operator's sign-in with a browser (the row, never the cookie's secret).
+    SignInId
+}
 
 /// A round of a task, across its attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -31,7 +31,8 @@ macro_rules! migrations {
             11 "0011" "counts",
             12 "0012" "used_nonce",
             13 "0013" "parts",
-            14 "0014" "events")
+            14 "0014" "events",
+            15 "0015" "sign_in")
     };
     ($database:literal: $($version:literal $digits:literal $name:literal),+) => {
         &[$(crate::schema::Migration {

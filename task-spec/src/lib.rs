@@ -18,6 +18,7 @@ mod named;
 mod on_device;
 mod optimizer;
 mod personalization;
+mod preset;
 mod privacy;
 mod problem;
 mod retain;
@@ -47,6 +48,7 @@ pub use named::UnknownName;
 pub use on_device::{Attribute, Attributes, Criterion, EXAMPLES, MAX_CRITERIA, MAX_TEXTS, eligible};
 pub use optimizer::ServerOptimizer;
 pub use personalization::{AdapterScope, BELOW, PERSONAL_PREFIX, Personalization, below};
+pub use preset::{PRESETS, Preset};
 pub use privacy::{
     AdaptiveClip, Clip, NOISE_RANGE, NoisedBy, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySampler,
     PrivacySpec, PrivacyView, SAMPLING_RATE_MIN, Sampling,

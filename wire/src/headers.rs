@@ -19,6 +19,13 @@ pub const SIGNED_INPUT: &str = "tributary-signed-input";
 pub const CERTIFICATE: &str = "tributary-certificate";
 /// The coordinator's time with its MAC: in answers to a signed request of another time, and in what is signed then.
 pub const TIME: &str = "tributary-time";
+/// The cookie of a sign-in; browsers take a cookie with this prefix for one host alone, over TLS alone.
+pub const SIGN_IN_COOKIE: &str = "__Host-tributary";
+/// Sent by the dashboard with every request that changes something: a page of another site cannot send it, so that a cookie
+/// alone changes nothing. Its value is [`REQUEST_OF_DASHBOARD`].
+pub const REQUEST: &str = "tributary-request";
+/// The value of [`REQUEST`].
+pub const REQUEST_OF_DASHBOARD: &str = "dashboard";
 /// Makes a repeated `POST` return the first answer; 1 to 64 printable ASCII characters.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 

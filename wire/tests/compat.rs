@@ -48,6 +48,9 @@ fn every_body_of_version_1_is_still_read() {
     check::<admin::CreateOperatorToken>("create_operator_token", &mut seen);
     check::<admin::OperatorTokenReply>("operator_token_reply", &mut seen);
     check::<admin::OperatorTokenView>("operator_token_view", &mut seen);
+    check::<admin::CreateSignIn>("create_sign_in", &mut seen);
+    check::<admin::SignInView>("sign_in_view", &mut seen);
+    check::<inspect::Page<inspect::PresetView>>("preset_page", &mut seen);
     check::<inspect::Page<inspect::TaskSummary>>("task_page", &mut seen);
     check::<inspect::TaskView>("task_view", &mut seen);
     check::<inspect::RoundView>("round_view", &mut seen);

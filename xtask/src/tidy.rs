@@ -1,5 +1,5 @@
 //! The house rules as a test: dependency edges, no cycles between modules, deliberate faults for tests alone, file lengths,
-//! module docs, tests beside what they test, paired migrations, unowned notes.
+//! module docs, tests beside what they test, paired migrations, vendored files, unowned notes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,9 @@ const MIRRORS: &[(&str, &str)] = &[
     ("client-sdk/tests/sdk/transport", "client-sdk/src/transport"),
 ];
 
+/// Where the dashboard's modules from elsewhere are.
+const VENDORED: &str = "dashboard/vendor";
+
 /// One TLS stack (rustls with ring), nothing that builds OpenSSL, and no second user of SQLite, which would tie its version
 /// to rusqlite's.
 const BANNED: &[&str] = &["aws-lc-rs", "aws-lc-sys", "openssl", "openssl-sys", "native-tls", "sqlx-sqlite"];
@@ -64,6 +67,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         check_mirrors(&files, tests, sources, &mut wrong);
     }
     check_migrations(root, &files, &mut wrong);
+    check_vendored(root, &files, &mut wrong)?;
     check_banned(root, &mut wrong)?;
     if wrong.is_empty() {
         println!("tidy: {} packages and {} files are in order", metadata.workspace_packages().len(), files.len());
@@ -193,6 +197,31 @@ fn check_mirrors(files: &[PathBuf], tests: &str, sources: &str, wrong: &mut Vec<
     }
 }
 
+/// What others wrote and we ship is, byte for byte, what `SHA256SUMS` beside it says.
+fn check_vendored(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) -> anyhow::Result<()> {
+    let folder = root.join(VENDORED);
+    let noted = fs::read_to_string(folder.join("SHA256SUMS")).context("SHA256SUMS of vendored files")?;
+    let mut found = Vec::new();
+    for file in files.iter().filter_map(|file| file.strip_prefix(VENDORED).ok()) {
+        if file.extension().is_some_and(|ext| ext == "js") {
+            let digest = ring::digest::digest(&ring::digest::SHA256, &fs::read(folder.join(file))?);
+            found.push(format!("{}  {}", hex::encode(digest), file.display()));
+        }
+    }
+    compare_vendored(&noted, &found, wrong);
+    Ok(())
+}
+
+/// Compares lines of digest and name.
+fn compare_vendored(noted: &str, found: &[String], wrong: &mut Vec<String>) {
+    for line in found.iter().filter(|line| !noted.lines().any(|noted| noted == *line)) {
+        wrong.push(format!("{VENDORED}/SHA256SUMS does not note {line}"));
+    }
+    for line in noted.lines().filter(|line| !found.iter().any(|found| found == line)) {
+        wrong.push(format!("{VENDORED}/SHA256SUMS notes what is not there: {line}"));
+    }
+}
+
 /// Every step up has its step down, in every database's folder, under the same names.
 fn check_migrations(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) {
     let sql =
@@ -244,6 +273,20 @@ mod tests {
         };
         assert_eq!(wrong(&["tests/routes/admin/excuse.rs", "tests/routes/mod.rs", "tests/other.rs", within]), 0);
         assert_eq!(wrong(&stray), 2);
+    }
+
+    #[test]
+    fn a_vendored_file_is_what_was_noted() {
+        let wrong = |found: &[&str]| {
+            let found: Vec<String> = found.iter().map(|&line| line.to_owned()).collect();
+            let mut wrong = Vec::new();
+            compare_vendored("aa  one.js\nbb  two.js\n", &found, &mut wrong);
+            wrong.len()
+        };
+        assert_eq!(wrong(&["aa  one.js", "bb  two.js"]), 0);
+        assert_eq!(wrong(&["aa  one.js", "cc  two.js"]), 2);
+        assert_eq!(wrong(&["aa  one.js", "bb  two.js", "dd  three.js"]), 1);
+        assert_eq!(wrong(&["aa  one.js"]), 1);
     }
 
     #[test]

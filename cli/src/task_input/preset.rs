@@ -1,22 +1,13 @@
 //! Built-in tasks, for first experiments without a file.
 
 use serde_json::Value;
+use task_spec::PRESETS;
 
 use super::table::object;
 
-/// Name and text of every preset. Presets have no model: the demo chooses one for the data, other tasks name one.
-pub(super) const PRESETS: [(&str, &str); 6] = [
-    ("asynchronous", include_str!("../../presets/asynchronous.toml")),
-    ("compressed", include_str!("../../presets/compressed.toml")),
-    ("heterogeneous", include_str!("../../presets/heterogeneous.toml")),
-    ("personalized", include_str!("../../presets/personalized.toml")),
-    ("private", include_str!("../../presets/private.toml")),
-    ("robust", include_str!("../../presets/robust.toml")),
-];
-
 /// The text of a preset.
 pub(super) fn text(name: &str) -> Option<&'static str> {
-    PRESETS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    PRESETS.iter().find(|known| known.name == name).map(|known| known.toml)
 }
 
 /// Defaults of a short flag's choice: keys of the task and their values.
@@ -42,5 +33,5 @@ pub(super) fn help() -> String {
 
 /// All names, as text.
 pub(super) fn names() -> String {
-    PRESETS.map(|(name, _)| name).join(", ")
+    PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ")
 }

@@ -33,6 +33,8 @@ pub struct HttpConfig {
     /// Its key in PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
+    /// Whether the dashboard is served at `/` of `listen`.
+    pub dashboard: bool,
     /// Largest JSON body.
     pub body_max_bytes: u64,
     /// Largest masked input; each task's exact length is checked as well.
@@ -86,6 +88,7 @@ impl Default for HttpConfig {
             public_names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
             certificate_file: None,
             key_file: None,
+            dashboard: true,
             body_max_bytes: 1 << 20,
             masked_input_max_bytes: 1 << 31,
             request_timeout_ms: 30_000,

@@ -8,7 +8,7 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{OpenApi, RefOr, Required, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
-use wire::headers::{ATTEMPT, MEDIA_PROBLEM};
+use wire::headers::{ATTEMPT, MEDIA_PROBLEM, SIGN_IN_COOKIE};
 use wire::problem::{Problem, ProblemType};
 
 /// A body of bytes.
@@ -85,6 +85,7 @@ fn complete(described: &OpenApi) -> Value {
     components["securitySchemes"] = json!({
         "certificate": { "type": "mutualTLS", "description": "the client certificate that enrolment gave" },
         "token": { "type": "http", "scheme": "bearer", "description": "an operator's token" },
+        "sign_in": { "type": "apiKey", "in": "cookie", "name": SIGN_IN_COOKIE, "description": "the cookie of an operator's sign-in" },
     });
     let problem_type =
         |kind: &ProblemType| json!({ "type": kind.uri(), "status": kind.status(), "title": kind.title() });
@@ -121,5 +122,6 @@ fn describe(path: &str, operation: &mut Value) {
     });
     if let Some(role) = operation["security"][0]["token"].get(0).cloned() {
         operation["x-role"] = role;
+        operation["security"].as_array_mut().into_iter().for_each(|ways| ways.push(json!({ "sign_in": [] })));
     }
 }

@@ -15,7 +15,7 @@ use super::problem::Error;
 use super::signed::{Gate, admit};
 use super::times::Times;
 use super::trace::{Requests, trace};
-use super::{admin, inspect, operations, participant};
+use super::{admin, dashboard, inspect, operations, participant};
 use crate::config::HttpConfig;
 use crate::guarded::Guarded;
 
@@ -26,7 +26,9 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     let requests = Arc::new(Requests::new(&app));
     let Described { routes, document, .. } = known_endpoints(&app.config.http);
     app.document.write(document);
+    let pages = if app.config.http.dashboard { dashboard::routes(Times::new(&app.config.http)) } else { Router::new() };
     routes
+        .merge(pages)
         .fallback(|_: AnyPeer| async { Error::NotFound("there is no such path".to_owned()) })
         .method_not_allowed_fallback(|| async { Error::Method })
         .layer(DefaultBodyLimit::disable())

@@ -7,7 +7,7 @@ use federation::id::{Digest, ParticipantId};
 use federation::time::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, PKCS_ED25519, PublicKeyData as _, SanType, SerialNumber,
+    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PublicKeyData as _, SanType, SerialNumber,
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _};
 use time::OffsetDateTime;
@@ -90,6 +90,9 @@ pub(crate) struct Issued {
     pub(crate) renew_at: Timestamp,
 }
 
+/// What the authority and the server sign with: browsers, which open the dashboard, take no Ed25519 in certificates.
+const FOR_BROWSERS: &rcgen::SignatureAlgorithm = &PKCS_ECDSA_P256_SHA256;
+
 /// A certificate chain and its key, for the listener.
 pub(crate) struct ServerKey {
     /// Leaf first.
@@ -104,7 +107,7 @@ impl Authority {
     /// # Errors
     /// [`AuthorityError::Sign`].
     pub(crate) fn generate(random: &Random, now: Timestamp) -> Result<Self, AuthorityError> {
-        let key = KeyPair::generate_for(&PKCS_ED25519)?;
+        let key = KeyPair::generate_for(FOR_BROWSERS)?;
         let mut params = params(random, now, CA_LIFETIME, "Tributary coordinator CA");
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -195,7 +198,7 @@ impl Authority {
         random: &Random,
         now: Timestamp,
     ) -> Result<ServerKey, AuthorityError> {
-        let key = KeyPair::generate_for(&PKCS_ED25519)?;
+        let key = KeyPair::generate_for(FOR_BROWSERS)?;
         let mut params = params(random, now, SERVER_LIFETIME, "Tributary coordinator");
         for name in names {
             params.subject_alt_names.push(match name.parse() {
@@ -327,6 +330,22 @@ mod tests {
         let names = format!("{:?}", parsed.subject_alternative_name().unwrap().unwrap().value);
         assert!(!names.contains("evil.example"));
         assert!(!parsed.is_ca());
+    }
+
+    #[test]
+    fn browsers_can_verify_the_server() {
+        use x509_parser::oid_registry::{OID_KEY_TYPE_EC_PUBLIC_KEY, OID_SIG_ECDSA_WITH_SHA256};
+        let names = ["localhost".to_owned()];
+        let server = authority().server_key(&names, &Random::from_seed(2), NOW).unwrap();
+        for certificate in &server.chain {
+            let (_, parsed) =
+                <x509_parser::certificate::X509Certificate<'_> as x509_parser::prelude::FromDer<'_, _>>::from_der(
+                    certificate,
+                )
+                .unwrap();
+            assert_eq!(parsed.signature_algorithm.algorithm, OID_SIG_ECDSA_WITH_SHA256);
+            assert_eq!(parsed.public_key().algorithm.algorithm, OID_KEY_TYPE_EC_PUBLIC_KEY);
+        }
     }
 
     #[test]

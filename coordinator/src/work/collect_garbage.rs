@@ -1,4 +1,4 @@
-//! Removes what nothing needs any more: blobs without a row, check-ins, idempotency keys and nonces that have expired, keys of
+//! Removes what nothing needs any more: blobs without a row, check-ins, idempotency keys, nonces and sign-ins that have expired, keys of
 //! releases whose process died before it destroyed them.
 //!
 //! Blobs come before their rows, so a young blob without a row is most likely about to get one: it is spared for a while.
@@ -59,6 +59,7 @@ pub(super) async fn collect_garbage(env: &Environment, holder: Uuid) -> Result<C
                 tx.forget_collected(ago(now, COLLECTED_KEPT)).await?;
                 tx.forget_uploads().await?;
                 tx.forget_nonces(now).await?;
+                tx.forget_sign_ins(now).await?;
                 Ok::<_, StoreError>((tx.expire_check_ins(now).await?, tx.expire_idempotent(now).await?))
             })
         })

@@ -11,7 +11,7 @@ use wire::route;
 
 use crate::support::{Reply, TestCoordinator, Who, config, key_and_csr, small_task, who};
 
-const ALL: [Method; 3] = [Method::GET, Method::POST, Method::PUT];
+const ALL: [Method; 4] = [Method::GET, Method::POST, Method::PUT, Method::DELETE];
 
 #[tokio::test]
 async fn every_route_asks_who_is_there() {
@@ -33,7 +33,7 @@ async fn every_route_asks_who_is_there() {
             asked += 1;
         }
     }
-    assert_eq!(asked, 48, "operations that need somebody");
+    assert_eq!(asked, 51, "operations that need somebody");
 }
 
 #[tokio::test]

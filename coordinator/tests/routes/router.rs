@@ -21,7 +21,6 @@ async fn what_does_not_exist_is_a_problem_of_one_kind() {
         "/v1/participants/not-an-id",
         "/v1/participants/00000000-0000-4000-8000-000000000000",
         "/v2/tasks",
-        "/",
     ] {
         t.get(&t.viewer, path).await.problem(ProblemType::NotFound);
     }

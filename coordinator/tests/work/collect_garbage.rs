@@ -4,15 +4,19 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use coordinator::work::StepError;
+use federation::id::{Digest, SignInId, TokenId};
 use federation::model_version::ModelVersion;
 use federation::time::Timestamp;
 use store::BlobStore as _;
+use store::entity::sign_in::SignIn;
+use store::entity::token::OperatorToken;
 use task_spec::Retain;
+use uuid::Uuid;
 
-use crate::world::{DieAt, LEASE_TTL, World};
+use crate::world::{DieAt, LEASE_TTL, START, World};
 
 /// Publishes a version that is this blob.
-async fn name(world: &World, sha256: federation::id::Digest) -> Result<(), store::StoreError> {
+async fn name(world: &World, sha256: Digest) -> Result<(), store::StoreError> {
     let version = &ModelVersion {
         task: world.task,
         version: 1,
@@ -81,6 +85,41 @@ async fn of_versions_that_are_not_retained_the_row_stays_and_the_blob_goes() {
     world.report_all().await;
     engine.step_all().await.unwrap();
     assert_eq!(world.versions().await.len(), 5);
+}
+
+#[tokio::test]
+async fn a_sign_in_goes_once_it_has_expired() {
+    let world = World::new(1).await;
+    let engine = world.engine(1);
+    let token = &OperatorToken {
+        id: TokenId(Uuid::from_u128(1)),
+        secret_sha256: Digest([1; 32]),
+        name: "ann".to_owned(),
+        role: "viewer".to_owned(),
+        created_at: START,
+        revoked_at: None,
+    };
+    let sign_in = &SignIn {
+        id: SignInId(Uuid::from_u128(2)),
+        secret_sha256: Digest([2; 32]),
+        token: token.id,
+        created_at: START,
+        expires_at: START.plus(Duration::from_secs(60)),
+        ended_at: None,
+    };
+    world.store.transact("test", |tx| Box::pin(async move { tx.insert_operator_token(token).await })).await.unwrap();
+    // The same row can be stored once: again only if it is gone.
+    let is_new = async || {
+        let stored = world.store.transact("test", |tx| Box::pin(async move { tx.insert_sign_in(sign_in, 9).await }));
+        stored.await.is_ok()
+    };
+    assert!(is_new().await);
+    world.clock.advance(Duration::from_millis(59_999));
+    engine.collect_garbage().await.unwrap();
+    assert!(!is_new().await, "it still counts");
+    world.clock.advance(Duration::from_millis(1));
+    engine.collect_garbage().await.unwrap();
+    assert!(is_new().await);
 }
 
 #[tokio::test]

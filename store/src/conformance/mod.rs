@@ -41,6 +41,7 @@ pub mod secret;
 pub mod secure_round;
 pub mod session;
 pub mod session_message;
+pub mod sign_in;
 pub mod standing;
 pub mod sum;
 pub mod task;
@@ -137,6 +138,8 @@ macro_rules! conformance_tests {
             session_message::a_message_counts_once,
             session_message::messages_are_listed_and_counted_by_kind,
             session_message::a_cleared_message_was_still_sent,
+            sign_in::a_sign_in_counts_until_it_ends,
+            sign_in::the_oldest_sign_ins_of_a_token_go_first,
             standing::everybody_asked_for_is_told_in_order,
             standing::places_change_together,
             sum::a_partial_sum_is_replaced_by_compare_and_swap,

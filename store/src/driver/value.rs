@@ -8,7 +8,7 @@ use std::str::FromStr;
 use bytes::Bytes;
 use federation::cohort::CoarseLoss;
 use federation::event::{Actor, EventKind, Facts};
-use federation::id::{Attempt, Digest, ParticipantId, TaskId, TokenId};
+use federation::id::{Attempt, Digest, ParticipantId, SignInId, TaskId, TokenId};
 use federation::round::{AssignmentState, FailureReason, RoundLimits, RoundState};
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
@@ -168,6 +168,7 @@ values! {
     CoarseLoss: |loss| Value::Integer(u8::from(*loss).into()),
         |column| Self::try_from(narrow::<u8>(column, 8)?).map_err(|error| error.to_string());
     TokenId: |id| &id.0.as_bytes()[..], |column| Uuid::from_value(column).map(Self);
+    SignInId: |id| &id.0.as_bytes()[..], |column| Uuid::from_value(column).map(Self);
     BTreeMap<String, String>: |labels| json(labels)?, |column| document(column);
     RoundLimits: |limits| json(limits)?, |column| document(column);
     TaskSpec: |spec| json(spec)?, |column| document(column);

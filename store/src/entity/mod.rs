@@ -32,6 +32,7 @@ pub mod sampled;
 pub mod secret;
 pub mod session;
 pub mod session_message;
+pub mod sign_in;
 pub mod standing;
 pub mod token;
 pub mod training;

@@ -31,6 +31,10 @@ pub mod route {
     pub const OPERATOR_TOKENS: &str = "/v1/operator-tokens";
     /// `POST`: revoke an operator token.
     pub const OPERATOR_TOKEN_REVOKE: &str = "/v1/operator-tokens/{token}/revoke";
+    /// `POST`, no token but the one in the body: a cookie in its place. [`super::CreateSignIn`].
+    pub const SIGN_INS: &str = "/v1/sign-ins";
+    /// `GET`: whose cookie it is, [`super::SignInView`]. `DELETE`: sign out.
+    pub const SIGN_IN: &str = "/v1/sign-ins/current";
 }
 
 /// Body of `POST` [`crate::route::TASKS`].
@@ -122,6 +126,29 @@ pub struct OperatorTokenView {
     pub role: Role,
     pub created_at: Timestamp,
     pub revoked_at: Option<Timestamp>,
+}
+
+/// Body of `POST` [`crate::route::SIGN_INS`].
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CreateSignIn {
+    /// The secret of an operator token.
+    pub token: String,
+}
+
+/// Whom a cookie stands for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SignInView {
+    /// The operator token that it stands for.
+    pub token: TokenId,
+    /// Name of the token's owner.
+    pub name: String,
+    /// The token's role at present.
+    pub role: Role,
+    /// From then on the cookie is refused.
+    pub expires_at: Timestamp,
 }
 
 #[cfg(test)]

@@ -35,6 +35,8 @@ pub mod route {
     pub const MODELS: &str = "/v1/tasks/{task}/models";
     /// `GET`: one model version.
     pub const MODEL: &str = "/v1/tasks/{task}/models/{version}";
+    /// `GET`: the built-in tasks to begin with, [`super::PresetView`].
+    pub const PRESETS: &str = "/v1/presets";
     /// `GET`: participants.
     pub const PARTICIPANTS: &str = "/v1/participants";
     /// `GET`: one participant.
@@ -135,6 +137,18 @@ pub struct TaskView {
     /// What the next round waits for, or waited for in vain; absent if there are enough participants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortage: Option<ShortageView>,
+}
+
+/// A built-in task to begin with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PresetView {
+    pub name: String,
+    /// What it is for, in a few words.
+    pub description: String,
+    /// Keys of a task that it sets; it has no name, no model and no cohort.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub spec: serde_json::Value,
 }
 
 /// One phase of a round.

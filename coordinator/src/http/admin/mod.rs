@@ -7,6 +7,7 @@ pub(super) mod operator_tokens;
 pub(super) mod pin_version;
 pub(super) mod revoke_participant;
 mod secret;
+pub(super) mod sign_ins;
 pub(super) mod task_status;
 
 use std::sync::Arc;
@@ -34,4 +35,6 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(enrollment_tokens::create)))
         .routes(times.short(routes!(operator_tokens::list, operator_tokens::create)))
         .routes(times.short(routes!(operator_tokens::revoke)))
+        .routes(times.short(routes!(sign_ins::create)))
+        .routes(times.short(routes!(sign_ins::show, sign_ins::end)))
 }

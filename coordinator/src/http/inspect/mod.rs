@@ -9,6 +9,7 @@ mod events;
 pub(super) mod models;
 mod page;
 pub(super) mod participants;
+pub(super) mod presets;
 pub(super) mod privacy;
 mod round_view;
 pub(super) mod rounds;
@@ -32,6 +33,7 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(rounds::list)))
         .routes(times.poll(routes!(rounds::show)))
         .routes(times.short(routes!(assignments::list)))
+        .routes(times.short(routes!(presets::list)))
         .routes(times.short(routes!(privacy::show)))
         .routes(times.short(routes!(privacy::total)))
         .routes(times.short(routes!(models::list)))

@@ -6,4 +6,5 @@ mod excuse;
 mod operator_tokens;
 mod pin_version;
 mod revoke_participant;
+mod sign_ins;
 mod task_status;

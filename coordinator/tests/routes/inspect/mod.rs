@@ -3,5 +3,6 @@
 mod assignments;
 mod audit;
 mod events;
+mod presets;
 mod rounds;
 mod tasks;

@@ -1,0 +1,79 @@
+//! `POST /v1/sign-ins`, `GET` and `DELETE /v1/sign-ins/current`: a cookie in place of an operator's token.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+use federation::id::SignInId;
+use http::{StatusCode, header};
+use store::entity::sign_in::SignIn;
+use wire::admin::{CreateSignIn, SignInView};
+use wire::route;
+use zeroize::Zeroizing;
+
+use super::secret;
+use crate::http::app::App;
+use crate::http::authenticate::{AnyPeer, Bearer, SignedIn, bearer_of_token};
+use crate::http::extract::{Json, read_json};
+use crate::http::problem::Result;
+use crate::http::sign_in::{must_be_of_dashboard, set_cookie};
+
+/// How long a sign-in counts: a working day.
+const LASTS: Duration = Duration::from_secs(12 * 3600);
+/// Sign-ins of one token that count at once; one more ends its oldest.
+const SIGN_INS_PER_TOKEN: u32 = 64;
+
+/// Sign in: an operator's token becomes a cookie.
+#[utoipa::path(
+    post, path = route::SIGN_INS, request_body = CreateSignIn, responses((status = 201, body = SignInView)),
+)]
+pub(in crate::http) async fn create(_: AnyPeer, State(app): State<Arc<App>>, request: Request) -> Result<Response> {
+    let (parts, body) = request.into_parts();
+    // Otherwise another site could sign its visitors in as somebody else.
+    must_be_of_dashboard(&parts.headers)?;
+    let CreateSignIn { token } = read_json(&parts.headers, body, app.config.http.body_max_bytes).await?;
+    let bearer = bearer_of_token(&parts, &app, Zeroizing::new(token).trim()).await?;
+    let (secret, now) = (Zeroizing::new(secret(&app.random)), app.now());
+    let row = &SignIn {
+        id: SignInId(app.random.uuid()),
+        secret_sha256: crate::digest(secret.as_bytes()),
+        token: bearer.token,
+        created_at: now,
+        expires_at: now.plus(LASTS),
+        ended_at: None,
+    };
+    app.store
+        .transact("create_sign_in", |tx| Box::pin(async move { tx.insert_sign_in(row, SIGN_INS_PER_TOKEN).await }))
+        .await?;
+    tracing::info!(sign_in = %row.id, operator = bearer.name, "{} signed in", bearer.name);
+    let cookie = set_cookie(&secret, LASTS.as_secs())?;
+    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], Json(view(bearer, row))).into_response())
+}
+
+fn view(bearer: Bearer, row: &SignIn) -> SignInView {
+    let Bearer { token, name, role, .. } = bearer;
+    SignInView { token, name, role, expires_at: row.expires_at }
+}
+
+/// Get whom the cookie stands for.
+#[utoipa::path(
+    get, path = route::SIGN_IN, security(("token" = ["viewer"])), responses((status = 200, body = SignInView)),
+)]
+pub(in crate::http) async fn show(SignedIn { bearer, sign_in }: SignedIn) -> Json<SignInView> {
+    Json(view(bearer, &sign_in))
+}
+
+/// Sign out.
+#[utoipa::path(
+    delete, path = route::SIGN_IN, security(("token" = ["viewer"])), responses((status = 204)),
+)]
+pub(in crate::http) async fn end(
+    SignedIn { bearer, sign_in }: SignedIn,
+    State(app): State<Arc<App>>,
+) -> Result<Response> {
+    let (id, now) = (sign_in.id, app.now());
+    app.store.transact("end_sign_in", |tx| Box::pin(async move { tx.end_sign_in(id, now).await })).await?;
+    tracing::info!(sign_in = %id, operator = bearer.name, "{} signed out", bearer.name);
+    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, set_cookie("", 0)?)]).into_response())
+}

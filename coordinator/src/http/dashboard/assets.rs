@@ -1,0 +1,152 @@
+//! The files of `dashboard/`, embedded and compressed.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+macro_rules! embedded {
+    ($($name:literal),+ $(,)?) => {
+        &[$(($name, include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../dashboard/", $name)))),+]
+    };
+}
+
+/// The page, which names the others by [`VERSION`].
+const PAGE: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../dashboard/index.html"));
+/// What the page has in place of the version.
+const VERSION: &str = "VERSION";
+/// Every other file, by its path below `dashboard/`.
+const FILES: &[(&str, &[u8])] = embedded!("main.js",);
+
+/// A file as it is sent.
+pub(super) struct Asset {
+    pub(super) media: &'static str,
+    pub(super) plain: Bytes,
+    pub(super) gzip: Bytes,
+    /// Its digest in quotes; the same for both forms, since either has the same meaning.
+    pub(super) etag: String,
+}
+
+/// All files.
+pub(super) struct Assets {
+    pub(super) page: Asset,
+    /// A digest of everything but the page: part of the others' addresses.
+    pub(super) version: String,
+    files: BTreeMap<&'static str, Asset>,
+}
+
+impl Assets {
+    /// The files of this program.
+    ///
+    /// # Errors
+    /// Compression failed, which only a lack of memory explains.
+    pub(super) fn get() -> Result<&'static Self, &'static io::Error> {
+        static ASSETS: OnceLock<io::Result<Assets>> = OnceLock::new();
+        ASSETS.get_or_init(Self::compressed).as_ref()
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<&Asset> {
+        self.files.get(name)
+    }
+
+    fn compressed() -> io::Result<Self> {
+        let mut files = BTreeMap::new();
+        let mut digests = String::new();
+        for (name, content) in FILES {
+            let asset = Asset::new(media(name), Bytes::from_static(content))?;
+            digests.extend([name, asset.etag.as_str()]);
+            files.insert(*name, asset);
+        }
+        let version = short_digest(digests.as_bytes());
+        let page = String::from_utf8_lossy(PAGE).replace(VERSION, &version);
+        Ok(Self { page: Asset::new(media("index.html"), page.into())?, version, files })
+    }
+}
+
+impl Asset {
+    fn new(media: &'static str, plain: Bytes) -> io::Result<Self> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&plain)?;
+        let gzip = encoder.finish()?.into();
+        let etag = format!("\"{}\"", short_digest(&plain));
+        Ok(Self { media, plain, gzip, etag })
+    }
+}
+
+/// 64 bits of a SHA-256, enough to tell releases apart.
+fn short_digest(bytes: &[u8]) -> String {
+    hex::encode(&crate::digest(bytes).0[..8])
+}
+
+fn media(name: &str) -> &'static str {
+    match name.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Paths below `folder` of what browsers load.
+    fn there(folder: &Path, prefix: &str, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let (path, name) = entry.map(|entry| (entry.path(), entry.file_name().into_string().unwrap())).unwrap();
+            if path.is_dir() {
+                if prefix.is_empty() && name == "tests" {
+                    continue;
+                }
+                there(&path, &format!("{prefix}{name}/"), found);
+            } else if media(&name) != "application/octet-stream" && name != "index.html" {
+                found.insert(format!("{prefix}{name}"));
+            }
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_dashboard_is_embedded() {
+        let mut found = BTreeSet::new();
+        there(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../dashboard"), "", &mut found);
+        let embedded: BTreeSet<_> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(embedded, found);
+    }
+
+    #[test]
+    fn nothing_is_written_into_the_page_that_its_policy_forbids() {
+        for (name, content) in FILES.iter().chain([&("index.html", PAGE)]) {
+            let text = String::from_utf8_lossy(content);
+            if name.starts_with("vendor/") {
+                continue;
+            }
+            for forbidden in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"]
+            {
+                assert!(!text.contains(forbidden), "{name}: {forbidden}");
+            }
+            for forbidden in [" style=", " onclick=", " onload=", "<script>", "<style", "http://", "https://"] {
+                let allowed = text.replace("http://www.w3.org/2000/svg", "");
+                assert!(!allowed.contains(forbidden), "{name}: {forbidden}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_names_what_is_embedded() {
+        let page = String::from_utf8_lossy(PAGE);
+        let named: Vec<_> = page.split("assets/VERSION/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert!(named.contains(&"main.js"));
+        for name in named {
+            let name = name.split('#').next().unwrap_or_default();
+            assert!(FILES.iter().any(|(file, _)| *file == name), "{name}");
+        }
+    }
+}

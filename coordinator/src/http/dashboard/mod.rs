@@ -1,0 +1,88 @@
+//! The dashboard at `/`: pages for operators, embedded in the program. They call the same routes as everybody else, with the
+//! cookie of a sign-in.
+
+mod assets;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap,
+    HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, VARY,
+};
+use http::{HeaderName, StatusCode};
+
+use assets::{Asset, Assets};
+
+use super::app::App;
+use super::authenticate::AnyPeer;
+use super::extract::Path;
+use super::problem::{Error, Result};
+use super::times::Times;
+
+/// Nothing comes from elsewhere, no text becomes a script or a style, and no other page frames ours.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
+     form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+);
+const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+/// Asked for again each time, and mostly answered with 304.
+const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
+/// Its address changes with its content.
+const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+
+/// The page and what it loads. Whatever it shows is at other routes.
+pub(super) fn routes(times: Times) -> Router<Arc<App>> {
+    Router::new()
+        .route("/", times.short_undescribed(get(page)))
+        .route("/assets/{version}/{*name}", times.short_undescribed(get(asset)))
+}
+
+async fn page(_: AnyPeer, headers: HeaderMap) -> Result<Response> {
+    Ok(answer(&headers, &assets().await?.page, REVALIDATE))
+}
+
+async fn asset(_: AnyPeer, Path((version, name)): Path<(String, String)>, headers: HeaderMap) -> Result<Response> {
+    let assets = assets().await?;
+    let asset = assets.find(&name).ok_or_else(|| Error::NotFound("the dashboard has no such file".to_owned()))?;
+    // A page of another release, from a coordinator beside this one, may ask for what this one has.
+    let caching = if version == assets.version { FOR_EVER } else { REVALIDATE };
+    Ok(answer(&headers, asset, caching))
+}
+
+/// The files. They are compressed at the first request, which takes some milliseconds.
+async fn assets() -> Result<&'static Assets> {
+    tokio::task::spawn_blocking(Assets::get).await.map_err(Error::fault)?.map_err(Error::fault)
+}
+
+fn answer(request: &HeaderMap, asset: &'static Asset, caching: HeaderValue) -> Response {
+    let names = |name: HeaderName, wanted: &str| {
+        let values = request.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|value| {
+            let mut parts = value.split(';').map(str::trim);
+            parts.next() == Some(wanted) && parts.all(|parameter| parameter != "q=0")
+        })
+    };
+    let mut response = if names(IF_NONE_MATCH, &asset.etag) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else if names(ACCEPT_ENCODING, "gzip") {
+        ([(CONTENT_ENCODING, "gzip")], asset.gzip.clone()).into_response()
+    } else {
+        asset.plain.clone().into_response()
+    };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(asset.media));
+    headers.insert(CACHE_CONTROL, caching);
+    headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    headers.insert(CONTENT_SECURITY_POLICY, POLICY);
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(OPENER_POLICY, HeaderValue::from_static("same-origin"));
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
+    if let Ok(etag) = HeaderValue::from_str(&asset.etag) {
+        headers.insert(ETAG, etag);
+    }
+    response
+}

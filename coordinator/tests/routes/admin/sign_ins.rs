@@ -1,0 +1,177 @@
+//! A cookie stands for a token: as long as both count, and for the dashboard's requests alone.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{Method, Request};
+use serde_json::{Value, json};
+use wire::problem::ProblemType;
+use wire::route;
+
+use crate::support::{Reply, TestCoordinator, Who, config, small_task};
+
+/// What the dashboard sends beside the cookie.
+const OURS: &[(&str, &str)] = &[("tributary-request", "dashboard"), ("sec-fetch-site", "same-origin")];
+
+fn secret(who: &Who) -> &str {
+    let Who::Token(token) = who else { panic!("{who:?} has no token") };
+    token
+}
+
+async fn send(t: &TestCoordinator, method: Method, path: &str, headers: &[(&str, &str)], body: &Value) -> Reply {
+    let mut request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    t.send(&Who::Nobody, request.body(Body::from(body.to_string())).unwrap()).await
+}
+
+/// A browser that has signed in.
+struct Browser<'t> {
+    t: &'t TestCoordinator,
+    cookie: String,
+}
+
+impl<'t> Browser<'t> {
+    async fn of(t: &'t TestCoordinator, who: &Who) -> Self {
+        let reply = send(t, Method::POST, route::SIGN_INS, OURS, &json!({ "token": secret(who) })).await;
+        assert_eq!(reply.status, 201, "{reply:?}");
+        let set = reply.headers["set-cookie"].to_str().unwrap();
+        for guard in ["; Path=/;", "; Secure", "; HttpOnly", "; SameSite=Strict", "; Max-Age=43200"] {
+            assert!(set.contains(guard), "{set}");
+        }
+        Self { t, cookie: set.split(';').next().unwrap().to_owned() }
+    }
+
+    async fn call(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> Reply {
+        let mut all = vec![("cookie", self.cookie.as_str())];
+        all.extend(headers);
+        send(self.t, method, path, &all, &json!({})).await
+    }
+
+    async fn get(&self, path: &str) -> Reply {
+        self.call(Method::GET, path, &[]).await
+    }
+}
+
+#[tokio::test]
+async fn a_sign_in_is_its_token_in_a_browser() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let browser = Browser::of(&t, &t.operator).await;
+    let me = browser.get(route::SIGN_IN).await.json();
+    let lasts = me["expires_at"].as_i64().unwrap() - t.now().0;
+    assert_eq!((&me["name"], &me["role"], lasts), (&json!("operator"), &json!("operator"), 12 * 3600 * 1000));
+    assert_eq!(browser.get(route::TASKS).await.json()["items"][0]["name"], "small");
+    let paused = browser.call(Method::POST, "/v1/tasks/small/pause", OURS).await;
+    assert_eq!(paused.json()["status"], "PAUSED");
+    assert_eq!(browser.get("/v1/tasks/small/models/0/parameters").await.status, 200);
+    // Its name beside other cookies, and a token that comes with it, which counts alone.
+    let both = browser.call(Method::GET, route::TASKS, &[("authorization", "Bearer guess")]).await;
+    both.problem(ProblemType::Unauthenticated);
+    t.get(&t.operator, route::SIGN_IN).await.problem(ProblemType::NotFound);
+
+    let out = browser.call(Method::DELETE, route::SIGN_IN, OURS).await;
+    assert_eq!(out.status, 204);
+    assert!(out.headers["set-cookie"].to_str().unwrap().starts_with("__Host-tributary=; Path=/; Max-Age=0;"));
+    browser.get(route::TASKS).await.problem(ProblemType::Unauthenticated);
+    browser.get(route::SIGN_IN).await.problem(ProblemType::Unauthenticated);
+}
+
+#[tokio::test]
+async fn another_site_changes_nothing_with_a_cookie() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let browser = Browser::of(&t, &t.admin).await;
+    let forged: [&[(&str, &str)]; 5] = [
+        &[],
+        &[("sec-fetch-site", "same-origin")],
+        &[("tributary-request", "form")],
+        &[("tributary-request", "dashboard"), ("sec-fetch-site", "cross-site")],
+        &[("tributary-request", "dashboard"), ("sec-fetch-site", "same-site")],
+    ];
+    for headers in forged {
+        for (method, path) in [
+            (Method::POST, "/v1/tasks/small/cancel"),
+            (Method::POST, route::ENROLLMENT_TOKENS),
+            (Method::DELETE, route::SIGN_IN),
+        ] {
+            browser.call(method, path, headers).await.problem(ProblemType::Forbidden);
+        }
+        // Nor does it sign anybody in as somebody else.
+        let body = json!({ "token": secret(&t.viewer) });
+        send(&t, Method::POST, route::SIGN_INS, headers, &body).await.problem(ProblemType::Forbidden);
+    }
+    assert_eq!(browser.get("/v1/tasks/small").await.json()["status"], "ACTIVE");
+}
+
+#[tokio::test]
+async fn a_revoked_token_ends_its_sign_ins_at_once() {
+    let t = TestCoordinator::start().await;
+    let made = t.post(&t.admin, route::OPERATOR_TOKENS, &json!({ "name": "eve", "role": "viewer" })).await.json();
+    let eve = Who::Token(made["token"].as_str().unwrap().to_owned());
+    let (first, second) = (Browser::of(&t, &eve).await, Browser::of(&t, &eve).await);
+    assert_eq!(first.get(route::TASKS).await.status, 200);
+    let path = route::fill(route::OPERATOR_TOKEN_REVOKE, &[&made["id"].as_str().unwrap()]);
+    assert_eq!(t.post(&t.admin, &path, &json!({})).await.status, 204);
+    for browser in [first, second] {
+        browser.get(route::TASKS).await.problem(ProblemType::Unauthenticated);
+    }
+    let again = send(&t, Method::POST, route::SIGN_INS, OURS, &json!({ "token": secret(&eve) })).await;
+    again.problem(ProblemType::Unauthenticated);
+}
+
+#[tokio::test]
+async fn a_sign_in_expires_and_is_forgotten() {
+    let t = TestCoordinator::start().await;
+    let browser = Browser::of(&t, &t.viewer).await;
+    t.advance(Duration::from_secs(12 * 3600) - Duration::from_millis(1));
+    assert_eq!(browser.get(route::TASKS).await.status, 200);
+    t.advance(Duration::from_millis(1));
+    let detail = browser.get(route::TASKS).await.problem(ProblemType::Unauthenticated);
+    assert!(detail.contains("sign in again"), "{detail}");
+}
+
+#[tokio::test]
+async fn a_viewer_only_looks() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let browser = Browser::of(&t, &t.viewer).await;
+    let detail = browser.call(Method::POST, "/v1/tasks/small/pause", OURS).await.problem(ProblemType::Forbidden);
+    assert!(detail.contains("operator") && detail.contains("viewer"), "{detail}");
+    browser.get(route::OPERATOR_TOKENS).await.problem(ProblemType::Forbidden);
+    assert_eq!(browser.get(route::PRESETS).await.status, 200);
+}
+
+#[tokio::test]
+async fn wrong_tokens_and_cookies_are_counted_by_address() {
+    let mut config = config();
+    (config.http.address_rate, config.http.burst_s) = (2, 5);
+    let t = TestCoordinator::with(&config).await;
+    let body = json!({ "token": "guess" });
+    for _ in 0..10 {
+        send(&t, Method::POST, route::SIGN_INS, OURS, &body).await.problem(ProblemType::Unauthenticated);
+    }
+    let right = json!({ "token": secret(&t.admin) });
+    send(&t, Method::POST, route::SIGN_INS, OURS, &right).await.problem(ProblemType::RateLimited);
+    t.advance(Duration::from_secs(5));
+    let guess = [("cookie", "__Host-tributary=guess")];
+    for _ in 0..10 {
+        send(&t, Method::GET, route::TASKS, &guess, &json!({})).await.problem(ProblemType::Unauthenticated);
+    }
+    send(&t, Method::GET, route::TASKS, &guess, &json!({})).await.problem(ProblemType::RateLimited);
+}
+
+#[tokio::test]
+async fn what_is_no_sign_in_is_told_so() {
+    let t = TestCoordinator::start().await;
+    for (body, problem) in [
+        (json!({}), ProblemType::MalformedRequest),
+        (json!({ "token": 1 }), ProblemType::MalformedRequest),
+        (json!({ "token": "", "role": "admin" }), ProblemType::MalformedRequest),
+        (json!({ "token": "" }), ProblemType::Unauthenticated),
+        (json!({ "token": "x".repeat(2 << 20) }), ProblemType::TooLarge),
+    ] {
+        send(&t, Method::POST, route::SIGN_INS, OURS, &body).await.problem(problem);
+    }
+}

@@ -1,0 +1,47 @@
+// Data that a page loads: loading, there, or a problem; with a way to ask again.
+
+import { useCallback, useEffect, useState } from './html.js';
+
+/** `load(signal)` runs when `keys` change. What was there stays until its successor arrives. */
+export function useResource(load, keys) {
+  const [state, setState] = useState({ loading: true });
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    const abort = new AbortController();
+    setState((before) => ({ ...before, loading: true }));
+    load(abort.signal, (data) => abort.signal.aborted || setState({ loading: true, data })).then(
+      (data) => abort.signal.aborted || setState({ loading: false, data }),
+      (problem) => abort.signal.aborted || setState((before) => ({ loading: false, data: before.data, problem })),
+    );
+    return () => abort.abort();
+  }, [...keys, turn]);
+  const again = useCallback(() => setTurn((before) => before + 1), []);
+  return { ...state, again };
+}
+
+/** Runs something the user asked for: whether it is under way, and what went wrong. */
+export function useAction(run) {
+  const [state, setState] = useState({ busy: false });
+  const start = async (...given) => {
+    setState({ busy: true });
+    try {
+      const done = await run(...given);
+      setState({ busy: false });
+      return done;
+    } catch (problem) {
+      setState({ busy: false, problem });
+      return undefined;
+    }
+  };
+  return { ...state, start, forget: () => setState({ busy: false }) };
+}
+
+/** The time, told every second while a page shows deadlines. */
+export function useNow(interval = 1000) {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), interval);
+    return () => clearInterval(timer);
+  }, [interval]);
+  return now;
+}

@@ -1,0 +1,36 @@
+// Addresses after the hash, so that the coordinator has one page and unknown paths stay unknown.
+
+import { useEffect, useState } from './html.js';
+
+const parts = () =>
+  location.hash
+    .replace(/^#\/?/, '')
+    .split('?')[0]
+    .split('/')
+    .filter(Boolean)
+    .map((part) => {
+      try {
+        return decodeURIComponent(part);
+      } catch {
+        return part;
+      }
+    });
+
+export function useRoute() {
+  const [route, setRoute] = useState(parts);
+  useEffect(() => {
+    const changed = () => {
+      setRoute(parts());
+      scrollTo(0, 0);
+      document.getElementById('content')?.focus({ preventScroll: true });
+    };
+    addEventListener('hashchange', changed);
+    return () => removeEventListener('hashchange', changed);
+  }, []);
+  return route;
+}
+
+export const to = (...names) => `#/${names.map(encodeURIComponent).join('/')}`;
+export const go = (...names) => {
+  location.hash = to(...names);
+};

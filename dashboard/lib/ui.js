@@ -1,0 +1,177 @@
+// Parts that every page is made of.
+
+import { html, useEffect, useRef, useState } from './html.js';
+import { ago, exactly, title, words } from './format.js';
+
+const cls = (...names) => names.filter(Boolean).join(' ');
+
+const TONES = {
+  ACTIVE: 'good', COMPLETED: 'good', REPORTED: 'good',
+  PAUSED: 'warn', BUDGET_EXHAUSTED: 'warn', LATE: 'warn', ABANDONED: 'warn', EXCUSED: 'warn',
+  FAILED: 'bad', REVOKED: 'bad', CANCELLED: 'quiet', RELEASED: 'quiet',
+};
+
+/** A state in words; its colour is never the only sign. */
+export const Badge = ({ state, tone }) => html`
+  <span class=${cls('badge', `badge-${tone ?? TONES[state] ?? 'busy'}`)}>${title(state)}</span>`;
+
+export const Icon = ({ name }) => html`<svg class="icon" aria-hidden="true" viewBox="0 0 20 20"><path d=${ICONS[name]} /></svg>`;
+
+const ICONS = {
+  tasks: 'M3 5h14M3 10h14M3 15h9',
+  people: 'M7 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6Zm-5 8c0-3 2-5 5-5s5 2 5 5M13 9a2.5 2.5 0 1 0 0-5M14 12c2.500 0 4 2 4 5',
+  shield: 'M10 2l7 3v5c0 4-3 7-7 8-4-1-7-4-7-8V5l7-3Z',
+  key: 'M12 8a4 4 0 1 0-3 3.900V14h2v2h2v-3l-1.500-1.500A4 4 0 0 0 12 8Z',
+  moon: 'M16 12A7 7 0 0 1 8 4a7 7 0 1 0 8 8Z',
+  out: 'M8 4H4v12h4M12 7l3 3-3 3M15 10H8',
+  menu: 'M3 5h14M3 10h14M3 15h14',
+  plus: 'M10 4v12M4 10h12',
+  down: 'M10 3v10M6 9l4 4 4-4M4 17h12',
+  pin: 'M7 3h6l-1 6 3 3H5l3-3-1-6ZM10 12v5',
+};
+
+export const Button = ({ kind = 'plain', icon, children, ...rest }) => html`
+  <button type="button" class=${cls('button', `button-${kind}`)} ...${rest}>${icon && html`<${Icon} name=${icon} />`}${children}</button>`;
+
+export const Card = ({ heading, level = 2, note, action, class: more, children }) => html`
+  <section class=${cls('card', more)}>
+    ${heading && html`
+      <header class="card-head">
+        <div><${`h${level}`}>${heading}<//>${note && html`<p class="note">${note}</p>`}</div>
+        ${action}
+      </header>`}
+    ${children}
+  </section>`;
+
+export const Stat = ({ label, value, note }) => html`
+  <div class="stat"><dt>${label}</dt><dd>${value}${note && html`<span class="note">${note}</span>`}</dd></div>`;
+export const Stats = ({ children }) => html`<dl class="stats">${children}</dl>`;
+
+export const Time = ({ at, now }) =>
+  at == null ? html`<span class="quiet">never</span>` : html`<time datetime=${new Date(at).toISOString()} title=${exactly(at)}>${ago(at, now)}</time>`;
+
+export const Loading = ({ what = 'Loading' }) => html`<p class="loading" role="status"><span class="spinner" aria-hidden="true"></span>${what}…</p>`;
+
+export const Empty = ({ heading, children, action }) => html`
+  <div class="empty"><p class="empty-heading">${heading}</p>${children && html`<p class="note">${children}</p>`}${action}</div>`;
+
+/** What went wrong, what to do, and where the log says more. */
+export const Wrong = ({ problem, again }) => html`
+  <div class="alert alert-bad" role="alert">
+    <p><strong>${problem.title ?? 'Something went wrong'}</strong></p>
+    ${(problem.detail || !problem.title) && html`<p>${problem.detail || problem.message}</p>`}
+    ${problem.instance && html`<p class="note">Request ${problem.instance} in the coordinator’s log.</p>`}
+    ${again && html`<${Button} onClick=${again}>Try again<//>`}
+  </div>`;
+
+export const Notice = ({ tone = 'warn', children }) => html`<div class=${cls('alert', `alert-${tone}`)} role="status">${children}</div>`;
+
+/** A resource’s data, or why there is none; `heading` is the page’s until its data are there. */
+export function Loaded({ of, what, heading, children }) {
+  if (of.data !== undefined) return html`${of.problem && html`<${Wrong} problem=${of.problem} again=${of.again} />`}${children(of.data)}`;
+  const head = heading && html`<${PageHead} heading=${heading} />`;
+  return of.problem ? html`${head}<${Wrong} problem=${of.problem} again=${of.again} />` : html`${head}<${Loading} what=${what} />`;
+}
+
+/**
+ * A table; on a phone each row becomes a list of its cells, so the roles of a table are told explicitly.
+ * `columns`: [heading, cell(row), {number, wide, hidden}].
+ */
+export function Table({ caption, columns, rows, keyOf, empty = 'Nothing here yet' }) {
+  if (rows.length === 0) return html`<${Empty} heading=${empty} />`;
+  const head = ([name, , more]) => html`<th scope="col" role="columnheader" class=${more?.number ? 'number' : ''}>${more?.hidden ? html`<span class="sr-only">${name}</span>` : name}</th>`;
+  const cell = (row) => ([name, write, more], at) => {
+    const rest = { class: cls(more?.number && 'number', more?.wide && 'wide'), 'data-label': more?.hidden ? undefined : name };
+    return at === 0 ? html`<th scope="row" role="rowheader" ...${rest}>${write(row)}</th>` : html`<td role="cell" ...${rest}><span class="cell">${write(row)}</span></td>`;
+  };
+  return html`
+    <div class="table-scroll" tabindex="0" role="region" aria-label=${caption}>
+      <table class="rows" role="table" aria-label=${caption}>
+        <thead role="rowgroup"><tr role="row">${columns.map(head)}</tr></thead>
+        <tbody role="rowgroup">${rows.map((row) => html`<tr key=${keyOf(row)} role="row">${columns.map(cell(row))}</tr>`)}</tbody>
+      </table>
+    </div>`;
+}
+
+/** A field with its label, help and what the coordinator says is wrong with it. */
+export function Field({ label, help, errors = [], id, children }) {
+  const describe = cls(help && `${id}-help`, errors.length > 0 && `${id}-errors`) || undefined;
+  return html`
+    <div class=${cls('field', errors.length > 0 && 'field-wrong')}>
+      <label for=${id}>${label}</label>
+      ${children({ id, 'aria-describedby': describe, 'aria-invalid': errors.length > 0 ? 'true' : undefined })}
+      ${help && html`<p class="note" id=${`${id}-help`}>${help}</p>`}
+      ${errors.length > 0 && html`<ul class="field-errors" id=${`${id}-errors`}>${errors.map((error) => html`<li>${error}</li>`)}</ul>`}
+    </div>`;
+}
+
+/** A modal dialog: the browser keeps the focus in it and closes it with Escape. */
+export function Dialog({ heading, onClose, children }) {
+  const dialog = useRef();
+  useEffect(() => {
+    const { current } = dialog;
+    if (!current.open) current.showModal();
+    return () => current.open && current.close();
+  }, []);
+  return html`
+    <dialog ref=${dialog} aria-labelledby="dialog-heading" onClose=${onClose} onCancel=${onClose}>
+      <h2 id="dialog-heading">${heading}</h2>
+      ${children}
+    </dialog>`;
+}
+
+/** Asks before something that cannot be undone. */
+export function Confirm({ heading, children, confirm, danger = true, action, onClose }) {
+  return html`
+    <${Dialog} heading=${heading} onClose=${onClose}>
+      <div class="stack">${children}</div>
+      ${action.problem && html`<${Wrong} problem=${action.problem} />`}
+      <div class="actions">
+        <${Button} onClick=${onClose}>Keep as it is<//>
+        <${Button} kind=${danger ? 'danger' : 'primary'} disabled=${action.busy} onClick=${action.start}>${confirm}<//>
+      </div>
+    <//>`;
+}
+
+/** A secret that is shown once. */
+export function Copy({ text, label }) {
+  const [copied, setCopied] = useState(false);
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setCopied(true);
+    } catch {
+      setCopied(false);
+    }
+  };
+  return html`
+    <div class="copy">
+      <code class="copy-text" tabindex="0" aria-label=${label}>${text}</code>
+      <${Button} onClick=${copy}>${copied ? 'Copied' : 'Copy'}<//>
+    </div>`;
+}
+
+export const Tabs = ({ label, items, current }) => html`
+  <nav class="tabs" aria-label=${label}>
+    ${items.map(([name, text, href]) => html`<a href=${href} aria-current=${name === current ? 'page' : undefined}>${text}</a>`)}
+  </nav>`;
+
+export const Crumbs = ({ items }) => html`
+  <nav class="crumbs" aria-label="Breadcrumb"><ol>${items.map(([text, href]) => html`<li>${href ? html`<a href=${href}>${text}</a>` : html`<span aria-current="page">${text}</span>`}</li>`)}</ol></nav>`;
+
+export const PageHead = ({ heading, note, badge, children }) => html`
+  <header class="page-head">
+    <div class="page-title"><h1>${heading}${badge}</h1>${note && html`<p class="note">${note}</p>`}</div>
+    ${children && html`<div class="actions">${children}</div>`}
+  </header>`;
+
+export const Labels = ({ labels }) => {
+  const pairs = Object.entries(labels ?? {});
+  return pairs.length === 0 ? html`<span class="quiet">none</span>` : html`<span class="labels">${pairs.map(([key, value]) => html`<span class="label">${key}=${value}</span>`)}</span>`;
+};
+
+export const Facts = ({ items }) => html`
+  <dl class="facts">${items.filter(([, value]) => value != null && value !== '').map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+
+export const reason = (failure) => (failure ? words(failure) : '');
+export { cls };

@@ -1,0 +1,125 @@
+// The shell: who is signed in, where to go, and the page that the address names.
+
+import { html, render, useEffect, useState } from './lib/html.js';
+import { Problem, get, onSignedOut, remove } from './lib/api.js';
+import { to, useRoute } from './lib/router.js';
+import { Button, Icon, Loading, PageHead, Wrong } from './lib/ui.js';
+import { title } from './lib/format.js';
+import { SignIn } from './pages/sign-in.js';
+import { Tasks } from './pages/tasks.js';
+import { Task } from './pages/task.js';
+import { Round } from './pages/round.js';
+import { Participants } from './pages/participants.js';
+import { Privacy } from './pages/privacy.js';
+import { Tokens } from './pages/tokens.js';
+import { CreateTask } from './pages/create-task.js';
+
+const AREAS = [
+  ['tasks', 'Tasks', 'tasks'],
+  ['participants', 'Participants', 'people'],
+  ['privacy', 'Privacy', 'shield'],
+  ['tokens', 'Tokens', 'key', 'admin'],
+];
+const RANK = { viewer: 0, operator: 1, admin: 2 };
+
+/** What a role may do, so that pages offer nothing that would be refused. The coordinator decides. */
+const rights = (me) => ({ ...me, mayWrite: RANK[me.role] >= RANK.operator, mayAdmin: RANK[me.role] >= RANK.admin });
+
+function page(route, me) {
+  const [area = 'tasks', name, part, number] = route;
+  if (area === 'tasks' && name === undefined) return [html`<${Tasks} me=${me} />`, 'Tasks'];
+  if (area === 'new') return [html`<${CreateTask} me=${me} />`, 'New task'];
+  if (area === 'tasks' && part === 'rounds' && number) return [html`<${Round} key=${`${name}/${number}`} task=${name} number=${Number(number)} me=${me} />`, `${name}, round ${number}`];
+  if (area === 'tasks') return [html`<${Task} key=${name} task=${name} tab=${part ?? 'overview'} me=${me} />`, name];
+  if (area === 'participants') return [html`<${Participants} me=${me} />`, 'Participants'];
+  if (area === 'privacy') return [html`<${Privacy} />`, 'Privacy'];
+  if (area === 'tokens') return [html`<${Tokens} me=${me} />`, 'Tokens'];
+  return [html`<${PageHead} heading="There is no such page" /><p><a href=${to('tasks')}>All tasks</a></p>`, 'Not found'];
+}
+
+function toggleTheme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+  root.dataset.theme = dark ? 'light' : 'dark';
+  try {
+    localStorage.setItem('tributary-theme', root.dataset.theme);
+  } catch {
+    // Storage may be switched off: the choice then lasts as long as the page.
+  }
+}
+
+const Logo = () => html`
+  <a class="logo" href=${to('tasks')}>
+    <svg viewBox="0 0 32 32" aria-hidden="true"><path d="M4 6c9 0 8 10 14 10h10M4 16h24M4 26c9 0 8-10 14-10" /></svg>
+    <span>Tributary</span>
+  </a>`;
+
+function Shell({ me, onSignOut, children, area }) {
+  const [open, setOpen] = useState(false);
+  return html`
+    <a class="skip" href="#content" onClick=${(event) => (event.preventDefault(), document.getElementById('content').focus())}>Skip to content</a>
+    <div class="shell">
+      <header class="side"><div class="side-inner">
+        <div class="side-top">
+          <${Logo} />
+          <button type="button" class="button button-plain menu" aria-expanded=${open} aria-controls="areas" onClick=${() => setOpen(!open)}><${Icon} name="menu" />Menu</button>
+        </div>
+        <div class="side-rest ${open ? 'side-open' : ''}" id="areas">
+          <nav aria-label="Main">
+            ${AREAS.filter(([, , , role]) => !role || me.mayAdmin).map(([name, text, icon]) => html`
+              <a href=${to(name)} aria-current=${area === name ? 'page' : undefined} onClick=${() => setOpen(false)}><${Icon} name=${icon} />${text}</a>`)}
+          </nav>
+          <div class="me">
+            <p><b>${me.name}</b><span class="note">${title(me.role)}</span></p>
+            <${Button} icon="moon" onClick=${toggleTheme}>Light or dark<//>
+            <${Button} icon="out" onClick=${onSignOut}>Sign out<//>
+          </div>
+        </div>
+      </div></header>
+      <main id="content" tabindex="-1">${children}</main>
+    </div>`;
+}
+
+function App() {
+  const route = useRoute();
+  const [me, setMe] = useState(undefined);
+  const [problem, setProblem] = useState(null);
+  useEffect(() => {
+    onSignedOut((ended) => {
+      setMe(null);
+      setProblem(ended);
+    });
+    get('/v1/sign-ins/current', { quiet: true }).then(
+      (found) => setMe(rights(found)),
+      (failed) => {
+        setMe(null);
+        if (failed.status !== 401) setProblem(failed);
+      },
+    );
+  }, []);
+  const [content, heading] = me ? page(route, me) : [null, me === null ? 'Sign in' : 'Loading'];
+  useEffect(() => {
+    document.title = `${heading} · Tributary`;
+  }, [heading]);
+
+  if (me === undefined) return html`<main class="boot"><${Loading} /></main>`;
+  if (me === null) return html`<${SignIn} problem=${problem} onSignedIn=${(found) => (setProblem(null), setMe(rights(found)))} />`;
+  const signOut = async () => {
+    try {
+      await remove('/v1/sign-ins/current');
+      setMe(null);
+      setProblem(null);
+    } catch (failed) {
+      setProblem(failed instanceof Problem ? failed : new Problem({ title: String(failed) }));
+    }
+  };
+  return html`
+    <${Shell} me=${me} area=${route[0] === 'new' ? 'tasks' : (route[0] ?? 'tasks')} onSignOut=${signOut}>
+      ${problem && html`<${Wrong} problem=${problem} />`}
+      ${content}
+    <//>`;
+}
+
+const app = document.getElementById('app');
+app.replaceChildren();
+render(html`<${App} />`, app);

@@ -1,0 +1,136 @@
+// A new task from a preset. The coordinator judges it; what it says is shown beside the field that it is about.
+
+import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
+import { get, list, path, post } from '../lib/api.js';
+import { integer, title } from '../lib/format.js';
+import { go, to } from '../lib/router.js';
+import { useAction, useResource } from '../lib/resource.js';
+import { Card, Crumbs, Empty, Field, Loaded, PageHead, Wrong } from '../lib/ui.js';
+
+const OWN = 'own';
+/** Softmax regression on ten classes of 28 × 28 images, to be changed. */
+const MODEL = {
+  architecture: { kind: 'linear', inputs: 784, classes: 10 },
+  tensors: [{ name: 'fc.weight', shape: [10, 784] }, { name: 'fc.bias', shape: [10] }],
+};
+/** Fields of the form: key of the task, label, help, and how its text becomes a value. */
+const FIELDS = [
+  ['rounds.count', 'Rounds', 'How many model versions are published.', 'number', '20'],
+  ['selection.cohort.count', 'Cohort', 'Participants in the sum of a round. Apps take part in cohorts of ten or more unless they say otherwise.', 'number', '20'],
+  ['training.epochs', 'Epochs', 'Passes over its own data that a participant makes in a round.', 'number', '1'],
+  ['training.batch_size', 'Batch size', 'Examples of one step.', 'number', '10'],
+  ['training.learning_rate', 'Learning rate', 'Of the participants’ steps.', 'number', '0.05'],
+  ['aggregation.clip_range', 'Clip range', 'Each coordinate of an update is clipped to ± this.', 'number', '1'],
+];
+
+/** JSON with short lists on one line. */
+const written = (value) => JSON.stringify(value, null, 2).replace(/\[\s+([^[\]{}]{0,60}?)\s+\]/g, (_, inner) => `[${inner.replace(/\s+/g, ' ')}]`);
+
+const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
+const read = (spec, key) => key.split('.').reduce((value, part) => value?.[part], spec);
+function write(spec, key, value) {
+  const [part, ...rest] = key.split('.');
+  return { ...spec, [part]: rest.length === 0 ? value : write(isObject(spec[part]) ? spec[part] : {}, rest.join('.'), value) };
+}
+const merge = (under, over) =>
+  Object.entries(over).reduce((spec, [key, value]) => ({ ...spec, [key]: isObject(value) && isObject(spec[key]) ? merge(spec[key], value) : value }), under);
+
+function parsed(text) {
+  try {
+    const value = JSON.parse(text || '{}');
+    return isObject(value) ? { value } : { wrong: 'This must be a JSON object.' };
+  } catch (error) {
+    return { wrong: error.message };
+  }
+}
+
+export function CreateTask({ me }) {
+  const sources = useResource(async (signal) => {
+    const [presets, tasks] = await Promise.all([get('/v1/presets', { signal }), list('/v1/tasks', { signal, most: 100 })]);
+    return { presets: presets.items, tasks: tasks.items };
+  }, []);
+  if (!me.mayWrite) return html`<${PageHead} heading="New task" /><${Empty} heading="This needs the role operator">You are signed in as ${me.role}.<//>`;
+  return html`
+    <${Crumbs} items=${[['Tasks', to('tasks')], ['New task']]} />
+    <${PageHead} heading="New task" note="Begin with a preset, and change what your data need. Every key is described by tributary task keys." />
+    <${Loaded} of=${sources} what="Loading presets">${(found) => html`<${Form} ...${found} />`}<//>`;
+}
+
+function Form({ presets, tasks }) {
+  const [preset, setPreset] = useState(null);
+  const [name, setName] = useState('');
+  const [description, setDescription] = useState('');
+  const [values, setValues] = useState(() => Object.fromEntries(FIELDS.map(([key, , , , usual]) => [key, usual])));
+  const [rest, setRest] = useState('{}');
+  const [model, setModel] = useState(written(MODEL));
+  const [modelOf, setModelOf] = useState(OWN);
+  const [key] = useState(() => crypto.randomUUID());
+  const [tries, setTries] = useState(0);
+
+  const choose = (chosen) => {
+    setPreset(chosen);
+    if (!description || presets.some((one) => one.description === description)) setDescription(chosen?.description ?? '');
+    const own = chosen?.spec ?? {};
+    setValues((before) => Object.fromEntries(FIELDS.map(([field]) => [field, read(own, field) != null ? String(read(own, field)) : before[field]])));
+    setRest(written(own));
+  };
+  const copyModel = async (from) => {
+    setModelOf(from);
+    if (from === OWN) return;
+    const view = await get(path`/v1/tasks/${from}`);
+    setModel(written(view.spec.model));
+  };
+  const [others, ownModel] = useMemo(() => [parsed(rest), parsed(model)], [rest, model]);
+  const spec = useMemo(() => {
+    let made = { ...(others.value ?? {}), name, ...(description ? { description } : {}), model: ownModel.value ?? {} };
+    for (const [field, , , kind] of FIELDS) if (values[field] !== '') made = merge(made, write({}, field, kind === 'number' ? Number(values[field]) : values[field]));
+    return made;
+  }, [others, ownModel, values, name, description]);
+  const create = useAction(async () => {
+    setTries((before) => before + 1);
+    const view = await post('/v1/tasks', { spec }, { headers: { 'idempotency-key': `${key}-${tries}` } });
+    go('tasks', view.name);
+  });
+  const told = create.problem?.errors ?? [];
+  const known = ['name', 'description', ...FIELDS.map(([field]) => field)];
+  const about = (field) => told.filter((error) => error.field === field || error.field.startsWith(`${field}.`)).map((error) => error.detail);
+  const ofModel = told.filter((error) => error.field.split('.')[0] === 'model').map((error) => `${error.field}: ${error.detail}`);
+  const elsewhere = told.filter((error) => !known.some((field) => error.field === field || error.field.startsWith(`${field}.`)) && error.field.split('.')[0] !== 'model').map((error) => `${error.field}: ${error.detail}`);
+  const submit = (event) => {
+    event.preventDefault();
+    if (!others.wrong && !ownModel.wrong) create.start();
+  };
+  const form = useRef();
+  useEffect(() => {
+    if (create.problem) (form.current.querySelector('[aria-invalid]') ?? form.current.querySelector('[role=alert]'))?.focus();
+  }, [create.problem]);
+  return html`
+    <form class="stack form" ref=${form} onSubmit=${submit} novalidate>
+      ${create.problem && html`<${Wrong} problem=${told.length > 0 ? { ...create.problem, title: create.problem.title, detail: `${integer(told.length)} ${told.length === 1 ? 'field is' : 'fields are'} wrong; each says why.`, instance: create.problem.instance } : create.problem} />`}
+      <${Card} heading="Begin with">
+        <fieldset class="presets"><legend class="sr-only">Preset</legend>
+          ${[null, ...presets].map((one) => html`
+            <label class="preset"><input type="radio" name="preset" checked=${preset?.name === one?.name} onChange=${() => choose(one)} /><span><b>${title(one?.name ?? 'plain')}</b><span class="note">${one?.description ?? 'Secure aggregation, and nothing else'}</span></span></label>`)}
+        </fieldset>
+      <//>
+      <${Card} heading="Task">
+        <div class="fields">
+          <${Field} id="task-name" label="Name" help="1 to 64 letters, digits, “-”, “_” or “.”" errors=${about('name')}>${(more) => html`<input required value=${name} onInput=${(event) => setName(event.currentTarget.value)} autocomplete="off" ...${more} />`}<//>
+          <${Field} id="task-description" label="Description" errors=${about('description')}>${(more) => html`<input value=${description} onInput=${(event) => setDescription(event.currentTarget.value)} ...${more} />`}<//>
+          ${FIELDS.map(([field, label, help]) => html`
+            <${Field} key=${field} id=${`task-${field}`} label=${label} help=${help} errors=${about(field)}>
+              ${(more) => html`<input type="number" step="any" value=${values[field]} onInput=${(event) => setValues({ ...values, [field]: event.currentTarget.value })} ...${more} />`}<//>`)}
+        </div>
+      <//>
+      <${Card} heading="Model" note="Its tensors in order, and the architecture by which participants know it.">
+        <div class="stack">
+          <${Field} id="model-of" label="Take it from">${(more) => html`<select value=${modelOf} onChange=${(event) => copyModel(event.currentTarget.value)} ...${more}><option value=${OWN}>what is written below</option>${tasks.map((task) => html`<option value=${task.name}>task ${task.name}</option>`)}</select>`}<//>
+          <${Field} id="task-model" label="Model, as JSON" errors=${[...(ownModel.wrong ? [ownModel.wrong] : []), ...ofModel]}>${(more) => html`<textarea class="code" rows="10" spellcheck="false" value=${model} onInput=${(event) => (setModelOf(OWN), setModel(event.currentTarget.value))} ...${more}></textarea>`}<//>
+        </div>
+      <//>
+      <${Card} heading="Everything else" note="Further keys of the task, as JSON. The fields above come first.">
+        <${Field} id="task-rest" label="Further keys" errors=${[...(others.wrong ? [others.wrong] : []), ...elsewhere]}>${(more) => html`<textarea class="code" rows="8" spellcheck="false" value=${rest} onInput=${(event) => setRest(event.currentTarget.value)} ...${more}></textarea>`}<//>
+      <//>
+      <div class="actions"><a class="button button-plain" href=${to('tasks')}>Back</a><button class="button button-primary" disabled=${create.busy}>${create.busy ? 'Creating…' : 'Create the task'}</button></div>
+    </form>`;
+}

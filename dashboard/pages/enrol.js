@@ -1,0 +1,75 @@
+// A one-time enrolment token, shown once: as text, as a command, and as a QR code for a device with a camera.
+
+import { html, useState } from '../lib/html.js';
+import { post } from '../lib/api.js';
+import { exactly } from '../lib/format.js';
+import { useAction } from '../lib/resource.js';
+import { Button, Copy, Dialog, Field, Notice, Wrong } from '../lib/ui.js';
+
+const HOUR_MS = 3600 * 1000;
+const QUIET = 4;
+
+/** `key=value` lines as labels. */
+function labelsOf(text) {
+  const lines = text.split(/[\n,]/).map((line) => line.trim()).filter(Boolean);
+  const wrong = lines.filter((line) => !/^[^=]+=/.test(line));
+  const pairs = lines.filter((line) => !wrong.includes(line)).map((line) => [line.slice(0, line.indexOf('=')).trim(), line.slice(line.indexOf('=') + 1).trim()]);
+  return { labels: Object.fromEntries(pairs), wrong };
+}
+
+/** The dark modules of a QR code as one path. The encoder is loaded when it is needed. */
+async function drawn(text) {
+  const { qrcode } = await import('../vendor/qrcode.js');
+  const code = qrcode(0, 'M');
+  code.addData(text);
+  code.make();
+  const size = code.getModuleCount();
+  let shape = '';
+  for (let row = 0; row < size; row++) for (let column = 0; column < size; column++) if (code.isDark(row, column)) shape += `M${column + QUIET} ${row + QUIET}h1v1h-1z`;
+  return { shape, size: size + 2 * QUIET };
+}
+
+export function Enrol({ onClose }) {
+  const [form, setForm] = useState({ name: '', labels: '', hours: 24 });
+  const [shown, setShown] = useState(null);
+  const set = (name) => (event) => setForm({ ...form, [name]: event.currentTarget.value });
+  const { labels, wrong } = labelsOf(form.labels);
+  const create = useAction(async () => {
+    const body = { labels, valid_for_ms: Math.round(Number(form.hours) * HOUR_MS) };
+    if (form.name.trim()) body.name = form.name.trim();
+    const reply = await post('/v1/enrollment-tokens', body);
+    setShown({ ...reply, qr: await drawn(JSON.stringify({ server: location.origin, enrollment_token: reply.token })) });
+  });
+  const submit = (event) => {
+    event.preventDefault();
+    if (wrong.length === 0) create.start();
+  };
+  if (shown) {
+    return html`
+      <${Dialog} heading="Enrolment token" onClose=${onClose}>
+        <${Notice}><p><strong>This is shown only once.</strong> It enrols one participant, until ${exactly(shown.expires_at)}.</p><//>
+        <div class="enrol">
+          <svg class="qr" viewBox=${`0 0 ${shown.qr.size} ${shown.qr.size}`} role="img" aria-label="QR code of the server’s address and the token"><rect class="qr-light" width=${shown.qr.size} height=${shown.qr.size} /><path class="qr-dark" d=${shown.qr.shape} /></svg>
+          <div class="stack">
+            <div><p class="field-name">Token</p><${Copy} text=${shown.token} label="Enrolment token" /></div>
+            <div><p class="field-name">On the device</p><${Copy} text=${`tributary participant run --server ${location.origin} --ca ca.pem --token ${shown.token}`} label="Command that enrols" /></div>
+            <p class="note">The QR code has the address of this coordinator and the token, as JSON with “server” and “enrollment_token”.</p>
+          </div>
+        </div>
+        <div class="actions"><${Button} kind="primary" onClick=${onClose}>I have kept it<//></div>
+      <//>`;
+  }
+  return html`
+    <${Dialog} heading="Enrol a participant" onClose=${onClose}>
+      <form class="stack" onSubmit=${submit}>
+        <${Field} id="enrol-name" label="Name (optional)" help="1 to 64 letters, digits, “-”, “_” or “.”; left empty, the participant chooses.">
+          ${(more) => html`<input value=${form.name} onInput=${set('name')} autocomplete="off" ...${more} />`}<//>
+        <${Field} id="enrol-labels" label="Labels (optional)" help="One key=value a line, for example region=eu. Tasks may require them." errors=${wrong.map((line) => `“${line}” is not key=value`)}>
+          ${(more) => html`<textarea rows="2" value=${form.labels} onInput=${set('labels')} ...${more}></textarea>`}<//>
+        <${Field} id="enrol-hours" label="Valid for, in hours" help="At most 720 (30 days).">
+          ${(more) => html`<input type="number" min="1" max="720" required value=${form.hours} onInput=${set('hours')} ...${more} />`}<//>
+        ${create.problem && html`<${Wrong} problem=${create.problem} />`}
+        <div class="actions"><${Button} onClick=${onClose}>Close<//><button class="button button-primary" disabled=${create.busy}>Create the token</button></div>
+      </form>
+    <//>`;
+}

@@ -1,0 +1,62 @@
+// A task’s model versions: download, keep, compare.
+
+import { html, useState } from '../lib/html.js';
+import { list, path, post } from '../lib/api.js';
+import { NOTHING, bytes, change, integer, metric, short, title } from '../lib/format.js';
+import { to } from '../lib/router.js';
+import { useAction, useResource } from '../lib/resource.js';
+import { Badge, Button, Card, Copy, Icon, Loaded, Notice, Table, Time, Wrong } from '../lib/ui.js';
+
+const MOST = 1000;
+
+export function Models({ task, rounds, me, version }) {
+  const models = useResource((signal) => list(path`/v1/tasks/${task}/models`, { signal, most: MOST }), [task, version]);
+  const [chosen, setChosen] = useState([]);
+  const keep = useAction(async (model) => {
+    await post(path`/v1/tasks/${task}/models/${model.version}/${model.pinned_at ? 'unpin' : 'pin'}`);
+    models.again();
+  });
+  const choose = (number) => setChosen((before) => (before.includes(number) ? before.filter((one) => one !== number) : [...before, number].slice(-2)));
+  return html`
+    <${Loaded} of=${models} what="Loading model versions">
+      ${({ items, more }) => html`
+        ${chosen.length === 2 ? html`<${Comparison} versions=${[...chosen].sort((a, b) => a - b)} models=${items} rounds=${rounds} />` : html`<p class="note section-note">Choose two versions to compare what cohorts measured on them.</p>`}
+        ${keep.problem && html`<${Wrong} problem=${keep.problem} />`}
+        <section class="card card-flush">
+          <${Table} caption="Model versions, newest first" rows=${items} keyOf=${(model) => model.version} columns=${[
+            ['Version', (model) => html`<label class="choose"><input type="checkbox" checked=${chosen.includes(model.version)} onChange=${() => choose(model.version)} aria-label=${`Compare version ${model.version}`} /><span class="strong">v${model.version}</span></label>`],
+            ['From', (model) => (model.round ? html`<a href=${to('tasks', task, 'rounds', model.round)}>round ${integer(model.round)}</a>` : 'the start')],
+            ['SHA-256', (model) => html`<code title=${model.sha256}>${short(model.sha256)}</code>`],
+            ['Size', (model) => bytes(model.bytes), { number: true }],
+            ['Published', (model) => html`<${Time} at=${model.created_at} />`],
+            ['Kept', (model) => (model.removed_at ? html`<${Badge} state="removed" tone="quiet" />` : model.pinned_at ? html`<${Badge} state="pinned" tone="good" />` : html`<span class="quiet">as the task says</span>`)],
+            ['Actions', (model) => !model.removed_at && html`<span class="row-actions">
+              <a class="button button-plain" href=${path`/v1/tasks/${task}/models/${model.version}/parameters`} download=${`${task}-v${model.version}.safetensors`} aria-label=${`Download version ${model.version}`}><${Icon} name="down" />Download</a>
+              ${me.mayWrite && html`<${Button} icon="pin" disabled=${keep.busy} aria-label=${`${model.pinned_at ? 'Unpin' : 'Pin'} version ${model.version}`} onClick=${() => keep.start(model)}>${model.pinned_at ? 'Unpin' : 'Pin'}<//>`}</span>`, { hidden: true }],
+          ]} />
+        </section>
+        ${more && html`<${Notice}>Only the newest ${integer(items.length)} versions are shown.<//>`}`}
+    <//>`;
+}
+
+/** Cohorts measure the version that they start from, so the figures of a version are in the round that began with it. */
+function Comparison({ versions, models, rounds }) {
+  const columns = versions.map((version) => ({
+    model: models.find((model) => model.version === version),
+    round: rounds.findLast((round) => round.base.version === version && Object.keys(round.metrics).length > 0),
+  }));
+  const names = [...new Set(columns.flatMap(({ round }) => Object.keys(round?.metrics ?? {})))].sort();
+  const value = ({ round }, name) => round?.metrics[name]?.value;
+  return html`
+    <${Card} heading=${`Version ${versions[0]} and version ${versions[1]}`} note="As measured by the cohorts that started from them: each on its own data, so small differences may be the cohort’s.">
+      <div class="table-scroll" tabindex="0" role="region" aria-label="Comparison of two versions"><table>
+        <thead><tr><th scope="col">Metric</th>${columns.map(({ model }) => html`<th scope="col" class="number">v${model.version}</th>`)}<th scope="col" class="number">Change</th></tr></thead>
+        <tbody>
+          ${names.map((name) => { const [a, b] = columns.map((column) => value(column, name)); return html`<tr><th scope="row">${title(name)}</th><td class="number">${a == null ? NOTHING : metric(name, a)}</td><td class="number">${b == null ? NOTHING : metric(name, b)}</td><td class="number">${a == null || b == null ? NOTHING : change(name, a, b)}</td></tr>`; })}
+          <tr><th scope="row">Measured in</th>${columns.map(({ round }) => html`<td class="number">${round ? `round ${integer(round.number)}` : 'no round yet'}</td>`)}<td></td></tr>
+          <tr><th scope="row">Size</th>${columns.map(({ model }) => html`<td class="number">${bytes(model.bytes)}</td>`)}<td></td></tr>
+        </tbody>
+      </table></div>
+      ${columns.map(({ model }) => html`<div class="digest"><span class="note">v${model.version}, SHA-256</span><${Copy} text=${model.sha256} label=${`SHA-256 of version ${model.version}`} /></div>`)}
+    <//>`;
+}

@@ -1,0 +1,147 @@
+// One round: its phases in time, the sets of secure aggregation, who dropped out where and why.
+
+import { html, useEffect, useState } from '../lib/html.js';
+import { get, path, post } from '../lib/api.js';
+import { bytes, exactly, figure, integer, metric, plural, seconds, short, title, words } from '../lib/format.js';
+import { to } from '../lib/router.js';
+import { useAction, useResource } from '../lib/resource.js';
+import { watchTask } from '../lib/live.js';
+import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Notice, PageHead, Stat, Stats, Table } from '../lib/ui.js';
+import { Timeline } from './timeline.js';
+
+const GONE = new Set(['ABANDONED', 'EXCUSED', 'REVOKED', 'LATE']);
+const SETS = [
+  ['advertised', 'U1', 'sent keys and are in the roster'],
+  ['shared', 'U2', 'dealt shares'],
+  ['included', 'U3', 'have their input in the sum'],
+  ['signed', 'U4', 'signed who is included'],
+  ['unmasked', 'U5', 'answered, which opened the sum'],
+];
+
+export function Round({ task, number, me }) {
+  const [attempt, setAttempt] = useState(null);
+  const query = attempt ? `?attempt=${attempt}` : '';
+  const round = useResource(
+    async (signal) => {
+      const view = await get(`${path`/v1/tasks/${task}/rounds/${number}`}${query}`, { signal });
+      const cohort = view.cohort > 0 ? await assignments(task, view, signal) : [];
+      return { ...view, people: cohort, release: view.epsilon ? await release(task, view, signal) : null };
+    },
+    [task, number, attempt],
+  );
+  useEffect(() => watchTask(task, (changed) => changed.number === number && round.again()), [task, number]);
+  return html`
+    <${Loaded} of=${round} what="Loading the round" heading=${`Round ${integer(number)}`}>
+      ${(view) => html`
+        <${Crumbs} items=${[['Tasks', to('tasks')], [task, to('tasks', task)], ['Rounds', to('tasks', task, 'rounds')], [`Round ${integer(number)}`]]} />
+        <${PageHead} heading=${`Round ${integer(number)}`} badge=${html`<${Badge} state=${view.state} />`}
+          note=${`Attempt ${view.attempt} of task ${task}, opened ${exactly(view.opened_at)}`}>
+          ${number > 1 && html`<a class="button button-plain" href=${to('tasks', task, 'rounds', number - 1)}>Previous</a>`}
+          <a class="button button-plain" href=${to('tasks', task, 'rounds', number + 1)}>Next</a>
+          ${view.attempt > 1 && html`<${Button} onClick=${() => setAttempt(view.attempt - 1)}>Attempt ${view.attempt - 1}<//>`}
+          ${attempt && html`<${Button} onClick=${() => setAttempt(null)}>Latest attempt<//>`}
+        <//>
+        <${Outcome} round=${view} />
+        <${Stats}>
+          <${Stat} label="Cohort" value=${integer(view.cohort)} />
+          <${Stat} label="In the sum" value=${integer(view.secure_aggregation?.included ?? view.reported)} />
+          <${Stat} label="Dropped out" value=${integer(Object.values(view.dropped_in ?? {}).reduce((sum, count) => sum + count, 0) || view.dropped)} />
+          <${Stat} label="Took" value=${seconds(view.seconds)} />
+          <${Stat} label="Traffic" value=${bytes(view.bytes_up + view.bytes_down)} note=${`${bytes(view.bytes_up)} up, ${bytes(view.bytes_down)} down`} />
+        <//>
+        <${Card} heading="Timeline" note="Each phase from its start to its end, or until now."><${Timeline} round=${view} /><//>
+        <div class="columns">
+          ${view.secure_aggregation && html`<${Sets} session=${view.secure_aggregation} />`}
+          <${Result} round=${view} task=${task} />
+        </div>
+        <${People} round=${view} task=${task} me=${me} again=${round.again} />`}
+    <//>`;
+}
+
+async function assignments(task, view, signal) {
+  const address = path`/v1/tasks/${task}/rounds/${view.number}/assignments`;
+  const items = [];
+  let cursor;
+  do {
+    const query = new URLSearchParams({ limit: 500, attempt: view.attempt, ...(cursor ? { cursor } : {}) });
+    const page = await get(`${address}?${query}`, { signal });
+    items.push(...page.items);
+    cursor = page.next_cursor;
+  } while (cursor);
+  return items;
+}
+
+/** The ledger’s row of this attempt, among those around its number. */
+async function release(task, view, signal) {
+  const report = await get(`${path`/v1/tasks/${task}/privacy`}?limit=500`, { signal });
+  return report.releases.find((row) => row.round === view.number && row.attempt === view.attempt) ?? null;
+}
+
+function Outcome({ round }) {
+  if (round.state === 'FAILED') {
+    return html`<${Notice} tone="bad"><p><strong>${title(round.failure ?? 'failed')}.</strong> ${round.spent ? 'Inputs may have left by then, so this number is not tried again.' : 'Its number is tried again.'}</p><//>`;
+  }
+  if (round.rolled_back_to != null) return html`<${Notice}><p><strong>Rolled back.</strong> Its base did not pass the gate: version ${integer(round.rolled_back_to)} was published again.</p><//>`;
+  return null;
+}
+
+function Sets({ session }) {
+  const most = Math.max(session.advertised, 1);
+  return html`
+    <${Card} heading="Secure aggregation" note=${`Threshold ${integer(session.threshold)}: so many must answer to open the sum. ${plural(session.tolerated_corrupt, 'colluder')} tolerated.`}>
+      <ul class="sets">
+        ${SETS.map(([key, name, says]) => html`
+          <li><span><b>${name}</b> ${says}</span><b>${integer(session[key])}</b><progress max=${most} value=${session[key]} aria-label=${`${name}: ${session[key]} of ${most}`}></progress></li>`)}
+      </ul>
+    <//>`;
+}
+
+function Result({ round, task }) {
+  const { work, release: row } = round;
+  return html`
+    <${Card} heading="Result">
+      <${Facts} items=${[
+        ...Object.entries(round.metrics).map(([name, { value, count }]) => [title(name), html`${metric(name, value)} <span class="note">on ${plural(count, 'example')}</span>`]),
+        ...Object.entries(round.distributions ?? {}).map(([name, d]) => [`${title(name)}, median`, html`${metric(name, d.p50)} <span class="note">${metric(name, d.p10)} to ${metric(name, d.p90)}</span>`]),
+        ['Started from', `version ${integer(round.base.version)}`],
+        ['Published', round.model && html`<a href=${to('tasks', task, 'models')}>version ${integer(round.model.version)}</a> <code>${short(round.model.sha256)}</code>`],
+        ['Summed on', work && `${work.sum_device}, ${seconds(work.sum_seconds)}`],
+        ['Unmasked on', work && round.secure_aggregation && `${work.unmask_device}, ${seconds(work.unmask_seconds)}, ${bytes(work.keystream_bytes)} of keystream`],
+        ['Noise', row && `${words(row.mechanism)}, multiplier ${figure(row.noise_multiplier)}`],
+        ['ε after it', round.epsilon && `${figure(round.epsilon.published)} published, ${figure(round.epsilon.cohort_known)} where the cohort is known`],
+        ['Round trips', round.round_trip_ms && `${integer(round.round_trip_ms)} ms at the 90th percentile`],
+        ['Staleness', round.buffer && `mean ${figure(round.buffer.mean_staleness)}, most ${integer(round.buffer.max_staleness)} versions`],
+        ['Codec', round.compression && words(round.compression.codec ?? 'compressed')],
+      ]} />
+    <//>`;
+}
+
+function People({ round, task, me, again }) {
+  const [only, setOnly] = useState('all');
+  const isGone = (one) => one.dropped_in != null || GONE.has(one.state);
+  const gone = round.people.filter(isGone);
+  const shown = only === 'gone' ? gone : round.people;
+  const [excused, setExcused] = useState(null);
+  const excuse = useAction(async () => {
+    await post(path`/v1/tasks/${task}/rounds/${round.number}/assignments/${excused.participant}/excuse`);
+    setExcused(null);
+    again();
+  });
+  const open = round.ended_at == null && me.mayWrite;
+  return html`
+    <${Card} class="card-flush" heading="Cohort" note=${round.people.length === 0 ? 'Nobody was drawn.' : gone.length === 0 ? 'Nobody dropped out.' : `${plural(gone.length, 'participant')} dropped out: ${Object.entries(round.dropped_in ?? {}).filter(([, count]) => count > 0).map(([state, count]) => `${integer(count)} in ${words(state)}`).join(', ') || 'see below'}.`}
+      action=${gone.length > 0 && html`<${Button} aria-pressed=${only === 'gone'} onClick=${() => setOnly(only === 'gone' ? 'all' : 'gone')}>Only those who dropped out<//>`}>
+      ${round.people.length > 0 && html`<${Table} caption="The cohort of the round" rows=${shown} keyOf=${(one) => one.participant} columns=${[
+        ['Participant', (one) => html`<span class="strong">${one.name}</span>`, { wide: true }],
+        ['State', (one) => html`<${Badge} state=${one.state} />`],
+        ['Dropped out in', (one) => (one.dropped_in ? title(one.dropped_in) : html`<span class="quiet">–</span>`)],
+        ['Why', (one) => one.detail ?? html`<span class="quiet">–</span>`, { wide: true }],
+        ['Sets', (one) => (one.sets ?? []).join(' ') || html`<span class="quiet">–</span>`],
+        ['Sent', (one) => bytes(one.bytes_up), { number: true }],
+        ...(round.people.some((one) => one.anomaly != null) ? [['Anomaly', (one) => figure(one.anomaly), { number: true }]] : []),
+        ...(open ? [['Excuse', (one) => !isGone(one) && html`<${Button} onClick=${() => setExcused(one)} aria-label=${`Excuse ${one.name}`}>Excuse<//>`, { hidden: true }]] : []),
+      ]} />`}
+      ${excused && html`<${Confirm} heading=${`Wait no longer for ${excused.name}?`} confirm="Excuse it" danger=${false} action=${excuse} onClose=${() => (setExcused(null), excuse.forget())}><p>The round goes on without it, in this phase and those that follow.</p><//>`}
+    <//>`;
+}
+

@@ -1,0 +1,84 @@
+// A task’s charts: every one over its rounds.
+
+import { html, useMemo } from '../lib/html.js';
+import { NOTHING, bytes, figure, integer, isShare, metric, seconds, title } from '../lib/format.js';
+import { Chart } from '../lib/chart.js';
+import { Empty, Loading } from '../lib/ui.js';
+
+export const PHASES = [
+  ['SELECTING', 'Select', 6],
+  ['SHARING', 'Share', 1],
+  ['COLLECTING', 'Collect', 2],
+  ['CONFIRMING', 'Confirm', 3],
+  ['UNMASKING', 'Unmask', 4],
+  ['AGGREGATING', 'Aggregate', 5],
+];
+/** Metrics that belong in one chart, because one is compared with the other. */
+const TOGETHER = [
+  ['Loss', ['loss', 'train_loss', 'personal_loss']],
+  ['Accuracy', ['accuracy', 'train_accuracy', 'personal_accuracy']],
+];
+
+function families(names) {
+  const known = TOGETHER.map(([heading, members]) => [heading, members.filter((name) => names.includes(name))]).filter(([, members]) => members.length > 0);
+  const rest = names.filter((name) => !TOGETHER.some(([, members]) => members.includes(name)));
+  return [...known, ...rest.map((name) => [title(name), [name]])];
+}
+
+function rowsOf(rounds) {
+  const completed = rounds.filter((round) => round.ended_at != null);
+  return completed.map((round) => {
+    const row = { x: round.number, cohort: round.cohort, reported: round.reported, up: round.bytes_up, down: round.bytes_down };
+    for (const [name, { value }] of Object.entries(round.metrics)) row[`m:${name}`] = value;
+    for (const [name, quantiles] of Object.entries(round.distributions ?? {})) for (const key of ['p10', 'p25', 'p50', 'p75', 'p90']) row[`d:${name}:${key}`] = quantiles[key];
+    row.included = round.secure_aggregation?.included ?? round.reported;
+    for (const [state] of PHASES) {
+      row[`dropped:${state}`] = round.dropped_in?.[state] ?? 0;
+      const phase = round.phases.find((one) => one.state === state);
+      if (phase) row[`s:${state}`] = ((phase.ended_at ?? round.ended_at) - phase.started_at) / 1000;
+    }
+    if (round.epsilon) Object.assign(row, { 'e:published': round.epsilon.published, 'e:cohort': round.epsilon.cohort_known, 'e:server': round.epsilon.server });
+    return row;
+  });
+}
+
+const has = (rows, key) => rows.some((row) => row[key] != null);
+
+export function TaskCharts({ task, rounds, loading }) {
+  const rows = useMemo(() => rowsOf(rounds), [rounds]);
+  if (rows.length === 0) return loading ? html`<${Loading} what="Loading rounds" />` : html`<${Empty} heading="No round has ended yet">Charts begin with the first one.<//>`;
+  const metrics = [...new Set(rounds.flatMap((round) => Object.keys(round.metrics)))].sort();
+  const distributions = [...new Set(rounds.flatMap((round) => Object.keys(round.distributions ?? {})))].sort();
+  const budget = task.spec.privacy?.epsilon;
+  const failed = rounds.filter((round) => round.state === 'FAILED').length;
+  return html`
+    <h2 class="section">How it went</h2>
+    ${failed > 0 && html`<p class="note">${integer(failed)} of ${integer(rounds.length)} rounds failed.</p>`}
+    ${metrics.length === 0 && distributions.length === 0 && html`<p class="note">Participants report no metrics in this task${task.ledger ? ': figures beside the noised model would not be covered by ε' : ''}.</p>`}
+    <div class="charts">
+      ${families(metrics).map(([heading, names]) => html`
+        <${Chart} key=${heading} heading=${heading} rows=${rows} unit=${names.every(isShare) ? '%' : ''} to=${names.every(isShare) ? 1 : undefined} format=${(value) => (value == null ? NOTHING : metric(names[0], value))}
+          series=${names.map((name, at) => ({ key: `m:${name}`, name: title(name), tone: at + 1 }))} />`)}
+      ${distributions.map((name) => html`
+        <${Chart} key=${`d:${name}`} heading=${`${title(name)} over participants`} rows=${rows} format=${(value) => metric(name, value)} unit=${isShare(name) ? '%' : ''} to=${1}
+          note="Read from a histogram inside the sum: nobody sees a single value."
+          series=${[
+            { key: `d:${name}:p50`, name: 'Median', tone: 1 },
+            { band: true, low: `d:${name}:p25`, high: `d:${name}:p75`, name: 'Middle half', tone: 1 },
+            { band: true, low: `d:${name}:p10`, high: `d:${name}:p90`, name: '10 % to 90 %', tone: 6 },
+          ]} />`)}
+      ${has(rows, 'e:published') && html`
+        <${Chart} heading="Privacy budget" unit="ε" rows=${rows} from=${0} format=${figure} marks=${budget ? [{ value: budget, name: `budget ${figure(budget)}` }] : []}
+          series=${[
+            { key: 'e:published', name: 'Published', tone: 1 },
+            { key: 'e:cohort', name: 'Cohort known', tone: 2 },
+            ...(has(rows, 'e:server') ? [{ key: 'e:server', name: 'Against the coordinator', tone: 3 }] : []),
+          ]} />`}
+      <${Chart} heading="Cohort" unit="participants" stacked rows=${rows} format=${(value) => figure(value)}
+        series=${[{ key: 'included', name: 'In the sum', tone: 1 }, ...PHASES.filter(([state]) => rows.some((row) => row[`dropped:${state}`] > 0)).map(([state, name, tone]) => ({ key: `dropped:${state}`, name: `Dropped: ${name.toLowerCase()}`, tone: tone === 1 ? 7 : tone }))]} />
+      <${Chart} heading="Time per phase" unit="seconds" stacked rows=${rows} format=${seconds}
+        series=${PHASES.filter(([state]) => has(rows, `s:${state}`)).map(([state, name, tone]) => ({ key: `s:${state}`, name, tone }))} />
+      <${Chart} heading="Traffic" unit="bytes a round" stacked rows=${rows} format=${bytes} series=${[{ key: 'up', name: 'Updates up', tone: 1 }, { key: 'down', name: 'Models down', tone: 2 }]} />
+    </div>`;
+}
+

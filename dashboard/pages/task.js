@@ -1,0 +1,198 @@
+// One task: what happens now, how it went, what it spent, its models.
+
+import { html, useEffect, useMemo, useState } from '../lib/html.js';
+import { get, list, path, post } from '../lib/api.js';
+import { NOTHING, figure, integer, seconds, title, words } from '../lib/format.js';
+import { to } from '../lib/router.js';
+import { useAction, useNow, useResource } from '../lib/resource.js';
+import { watchTask } from '../lib/live.js';
+import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Notice, PageHead, Stat, Stats, Table, Tabs, Time, Wrong, reason } from '../lib/ui.js';
+import { TaskCharts } from './task-charts.js';
+import { Models } from './models.js';
+import { Ledger } from './ledger.js';
+import { lastOf } from './tasks.js';
+
+const ROUNDS_MAX = 10_000;
+const REDRAW_MS = 250;
+const ORDER = ['SELECTING', 'SHARING', 'COLLECTING', 'CONFIRMING', 'UNMASKING', 'AGGREGATING'];
+
+/** Rounds by number, the newest attempt of each, kept up to date while the page is open. */
+function useRounds(task) {
+  const [rounds, setRounds] = useState({ byNumber: new Map(), loading: true });
+  const [connected, setConnected] = useState(true);
+  useEffect(() => {
+    const abort = new AbortController();
+    const merge = (items, more) =>
+      setRounds((before) => {
+        const loading = more ?? before.loading;
+        const byNumber = new Map(before.byNumber);
+        for (const item of items) {
+          const known = byNumber.get(item.number);
+          if (!known || item.attempt >= known.attempt) byNumber.set(item.number, item);
+        }
+        return { ...before, byNumber, loading };
+      });
+    list(path`/v1/tasks/${task}/rounds`, { signal: abort.signal, most: ROUNDS_MAX, onPage: (items, more) => merge(items, more) }).catch(
+      (problem) => abort.signal.aborted || setRounds((before) => ({ ...before, loading: false, problem })),
+    );
+    // However fast rounds change, the page is drawn a few times a second.
+    let waiting = [];
+    const timer = setInterval(() => {
+      if (waiting.length > 0) merge(waiting.splice(0));
+    }, REDRAW_MS);
+    const end = watchTask(task, (round) => waiting.push(round), setConnected);
+    return () => (abort.abort(), end(), clearInterval(timer));
+  }, [task]);
+  const inOrder = useMemo(() => [...rounds.byNumber.values()].sort((a, b) => a.number - b.number), [rounds.byNumber]);
+  return { rounds: inOrder, loading: rounds.loading, problem: rounds.problem, connected };
+}
+
+export function Task({ task, tab, me }) {
+  const { rounds, loading, problem, connected } = useRounds(task);
+  const newest = rounds.at(-1);
+  const view = useResource(
+    async (signal) => {
+      const found = await get(path`/v1/tasks/${task}`, { signal });
+      const isPrivate = found.spec.privacy && found.spec.privacy.mechanism !== 'none';
+      return { ...found, ledger: isPrivate ? await get(`${path`/v1/tasks/${task}/privacy`}?limit=1`, { signal }) : null };
+    },
+    [task, newest?.number, newest?.state, newest?.phases.at(-1)?.count],
+  );
+  return html`
+    <${Loaded} of=${view} what="Loading the task" heading=${task}>
+      ${(data) => html`
+        <${Crumbs} items=${[['Tasks', to('tasks')], [data.name]]} />
+        <${PageHead} heading=${data.name} badge=${html`<${Badge} state=${data.status} />`} note=${data.spec.description}>
+          ${me.mayWrite && html`<${Controls} task=${data} again=${view.again} />`}
+        <//>
+        ${!connected && html`<${Notice}>The coordinator does not answer. What is shown may be old; it is asked again every two seconds.<//>`}
+        <${Warnings} task=${data} />
+        <${Tabs} label="Parts of the task" current=${tab} items=${[
+          ['overview', 'Overview', to('tasks', task)],
+          ['rounds', 'Rounds', to('tasks', task, 'rounds')],
+          ['models', 'Models', to('tasks', task, 'models')],
+          ...(data.ledger ? [['privacy', 'Privacy', to('tasks', task, 'privacy')]] : []),
+          ['specification', 'Specification', to('tasks', task, 'specification')],
+        ]} />
+        ${problem && html`<${Wrong} problem=${problem} />`}
+        ${tab === 'overview' && html`<${Overview} ...${{ task: data, rounds, newest, loading }} />`}
+        ${tab === 'rounds' && html`<${Rounds} task=${task} rounds=${rounds} />`}
+        ${tab === 'models' && html`<${Models} task=${task} rounds=${rounds} me=${me} version=${data.model_version} />`}
+        ${tab === 'privacy' && data.ledger && html`<${Ledger} task=${task} rounds=${rounds.length} />`}
+        ${tab === 'specification' && html`<${Specification} task=${data} />`}`}
+    <//>`;
+}
+
+function Warnings({ task }) {
+  return html`
+    ${task.shortage && html`<${Notice}><p><strong>Waiting for participants.</strong> The next round needs ${integer(task.shortage.needed)}; ${integer(task.shortage.enrolled)} are enrolled and eligible, ${integer(task.shortage.waiting)} are checked in.</p><//>`}
+    ${task.behind && html`<${Notice} tone="bad"><p><strong>Participants have seen more than this coordinator.</strong> An older database was restored: ${integer(task.behind.participants)} report rounds up to ${integer(task.behind.seen_round)}, and the next here is ${integer(task.behind.next_round)}. See “tributary task rebase”.</p><//>`}
+    ${task.updates_readable_by === 'operator' && html`<${Notice}><p>Secure aggregation is off: the operator of this coordinator can read every update.</p><//>`}`;
+}
+
+const CONTROLS = {
+  pause: { from: ['ACTIVE'], text: 'Pause', heading: 'Pause the task?', danger: false, says: 'No new round opens. The present one goes on to its end.' },
+  resume: { from: ['PAUSED', 'BUDGET_EXHAUSTED'], text: 'Resume', heading: 'Resume the task?', danger: false, says: 'The next round opens as soon as enough participants have checked in.' },
+  cancel: { from: ['ACTIVE', 'PAUSED', 'BUDGET_EXHAUSTED'], text: 'Cancel', heading: 'Cancel the task for good?', danger: true, says: 'Its round ends now, and nothing brings the task back. Its models and its ledger stay.' },
+};
+
+function Controls({ task, again }) {
+  const [asked, setAsked] = useState(null);
+  const action = useAction(async () => {
+    await post(path`/v1/tasks/${task.id}/${asked}`);
+    setAsked(null);
+    again();
+  });
+  const close = () => (setAsked(null), action.forget());
+  const control = CONTROLS[asked];
+  return html`
+    ${Object.entries(CONTROLS).filter(([, { from }]) => from.includes(task.status)).map(([name, { text, danger }]) => html`<${Button} kind=${danger ? 'quiet-danger' : 'plain'} onClick=${() => setAsked(name)}>${text}<//>`)}
+    ${control && html`<${Confirm} heading=${control.heading} confirm=${`${control.text} ${task.name}`} danger=${control.danger} action=${action} onClose=${close}><p>${control.says}</p><//>`}`;
+}
+
+function Overview({ task, rounds, newest, loading }) {
+  const measured = rounds.findLast((round) => Object.keys(round.metrics).length > 0);
+  const budget = task.spec.privacy?.epsilon;
+  return html`
+    <${Stats}>
+      <${Stat} label="Rounds" value=${integer(task.rounds_completed)} note=${`of ${integer(task.rounds_total)}`} />
+      ${measured && html`
+        <${Stat} label="Loss" value=${lastOf(measured.metrics, 'loss')} note=${`round ${integer(measured.number)}`} />
+        <${Stat} label="Accuracy" value=${lastOf(measured.metrics, 'accuracy')} note=${`round ${integer(measured.number)}`} />`}
+      ${task.ledger && html`
+        <${Stat} label="ε spent" value=${figure(task.ledger.spent.published)} note=${budget ? `of ${figure(budget)}` : 'no budget'} />
+        <${Stat} label="Rounds the budget allows" value=${task.ledger.rounds_left == null ? 'no limit' : integer(task.ledger.rounds_left)} />`}
+      <${Stat} label="Updates readable by" value=${words(task.updates_readable_by)} />
+      <${Stat} label="Model" value=${`v${task.model_version}`} note=${`${integer(task.parameters)} parameters`} />
+    <//>
+    <${Now} task=${task} round=${newest} />
+    <${TaskCharts} task=${task} rounds=${rounds} loading=${loading} />`;
+}
+
+/** The round whose turn it is, phase by phase. */
+function Now({ task, round }) {
+  const now = useNow();
+  if (!round) return html`<${Card} heading="Now"><p class="note">No round has opened yet.</p><//>`;
+  const phases = new Map(round.phases.map((phase) => [phase.state, phase]));
+  const expected = round.secure_aggregation || task.updates_readable_by === 'nobody' ? ORDER : ['SELECTING', 'COLLECTING', 'AGGREGATING'];
+  const current = phases.get(round.state);
+  const link = html`<a class="button button-plain" href=${to('tasks', task.name, 'rounds', round.number)}>Look at round ${integer(round.number)}</a>`;
+  return html`
+    <${Card} heading=${`Round ${integer(round.number)}`} action=${link} class="now"
+      note=${html`${round.attempt > 1 && `Attempt ${round.attempt}. `}<${Badge} state=${round.state} />${round.failure && html` <span>${reason(round.failure)}</span>`} ${round.ended_at ? html`ended <${Time} at=${round.ended_at} now=${now} />` : html`opened <${Time} at=${round.opened_at} now=${now} />`}`}>
+      <ol class="phases">
+        ${expected.map((state) => { const phase = phases.get(state); return html`<li class=${!phase ? 'phase' : phase.ended_at ? 'phase phase-done' : 'phase phase-now'} aria-current=${phase && !phase.ended_at ? 'step' : undefined}>
+          <span class="phase-name">${title(state)}</span><span class="phase-count">${phase?.count != null ? integer(phase.count) : phase ? '' : NOTHING}</span></li>`; })}
+      </ol>
+      ${current && !current.ended_at && html`<${PhaseProgress} phase=${current} now=${now} />`}
+    <//>`;
+}
+
+function PhaseProgress({ phase, now }) {
+  const goal = phase.state === 'SELECTING' ? phase.min : (phase.max ?? phase.min);
+  const left = phase.deadline_at ? (phase.deadline_at - now) / 1000 : null;
+  return html`
+    <div class="progress">
+      ${goal && html`<progress max=${goal} value=${phase.count ?? 0} aria-label=${`${title(phase.state)}: ${phase.count ?? 0} of ${goal}`}></progress>`}
+      <p class="note">${phase.count != null && `${integer(phase.count)} so far`}${phase.min != null && `, at least ${integer(phase.min)} needed`}${phase.max != null && phase.state !== 'SELECTING' && `, closes at ${integer(phase.max)}`}${left != null && ` · ${left > 0 ? `${seconds(left)} until the deadline` : 'the deadline is over'}`}</p>
+    </div>`;
+}
+
+function Rounds({ task, rounds }) {
+  const [most, setMost] = useState(50);
+  const rows = rounds.toReversed().slice(0, most);
+  const names = [...new Set(rounds.slice(-20).flatMap((round) => Object.keys(round.metrics)))].slice(0, 4);
+  return html`
+    <section class="card card-flush">
+      <${Table} caption="Rounds, newest first" rows=${rows} keyOf=${(round) => round.number} empty="No round has opened yet" columns=${[
+        ['Round', (round) => html`<a class="strong" href=${to('tasks', task, 'rounds', round.number)}>${integer(round.number)}</a>${round.attempt > 1 && html`<span class="sub">attempt ${round.attempt}</span>`}`],
+        ['State', (round) => html`<${Badge} state=${round.state} />${round.failure && html`<span class="sub sub-warn">${reason(round.failure)}</span>`}`],
+        ['Cohort', (round) => integer(round.cohort), { number: true }],
+        ['In the sum', (round) => integer(round.secure_aggregation?.included ?? round.reported), { number: true }],
+        ['Dropped', (round) => integer(round.dropped), { number: true }],
+        ...names.map((name) => [title(name), (round) => lastOf(round.metrics, name), { number: true }]),
+        ['Took', (round) => seconds(round.seconds), { number: true }],
+        ['Opened', (round) => html`<${Time} at=${round.opened_at} />`],
+      ]} />
+    </section>
+    ${rounds.length > most && html`<p class="actions"><${Button} onClick=${() => setMost(most + 200)}>Show ${integer(Math.min(200, rounds.length - most))} more of ${integer(rounds.length - most)}<//></p>`}`;
+}
+
+function Specification({ task }) {
+  const { spec } = task;
+  return html`
+    <${Card} heading="At a glance">
+      <${Facts} items=${[
+        ['Id', html`<code>${task.id}</code>`],
+        ['Model', spec.model?.architecture?.kind ? `${spec.model.architecture.kind}, ${integer(task.parameters)} parameters` : `${integer(task.parameters)} parameters`],
+        ['Cohort', spec.selection?.cohort?.count ? integer(spec.selection.cohort.count) : spec.selection?.cohort?.fraction ? `${figure(spec.selection.cohort.fraction * 100)} % of participants` : null],
+        ['Training', spec.training?.epochs ? `${spec.training.epochs} epochs, batches of ${spec.training.batch_size}, learning rate ${spec.training.learning_rate}` : null],
+        ['Secure aggregation', task.updates_readable_by === 'nobody' ? 'on: nobody can read an update' : 'off: the operator can read every update'],
+        ['Privacy', task.ledger ? `${words(spec.privacy.mechanism)}, ε ${figure(spec.privacy.epsilon)}, δ ${spec.privacy.delta}` : 'no noise: sums are released as they are'],
+      ]} />
+    <//>
+    <${Card} heading="History">
+      <ul class="history">${task.history.map((change) => html`<li><${Badge} state=${change.status} /> <${Time} at=${change.at} /> <span class="note">${change.detail}</span></li>`)}</ul>
+    <//>
+    <${Card} heading="As it is stored" note="Every key, with the defaults that were filled in."><pre class="code" tabindex="0" aria-label="The specification as JSON">${JSON.stringify(spec, null, 2)}</pre><//>`;
+}

@@ -1,0 +1,75 @@
+// All tasks: what each is at, what it has spent, whether it lacks participants.
+
+import { html, useEffect, useState } from '../lib/html.js';
+import { get, list, path } from '../lib/api.js';
+import { NOTHING, figure, integer, metric } from '../lib/format.js';
+import { to } from '../lib/router.js';
+import { useResource } from '../lib/resource.js';
+import { watchTask } from '../lib/live.js';
+import { Badge, Empty, Icon, Loaded, PageHead, Table, Time } from '../lib/ui.js';
+
+/** Tasks whose rounds are looked at; the others are on further pages. */
+const DETAILED = 30;
+const WATCHED = 8;
+
+/** The newest round, what its successors measured last, and what the task lacks. */
+async function details(task, signal) {
+  const [view, rounds] = await Promise.all([
+    get(path`/v1/tasks/${task.id}`, { signal }),
+    get(`${path`/v1/tasks/${task.id}/rounds`}?limit=5`, { signal }),
+  ]);
+  const measured = rounds.items.find((round) => Object.keys(round.metrics).length > 0);
+  return { shortage: view.shortage, behind: view.behind, readable: view.updates_readable_by, round: rounds.items[0], metrics: measured?.metrics ?? {} };
+}
+
+export function useTaskDetails(tasks) {
+  const [found, setFound] = useState({});
+  const ids = (tasks ?? []).slice(0, DETAILED).map((task) => task.id).join();
+  useEffect(() => {
+    const abort = new AbortController();
+    const load = (task) =>
+      details(task, abort.signal).then(
+        (detail) => abort.signal.aborted || setFound((before) => ({ ...before, [task.id]: detail })),
+        () => {},
+      );
+    const shown = (tasks ?? []).slice(0, DETAILED);
+    shown.forEach(load);
+    const ends = shown.filter((task) => task.status === 'ACTIVE').slice(0, WATCHED).map((task) => watchTask(task.id, () => load(task)));
+    return () => (abort.abort(), ends.forEach((end) => end()));
+  }, [ids]);
+  return found;
+}
+
+export function lastOf(metrics, name) {
+  const found = metrics?.[name];
+  return found ? metric(name, found.value) : NOTHING;
+}
+
+export function Tasks({ me }) {
+  const tasks = useResource(async (signal) => {
+    const [all, privacy] = await Promise.all([list('/v1/tasks', { signal, most: 500 }), get('/v1/privacy', { signal })]);
+    return { ...all, privacy: new Map(privacy.tasks.map((task) => [task.task, task])) };
+  }, []);
+  const found = useTaskDetails(tasks.data?.items);
+  const fresh = me.mayWrite && html`<a class="button button-primary" href=${to('new')}><${Icon} name="plus" />New task<//>`;
+  const columns = (privacy) => [
+    ['Task', (task) => html`<a class="strong" href=${to('tasks', task.name)}>${task.name}</a><span class="sub">${integer(task.parameters)} parameters</span>`, { wide: true }],
+    ['State', (task) => html`<${Badge} state=${task.status} /><${Shortage} of=${found[task.id]?.shortage} />`],
+    ['Round', (task) => html`${integer(Math.max(task.rounds_completed, found[task.id]?.round?.number ?? 0))} <span class="quiet">of ${integer(task.rounds_total)}</span>${found[task.id]?.round && task.status === 'ACTIVE' && html`<span class="sub">${found[task.id].round.state.toLowerCase()}</span>`}`],
+    ['Loss', (task) => lastOf(found[task.id]?.metrics, 'loss'), { number: true }],
+    ['Accuracy', (task) => lastOf(found[task.id]?.metrics, 'accuracy'), { number: true }],
+    ['ε spent', (task) => { const ledger = privacy.get(task.id); return ledger ? (ledger.damaged ? html`<${Badge} state="damaged" tone="bad" />` : figure(ledger.spent?.published)) : html`<span class="quiet">not private</span>`; }, { number: true }],
+    ['Created', (task) => html`<${Time} at=${task.created_at} />`],
+  ];
+  return html`
+    <${PageHead} heading="Tasks" note="One model each, trained over many rounds.">${fresh}<//>
+    <${Loaded} of=${tasks} what="Loading tasks">
+      ${({ items, more, privacy }) => items.length === 0
+        ? html`<${Empty} heading="No task yet" action=${fresh}>A task says what is trained, by whom, and how it is protected.<//>`
+        : html`
+          <section class="card card-flush"><${Table} caption="Tasks" columns=${columns(privacy)} rows=${items} keyOf=${(task) => task.id} /></section>
+          ${more && html`<p class="note">Only the newest ${integer(items.length)} are shown.</p>`}`}
+    <//>`;
+}
+
+const Shortage = ({ of }) => of && html`<span class="sub sub-warn">${integer(of.waiting)} of ${integer(of.needed)} checked in</span>`;

@@ -1,0 +1,321 @@
+// The dashboard in a real browser, over a real federation: sign-in, a task from its form to its models, and whatever an operator
+// does with participants and tokens; every page looked at by axe and kept as a picture.
+//
+//   node browser.js BINARY OUT
+//
+// TRIBUTARY_DASHBOARD=FOLDER serves the pages from that folder instead of those in the program, for whoever works on them.
+
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { extname, join } from 'node:path';
+import { chromium } from 'playwright-core';
+import { Federation, MODEL, task } from './federation.js';
+import { take } from './pages.js';
+
+const [binary, out] = process.argv.slice(2);
+assert.ok(binary && out, 'node browser.js BINARY OUT');
+const PARTICIPANTS = 7;
+const WAIT_MS = 120_000;
+const MANY = 10_000;
+const HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>';
+const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
+assert.ok(executablePath, 'there is no Chromium');
+mkdirSync(out, { recursive: true });
+const folder = mkdtempSync(join(tmpdir(), 'tributary-dashboard-'));
+const problems = [];
+const said = (text) => console.log(`${new Date().toISOString().slice(11, 19)} ${text}`);
+
+const TYPES = { '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
+async function fromFolder(context, source) {
+  await context.route('**/assets/*/**', (route) => {
+    const name = new URL(route.request().url()).pathname.split('/').slice(3).join('/');
+    return route.fulfill({ body: readFileSync(join(source, name)), contentType: TYPES[extname(name)] });
+  });
+}
+
+/** A browser window; whatever goes wrong in it is a problem of the test. */
+async function open(browser) {
+  const context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1280, height: 900 }, colorScheme: 'light', acceptDownloads: true });
+  if (process.env.TRIBUTARY_DASHBOARD) await fromFolder(context, process.env.TRIBUTARY_DASHBOARD);
+  const page = await context.newPage();
+  page.setDefaultTimeout(20_000);
+  page.on('pageerror', (error) => problems.push(`an exception: ${error.stack ?? error}`));
+  page.on('console', (message) => message.type() === 'error' && !/status of (401|403|404|409|422)/.test(message.text()) && problems.push(`the console: ${message.text()}`));
+  page.on('request', (request) => new URL(request.url()).protocol !== 'data:' && !request.url().startsWith(federation.url) && problems.push(`a request elsewhere: ${request.url()}`));
+  return { context, page };
+}
+
+const signIn = async (page, token) => {
+  await page.getByLabel('Operator token').fill(token);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+};
+const shot = async (page, name) => {
+  problems.push(...(await take(page, name, out)));
+  said(`  ${name}`);
+};
+const at = (hash) => `${federation.url}/#/${hash}`;
+const heading = (page, name) => page.getByRole('heading', { level: 1, name }).waitFor();
+
+/** What the handshake and the certificate are worth to a browser that does not know our authority: nothing else is wrong. */
+async function trusting(browser) {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await assert.rejects(page.goto(federation.url), /ERR_CERT_AUTHORITY_INVALID/);
+  await context.close();
+}
+
+async function signingIn(page) {
+  await page.goto(federation.url);
+  const paint = await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime);
+  said(`  first paint after ${Math.round(paint)} ms`);
+  await shot(page, 'sign-in');
+  await signIn(page, 'guess');
+  await page.getByText('Who you are could not be established').waitFor();
+  await shot(page, 'sign-in-refused');
+  await signIn(page, federation.token);
+  await heading(page, 'Tasks');
+  const cookies = await page.context().cookies();
+  const [cookie] = cookies.filter((one) => one.name === '__Host-tributary');
+  assert.ok(cookie.httpOnly && cookie.secure && cookie.sameSite === 'Strict', JSON.stringify(cookie));
+  assert.equal(await page.evaluate(() => document.cookie), '');
+  await page.getByText('No task yet').waitFor();
+  await shot(page, 'tasks-empty');
+}
+
+async function enrolling(page) {
+  await page.goto(at('participants'));
+  await page.getByText('Nobody is enrolled').waitFor();
+  await page.getByRole('button', { name: 'Enrol a participant' }).first().click();
+  await page.getByLabel('Name (optional)').fill('ward-7');
+  await page.getByLabel('Labels (optional)').fill('region=eu');
+  await page.getByRole('button', { name: 'Create the token' }).click();
+  const token = await page.getByLabel('Enrolment token', { exact: true }).last().innerText();
+  await page.getByRole('img', { name: /QR code/ }).waitFor();
+  await shot(page, 'enrol');
+  federation.participant(0, PARTICIPANTS, token);
+  await page.getByRole('button', { name: 'I have kept it' }).click();
+  for (let index = 1; index < PARTICIPANTS; index++) federation.participant(index, PARTICIPANTS, await federation.enrollmentToken({ labels: { region: index % 2 ? 'eu' : 'us', site: `ward-${index}` } }));
+}
+
+async function creating(page) {
+  await page.goto(at('new'));
+  await page.getByText('Personalized', { exact: true }).waitFor();
+  await page.getByLabel('Name', { exact: true }).fill('no name');
+  await page.getByLabel('Rounds', { exact: true }).fill('0');
+  await page.getByLabel('Cohort', { exact: true }).fill('5');
+  await page.getByLabel('Model, as JSON').fill(JSON.stringify(MODEL));
+  await page.getByLabel('Further keys').fill(JSON.stringify({ metrics: ['loss', 'accuracy', 'train_loss', 'accuracy.quantiles'], secure_aggregation: { max_corrupt_fraction: 0, max_dropout_fraction: 0.3 } }, null, 2));
+  await page.getByRole('button', { name: 'Create the task' }).click();
+  await page.locator('.field-wrong').first().waitFor();
+  for (const name of ['Name', 'Rounds']) assert.equal(await page.getByLabel(name, { exact: true }).getAttribute('aria-invalid'), 'true', name);
+  await shot(page, 'new-task');
+  await page.getByLabel('Name', { exact: true }).fill('vitals');
+  await page.getByLabel('Description', { exact: true }).fill(`Wards of a hospital ${HOSTILE}`);
+  await page.getByLabel('Rounds', { exact: true }).fill('14');
+  await page.getByRole('button', { name: 'Create the task' }).click();
+  await heading(page, 'vitals');
+}
+
+/** A round ends before our eyes: nothing is loaded again. */
+async function watching(page) {
+  await page.evaluate(() => (globalThis.untouched = true));
+  await page.getByRole('heading', { name: /^Round \d+$/ }).waitFor({ timeout: WAIT_MS });
+  await shot(page, 'task-live');
+  const plot = page.getByRole('slider', { name: 'Loss, by round' });
+  await plot.waitFor({ timeout: WAIT_MS });
+  const rounds = async () => Number(await plot.getAttribute('aria-valuemax'));
+  const seen = await rounds();
+  const grown = Date.now() + WAIT_MS;
+  while ((await rounds()) < seen + 2) {
+    assert.ok(Date.now() < grown, 'no round ended');
+    await page.waitForTimeout(250);
+  }
+  assert.ok(await page.evaluate(() => globalThis.untouched), 'the page was loaded again');
+  await plot.focus();
+  await page.keyboard.press('Home');
+  assert.match(await plot.getAttribute('aria-valuetext'), /^Round 1: Loss [\d.]+/);
+  assert.equal(await page.locator('main img').count(), 0, 'what an operator wrote became HTML');
+  assert.ok((await page.title()).startsWith('vitals'));
+}
+
+async function completed(name) {
+  const end = Date.now() + WAIT_MS;
+  while ((await federation.call('GET', `/v1/tasks/${name}`)).status !== 'COMPLETED') {
+    assert.ok(Date.now() < end, `${name} does not end`);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+  }
+}
+
+async function lookingAtATask(page) {
+  await completed('vitals');
+  await page.goto(at('tasks/vitals'));
+  await page.getByRole('slider', { name: 'Time per phase, by round' }).waitFor();
+  await shot(page, 'task');
+  await page.getByRole('link', { name: 'Rounds' }).click();
+  await page.getByRole('region', { name: 'Rounds, newest first' }).waitFor();
+  await shot(page, 'task-rounds');
+  await page.goto(at('tasks/vitals/specification'));
+  await page.getByText('As it is stored').waitFor();
+  await shot(page, 'task-specification');
+  await page.goto(at('tasks/vitals/rounds/3'));
+  await page.getByText('have their input in the sum').waitFor();
+  await shot(page, 'round');
+}
+
+/** A task of very many rounds, made of one real round by its number: what the page costs, not what the API costs. */
+async function drawingManyRounds(page) {
+  const { items } = await federation.call('GET', '/v1/tasks/vitals/rounds?limit=1');
+  const pageOf = (newest) => Array.from({ length: 500 }, (_, at) => newest - at).map((number) => {
+    const metrics = Object.fromEntries(Object.entries(items[0].metrics).map(([name, one]) => [name, { ...one, value: one.value + Math.sin(number / 50) / 20 }]));
+    return { ...items[0], number, metrics };
+  });
+  await page.route(/\/v1\/tasks\/vitals\/rounds\?(?!limit=1$)/, (route) => {
+    const newest = Number(new URL(route.request().url()).searchParams.get('cursor') ?? MANY + 1) - 1;
+    return route.fulfill({ json: { items: pageOf(newest), next_cursor: newest > 500 ? String(newest - 499) : undefined } });
+  });
+  await page.goto(federation.url);
+  await heading(page, 'Tasks');
+  const start = Date.now();
+  await page.goto(at('tasks/vitals'));
+  const plot = page.getByRole('slider', { name: 'Loss, by round' });
+  await plot.waitFor();
+  said(`  the first of ${MANY} rounds are drawn after ${Date.now() - start} ms`);
+  await page.waitForFunction((most) => document.querySelector('[role=slider]')?.getAttribute('aria-valuemin') === '1' && document.querySelector('[role=slider]').getAttribute('aria-valuemax') === String(most), MANY);
+  said(`  all of them after ${Date.now() - start} ms`);
+  assert.ok(Date.now() - start < 15_000, 'ten thousand rounds take too long');
+  const points = await page.locator('.chart').first().locator('path.line').first().getAttribute('d');
+  assert.ok(points.split('L').length <= 1100, 'the chart is thinned');
+  await plot.focus();
+  const pressed = Date.now();
+  await page.keyboard.press('End');
+  await page.waitForFunction((most) => document.querySelector('[role=slider]').getAttribute('aria-valuetext').startsWith(`Round ${most}`), MANY.toLocaleString('en'));
+  said(`  a key is answered after ${Date.now() - pressed} ms`);
+  await shot(page, 'task-many-rounds');
+  await page.unroute(/\/v1\/tasks\/vitals\/rounds\?(?!limit=1$)/);
+  await page.reload();
+}
+
+async function usingModels(page) {
+  await page.goto(at('tasks/vitals/models'));
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download version 4' }).click()]);
+  assert.equal(download.suggestedFilename(), 'vitals-v4.safetensors');
+  const stored = await federation.call('GET', '/v1/tasks/vitals/models/4');
+  assert.equal(createHash('sha256').update(readFileSync(await download.path())).digest('hex'), stored.sha256);
+  await page.getByRole('button', { name: 'Pin version 4', exact: true }).click();
+  await page.getByRole('button', { name: 'Unpin version 4' }).waitFor();
+  assert.ok((await federation.call('GET', '/v1/tasks/vitals/models/4')).pinned_at);
+  for (const version of [1, 9]) await page.getByLabel(`Compare version ${version}`, { exact: true }).check();
+  await page.getByRole('heading', { name: 'Version 1 and version 9' }).waitFor();
+  const row = page.getByRole('region', { name: 'Comparison of two versions' }).getByRole('row').filter({ hasText: 'Accuracy' }).first();
+  assert.match(await row.innerText(), /%/);
+  await shot(page, 'task-models');
+}
+
+async function controlling(page) {
+  const lonely = { spec: { rounds: { count: 5 }, selection: { cohort: { count: 60 } } }, seed: 3 };
+  await federation.call('POST', '/v1/tasks', task('imaging', lonely));
+  await page.goto(at('tasks/imaging'));
+  await page.getByText('Waiting for participants.').waitFor();
+  await shot(page, 'task-waiting');
+  for (const [name, state] of [['Pause', 'Paused'], ['Resume', 'Active']]) {
+    await page.getByRole('button', { name, exact: true }).click();
+    await page.getByRole('button', { name: `${name} imaging` }).click();
+    await page.locator('h1 .badge', { hasText: state }).waitFor();
+  }
+  await page.getByRole('button', { name: 'Cancel', exact: true }).click();
+  await shot(page, 'task-cancel');
+  await page.keyboard.press('Escape');
+  assert.equal((await federation.call('GET', '/v1/tasks/imaging')).status, 'ACTIVE', 'Escape keeps it');
+  await page.getByRole('button', { name: 'Cancel', exact: true }).click();
+  await page.getByRole('button', { name: 'Cancel imaging' }).click();
+  await page.locator('h1 .badge', { hasText: 'Cancelled' }).waitFor();
+}
+
+async function readingLedgers(page) {
+  const privacy = { mechanism: 'distributed_discrete_gaussian', epsilon: 20, delta: 1e-5, clip: { fixed: 1.0 } };
+  const spec = { privacy, metrics: [], rounds: { count: 8, collect_deadline_ms: 60_000 }, selection: { cohort: { count: 5 } } };
+  await federation.call('POST', '/v1/tasks', task('ages', { spec, seed: 2 }));
+  await completed('ages');
+  await page.goto(at('privacy'));
+  await page.getByRole('link', { name: 'ages' }).waitFor();
+  await shot(page, 'privacy');
+  await page.getByRole('link', { name: 'ages' }).click();
+  await page.getByRole('region', { name: 'Releases, newest first' }).waitFor();
+  await shot(page, 'task-privacy');
+  await page.goto(at('tasks/ages'));
+  await page.getByRole('slider', { name: 'Privacy budget, by round' }).waitFor();
+  await shot(page, 'task-private');
+  await page.goto(at('tasks'));
+  await page.getByRole('link', { name: 'vitals' }).waitFor();
+  await page.waitForTimeout(600);
+  await shot(page, 'tasks');
+}
+
+async function revoking(page, browser) {
+  await page.goto(at('tokens'));
+  await page.getByRole('button', { name: 'New token' }).click();
+  await page.getByLabel('Name of the owner').fill('eve');
+  await shot(page, 'new-token');
+  await page.getByRole('button', { name: 'Create the token' }).click();
+  const token = await page.getByLabel('Operator token').innerText();
+  const eve = await open(browser);
+  await eve.page.goto(federation.url);
+  await signIn(eve.page, token);
+  await eve.page.getByRole('link', { name: 'vitals' }).waitFor();
+  assert.equal(await eve.page.getByRole('link', { name: 'New task' }).count(), 0, 'a viewer is offered nothing that is refused');
+  await page.getByRole('button', { name: 'I have kept it' }).click();
+  await page.getByRole('button', { name: 'Revoke the token of eve' }).waitFor();
+  await shot(page, 'tokens');
+  await page.getByRole('button', { name: 'Revoke the token of eve' }).click();
+  await page.getByRole('button', { name: 'Revoke it' }).click();
+  await page.getByRole('button', { name: 'Revoke the token of eve' }).waitFor({ state: 'detached' });
+  await eve.page.getByRole('link', { name: 'Participants' }).click();
+  await eve.page.getByText('You are signed in no more').waitFor();
+  await eve.context.close();
+
+  await page.goto(at('participants'));
+  await page.getByText('ward-7').first().waitFor();
+  await shot(page, 'participants');
+  await page.getByRole('button', { name: 'Revoke ward-7' }).click();
+  await shot(page, 'revoke');
+  await page.getByRole('dialog').getByRole('button', { name: 'Revoke ward-7' }).click();
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  const all = await federation.call('GET', '/v1/participants?limit=100');
+  assert.ok(all.items.find((one) => one.name === 'ward-7').revoked_at);
+}
+
+async function leaving(page) {
+  await page.goto(at('nowhere'));
+  await page.getByRole('heading', { name: 'There is no such page' }).waitFor();
+  await page.goto(at('tasks/nowhere'));
+  await page.getByText('there is no task').waitFor();
+  await shot(page, 'error');
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  assert.equal((await page.context().cookies()).length, 0);
+}
+
+const federation = await Federation.start(binary, folder);
+const browser = await chromium.launch({ executablePath, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] });
+let failed = null;
+let page;
+try {
+  ({ page } = await open(browser));
+  for (const step of [() => trusting(browser), signingIn, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, controlling, readingLedgers, (one) => revoking(one, browser), leaving]) {
+    said(step.name || 'more');
+    await step(page);
+  }
+} catch (error) {
+  failed = error;
+  await page?.screenshot({ path: join(out, 'FAILED.png'), fullPage: true }).catch(() => {});
+} finally {
+  await browser.close();
+  federation.stop();
+  rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+}
+for (const problem of [...new Set(problems)]) console.log(`WRONG ${problem}`);
+if (failed) console.log(failed.stack);
+if (failed || problems.length > 0) process.exit(1);
+said('the dashboard does what it says, and axe finds nothing');

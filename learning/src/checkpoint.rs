@@ -12,9 +12,12 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
 use crate::parameters::{Layout, LayoutError, Parameters, TensorSpec, first_not_finite};
 
-mod streamed;
+mod published;
+mod tensor_file;
 
-pub use streamed::read_published_from;
+pub use published::{read_published, read_published_from, write};
+pub use tensor_file::TensorFile;
+pub(crate) use tensor_file::read_header;
 
 /// Longest header the reader accepts, in bytes: [`MAX_TENSORS`](crate::parameters::MAX_TENSORS) of the longest names
 /// fit.
@@ -57,31 +60,12 @@ pub enum CheckpointError {
     },
 }
 
-/// Writes parameters as safetensors; equal layouts and values give equal bytes.
-///
-/// # Errors
-/// [`CheckpointError::NotFinite`]: every reader would reject the model.
-pub fn write(parameters: &Parameters) -> Result<Vec<u8>, CheckpointError> {
-    write_file(None, &items(parameters))
-}
-
-fn items(parameters: &Parameters) -> Vec<Item<'_>> {
-    let tensors = parameters.layout().tensors().iter().enumerate();
-    tensors
-        .map(|(index, tensor)| Item {
-            name: tensor.name.clone(),
-            shape: &tensor.shape,
-            values: parameters.tensor(index),
-        })
-        .collect()
-}
-
 /// Reads the names and shapes of the tensors, in the order of their data, without reading values.
 ///
 /// # Errors
 /// Any [`CheckpointError`] except those that concern an expected model.
 pub fn read_layout(bytes: &[u8]) -> Result<Layout, CheckpointError> {
-    layout_of(&File::parse(bytes)?.metadata)
+    File::parse(bytes)?.layout()
 }
 
 /// Reads a model of a known layout. The file may hold the tensors in any order but must hold exactly these.
@@ -90,7 +74,7 @@ pub fn read_layout(bytes: &[u8]) -> Result<Layout, CheckpointError> {
 /// Any [`CheckpointError`].
 pub fn read(bytes: &[u8], expected: &Arc<Layout>) -> Result<Parameters, CheckpointError> {
     let file = File::parse(bytes)?;
-    let found = layout_of(&file.metadata)?;
+    let found = file.layout()?;
     if let Some(extra) = found.tensors().iter().find(|tensor| expected.find(&tensor.name).is_none()) {
         return Err(CheckpointError::Unexpected(extra.name.clone()));
     }
@@ -104,67 +88,31 @@ pub fn read(bytes: &[u8], expected: &Arc<Layout>) -> Result<Parameters, Checkpoi
     Ok(parameters)
 }
 
-/// Reads a published model. Only the bytes that [`write`] produces are accepted, so that no model has two digests.
-///
-/// # Errors
-/// As for [`read`], and [`CheckpointError::OtherForm`].
-pub fn read_published(bytes: &[u8], expected: &Arc<Layout>) -> Result<Parameters, CheckpointError> {
-    let parameters = read(bytes, expected)?;
-    let header = padded_header(None, &items(&parameters))?;
-    let length = (header.len() as u64).to_le_bytes();
-    // With this header the data are the values in layout order, which is how they were read.
-    let is_as_written = bytes.strip_prefix(&length).is_some_and(|rest| rest.starts_with(&header));
-    if is_as_written { Ok(parameters) } else { Err(CheckpointError::OtherForm) }
-}
-
-/// A tensor to be written.
-pub(crate) struct Item<'a> {
-    pub(crate) name: String,
-    pub(crate) shape: &'a [u64],
-    /// Values, row-major; as many as the shape implies.
-    pub(crate) values: &'a [f32],
-}
-
-/// Writes tensors in the given order. `metadata` has at most one entry: the order of several would not be fixed.
-pub(crate) fn write_file(
-    metadata: Option<HashMap<String, String>>,
-    items: &[Item<'_>],
-) -> Result<Vec<u8>, CheckpointError> {
-    for item in items {
-        check_finite(&item.name, item.values)?;
-    }
-    let header = padded_header(metadata, items)?;
-    let values: usize = items.iter().map(|item| item.values.len()).sum();
-    let mut bytes = Vec::with_capacity(8 + header.len() + 4 * values);
-    bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(&header);
-    for value in items.iter().flat_map(|item| item.values) {
-        bytes.extend_from_slice(&value.to_le_bytes());
-    }
-    Ok(bytes)
-}
-
-fn padded_header(metadata: Option<HashMap<String, String>>, items: &[Item<'_>]) -> Result<Vec<u8>, CheckpointError> {
-    let mut header = header(metadata, items)?;
+/// The header of a file of these tensors, each a name and a shape. `note` is its only metadata: the order of several entries would
+/// not be fixed.
+fn padded_header(note: Option<(&str, &str)>, tensors: &[(&str, &[u64])]) -> Result<Vec<u8>, CheckpointError> {
+    let malformed = |error: &dyn std::fmt::Display| CheckpointError::Malformed(error.to_string());
+    let mut start = 0;
+    let mut describe = |&(name, shape): &(&str, &[u64])| -> Result<_, CheckpointError> {
+        let end = start + 4 * elements(shape);
+        let shape = shape.iter().map(|&n| usize::try_from(n)).collect::<Result<_, _>>();
+        let shape = shape.map_err(|error| malformed(&error))?;
+        let info = TensorInfo { dtype: Dtype::F32, shape, data_offsets: (start, end) };
+        start = end;
+        Ok((name.to_owned(), info))
+    };
+    let tensors = tensors.iter().map(&mut describe).collect::<Result<_, _>>()?;
+    let note = note.map(|(key, value)| HashMap::from([(key.to_owned(), value.to_owned())]));
+    let metadata = Metadata::new(note, tensors).map_err(|error| malformed(&error))?;
+    let mut header = serde_json::to_vec(&metadata).map_err(|error| malformed(&error))?;
     // The format asks for data at a multiple of 8.
     header.resize(header.len().next_multiple_of(8), b' ');
     Ok(header)
 }
 
-fn header(metadata: Option<HashMap<String, String>>, items: &[Item<'_>]) -> Result<Vec<u8>, CheckpointError> {
-    let malformed = |error: &dyn std::fmt::Display| CheckpointError::Malformed(error.to_string());
-    let mut start = 0;
-    let mut describe = |item: &Item<'_>| -> Result<_, CheckpointError> {
-        let shape = item.shape.iter().map(|&n| usize::try_from(n)).collect::<Result<_, _>>();
-        let shape = shape.map_err(|error| malformed(&error))?;
-        let end = start + 4 * item.values.len();
-        let info = TensorInfo { dtype: Dtype::F32, shape, data_offsets: (start, end) };
-        start = end;
-        Ok((item.name.clone(), info))
-    };
-    let tensors = items.iter().map(&mut describe).collect::<Result<_, _>>()?;
-    let metadata = Metadata::new(metadata, tensors).map_err(|error| malformed(&error))?;
-    serde_json::to_vec(&metadata).map_err(|error| malformed(&error))
+/// Number of values of a tensor of this shape, which a [`Layout`] has checked.
+fn elements(shape: &[u64]) -> usize {
+    shape.iter().fold(1, |product, &n| product * usize::try_from(n).unwrap_or(usize::MAX))
 }
 
 /// A file with a checked header: offsets lie within the data and match the shapes.
@@ -206,6 +154,18 @@ impl<'a> File<'a> {
         Ok(())
     }
 
+    /// The tensors, in the order of their data.
+    pub(crate) fn layout(&self) -> Result<Layout, CheckpointError> {
+        let mut tensors = Vec::new();
+        for name in self.metadata.offset_keys() {
+            let Some(info) = self.metadata.info(&name) else { continue };
+            check_dtype(&name, info)?;
+            let shape = shape_of(info);
+            tensors.push(TensorSpec { name, shape });
+        }
+        Ok(Layout::new(tensors)?)
+    }
+
     /// Reads the values of a tensor that [`Self::expect`] has checked.
     pub(crate) fn fill(&self, name: &str, values: &mut [f32]) -> Result<(), CheckpointError> {
         let info = self.metadata.info(name).ok_or_else(|| CheckpointError::Missing(name.to_owned()))?;
@@ -215,17 +175,6 @@ impl<'a> File<'a> {
         }
         check_finite(name, values)
     }
-}
-
-fn layout_of(metadata: &Metadata) -> Result<Layout, CheckpointError> {
-    let mut tensors = Vec::new();
-    for name in metadata.offset_keys() {
-        let Some(info) = metadata.info(&name) else { continue };
-        check_dtype(&name, info)?;
-        let shape = shape_of(info);
-        tensors.push(TensorSpec { name, shape });
-    }
-    Ok(Layout::new(tensors)?)
 }
 
 fn check_dtype(name: &str, info: &TensorInfo) -> Result<(), CheckpointError> {

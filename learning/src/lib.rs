@@ -39,6 +39,6 @@ pub use partition::{Partition, PatternError, Patterns};
 pub use privacy::{ExactSum, NoisedSum, SumError, SumHeader};
 pub use quantize::{
     Codec, DecodeError, EncodeError, HeadroomError, ImplausibleUpdate, Inspector, MeanUpdate, QuantizationParams,
-    QuantizedUpdate,
+    QuantizedUpdate, SumTail,
 };
 pub use update::Update;

@@ -16,7 +16,7 @@ pub(crate) mod limbs;
 mod recombine;
 mod words;
 
-pub use decode::MeanUpdate;
+pub use decode::{MeanUpdate, SumTail};
 pub use error::{DecodeError, EncodeError, HeadroomError};
 pub use inspect::{ImplausibleUpdate, Inspector};
 pub use limbs::{MAX_COUNT as MAX_METRIC_COUNT, MAX_VALUE as MAX_METRIC_VALUE};

@@ -1,5 +1,5 @@
 //! Publishes the task's next model version from a released sum: a pure function of stored blobs (the sum, the base
-//! model, the server optimizer's state), then one transaction.
+//! model, the server optimizer's state), read and written slice by slice, then one transaction.
 
 use federation::id::{Attempt, Digest, ParticipantId};
 use federation::model_version::ModelVersion;
@@ -8,7 +8,7 @@ use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use learning::MetricValue;
 use recipe::TaskModel;
-use recipe::server::{BaseVersion, NextVersion, RoundTerms, StepFailure, step};
+use recipe::server::{NextVersion, ReadSeek, RoundTerms, StepFailure, StepFiles, StepOut, step};
 use store::entity::round::RoundMetric;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction, WakeEvent};
@@ -19,7 +19,8 @@ use super::keep_ledger;
 use super::lease::Lease;
 use super::shred::{before_publishing, destroy_keys_of_an_end};
 use super::situation::Situation;
-use super::sums::blocking;
+use super::streams::{Held, NewBlob, making, open_verified};
+use super::sums::Slices;
 use super::{Environment, StepError};
 use crate::ahead::TrainingStates;
 use crate::ledger::forget_correlated_noise;
@@ -104,21 +105,20 @@ async fn store_version(
         keep_ledger::before_publishing(env, task, round, private).await?;
     }
     before_publishing(env, round.key, model.private.as_deref()).await?;
-    let made = make(env, model, round).await?;
-    let metrics: Vec<_> = made
+    let Made { next, version, optimizer_state } = make(env, model, round).await?;
+    let metrics: Vec<_> = next
         .metrics
         .into_iter()
         .map(|(name, MetricValue { value, count })| RoundMetric { name, value, count })
         .collect();
     let restored = restored(env, task, round, &metrics).await?;
-    let bytes = made.bytes.len() as u64;
     env.fail_point.reached("publish_version: before the blob")?;
-    let optimizer_state = match made.optimizer_state {
-        Some(state) => Some(env.blobs.put_bytes(state.into()).await?),
+    let optimizer_state = match optimizer_state {
+        Some(state) => Some(state.store(&env.blobs).await?.0),
         None => None,
     };
     env.fail_point.reached("publish_version: after the optimizer's state")?;
-    let sha256 = env.blobs.put_bytes(made.bytes.into()).await?;
+    let (sha256, bytes) = version.store(&env.blobs).await?;
     env.fail_point.reached("publish_version: after the blob")?;
     let version = ModelVersion {
         task: round.key.task,
@@ -127,7 +127,7 @@ async fn store_version(
         bytes,
         round: Some(round.key.round),
         parent: Some(round.base_version),
-        clip: made.clip,
+        clip: next.clip,
         optimizer_state,
         created_at: env.clock.now(),
     };
@@ -151,8 +151,15 @@ fn again(good: &ModelVersion, version: ModelVersion) -> ModelVersion {
     ModelVersion { sha256, bytes, clip, optimizer_state, parent: Some(good.version), ..version }
 }
 
+/// A version that was made and is not stored.
+struct Made {
+    next: NextVersion,
+    version: NewBlob,
+    optimizer_state: Option<NewBlob>,
+}
+
 /// Reads the released sum and the base model and takes the server's step.
-async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<NextVersion, PublishError> {
+async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<Made, PublishError> {
     let (attempt, base_version) = (round.key, round.base_version);
     let (sum, base, first) = env
         .store
@@ -167,25 +174,37 @@ async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<Nex
     let sum = sum.ok_or(PublishError::NotReleased)?;
     let base = base
         .ok_or_else(|| StepError::unworkable(format!("model version {base_version} of {} has no row", attempt.task)))?;
-    let sum = match env.blobs.get(sum.blob).await.map_err(StepError::from) {
+    let slices = Slices::of_files(model, &env.config);
+    let mut sum = match open_verified(&env.blobs, sum.blob, slices).await.map_err(StepError::from) {
         Err(error) if error.is_loss() => return Err(PublishError::Lost(error)),
-        bytes => bytes?,
+        opened => opened?,
     };
     let terms = RoundTerms::new(model, base.clip, attempt);
-    let optimizer_state = match base.optimizer_state {
-        Some(blob) => Some(env.blobs.get(blob).await?),
+    let mut state = match base.optimizer_state {
+        Some(blob) => Some(open_verified(&env.blobs, blob, slices).await?),
         None => None,
     };
     // The first version may have been published again: then there is no optimizer state.
     let is_first = base.parent == Some(0) && first.is_some_and(|first| first.sha256 == base.sha256);
     let version = if is_first { 0 } else { base_version };
-    let base = BaseVersion { version, bytes: env.blobs.get(base.sha256).await?, optimizer_state };
-    let model = model.clone();
-    match blocking(move || Ok::<_, StepError>(step(&model, &terms, sum, base))).await? {
-        Ok(made) => Ok(made),
-        Err(StepFailure::ImplausibleSum(problem)) => Err(PublishError::ImplausibleSum(problem)),
-        Err(StepFailure::UnusableBase(problem)) => Err(StepError::unworkable(problem).into()),
-    }
+    let about = usize::try_from(base.bytes).unwrap_or_default();
+    let mut base = open_verified(&env.blobs, base.sha256, slices).await?;
+    let (model, slice) = (model.clone(), slices.length());
+    let of_state = if model.optimizer.remembers() { about.saturating_mul(2) } else { 0 };
+    let held = [Held::of(slices, about), Held::of(slices, of_state)];
+    let (next, [made, made_state]) = making(&env.blobs, held, move |[version_out, state_out]| {
+        let optimizer_state = state.as_mut().map(|state| &mut **state as &mut dyn ReadSeek);
+        let files = StepFiles { sum: &mut *sum, base: &mut *base, optimizer_state };
+        let out = StepOut { version: version_out, optimizer_state: state_out };
+        step(&model, &terms, version, files, out, slice).map_err(|failure| match failure {
+            StepFailure::ImplausibleSum(problem) => PublishError::ImplausibleSum(problem),
+            StepFailure::UnusableBase(problem) => StepError::unworkable(problem).into(),
+            StepFailure::Io(error) => PublishError::Step(StoreError::from(error).into()),
+        })
+    })
+    .await?;
+    let optimizer_state = next.has_state.then_some(made_state);
+    Ok(Made { next, version: made, optimizer_state })
 }
 
 async fn give_up(

@@ -111,12 +111,14 @@ async fn release(
     } else {
         let header = SumHeader::new(slices.words(), slices.modulus_bits(), participants);
         let header = header.map_err(StepError::unworkable)?;
-        making(&env.blobs, Held::of(slices, header.stored_bytes()), move |out| {
+        let held = Held::of(slices, header.stored_bytes());
+        let (work, [blob]) = making(&env.blobs, [held], move |[out]| {
             out.write_all(&header.to_bytes()).map_err(StoreError::from)?;
             let write = |noised: NoisedSum| Ok(noised.write_words(out).map_err(StoreError::from)?);
             unmask(sum, &masks, noise, participants, write)
         })
-        .await?
+        .await?;
+        (work, blob)
     };
     env.fail_point.reached("release_sum: before the blob")?;
     let (blob, _) = blob.store(&env.blobs).await?;

@@ -3,11 +3,13 @@
 //! The thread writes, the step stores. Nothing is a blob before the step says so: the thread may find at the end of what it read
 //! that it was damaged, and then what was written is dropped.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Cursor, ErrorKind, Write};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use federation::id::Digest;
+use futures_util::future::try_join_all;
+use recipe::server::ReadSeek;
 use store::{BlobStore, BlobWriter, StoreError};
 use tokio::sync::mpsc;
 
@@ -119,27 +121,96 @@ impl Incoming {
     }
 }
 
-/// Runs `work` on a thread of its own, which writes a blob.
+/// Runs `work` on a thread of its own, which writes as many blobs as there are in `held`.
 ///
 /// # Errors
 /// Those of the blobs' store; else those of `work`.
-pub(super) async fn making<T, E>(
+pub(super) async fn making<T, E, const N: usize>(
     blobs: &Arc<dyn BlobStore>,
-    held: Held,
-    work: impl FnOnce(&mut Outgoing) -> Result<T, E> + Send + 'static,
-) -> Result<(T, NewBlob), E>
+    held: [Held; N],
+    work: impl FnOnce([&mut Outgoing; N]) -> Result<T, E> + Send + 'static,
+) -> Result<(T, [NewBlob; N]), E>
 where
     T: Send + 'static,
     E: From<StepError> + Send + 'static,
 {
-    let (mut out, incoming) = pieces(held);
+    let (mut out, mut incoming) = (Vec::with_capacity(N), Vec::with_capacity(N));
+    for held in held {
+        let (to, from) = pieces(held);
+        out.push(to);
+        incoming.push(from.take(blobs));
+    }
+    let out: Result<[Outgoing; N], _> = out.try_into();
     let work = move || -> Result<T, E> {
-        let done = work(&mut out)?;
-        out.finish().map_err(|error| StepError::from(StoreError::from(error)))?;
+        let mut out = out.map_err(|_| StepError::unworkable("blobs were lost while they were made"))?;
+        let done = work(out.each_mut())?;
+        let finished = out.into_iter().try_for_each(Outgoing::finish);
+        finished.map_err(|error| StepError::from(StoreError::from(error)))?;
         Ok(done)
     };
-    let (done, blob) = tokio::join!(blocking(work), incoming.take(blobs));
+    let (done, made) = tokio::join!(blocking(work), try_join_all(incoming));
     // The thread knows only that nobody listened any more.
-    let blob = blob.map_err(StepError::from)?;
-    Ok((done?, blob))
+    let made = made.map_err(StepError::from)?;
+    let done = done?;
+    let made = made.try_into().map_err(|_| StepError::unworkable("blobs were lost while they were made"))?;
+    Ok((done, made))
+}
+
+/// A blob to be read in slices, which has its digest. One that is read as one slice is read at once.
+///
+/// # Errors
+/// `MissingBlob`; `Corrupt` if the bytes do not have the digest.
+pub(super) async fn open_verified(
+    blobs: &Arc<dyn BlobStore>,
+    digest: Digest,
+    slices: Slices,
+) -> Result<Box<dyn ReadSeek + Send>, StoreError> {
+    if slices.is_one() {
+        return Ok(Box::new(Cursor::new(blobs.get(digest).await?)));
+    }
+    Ok(Box::new(blobs.open_verified(digest).await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use federation::time::{MockClock, Timestamp};
+    use store::{Blobs, Database, Store, StoreConfig};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn pieces_become_one_blob_or_none_if_the_thread_fails() {
+        let clock = Arc::new(MockClock::new(Timestamp(1)));
+        let (database, blobs) = (Database::SqliteMemory, Blobs::Memory);
+        let store = Store::open(StoreConfig { database, blobs, connections: 1, clock }).await.unwrap();
+        let blobs = store.blobs();
+        let bytes: Vec<u8> = (0..=255).cycle().take(5 * PIECE + 7).collect();
+        let write = |out: &mut Outgoing, bytes: &[u8]| -> Result<(), StepError> {
+            bytes
+                .chunks(100_003)
+                .try_for_each(|chunk| out.write_all(chunk))
+                .map_err(|error| StoreError::from(error).into())
+        };
+        for held in [Held::Whole(10), Held::Pieces] {
+            let copy = bytes.clone();
+            let made = making(blobs, [held, Held::Pieces], move |[first, second]| {
+                write(first, &copy)?;
+                write(second, &copy[..3])?;
+                Ok::<_, StepError>(copy.len())
+            });
+            let (length, [first, second]) = made.await.unwrap();
+            assert_eq!((length, matches!(first, NewBlob::Written(_))), (bytes.len(), held == Held::Pieces));
+            let (digest, size) = first.store(blobs).await.unwrap();
+            assert!(size == bytes.len() as u64 && blobs.get(digest).await.unwrap() == bytes);
+            let (digest, size) = second.store(blobs).await.unwrap();
+            assert!(size == 3 && blobs.get(digest).await.unwrap() == bytes[..3]);
+        }
+        let before = blobs.list(Timestamp(i64::MAX)).await.unwrap().len();
+        let failed = making(blobs, [Held::Pieces], move |[out]| {
+            write(out, &bytes)?;
+            Err::<(), _>(StepError::Stopped("here"))
+        });
+        assert!(matches!(failed.await.err(), Some(StepError::Stopped("here"))));
+        assert_eq!((before, blobs.list(Timestamp(i64::MAX)).await.unwrap().len()), (2, 2));
+    }
 }

@@ -54,7 +54,7 @@ async fn fold(
     let slices = Slices::of(model, &env.config);
     let mut sum = sum_up(env, cache, model, slices, before.as_ref(), &inputs).await?;
     let held = Held::of(slices, packed_len(slices.words(), model.modulus));
-    let (only, blob) = making(&env.blobs, held, move |out| {
+    let (only, [blob]) = making(&env.blobs, [held], move |[out]| {
         let mut only = None;
         while let Some((_, mut slice)) = sum.next()? {
             slice.write_partial(out)?;

@@ -53,13 +53,27 @@ impl Slices {
     /// is whole (`robust`, `release_groups`), and the sums of codecs that map updates to fewer coordinates are where they become
     /// the mean ([`recipe::server::step`]).
     pub(super) fn of(model: &TaskModel, config: &WorkConfig) -> Self {
-        let whole = Self::whole(model);
         let is_drawn_at_once = model.private.as_ref().is_some_and(|private| private.draws_at_once());
         if model.codec.expanding().is_some() || is_drawn_at_once {
-            return whole;
+            return Self::whole(model);
         }
+        Self::cut(model, model.codec.len(), config)
+    }
+
+    /// The slices of a model's stored sum and versions, which are read as they are.
+    pub(super) fn of_files(model: &TaskModel, config: &WorkConfig) -> Self {
+        Self::cut(model, model.codec.len().max(model.tensors.published.len()), config)
+    }
+
+    fn cut(model: &TaskModel, words: usize, config: &WorkConfig) -> Self {
         let start = usize::try_from(Shape::SLICE_START).unwrap_or(usize::MAX);
-        Self { length: config.slice_words.max(1).next_multiple_of(start), ..whole }
+        let length = config.slice_words.max(1).next_multiple_of(start);
+        Self { words, length, ..Self::whole(model) }
+    }
+
+    /// Words of a slice that is not the last.
+    pub(super) fn length(self) -> usize {
+        self.length
     }
 
     /// One slice.

@@ -55,7 +55,7 @@ async fn a_full_disk_keeps_the_step_waiting_for_room() {
 
 #[tokio::test]
 async fn a_full_disk_is_told_while_a_large_sum_is_written_piece_by_piece() {
-    let mut world = World::in_slices(3, 300_000).await;
+    let mut world = World::in_slices(3, 300_000, |_| {}).await;
     world.config.fold_inputs = 100;
     with_all_inputs(&world).await;
     let before = world.blobs.all().await;

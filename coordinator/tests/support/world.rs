@@ -107,10 +107,11 @@ impl World {
 
     /// With a model of so many parameters more, whose vectors are worked through in the shortest slices there are and end within
     /// a byte.
-    pub(crate) async fn in_slices(participants: usize, parameters: u64) -> Self {
+    pub(crate) async fn in_slices(participants: usize, parameters: u64, change: impl FnOnce(&mut TaskSpec)) -> Self {
         let mut world = Self::with(participants, |spec| {
             spec.model.tensors[0].shape = vec![parameters];
             spec.aggregation.modulus_bits = 31;
+            change(spec);
         })
         .await;
         world.config.slice_words = 1;

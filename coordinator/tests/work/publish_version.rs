@@ -93,6 +93,42 @@ async fn a_lost_optimizer_state_keeps_the_round_until_its_deadline() {
     assert_eq!(world.round(2).await.round.state, RoundState::Completed);
 }
 
+#[tokio::test]
+async fn a_version_of_several_slices_is_that_of_the_whole_and_nothing_is_held_to_make_it() {
+    let adam = ServerOptimizer::FedAdam { learning_rate: 0.1, beta1: 0.9, beta2: 0.99, tau: 1e-3 };
+    for optimizer in [ServerOptimizer::default(), adam] {
+        let made = async |slice_words: usize| {
+            let mut world = World::in_slices(3, 300_000, |spec| spec.aggregation.optimizer = optimizer).await;
+            world.config.slice_words = slice_words;
+            let before = world.blobs.held();
+            for number in 1..=2 {
+                world.run_round(&world.engine(number)).await;
+            }
+            let versions = world.versions().await;
+            let of = versions.iter().map(|version| (version.sha256, version.bytes, version.optimizer_state));
+            (of.collect::<Vec<_>>(), world.blobs.held() - before)
+        };
+        let (whole, in_slices) = (made(1 << 20).await, made(1).await);
+        assert_eq!(whole.0, in_slices.0, "{optimizer:?}");
+        assert!(whole.1 > 0 && in_slices.1 == 0, "{optimizer:?}: {} and {} blobs", whole.1, in_slices.1);
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_base_of_several_slices_keeps_the_round_until_it_is_mended() {
+    let world = World::in_slices(3, 70_000, |_| {}).await;
+    let engine = world.engine(1);
+    world.start_round(&engine).await;
+    world.report_all().await;
+    let base = world.versions().await[0].sha256;
+    world.blobs.damage(base);
+    assert!(engine.step_all().await.is_err());
+    assert_eq!(world.round(1).await.round.state, RoundState::Aggregating);
+    world.blobs.mend(base);
+    engine.step_all().await.unwrap();
+    assert_eq!(world.round(1).await.round.state, RoundState::Completed);
+}
+
 /// The mean of a round in which everybody took part.
 fn mean(world: &World, number: u32) -> MeanUpdate {
     let words = world.model.codec.len();

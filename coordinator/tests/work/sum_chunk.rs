@@ -145,11 +145,11 @@ async fn a_damaged_input_ends_the_round_as_input_lost() {
 
 #[tokio::test]
 async fn a_model_of_several_slices_is_summed_like_one_of_one() {
-    let mut whole = World::in_slices(19, 90_000).await;
+    let mut whole = World::in_slices(19, 90_000, |_| {}).await;
     whole.config.slice_words = 1 << 20;
     whole.run_round(&whole.engine(1)).await;
 
-    let world = World::in_slices(19, 90_000).await;
+    let world = World::in_slices(19, 90_000, |_| {}).await;
     let cohort = world.start_round(&world.engine(1)).await;
     let mut expected = vec![0_u32; world.model.codec.len()];
     for participant in &cohort[..3] {
@@ -174,7 +174,7 @@ async fn a_model_of_several_slices_is_summed_like_one_of_one() {
 #[tokio::test]
 async fn a_damaged_input_of_several_slices_ends_the_round_and_leaves_nothing_behind() {
     for folds in [true, false] {
-        let mut world = World::in_slices(4, 70_000).await;
+        let mut world = World::in_slices(4, 70_000, |_| {}).await;
         world.config.fold_inputs = if folds { 2 } else { 100 };
         let engine = world.engine(1);
         world.start_round(&engine).await;
@@ -190,7 +190,7 @@ async fn a_damaged_input_of_several_slices_ends_the_round_and_leaves_nothing_beh
 
 #[tokio::test]
 async fn a_partial_sum_of_another_length_is_lost() {
-    let world = World::in_slices(4, 70_000).await;
+    let world = World::in_slices(4, 70_000, |_| {}).await;
     let cohort = world.start_round(&world.engine(1)).await;
     assert!(world.report(cohort[0]).await);
     let short = world.input(cohort[1], 1).slice(..world.input(cohort[1], 1).len() - 1);

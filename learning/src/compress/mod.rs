@@ -29,9 +29,9 @@ use rand::Rng;
 use task_spec::Compression;
 
 use crate::parameters::{Layout, WrongLength};
-use crate::privacy::NoisedSum;
+use crate::privacy::{NoisedSum, SumHeader};
 use crate::quantize::{
-    Codec, DecodeError, EncodeError, ImplausibleUpdate, Inspector, QuantizationParams, QuantizedUpdate,
+    Codec, DecodeError, EncodeError, ImplausibleUpdate, Inspector, QuantizationParams, QuantizedUpdate, SumTail,
 };
 use crate::update::Update;
 use codecs::Fitted;
@@ -245,10 +245,40 @@ impl UpdateCodec {
     /// # Errors
     /// Any [`DecodeError`]; a sum that its participants cannot have produced is rejected, not published.
     pub fn decode(&self, sum: &NoisedSum, seed: &[u8; 32]) -> Result<Decoded, DecodeError> {
+        let codec = match &self.form {
+            Form::Summed(summed) => return summed.decode(sum, seed),
+            Form::Plain(codec) => codec,
+            Form::Compact(compact) => compact.dense(),
+        };
+        let (values, tail) = sum.words().split_at(self.params.parameters.min(sum.words().len()));
+        let (tail, distortion) = self.decode_tail(sum.header(), tail)?;
+        let delta = codec.decode_values(&tail, 0, values)?;
+        Ok(Decoded { mean: tail.with(delta), distortion })
+    }
+
+    /// The codec that decodes the values of a sum slice by slice ([`Codec::decode_values`]), each from a word of its own; `None`
+    /// where a value is made of all words.
+    #[must_use]
+    pub fn by_word(&self) -> Option<&Codec> {
         match &self.form {
-            Form::Plain(codec) => Ok(Decoded { mean: codec.decode(sum)?, distortion: None }),
-            Form::Summed(summed) => summed.decode(sum, seed),
-            Form::Compact(compact) => compact.decode(sum),
+            Form::Plain(codec) => Some(codec),
+            Form::Compact(compact) => Some(compact.dense()),
+            Form::Summed(_) => None,
+        }
+    }
+
+    /// What the words behind the values of a sum with this header say, if values are decoded [`by_word`](Self::by_word).
+    ///
+    /// # Errors
+    /// Any [`DecodeError`] but [`DecodeError::OutOfRange`].
+    pub fn decode_tail(&self, sum: SumHeader, tail: &[u32]) -> Result<(SumTail, Option<Distortion>), DecodeError> {
+        match &self.form {
+            Form::Plain(codec) => Ok((codec.decode_tail(sum, tail)?, None)),
+            Form::Compact(compact) => {
+                let (tail, distortion) = compact.decode_tail(sum, tail)?;
+                Ok((tail, Some(distortion)))
+            }
+            Form::Summed(_) => Err(DecodeError::Length { expected: self.len(), got: sum.words() }),
         }
     }
 

@@ -7,13 +7,13 @@
 use rand::Rng;
 
 use super::codecs::Expanded;
-use super::input::{Decoded, Distortion, Input};
+use super::input::{Distortion, Input};
 use super::tail::{OWN_METRICS, own_metrics, split_own};
 use super::{CodecError, UploadError};
 use crate::metrics::MetricValue;
-use crate::privacy::NoisedSum;
+use crate::privacy::SumHeader;
 use crate::quantize::limbs::{MAX_COUNT, MAX_VALUE};
-use crate::quantize::{Codec, DecodeError, QuantizationParams, to_word};
+use crate::quantize::{Codec, DecodeError, QuantizationParams, SumTail, to_word};
 
 pub(super) const VERSION: u8 = 1;
 /// Version and weight.
@@ -138,10 +138,11 @@ impl Compact {
         Ok((weight, read))
     }
 
-    pub(super) fn decode(&self, sum: &NoisedSum) -> Result<Decoded, DecodeError> {
-        let mut mean = self.dense.decode(sum)?;
-        let distortion: Distortion =
-            split_own(&mut mean.metrics, mean.participants).map_err(|index| DecodeError::Metric { index })?;
-        Ok(Decoded { mean, distortion: Some(distortion) })
+    /// What the words behind the values of a sum say, and the distortion.
+    pub(super) fn decode_tail(&self, sum: SumHeader, tail: &[u32]) -> Result<(SumTail, Distortion), DecodeError> {
+        let mut tail = self.dense.decode_tail(sum, tail)?;
+        let distortion =
+            split_own(&mut tail.metrics, tail.participants).map_err(|index| DecodeError::Metric { index })?;
+        Ok((tail, distortion))
     }
 }

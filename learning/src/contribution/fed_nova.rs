@@ -144,16 +144,26 @@ impl FedNova {
     /// # Errors
     /// [`FedNovaError::NotNormalized`]; the mean is then unchanged.
     pub fn scale(mean: &mut MeanUpdate) -> Result<f64, FedNovaError> {
-        let told = mean.metrics.last().filter(|metric| metric.count == mean.weight);
+        let ratio = Self::take_ratio(&mut mean.metrics, mean.weight)?;
+        scale(&mut mean.delta, ratio);
+        Ok(ratio)
+    }
+
+    /// Removes the ratio metric from those of a mean of this weight: what [`scale`] multiplies its values by.
+    ///
+    /// # Errors
+    /// [`FedNovaError::NotNormalized`]; the metrics are then unchanged.
+    pub fn take_ratio(metrics: &mut Vec<MetricValue>, weight: u64) -> Result<f64, FedNovaError> {
+        let told = metrics.last().filter(|metric| metric.count == weight);
         let ratio = told.and_then(|metric| metric.measured()).filter(|ratio| *ratio > 0.0 && *ratio <= MAX_RATIO);
         let ratio = ratio.ok_or(FedNovaError::NotNormalized)?;
-        mean.metrics.pop();
-        scale(&mut mean.delta, ratio);
+        metrics.pop();
         Ok(ratio)
     }
 }
 
-fn scale(values: &mut [f32], by: f64) {
+/// Multiplies values, or a slice of them, by a ratio, each rounded once.
+pub fn scale(values: &mut [f32], by: f64) {
     #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
     values.iter_mut().for_each(|value| *value = (f64::from(*value) * by) as f32);
 }

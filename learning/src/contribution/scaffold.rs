@@ -179,12 +179,18 @@ impl Scaffold {
         if expected != got {
             return Err(WrongLength { expected, got }.into());
         }
-        let part = f64::from(mean.participants) / f64::from(population.max(mean.participants).max(1));
         let changes = mean.delta.split_off(control.len());
-        for (control, change) in control.iter_mut().zip(changes) {
-            *control = narrow(f64::from(*control) + part * f64::from(change)).clamp(-range, range);
-        }
+        Self::change(control, &changes, mean.participants, population, range);
         Ok(())
+    }
+
+    /// Adds the mean change of n `participants` out of a `population` of N to a slice of the control variate, clamped to ±`range`.
+    /// Both slices have one length.
+    pub fn change(control: &mut [f32], changes: &[f32], participants: u32, population: u32, range: f32) {
+        let part = f64::from(participants) / f64::from(population.max(participants).max(1));
+        for (control, change) in control.iter_mut().zip(changes) {
+            *control = narrow(f64::from(*control) + part * f64::from(*change)).clamp(-range, range);
+        }
     }
 }
 

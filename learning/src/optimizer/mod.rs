@@ -13,11 +13,14 @@ mod fed_avg_m;
 mod fed_yogi;
 mod state;
 
+use std::io::Cursor;
+
 use task_spec::ServerOptimizer;
 
 pub use error::StepError;
-pub use state::{Kept, OptimizerState, StateError, write as write_state};
+pub use state::{Kept, OptimizerState, StateError, StateFile, write as write_state};
 
+use crate::checkpoint::CheckpointError;
 use crate::parameters::{Layout, Parameters, WrongLength};
 use crate::quantize::MeanUpdate;
 use adaptive::Rule;
@@ -34,12 +37,26 @@ pub fn step(
     parameters: &mut Parameters,
     mean: &MeanUpdate,
 ) -> Result<OptimizerState, StepError> {
+    step_slice(spec, state, parameters.values_mut(), &mean.delta)
+}
+
+/// As [`step`], for a slice of the values, their means and their states: the slices of a model, taken one by one, become what the
+/// whole becomes.
+///
+/// # Errors
+/// Any [`StepError`]; the values are then unchanged.
+pub fn step_slice(
+    spec: &ServerOptimizer,
+    state: OptimizerState,
+    values: &mut [f32],
+    deltas: &[f32],
+) -> Result<OptimizerState, StepError> {
     if let Some((key, problem)) = spec.problems().into_iter().next() {
         return Err(StepError::Number { key, problem });
     }
-    let expected = parameters.values().len();
-    if mean.delta.len() != expected {
-        return Err(WrongLength { expected, got: mean.delta.len() }.into());
+    let expected = values.len();
+    if deltas.len() != expected {
+        return Err(WrongLength { expected, got: deltas.len() }.into());
     }
     if let Some(got) = state.len().filter(|&got| got != expected) {
         return Err(StepError::StateLength(WrongLength { expected, got }));
@@ -47,7 +64,15 @@ pub fn step(
     if let Some(got) = state.optimizer().filter(|&got| got != spec.name()) {
         return Err(StepError::OtherOptimizer { expected: spec.name(), got });
     }
-    take(spec, state, parameters.values_mut(), &mean.delta)
+    take(spec, state, values, deltas)
+}
+
+/// The file of the state that the optimizer of `spec` keeps for a model of this layout.
+///
+/// # Errors
+/// [`CheckpointError::Malformed`] for what safetensors cannot hold.
+pub fn state_file(spec: &ServerOptimizer, layout: &Layout) -> Result<StateFile, CheckpointError> {
+    StateFile::new(spec.name(), names(spec).to_vec(), layout)
 }
 
 /// Reads the state that the optimizer of `spec` stored for a model of this layout.
@@ -55,7 +80,12 @@ pub fn step(
 /// # Errors
 /// Any [`StateError`]; claimed sizes are checked before anything is allocated.
 pub fn read_state(bytes: &[u8], spec: &ServerOptimizer, layout: &Layout) -> Result<OptimizerState, StateError> {
-    state::read(bytes, spec.name(), names(spec), layout)
+    let (file, mut bytes) = (state_file(spec, layout)?, Cursor::new(bytes));
+    let opened = file.open(&mut bytes).and_then(|opened| match opened {
+        Ok(()) => file.read(&mut bytes, 0, layout.len()),
+        Err(error) => Ok(Err(error)),
+    });
+    opened.unwrap_or_else(|error| Err(CheckpointError::Malformed(error.to_string()).into()))
 }
 
 /// Names, in the file, of the vectors that an optimizer keeps between rounds, in the order of its step.

@@ -5,9 +5,9 @@
 //! (`first_moment/fc1.weight`), so the state of another optimizer or model cannot be mistaken for it. Equal states give
 //! equal bytes.
 
-use std::collections::{HashMap, HashSet};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 
-use crate::checkpoint::{self, CheckpointError, Item};
+use crate::checkpoint::{CheckpointError, File, TensorFile, read_header};
 use crate::parameters::Layout;
 
 /// Metadata key that holds the optimizer's name.
@@ -26,7 +26,7 @@ pub enum OptimizerState {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
     optimizer: &'static str,
-    /// Each as long as the shared layout, under its name in the file.
+    /// Each as long as the shared layout, or as a slice of it, under its name in the file.
     vectors: Vec<(&'static str, Vec<f32>)>,
 }
 
@@ -99,6 +99,127 @@ impl OptimizerState {
     }
 }
 
+/// The file of an optimizer's state for a model: each vector in the order of the step, over all tensors. Read and written in
+/// slices of the model's values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateFile {
+    file: TensorFile,
+    optimizer: &'static str,
+    names: Vec<&'static str>,
+    /// Values of one vector.
+    each: usize,
+}
+
+impl StateFile {
+    /// The file of what the optimizer of this name keeps under these names.
+    pub(super) fn new(
+        optimizer: &'static str,
+        names: Vec<&'static str>,
+        layout: &Layout,
+    ) -> Result<Self, CheckpointError> {
+        let tensors = names.iter().flat_map(|name| {
+            layout.tensors().iter().map(move |tensor| (format!("{name}/{}", tensor.name), tensor.shape.clone()))
+        });
+        let file = TensorFile::new(Some((KIND, optimizer)), tensors.collect())?;
+        Ok(Self { file, optimizer, names, each: layout.len() })
+    }
+
+    /// Number of vectors; 0 for an optimizer that keeps nothing, which has no file.
+    #[must_use]
+    pub fn vectors(&self) -> usize {
+        self.names.len()
+    }
+
+    /// What the file begins with; the vectors follow.
+    #[must_use]
+    pub fn header(&self) -> &[u8] {
+        self.file.header()
+    }
+
+    /// Size of the whole file.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+
+    /// Checks that this is the file, before slices of it are read.
+    ///
+    /// # Errors
+    /// Of the file; within, any [`StateError`].
+    pub fn open(&self, file: &mut (impl Read + Seek + ?Sized)) -> io::Result<Result<(), StateError>> {
+        file.seek(SeekFrom::Start(0))?;
+        let header = match read_header(file)? {
+            Ok(header) => header,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        if self.names.is_empty() || header != self.file.header()[8..] {
+            return Ok(Err(self.why_not(&header)));
+        }
+        Ok(self.file.check_size(file)?.map_err(StateError::from))
+    }
+
+    /// The state of `length` values of the model from the `start`-th on.
+    ///
+    /// # Errors
+    /// Of the file; within, [`StateError::OtherModel`].
+    pub fn read(
+        &self,
+        file: &mut (impl Read + Seek + ?Sized),
+        start: usize,
+        length: usize,
+    ) -> io::Result<Result<OptimizerState, StateError>> {
+        let mut vectors = Vec::with_capacity(self.names.len());
+        for (&name, before) in self.names.iter().zip((0..).step_by(self.each)) {
+            let mut vector = vec![0.0; length];
+            file.seek(SeekFrom::Start(self.file.place_of(before + start)))?;
+            if let Err(error) = self.file.read_values(file, before + start, &mut vector)? {
+                return Ok(Err(error.into()));
+            }
+            vectors.push((name, vector));
+        }
+        Ok(Ok(OptimizerState::Kept(Kept { optimizer: self.optimizer, vectors })))
+    }
+
+    /// Writes one vector of a state of the model's values from the `start`-th on. In the file all of a vector comes before any of
+    /// the next.
+    ///
+    /// # Errors
+    /// Of the file; within, [`CheckpointError::NotFinite`], or [`CheckpointError::Malformed`] if the state has no such vector.
+    pub fn write(
+        &self,
+        file: &mut (impl Write + ?Sized),
+        vector: usize,
+        start: usize,
+        state: &OptimizerState,
+    ) -> io::Result<Result<(), CheckpointError>> {
+        let Some((_, values)) = state.vectors().get(vector).filter(|_| vector < self.names.len()) else {
+            return Ok(Err(CheckpointError::Malformed(format!("the state has no vector {vector}"))));
+        };
+        self.file.write_values(file, vector * self.each + start, values)
+    }
+
+    /// Why a header is not the one of this state.
+    fn why_not(&self, header: &[u8]) -> StateError {
+        let file = match File::of_header(header) {
+            Ok(file) => file,
+            Err(error) => return error.into(),
+        };
+        let Some(got) = file.note(KIND) else { return StateError::NoState };
+        if got != self.optimizer {
+            return StateError::OtherOptimizer { expected: self.optimizer, got: got.chars().take(64).collect() };
+        }
+        if self.names.is_empty() {
+            return StateError::NoState;
+        }
+        let tensors = self.file.tensors();
+        if let Some(error) = tensors.iter().find_map(|(name, shape)| file.expect(name, shape).err()) {
+            return error.into();
+        }
+        let extra = file.names().into_iter().find(|name| tensors.iter().all(|(ours, _)| ours != name));
+        extra.map_or(CheckpointError::OtherForm, CheckpointError::Unexpected).into()
+    }
+}
+
 /// Writes a state as safetensors; `None` for an empty one. Equal layouts, optimizers and values give equal bytes.
 ///
 /// # Errors
@@ -109,51 +230,6 @@ pub fn write(state: &OptimizerState, layout: &Layout) -> Result<Option<Vec<u8>>,
         let (expected, got) = (layout.len(), vector.len());
         return Err(CheckpointError::Malformed(format!("{name}/* has {got} values where the model has {expected}")));
     }
-    let mut items = Vec::with_capacity(vectors.len() * layout.tensors().len());
-    for (name, vector) in vectors {
-        for (index, tensor) in layout.tensors().iter().enumerate() {
-            let name = format!("{name}/{}", tensor.name);
-            items.push(Item { name, shape: &tensor.shape, values: &vector[layout.range(index)] });
-        }
-    }
-    let metadata = HashMap::from([(KIND.to_owned(), (*optimizer).to_owned())]);
-    checkpoint::write_file(Some(metadata), &items).map(Some)
-}
-
-/// Reads the vectors of these names, and no others, that the optimizer of this name stored for a model of this layout.
-///
-/// # Errors
-/// Any [`StateError`]; claimed sizes are checked before anything is allocated.
-pub(super) fn read(
-    bytes: &[u8],
-    optimizer: &'static str,
-    names: &[&'static str],
-    layout: &Layout,
-) -> Result<OptimizerState, StateError> {
-    let file = checkpoint::File::parse(bytes)?;
-    let got = file.note(KIND).ok_or(StateError::NoState)?;
-    if got != optimizer {
-        return Err(StateError::OtherOptimizer { expected: optimizer, got: got.chars().take(64).collect() });
-    }
-    if names.is_empty() {
-        return Err(StateError::NoState);
-    }
-    let mut expected = HashSet::new();
-    for (name, tensor) in names.iter().flat_map(|name| layout.tensors().iter().map(move |tensor| (name, tensor))) {
-        let name = format!("{name}/{}", tensor.name);
-        file.expect(&name, &tensor.shape)?;
-        expected.insert(name);
-    }
-    if let Some(extra) = file.names().into_iter().find(|name| !expected.contains(name)) {
-        return Err(CheckpointError::Unexpected(extra).into());
-    }
-    let mut vectors = Vec::with_capacity(names.len());
-    for &name in names {
-        let mut vector = vec![0.0; layout.len()];
-        for (index, tensor) in layout.tensors().iter().enumerate() {
-            file.fill(&format!("{name}/{}", tensor.name), &mut vector[layout.range(index)])?;
-        }
-        vectors.push((name, vector));
-    }
-    Ok(OptimizerState::Kept(Kept { optimizer, vectors }))
+    let file = StateFile::new(optimizer, vectors.iter().map(|(name, _)| *name).collect(), layout)?;
+    file.file.with_values(vectors.iter().map(|(_, vector)| vector.as_slice())).map(Some)
 }

@@ -205,7 +205,6 @@ impl BandedNoise {
     ///
     /// # Errors
     /// [`BadSigma`] if the standard deviation is too large on the finer grid.
-    #[expect(clippy::needless_pass_by_value, reason = "nobody needs the seeds afterwards, and they are erased")]
     pub fn new(seeds: PlaceSeeds, sigma: Sigma, bands: u32) -> Result<Self, BadSigma> {
         let streams = (1..=seeds.last()).map(|place| seeds.rng(place)).collect();
         Ok(Self { streams, matrix: BandedMatrix::new(bands), sampler: DiscreteGaussian::new(fine(sigma)?) })

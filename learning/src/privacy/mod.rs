@@ -33,7 +33,8 @@ pub use opendp::{OpenDpError, OpenDpGaussian};
 pub use place_seeds::PlaceSeeds;
 pub use plan::{Goal, Plan, PlanError, PlanRequest, PlanSampling, plan};
 pub use private_codec::{
-    PrivateCodec, PrivateCodecError, PrivateCodecParams, PrivateDecodeError, PrivateEncodeError, PrivateMean,
+    PrivateCodec, PrivateCodecError, PrivateCodecParams, PrivateDecodeError, PrivateDecoder, PrivateEncodeError,
+    PrivateMean,
 };
 pub use release::{BadRelease, Cost, Epsilons, NoServerEpsilon, Release, Sampled};
 pub use sample::bernoulli::{BadRate, SamplingRate};

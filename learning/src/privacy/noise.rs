@@ -186,7 +186,6 @@ impl TreeNoise {
     /// The noise of the release at the last place in `seeds`, in a tree whose nodes have noise of this standard
     /// deviation.
     #[must_use]
-    #[expect(clippy::needless_pass_by_value, reason = "nobody needs the seeds afterwards, and they are erased")]
     pub fn new(seeds: PlaceSeeds, sigma: Sigma) -> Self {
         let t = seeds.last();
         let size = t & t.wrapping_neg();

@@ -10,9 +10,11 @@
 //! The grid is fixed for a task: an update of exactly the clipping norm has a length of `clip_units` grid units,
 //! whatever the norm is in a round. So sensitivity and noise are those of integers and do not change with the clip.
 
+mod decode;
 mod error;
 mod grid;
 
+pub use decode::PrivateDecoder;
 pub use error::{PrivateCodecError, PrivateDecodeError, PrivateEncodeError};
 pub(super) use grid::CLIP_UNITS_MIN;
 pub use grid::PrivateCodecParams;
@@ -20,10 +22,9 @@ pub use grid::PrivateCodecParams;
 use grid::{check, half, headroom, longest, tail, units_for};
 use rand::CryptoRng;
 
-use super::NoisedSum;
 use super::accountant::inflated_sensitivity;
 use super::discrete_gaussian::Sigma;
-use super::rotation::{padded, rotate, rotate_back};
+use super::rotation::{padded, rotate};
 use crate::clip;
 use crate::parameters::first_not_finite;
 use crate::quantize::QuantizedUpdate;
@@ -264,60 +265,8 @@ impl PrivateCodec {
         }
     }
 
-    /// Undoes scale and rotation and divides by the fixed denominator, rounded once to `f32`.
-    ///
-    /// # Errors
-    /// Any [`PrivateDecodeError`]; a sum that honest participants and noise of twelve standard deviations cannot have
-    /// produced is rejected, not published.
-    pub fn decode(
-        &self,
-        sum: &NoisedSum,
-        clip: f64,
-        rotation_seed: &[u8; 32],
-    ) -> Result<PrivateMean, PrivateDecodeError> {
-        let bits = self.params.modulus_bits;
-        if sum.words().len() != self.len() || sum.modulus_bits() != bits {
-            return Err(PrivateDecodeError::Shape {
-                expected: self.len(),
-                got: sum.words().len(),
-                expected_bits: bits,
-                got_bits: sum.modulus_bits(),
-            });
-        }
-        let participants = sum.participants();
-        if participants > self.params.max_cohort {
-            return Err(PrivateDecodeError::Participants { got: participants, most: self.params.max_cohort });
-        }
-        if !(clip.is_normal() && clip > 0.0) {
-            return Err(PrivateDecodeError::Clip(clip));
-        }
-        let counted = if self.is_count_secret { self.params.max_cohort } else { participants };
-        let most = f64::from(counted) * self.sensitivity + tail(self.sigma.value() * self.params.noise_ceiling);
-        let mut values: Vec<f64> = sum.words().iter().map(|&word| lift(word, bits)).collect();
-        if let Some(index) = values.iter().position(|value| value.abs() > most) {
-            return Err(PrivateDecodeError::OutOfRange { index, participants });
-        }
-        let within_clip = self.params.count_noise.map(|_| {
-            let count = values[self.dimension] / (2.0 * f64::from(self.count_units));
-            count / self.params.expected_cohort + 0.5
-        });
-        values.truncate(self.dimension);
-        if self.params.rotate {
-            rotate_back(&mut values, rotation_seed);
-        }
-        let divisor = self.scale(clip) * self.params.expected_cohort * self.params.expected_weight;
-        #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
-        let delta = values[..self.params.parameters].iter().map(|value| (value / divisor) as f32).collect();
-        Ok(PrivateMean { delta, within_clip })
-    }
-
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "reduction modulo 2^32 is meant")]
     fn word(&self, value: i64) -> u32 {
         value as u32 & (u32::MAX >> (32 - u32::from(self.params.modulus_bits)))
     }
-}
-
-fn lift(word: u32, modulus_bits: u8) -> f64 {
-    let word = f64::from(word);
-    if word > f64::from(half(modulus_bits)) { word - f64::from(half(modulus_bits)) * 2.0 - 2.0 } else { word }
 }

@@ -32,12 +32,25 @@ pub fn rotate(values: &mut [f64], seed: &[u8; 32]) {
     }
 }
 
-/// Undoes [`rotate`], up to rounding.
-pub fn rotate_back(values: &mut [f64], seed: &[u8; 32]) {
-    let mut signs = Signs::new(seed);
-    for block in blocks(values) {
-        hadamard(block);
-        signs.apply(block);
+/// Slices that are rotated back one by one start at multiples of so many values.
+pub const SLICE: usize = BLOCK;
+
+/// Undoes [`rotate`] slice by slice, in order, up to rounding.
+pub struct RotateBack(Signs);
+
+impl RotateBack {
+    /// Begins with the first slice.
+    #[must_use]
+    pub fn new(seed: &[u8; 32]) -> Self {
+        Self(Signs::new(seed))
+    }
+
+    /// Rotates the next slice back: a multiple of [`SLICE`] values, or the rest.
+    pub fn next(&mut self, values: &mut [f64]) {
+        for block in blocks(values) {
+            hadamard(block);
+            self.0.apply(block);
+        }
     }
 }
 
@@ -113,7 +126,17 @@ mod tests {
             rotate(&mut third, &[seed; 32]);
             third != other
         }));
-        rotate_back(&mut values, &[7; 32]);
+        RotateBack::new(&[7; 32]).next(&mut values);
         assert!(values.iter().zip(&original).all(|(a, b)| (a - b).abs() < 1e-12));
+    }
+
+    #[test]
+    fn slices_are_rotated_back_like_the_whole() {
+        let mut whole: Vec<f64> = (0..padded(2 * SLICE + 3000)).map(|n| (n % 1013) as f64).collect();
+        let mut slices = whole.clone();
+        RotateBack::new(&[3; 32]).next(&mut whole);
+        let mut rotation = RotateBack::new(&[3; 32]);
+        slices.chunks_mut(SLICE).for_each(|slice| rotation.next(slice));
+        assert!(slices == whole);
     }
 }

@@ -21,7 +21,7 @@ use wire::participant::Encoding;
 
 pub use privacy::{PrivateTask, SamplerError};
 pub use robust::{GroupedMeans, RobustAggregation};
-pub use step::{BaseVersion, NextVersion, RoundTerms, StepFailure, step};
+pub use step::{NextVersion, ReadSeek, RoundTerms, StepFailure, StepFiles, StepOut, step};
 
 use crate::codec::UpdateCodec;
 use crate::digest::base_digest;

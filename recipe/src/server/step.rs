@@ -1,125 +1,108 @@
 //! From an opened sum and the base model to the next version: the same bytes give the same bytes on every replica.
+//!
+//! All of it goes slice by slice from files to files, so that memory does not grow with the model. Whole in memory are the
+//! states of analyses, and sums of codecs whose values are each made of all words.
 
-use std::sync::Arc;
+mod failure;
+mod mean;
+mod terms;
 
-use bytes::Bytes;
+use std::io::{self, SeekFrom, Write};
+use std::ops::Range;
+
 use learning::analytics::{Advanced, Analysis, AnalyticsError};
-use learning::contribution::{Scaffold, scaffold};
-use learning::optimizer::{self, OptimizerState};
-use learning::privacy::PrivateMean;
-use learning::{Distortion, FedNova, Layout, MeanUpdate, MetricValue, NoisedSum, Parameters, StateError, checkpoint};
+use learning::checkpoint::TensorFile;
+use learning::contribution::Scaffold;
+use learning::optimizer::{self, OptimizerState, StateFile};
+use learning::{Distortion, Layout, MetricValue, NoisedSum, StateError, StepError};
 use task_spec::{CODEC_METRICS, ServerOptimizer, Solver};
-use wire::{Attempt, Digest};
 
+pub use self::failure::{ReadSeek, StepFailure};
+use self::failure::{implausible, unusable};
+use self::mean::{Means, Said, StoredSum};
+pub use self::terms::RoundTerms;
 use super::TaskModel;
-use crate::codec::UpdateCodec;
-use crate::digest::{codec_seed, rotation_seed};
 
-/// Terms that differ between attempts at rounds.
-pub struct RoundTerms {
-    /// L2 norm that updates were clipped to.
-    pub clip: f64,
-    /// Seed of their rotation.
-    pub rotation: Digest,
-    /// Seed of the codec's draws.
-    pub codec: Digest,
+/// The files that a step reads. Whoever opened them has verified them.
+pub struct StepFiles<'a> {
+    /// The released sum.
+    pub sum: &'a mut dyn ReadSeek,
+    /// The model version that the step starts from.
+    pub base: &'a mut dyn ReadSeek,
+    /// The server optimizer's state of that version, if it has any.
+    pub optimizer_state: Option<&'a mut dyn ReadSeek>,
 }
 
-impl RoundTerms {
-    /// The terms of an attempt that starts from a version with this clipping norm.
-    #[must_use]
-    pub fn new(model: &TaskModel, clip: Option<f64>, attempt: Attempt) -> Self {
-        let initial = model.private.as_ref().map_or(f64::NAN, |private| private.initial_clip());
-        Self {
-            clip: clip.unwrap_or(initial),
-            rotation: rotation_seed(attempt),
-            codec: codec_seed(model.encoding.compression.as_ref(), attempt),
-        }
-    }
+/// Where a step writes.
+pub struct StepOut<'a> {
+    /// The next model version.
+    pub version: &'a mut dyn Write,
+    /// The server optimizer's state, if it has any.
+    pub optimizer_state: &'a mut dyn Write,
 }
 
-/// The version that a step starts from.
-pub struct BaseVersion {
-    /// Number of the version.
-    pub version: u32,
-    pub bytes: Bytes,
-    /// The server optimizer's state of this version.
-    pub optimizer_state: Option<Bytes>,
-}
-
-/// A new model version that is not published yet.
+/// What there is to say of a version that was made and is not published yet.
 #[derive(Debug)]
 pub struct NextVersion {
-    pub bytes: Vec<u8>,
-    /// The server optimizer's state, if it has any.
-    pub optimizer_state: Option<Vec<u8>>,
     /// The round's metrics, by name.
     pub metrics: Vec<(String, MetricValue)>,
     /// L2 norm that updates of the next round are clipped to, in a private task.
     pub clip: Option<f64>,
+    /// Whether the server optimizer has a state.
+    pub has_state: bool,
 }
 
-/// Reasons there is no next version.
-#[derive(Debug, thiserror::Error)]
-pub enum StepFailure {
-    /// Honest participants cannot have made this sum.
-    #[error("honest participants cannot have made this sum: {0}")]
-    ImplausibleSum(String),
-    /// The base version or the optimizer's state is unusable.
-    #[error("{0}")]
-    UnusableBase(String),
-}
-
-fn implausible(error: impl std::fmt::Display) -> StepFailure {
-    StepFailure::ImplausibleSum(error.to_string())
-}
-
-fn unusable(what: &str) -> impl Fn(&dyn std::fmt::Display) -> StepFailure {
-    move |error| StepFailure::UnusableBase(format!("{what}: {error}"))
-}
-
-/// Computes the next version from an opened sum. Each intermediate result has the size of a model and is dropped as
-/// soon as possible.
+/// Computes the next version from an opened sum and version `base_version`, in slices of at most `slice` values (or what the codec
+/// wants at least). What is written is the same, however long slices are, and nothing before this function has succeeded.
 ///
 /// # Errors
 /// [`StepFailure`].
-pub fn step(model: &TaskModel, terms: &RoundTerms, sum: Bytes, base: BaseVersion) -> Result<NextVersion, StepFailure> {
-    let released = NoisedSum::from_bytes(&sum).map_err(implausible)?;
-    drop(sum);
+pub fn step(
+    model: &TaskModel,
+    terms: &RoundTerms,
+    base_version: u32,
+    files: StepFiles<'_>,
+    out: StepOut<'_>,
+    slice: usize,
+) -> Result<NextVersion, StepFailure> {
+    let mut sum = StoredSum::open(files.sum)?;
     if let Some(analysis) = &model.tensors.analysis {
-        return advance(analysis, &released, &base.bytes);
+        return advance(analysis, &sum.whole()?, files.base, out.version);
     }
-    let Decoded { mut mean, within_clip, distortion } = decode(model, &released, terms)?;
-    drop(released);
+    let (means, said) = Means::new(model, terms, sum)?;
     let unread = unusable("the base model cannot be read");
-    let read = checkpoint::read(&base.bytes, &model.tensors.published).map_err(|error| unread(&error))?;
-    let shared = &model.tensors.shared;
-    let mut version = Version::new(model.solver, read, shared).map_err(|error| unread(&error))?;
-    version.take(model.solver, &mut mean, model.encoding.clip_range).map_err(implausible)?;
-    let state = resume(&model.optimizer, shared, base.version, base.optimizer_state.as_ref())
+    let file = TensorFile::of_model(&model.tensors.published).map_err(|error| unread(&error))?;
+    file.open(files.base)?.map_err(|error| unread(&error))?;
+    let (state_file, state) = resume(&model.optimizer, &model.tensors.shared, base_version, files.optimizer_state)?
         .map_err(|error| unusable("the server optimizer cannot go on from the base model")(&error))?;
-    drop(base);
-    let state = optimizer::step(&model.optimizer, state, &mut version.model, &mean).map_err(implausible)?;
-    let parameters =
-        version.join(&model.tensors.published).map_err(|error| unusable("the model cannot be put together")(&error))?;
-    let bytes = checkpoint::write(&parameters).map_err(implausible)?;
-    let optimizer_state = optimizer::write_state(&state, shared).map_err(implausible)?;
+    let has_state = state_file.vectors() > 0;
+    let steps = Steps { model, means, participants: said.participants, file, base: files.base, state_file, state };
+    steps.write(out, slice)?;
+    let Said { participants, metrics, distortion, within_clip } = said;
     let clip = model.private.as_ref().map(|private| private.next_clip(terms.clip, within_clip));
-    let mut metrics = measured(model.metrics.iter().cloned().zip(mean.metrics));
-    metrics.extend(distortion.into_iter().flat_map(|distortion| codec_metrics(&distortion, mean.participants)));
-    Ok(NextVersion { bytes, optimizer_state, metrics, clip })
+    let mut metrics = measured(model.metrics.iter().cloned().zip(metrics));
+    metrics.extend(distortion.into_iter().flat_map(|distortion| codec_metrics(&distortion, participants)));
+    Ok(NextVersion { metrics, clip, has_state })
 }
 
 /// The next state of an analysis.
-fn advance(analysis: &Analysis, sum: &NoisedSum, base: &[u8]) -> Result<NextVersion, StepFailure> {
+fn advance(
+    analysis: &Analysis,
+    sum: &NoisedSum,
+    base: &mut dyn ReadSeek,
+    out: &mut dyn Write,
+) -> Result<NextVersion, StepFailure> {
     let stuck = unusable("the state cannot be advanced");
-    let state = analysis.read(base).map_err(|error| stuck(&error))?;
+    let mut before = Vec::new();
+    base.seek(SeekFrom::Start(0))?;
+    base.read_to_end(&mut before)?;
+    let state = analysis.read(&before).map_err(|error| stuck(&error))?;
     let Advanced { state, metrics } = analysis.advance(&state, sum).map_err(|error| match error {
         AnalyticsError::Sum(problem) => StepFailure::ImplausibleSum(problem),
         other => stuck(&other),
     })?;
-    let bytes = state.to_bytes().map_err(|error| stuck(&error))?;
-    Ok(NextVersion { bytes, optimizer_state: None, metrics: measured(metrics), clip: None })
+    out.write_all(&state.to_bytes().map_err(|error| stuck(&error))?)?;
+    Ok(NextVersion { metrics: measured(metrics), clip: None, has_state: false })
 }
 
 /// Omits metrics that nobody measured.
@@ -134,124 +117,118 @@ fn codec_metrics(distortion: &Distortion, participants: u32) -> [(String, Metric
         .map(|(name, value)| (name, MetricValue { value, count: participants.into() }))
 }
 
-struct Decoded {
-    mean: MeanUpdate,
-    /// With adaptive clipping: the noisy fraction of updates within the norm.
-    within_clip: Option<f64>,
-    distortion: Option<Distortion>,
+/// A step, slice by slice.
+struct Steps<'m, 'f> {
+    model: &'m TaskModel,
+    means: Means<'m, 'f>,
+    participants: u32,
+    /// Of the model versions.
+    file: TensorFile,
+    base: &'f mut dyn ReadSeek,
+    state_file: StateFile,
+    /// None before the first step.
+    state: Option<&'f mut dyn ReadSeek>,
 }
 
-/// Decodes a released sum to the mean.
-fn decode(model: &TaskModel, sum: &NoisedSum, terms: &RoundTerms) -> Result<Decoded, StepFailure> {
-    let participants = sum.participants();
-    if participants == 0 && model.private.is_none() {
-        return Err(implausible("a sum of nobody, without noise, says nothing"));
-    }
-    if let Some(groups) = model.robust.and_then(|robust| robust.groups) {
-        let mean = groups.codec.decode(sum).map_err(implausible)?;
-        return Ok(Decoded { mean, within_clip: None, distortion: None });
-    }
-    match &model.codec {
-        UpdateCodec::Plain(codec) => {
-            let decoded = codec.decode(sum, &terms.codec.0).map_err(implausible)?;
-            Ok(Decoded { mean: decoded.mean, within_clip: None, distortion: decoded.distortion })
-        }
-        UpdateCodec::Private(quantizer) => {
-            let decoded = quantizer.codec.decode(sum, terms.clip, &terms.rotation.0).map_err(implausible)?;
-            let PrivateMean { delta, within_clip } = decoded;
-            let mean = MeanUpdate { delta, weight: 0, participants, metrics: Vec::new() };
-            Ok(Decoded { mean, within_clip, distortion: None })
-        }
-        UpdateCodec::Sums(_) => Err(implausible("the sum of an analysis is no mean")),
-    }
+/// A slice after its step.
+struct Stepped {
+    /// Where its values begin among those that are published.
+    start: usize,
+    values: Vec<f32>,
+    /// Of those values that the server optimizer steps.
+    state: OptimizerState,
 }
 
-/// A published version, split for a step.
-struct Version {
-    /// The model that the server optimizer steps.
-    model: Parameters,
-    /// The server's control variate, if the solver has one.
-    control: Option<Vec<f32>>,
-}
-
-impl Version {
-    /// `read` is the content of a file in the published layout.
-    ///
-    /// # Errors
-    /// What is wrong.
-    fn new(solver: Option<Solver>, read: Parameters, model: &Arc<Layout>) -> Result<Self, String> {
-        if !solver.is_some_and(|solver| solver.has_control()) {
-            return Ok(Self { model: read, control: None });
+impl Steps<'_, '_> {
+    /// Writes the version, and the state: one vector after the other, each by the steps that it is a result of. What is not held
+    /// is made again.
+    fn write(mut self, out: StepOut<'_>, slice: usize) -> Result<(), StepFailure> {
+        let slice = slice.max(1).next_multiple_of(self.means.slice_start());
+        let (published, vectors) = (self.file.values(), self.state_file.vectors());
+        out.version.write_all(self.file.header())?;
+        if vectors > 0 {
+            out.optimizer_state.write_all(self.state_file.header())?;
         }
-        let (model, control) = scaffold::split(&read, model).map_err(|error| error.to_string())?;
-        Ok(Self { model, control: Some(control) })
-    }
-
-    /// Removes the solver's part from the mean: afterwards it is a mean of the model, with the task's metrics.
-    ///
-    /// # Errors
-    /// Why honest participants cannot have sent this, as text.
-    fn take(&mut self, solver: Option<Solver>, mean: &mut MeanUpdate, clip_range: f32) -> Result<(), String> {
-        match (solver, &mut self.control) {
-            (Some(Solver::FedNova { .. }), _) => FedNova::scale(mean).map(drop).map_err(|error| error.to_string()),
-            (Some(Solver::Scaffold { population, .. }), Some(control)) => {
-                Scaffold::absorb(control, mean, population, clip_range).map_err(|error| error.to_string())
+        let mut only = None;
+        for vector in 0..vectors.max(1) {
+            self.means.rewind()?;
+            for start in (0..published).step_by(slice) {
+                let stepped = match only.take() {
+                    Some(stepped) => stepped,
+                    None => self.step(start..published.min(start + slice))?,
+                };
+                if vector == 0 {
+                    self.file.write_values(out.version, stepped.start, &stepped.values)?.map_err(implausible)?;
+                }
+                if vectors > 0 && stepped.start < self.model.tensors.shared.len() {
+                    let written = self.state_file.write(out.optimizer_state, vector, stepped.start, &stepped.state)?;
+                    written.map_err(implausible)?;
+                }
+                only = (published <= slice).then_some(stepped);
             }
-            // Scaffold always has a control variate.
-            (None, _) | (Some(Solver::Scaffold { .. }), None) => Ok(()),
         }
+        Ok(())
     }
 
-    /// Joins the parts again, in the published layout.
-    ///
-    /// # Errors
-    /// What is wrong.
-    fn join(self, published: &Arc<Layout>) -> Result<Parameters, String> {
-        let Some(control) = self.control else { return Ok(self.model) };
-        let values = [self.model.values(), &control].concat();
-        Parameters::new(Arc::clone(published), values).map_err(|error| error.to_string())
+    /// Steps the next slice of the published values: first those of the model, then the server's control variate, if the solver has
+    /// one.
+    fn step(&mut self, slice: Range<usize>) -> Result<Stepped, StepFailure> {
+        let (start, is_last) = (slice.start, slice.end == self.file.values());
+        let deltas = self.means.next(slice.clone(), is_last)?;
+        let mut values = vec![0.0; slice.len()];
+        let unread = unusable("the base model cannot be read");
+        self.base.seek(SeekFrom::Start(self.file.place_of(start)))?;
+        self.file.read_values(self.base, start, &mut values)?.map_err(|error| unread(&error))?;
+        if deltas.len() != values.len() {
+            let (expected, got) = (values.len(), deltas.len());
+            return Err(implausible(format!("its mean has {got} values where the model has {expected}")));
+        }
+        let of_model = self.model.tensors.shared.len().saturating_sub(start).min(values.len());
+        let (own, control) = values.split_at_mut(of_model);
+        let (deltas, changes) = deltas.split_at(of_model);
+        let state = match &mut self.state {
+            Some(file) if of_model > 0 => self
+                .state_file
+                .read(*file, start, of_model)?
+                .map_err(|error| unusable("the server optimizer cannot go on from the base model")(&error))?,
+            Some(_) | None => OptimizerState::Empty,
+        };
+        let state = optimizer::step_slice(&self.model.optimizer, state, own, deltas).map_err(|error| match error {
+            StepError::NotFinite(index) => implausible(StepError::NotFinite(start + index)),
+            other => implausible(other),
+        })?;
+        if let Some(Solver::Scaffold { population, .. }) = self.model.solver {
+            let range = self.model.encoding.clip_range;
+            Scaffold::change(control, changes, self.participants, population, range);
+        }
+        Ok(Stepped { start, values, state })
     }
 }
 
-/// The optimizer's state to continue from; `kept` is the state stored with version `version` of a model of this
+/// The form of an optimizer's state, and the one to continue from, if there is one.
+type Resumed<'a> = (StateFile, Option<&'a mut dyn ReadSeek>);
+
+/// The form of the optimizer's state, and the one to continue from: `kept` was stored with version `version` of a model of this
 /// layout.
 ///
 /// # Errors
-/// What is wrong: a version made by a step has the state of that step, and no other.
-fn resume(
+/// Of the file; within, what is wrong: a version made by a step has the state of that step, and no other.
+fn resume<'a>(
     spec: &ServerOptimizer,
-    layout: &Arc<Layout>,
+    layout: &Layout,
     version: u32,
-    kept: Option<&Bytes>,
-) -> Result<OptimizerState, StateError> {
-    match kept {
-        Some(bytes) => optimizer::read_state(bytes, spec, layout),
-        None if version == 0 || !spec.remembers() => Ok(OptimizerState::Empty),
+    kept: Option<&'a mut dyn ReadSeek>,
+) -> io::Result<Result<Resumed<'a>, StateError>> {
+    let file = match optimizer::state_file(spec, layout) {
+        Ok(file) => file,
+        Err(error) => return Ok(Err(error.into())),
+    };
+    Ok(match kept {
+        Some(kept) => file.open(kept)?.map(|()| (file, Some(kept))),
+        None if version == 0 || file.vectors() == 0 => Ok((file, None)),
         None => Err(StateError::NoState),
-    }
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use learning::TensorSpec;
-
-    use super::*;
-
-    #[test]
-    fn goes_on_from_the_state_of_this_model_and_optimizer_only() {
-        let layout = |len| Arc::new(Layout::new(vec![TensorSpec { name: "w".into(), shape: vec![len] }]).unwrap());
-        let momentum = ServerOptimizer::FedAvgM { learning_rate: 1.0, momentum: 0.9 };
-        let adam = ServerOptimizer::FedAdam { learning_rate: 0.1, beta1: 0.9, beta2: 0.99, tau: 1e-3 };
-        let mean = MeanUpdate { delta: vec![1.0, 2.0], weight: 1, participants: 1, metrics: vec![] };
-        let mut model = Parameters::zeros(layout(2));
-        let state = optimizer::step(&momentum, OptimizerState::Empty, &mut model, &mean).unwrap();
-        let kept = Bytes::from(optimizer::write_state(&state, &layout(2)).unwrap().unwrap());
-
-        assert_eq!(resume(&momentum, &layout(2), 3, Some(&kept)), Ok(state));
-        assert_eq!(resume(&momentum, &layout(2), 0, None), Ok(OptimizerState::Empty));
-        assert_eq!(resume(&ServerOptimizer::default(), &layout(2), 3, None), Ok(OptimizerState::Empty));
-        assert_eq!(resume(&momentum, &layout(2), 3, None), Err(StateError::NoState));
-        assert!(matches!(resume(&adam, &layout(2), 3, Some(&kept)), Err(StateError::OtherOptimizer { .. })));
-        assert!(matches!(resume(&momentum, &layout(3), 3, Some(&kept)), Err(StateError::OtherModel(_))));
-    }
-}
+mod tests;

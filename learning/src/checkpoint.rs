@@ -12,10 +12,10 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
 use crate::parameters::{Layout, LayoutError, Parameters, TensorSpec, first_not_finite};
 
-mod streamed;
+mod published;
 mod tensor_file;
 
-pub use streamed::read_published_from;
+pub use published::{read_published, read_published_from, write};
 pub use tensor_file::TensorFile;
 pub(crate) use tensor_file::read_header;
 
@@ -60,14 +60,6 @@ pub enum CheckpointError {
     },
 }
 
-/// Writes parameters as safetensors; equal layouts and values give equal bytes.
-///
-/// # Errors
-/// [`CheckpointError::NotFinite`]: every reader would reject the model.
-pub fn write(parameters: &Parameters) -> Result<Vec<u8>, CheckpointError> {
-    TensorFile::of_model(parameters.layout())?.with_values([parameters.values()])
-}
-
 /// Reads the names and shapes of the tensors, in the order of their data, without reading values.
 ///
 /// # Errors
@@ -94,17 +86,6 @@ pub fn read(bytes: &[u8], expected: &Arc<Layout>) -> Result<Parameters, Checkpoi
         file.fill(&tensor.name, &mut parameters.values_mut()[expected.range(index)])?;
     }
     Ok(parameters)
-}
-
-/// Reads a published model. Only the bytes that [`write`] produces are accepted, so that no model has two digests.
-///
-/// # Errors
-/// As for [`read`], and [`CheckpointError::OtherForm`].
-pub fn read_published(bytes: &[u8], expected: &Arc<Layout>) -> Result<Parameters, CheckpointError> {
-    let parameters = read(bytes, expected)?;
-    // With this header the data are the values in layout order, which is how they were read.
-    let is_as_written = bytes.starts_with(TensorFile::of_model(expected)?.header());
-    if is_as_written { Ok(parameters) } else { Err(CheckpointError::OtherForm) }
 }
 
 /// The header of a file of these tensors, each a name and a shape. `note` is its only metadata: the order of several entries would

@@ -4,16 +4,15 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use secure_agg::mask::MaskPlan;
+use secure_agg::mask::{self, MaskPlan};
 use secure_agg::modular::{self, Modulus};
 use secure_agg::packing::{self, PackingError};
 
-use super::aggregator::GpuAggregator;
 use super::{Gpu, GpuError, Launch, SEEDS_AT_ONCE, SeedList, bytes_of};
 use crate::shape::room_for;
 use crate::stream::read_full;
 use crate::work::Stopwatch;
-use crate::{Accumulator, AggregationError, Aggregator as _, Effort, Shape};
+use crate::{Accumulator, AggregationError, Effort, Shape};
 
 /// Number of words sent to a device at a time. It divides every piece, and any multiple of it is a whole number of
 /// words in packed form.
@@ -181,11 +180,14 @@ impl<G: Gpu> Accumulator for GpuAccumulator<G> {
             self.apply_all(plan, offset).map_err(|error| self.failed(error))?;
             return self.read();
         }
-        // A piece would not lie within one nonce.
-        let (sum, name, gpus) = (self.read()?, Arc::clone(&self.name), Arc::clone(&self.gpus));
-        drop(self);
-        let mut words = vec![0; sum.len()];
-        GpuAggregator { name, gpus }.unmask_slice(plan, offset, &sum, &mut words)?;
+        // A piece would not lie within one nonce: the definition takes the masks off.
+        let mut words = self.read()?;
+        let (len, plan_words) = (words.len(), plan.words());
+        mask::apply(plan, offset, &mut words).map_err(|_| AggregationError::Slice {
+            offset,
+            len,
+            words: plan_words,
+        })?;
         Ok(words)
     }
 }

@@ -3,9 +3,11 @@
 //! All of it goes slice by slice from files to files, so that memory does not grow with the model. Whole in memory are the
 //! states of analyses, and sums of codecs whose values are each made of all words.
 
+mod failure;
 mod mean;
+mod terms;
 
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, SeekFrom, Write};
 use std::ops::Range;
 
 use learning::analytics::{Advanced, Analysis, AnalyticsError};
@@ -14,39 +16,12 @@ use learning::contribution::Scaffold;
 use learning::optimizer::{self, OptimizerState, StateFile};
 use learning::{Distortion, Layout, MetricValue, NoisedSum, StateError, StepError};
 use task_spec::{CODEC_METRICS, ServerOptimizer, Solver};
-use wire::{Attempt, Digest};
 
+pub use self::failure::{ReadSeek, StepFailure};
+use self::failure::{implausible, unusable};
 use self::mean::{Means, Said, StoredSum};
+pub use self::terms::RoundTerms;
 use super::TaskModel;
-use crate::digest::{codec_seed, rotation_seed};
-
-/// Terms that differ between attempts at rounds.
-pub struct RoundTerms {
-    /// L2 norm that updates were clipped to.
-    pub clip: f64,
-    /// Seed of their rotation.
-    pub rotation: Digest,
-    /// Seed of the codec's draws.
-    pub codec: Digest,
-}
-
-impl RoundTerms {
-    /// The terms of an attempt that starts from a version with this clipping norm.
-    #[must_use]
-    pub fn new(model: &TaskModel, clip: Option<f64>, attempt: Attempt) -> Self {
-        let initial = model.private.as_ref().map_or(f64::NAN, |private| private.initial_clip());
-        Self {
-            clip: clip.unwrap_or(initial),
-            rotation: rotation_seed(attempt),
-            codec: codec_seed(model.encoding.compression.as_ref(), attempt),
-        }
-    }
-}
-
-/// A file that can be read in slices.
-pub trait ReadSeek: Read + Seek {}
-
-impl<T: Read + Seek + ?Sized> ReadSeek for T {}
 
 /// The files that a step reads. Whoever opened them has verified them.
 pub struct StepFiles<'a> {
@@ -75,28 +50,6 @@ pub struct NextVersion {
     pub clip: Option<f64>,
     /// Whether the server optimizer has a state.
     pub has_state: bool,
-}
-
-/// Reasons there is no next version.
-#[derive(Debug, thiserror::Error)]
-pub enum StepFailure {
-    /// Honest participants cannot have made this sum.
-    #[error("honest participants cannot have made this sum: {0}")]
-    ImplausibleSum(String),
-    /// The base version or the optimizer's state is unusable.
-    #[error("{0}")]
-    UnusableBase(String),
-    /// A file could not be read or written.
-    #[error("a file of the step failed")]
-    Io(#[from] io::Error),
-}
-
-fn implausible(error: impl std::fmt::Display) -> StepFailure {
-    StepFailure::ImplausibleSum(error.to_string())
-}
-
-fn unusable(what: &str) -> impl Fn(&dyn std::fmt::Display) -> StepFailure {
-    move |error| StepFailure::UnusableBase(format!("{what}: {error}"))
 }
 
 /// Computes the next version from an opened sum and version `base_version`, in slices of at most `slice` values (or what the codec
@@ -252,7 +205,10 @@ impl Steps<'_, '_> {
     }
 }
 
-/// The file of the optimizer's state, and the one to continue from: `kept` was stored with version `version` of a model of this
+/// The form of an optimizer's state, and the one to continue from, if there is one.
+type Resumed<'a> = (StateFile, Option<&'a mut dyn ReadSeek>);
+
+/// The form of the optimizer's state, and the one to continue from: `kept` was stored with version `version` of a model of this
 /// layout.
 ///
 /// # Errors
@@ -262,7 +218,7 @@ fn resume<'a>(
     layout: &Layout,
     version: u32,
     kept: Option<&'a mut dyn ReadSeek>,
-) -> io::Result<Result<(StateFile, Option<&'a mut dyn ReadSeek>), StateError>> {
+) -> io::Result<Result<Resumed<'a>, StateError>> {
     let file = match optimizer::state_file(spec, layout) {
         Ok(file) => file,
         Err(error) => return Ok(Err(error.into())),

@@ -7,7 +7,8 @@ use learning::privacy::{PrivateCodec, PrivateDecoder};
 use learning::{Codec, Distortion, FedNova, MetricValue, NoisedSum, SumHeader, SumTail};
 use task_spec::Solver;
 
-use super::{ReadSeek, RoundTerms, StepFailure, implausible};
+use super::failure::{ReadSeek, StepFailure, implausible};
+use super::terms::RoundTerms;
 use crate::codec::UpdateCodec;
 use crate::server::TaskModel;
 
@@ -68,7 +69,7 @@ enum Values<'m> {
     /// Each from a word of its own.
     ByWord(Codec, SumTail),
     /// In order, from words that may be rotated.
-    Private { codec: &'m PrivateCodec, clip: f64, rotation: [u8; 32], decoder: PrivateDecoder<'m> },
+    Private { codec: &'m PrivateCodec, clip: f64, rotation: [u8; 32], decoder: Box<PrivateDecoder<'m>> },
     /// Each from all words: decoded at once.
     Whole(Vec<f32>),
 }
@@ -111,7 +112,7 @@ impl<'m, 'f> Means<'m, 'f> {
             },
             (None, UpdateCodec::Private(quantizer)) => {
                 let (codec, rotation) = (&quantizer.codec, terms.rotation.0);
-                let decoder = codec.decoder(sum.header, terms.clip, &rotation).map_err(implausible)?;
+                let decoder = Box::new(codec.decoder(sum.header, terms.clip, &rotation).map_err(implausible)?);
                 let within_clip = match sum.header.words() - codec.value_words() {
                     0 => None,
                     _ => decoder.within_clip(sum.tail(codec.value_words())?.words()).map_err(implausible)?,
@@ -139,7 +140,7 @@ impl<'m, 'f> Means<'m, 'f> {
     /// Begins with the first slice again.
     pub(super) fn rewind(&mut self) -> Result<(), StepFailure> {
         if let Values::Private { codec, clip, rotation, decoder } = &mut self.values {
-            *decoder = codec.decoder(self.sum.header, *clip, rotation).map_err(implausible)?;
+            **decoder = codec.decoder(self.sum.header, *clip, rotation).map_err(implausible)?;
         }
         Ok(())
     }

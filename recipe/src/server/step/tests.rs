@@ -1,3 +1,5 @@
+//! Steps in slices of any length give what whole vectors give, and what is wrong is told.
+
 use std::io::Cursor;
 use std::sync::Arc;
 
@@ -5,6 +7,7 @@ use learning::{ExactSum, MeanUpdate, Parameters, SumHeader, TensorSpec, Update, 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use task_spec::{Compression, ServerOptimizer, TaskSpec};
+use wire::Digest;
 
 use super::*;
 use crate::codec::UpdateCodec;

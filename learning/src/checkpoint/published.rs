@@ -1,11 +1,30 @@
-//! Reading a published model from a file, piece by piece.
+//! Published models: written in their one form, and read back in no other.
 
 use std::io::{self, Read};
 use std::sync::Arc;
 
 use super::tensor_file::read_full;
-use super::{CheckpointError, TensorFile};
+use super::{CheckpointError, TensorFile, read};
 use crate::parameters::{Layout, Parameters};
+
+/// Writes parameters as safetensors; equal layouts and values give equal bytes.
+///
+/// # Errors
+/// [`CheckpointError::NotFinite`]: every reader would reject the model.
+pub fn write(parameters: &Parameters) -> Result<Vec<u8>, CheckpointError> {
+    TensorFile::of_model(parameters.layout())?.with_values([parameters.values()])
+}
+
+/// Reads a published model. Only the bytes that [`write`] produces are accepted, so that no model has two digests.
+///
+/// # Errors
+/// As for [`read`], and [`CheckpointError::OtherForm`].
+pub fn read_published(bytes: &[u8], expected: &Arc<Layout>) -> Result<Parameters, CheckpointError> {
+    let parameters = read(bytes, expected)?;
+    // With this header the data are the values in layout order, which is how they were read.
+    let is_as_written = bytes.starts_with(TensorFile::of_model(expected)?.header());
+    if is_as_written { Ok(parameters) } else { Err(CheckpointError::OtherForm) }
+}
 
 /// Reads a published model from a file, with one small buffer in memory beside the parameters. Accepts what
 /// [`read_published`](super::read_published) accepts.

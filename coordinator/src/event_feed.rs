@@ -84,7 +84,7 @@ impl EventFeed {
                     break rows;
                 }
                 tokio::select! {
-                    () = grown(&mut wakes) => {}
+                    () = wakes.until(|event| *event == WakeEvent::Numbered) => {}
                     () = tokio::time::sleep(POLL) => {}
                 }
             };
@@ -92,23 +92,5 @@ impl EventFeed {
             after = batch.entries.last().map_or(after, |entry| entry.position);
         }
         Ok(())
-    }
-}
-
-/// Waits until the log may be longer.
-async fn grown(wakes: &mut WakeSubscription) {
-    loop {
-        match wakes.next().await {
-            Some(WakeEvent::Numbered | WakeEvent::Lost) => return,
-            Some(
-                WakeEvent::Work
-                | WakeEvent::Assigned(_)
-                | WakeEvent::Round(_)
-                | WakeEvent::Task(_)
-                | WakeEvent::Opened(_)
-                | WakeEvent::Recorded,
-            ) => {}
-            None => std::future::pending().await,
-        }
     }
 }

@@ -5,7 +5,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use wire::{admin, inspect, participant, problem};
+use wire::{admin, audit, inspect, participant, problem};
 
 /// Reads the sample, writes it again and compares: a renamed, removed or newly required field fails here.
 fn check<T: DeserializeOwned + Serialize>(name: &str, seen: &mut Vec<String>) {
@@ -58,6 +58,8 @@ fn every_body_of_version_1_is_still_read() {
     check::<inspect::AssignmentView>("assignment_view", &mut seen);
     check::<inspect::ModelView>("model_view", &mut seen);
     check::<inspect::ParticipantView>("participant_view", &mut seen);
+    check::<audit::EventView>("event_view", &mut seen);
+    check::<audit::AuditKeyView>("audit_key_view", &mut seen);
     check::<problem::Problem>("problem", &mut seen);
 
     let folder = format!("{}/tests/compat/v1", env!("CARGO_MANIFEST_DIR"));

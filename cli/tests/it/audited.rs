@@ -4,19 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::operator::TASK;
 use crate::support::{Ran, Served, run};
-
-const TASK: &str = r#"
-name = "digits"
-[model.architecture]
-kind = "linear"
-inputs = 60
-classes = 10
-[rounds]
-count = 2
-[selection.cohort]
-count = 3
-"#;
 
 fn offline(args: &[&str]) -> Ran {
     run(&[&["--format", "json"], args].concat())
@@ -35,19 +24,15 @@ fn head(served: &Served, kind: &str) -> Value {
     panic!("no head was signed for {kind}");
 }
 
-fn replace_everywhere(folder: &Path, from: &[u8], to: &[u8]) -> usize {
-    let mut replaced = 0;
-    for name in ["coordinator.db", "coordinator.db-wal"] {
-        let Ok(mut bytes) = std::fs::read(folder.join(name)) else { continue };
-        let places: Vec<_> =
-            (0..bytes.len().saturating_sub(from.len())).filter(|at| bytes[*at..].starts_with(from)).collect();
-        for at in &places {
-            bytes[*at..*at + to.len()].copy_from_slice(to);
-        }
-        replaced += places.len();
-        std::fs::write(folder.join(name), bytes).unwrap();
+fn replace(file: &Path, from: &[u8], to: &[u8]) -> usize {
+    let mut bytes = std::fs::read(file).unwrap();
+    let places: Vec<_> =
+        (0..bytes.len().saturating_sub(from.len())).filter(|at| bytes[*at..].starts_with(from)).collect();
+    for at in &places {
+        bytes[*at..*at + to.len()].copy_from_slice(to);
     }
-    replaced
+    std::fs::write(file, bytes).unwrap();
+    places.len()
 }
 
 #[test]
@@ -92,14 +77,16 @@ fn a_log_is_exported_and_whatever_was_changed_in_it_is_named() {
     assert_eq!(offline(&["audit", "verify", &log, "--key", "ab"]).code, 2);
     assert_eq!(offline(&["audit", "verify", &log, "--head", &path("task.toml")]).code, 4);
 
-    // In the database itself.
+    // In the database itself, all of it in one file.
     drop(served);
-    let fsck = || offline(&["fsck", "--data-dir", data.to_str().unwrap()]);
-    let whole = fsck();
+    let keep = |args: &[&str]| offline(&[args, &["--data-dir", data.to_str().unwrap()]].concat());
+    assert_eq!(keep(&["backup", &path("backup")]).code, 0);
+    assert_eq!(keep(&["restore", &path("backup"), "--replace"]).code, 0);
+    let whole = keep(&["fsck"]);
     assert_eq!(whole.code, 0, "{whole}");
     let events = whole.events().into_iter().find(|event| event["event"] == "checked").unwrap()["events"].as_u64();
     assert!(events >= verified["entries"].as_u64(), "{whole}");
-    assert!(replace_everywhere(&data, br#"{"name":"digits"}"#, br#"{"name":"dogots"}"#) > 0);
-    let found = fsck();
+    assert!(replace(&data.join("coordinator.db"), br#"{"name":"digits"}"#, br#"{"name":"dogots"}"#) > 0);
+    let found = keep(&["fsck"]);
     assert!(found.code == 17 && found.stdout.contains("\"audit\"") && found.stdout.contains("was changed"), "{found}");
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{Background, Served, run, tributary};
 
-const TASK: &str = r#"
+pub(crate) const TASK: &str = r#"
 name = "digits"
 [model.architecture]
 kind = "linear"

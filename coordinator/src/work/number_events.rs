@@ -9,7 +9,7 @@ use std::time::Duration;
 use federation::time::Timestamp;
 use futures_util::FutureExt as _;
 use store::entity::event::Placing;
-use store::{Transaction, WakeEvent, WakeSubscription};
+use store::{Transaction, WakeEvent};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -83,7 +83,7 @@ impl EventLog {
             tokio::select! {
                 () = shutdown.cancelled() => {}
                 () = tokio::time::sleep(wait) => {}
-                () = recorded(&mut wakes), if listens => tokio::time::sleep_until(rested).await,
+                () = wakes.until(|event| *event == WakeEvent::Recorded), if listens => tokio::time::sleep_until(rested).await,
             }
             rested = Instant::now() + REST;
             while wakes.next().now_or_never().flatten().is_some() {}
@@ -196,22 +196,4 @@ async fn place(tx: &mut Transaction<'_>, env: &Environment, signs: bool, now: Ti
 async fn chain_end(tx: &mut Transaction<'_>) -> Result<ChainEnd, StepError> {
     let last = tx.last_event().await?;
     Ok(last.map_or_else(ChainEnd::default, |(position, hash)| ChainEnd { position, hash }))
-}
-
-/// Waits until events may be there that have no position.
-async fn recorded(wakes: &mut WakeSubscription) {
-    loop {
-        match wakes.next().await {
-            Some(WakeEvent::Recorded | WakeEvent::Lost) => return,
-            Some(
-                WakeEvent::Work
-                | WakeEvent::Assigned(_)
-                | WakeEvent::Round(_)
-                | WakeEvent::Task(_)
-                | WakeEvent::Opened(_)
-                | WakeEvent::Numbered,
-            ) => {}
-            None => std::future::pending().await,
-        }
-    }
 }

@@ -79,6 +79,17 @@ impl WakeSubscription {
             Err(broadcast::error::RecvError::Closed) => None,
         }
     }
+
+    /// Waits until such an event comes, or may have been lost; for ever once the store is gone. Cancel safe.
+    pub async fn until(&mut self, is_wanted: impl Fn(&WakeEvent) -> bool) {
+        loop {
+            match self.next().await {
+                Some(event) if event == WakeEvent::Lost || is_wanted(&event) => return,
+                Some(_) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ import { request } from 'node:https';
 import { join } from 'node:path';
 
 const START_MS = 60_000;
+/** No deadline may be shorter; one is waited for. */
+const POLL_MS = 3_000;
 
 export class Federation {
   #children = [];
@@ -29,7 +31,7 @@ export class Federation {
   }
 
   #run(args, stdout = 'ignore') {
-    const child = spawn(this.binary, args, { stdio: ['ignore', stdout, process.env.TRIBUTARY_SHOW_LOGS ? 'inherit' : 'ignore'] });
+    const child = spawn(this.binary, args, { env: { ...process.env, TRIBUTARY_HTTP_POLL_MAX_MS: String(POLL_MS) }, stdio: ['ignore', stdout, process.env.TRIBUTARY_SHOW_LOGS ? 'inherit' : 'ignore'] });
     this.#children.push(child);
     return child;
   }

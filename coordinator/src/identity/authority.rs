@@ -102,12 +102,21 @@ pub(crate) struct ServerKey {
 }
 
 impl Authority {
-    /// A new authority that lives in memory.
+    /// A new authority that lives in memory. All its signatures have one length, so that a simulation sends as many bytes as the
+    /// last time; no browser meets them.
     ///
     /// # Errors
     /// [`AuthorityError::Sign`].
-    pub(crate) fn generate(random: &Random, now: Timestamp) -> Result<Self, AuthorityError> {
-        let key = KeyPair::generate_for(FOR_BROWSERS)?;
+    pub(crate) fn in_memory(random: &Random, now: Timestamp) -> Result<Self, AuthorityError> {
+        Self::generate(&PKCS_ED25519, random, now)
+    }
+
+    fn generate(
+        algorithm: &'static rcgen::SignatureAlgorithm,
+        random: &Random,
+        now: Timestamp,
+    ) -> Result<Self, AuthorityError> {
+        let key = KeyPair::generate_for(algorithm)?;
         let mut params = params(random, now, CA_LIFETIME, "Tributary coordinator CA");
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -135,7 +144,7 @@ impl Authority {
                 Self::read(certificate_file, key_file)
             }
             (false, false) => {
-                let authority = Self::generate(random, now)?;
+                let authority = Self::generate(FOR_BROWSERS, random, now)?;
                 let draft = |path: &Path, text: &str, mode| {
                     Draft::write(path, text.as_bytes(), mode).map_err(|source| io(path, source))
                 };
@@ -298,7 +307,7 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_750_000_000_500);
 
     fn authority() -> Authority {
-        Authority::generate(&Random::from_seed(1), NOW).unwrap()
+        Authority::in_memory(&Random::from_seed(1), NOW).unwrap()
     }
 
     fn csr(algorithm: &'static rcgen::SignatureAlgorithm) -> String {
@@ -335,8 +344,10 @@ mod tests {
     #[test]
     fn browsers_can_verify_the_server() {
         use x509_parser::oid_registry::{OID_KEY_TYPE_EC_PUBLIC_KEY, OID_SIG_ECDSA_WITH_SHA256};
-        let names = ["localhost".to_owned()];
-        let server = authority().server_key(&names, &Random::from_seed(2), NOW).unwrap();
+        let (names, folder) = (["localhost".to_owned()], tempfile::tempdir().unwrap());
+        let (certificate, key) = (folder.path().join("ca.pem"), folder.path().join("ca-key.pem"));
+        let authority = Authority::open(&certificate, &key, &Random::from_seed(1), NOW).unwrap();
+        let server = authority.server_key(&names, &Random::from_seed(2), NOW).unwrap();
         for certificate in &server.chain {
             let (_, parsed) =
                 <x509_parser::certificate::X509Certificate<'_> as x509_parser::prelude::FromDer<'_, _>>::from_der(

@@ -157,7 +157,7 @@ mod tests {
     const LIFETIME: Duration = Duration::from_secs(3600);
 
     fn authority(seed: u64) -> Authority {
-        Authority::generate(&Random::from_seed(seed), NOW).unwrap()
+        Authority::in_memory(&Random::from_seed(seed), NOW).unwrap()
     }
 
     fn signer(of: &Authority) -> Signer {

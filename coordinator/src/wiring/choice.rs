@@ -97,7 +97,7 @@ pub(super) fn authority(config: &Config, parts: &Parts) -> Result<Option<Arc<Aut
         return Ok(None);
     }
     let authority = match identity.in_memory() {
-        true => Authority::generate(random, now)?,
+        true => Authority::in_memory(random, now)?,
         // Each of several coordinators would make another.
         false if identity.seal_url.is_some() && !identity.ca_key_file.exists() => {
             return Err(AuthorityError::Missing(identity.ca_key_file.clone()).into());

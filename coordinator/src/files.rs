@@ -57,10 +57,7 @@ impl Draft {
     /// The file system's errors.
     pub(crate) fn keep(self) -> io::Result<()> {
         std::fs::rename(&self.path, &self.place)?;
-        // A rename survives a power cut only once its folder is on disk.
-        #[cfg(unix)]
-        File::open(folder(&self.place))?.sync_all()?;
-        Ok(())
+        store::private::flush_folder(folder(&self.place))
     }
 }
 

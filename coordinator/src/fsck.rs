@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use federation::id::TaskId;
-use federation::time::Timestamp;
 use store::entity::blob_reference::{BlobReference, BlobUse};
 use store::{BlobStore, Blobs, Store, StoreError};
 
@@ -22,7 +22,7 @@ use crate::damage::{is_damage, remake};
 use crate::seal::Sealer;
 
 /// A blob without a row that was stored more recently may be about to get one.
-const YOUNG_MS: i64 = 3_600_000;
+const YOUNG: Duration = Duration::from_secs(3_600);
 
 task_spec::named_enum! {
     /// What is wrong with rows or blobs; an operator may look for one kind.
@@ -141,8 +141,7 @@ pub(crate) async fn check(
     if report.findings.iter().any(|finding| finding.kind == FindingKind::Database) {
         return Ok(report);
     }
-    let now = at.clock.now();
-    check_blobs(&store, now, &repair, copies.as_deref(), on_progress, &mut report).await?;
+    check_blobs(&store, &repair, copies.as_deref(), on_progress, &mut report).await?;
     check_ledgers(&store, sealer, &mut report).await?;
     check_log(&store, &mut report).await?;
     Ok(report)
@@ -177,7 +176,6 @@ async fn check_rows(store: &Store) -> Result<Vec<Finding>, StoreError> {
 
 async fn check_blobs(
     store: &Store,
-    now: Timestamp,
     repair: &Repair<'_>,
     copies: Option<&dyn BlobStore>,
     on_progress: OnProgress<'_>,
@@ -214,9 +212,8 @@ async fn check_blobs(
         report.findings.push(lost_blob(kind, reference, &why, &newest, repaired));
     }
     report.blobs = needed.len();
-    let young = Timestamp(now.0.saturating_sub(YOUNG_MS));
     let named: HashSet<_> = needed.keys().chain(&still).copied().collect();
-    let orphans = blobs.list(young).await?.into_iter().filter(|digest| !named.contains(digest)).count();
+    let orphans = blobs.list(YOUNG).await?.into_iter().filter(|digest| !named.contains(digest)).count();
     if orphans > 0 {
         report.findings.push(Finding {
             kind: FindingKind::Orphans,

@@ -96,6 +96,19 @@ impl ReleaseKeys {
         Ok(names.len())
     }
 
+    /// See [`Shelf::look_for_versions`].
+    pub(crate) fn look_for_versions(&self) {
+        self.shelf.look_for_versions();
+    }
+
+    /// Whether keys can be made and destroyed, as far as was told last.
+    ///
+    /// # Errors
+    /// [`Shelf::destroys`].
+    pub(crate) fn can_be_destroyed(&self) -> Result<()> {
+        self.shelf.destroys()
+    }
+
     /// All uses that have keys.
     ///
     /// # Errors

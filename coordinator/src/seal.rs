@@ -234,6 +234,11 @@ impl Sealer {
         self.keys.uses()
     }
 
+    /// Looks whether what is destroyed on the shelf is gone, as a start does: see [`Shelf::look_for_versions`].
+    pub(crate) fn look_for_versions(&self) {
+        self.keys.look_for_versions();
+    }
+
     /// The stored end of a task's ledger; waits for the shelf.
     ///
     /// # Errors
@@ -279,11 +284,12 @@ impl Sealer {
         self.ends.complete()
     }
 
-    /// Whether what is kept outside the database can be read now; waits for the shelf.
+    /// Whether what is kept outside the database can be used now; waits for the shelf.
     ///
     /// # Errors
     /// The shelf's.
     pub(crate) fn try_shelf(&self) -> Stored<()> {
+        self.keys.can_be_destroyed()?;
         self.ends.try_to_read()
     }
 

@@ -160,8 +160,8 @@ impl Backend for Interrupted {
         Ok(Box::new(Transaction { driver, mode, by: Arc::clone(&self.by) }))
     }
 
-    fn pause(&self, attempt: u32) -> Option<Duration> {
-        self.rows.pause(attempt)
+    fn pause(&self, attempt: u32, lost: Option<Duration>) -> Option<Duration> {
+        self.rows.pause(attempt, lost)
     }
 
     async fn empty_log(&self) -> Result<()> {

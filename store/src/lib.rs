@@ -33,7 +33,7 @@ use futures_util::future::BoxFuture;
 
 pub use crate::blob::{
     BlobRead, BlobStore, BlobWriter, KeepsVersions, PartsRead, S3Config, S3Credentials, Seen, SmallObjects,
-    VerifiedRead, place_of, with_files,
+    VerifiedRead, place_of, transfer, with_files,
 };
 use crate::blob::{DiskBlobs, MemoryBlobs, Place, ReplicatedBlobs, S3Blobs};
 use crate::driver::{Backend, Mode};

@@ -1,4 +1,4 @@
-//! Files and folders that only their owner can access, whatever the umask.
+//! Files and folders that only their owner can access, whatever the umask, and that survive a power cut.
 //!
 //! On systems without Unix permissions these equal the plain functions.
 
@@ -23,6 +23,19 @@ pub fn make_folder(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, FOLDER);
     if path.as_os_str().is_empty() { Ok(()) } else { builder.create(path) }
+}
+
+/// Flushes a folder to disk: what was created, renamed or removed in it survives a power cut only then. Systems without Unix
+/// permissions do not open folders.
+///
+/// # Errors
+/// Those of the disk.
+pub fn flush_folder(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    File::open(if path.as_os_str().is_empty() { Path::new(".") } else { path })?.sync_all()?;
+    #[cfg(not(unix))]
+    let _ = path;
+    Ok(())
 }
 
 /// Options that create files for the owner only.

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use federation::event::{Actor, Event};
 use federation::id::Digest;
 use federation::time::Timestamp;
+use tokio::time::Instant;
 
 use crate::driver::{Backend, Bind, Driver, Extent, FromRow, Mode, Query, Record, Take};
 use crate::error::{Result, StoreError};
@@ -186,7 +187,7 @@ where
     F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
     E: From<StoreError>,
 {
-    let (mut attempt, mut was_refused) = (1, false);
+    let (mut attempt, mut was_refused, mut lost_at) = (1, false, None);
     loop {
         let turn = backend.turn(mode, was_refused).await;
         let cause = match run_once(backend, name, mode, aside, &mut body).await {
@@ -195,8 +196,9 @@ where
         };
         drop(turn);
         was_refused = matches!(cause, StoreError::Busy);
+        lost_at = (!was_refused).then(|| lost_at.unwrap_or_else(Instant::now));
         tracing::debug!(transaction = name, attempt, "interrupted: {cause}");
-        let Some(pause) = backend.pause(attempt) else {
+        let Some(pause) = backend.pause(attempt, lost_at.map(|at| at.elapsed())) else {
             tracing::warn!(transaction = name, attempts = attempt, "gave up on transaction {name}: {cause}");
             return Err(cause.into());
         };

@@ -7,6 +7,7 @@ mod postgres {
     mod interference;
     mod loss;
     mod schema;
+    mod silence;
     mod time;
     mod tls;
 }

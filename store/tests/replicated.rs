@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use federation::id::Digest;
-use federation::time::{Clock, MockClock, Timestamp};
+use federation::time::{Clock, MockClock};
+use http::{Method, StatusCode};
 use store::conformance::NOW;
 use store::{Blobs, Database, S3Config, S3Credentials, Store, StoreConfig, StoreError};
 use tempfile::TempDir;
 use test_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY, Treatment};
 
-const FOREVER: Timestamp = Timestamp(i64::MAX);
+const ANY_AGE: Duration = Duration::ZERO;
 
 fn s3(server: &S3Server, folder: &Path) -> Blobs {
     let credentials = folder.join("credentials");
@@ -177,7 +178,7 @@ async fn a_copy_that_was_away_gets_what_it_lacks() {
     let garbage = world.put("garbage").await;
     let troubles = world.store.blobs().troubles();
     assert!(troubles.len() == 1 && troubles[0].contains("s3://blobs is away"), "{troubles:?}");
-    assert!(world.store.blobs().collect(before, FOREVER).await.unwrap());
+    assert!(world.store.blobs().collect(before, ANY_AGE).await.unwrap());
     world.server.restart();
 
     let needed = HashSet::from([owed]);
@@ -188,10 +189,79 @@ async fn a_copy_that_was_away_gets_what_it_lacks() {
     assert!(!world.on_s3(garbage).exists(), "no row names it");
     assert_eq!(world.store.blobs().troubles(), [""; 0]);
     // What was collected while the copy was away is garbage there still.
-    let listed: HashSet<_> = world.store.blobs().list(FOREVER).await.unwrap().into_iter().collect();
+    let listed: HashSet<_> = world.store.blobs().list(ANY_AGE).await.unwrap().into_iter().collect();
     assert_eq!(listed, HashSet::from([before, owed, garbage]));
-    assert!(world.store.blobs().collect(before, FOREVER).await.unwrap());
+    assert!(world.store.blobs().collect(before, ANY_AGE).await.unwrap());
     assert!(!world.on_s3(before).exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_owed_while_lists_are_compared_is_not_forgotten() {
+    let world = World::new().await;
+    world.server.treat(|method, _| match *method {
+        Method::PUT => Treatment::Refuse(StatusCode::FORBIDDEN),
+        _ => Treatment::Serve,
+    });
+    let first = world.put("first").await;
+    world.later();
+    let second = world.store.blobs().put_bytes(Bytes::from_static(b"second"));
+    // It is stored while the list is on its way.
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let mut tell = Some(tell);
+    let put =
+        format!("{}", Digest(*ring::digest::digest(&ring::digest::SHA256, b"second").as_ref().first_chunk().unwrap()));
+    world.server.treat(move |method, uri| match *method {
+        Method::PUT if uri.path().ends_with(&put) => Treatment::Refuse(StatusCode::FORBIDDEN),
+        Method::GET => {
+            if let Some(tell) = tell.take() {
+                let _ = tell.send(());
+            }
+            Treatment::Delay(Duration::from_millis(500))
+        }
+        _ => Treatment::Serve,
+    });
+    let needed = HashSet::from([first]);
+    let (filled, second) = tokio::join!(world.store.blobs().even_out(&needed), async {
+        told.await.unwrap();
+        second.await.unwrap()
+    });
+    assert_eq!(filled.unwrap(), 1);
+    assert!(world.on_s3(first).exists() && !world.on_s3(second).exists());
+    assert_eq!(world.store.blobs().troubles(), ["blobs are owed to s3://blobs"]);
+
+    world.server.treat(|_, _| Treatment::Serve);
+    world.later();
+    // Its row came after rows were looked at.
+    assert_eq!(world.store.blobs().even_out(&needed).await.unwrap(), 0);
+    world.later();
+    let needed = HashSet::from([first, second]);
+    assert_eq!(world.store.blobs().even_out(&needed).await.unwrap(), 1);
+    assert!(world.on_s3(second).exists());
+    let before = world.server.requests();
+    assert_eq!(world.store.blobs().even_out(&needed).await.unwrap(), 0);
+    assert_eq!(world.server.requests(), before, "nothing is owed, so nothing is looked for");
+}
+
+/// As one does that answers requests and takes no steps.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_compares_no_lists_does_not_tell_of_debts_for_ever() {
+    let world = World::new().await;
+    world.server.treat(|_, _| Treatment::Refuse(StatusCode::FORBIDDEN));
+    let owed = world.put("owed").await;
+    world.server.treat(|_, _| Treatment::Serve);
+    world.later();
+    world.put("present").await;
+    assert_eq!(world.store.blobs().troubles(), ["blobs are owed to s3://blobs"]);
+    // Another process works on rounds.
+    let other = world.folder.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let others = vec![s3(&world.server, &other)];
+    let primary = Blobs::Disk(world.folder.path().join("primary"));
+    let works = open_with(primary, others, Arc::clone(&world.clock) as _).await.unwrap();
+    assert_eq!(works.blobs().even_out(&HashSet::from([owed])).await.unwrap(), 1);
+    assert!(world.on_s3(owed).exists());
+    world.clock.advance(Duration::from_secs(1800));
+    assert_eq!(world.store.blobs().troubles(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -199,7 +269,7 @@ async fn a_copy_that_fails_in_the_middle_of_an_upload_does_not_end_it() {
     let world = World::new().await;
     let mut writer = world.store.blobs().writer().await.unwrap();
     writer.write(Bytes::from(vec![1; 1 << 20])).await.unwrap();
-    world.server.treat(|_, _| Treatment::Refuse(http::StatusCode::FORBIDDEN));
+    world.server.treat(|_, _| Treatment::Refuse(StatusCode::FORBIDDEN));
     writer.write(Bytes::from(vec![2; 1 << 20])).await.unwrap();
     let (digest, _) = writer.finish(None).await.unwrap();
     assert!(world.on_disk(digest).exists() && !world.on_s3(digest).exists());

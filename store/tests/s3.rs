@@ -17,7 +17,7 @@ use store::{Blobs, Database, S3Config, S3Credentials, Store, StoreConfig, StoreE
 use tempfile::TempDir;
 use test_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY, Treatment};
 
-const FOREVER: Timestamp = Timestamp(i64::MAX);
+const ANY_AGE: Duration = Duration::ZERO;
 
 /// Keys for the server, in a file.
 fn config(server: &S3Server, folder: &Path) -> S3Config {
@@ -172,9 +172,9 @@ async fn an_upload_that_loses_its_server_is_no_blob() {
     assert!(error.contains("cannot be reached"), "{error}");
     server.treat(|_, _| Treatment::Serve);
     server.restart();
-    assert_eq!(store.blobs().list(FOREVER).await.unwrap(), []);
+    assert_eq!(store.blobs().list(ANY_AGE).await.unwrap(), []);
     let address = upload(&store, &bytes).await.unwrap();
-    assert_eq!(store.blobs().list(FOREVER).await.unwrap(), [address]);
+    assert_eq!(store.blobs().list(ANY_AGE).await.unwrap(), [address]);
     assert_eq!(store.blobs().get(address).await.unwrap(), bytes);
 }
 
@@ -300,17 +300,22 @@ async fn what_is_configured_wrongly_is_told_in_one_line() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ages_are_told_by_our_clock_whatever_the_servers_is() {
-    let (store, (server, _folder)) = open().await.unwrap();
+async fn ages_are_told_by_the_servers_clock_whatever_ours_is() {
+    let (server, folder, clock) = (S3Server::start(), tempfile::tempdir().unwrap(), Arc::new(MockClock::new(NOW)));
+    let store = open_with(config(&server, folder.path()), Arc::clone(&clock) as _).await.unwrap();
     let old = store.blobs().put_bytes(Bytes::from_static(b"old")).await.unwrap();
     let young = store.blobs().put_bytes(Bytes::from_static(b"young")).await.unwrap();
     let object = std::fs::File::options().write(true).open(server.object(&key(old))).unwrap();
     object.set_modified(object.metadata().unwrap().modified().unwrap() - Duration::from_secs(3600)).unwrap();
-    let ago = |minutes: i64| Timestamp(NOW.0 - minutes * 60_000);
+    let ago = |minutes: u64| Duration::from_secs(minutes * 60);
     assert_eq!(store.blobs().list(ago(30)).await.unwrap(), [old]);
     assert_eq!(store.blobs().list(ago(90)).await.unwrap(), []);
-    assert!(!store.blobs().collect(young, ago(30)).await.unwrap());
-    assert!(!store.blobs().collect(old, ago(90)).await.unwrap());
+    for hours in [-48, 48] {
+        clock.set(Timestamp(NOW.0 + hours * 3_600_000));
+        assert_eq!(store.blobs().list(ago(30)).await.unwrap(), [old], "ours is {hours} h off");
+        assert!(!store.blobs().collect(young, ago(30)).await.unwrap());
+        assert!(!store.blobs().collect(old, ago(90)).await.unwrap());
+    }
     // Stored again, it is young.
     assert_eq!(store.blobs().put_bytes(Bytes::from_static(b"old")).await.unwrap(), old);
     assert!(!store.blobs().collect(old, ago(30)).await.unwrap());

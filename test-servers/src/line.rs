@@ -1,9 +1,9 @@
-//! A line over TCP that is cut after so many bytes, and leads to several servers.
+//! Lines over TCP: one that is cut after so many bytes, and leads to several servers; one that falls silent.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Passes connections on to the first of its servers that answers, beginning with another each time. Where a cut is due, the
 /// connection is cut whose bytes reach it, and does not pass them on.
@@ -109,6 +109,74 @@ fn carry(ways: &Arc<Ways>, client: TcpStream, server: TcpStream) {
                 }
             }
             let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+        });
+    }
+}
+
+/// A line over TCP that can fall silent: nothing passes any more, and nobody is told, as where a machine loses its power or something in
+/// between forgets a connection.
+pub struct SilentLine {
+    port: u16,
+    is_silent: Arc<AtomicBool>,
+}
+
+impl SilentLine {
+    /// In front of the server at this address.
+    ///
+    /// # Panics
+    /// If it cannot listen.
+    #[must_use]
+    pub fn before(server: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let is_silent = Arc::<AtomicBool>::default();
+        let silent = Arc::clone(&is_silent);
+        std::thread::spawn(move || {
+            for arrived in listener.incoming().flatten() {
+                if let Ok(onward) = TcpStream::connect(&server) {
+                    carry_until_silent(&silent, &arrived, &onward);
+                }
+            }
+        });
+        Self { port, is_silent }
+    }
+
+    /// Where it listens, at 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// From now on nothing passes; a connection that had anything to carry never does again.
+    pub fn fall_silent(&self) {
+        self.is_silent.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on new connections carry.
+    pub fn carry_again(&self) {
+        self.is_silent.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Copies both ways until one side ends. Once something came while the line was silent, both sides stay open and hear nothing.
+fn carry_until_silent(is_silent: &Arc<AtomicBool>, client: &TcpStream, server: &TcpStream) {
+    let is_dead = Arc::<AtomicBool>::default();
+    for (from, to) in [(client, server), (server, client)] {
+        let (Ok(mut from), Ok(mut to)) = (from.try_clone(), to.try_clone()) else { return };
+        let (is_silent, is_dead) = (Arc::clone(is_silent), Arc::clone(&is_dead));
+        std::thread::spawn(move || {
+            let mut piece = [0; 16 << 10];
+            while let Ok(got @ 1..) = from.read(&mut piece) {
+                if is_silent.load(Ordering::SeqCst) {
+                    is_dead.store(true, Ordering::SeqCst);
+                }
+                if !is_dead.load(Ordering::SeqCst) && to.write_all(&piece[..got]).is_err() {
+                    break;
+                }
+            }
+            if !is_dead.load(Ordering::SeqCst) {
+                let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+            }
         });
     }
 }

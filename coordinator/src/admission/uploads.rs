@@ -18,11 +18,18 @@ pub(crate) struct Uploads {
     running: Arc<Guarded<LatestUploads>>,
     /// Permits to hold a whole upload in memory.
     judge: Arc<Semaphore>,
+    /// Permits to judge an upload that is stored, piece by piece.
+    by_pieces: Arc<Semaphore>,
 }
+
+/// Threads that may judge stored uploads piece by piece, each of which may wait for a disk or a network. Statements need threads of
+/// the same runtime.
+const JUDGED_BY_PIECES: usize = 16;
 
 impl Default for Uploads {
     fn default() -> Self {
-        Self { running: Arc::default(), judge: Arc::new(Semaphore::new(1)) }
+        let permits = |permits| Arc::new(Semaphore::new(permits));
+        Self { running: Arc::default(), judge: permits(1), by_pieces: permits(JUDGED_BY_PIECES) }
     }
 }
 
@@ -59,6 +66,11 @@ impl Uploads {
     pub(crate) async fn judge(&self) -> Option<OwnedSemaphorePermit> {
         // `None` only if it were closed, which it never is.
         Arc::clone(&self.judge).acquire_owned().await.ok()
+    }
+
+    /// Waits in turn for a permit to judge a stored upload of which one piece is in memory; released when dropped.
+    pub(crate) async fn judge_by_pieces(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.by_pieces).acquire_owned().await.ok()
     }
 }
 

@@ -1,14 +1,10 @@
 //! Blobs on their way into a backup and out of it: linked where both are files of one disk, else copied.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::path::PathBuf;
 
-use bytes::Bytes;
 use federation::id::Digest;
 use store::{BlobStore, StoreError, place_of};
-
-/// Bytes copied at once.
-const PIECE: usize = 1 << 20;
 
 /// How a blob came to be where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,21 +62,5 @@ async fn link(
 /// # Errors
 /// `MissingBlob`; `Corrupt` if the bytes do not have the digest; `Full`.
 pub(crate) async fn copy_blob(from: &dyn BlobStore, to: &dyn BlobStore, digest: Digest) -> Result<(), StoreError> {
-    let (mut blob, mut writer) = (from.open(digest).await?, to.writer().await?);
-    loop {
-        let mut piece = vec![0; PIECE];
-        match blob.read(&mut piece) {
-            Ok(0) => break,
-            Ok(read) => {
-                piece.truncate(read);
-                writer.write(Bytes::from(piece)).await?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    match writer.finish(Some(digest)).await {
-        Err(StoreError::Conflict(why)) => Err(StoreError::corrupt(why)),
-        finished => finished.map(drop),
-    }
+    store::transfer(from.open(digest).await?, to, digest).await
 }

@@ -1,13 +1,13 @@
 //! Takes a backup, while a coordinator works on the data or while none does.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use federation::id::Digest;
-use federation::time::Timestamp;
 use store::entity::blob_reference::BlobReference;
 use store::{BlobStore, Blobs, Store, StoreError, copy_database};
 
@@ -162,7 +162,7 @@ async fn collect(
 async fn remove_others(manifest: &Manifest, folder: &Path, kept: &dyn BlobStore) -> Result<usize, BackupError> {
     let named: HashSet<_> = manifest.blobs.iter().map(|blob| blob.sha256).collect();
     let mut removed = 0;
-    for digest in kept.list(Timestamp(i64::MAX)).await? {
+    for digest in kept.list(Duration::ZERO).await? {
         if !named.contains(&digest) {
             removed += usize::from(kept.delete(digest).await?);
         }
@@ -193,11 +193,7 @@ pub(crate) fn described(reference: &BlobReference) -> String {
 
 /// A name is durable once its folder is.
 pub(super) fn sync(folder: &Path) -> Result<(), BackupError> {
-    #[cfg(unix)]
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(BackupError::at(folder))?;
-    #[cfg(not(unix))]
-    let _ = folder;
-    Ok(())
+    store::private::flush_folder(folder).map_err(BackupError::at(folder))
 }
 
 /// The same for a folder of blobs.

@@ -127,7 +127,7 @@ impl Health {
     }
 }
 
-/// Why secure and private rounds wait, if what they need outside the database cannot be read.
+/// Why secure and private rounds wait, if what they need outside the database cannot be used.
 async fn shelf_trouble(sealer: &Arc<Sealer>) -> Option<String> {
     let sealer = Arc::clone(sealer);
     let tried = tokio::time::timeout(SHELF_WAITS, tokio::task::spawn_blocking(move || sealer.try_shelf())).await;
@@ -137,5 +137,5 @@ async fn shelf_trouble(sealer: &Arc<Sealer>) -> Option<String> {
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("no answer within {} s", SHELF_WAITS.as_secs()),
     };
-    Some(format!("keys of releases and ends of ledgers cannot be read, so secure and private rounds wait: {why}"))
+    Some(format!("keys of releases and ends of ledgers cannot be used, so secure and private rounds wait: {why}"))
 }

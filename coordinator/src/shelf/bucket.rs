@@ -4,6 +4,7 @@
 //! that was looked at.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use federation::time::Clock;
 use futures_util::future::try_join_all;
@@ -22,6 +23,8 @@ pub(crate) struct Bucket {
     objects: Arc<SmallObjects>,
     /// As in the configuration.
     url: String,
+    /// Whether it told, when it was last asked, that it keeps what is deleted.
+    keeps_versions: Arc<AtomicBool>,
     /// Drives requests of threads that wait for them.
     runtime: Handle,
 }
@@ -34,21 +37,51 @@ impl Bucket {
     pub(crate) async fn open(config: &S3Config, url: &str, clock: Arc<dyn Clock>, random: &Random) -> Result<Self> {
         let probe = format!("probe-{}", hex::encode(random.bytes::<16>()));
         let objects = SmallObjects::open(config, clock, &probe).await?;
-        match objects.keeps_versions().await? {
-            KeepsVersions::No => {}
-            KeepsVersions::Yes => {
-                return Err(StoreError::fault(format!(
-                    "{url}: this bucket keeps, or kept, versions of what is overwritten and deleted, so nothing can be destroyed \
-                     there: use a bucket that never did, without object lock"
-                )));
-            }
-            KeepsVersions::Unknown(why) => tracing::warn!(
+        let keeps_versions = objects.keeps_versions().await?;
+        if let KeepsVersions::Unknown(why) = &keeps_versions {
+            tracing::warn!(
                 url,
                 "{url} does not say whether it keeps versions of what is deleted, or locks objects ({why}): see that it does not, \
                  or keys of releases outlive their releases there"
-            ),
+            );
         }
-        Ok(Self { objects: Arc::new(objects), url: url.to_owned(), runtime: Handle::current() })
+        let bucket = Self {
+            objects: Arc::new(objects),
+            url: url.to_owned(),
+            keeps_versions: Arc::new((keeps_versions == KeepsVersions::Yes).into()),
+            runtime: Handle::current(),
+        };
+        bucket.destroys()?;
+        Ok(bucket)
+    }
+
+    fn destroys(&self) -> Result<()> {
+        if !self.keeps_versions.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        Err(StoreError::BlobsAway(format!(
+            "{}: this bucket keeps, or kept, versions of what is overwritten and deleted, so nothing can be destroyed there: use a \
+             bucket that never did, without object lock",
+            self.url
+        )))
+    }
+
+    /// Whoever may change the bucket may have it keep versions at any time.
+    async fn look_for_versions(&self) {
+        let keeps = match self.objects.keeps_versions().await {
+            Ok(KeepsVersions::Yes) => true,
+            Ok(KeepsVersions::No) => false,
+            Ok(KeepsVersions::Unknown(_)) | Err(_) => return,
+        };
+        if self.keeps_versions.swap(keeps, Ordering::SeqCst) == keeps {
+            return;
+        }
+        match self.destroys() {
+            Err(error) => {
+                tracing::error!(%error, "no more keys are made or destroyed, and secure and private rounds wait: {error}")
+            }
+            Ok(()) => tracing::info!(url = self.url, "{} keeps no versions any more", self.url),
+        }
     }
 
     /// The files of one kind.
@@ -73,7 +106,16 @@ impl BucketFolder {
         Ok(found.map(|(bytes, _)| bytes))
     }
 
+    pub(super) fn look_for_versions(&self) {
+        self.bucket.runtime.block_on(self.bucket.look_for_versions());
+    }
+
+    pub(super) fn destroys(&self) -> Result<()> {
+        self.bucket.destroys()
+    }
+
     pub(super) fn create(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.bucket.destroys()?;
         self.bucket.wait(self.bucket.objects.create(&self.key(name), bytes))
     }
 
@@ -95,6 +137,9 @@ impl BucketFolder {
     }
 
     pub(super) fn destroy(&self, names: &[String]) -> Result<()> {
+        if !names.is_empty() {
+            self.bucket.destroys()?;
+        }
         let keys: Vec<_> = names.iter().map(|name| self.key(name)).collect();
         self.bucket.wait(try_join_all(keys.iter().map(|key| self.bucket.objects.destroy(key)))).map(drop)
     }

@@ -38,7 +38,7 @@ impl FileFolder {
         let mut file = store::private::options().write(true).create_new(true).open(self.0.join(name))?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        self.flush()
+        store::private::flush_folder(&self.0)
     }
 
     /// Nobody else replaces a file between the look at the present one and the end, so that a slow writer takes no file back.
@@ -60,7 +60,7 @@ impl FileFolder {
         for name in names {
             overwrite(&self.0.join(name))?;
         }
-        if names.is_empty() { Ok(()) } else { self.flush() }
+        if names.is_empty() { Ok(()) } else { store::private::flush_folder(&self.0) }
     }
 
     pub(super) fn names(&self) -> io::Result<Vec<String>> {
@@ -71,12 +71,6 @@ impl FileFolder {
         };
         let names = entries.map(|entry| Ok(entry?.file_name().into_string().unwrap_or_default()));
         names.collect()
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        #[cfg(unix)]
-        fs::File::open(&self.0)?.sync_all()?;
-        Ok(())
     }
 }
 

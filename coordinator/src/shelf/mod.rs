@@ -102,6 +102,26 @@ impl Shelf {
         }
     }
 
+    /// Looks whether the place keeps versions of what is destroyed, as at the start. From when it does, which an error tells, nothing
+    /// is created or destroyed there.
+    pub(crate) fn look_for_versions(&self) {
+        match self {
+            Self::Bucket(bucket) => bucket.look_for_versions(),
+            Self::Folder(_) | Self::Memory(_) => {}
+        }
+    }
+
+    /// Whether what is destroyed there is gone, as far as the place told when it was last asked.
+    ///
+    /// # Errors
+    /// `BlobsAway`, which says why it is not.
+    pub(crate) fn destroys(&self) -> Result<()> {
+        match self {
+            Self::Bucket(bucket) => bucket.destroys(),
+            Self::Folder(_) | Self::Memory(_) => Ok(()),
+        }
+    }
+
     /// Names of all files.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use store::StoreError;
 use uuid::Uuid;
 
 use super::lease::Lease;
-use super::shred::collect_keys;
+use super::shred::{UnknownUses, collect_keys};
 use super::{Environment, StepError};
 
 /// Number of items removed.
@@ -28,8 +28,9 @@ pub struct Collected {
     pub release_keys: usize,
 }
 
-/// Detects a wall clock that jumped forward. After a jump, a blob that was just stored and whose row is about to be
-/// written seems old: garbage collection waits until the clock has kept pace for one interval.
+/// Detects a wall clock that jumped forward. After a jump, a blob that this machine dated and whose row is about to be written
+/// seems old, and what is remembered of removed blobs is forgotten too early: garbage collection waits until the clock has kept
+/// pace for one interval.
 pub(super) struct ClockPace {
     clock: Timestamp,
     elapsed: Duration,
@@ -50,7 +51,11 @@ impl ClockPace {
 }
 
 /// Collects once, at most [`super::WorkConfig::garbage_batch`] blobs; none while another worker removes blobs.
-pub(super) async fn collect_garbage(env: &Environment, holder: Uuid) -> Result<Collected, StepError> {
+pub(super) async fn collect_garbage(
+    env: &Environment,
+    holder: Uuid,
+    unknown: &UnknownUses,
+) -> Result<Collected, StepError> {
     let now = env.clock.now();
     let (check_ins, idempotency_keys) = env
         .store
@@ -64,9 +69,9 @@ pub(super) async fn collect_garbage(env: &Environment, holder: Uuid) -> Result<C
             })
         })
         .await?;
-    let release_keys = collect_keys(env).await?;
+    let release_keys = collect_keys(env, unknown).await?;
     let mut lease = Lease::of_garbage(holder, env.config.lease_ttl);
-    let blobs = match collect_blobs(env, &mut lease, now).await {
+    let blobs = match collect_blobs(env, &mut lease).await {
         Err(StepError::LeaseLost(_)) => 0,
         Err(error @ StepError::Stopped(_)) => return Err(error),
         collected => {
@@ -92,10 +97,9 @@ fn ago(now: Timestamp, before: Duration) -> Timestamp {
 }
 
 /// Dooms what no row names, removes it, and notes that it has: see [`store::entity::doomed`].
-async fn collect_blobs(env: &Environment, lease: &mut Lease, now: Timestamp) -> Result<usize, StepError> {
+async fn collect_blobs(env: &Environment, lease: &mut Lease) -> Result<usize, StepError> {
     lease.hold(env).await?;
-    let older_than = ago(now, env.config.garbage_grace);
-    let mut old = env.blobs.list(older_than).await?;
+    let mut old = env.blobs.list(env.config.garbage_grace).await?;
     // After the list: a blob that was listed and has got a row since is seen to have one.
     let (needed, abandoned) = env
         .store
@@ -118,7 +122,7 @@ async fn collect_blobs(env: &Environment, lease: &mut Lease, now: Timestamp) -> 
         })
     });
     let doomed = doomed.await?;
-    let removed = held.keep_during(env, remove(env, &doomed, older_than)).await?;
+    let removed = held.keep_during(env, remove(env, &doomed)).await?;
     let doomed = doomed.as_slice();
     env.store
         .transact("note collected blobs", |tx| {
@@ -132,11 +136,11 @@ async fn collect_blobs(env: &Environment, lease: &mut Lease, now: Timestamp) -> 
 }
 
 /// Removes these blobs, except those that were stored again.
-async fn remove(env: &Environment, blobs: &[Digest], older_than: Timestamp) -> Result<usize, StepError> {
+async fn remove(env: &Environment, blobs: &[Digest]) -> Result<usize, StepError> {
     let mut removed = 0;
     for together in blobs.chunks(REMOVED_AT_ONCE) {
         env.fail_point.reached("collect_garbage: before blobs")?;
-        let collected = together.iter().map(|&digest| env.blobs.collect(digest, older_than));
+        let collected = together.iter().map(|&digest| env.blobs.collect(digest, env.config.garbage_grace));
         removed += try_join_all(collected).await?.into_iter().filter(|is_removed| *is_removed).count();
     }
     Ok(removed)

@@ -26,6 +26,7 @@ use super::open_round::open_round;
 use super::plan::{InputSize, Next, Step, plan};
 use super::publish_version::publish_version;
 use super::release_sum::release_sum;
+use super::shred::UnknownUses;
 use super::situation::Situation;
 use super::sum_chunk::sum_chunk;
 use super::sums::SumCache;
@@ -49,6 +50,7 @@ struct EngineState {
     env: Environment,
     holder: Uuid,
     sums: SumCache,
+    unknown_uses: UnknownUses,
 }
 
 /// Result of one look at the rows.
@@ -64,15 +66,15 @@ impl Engine {
     #[must_use]
     pub fn new(env: Environment) -> Self {
         let holder = env.random.uuid();
-        Self(Arc::new(EngineState { env, holder, sums: SumCache::default() }))
+        Self(Arc::new(EngineState::new(env, holder)))
     }
 
-    /// The same with other numbers, for tests and simulations. It keeps no sum that this one keeps in memory.
+    /// The same with other numbers, for tests and simulations. It knows nothing of what this one keeps in memory.
     #[must_use]
     pub fn with_config(&self, change: impl FnOnce(WorkConfig) -> WorkConfig) -> Self {
         let mut env = self.0.env.clone();
         env.config = change(env.config);
-        Self(Arc::new(EngineState { env, holder: self.0.holder, sums: SumCache::default() }))
+        Self(Arc::new(EngineState::new(env, self.0.holder)))
     }
 
     /// Works until `shutdown` is cancelled, then lets running steps finish. Errors are logged, counted and tried again.
@@ -94,8 +96,7 @@ impl Engine {
                     tracing::warn!("the clock jumped ahead: garbage is left until it keeps pace again");
                 } else {
                     let inner = Arc::clone(&self.0);
-                    workers
-                        .start(Job::Garbage, async move { collect_garbage(&inner.env, inner.holder).await.map(drop) });
+                    workers.start(Job::Garbage, async move { inner.collect_garbage(&inner.env).await.map(drop) });
                 }
             }
             // Looking costs more the more participants wait: it may take half of the time, not all of it.
@@ -157,7 +158,7 @@ impl Engine {
     /// # Errors
     /// The store's errors.
     pub async fn collect_garbage(&self) -> Result<Collected, StepError> {
-        collect_garbage(&self.0.env, self.0.holder).await
+        self.0.collect_garbage(&self.0.env).await
     }
 
     /// Collects garbage now, and spares no blob for its youth: for whoever knows that no row is about to be written, as a
@@ -167,7 +168,7 @@ impl Engine {
     /// The store's errors.
     pub async fn collect_all_garbage(&self) -> Result<Collected, StepError> {
         let config = WorkConfig { garbage_grace: Duration::ZERO, ..self.0.env.config };
-        collect_garbage(&Environment { config, ..self.0.env.clone() }, self.0.holder).await
+        self.0.collect_garbage(&Environment { config, ..self.0.env.clone() }).await
     }
 
     /// When a task may have something to do, if nothing changes before.
@@ -236,6 +237,14 @@ impl Engine {
 }
 
 impl EngineState {
+    fn new(env: Environment, holder: Uuid) -> Self {
+        Self { env, holder, sums: SumCache::default(), unknown_uses: UnknownUses::default() }
+    }
+
+    async fn collect_garbage(&self, env: &Environment) -> Result<Collected, StepError> {
+        collect_garbage(env, self.holder, &self.unknown_uses).await
+    }
+
     async fn survey(&self, now: Timestamp) -> Result<TaskSurvey, StepError> {
         let situations = self.env.store.read("survey", |tx| {
             Box::pin(async move {

@@ -1,17 +1,56 @@
 //! Destroys what opens a sum or removes its noise: keys of releases, and the log that may contain deleted rows.
 //!
 //! Rows are forgotten in the transaction that ends their use; keys are outside the database and go after it. Whoever dies in between leaves
-//! keys that the next step of the same round destroys, and the collection of garbage else.
+//! keys that the next step of the same round destroys, and the collection of garbage else. That spares keys which this database does
+//! not know yet: they may be those of another one, of which this is a copy.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use federation::id::Attempt;
 use federation::round::RoundState;
+use federation::time::Timestamp;
 use store::{StoreError, Transaction};
 
 use super::sums::blocking;
 use super::{Environment, StepError};
+use crate::guarded::Guarded;
 use recipe::server::PrivateTask;
+
+/// How long keys are spared of whose use the database knows nothing: somebody has to notice what a copy of it would destroy.
+const UNKNOWN_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a database says about the keys of an attempt, or of a whole task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// There may be rows that are sealed with them.
+    Present,
+    /// No rows that are sealed with them will be opened any more.
+    Over,
+    /// Nothing can have been sealed with them for this database: it has no such attempt, or one that is not so far.
+    Unknown,
+}
+
+/// The uses of keys that this process does not know from its database, each with the time when it was first found.
+#[derive(Default)]
+pub(super) struct UnknownUses(Guarded<BTreeMap<Attempt, Timestamp>>);
+
+impl UnknownUses {
+    /// Remembers what is unknown at `now`, and nothing else. Returns what has been so for [`UNKNOWN_KEPT`], and how many are
+    /// news.
+    fn note(&self, unknown: &BTreeSet<Attempt>, now: Timestamp) -> (Vec<Attempt>, usize) {
+        self.0.with(|found| {
+            found.retain(|of, _| unknown.contains(of));
+            let before = found.len();
+            for &of in unknown {
+                found.entry(of).or_insert(now);
+            }
+            let waited = found.iter().filter(|(_, since)| now.since(**since) >= UNKNOWN_KEPT);
+            (waited.map(|(of, _)| *of).collect(), found.len() - before)
+        })
+    }
+}
 
 /// Destroys the keys of an attempt that is released, or over.
 pub(super) async fn destroy_keys(env: &Environment, of: Attempt) -> Result<usize, StepError> {
@@ -41,28 +80,38 @@ pub(super) async fn before_publishing(
     Ok(())
 }
 
-/// Destroys keys that nothing needs, such as those of a process that died; says how many.
-pub(super) async fn collect_keys(env: &Environment) -> Result<usize, StepError> {
+/// Destroys keys that nothing needs, such as those of a process that died; says how many. Looks again whether what is destroyed
+/// there is gone.
+pub(super) async fn collect_keys(env: &Environment, unknown: &UnknownUses) -> Result<usize, StepError> {
     let sealer = Arc::clone(&env.sealer);
-    let uses = blocking(move || Ok::<_, StepError>(sealer.uses()?)).await?;
-    if uses.is_empty() {
-        return Ok(0);
-    }
-    let garbage = env
+    let uses = blocking(move || {
+        sealer.look_for_versions();
+        Ok::<_, StepError>(sealer.uses()?)
+    })
+    .await?;
+    let uses = env
         .store
-        .read("keys of releases that are needed", |tx| {
+        .read("uses of keys", |tx| {
             let uses = uses.clone();
             Box::pin(async move {
-                let mut garbage = Vec::new();
+                let mut known = Vec::with_capacity(uses.len());
                 for of in uses {
-                    if !is_needed(tx, of).await? {
-                        garbage.push(of);
-                    }
+                    known.push((of, use_of(tx, of).await?));
                 }
-                Ok::<_, StoreError>(garbage)
+                Ok::<_, StoreError>(known)
             })
         })
         .await?;
+    let all = |wanted| uses.iter().filter(move |(_, found)| *found == wanted).map(|(of, _)| *of);
+    let (waited, news) = unknown.note(&all(Use::Unknown).collect(), env.clock.now());
+    if news > 0 {
+        tracing::warn!(
+            attempts = news,
+            "there are keys of releases for {news} attempts that this database does not know: it was put back to an earlier state, or \
+             another database uses the same keys (seal.releases, identity.seal_url); they are destroyed in 24 hours"
+        );
+    }
+    let garbage: Vec<_> = all(Use::Over).chain(waited).collect();
     let mut destroyed = 0;
     for of in garbage {
         env.fail_point.reached("collect_garbage: before a key")?;
@@ -74,12 +123,49 @@ pub(super) async fn collect_keys(env: &Environment) -> Result<usize, StepError> 
     Ok(destroyed)
 }
 
-/// A key may come before the rows that are sealed with it, so it is needed for as long as there may be such rows.
-async fn is_needed(tx: &mut Transaction<'_>, attempt: Attempt) -> Result<bool, StoreError> {
+/// A key may come before the rows that are sealed with it, so it is in use for as long as there may be such rows.
+async fn use_of(tx: &mut Transaction<'_>, attempt: Attempt) -> Result<Use, StoreError> {
     if attempt.round == 0 {
-        return Ok(tx.task(attempt.task).await?.is_some_and(|task| !task.status.is_terminal()));
+        return Ok(match tx.task(attempt.task).await? {
+            None => Use::Unknown,
+            Some(task) if task.status.is_terminal() => Use::Over,
+            Some(_) => Use::Present,
+        });
     }
-    let Some(row) = tx.round_attempt(attempt).await? else { return Ok(false) };
-    let may_open = matches!(row.round.state, RoundState::Unmasking | RoundState::Aggregating);
-    Ok(may_open && tx.noised_sum(attempt).await?.is_none())
+    let Some(row) = tx.round_attempt(attempt).await? else { return Ok(Use::Unknown) };
+    Ok(match row.round.state {
+        RoundState::Selecting | RoundState::Sharing | RoundState::Collecting | RoundState::Confirming => Use::Unknown,
+        RoundState::Unmasking | RoundState::Aggregating if tx.noised_sum(attempt).await?.is_none() => Use::Present,
+        RoundState::Unmasking
+        | RoundState::Aggregating
+        | RoundState::Completed
+        | RoundState::Failed
+        | RoundState::Cancelled => Use::Over,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use federation::id::TaskId;
+
+    use super::*;
+
+    fn of(round: u32) -> Attempt {
+        Attempt { task: TaskId(uuid::Uuid::from_u128(1)), round, attempt: 1 }
+    }
+
+    #[test]
+    fn what_is_unknown_waits_a_day_from_when_it_was_found_and_anew_once_it_was_known() {
+        let (uses, start) = (UnknownUses::default(), Timestamp(1_000));
+        let at = |hours: u64| start.plus(Duration::from_secs(hours * 3600));
+        let note = |rounds: &[u32], hours| uses.note(&rounds.iter().map(|round| of(*round)).collect(), at(hours));
+        assert_eq!(note(&[1, 2], 0), (vec![], 2));
+        assert_eq!(note(&[1, 2, 3], 12), (vec![], 1));
+        assert_eq!(note(&[1, 3], 23), (vec![], 0), "the database has come to know 2");
+        assert_eq!(note(&[1, 2, 3], 24), (vec![of(1)], 1));
+        assert_eq!(note(&[2, 3], 36), (vec![of(3)], 0));
+        assert_eq!(note(&[2], 1), (vec![], 0), "the clock was set back");
+        assert_eq!(note(&[2], 48), (vec![of(2)], 0));
+        assert_eq!(note(&[2], 49), (vec![of(2)], 0), "it could not be destroyed");
+    }
 }

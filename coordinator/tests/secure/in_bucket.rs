@@ -9,7 +9,7 @@ use coordinator::config::Config;
 use coordinator::random::Random;
 use coordinator::{Coordinator, Parts};
 use federation::round::RoundState;
-use federation::time::MockClock;
+use federation::time::{Clock as _, MockClock};
 use http::Method;
 use test_servers::s3::{S3Server, Treatment};
 use wire::participant::Answer;
@@ -93,7 +93,7 @@ async fn while_the_bucket_is_away_answers_and_releases_wait_and_nothing_is_publi
     assert!(!String::from_utf8_lossy(&refused.body).contains("apart"), "peers are not told where it is");
     let ready = world.t.get(&world.t.viewer, "/readyz").await;
     let told = String::from_utf8(ready.body).unwrap();
-    assert!(ready.status == 200 && told.contains("keys of releases and ends of ledgers cannot be read"), "{told}");
+    assert!(ready.status == 200 && told.contains("keys of releases and ends of ledgers cannot be used"), "{told}");
     server.restart();
     let taken = world.members[0].say(&world.t, Answer::UnmaskShares, &first).await;
     assert_eq!(taken.status, 204, "{}", String::from_utf8_lossy(&taken.body));
@@ -136,6 +136,104 @@ async fn a_slow_bucket_makes_a_round_slow_and_nothing_else() {
     let mut world = World::in_bucket(4, &server, |_| {}).await;
     server.treat(|_, _| Treatment::Delay(Duration::from_millis(100)));
     world.complete(1).await;
+    assert_eq!(keys(&server), []);
+    assert_eq!(world.digests().await, undisturbed().await);
+}
+
+/// A coordinator over other rows with the same bucket and the same sealing key, as somebody starts for a drill.
+async fn drill(world: &World, rows: &str) -> Coordinator {
+    let mut config = world.config.clone();
+    config.database.url = rows.to_owned();
+    config.blobs.url = "memory:".to_owned();
+    let parts = Parts { clock: Arc::clone(&world.t.clock) as _, random: Random::from_seed(9) };
+    Coordinator::assemble(&config, parts).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_what_a_database_does_not_know_wait_a_day() {
+    let server = S3Server::start();
+    let mut world = World::in_bucket(4, &server, |_| {}).await;
+    world.up_to(1, RoundState::Collecting).await;
+    // One copy is of a moment at which no key was of use yet.
+    let folder = world.folder.as_ref().unwrap().path();
+    let copy = folder.join("copy.db").display().to_string();
+    rusqlite::Connection::open(folder.join("rows.db")).unwrap().execute("VACUUM INTO ?1", [&copy]).unwrap();
+    let drills = [drill(&world, &format!("sqlite:{copy}")).await, drill(&world, "sqlite::memory:").await];
+    world.act(RoundState::Collecting, |_| true).await;
+    world.act(RoundState::Confirming, |_| true).await;
+    assert_eq!(world.state(1).await, RoundState::Unmasking);
+    world.members[0].unmask(&world.t).await;
+    let kept = keys(&server);
+    assert_eq!(kept.len(), 1);
+    for drill in &drills {
+        assert_eq!(drill.engine.collect_garbage().await.unwrap().release_keys, 0);
+    }
+    assert_eq!(keys(&server), kept, "the federation still needs it");
+    let start = world.t.clock.now();
+    world.act(RoundState::Unmasking, |at| at > 0).await;
+    assert_eq!(world.digests().await, undisturbed().await);
+
+    world.up_to(2, RoundState::Unmasking).await;
+    world.members[0].unmask(&world.t).await;
+    assert_eq!(keys(&server).len(), 1);
+    world.t.clock.set(start.plus(Duration::from_secs(3600)));
+    assert_eq!(drills[0].engine.collect_garbage().await.unwrap().release_keys, 0, "another attempt than that before");
+    world.t.clock.advance(Duration::from_secs(24 * 3600 - 1));
+    assert_eq!(drills[0].engine.collect_garbage().await.unwrap().release_keys, 0);
+    world.t.clock.advance(Duration::from_secs(1));
+    assert_eq!(drills[0].engine.collect_garbage().await.unwrap().release_keys, 1, "so nothing is left for ever");
+    assert_eq!(keys(&server), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_that_begins_to_keep_versions_is_not_used_until_it_keeps_none() {
+    let server = S3Server::start();
+    let mut world = World::in_bucket(4, &server, |_| {}).await;
+    world.up_to(1, RoundState::Unmasking).await;
+    let tell = |told: &'static str| {
+        server.treat(move |_, uri| match uri.query() {
+            Some(query) if query.contains("versioning") => Treatment::Answer(told),
+            _ => Treatment::Serve,
+        });
+    };
+    let (kept, none) = (
+        "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>",
+        "<VersioningConfiguration></VersioningConfiguration>",
+    );
+    tell(kept);
+    world.t.inner.engine.collect_garbage().await.unwrap();
+    let first = world.members[0].reveal(&world.t).await;
+    let refused = world.members[0].say(&world.t, Answer::UnmaskShares, &first).await;
+    assert_eq!(refused.status, 503, "{}", String::from_utf8_lossy(&refused.body));
+    assert_eq!(keys(&server), [], "no key is made that would be kept");
+    world.t.clock.advance(Duration::from_secs(2));
+    let ready = world.t.get(&world.t.viewer, "/readyz").await;
+    let told = String::from_utf8(ready.body).unwrap();
+    assert!(told.contains("cannot be used") && told.contains("keeps, or kept, versions"), "{told}");
+
+    tell(none);
+    world.t.inner.engine.collect_garbage().await.unwrap();
+    let taken = world.members[0].say(&world.t, Answer::UnmaskShares, &first).await;
+    assert_eq!(taken.status, 204, "{}", String::from_utf8_lossy(&taken.body));
+    for member in &mut world.members[1..] {
+        member.unmask(&world.t).await;
+    }
+    tell(kept);
+    world.t.inner.engine.collect_garbage().await.unwrap();
+    let error = world.t.inner.engine.step_all().await.unwrap_err();
+    assert!(error.to_string().contains("keeps, or kept, versions"), "{error}");
+    assert_eq!(world.digests().await.len(), 1, "nothing is published whose key would be kept");
+    // Who cannot ask knows nothing new.
+    server.treat(|_, uri| match uri.query() {
+        Some(query) if query.contains("versioning") => Treatment::Refuse(http::StatusCode::FORBIDDEN),
+        _ => Treatment::Serve,
+    });
+    assert!(world.t.inner.engine.collect_garbage().await.is_err(), "the sum is released, so its key is garbage");
+    assert!(world.t.inner.engine.step_all().await.is_err());
+    assert_eq!((keys(&server).len(), world.digests().await.len()), (1, 1));
+    tell(none);
+    world.t.inner.engine.collect_garbage().await.unwrap();
+    world.t.work().await;
     assert_eq!(keys(&server), []);
     assert_eq!(world.digests().await, undisturbed().await);
 }

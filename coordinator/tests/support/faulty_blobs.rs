@@ -9,7 +9,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use federation::id::Digest;
-use federation::time::Timestamp;
 use store::{BlobRead, BlobStore, BlobWriter, Result as StoreResult, StoreError};
 
 /// What is wrong with a store of blobs.
@@ -70,7 +69,7 @@ impl FaultyBlobs {
     }
 
     pub(crate) async fn all(&self) -> HashSet<Digest> {
-        self.inner.list(Timestamp(i64::MAX)).await.unwrap().into_iter().collect()
+        self.inner.list(Duration::ZERO).await.unwrap().into_iter().collect()
     }
 
     fn check(&self, writes: bool) -> StoreResult<()> {
@@ -158,13 +157,13 @@ impl BlobStore for FaultyBlobs {
         self.inner.delete(digest).await
     }
 
-    async fn collect(&self, digest: Digest, older_than: Timestamp) -> StoreResult<bool> {
+    async fn collect(&self, digest: Digest, age: Duration) -> StoreResult<bool> {
         self.check(false)?;
-        self.inner.collect(digest, older_than).await
+        self.inner.collect(digest, age).await
     }
 
-    async fn list(&self, older_than: Timestamp) -> StoreResult<Vec<Digest>> {
+    async fn list(&self, age: Duration) -> StoreResult<Vec<Digest>> {
         self.check(false)?;
-        self.inner.list(older_than).await
+        self.inner.list(age).await
     }
 }

@@ -169,6 +169,13 @@ impl World {
         Engine::new(Environment { blobs, config: self.config, fail_point, ..env })
     }
 
+    /// An engine whose rows go by another clock than the world's blobs.
+    pub(crate) fn engine_by(&self, clock: Arc<MockClock>) -> Engine {
+        let aggregator = Arc::new(CpuAggregator::new(1).unwrap());
+        let env = Environment::new(self.store.clone(), aggregator, clock, Random::from_seed(1));
+        Engine::new(Environment { blobs: Arc::clone(&self.blobs) as _, config: self.config, ..env })
+    }
+
     /// What check-ins store: they are ready for an hour.
     pub(crate) async fn check_in(&self, who: &[ParticipantId]) {
         self.check_in_telling(who, &vec![None; who.len()]).await;

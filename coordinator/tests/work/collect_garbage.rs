@@ -1,12 +1,13 @@
 //! Garbage goes, and nothing else.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use coordinator::work::StepError;
 use federation::id::{Digest, SignInId, TokenId};
 use federation::model_version::ModelVersion;
-use federation::time::Timestamp;
+use federation::time::{Clock as _, MockClock, Timestamp};
 use store::BlobStore as _;
 use store::entity::sign_in::SignIn;
 use store::entity::token::OperatorToken;
@@ -127,15 +128,32 @@ async fn a_young_blob_without_a_row_is_spared_and_an_old_one_is_not() {
     let world = World::new(3).await;
     let engine = world.engine(1);
     let blob = world.blobs.put_bytes("about to get its row".into()).await.unwrap();
-    world.clock.advance(GRACE);
+    world.clock.advance(GRACE - Duration::from_millis(1));
     assert_eq!(engine.collect_garbage().await.unwrap().blobs, 0);
     // Stored again: young again.
     world.blobs.put_bytes("about to get its row".into()).await.unwrap();
     world.clock.advance(Duration::from_millis(1));
     assert_eq!(engine.collect_garbage().await.unwrap().blobs, 0);
-    world.clock.advance(GRACE);
+    world.clock.advance(GRACE - Duration::from_millis(2));
+    assert_eq!(engine.collect_garbage().await.unwrap().blobs, 0);
+    world.clock.advance(Duration::from_millis(1));
     assert_eq!(engine.collect_garbage().await.unwrap().blobs, 1);
     assert!(world.blobs.len(blob).await.unwrap().is_none());
+}
+
+/// As where rows go by a database's clock, and the store of blobs has one of its own.
+#[tokio::test]
+async fn blobs_have_their_age_by_the_clock_that_dates_them() {
+    let world = World::new(3).await;
+    world.blobs.put_bytes("young".into()).await.unwrap();
+    for ahead in [Duration::from_secs(3600), Duration::ZERO] {
+        let clock = Arc::new(MockClock::new(world.clock.now().plus(ahead)));
+        let engine = world.engine_by(clock);
+        assert_eq!(engine.collect_garbage().await.unwrap().blobs, 0, "rows are {ahead:?} ahead");
+        world.clock.advance(GRACE);
+        assert_eq!(engine.collect_garbage().await.unwrap().blobs, 1, "rows are {ahead:?} ahead");
+        world.blobs.put_bytes("young".into()).await.unwrap();
+    }
 }
 
 #[tokio::test]

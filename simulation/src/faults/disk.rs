@@ -5,6 +5,7 @@ use std::future::pending;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -164,18 +165,18 @@ impl BlobStore for DiskView {
         Ok(self.disk.blobs().remove(&digest).is_some())
     }
 
-    async fn collect(&self, digest: Digest, older_than: Timestamp) -> Result<bool> {
+    async fn collect(&self, digest: Digest, age: Duration) -> Result<bool> {
         self.process.may_go_on(true).await;
         self.disk.loses();
         let mut blobs = self.disk.blobs();
-        let is_old = blobs.get(&digest).is_some_and(|blob| blob.at < older_than);
+        let is_old = blobs.get(&digest).is_some_and(|blob| self.clock.now().since(blob.at) >= age);
         Ok(is_old && blobs.remove(&digest).is_some())
     }
 
-    async fn list(&self, older_than: Timestamp) -> Result<Vec<Digest>> {
+    async fn list(&self, age: Duration) -> Result<Vec<Digest>> {
         self.process.may_go_on(false).await;
-        let blobs = self.disk.blobs();
-        Ok(blobs.iter().filter(|(_, blob)| blob.at < older_than).map(|(digest, _)| *digest).collect())
+        let (blobs, now) = (self.disk.blobs(), self.clock.now());
+        Ok(blobs.iter().filter(|(_, blob)| now.since(blob.at) >= age).map(|(digest, _)| *digest).collect())
     }
 }
 

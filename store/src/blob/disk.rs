@@ -102,7 +102,7 @@ impl DiskBlobs {
             }
             result => result?,
         }
-        sync_parent(&path)?;
+        flush_parent(&path)?;
         // The digest was computed from the written bytes.
         self.verdicts.remember(digest, Identity::of(&unfinished.file.metadata()?), true);
         Ok(())
@@ -148,7 +148,7 @@ impl DiskBlobs {
         if let Some(folder) = blob.parent() {
             private::make_folder(folder)?;
         }
-        File::open(&*self.folder)?.sync_all()
+        private::flush_folder(&self.folder)
     }
 }
 
@@ -223,12 +223,12 @@ impl BlobStore for DiskBlobs {
         blocking(move || remove(&path)).await
     }
 
-    async fn collect(&self, digest: Digest, older_than: Timestamp) -> Result<bool> {
-        let (path, naming) = (self.path(digest), Arc::clone(&self.naming));
+    async fn collect(&self, digest: Digest, age: Duration) -> Result<bool> {
+        let (path, naming, now) = (self.path(digest), Arc::clone(&self.naming), self.clock.now());
         blocking(move || {
             let _naming = naming.lock().unwrap_or_else(PoisonError::into_inner);
             match fs::metadata(&path) {
-                Ok(metadata) if from_system(metadata.modified()?) < older_than => remove(&path),
+                Ok(metadata) if now.since(from_system(metadata.modified()?)) >= age => remove(&path),
                 Ok(_) => Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
                 Err(error) => Err(error.into()),
@@ -237,12 +237,12 @@ impl BlobStore for DiskBlobs {
         .await
     }
 
-    async fn list(&self, older_than: Timestamp) -> Result<Vec<Digest>> {
-        let folder = Arc::clone(&self.folder);
+    async fn list(&self, age: Duration) -> Result<Vec<Digest>> {
+        let (folder, now) = (Arc::clone(&self.folder), self.clock.now());
         blocking(move || {
             let mut found = Vec::new();
             for first in 0..=u8::MAX {
-                list_folder(&folder.join(hex::encode([first])), older_than, &mut found)?;
+                list_folder(&folder.join(hex::encode([first])), |at| now.since(at) >= age, &mut found)?;
             }
             Ok(found)
         })
@@ -282,7 +282,7 @@ fn remove(path: &Path) -> Result<bool> {
     }
 }
 
-fn list_folder(folder: &Path, older_than: Timestamp, found: &mut Vec<Digest>) -> io::Result<()> {
+fn list_folder(folder: &Path, is_old: impl Fn(Timestamp) -> bool, found: &mut Vec<Digest>) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
@@ -292,7 +292,7 @@ fn list_folder(folder: &Path, older_than: Timestamp, found: &mut Vec<Digest>) ->
         // Ignores files that are not named like a blob.
         let Some(digest) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         match entry.metadata() {
-            Ok(metadata) if from_system(metadata.modified()?) < older_than => found.push(digest),
+            Ok(metadata) if is_old(from_system(metadata.modified()?)) => found.push(digest),
             Ok(_) => {}
             // Deleted since the folder was read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -345,8 +345,8 @@ fn prepare(folder: &Path) -> Result<File> {
         lock.unlock()?;
     }
     lock.lock_shared()?;
-    File::open(folder)?.sync_all()?;
-    sync_parent(folder)?;
+    private::flush_folder(folder)?;
+    flush_parent(folder)?;
     Ok(lock)
 }
 
@@ -364,11 +364,8 @@ fn tighten_all(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn sync_parent(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
-        _ => File::open(".")?.sync_all(),
-    }
+fn flush_parent(path: &Path) -> io::Result<()> {
+    private::flush_folder(path.parent().unwrap_or(Path::new("")))
 }
 
 /// A missing file is a lost blob, unless the whole folder is missing, such as an unmounted disk: then nothing is lost,

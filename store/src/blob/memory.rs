@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -72,15 +73,18 @@ impl BlobStore for MemoryBlobs {
         Ok(self.with(|blobs| blobs.remove(&digest).is_some()))
     }
 
-    async fn collect(&self, digest: Digest, older_than: Timestamp) -> Result<bool> {
+    async fn collect(&self, digest: Digest, age: Duration) -> Result<bool> {
+        let now = self.clock.now();
         Ok(self.with(|blobs| match blobs.get(&digest) {
-            Some((_, at)) if *at < older_than => blobs.remove(&digest).is_some(),
+            Some((_, at)) if now.since(*at) >= age => blobs.remove(&digest).is_some(),
             _ => false,
         }))
     }
 
-    async fn list(&self, older_than: Timestamp) -> Result<Vec<Digest>> {
-        Ok(self.with(|blobs| blobs.iter().filter(|(_, (_, at))| *at < older_than).map(|(digest, _)| *digest).collect()))
+    async fn list(&self, age: Duration) -> Result<Vec<Digest>> {
+        let now = self.clock.now();
+        let is_old = |at: Timestamp| now.since(at) >= age;
+        Ok(self.with(|blobs| blobs.iter().filter(|(_, (_, at))| is_old(*at)).map(|(digest, _)| *digest).collect()))
     }
 }
 

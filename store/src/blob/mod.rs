@@ -2,7 +2,8 @@
 //!
 //! A blob is durable once [`BlobStore::put_bytes`] or [`BlobWriter::finish`] returns; the row that refers to it is
 //! written afterwards. A blob without a row is garbage, to be collected later: [`BlobStore::list`] filters by age, so
-//! that a blob whose row is about to be written is spared. Storing a blob again resets its age.
+//! that a blob whose row is about to be written is spared. Storing a blob again resets its age, which each store tells by
+//! the clock that dates its blobs.
 
 mod copies;
 mod disk;
@@ -11,16 +12,17 @@ mod memory;
 mod parts;
 mod s3;
 mod spool;
+mod transfer;
 mod trusted;
 mod verified;
 
 use std::collections::HashSet;
 use std::io::{Read, Seek};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use federation::id::Digest;
-use federation::time::Timestamp;
 use ring::digest::{Context, SHA256};
 
 pub(crate) use self::copies::{Place, ReplicatedBlobs};
@@ -31,6 +33,7 @@ pub(crate) use self::memory::MemoryBlobs;
 pub use self::parts::PartsRead;
 pub(crate) use self::s3::S3Blobs;
 pub use self::s3::{KeepsVersions, S3Config, S3Credentials, Seen, SmallObjects};
+pub use self::transfer::transfer;
 pub use self::verified::VerifiedRead;
 use crate::error::{Result, StoreError};
 
@@ -94,12 +97,12 @@ pub trait BlobStore: Send + Sync {
     /// continue. To remove garbage, use [`BlobStore::collect`].
     async fn delete(&self, digest: Digest) -> Result<bool>;
 
-    /// Removes a blob unless it was stored since `older_than`. False if it was, or if there is none. So garbage that is
-    /// stored again during collection is spared.
-    async fn collect(&self, digest: Digest, older_than: Timestamp) -> Result<bool>;
+    /// Removes a blob that was last stored `age` ago or earlier. False if it was stored since, or if there is none. So garbage that
+    /// is stored again during collection is spared.
+    async fn collect(&self, digest: Digest, age: Duration) -> Result<bool>;
 
-    /// All blobs last stored before `older_than`, in no particular order.
-    async fn list(&self, older_than: Timestamp) -> Result<Vec<Digest>>;
+    /// All blobs last stored `age` ago or earlier, in no particular order; those of age zero are all there are.
+    async fn list(&self, age: Duration) -> Result<Vec<Digest>>;
 
     /// Stores the blobs of `needed` again wherever a copy lacks them; returns how many. Does nothing unless there are
     /// several copies and it is time to compare them.

@@ -63,8 +63,9 @@ pub(crate) trait Backend: Send + Sync {
     /// Waits for a connection and begins a transaction of this name.
     async fn begin(&self, name: &'static str, mode: Mode) -> Result<Box<dyn Driver>>;
 
-    /// How long to pause after `attempt` attempts that met another writer; `None` to give up.
-    fn pause(&self, attempt: u32) -> Option<Duration> {
+    /// How long to pause after `attempt` attempts that met another writer or lost their connection, the last ones for `lost` since
+    /// the first of them did; `None` to give up.
+    fn pause(&self, attempt: u32, _lost: Option<Duration>) -> Option<Duration> {
         (attempt < MAX_ATTEMPTS).then_some(Duration::ZERO)
     }
 

@@ -1,21 +1,18 @@
 //! Wake-ups between processes, by LISTEN and NOTIFY.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::Executor as _;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 
 use super::error::unreachable;
+use super::patience::within;
 use super::pool::Pool;
 use crate::error::{Result, StoreError};
 use crate::wake::bus::Bus;
 
 const CHANNEL: &str = "tributary";
-/// After so long without a notification the server is asked whether it is still there, and has as long to answer.
-const SILENCE: Duration = Duration::from_secs(10);
-
 pub(super) struct Notifications {
     pub(super) pool: Arc<Pool>,
     /// Of a connection of its own, on which nothing but notifications arrives.
@@ -32,26 +29,20 @@ impl Bus for Notifications {
     }
 
     async fn listen(&self, heard: &mut (dyn for<'m> FnMut(Option<&'m str>) + Send)) -> Result<()> {
+        let wait = self.pool.patience.answer;
         let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(self.options.clone());
-        let mut listener = within(PgListener::connect_with(&pool)).await?;
-        within(listener.listen(CHANNEL)).await?;
+        let mut listener = within(wait, PgListener::connect_with(&pool)).await?.map_err(unreachable)?;
+        within(wait, listener.execute(self.pool.patience.settings())).await?.map_err(unreachable)?;
+        within(wait, listener.listen(CHANNEL)).await?.map_err(unreachable)?;
         heard(None);
         loop {
-            match tokio::time::timeout(SILENCE, listener.try_recv()).await {
+            // After so long without a notification the server is asked whether it is still there, and has as long to answer.
+            match tokio::time::timeout(wait, listener.try_recv()).await {
                 Ok(Ok(Some(notification))) => heard(Some(notification.payload())),
                 Ok(Ok(None)) => return Err(StoreError::Unreachable("the connection for wake-ups was lost".to_owned())),
                 Ok(Err(error)) => return Err(unreachable(error)),
-                Err(_) => {
-                    within(listener.execute("SELECT 1")).await?;
-                }
+                Err(_) => within(wait, listener.execute("SELECT 1")).await?.map(drop).map_err(unreachable)?,
             }
         }
-    }
-}
-
-async fn within<T>(answer: impl Future<Output = std::result::Result<T, sqlx::Error>>) -> Result<T> {
-    match tokio::time::timeout(SILENCE, answer).await {
-        Ok(answer) => answer.map_err(unreachable),
-        Err(_) => Err(StoreError::Unreachable(format!("no answer within {} s", SILENCE.as_secs()))),
     }
 }

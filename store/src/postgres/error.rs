@@ -17,8 +17,8 @@ pub(super) fn translate(error: Error) -> StoreError {
         ("53100", _) => StoreError::Full,
         ("25006", _) => StoreError::ReadOnly,
         ("XX001" | "XX002", _) => StoreError::corrupt(message()),
-        // Too many connections; a server that stops, starts or has crashed; a broken connection.
-        ("53300" | "57P01" | "57P02" | "57P03", _) | (_, "08") => StoreError::Unreachable(message()),
+        // Too many connections; a server that stops, starts or has crashed, or did not wait any longer; a broken connection.
+        ("53300" | "57P01" | "57P02" | "57P03" | "25P03", _) | (_, "08") => StoreError::Unreachable(message()),
         _ => StoreError::fault(error),
     }
 }

@@ -4,6 +4,7 @@
 mod bus;
 mod dialect;
 mod error;
+mod patience;
 mod pool;
 mod schema;
 mod server;
@@ -48,7 +49,7 @@ pub(crate) struct PostgresBackend {
 impl PostgresBackend {
     /// Connects, and migrates the database.
     pub(crate) async fn open(server: &PostgresServer, connections: u32) -> Result<Self> {
-        let pool = Pool::new(server.options(), connections);
+        let pool = Pool::new(server.options(), connections, server.patience());
         let mut loan = pool.lend().await?;
         schema::migrate(&mut loan.connection).await?;
         loan.keep();
@@ -99,9 +100,10 @@ impl Backend for PostgresBackend {
         Ok(Box::new(Session::begin(self.pool.lend().await?, name, mode, &self.longer).await?))
     }
 
-    fn pause(&self, attempt: u32) -> Option<Duration> {
+    fn pause(&self, attempt: u32, lost_for: Option<Duration>) -> Option<Duration> {
         let number = self.pauses.fetch_add(1, Ordering::Relaxed);
-        (attempt < MAX_ATTEMPTS).then(|| pause(self.seed, number, attempt))
+        let may_come_back = lost_for.is_none_or(|lost| lost < self.pool.patience.loss);
+        (may_come_back && attempt < MAX_ATTEMPTS).then(|| pause(self.seed, number, attempt))
     }
 
     async fn now(&self) -> Result<Option<Timestamp>> {

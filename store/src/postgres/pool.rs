@@ -2,22 +2,18 @@
 //! it had begun.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions as _, PgConnection};
+use sqlx::{ConnectOptions as _, Executor as _, PgConnection};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::{translate, unreachable};
+use super::patience::{Patience, within};
 use crate::error::{Result, StoreError};
-
-/// How long a connection may take to be made.
-const CONNECTING_MAX: Duration = Duration::from_secs(10);
-/// How long a statement that is no transaction's may take. A server that is gone without a word is noticed so.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 pub(super) struct Pool {
     options: PgConnectOptions,
+    pub(super) patience: Patience,
     idle: Mutex<Vec<PgConnection>>,
     permits: Arc<Semaphore>,
 }
@@ -30,15 +26,19 @@ pub(super) struct Loan {
 }
 
 impl Pool {
-    pub(super) fn new(options: PgConnectOptions, connections: u32) -> Arc<Self> {
+    pub(super) fn new(options: PgConnectOptions, connections: u32, patience: Patience) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new(usize::try_from(connections.max(1)).unwrap_or(Semaphore::MAX_PERMITS)));
-        Arc::new(Self { options, idle: Mutex::default(), permits })
+        Arc::new(Self { options, patience, idle: Mutex::default(), permits })
     }
 
     /// Waits for a connection, in the order of requests; makes one if none is idle.
+    ///
+    /// # Errors
+    /// `Unreachable`, also if none is given back in time.
     pub(super) async fn lend(self: &Arc<Self>) -> Result<Loan> {
         let asked = tokio::time::Instant::now();
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(StoreError::fault)?;
+        let permit = within(self.patience.turn, Arc::clone(&self.permits).acquire_owned()).await?;
+        let permit = permit.map_err(StoreError::fault)?;
         metrics::histogram!("tributary_database_connection_wait_seconds").record(asked.elapsed());
         let idle = self.idle().pop();
         let connection = match idle {
@@ -54,13 +54,13 @@ impl Pool {
         work: impl AsyncFnOnce(&mut PgConnection) -> std::result::Result<T, sqlx::Error>,
     ) -> Result<T> {
         let mut loan = self.lend().await?;
-        let error = match tokio::time::timeout(ANSWER_MAX, work(&mut loan.connection)).await {
+        let error = match within(self.patience.answer, work(&mut loan.connection)).await {
             Ok(Ok(value)) => {
                 loan.keep();
                 return Ok(value);
             }
             Ok(Err(error)) => translate(error),
-            Err(_) => StoreError::Unreachable(format!("no answer within {} s", ANSWER_MAX.as_secs())),
+            Err(silent) => silent,
         };
         if matches!(error, StoreError::Unreachable(_)) {
             loan.forget_all();
@@ -69,10 +69,12 @@ impl Pool {
     }
 
     async fn connect(&self) -> Result<PgConnection> {
-        match tokio::time::timeout(CONNECTING_MAX, self.options.connect()).await {
-            Ok(made) => made.map_err(unreachable),
-            Err(_) => Err(StoreError::Unreachable(format!("no answer within {} s", CONNECTING_MAX.as_secs()))),
-        }
+        let made = within(self.patience.answer, async {
+            let mut made = self.options.connect().await?;
+            made.execute(self.patience.settings()).await?;
+            Ok(made)
+        });
+        made.await?.map_err(unreachable)
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<PgConnection>> {
@@ -81,6 +83,10 @@ impl Pool {
 }
 
 impl Loan {
+    pub(super) fn patience(&self) -> Patience {
+        self.pool.patience
+    }
+
     /// Gives the connection back. It must be outside of a transaction, and nothing be under way on it.
     pub(super) fn keep(self) {
         self.pool.idle().push(self.connection);
@@ -89,5 +95,32 @@ impl Loan {
     /// Closes the connection, which was lost, and the idle ones, which probably are.
     pub(super) fn forget_all(self) {
         self.pool.idle().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use test_servers::postgres::{Cluster, Options, USER};
+
+    use super::*;
+    use crate::postgres::PostgresServer;
+
+    #[tokio::test]
+    async fn the_server_looks_whether_its_clients_are_still_there_and_go_on() {
+        let Some(cluster) = Cluster::start(Options { tcp: true, ..Options::default() }) else { return };
+        let url = format!("postgres://{USER}@127.0.0.1:{}/postgres", cluster.port());
+        let server = PostgresServer::parse(&url).unwrap();
+        let pool = Pool::new(server.options(), 1, server.patience());
+        for (setting, expected) in [
+            ("SHOW tcp_keepalives_idle", "30"),
+            ("SHOW tcp_keepalives_interval", "10"),
+            ("SHOW tcp_keepalives_count", "3"),
+            ("SHOW tcp_user_timeout", "1min"),
+            ("SHOW idle_in_transaction_session_timeout", "2min"),
+        ] {
+            let told =
+                pool.with(async |connection| sqlx::query_scalar::<_, String>(setting).fetch_one(connection).await);
+            assert_eq!(told.await.unwrap(), expected, "{setting}");
+        }
     }
 }

@@ -9,6 +9,8 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use url::Url;
 use zeroize::Zeroizing;
 
+use super::patience::Patience;
+
 /// More than the number of this crate's statements, so that each is prepared once per connection.
 const STATEMENTS: usize = 512;
 const PORT: u16 = 5432;
@@ -27,6 +29,7 @@ pub struct PostgresServer {
     authorities: Option<PathBuf>,
     /// What pauses between retries are drawn from. Processes that share a database need different ones.
     seed: u64,
+    patience: Patience,
 }
 
 impl PostgresServer {
@@ -60,6 +63,7 @@ impl PostgresServer {
             tls: if here { PgSslMode::Disable } else { PgSslMode::VerifyFull },
             authorities: None,
             seed: 0,
+            patience: Patience::USUAL,
         };
         for (key, value) in url.query_pairs() {
             match &*key {
@@ -88,8 +92,19 @@ impl PostgresServer {
         Self { seed, ..self }
     }
 
+    /// Waits so many times shorter for a server that says nothing, so that a test need not wait for minutes.
+    #[cfg(feature = "conformance")]
+    #[must_use]
+    pub fn impatient(self, times: u32) -> Self {
+        Self { patience: self.patience.divided_by(times), ..self }
+    }
+
     pub(super) fn seed(&self) -> u64 {
         self.seed
+    }
+
+    pub(super) fn patience(&self) -> Patience {
+        self.patience
     }
 
     /// sqlx keeps a copy of the password for new connections, which it does not overwrite.

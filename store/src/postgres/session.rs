@@ -2,20 +2,17 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::TryStreamExt as _;
 use sqlx::{Column as _, Executor as _, PgConnection, Row as _};
 
 use super::error::translate;
+use super::patience::within;
 use super::pool::Loan;
 use super::{dialect, values};
 use crate::driver::{Driver, Extent, Mode, Query, Row, Take};
 use crate::error::{Result, StoreError};
-
-/// How long a connection is waited for in silence. A server that is gone without a word is noticed so.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Names of transactions that read with more than one statement, which need one state for all. Others do not wait for a
 /// BEGIN: a statement by itself sees one state.
@@ -67,14 +64,14 @@ impl Session {
         }
         let loan = self.loan.as_mut().ok_or_else(|| StoreError::fault("a connection that was lost"))?;
         let known = sqlx::Connection::cached_statements_size(&loan.connection);
-        let result = tokio::time::timeout(SILENCE_MAX, work(&mut loan.connection)).await;
+        let result = within(loan.patience().statement, work(&mut loan.connection)).await;
         // A statement is sent to be prepared, and awaited, before it is first run on a connection.
         let prepared = sqlx::Connection::cached_statements_size(&loan.connection) > known;
         self.waits += 1 + u64::from(prepared);
         let error = match result {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => translate(error),
-            Err(_) => StoreError::Unreachable(format!("no answer within {} s", SILENCE_MAX.as_secs())),
+            Err(silent) => silent,
         };
         self.failed = true;
         if let StoreError::Unreachable(_) = &error
@@ -92,7 +89,7 @@ impl Session {
             return loan.keep();
         }
         tokio::spawn(async move {
-            let ended = tokio::time::timeout(SILENCE_MAX, loan.connection.execute(statement)).await;
+            let ended = within(loan.patience().statement, loan.connection.execute(statement)).await;
             if matches!(ended, Ok(Ok(_))) {
                 loan.keep();
             }

@@ -130,10 +130,13 @@ fn tree_of(manifest: UploadManifest) -> Result<PartTree> {
 
 /// Judges all parts together, as an input that comes whole is judged while it arrives.
 async fn judge(app: &App, permit: &UploadPermit, tree: &PartTree) -> Result<()> {
-    let turn = app.uploads.judge().await;
+    let expanding = permit.codec.expanding().map(Arc::clone);
+    let turn = match expanding {
+        Some(_) => app.uploads.judge().await,
+        None => app.uploads.judge_by_pieces().await,
+    };
     // They were hashed as they arrived, and are again when they are summed.
     let (mut parts, inspection) = (open_parts(app.store.blobs(), tree).trusting_known(), Inspection::new(permit));
-    let expanding = permit.codec.expanding().map(Arc::clone);
     let length = usize::try_from(tree.bytes()).map_err(Error::fault)?;
     // Not on a thread of files: reading a part waits for one to open it.
     let judged = tokio::task::spawn_blocking(move || {

@@ -9,11 +9,12 @@ use coordinator::random::Random;
 use coordinator::{Coordinator, Parts};
 use federation::round::RoundState;
 use futures_util::stream;
-use http::Request;
+use http::{Method, Request};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::MaskedInput;
 use secure_agg::upload::{PART_BYTES, PartTree};
 use serde_json::{Value, json};
+use test_servers::s3::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY, Treatment};
 use wire::headers::{ATTEMPT, MEDIA_MASKED_INPUT, PROTOCOL, PROTOCOL_VERSION_PARTS, SIGNED_INPUT};
 use wire::participant::{Assignment, Receipt, UploadReply};
 use wire::problem::ProblemType;
@@ -143,6 +144,63 @@ async fn an_update_in_parts_counts_like_one_that_was_sent_whole() {
         }
     }
     assert_eq!(published[0], published[1]);
+}
+
+/// Nothing but codecs that need the whole upload have those wait who come next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_input_whose_parts_are_slow_to_read_holds_up_no_other() {
+    let (server, folder) = (S3Server::start(), tempfile::tempdir().unwrap());
+    let credentials = folder.path().join("credentials");
+    let keys = format!(
+        "aws_access_key_id = {ACCESS_KEY}
+aws_secret_access_key = {SECRET_KEY}
+"
+    );
+    std::fs::write(&credentials, keys).unwrap();
+    let mut config = config();
+    config.blobs.url = format!("s3://{BUCKET}/blobs");
+    config.blobs.endpoint = Some(server.endpoint());
+    config.blobs.credentials_file = Some(credentials);
+    config.blobs.cache = folder.path().join("cache");
+    let s = Scene::with(&config).await;
+    let (slow, quick) = (body([1, 2, 3]), body([4, 5, -6]));
+    let (slow_tree, quick_tree) = (PartTree::of(&slow), PartTree::of(&quick));
+    let announce = |who: &(ParticipantId, Who), tree| {
+        let (id, who) = who.clone();
+        let (t, request) = (&s.t, manifest(&s.work, id, tree, None));
+        async move { t.send(&who, request).await }
+    };
+    for (who, tree, bytes) in [(&s.a, &slow_tree, &slow), (&s.b, &quick_tree, &quick)] {
+        assert!(matches!(announce(who, tree).await.read(), UploadReply::Missing { .. }));
+        for (number, piece) in (0..).zip(bytes.chunks(PART_BYTES)) {
+            assert_eq!(s.t.send(&who.1, part(&s.work, who.0, number, piece)).await.status, 204);
+        }
+    }
+    let first = hex::encode(slow_tree.parts()[0]);
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let mut tell = Some(tell);
+    server.treat(move |method, uri| {
+        if *method != Method::GET || !uri.path().ends_with(&first) {
+            return Treatment::Serve;
+        }
+        if let Some(tell) = tell.take() {
+            let _ = tell.send(());
+        }
+        Treatment::Delay(Duration::from_secs(4))
+    });
+    let ended = Mutex::new(Vec::new());
+    tokio::join!(
+        async {
+            receipt(&announce(&s.a, &slow_tree).await);
+            ended.lock().unwrap().push("slow");
+        },
+        async {
+            told.await.unwrap();
+            receipt(&announce(&s.b, &quick_tree).await);
+            ended.lock().unwrap().push("quick");
+        }
+    );
+    assert_eq!(ended.into_inner().unwrap(), ["quick", "slow"]);
 }
 
 #[tokio::test]

@@ -1,21 +1,21 @@
 //! One of several copies: opened when it can be, passed over for a while when it fails.
 
-use std::io::Read as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use federation::id::Digest;
 use federation::time::{Clock, Timestamp};
 use futures_util::future::BoxFuture;
 
-use crate::blob::{BlobRead, BlobStore};
+use crate::blob::BlobStore;
 use crate::error::{Result, StoreError};
 
 /// How long a copy that failed is passed over: everybody would wait for it at every blob.
 const PASSED_OVER: Duration = Duration::from_secs(30);
-/// Bytes that are read at once to mend a copy.
-const PIECE: usize = 1 << 20;
+/// So long after it was stored a blob has its row or is garbage, as its collection has it.
+const NAMED_WITHIN: Duration = Duration::from_secs(60);
+/// So long after a blob was not stored in a copy, whoever compares lists has seen it, in whichever process that is.
+const OWED_FOR: Duration = Duration::from_secs(30 * 60);
 
 type Open = dyn Fn() -> BoxFuture<'static, Result<Arc<dyn BlobStore>>> + Send + Sync;
 
@@ -39,8 +39,17 @@ pub(super) struct Copy {
 struct State {
     /// Since when it fails, and until when it is passed over.
     away: Option<(Timestamp, Timestamp)>,
-    /// Whether it may lack blobs.
-    owes: bool,
+    /// It may lack blobs.
+    debt: Option<Debt>,
+}
+
+/// Blobs that were to be stored in a copy and were not.
+#[derive(Clone, Copy)]
+struct Debt {
+    /// When the last of them was not.
+    noted: Timestamp,
+    /// Whether those of them that had rows are there by now.
+    is_paid: bool,
 }
 
 impl Copy {
@@ -105,15 +114,28 @@ impl Copy {
     }
 
     pub(super) fn owes(&self) {
-        self.lock().owes = true;
+        self.lock().debt = Some(Debt { noted: self.clock.now(), is_paid: false });
     }
 
-    pub(super) fn owes_nothing(&self) {
-        self.lock().owes = false;
+    /// It has all that rows named when lists began to be compared, at `began`. A blob that was stored shortly before may have got
+    /// its row since, and is looked for again.
+    pub(super) fn has_paid(&self, began: Timestamp) {
+        let mut state = self.lock();
+        state.debt = match state.debt {
+            Some(debt) if debt.noted >= began => Some(debt),
+            Some(debt) if began.since(debt.noted) < NAMED_WITHIN => Some(Debt { is_paid: true, ..debt }),
+            Some(_) | None => None,
+        };
     }
 
     pub(super) fn is_owing(&self) -> bool {
-        self.lock().owes
+        self.debt().is_some()
+    }
+
+    /// A process that compares no lists does not see that others have.
+    fn debt(&self) -> Option<Debt> {
+        let now = self.clock.now();
+        self.lock().debt.filter(|debt| now.since(debt.noted) < OWED_FOR)
     }
 
     /// Counts and tells that a blob is here again.
@@ -127,36 +149,14 @@ impl Copy {
 
     /// What an operator should know.
     pub(super) fn trouble(&self) -> Option<String> {
-        let state = self.lock();
-        match (state.away, state.owes) {
-            (Some(_), _) => Some(format!("{} is away; the log says why", self.name())),
-            (None, true) => Some(format!("blobs are owed to {}", self.name())),
-            (None, false) => None,
+        if self.lock().away.is_some() {
+            return Some(format!("{} is away; the log says why", self.name()));
         }
+        self.debt().filter(|debt| !debt.is_paid).map(|_| format!("blobs are owed to {}", self.name()))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // No panic can leave it inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Stores a blob, which was just opened and verified.
-pub(super) async fn transfer(mut blob: Box<dyn BlobRead>, to: &dyn BlobStore, digest: Digest) -> Result<()> {
-    let mut writer = to.writer().await?;
-    loop {
-        let mut piece = vec![0; PIECE];
-        let read = move || {
-            let got = blob.read(&mut piece)?;
-            piece.truncate(got);
-            Ok::<_, std::io::Error>((blob, piece))
-        };
-        let (rest, piece) = crate::with_files(read).await??;
-        blob = rest;
-        if piece.is_empty() {
-            break;
-        }
-        writer.write(Bytes::from(piece)).await?;
-    }
-    writer.finish(Some(digest)).await.map(drop)
 }

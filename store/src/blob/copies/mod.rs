@@ -9,6 +9,7 @@ mod copy;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,12 +17,11 @@ use federation::id::Digest;
 use federation::time::{Clock, Timestamp};
 use futures_util::future::{BoxFuture, join_all};
 
+use self::copy::Copy;
 pub(crate) use self::copy::Place;
-use self::copy::{Copy, transfer};
-use super::{BlobRead, BlobStore, BlobWriter};
+use super::{BlobRead, BlobStore, BlobWriter, transfer};
 use crate::error::{Result, StoreError};
 
-const FOREVER: Timestamp = Timestamp(i64::MAX);
 /// Lists are compared at so many collections of garbage, and whenever a copy is known to owe something.
 const EVEN_OUT_EVERY: u32 = 20;
 
@@ -35,6 +35,7 @@ struct Copies {
     /// Held while a copy is mended, so that others wait instead of mending it too.
     mending: tokio::sync::Mutex<()>,
     collections: AtomicU32,
+    clock: Arc<dyn Clock>,
 }
 
 impl ReplicatedBlobs {
@@ -45,6 +46,7 @@ impl ReplicatedBlobs {
             others: others.into_iter().map(|other| Copy::new(other, &clock)).collect(),
             mending: tokio::sync::Mutex::default(),
             collections: AtomicU32::new(0),
+            clock,
         };
         copies.primary.open().await?;
         join_all(copies.others.iter().map(|copy| async {
@@ -111,9 +113,9 @@ impl ReplicatedBlobs {
     }
 
     /// Gives `copy` what it lacks of `needed`.
-    async fn fill(&self, copy: &Copy, needed: &HashSet<Digest>) -> Result<usize> {
+    async fn fill(&self, copy: &Copy, needed: &HashSet<Digest>, began: Timestamp) -> Result<usize> {
         let store = copy.store().await?;
-        let there: HashSet<_> = copy.note(store.list(FOREVER).await)?.into_iter().collect();
+        let there: HashSet<_> = copy.note(store.list(Duration::ZERO).await)?.into_iter().collect();
         let mut filled = 0;
         for &digest in needed.difference(&there) {
             for source in self.copies().filter(|source| !std::ptr::eq(*source, copy)) {
@@ -125,7 +127,7 @@ impl ReplicatedBlobs {
                 break;
             }
         }
-        copy.owes_nothing();
+        copy.has_paid(began);
         Ok(filled)
     }
 }
@@ -196,36 +198,37 @@ impl BlobStore for ReplicatedBlobs {
         Ok(was_there)
     }
 
-    async fn collect(&self, digest: Digest, older_than: Timestamp) -> Result<bool> {
+    async fn collect(&self, digest: Digest, age: Duration) -> Result<bool> {
         let primary = self.0.primary.open().await?;
-        let mut removed = primary.collect(digest, older_than).await?;
+        let mut removed = primary.collect(digest, age).await?;
         // Young in the primary: what another copy has is old because it was away.
         if !removed && primary.len(digest).await?.is_some() {
             return Ok(false);
         }
         for copy in &self.0.others {
             let Ok(store) = copy.store().await else { continue };
-            removed |= copy.note(store.collect(digest, older_than).await).unwrap_or(false);
+            removed |= copy.note(store.collect(digest, age).await).unwrap_or(false);
         }
         Ok(removed)
     }
 
     /// Those that any copy has: what was collected while a copy was away is garbage there still.
-    async fn list(&self, older_than: Timestamp) -> Result<Vec<Digest>> {
-        let mut found: HashSet<_> = self.0.primary.open().await?.list(older_than).await?.into_iter().collect();
+    async fn list(&self, age: Duration) -> Result<Vec<Digest>> {
+        let mut found: HashSet<_> = self.0.primary.open().await?.list(age).await?.into_iter().collect();
         for copy in &self.0.others {
             let Ok(store) = copy.store().await else { continue };
-            found.extend(copy.note(store.list(older_than).await).unwrap_or_default());
+            found.extend(copy.note(store.list(age).await).unwrap_or_default());
         }
         Ok(found.into_iter().collect())
     }
 
     async fn even_out(&self, needed: &HashSet<Digest>) -> Result<usize> {
+        let began = self.0.clock.now();
         let all = self.0.collections.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVEN_OUT_EVERY);
         let mut filled = 0;
         for copy in self.copies().filter(|copy| all || copy.is_owing()) {
             // One that is still away has told so.
-            filled += self.fill(copy, needed).await.unwrap_or(0);
+            filled += self.fill(copy, needed, began).await.unwrap_or(0);
         }
         Ok(filled)
     }

@@ -85,7 +85,7 @@ impl Bucket {
     pub(super) fn connect(config: &S3Config, clock: Arc<dyn Clock>, retries: usize) -> Result<Self> {
         // The process has one provider of TLS; whoever came first chose the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let watch = Arc::new(Watch { clock: Arc::clone(&clock), ahead_ms: AtomicI64::new(0) });
+        let watch = Arc::new(Watch { told_ms: AtomicI64::new(NEVER) });
         let connector = Watched(Arc::clone(&watch));
         let asks = connector.connect(&client_options(config));
         let client = builder(config, retries)?.with_http_connector(connector).build();
@@ -110,9 +110,14 @@ impl Bucket {
         StoreError::fault(format!("{}: {why}", self.place))
     }
 
-    /// What `listed` was stored at, by this store's clock: the server's clock may differ.
-    pub(super) fn stored_at(&self, object: &ObjectMeta) -> Timestamp {
-        Timestamp(object.last_modified.timestamp_millis().saturating_sub(self.watch.ahead_ms.load(Ordering::Relaxed)))
+    /// How long ago an object was stored, by the clock that dated both it and the server's last answer; by ours, if a server dates
+    /// no answers.
+    pub(super) fn age(&self, object: &ObjectMeta) -> Duration {
+        let now = match self.watch.told_ms.load(Ordering::Relaxed) {
+            NEVER => self.clock.now(),
+            told => Timestamp(told),
+        };
+        now.since(Timestamp(object.last_modified.timestamp_millis()))
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -189,7 +194,8 @@ impl Bucket {
             .buffered(PIECES_AT_ONCE)
     }
 
-    pub(super) async fn list(&self) -> Result<Vec<(Digest, Timestamp)>> {
+    /// All blobs with their ages.
+    pub(super) async fn list(&self) -> Result<Vec<(Digest, Duration)>> {
         let mut objects = self.client.list(Some(&self.folder()));
         let mut found = Vec::new();
         while let Some(object) = objects.try_next().await.map_err(|error| self.explain(&error))? {
@@ -199,7 +205,7 @@ impl Bucket {
             }
         }
         // The answers told the server's time.
-        Ok(found.into_iter().map(|(digest, object)| (digest, self.stored_at(&object))).collect())
+        Ok(found.into_iter().map(|(digest, object)| (digest, self.age(&object))).collect())
     }
 
     /// A lost blob, if that is what the answer to a GET says.
@@ -312,10 +318,11 @@ fn with_keys(path: &FilePath) -> Result<AmazonS3Builder> {
 
 /// What every answer tells: that a request was made, and the server's time.
 struct Watch {
-    clock: Arc<dyn Clock>,
-    /// How much the server's clock is ahead of ours, in milliseconds.
-    ahead_ms: AtomicI64,
+    /// The server's time of its last answer that was dated, or [`NEVER`].
+    told_ms: AtomicI64,
 }
+
+const NEVER: i64 = i64::MIN;
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -327,8 +334,7 @@ impl Watch {
     fn note(&self, response: &HttpResponse) {
         let date = response.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
         if let Some(date) = date.and_then(|date| OffsetDateTime::parse(date, &Rfc2822).ok()) {
-            let ahead = date.unix_timestamp().saturating_mul(1000).saturating_sub(self.clock.now().0);
-            self.ahead_ms.store(ahead, Ordering::Relaxed);
+            self.told_ms.store(date.unix_timestamp().saturating_mul(1000), Ordering::Relaxed);
         }
     }
 }

@@ -11,11 +11,12 @@ mod upload;
 mod verified;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use federation::id::Digest;
-use federation::time::{Clock, Timestamp};
+use federation::time::Clock;
 use futures_util::TryStreamExt as _;
 use object_store::ObjectStoreExt as _;
 
@@ -115,9 +116,9 @@ impl BlobStore for S3Blobs {
         Ok(is_there)
     }
 
-    async fn collect(&self, digest: Digest, older_than: Timestamp) -> Result<bool> {
+    async fn collect(&self, digest: Digest, age: Duration) -> Result<bool> {
         match self.bucket.head(digest).await? {
-            Some(object) if self.bucket.stored_at(&object) < older_than => {
+            Some(object) if self.bucket.age(&object) >= age => {
                 self.remove(digest).await?;
                 Ok(true)
             }
@@ -125,9 +126,9 @@ impl BlobStore for S3Blobs {
         }
     }
 
-    async fn list(&self, older_than: Timestamp) -> Result<Vec<Digest>> {
+    async fn list(&self, age: Duration) -> Result<Vec<Digest>> {
         let found = self.bucket.list().await?;
-        Ok(found.into_iter().filter(|(_, at)| *at < older_than).map(|(digest, _)| digest).collect())
+        Ok(found.into_iter().filter(|(_, found)| *found >= age).map(|(digest, _)| digest).collect())
     }
 }
 

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useMemo, useState } from '../lib/html.js';
 import { get, list, path, post } from '../lib/api.js';
-import { NOTHING, figure, integer, seconds, title, words } from '../lib/format.js';
+import { NOTHING, figure, integer, plural, seconds, title, words } from '../lib/format.js';
 import { to } from '../lib/router.js';
 import { useAction, useNow, useResource } from '../lib/resource.js';
 import { watchTask } from '../lib/live.js';
@@ -186,7 +186,7 @@ function Specification({ task }) {
         ['Id', html`<code>${task.id}</code>`],
         ['Model', spec.model?.architecture?.kind ? `${spec.model.architecture.kind}, ${integer(task.parameters)} parameters` : `${integer(task.parameters)} parameters`],
         ['Cohort', spec.selection?.cohort?.count ? integer(spec.selection.cohort.count) : spec.selection?.cohort?.fraction ? `${figure(spec.selection.cohort.fraction * 100)} % of participants` : null],
-        ['Training', spec.training?.epochs ? `${spec.training.epochs} epochs, batches of ${spec.training.batch_size}, learning rate ${spec.training.learning_rate}` : null],
+        ['Training', spec.training?.epochs ? `${plural(spec.training.epochs, 'epoch')}, batches of ${spec.training.batch_size}, learning rate ${spec.training.learning_rate}` : null],
         ['Secure aggregation', task.updates_readable_by === 'nobody' ? 'on: nobody can read an update' : 'off: the operator can read every update'],
         ['Privacy', task.ledger ? `${words(spec.privacy.mechanism)}, ε ${figure(spec.privacy.epsilon)}, δ ${spec.privacy.delta}` : 'no noise: sums are released as they are'],
       ]} />

@@ -25,6 +25,8 @@ assert.ok(executablePath, 'there is no Chromium');
 mkdirSync(out, { recursive: true });
 const folder = mkdtempSync(join(tmpdir(), 'tributary-dashboard-'));
 const problems = [];
+/** The participant that is lost. */
+let last;
 const said = (text) => console.log(`${new Date().toISOString().slice(11, 19)} ${text}`);
 
 const TYPES = { '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
@@ -96,7 +98,7 @@ async function enrolling(page) {
   await shot(page, 'enrol');
   federation.participant(0, PARTICIPANTS, token);
   await page.getByRole('button', { name: 'I have kept it' }).click();
-  for (let index = 1; index < PARTICIPANTS; index++) federation.participant(index, PARTICIPANTS, await federation.enrollmentToken({ labels: { region: index % 2 ? 'eu' : 'us', site: `ward-${index}` } }));
+  for (let index = 1; index < PARTICIPANTS; index++) last = federation.participant(index, PARTICIPANTS, await federation.enrollmentToken({ labels: { region: index % 2 ? 'eu' : 'us', site: `ward-${index}` } }));
 }
 
 async function creating(page) {
@@ -233,6 +235,35 @@ async function controlling(page) {
   await page.locator('h1 .badge', { hasText: 'Cancelled' }).waitFor();
 }
 
+/** One participant's process is killed in the middle of a round: the round ends without it, and its page says where it was lost. */
+async function droppingOut(page) {
+  const spec = { rounds: { count: 3, collect_deadline_ms: 4_000 }, selection: { cohort: { count: PARTICIPANTS }, over_selection: 0 } };
+  spec.secure_aggregation = { max_corrupt_fraction: 0, max_dropout_fraction: 0.3, share_deadline_ms: 4_000, confirm_deadline_ms: 4_000, unmask_deadline_ms: 4_000 };
+  await federation.call('POST', '/v1/tasks', task('wearables', { spec, seed: 4 }));
+  await page.goto(at('tasks/wearables/rounds/1'));
+  const round = (query = '') => federation.call('GET', `/v1/tasks/wearables/rounds/1${query}`);
+  let state = 'SELECTING';
+  const until = async (isThere) => {
+    const end = Date.now() + WAIT_MS;
+    while (!isThere(state)) {
+      assert.ok(Date.now() < end, `the round stays ${state}`);
+      ({ state } = await round(`?after_state=${state}&wait_ms=3000`));
+    }
+  };
+  await until((now) => now !== 'SELECTING');
+  last.kill('SIGKILL');
+  await until((now) => now === 'COMPLETED' || now === 'FAILED');
+  assert.equal(state, 'COMPLETED');
+  await page.getByText(/^1 participant dropped out: 1 in (sharing|collecting|confirming|unmasking)\.$/).waitFor();
+  await page.getByRole('button', { name: 'Only those who dropped out' }).click();
+  assert.equal(await page.getByRole('region', { name: 'The cohort of the round' }).getByRole('row').count(), 2);
+  await shot(page, 'round-dropped');
+  await page.goto(at('tasks/wearables'));
+  await page.getByText('Waiting for participants.').waitFor();
+  await shot(page, 'task-dropped');
+  await federation.call('POST', '/v1/tasks/wearables/cancel', {});
+}
+
 async function readingLedgers(page) {
   const privacy = { mechanism: 'distributed_discrete_gaussian', epsilon: 20, delta: 1e-5, clip: { fixed: 1.0 } };
   const spec = { privacy, metrics: [], rounds: { count: 8, collect_deadline_ms: 60_000 }, selection: { cohort: { count: 5 } } };
@@ -303,7 +334,7 @@ let failed = null;
 let page;
 try {
   ({ page } = await open(browser));
-  for (const step of [() => trusting(browser), signingIn, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, controlling, readingLedgers, (one) => revoking(one, browser), leaving]) {
+  for (const step of [() => trusting(browser), signingIn, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, controlling, readingLedgers, droppingOut, (one) => revoking(one, browser), leaving]) {
     said(step.name || 'more');
     await step(page);
   }

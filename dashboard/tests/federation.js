@@ -7,6 +7,8 @@ import { request } from 'node:https';
 import { join } from 'node:path';
 
 const START_MS = 60_000;
+/** No deadline may be shorter; one is waited for. */
+const POLL_MS = 3_000;
 
 export class Federation {
   #children = [];
@@ -29,7 +31,7 @@ export class Federation {
   }
 
   #run(args, stdout = 'ignore') {
-    const child = spawn(this.binary, args, { stdio: ['ignore', stdout, process.env.TRIBUTARY_SHOW_LOGS ? 'inherit' : 'ignore'] });
+    const child = spawn(this.binary, args, { env: { ...process.env, TRIBUTARY_HTTP_POLL_MAX_MS: String(POLL_MS) }, stdio: ['ignore', stdout, process.env.TRIBUTARY_SHOW_LOGS ? 'inherit' : 'ignore'] });
     this.#children.push(child);
     return child;
   }
@@ -73,12 +75,15 @@ export const MODEL = {
   tensors: [{ name: 'fc.weight', shape: [10, 60] }, { name: 'fc.bias', shape: [10] }],
 };
 
+/** First values that are another model for another seed: a participant gives one update from each model. */
+const DRAWN = { uniform: { bound: 0.01 } };
+
 /** A task that few participants can run. */
 export function task(name, more = {}) {
   return {
     spec: {
       name,
-      model: { ...MODEL, seed: more.seed ?? 1 },
+      model: { ...MODEL, tensors: MODEL.tensors.map((tensor) => ({ ...tensor, init: DRAWN })), seed: more.seed ?? 1 },
       training: { epochs: 1, batch_size: 10, learning_rate: 0.01 },
       metrics: ['loss', 'accuracy', 'train_loss', 'accuracy.quantiles'],
       rounds: { count: 12, collect_deadline_ms: 60_000 },

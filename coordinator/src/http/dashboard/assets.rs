@@ -19,7 +19,35 @@ const PAGE: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../dash
 /// What the page has in place of the version.
 const VERSION: &str = "VERSION";
 /// Every other file, by its path below `dashboard/`.
-const FILES: &[(&str, &[u8])] = embedded!("main.js",);
+const FILES: &[(&str, &[u8])] = embedded!(
+    "dashboard.css",
+    "icon.svg",
+    "lib/api.js",
+    "lib/chart.js",
+    "lib/format.js",
+    "lib/html.js",
+    "lib/live.js",
+    "lib/resource.js",
+    "lib/router.js",
+    "lib/ui.js",
+    "main.js",
+    "pages/create-task.js",
+    "pages/enrol.js",
+    "pages/ledger.js",
+    "pages/models.js",
+    "pages/participants.js",
+    "pages/privacy.js",
+    "pages/round.js",
+    "pages/sign-in.js",
+    "pages/task-charts.js",
+    "pages/task.js",
+    "pages/tasks.js",
+    "pages/timeline.js",
+    "pages/tokens.js",
+    "theme.js",
+    "vendor/preact.js",
+    "vendor/qrcode.js",
+);
 
 /// A file as it is sent.
 pub(super) struct Asset {

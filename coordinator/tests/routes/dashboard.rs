@@ -14,11 +14,11 @@ async fn asked(t: &TestCoordinator, path: &str, headers: &[(&str, &str)]) -> Rep
     t.send(&Who::Nobody, request.body(Body::empty()).unwrap()).await
 }
 
-/// The address of the first file that the page names.
+/// The address of the module that the page begins with.
 fn main_of(page: &Reply) -> String {
     let text = String::from_utf8(page.body.clone()).unwrap();
-    let at = text.find("src=\"assets/").unwrap();
-    format!("/{}", text[at + 5..].split('"').next().unwrap())
+    let named = text.split('"').find(|part| part.starts_with("assets/") && part.ends_with("/main.js"));
+    format!("/{}", named.unwrap())
 }
 
 #[tokio::test]

@@ -122,7 +122,7 @@ async fn a_revoked_token_ends_its_sign_ins_at_once() {
 }
 
 #[tokio::test]
-async fn a_sign_in_expires_and_is_forgotten() {
+async fn a_sign_in_expires() {
     let t = TestCoordinator::start().await;
     let browser = Browser::of(&t, &t.viewer).await;
     t.advance(Duration::from_secs(12 * 3600) - Duration::from_millis(1));

@@ -226,17 +226,13 @@ impl Sealer {
         self.keys.destroy(of)
     }
 
-    /// All uses with keys that were not destroyed.
+    /// All uses with keys that were not destroyed, after another look whether what is destroyed there is gone.
     ///
     /// # Errors
     /// The shelf's.
     pub(crate) fn uses(&self) -> Stored<std::collections::BTreeSet<Attempt>> {
-        self.keys.uses()
-    }
-
-    /// Looks whether what is destroyed on the shelf is gone, as a start does: see [`Shelf::look_for_versions`].
-    pub(crate) fn look_for_versions(&self) {
         self.keys.look_for_versions();
+        self.keys.uses()
     }
 
     /// The stored end of a task's ledger; waits for the shelf.

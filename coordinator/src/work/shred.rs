@@ -84,11 +84,7 @@ pub(super) async fn before_publishing(
 /// there is gone.
 pub(super) async fn collect_keys(env: &Environment, unknown: &UnknownUses) -> Result<usize, StepError> {
     let sealer = Arc::clone(&env.sealer);
-    let uses = blocking(move || {
-        sealer.look_for_versions();
-        Ok::<_, StepError>(sealer.uses()?)
-    })
-    .await?;
+    let uses = blocking(move || Ok::<_, StepError>(sealer.uses()?)).await?;
     let uses = env
         .store
         .read("uses of keys", |tx| {

@@ -115,7 +115,7 @@ mod tests {
             ("SHOW tcp_keepalives_idle", "30"),
             ("SHOW tcp_keepalives_interval", "10"),
             ("SHOW tcp_keepalives_count", "3"),
-            ("SHOW tcp_user_timeout", "1min"),
+            ("SHOW tcp_user_timeout", "60000"),
             ("SHOW idle_in_transaction_session_timeout", "2min"),
         ] {
             let told =

@@ -92,7 +92,9 @@ async fn a_running_engine_places_events_on_wake_ups_alone() {
     assert!(seen > 0);
     shutdown.cancel();
     running.await.unwrap();
-    assert_eq!(world.engine(2).number_events().await.ok(), Some(0), "the lease is free again");
+    // A round may have opened since, whose event it places; a lease that is held would be refused.
+    let placed = world.engine(2).number_events().await;
+    assert!(placed.is_ok(), "the lease is free again: {placed:?}");
 }
 
 #[tokio::test]

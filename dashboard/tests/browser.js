@@ -115,7 +115,7 @@ async function creating(page) {
   await shot(page, 'new-task');
   await page.getByLabel('Name', { exact: true }).fill('vitals');
   await page.getByLabel('Description', { exact: true }).fill(`Wards of a hospital ${HOSTILE}`);
-  await page.getByLabel('Rounds', { exact: true }).fill('14');
+  await page.getByLabel('Rounds', { exact: true }).fill('40');
   await page.getByRole('button', { name: 'Create the task' }).click();
   await heading(page, 'vitals');
 }
@@ -201,12 +201,12 @@ async function drawingManyRounds(page) {
 
 async function usingModels(page) {
   await page.goto(at('tasks/vitals/models'));
-  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download version 4' }).click()]);
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download version 4', exact: true }).click()]);
   assert.equal(download.suggestedFilename(), 'vitals-v4.safetensors');
   const stored = await federation.call('GET', '/v1/tasks/vitals/models/4');
   assert.equal(createHash('sha256').update(readFileSync(await download.path())).digest('hex'), stored.sha256);
   await page.getByRole('button', { name: 'Pin version 4', exact: true }).click();
-  await page.getByRole('button', { name: 'Unpin version 4' }).waitFor();
+  await page.getByRole('button', { name: 'Unpin version 4', exact: true }).waitFor();
   assert.ok((await federation.call('GET', '/v1/tasks/vitals/models/4')).pinned_at);
   for (const version of [1, 9]) await page.getByLabel(`Compare version ${version}`, { exact: true }).check();
   await page.getByRole('heading', { name: 'Version 1 and version 9' }).waitFor();

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use federation::id::ParticipantId;
+use federation::id::{ParticipantId, TaskId};
 use federation::round::{Round, RoundState};
 use federation::time::Timestamp;
 use federation::training::{Standing, Training, standing};
@@ -12,6 +12,20 @@ use store::entity::task::TaskRow;
 use store::entity::training::Buffered;
 use store::{StoreError, Transaction};
 use task_spec::Ahead;
+
+/// Those whose update became too old with the task's newest version: they are to be told.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn outdated(
+    tx: &mut Transaction<'_>,
+    task: TaskId,
+    now: Timestamp,
+) -> Result<Vec<ParticipantId>, StoreError> {
+    let Some(task) = tx.task(task).await? else { return Ok(Vec::new()) };
+    let Some(ahead) = task.spec.ahead() else { return Ok(Vec::new()) };
+    Ok(TrainingStates::read(tx, &task, &ahead, now).await?.stale())
+}
 
 /// State of all participants with a training that is not over.
 pub(crate) struct TrainingStates(BTreeMap<ParticipantId, (Training, Standing)>);

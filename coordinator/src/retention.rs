@@ -12,7 +12,7 @@ use task_spec::GateSpec;
 const LOOK_BACK: u32 = 1024;
 
 /// Gives up the files of a task's versions that its `retain` does not keep, unless a round, a participant or a rollback may still need
-/// them. Garbage collection removes them then. Returns their number.
+/// them, or one is promoted. Garbage collection removes them then. Returns their number.
 ///
 /// # Errors
 /// The store's.
@@ -25,11 +25,12 @@ pub(crate) async fn retire(tx: &mut Transaction<'_>, task: &TaskRow, now: Timest
     if below == 0 {
         return Ok(0);
     }
-    let except = match &task.spec.aggregation.gate {
+    let good = match &task.spec.aggregation.gate {
         Some(gate) => last_kept(gate, &measurements(tx, task, gate, None).await?),
         None => None,
     };
-    tx.remove_versions(task.id, below, except, now).await
+    let except: Vec<_> = good.into_iter().chain(task.promoted_version).collect();
+    tx.remove_versions(task.id, below, &except, now).await
 }
 
 /// What the cohorts of the task's rounds before `before`, if it is given, measured of their base versions, oldest first.

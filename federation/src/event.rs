@@ -33,6 +33,8 @@ task_spec::named_enum! {
         VersionPublished = "version_published",
         /// An earlier model version was published again as the newest.
         VersionRestored = "version_restored",
+        /// A model version was chosen to be used.
+        VersionPromoted = "version_promoted",
         VersionPinned = "version_pinned",
         VersionUnpinned = "version_unpinned",
         /// The file of a model version is kept no more.

@@ -124,6 +124,7 @@ async fn insert(
     let latest = tx.round(key).await?;
     let same_facts = task.status == TaskStatus::Active
         && task.rounds_completed == situation.task.rounds_completed
+        && task.model_version == situation.task.model_version
         && latest.as_ref().map(|row| (row.round.key, row.round.state))
             == situation.latest.as_ref().map(|row| (row.round.key, row.round.state));
     if !same_facts {

@@ -188,6 +188,7 @@ mod tests {
             rounds_completed: 0,
             rounds_forfeited: 0,
             model_version: 0,
+            promoted_version: None,
         }
     }
 

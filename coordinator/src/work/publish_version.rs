@@ -1,7 +1,7 @@
 //! Publishes the task's next model version from a released sum: a pure function of stored blobs (the sum, the base
 //! model, the server optimizer's state), read and written slice by slice, then one transaction.
 
-use federation::id::{Attempt, Digest, ParticipantId};
+use federation::id::{Attempt, Digest};
 use federation::model_version::ModelVersion;
 use federation::round::{FailureReason, Round, RoundState};
 use federation::task_status::TaskStatus;
@@ -22,7 +22,7 @@ use super::situation::Situation;
 use super::streams::{Held, NewBlob, making, open_verified};
 use super::sums::Slices;
 use super::{Environment, StepError};
-use crate::ahead::TrainingStates;
+use crate::ahead::outdated;
 use crate::ledger::forget_correlated_noise;
 use crate::release_keys::of_the_task;
 use crate::retention::retire;
@@ -74,7 +74,7 @@ pub(super) async fn publish_version(
                 }
                 let (token, now) = confirmed?;
                 let published = complete(tx, round, version, metrics, now).await?;
-                let outdated = outdated(tx, round, now).await?;
+                let outdated = outdated(tx, round.key.task, now).await?;
                 holder.give_up(tx, token).await?;
                 Ok::<_, StepError>((published, outdated))
             })
@@ -132,23 +132,10 @@ async fn store_version(
         created_at: env.clock.now(),
     };
     let version = match restored {
-        Some(good) => again(&good, version),
+        Some(good) => good.again(version.version, version.round, version.created_at),
         None => version,
     };
     Ok((version, metrics))
-}
-
-/// Notifies participants whose update became too old with this version.
-async fn outdated(tx: &mut Transaction<'_>, round: &Round, now: Timestamp) -> Result<Vec<ParticipantId>, StepError> {
-    let Some(task) = tx.task(round.key.task).await? else { return Ok(Vec::new()) };
-    let Some(ahead) = task.spec.ahead() else { return Ok(Vec::new()) };
-    Ok(TrainingStates::read(tx, &task, &ahead, now).await?.stale())
-}
-
-/// Publishes an earlier version again, as `version`.
-fn again(good: &ModelVersion, version: ModelVersion) -> ModelVersion {
-    let ModelVersion { sha256, bytes, clip, optimizer_state, .. } = *good;
-    ModelVersion { sha256, bytes, clip, optimizer_state, parent: Some(good.version), ..version }
 }
 
 /// A version that was made and is not stored.
@@ -161,13 +148,13 @@ struct Made {
 /// Reads the released sum and the base model and takes the server's step.
 async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<Made, PublishError> {
     let (attempt, base_version) = (round.key, round.base_version);
-    let (sum, base, first) = env
+    let (sum, base) = env
         .store
         .read("released sum", |tx| {
             Box::pin(async move {
                 let sum = tx.noised_sum(attempt).await?;
                 let base = tx.model_version(attempt.task, base_version).await?;
-                Ok::<_, StoreError>((sum, base, tx.model_version(attempt.task, 0).await?))
+                Ok::<_, StoreError>((sum, base))
             })
         })
         .await?;
@@ -184,9 +171,9 @@ async fn make(env: &Environment, model: &TaskModel, round: &Round) -> Result<Mad
         Some(blob) => Some(open_verified(&env.blobs, blob, slices).await?),
         None => None,
     };
-    // The first version may have been published again: then there is no optimizer state.
-    let is_first = base.parent == Some(0) && first.is_some_and(|first| first.sha256 == base.sha256);
-    let version = if is_first { 0 } else { base_version };
+    // The first version may have been published again, or one whose optimizer state is not kept: the optimizer starts anew.
+    let starts_anew = base.optimizer_state.is_none() && base.restored_from().is_some();
+    let version = if starts_anew { 0 } else { base_version };
     let about = usize::try_from(base.bytes).unwrap_or_default();
     let mut base = open_verified(&env.blobs, base.sha256, slices).await?;
     let (model, slice) = (model.clone(), slices.length());

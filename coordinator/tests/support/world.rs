@@ -133,6 +133,7 @@ impl World {
             rounds_completed: 0,
             rounds_forfeited: 0,
             model_version: 0,
+            promoted_version: None,
         };
         let version = ModelVersion {
             task: self.task,

@@ -83,8 +83,8 @@ pub async fn old_versions_are_removed_unless_they_are_needed(store: &Store) {
                         && !tx.pin_version(unknown, 2, false, after(5)).await?
                 );
                 // The open round begins with version 0.
-                assert_eq!(tx.remove_versions(task, 5, Some(3), after(9)).await?, 2);
-                assert_eq!(tx.remove_versions(task, 5, Some(3), after(10)).await?, 0);
+                assert_eq!(tx.remove_versions(task, 5, &[3], after(9)).await?, 2);
+                assert_eq!(tx.remove_versions(task, 5, &[3], after(10)).await?, 0);
                 let removed = |version: u32, at| StoredVersion {
                     model: model_version(1, version),
                     pinned_at: (version == 2).then(|| after(5)),
@@ -101,7 +101,7 @@ pub async fn old_versions_are_removed_unless_they_are_needed(store: &Store) {
                 assert_eq!(kept, [0, 2, 3, 5, 6]);
                 assert!(!tx.pin_version(task, 4, true, after(11)).await?, "there is nothing to keep");
                 assert!(tx.pin_version(task, 2, false, after(11)).await?);
-                assert_eq!(tx.remove_versions(task, 5, None, after(12)).await?, 2);
+                assert_eq!(tx.remove_versions(task, 5, &[], after(12)).await?, 2);
                 Ok(())
             })
         })

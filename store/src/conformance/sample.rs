@@ -50,6 +50,7 @@ pub(super) fn task(n: u128, name: &str) -> TaskRow {
         rounds_completed: 0,
         rounds_forfeited: 0,
         model_version: 0,
+        promoted_version: None,
     }
 }
 

@@ -69,9 +69,9 @@ impl Transaction<'_> {
             self.must_not_be_doomed(state).await?;
         }
         self.insert(version).await?;
-        let (parent, number) = (version.parent, version.version);
+        let number = version.version;
         let facts = [("version", Fact::from(number)), ("sha256", version.sha256.to_string().into())];
-        match parent.filter(|parent| parent.saturating_add(1) != number) {
+        match version.restored_from() {
             None => self.note_of_version(version, EventKind::VersionPublished, facts),
             Some(earlier) => {
                 let [number, sha256] = facts;
@@ -171,10 +171,9 @@ impl Transaction<'_> {
         &mut self,
         task: TaskId,
         below: u32,
-        except: Option<u32>,
+        except: &[u32],
         removed_at: Timestamp,
     ) -> Result<u32> {
-        let except: Vec<_> = except.into_iter().collect();
         let removed: Vec<u32> = self
             .change_listing(
                 "UPDATE model_version SET removed_at = ?4

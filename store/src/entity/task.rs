@@ -24,6 +24,8 @@ pub struct TaskRow {
     /// updates must be rounds apart.
     pub rounds_forfeited: u32,
     pub model_version: u32,
+    /// The version that an operator has chosen to be used.
+    pub promoted_version: Option<u32>,
 }
 
 /// A status that a task entered.
@@ -35,7 +37,17 @@ pub struct TaskChange {
     pub detail: Option<String>,
 }
 
-columns!(TaskRow { id, spec, status, parameters, created_at, rounds_completed, rounds_forfeited, model_version });
+columns!(TaskRow {
+    id,
+    spec,
+    status,
+    parameters,
+    created_at,
+    rounds_completed,
+    rounds_forfeited,
+    model_version,
+    promoted_version
+});
 columns!(TaskChange { status, at, detail });
 
 /// The task of name `?1` that is not over, otherwise the newest of that name.
@@ -62,11 +74,11 @@ impl Transaction<'_> {
     pub async fn insert_task(&mut self, task: &TaskRow) -> Result<()> {
         self.must_change_one(
             "INSERT INTO task (id, name, spec, status, parameters, created_at, rounds_completed, rounds_forfeited,
-                               model_version)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                               model_version, promoted_version)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             (
                 (task.id, &task.spec.name, &task.spec, task.status, task.parameters, task.created_at),
-                (task.rounds_completed, task.rounds_forfeited, task.model_version),
+                (task.rounds_completed, task.rounds_forfeited, task.model_version, task.promoted_version),
             ),
         )
         .await?;
@@ -170,6 +182,15 @@ impl Transaction<'_> {
             (id, rounds_completed, model_version),
         )
         .await
+    }
+
+    /// Chooses the version that is to be used, with an event. False if there is no such task.
+    pub async fn promote_version(&mut self, id: TaskId, version: u32, at: Timestamp) -> Result<bool> {
+        let changed = self.change_one("UPDATE task SET promoted_version = ?2 WHERE id = ?1", (id, version)).await?;
+        if changed {
+            self.note_event(at, EventKind::VersionPromoted, Subject::Task(id), [("version", version.into())]);
+        }
+        Ok(changed)
     }
 
     /// Adds to the number of rounds whose numbers are not used again. False if there is no such task.

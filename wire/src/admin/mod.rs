@@ -21,6 +21,10 @@ pub mod route {
     pub const MODEL_PIN: &str = "/v1/tasks/{task}/models/{version}/pin";
     /// `POST`: keep it no longer than others.
     pub const MODEL_UNPIN: &str = "/v1/tasks/{task}/models/{version}/unpin";
+    /// `POST`: publish this model version again, as the newest.
+    pub const MODEL_RESTORE: &str = "/v1/tasks/{task}/models/{version}/restore";
+    /// `POST`: this model version is to be used.
+    pub const MODEL_PROMOTE: &str = "/v1/tasks/{task}/models/{version}/promote";
     /// `POST`: stop waiting for this participant in this round.
     pub const EXCUSE: &str = "/v1/tasks/{task}/rounds/{round}/assignments/{participant}/excuse";
     /// `POST`: reject its certificate from now on.

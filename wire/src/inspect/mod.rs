@@ -131,6 +131,9 @@ pub struct TaskView {
     pub updates_readable_by: String,
     /// All statuses so far.
     pub history: Vec<StatusChange>,
+    /// The version that an operator has chosen to be used; absent if none was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promoted_version: Option<u32>,
     /// Participants that have seen more of the task than this coordinator; absent if none report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<BehindView>,
@@ -401,9 +404,9 @@ pub struct ModelView {
     pub sha256: Digest,
     /// Size of the safetensors file, in bytes.
     pub bytes: u64,
-    /// The round that published it.
+    /// The round that published it, or after which an operator restored it; absent for version 0.
     pub round: Option<u32>,
-    /// The version it was trained from.
+    /// The version it was trained from, or is again.
     pub parent: Option<u32>,
     pub created_at: Timestamp,
     /// Since when an operator keeps it, whatever the task retains; absent if none does.

@@ -1,8 +1,8 @@
-//! `tributary model`: list, fetch, pin and evaluate model versions.
+//! `tributary model`: list, fetch, pin, promote, restore and evaluate model versions.
 
 use std::path::PathBuf;
 
-use wire::inspect::ModelView;
+use wire::inspect::{ModelView, TaskView};
 use wire::{TaskId, route};
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -34,6 +34,9 @@ pub(crate) enum ModelCommand {
         /// Number of the version [default: the newest]
         #[arg(long = "model-version", value_name = "VERSION")]
         version: Option<u32>,
+        /// The version that was promoted
+        #[arg(long, conflicts_with = "version")]
+        promoted: bool,
         /// Where to write it [default: TASK-vVERSION.safetensors]
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
@@ -41,15 +44,21 @@ pub(crate) enum ModelCommand {
         server: ServerArgs,
     },
     /// Keep a model version, whatever the task retains
-    Pin(Pin),
+    Pin(OneVersion),
     /// Keep a model version no longer than the task retains others
-    Unpin(Pin),
+    Unpin(OneVersion),
+    /// Choose the model version that is to be used, which `model fetch --promoted` downloads; its file stays
+    Promote(OneVersion),
+    /// Publish an earlier model version again, as the newest: the next round starts from it
+    ///
+    /// No round may be in progress: pause the task first, and resume it afterwards.
+    Restore(OneVersion),
     /// Measure accuracy and loss of a safetensors file on held-out data
     Evaluate(evaluate::Evaluate),
 }
 
 #[derive(clap::Args)]
-pub(crate) struct Pin {
+pub(crate) struct OneVersion {
     /// Id or name of the task
     task: String,
     /// Number of the version
@@ -58,13 +67,30 @@ pub(crate) struct Pin {
     server: ServerArgs,
 }
 
-impl Pin {
-    async fn run(self, template: &str, done: &str, output: Output) -> Outcome {
+impl OneVersion {
+    async fn post<A: serde::de::DeserializeOwned>(&self, template: &str) -> Outcome<A> {
         let server = Server::new(&self.server)?;
         let id = server.task(&self.task).await?;
-        let path = route::fill(template, &[&id, &self.version]);
-        let model: ModelView = server.post(&path, &serde_json::json!({}), None).await?;
+        server.post(&route::fill(template, &[&id, &self.version]), &serde_json::json!({}), None).await
+    }
+
+    async fn pin(self, template: &str, done: &str, output: Output) -> Outcome {
+        let model: ModelView = self.post(template).await?;
         output.answer(&model, || format!("Version {} of {} is {done}.", model.version, self.task));
+        Ok(())
+    }
+
+    async fn promote(self, output: Output) -> Outcome {
+        let task: TaskView = self.post(route::MODEL_PROMOTE).await?;
+        output.answer(&task, || format!("Version {} of {} is the one to use.", self.version, self.task));
+        Ok(())
+    }
+
+    async fn restore(self, output: Output) -> Outcome {
+        let model: ModelView = self.post(route::MODEL_RESTORE).await?;
+        output.answer(&model, || {
+            format!("Version {} of {} is published again, as version {}.", self.version, self.task, model.version)
+        });
         Ok(())
     }
 }
@@ -79,9 +105,10 @@ impl ModelCommand {
                 output.answer(&models, || table(&models));
                 Ok(())
             }
-            Self::Fetch { task, version, out, server } => {
+            Self::Fetch { task, version, promoted, out, server } => {
                 let server = Server::new(&server)?;
                 let id = server.task(&task).await?;
+                let version = if promoted { Some(self::promoted(&server, id).await?) } else { version };
                 let model = find(&server, id, version).await?;
                 let out = out.unwrap_or_else(|| format!("{task}-v{}.safetensors", model.version).into());
                 fetch::fetch(&server, &model, &out, output).await?;
@@ -92,11 +119,20 @@ impl ModelCommand {
                 });
                 Ok(())
             }
-            Self::Pin(pin) => pin.run(route::MODEL_PIN, "pinned: it stays", output).await,
-            Self::Unpin(pin) => pin.run(route::MODEL_UNPIN, "no longer pinned", output).await,
+            Self::Pin(version) => version.pin(route::MODEL_PIN, "pinned: it stays", output).await,
+            Self::Unpin(version) => version.pin(route::MODEL_UNPIN, "no longer pinned", output).await,
+            Self::Promote(version) => version.promote(output).await,
+            Self::Restore(version) => version.restore(output).await,
             Self::Evaluate(evaluate) => evaluate.run(output),
         }
     }
+}
+
+/// The version of a task's model that was promoted.
+async fn promoted(server: &Server, task: TaskId) -> Outcome<u32> {
+    let view: TaskView = server.get(&route::fill(route::TASK, &[&task]), &[]).await?;
+    view.promoted_version
+        .ok_or_else(|| Failure::new(Exit::NotFound, "no version of this task was promoted: see `tributary model promote`"))
 }
 
 /// A version of a task's model, or its newest.

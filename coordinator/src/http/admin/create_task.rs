@@ -155,6 +155,7 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
         rounds_completed: 0,
         rounds_forfeited: 0,
         model_version: 0,
+        promoted_version: None,
     };
     let version = ModelVersion {
         task: id,

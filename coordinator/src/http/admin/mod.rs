@@ -5,6 +5,8 @@ pub(super) mod enrollment_tokens;
 pub(super) mod excuse;
 pub(super) mod operator_tokens;
 pub(super) mod pin_version;
+pub(super) mod promote_version;
+pub(super) mod restore_version;
 pub(super) mod revoke_participant;
 mod secret;
 pub(super) mod sign_ins;
@@ -30,6 +32,8 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(task_status::rebase)))
         .routes(times.short(routes!(pin_version::pin)))
         .routes(times.short(routes!(pin_version::unpin)))
+        .routes(times.short(routes!(restore_version::restore)))
+        .routes(times.short(routes!(promote_version::promote)))
         .routes(times.short(routes!(excuse::excuse)))
         .routes(times.short(routes!(revoke_participant::revoke_participant)))
         .routes(times.short(routes!(enrollment_tokens::create)))

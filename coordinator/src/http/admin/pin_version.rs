@@ -11,7 +11,7 @@ use crate::http::app::App;
 use crate::http::authenticate::{Bearer, Operator};
 use crate::http::extract::{Json, Path};
 use crate::http::inspect::models;
-use crate::http::problem::{Error, Result};
+use crate::http::problem::Result;
 use crate::retention::retire;
 
 /// Keep a model version.
@@ -46,11 +46,7 @@ async fn set(app: &App, bearer: &Bearer, task: &str, version: u32, is_pinned: bo
         .transact("pin_version", |tx| {
             Box::pin(async move {
                 tx.act_for(actor.clone());
-                let unknown = || Error::NotFound(format!("the task has no model version {version}"));
-                let before = tx.stored_version(id, version).await?.ok_or_else(unknown)?;
-                if before.removed_at.is_some() {
-                    return Err(Error::VersionRemoved(version));
-                }
+                let before = models::downloadable(tx, id, version).await?;
                 // Idempotent: a second request finds it done, with the time of the first.
                 if before.pinned_at.is_some() != is_pinned {
                     tx.pin_version(id, version, is_pinned, now).await?;
@@ -58,7 +54,7 @@ async fn set(app: &App, bearer: &Bearer, task: &str, version: u32, is_pinned: bo
                 if !is_pinned && let Some(task) = tx.task(id).await? {
                     retire(tx, &task, now).await?;
                 }
-                tx.stored_version(id, version).await?.ok_or_else(unknown)
+                models::stored(tx, id, version).await
             })
         })
         .await?;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use federation::id::TaskId;
 use federation::model_version::ModelVersion;
+use store::Transaction;
 use store::entity::model_version::StoredVersion;
 use wire::inspect::{ModelView, Page};
 use wire::route;
@@ -44,9 +46,30 @@ pub(in crate::http) async fn show(
     Path((task, version)): Path<(String, u32)>,
 ) -> Result<Json<ModelView>> {
     let task = app.task(&task).await?.id;
-    let row =
-        app.store.read("show_model", |tx| Box::pin(async move { tx.stored_version(task, version).await })).await?;
-    row.map(view).map(Json).ok_or_else(|| Error::NotFound(format!("the task has no model version {version}")))
+    let row = app.store.read("show_model", |tx| Box::pin(async move { stored(tx, task, version).await })).await?;
+    Ok(Json(view(row)))
+}
+
+/// A version of a task.
+///
+/// # Errors
+/// `NotFound`; the store's.
+pub(in crate::http) async fn stored(tx: &mut Transaction<'_>, task: TaskId, version: u32) -> Result<StoredVersion> {
+    let row = tx.stored_version(task, version).await?;
+    row.ok_or_else(|| Error::NotFound(format!("the task has no model version {version}")))
+}
+
+/// A version of a task whose file is kept.
+///
+/// # Errors
+/// `NotFound`, `VersionRemoved`; the store's.
+pub(in crate::http) async fn downloadable(
+    tx: &mut Transaction<'_>,
+    task: TaskId,
+    version: u32,
+) -> Result<StoredVersion> {
+    let row = stored(tx, task, version).await?;
+    if row.removed_at.is_some() { Err(Error::VersionRemoved(version)) } else { Ok(row) }
 }
 
 pub(in crate::http) fn view(row: StoredVersion) -> ModelView {

@@ -73,6 +73,7 @@ fn view(row: TaskRow, history: Vec<TaskChange>) -> TaskView {
     let secure = row.spec.secure_aggregation.enabled;
     TaskView {
         summary: summary(&row),
+        promoted_version: row.promoted_version,
         spec: row.spec,
         // Without secure aggregation the coordinator, and so its operator, sees each update.
         updates_readable_by: if secure { "nobody" } else { "operator" }.to_owned(),

@@ -5,6 +5,8 @@ mod enrollment_tokens;
 mod excuse;
 mod operator_tokens;
 mod pin_version;
+mod promote_version;
+mod restore_version;
 mod revoke_participant;
 mod sign_ins;
 mod task_status;

@@ -80,6 +80,7 @@ mod tests {
             rounds_completed: 0,
             rounds_forfeited: 0,
             model_version: 0,
+            promoted_version: None,
         };
         let open = |n| OpenTask {
             task: task(n),

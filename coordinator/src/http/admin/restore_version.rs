@@ -1,0 +1,86 @@
+//! `POST /v1/tasks/{task}/models/{version}/restore`: an earlier model version again, as the newest.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use federation::time::Timestamp;
+use store::entity::model_version::StoredVersion;
+use store::entity::task::TaskRow;
+use store::{Transaction, WakeEvent};
+use wire::inspect::ModelView;
+use wire::route;
+
+use crate::ahead::outdated;
+use crate::http::app::App;
+use crate::http::authenticate::Operator;
+use crate::http::extract::{Json, Path};
+use crate::http::inspect::models;
+use crate::http::problem::{Error, Result};
+use crate::retention::retire;
+
+/// Publish an earlier model version again: the next round starts from it.
+///
+/// What the server optimizer remembered comes back with the version before the newest; with older ones it starts anew. No round may be in progress; pause the task, and wait until its round has ended. Answers with the version that was made.
+#[utoipa::path(
+    post, path = route::MODEL_RESTORE, security(("token" = ["operator"])), responses((status = 200, body = ModelView)),
+)]
+pub(in crate::http) async fn restore(
+    Operator(bearer): Operator,
+    State(app): State<Arc<App>>,
+    Path((task, version)): Path<(String, u32)>,
+) -> Result<Json<ModelView>> {
+    let (id, now) = (app.task(&task).await?.id, app.now());
+    let actor = &bearer.actor();
+    let (row, outdated) = app
+        .store
+        .transact("restore_version", |tx| {
+            Box::pin(async move {
+                tx.act_for(actor.clone());
+                let task = tx.task(id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+                let row = again(tx, &task, version, now).await?;
+                Ok::<_, Error>((row, outdated(tx, id, now).await?))
+            })
+        })
+        .await?;
+    let wake = app.store.wake();
+    wake.publish(WakeEvent::Work);
+    if !outdated.is_empty() {
+        wake.publish(WakeEvent::Assigned(outdated.into()));
+    }
+    let (operator, newest) = (&bearer.name, row.model.version);
+    tracing::warn!(
+        task = %id, version, newest, operator,
+        "model version {version} of task {id} restored as {newest} by {operator}"
+    );
+    Ok(Json(models::view(row)))
+}
+
+async fn again(tx: &mut Transaction<'_>, task: &TaskRow, version: u32, now: Timestamp) -> Result<StoredVersion> {
+    let earlier = models::downloadable(tx, task.id, version).await?;
+    let newest = models::stored(tx, task.id, task.model_version).await?;
+    // Idempotent: a second request finds it done.
+    if newest.model.restored_from() == Some(version) {
+        return Ok(newest);
+    }
+    if version == task.model_version {
+        return Err(Error::Conflict(format!("version {version} is the newest: the next round starts from it anyway")));
+    }
+    if task.status.is_terminal() {
+        return Err(Error::TaskStatus(task.status));
+    }
+    if let Some(row) = tx.round(task.next_round()).await?.filter(|row| !row.round.state.is_terminal()) {
+        return Err(Error::Conflict(format!(
+            "round {} is in progress, from version {}: pause the task, and restore the version when the round has ended",
+            row.round.key.round, row.round.base_version
+        )));
+    }
+    let mut made = earlier.model.again(task.model_version.saturating_add(1), newest.model.round, now);
+    // Others are not kept: see `Transaction::blob_references`.
+    if version.saturating_add(1) < task.model_version {
+        made.optimizer_state = None;
+    }
+    tx.insert_model_version(&made).await?;
+    tx.task_advanced(task.id, task.rounds_completed, made.version).await?;
+    retire(tx, &TaskRow { model_version: made.version, ..task.clone() }, now).await?;
+    models::stored(tx, task.id, made.version).await
+}

@@ -12,12 +12,14 @@ import { Round } from './pages/round.js';
 import { Participants } from './pages/participants.js';
 import { Privacy } from './pages/privacy.js';
 import { Tokens } from './pages/tokens.js';
+import { Audit } from './pages/audit.js';
 import { CreateTask } from './pages/create-task.js';
 
 const AREAS = [
   ['tasks', 'Tasks', 'tasks'],
   ['participants', 'Participants', 'people'],
   ['privacy', 'Privacy', 'shield'],
+  ['audit', 'Audit', 'log'],
   ['tokens', 'Tokens', 'key', 'admin'],
 ];
 const RANK = { viewer: 0, operator: 1, admin: 2 };
@@ -33,6 +35,7 @@ function page(route, me) {
   if (area === 'tasks') return [html`<${Task} key=${name} task=${name} tab=${part ?? 'overview'} me=${me} />`, name];
   if (area === 'participants') return [html`<${Participants} me=${me} />`, 'Participants'];
   if (area === 'privacy') return [html`<${Privacy} />`, 'Privacy'];
+  if (area === 'audit') return [html`<${Audit} />`, 'Audit'];
   if (area === 'tokens') return [html`<${Tokens} me=${me} />`, 'Tokens'];
   return [html`<${PageHead} heading="There is no such page" /><p><a href=${to('tasks')}>All tasks</a></p>`, 'Not found'];
 }

@@ -1,72 +1,115 @@
-// The one place that knows how changes arrive: at present by long polls on the round whose turn it is.
+// The one place that knows how changes arrive: as server-sent events, which tell that something changed; what it is then is asked for.
 
 import { get, path } from './api.js';
 
-/** Changes of state arrive at once; how many have answered so far, after this time at the latest. */
-const WAIT_MS = 4_000;
+/** How long to wait for further events before the coordinator is asked what changed: many may come at once. */
+const GATHER_MS = 200;
+/** How many have answered so far is no event, so an open round is looked at this often. */
+const LOOK_MS = 3_000;
+/** Until a stream that ended is asked for again. */
 const PAUSE_MS = 2_000;
+/** A stream that is silent for so long is lost: comments come more often. */
+const SILENCE_MS = 40_000;
 const ENDED = new Set(['COMPLETED', 'FAILED', 'CANCELLED']);
-
-const pause = (ms, signal) =>
-  new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener('abort', () => (clearTimeout(timer), resolve()), { once: true });
-  });
+const ROUNDS_MAX = 500;
 
 /**
- * Calls `onRound(round)` for the newest round of a task and whenever it, or the next one, changes; `onState(connected)` when
- * the coordinator is lost or found again. Returns a function that ends it.
+ * Follows a stream of events: `onEvent(event)` for each, `onState(connected)` when it is found or lost. What happened while it was
+ * lost is told later. Returns a function that ends it.
+ */
+function follow(address, onEvent, onState) {
+  const abort = new AbortController();
+  const { signal } = abort;
+  let after = '';
+  const once = async () => {
+    const response = await fetch(after ? `${address}?after=${after}` : address, { signal, credentials: 'same-origin', cache: 'no-store' });
+    // A position that the log does not have is that of a newer database: the stream then begins at the end.
+    if (response.status === 400) after = '';
+    if (!response.ok) throw new Error(`the coordinator answered ${response.status}`);
+    onState(true);
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = '';
+    let silence = setTimeout(() => reader.cancel(), SILENCE_MS);
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+      clearTimeout(silence);
+      silence = setTimeout(() => reader.cancel(), SILENCE_MS);
+      const blocks = (text + piece.value).split('\n\n');
+      text = blocks.pop();
+      for (const block of blocks) {
+        const data = block.split('\n').find((line) => line.startsWith('data: '));
+        if (!data) continue;
+        const event = JSON.parse(data.slice('data: '.length));
+        after = event.position;
+        onEvent(event);
+      }
+    }
+    clearTimeout(silence);
+  };
+  const forever = async () => {
+    while (!signal.aborted) {
+      await once().catch(() => {});
+      if (signal.aborted) return;
+      onState(false);
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+  };
+  forever();
+  return () => abort.abort();
+}
+
+/** Calls `run` once, a moment after the first of many calls; `stop` ends that. */
+function gathered(run) {
+  let timer = null;
+  const start = () => {
+    timer ??= setTimeout(() => ((timer = null), run()), GATHER_MS);
+  };
+  return { start, stop: () => clearTimeout(timer) };
+}
+
+/**
+ * Calls `onRound(round)` for the newest round of a task and whenever one changes; `onState(connected)` when the coordinator is
+ * lost or found again. Returns a function that ends it.
  */
 export function watchTask(task, onRound, onState = () => {}) {
   const abort = new AbortController();
   const { signal } = abort;
-  follow(task, onRound, onState, signal).catch(() => {});
-  return () => abort.abort();
-}
-
-async function follow(task, onRound, onState, signal) {
-  let last = null;
-  while (!signal.aborted) {
+  const shown = new Map();
+  const changed = new Set();
+  let newest = null;
+  let isFollowed = false;
+  const look = async () => {
+    // Attempts at changed rounds are among the newest rounds, as a rule all of them.
+    const limit = Math.min(ROUNDS_MAX, 2 * changed.size + 1);
+    changed.clear();
     try {
-      const next = await change(task, last, signal);
-      if (signal.aborted) return;
+      const { items } = await get(`${path`/v1/tasks/${task}/rounds`}?limit=${limit}`, { signal });
       onState(true);
-      if (!next) {
-        await pause(PAUSE_MS, signal);
-      } else if (!isSame(next, last)) {
-        last = next;
-        onRound(next);
+      newest = items[0] ?? null;
+      for (const round of items.reverse()) {
+        // All but the clock.
+        const text = JSON.stringify({ ...round, seconds: 0 });
+        if (shown.get(round.number) !== text) onRound(round);
+        shown.set(round.number, text);
       }
     } catch (problem) {
-      if (signal.aborted || problem.status === 401) return;
-      onState(problem.status !== 0 && problem.status < 500);
-      await pause(PAUSE_MS, signal);
+      if (!signal.aborted) onState(problem.status !== 0 && problem.status < 500);
     }
-  }
+  };
+  const soon = gathered(look);
+  const end = follow(path`/v1/tasks/${task}/events`, ({ round }) => (changed.add(round), soon.start()), (connected) => {
+    isFollowed = connected;
+    if (connected) soon.start();
+    else onState(false);
+  });
+  soon.start();
+  const timer = setInterval(() => document.hidden || (isFollowed && newest && ENDED.has(newest.state)) || look(), LOOK_MS);
+  return () => (abort.abort(), end(), soon.stop(), clearInterval(timer));
 }
 
-/** Whether nothing but the clock differs. */
-const isSame = (one, other) => other !== null && JSON.stringify({ ...one, seconds: 0 }) === JSON.stringify({ ...other, seconds: 0 });
-
-async function change(task, last, signal) {
-  if (!last) {
-    const page = await get(`${path`/v1/tasks/${task}/rounds`}?limit=1`, { signal });
-    return page.items[0] ?? waited(task, 1, null, signal);
-  }
-  // A round that failed may be tried again under its number.
-  if (ENDED.has(last.state) && last.state === 'COMPLETED') return waited(task, last.number + 1, null, signal);
-  const view = await waited(task, last.number, last.state, signal);
-  if (!view || !ENDED.has(last.state) || view.attempt !== last.attempt || view.state !== last.state) return view;
-  return waited(task, last.number + 1, null, signal);
-}
-
-async function waited(task, number, state, signal) {
-  const query = new URLSearchParams({ wait_ms: WAIT_MS });
-  if (state) query.set('after_state', state);
-  try {
-    return await get(`${path`/v1/tasks/${task}/rounds/${number}`}?${query}`, { signal });
-  } catch (problem) {
-    if (problem.status === 404) return null;
-    throw problem;
-  }
+/** Calls `onEvents(events)` for what changes in any task, participant or token, many at once; returns a function that ends it. */
+export function watchAll(onEvents, onState = () => {}) {
+  let waiting = [];
+  const soon = gathered(() => onEvents(waiting.splice(0)));
+  const end = follow('/v1/events', (event) => (waiting.push(event), soon.start()), onState);
+  return () => (end(), soon.stop());
 }

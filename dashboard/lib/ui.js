@@ -27,6 +27,9 @@ const ICONS = {
   menu: 'M3 5h14M3 10h14M3 15h14',
   plus: 'M10 4v12M4 10h12',
   down: 'M10 3v10M6 9l4 4 4-4M4 17h12',
+  log: 'M5 3h10v14H5zM8 7h4M8 10h4M8 13h2',
+  star: 'M10 3l2 5 5 .500-4 3.500 1.500 5L10 14l-4.500 3L7 12 3 8.500 8 8Z',
+  back: 'M7 5L3 9l4 4M3 9h9a5 5 0 0 1 0 8H8',
   pin: 'M7 3h6l-1 6 3 3H5l3-3-1-6ZM10 12v5',
 };
 

@@ -1,21 +1,36 @@
-// A task’s model versions: download, keep, compare.
+// A task’s model versions: download, keep, compare, promote, roll back.
 
 import { html, useState } from '../lib/html.js';
 import { list, path, post } from '../lib/api.js';
 import { NOTHING, bytes, change, integer, metric, short, title } from '../lib/format.js';
 import { to } from '../lib/router.js';
 import { useAction, useResource } from '../lib/resource.js';
-import { Badge, Button, Card, Copy, Icon, Loaded, Notice, Table, Time, Wrong } from '../lib/ui.js';
+import { Badge, Button, Card, Confirm, Copy, Icon, Loaded, Notice, Table, Time, Wrong } from '../lib/ui.js';
 
 const MOST = 1000;
+const ENDED = new Set(['COMPLETED', 'CANCELLED']);
 
-export function Models({ task, rounds, me, version }) {
-  const models = useResource((signal) => list(path`/v1/tasks/${task}/models`, { signal, most: MOST }), [task, version]);
+/** What can be done with a version that others may notice, so that it is asked about. */
+const CHOICES = {
+  promote: { text: 'Promote', icon: 'star', heading: (v) => `Use version ${v}?`, says: 'It becomes the version of this task that is to be used, in place of any promoted before. Training goes on from the newest version as before.' },
+  restore: { text: 'Roll back', icon: 'back', heading: (v) => `Roll back to version ${v}?`, says: 'It is published again as the newest version, and the next round starts from it. Versions in between stay. No round may be in progress: pause the task first.' },
+};
+
+export function Models({ task, rounds, me, view, again }) {
+  const models = useResource((signal) => list(path`/v1/tasks/${task}/models`, { signal, most: MOST }), [task, view.model_version]);
+  const [asked, setAsked] = useState(null);
+  const choice = useAction(async () => {
+    await post(path`/v1/tasks/${task}/models/${asked.version}/${asked.name}`);
+    setAsked(null);
+    models.again();
+    again();
+  });
   const [chosen, setChosen] = useState([]);
   const keep = useAction(async (model) => {
     await post(path`/v1/tasks/${task}/models/${model.version}/${model.pinned_at ? 'unpin' : 'pin'}`);
     models.again();
   });
+  const act = (model, name) => html`<${Button} icon=${CHOICES[name].icon} aria-label=${`${CHOICES[name].text} version ${model.version}`} title=${CHOICES[name].text} onClick=${() => setAsked({ name, version: model.version })} />`;
   const choose = (number) => setChosen((before) => (before.includes(number) ? before.filter((one) => one !== number) : [...before, number].slice(-2)));
   return html`
     <${Loaded} of=${models} what="Loading model versions">
@@ -24,17 +39,20 @@ export function Models({ task, rounds, me, version }) {
         ${keep.problem && html`<${Wrong} problem=${keep.problem} />`}
         <section class="card card-flush">
           <${Table} caption="Model versions, newest first" rows=${items} keyOf=${(model) => model.version} columns=${[
-            ['Version', (model) => html`<label class="choose"><input type="checkbox" checked=${chosen.includes(model.version)} onChange=${() => choose(model.version)} aria-label=${`Compare version ${model.version}`} /><span class="strong">v${model.version}</span></label>`],
-            ['From', (model) => (model.round ? html`<a href=${to('tasks', task, 'rounds', model.round)}>round ${integer(model.round)}</a>` : 'the start')],
+            ['Version', (model) => html`<label class="choose"><input type="checkbox" checked=${chosen.includes(model.version)} onChange=${() => choose(model.version)} aria-label=${`Compare version ${model.version}`} /><span class="strong">v${model.version}</span>${model.version === view.promoted_version && html`<${Badge} state="promoted" tone="good" />`}</label>`],
+            ['From', (model) => (model.parent == null ? 'the start' : model.parent + 1 !== model.version ? `version ${integer(model.parent)}, again` : html`<a href=${to('tasks', task, 'rounds', model.round)}>round ${integer(model.round)}</a>`)],
             ['SHA-256', (model) => html`<code title=${model.sha256}>${short(model.sha256)}</code>`],
             ['Size', (model) => bytes(model.bytes), { number: true }],
             ['Published', (model) => html`<${Time} at=${model.created_at} />`],
             ['Kept', (model) => (model.removed_at ? html`<${Badge} state="removed" tone="quiet" />` : model.pinned_at ? html`<${Badge} state="pinned" tone="good" />` : html`<span class="quiet">as the task says</span>`)],
             ['Actions', (model) => !model.removed_at && html`<span class="row-actions">
-              <a class="button button-plain" href=${path`/v1/tasks/${task}/models/${model.version}/parameters`} download=${`${task}-v${model.version}.safetensors`} aria-label=${`Download version ${model.version}`}><${Icon} name="down" />Download</a>
-              ${me.mayWrite && html`<${Button} icon="pin" disabled=${keep.busy} aria-label=${`${model.pinned_at ? 'Unpin' : 'Pin'} version ${model.version}`} onClick=${() => keep.start(model)}>${model.pinned_at ? 'Unpin' : 'Pin'}<//>`}</span>`, { hidden: true }],
+              <a class="button button-plain" href=${path`/v1/tasks/${task}/models/${model.version}/parameters`} download=${`${task}-v${model.version}.safetensors`} aria-label=${`Download version ${model.version}`} title="Download"><${Icon} name="down" /></a>
+              ${me.mayWrite && html`<${Button} icon="pin" disabled=${keep.busy} aria-label=${`${model.pinned_at ? 'Unpin' : 'Pin'} version ${model.version}`} title=${model.pinned_at ? 'Unpin' : 'Pin: the file stays'} onClick=${() => keep.start(model)} />`}
+              ${me.mayWrite && model.version !== view.promoted_version && act(model, 'promote')}
+              ${me.mayWrite && model.version !== view.model_version && !ENDED.has(view.status) && act(model, 'restore')}</span>`, { hidden: true }],
           ]} />
         </section>
+        ${asked && html`<${Confirm} heading=${CHOICES[asked.name].heading(asked.version)} confirm=${`${CHOICES[asked.name].text} version ${asked.version}`} danger=${false} action=${choice} onClose=${() => (setAsked(null), choice.forget())}><p>${CHOICES[asked.name].says}</p><//>`}
         ${more && html`<${Notice}>Only the newest ${integer(items.length)} versions are shown.<//>`}`}
     <//>`;
 }

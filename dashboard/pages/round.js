@@ -8,6 +8,7 @@ import { useAction, useResource } from '../lib/resource.js';
 import { watchTask } from '../lib/live.js';
 import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Notice, PageHead, Stat, Stats, Table } from '../lib/ui.js';
 import { Timeline } from './timeline.js';
+import { Given } from './given.js';
 
 const GONE = new Set(['ABANDONED', 'EXCUSED', 'REVOKED', 'LATE']);
 const SETS = [
@@ -42,6 +43,7 @@ export function Round({ task, number, me }) {
           ${attempt && html`<${Button} onClick=${() => setAttempt(null)}>Latest attempt<//>`}
         <//>
         <${Outcome} round=${view} />
+        <${Given} round=${view} />
         <${Stats}>
           <${Stat} label="Cohort" value=${integer(view.cohort)} />
           <${Stat} label="In the sum" value=${integer(view.secure_aggregation?.included ?? view.reported)} />

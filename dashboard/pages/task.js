@@ -10,6 +10,7 @@ import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Notice, PageHead, 
 import { TaskCharts } from './task-charts.js';
 import { Models } from './models.js';
 import { Ledger } from './ledger.js';
+import { Given } from './given.js';
 import { lastOf } from './tasks.js';
 
 const ROUNDS_MAX = 10_000;
@@ -77,7 +78,7 @@ export function Task({ task, tab, me }) {
         ${problem && html`<${Wrong} problem=${problem} />`}
         ${tab === 'overview' && html`<${Overview} ...${{ task: data, rounds, newest, loading }} />`}
         ${tab === 'rounds' && html`<${Rounds} task=${task} rounds=${rounds} />`}
-        ${tab === 'models' && html`<${Models} task=${task} rounds=${rounds} me=${me} version=${data.model_version} />`}
+        ${tab === 'models' && html`<${Models} task=${task} rounds=${rounds} me=${me} view=${data} again=${view.again} />`}
         ${tab === 'privacy' && data.ledger && html`<${Ledger} task=${task} rounds=${rounds.length} />`}
         ${tab === 'specification' && html`<${Specification} task=${data} />`}`}
     <//>`;
@@ -123,7 +124,7 @@ function Overview({ task, rounds, newest, loading }) {
         <${Stat} label="ε spent" value=${figure(task.ledger.spent.published)} note=${budget ? `of ${figure(budget)}` : 'no budget'} />
         <${Stat} label="Rounds the budget allows" value=${task.ledger.rounds_left == null ? 'no limit' : integer(task.ledger.rounds_left)} />`}
       <${Stat} label="Updates readable by" value=${words(task.updates_readable_by)} />
-      <${Stat} label="Model" value=${`v${task.model_version}`} note=${`${integer(task.parameters)} parameters`} />
+      <${Stat} label="Model" value=${`v${task.model_version}`} note=${`${integer(task.parameters)} parameters${task.promoted_version == null ? '' : `, v${task.promoted_version} promoted`}`} />
     <//>
     <${Now} task=${task} round=${newest} />
     <${TaskCharts} task=${task} rounds=${rounds} loading=${loading} />`;
@@ -145,6 +146,7 @@ function Now({ task, round }) {
           <span class="phase-name">${title(state)}</span><span class="phase-count">${phase?.count != null ? integer(phase.count) : phase ? '' : NOTHING}</span></li>`; })}
       </ol>
       ${current && !current.ended_at && html`<${PhaseProgress} phase=${current} now=${now} />`}
+      <${Given} round=${round} />
     <//>`;
 }
 

@@ -5,12 +5,13 @@ import { get, list, path } from '../lib/api.js';
 import { NOTHING, figure, integer, metric } from '../lib/format.js';
 import { to } from '../lib/router.js';
 import { useResource } from '../lib/resource.js';
-import { watchTask } from '../lib/live.js';
+import { watchAll } from '../lib/live.js';
 import { Badge, Empty, Icon, Loaded, PageHead, Table, Time } from '../lib/ui.js';
 
 /** Tasks whose rounds are looked at; the others are on further pages. */
 const DETAILED = 30;
-const WATCHED = 8;
+/** What makes another task, or another status of one. */
+const OF_TASKS = /^task_/;
 
 /** The newest round, what its successors measured last, and what the task lacks. */
 async function details(task, signal) {
@@ -22,7 +23,7 @@ async function details(task, signal) {
   return { shortage: view.shortage, behind: view.behind, readable: view.updates_readable_by, round: rounds.items[0], metrics: measured?.metrics ?? {} };
 }
 
-export function useTaskDetails(tasks) {
+function useTaskDetails(tasks, again) {
   const [found, setFound] = useState({});
   const ids = (tasks ?? []).slice(0, DETAILED).map((task) => task.id).join();
   useEffect(() => {
@@ -34,8 +35,12 @@ export function useTaskDetails(tasks) {
       );
     const shown = (tasks ?? []).slice(0, DETAILED);
     shown.forEach(load);
-    const ends = shown.filter((task) => task.status === 'ACTIVE').slice(0, WATCHED).map((task) => watchTask(task.id, () => load(task)));
-    return () => (abort.abort(), ends.forEach((end) => end()));
+    const end = watchAll((events) => {
+      const changed = new Set(events.map(({ task }) => task));
+      shown.filter((task) => changed.has(task.id)).forEach(load);
+      if (events.some(({ kind }) => OF_TASKS.test(kind))) again();
+    });
+    return () => (abort.abort(), end());
   }, [ids]);
   return found;
 }
@@ -50,7 +55,7 @@ export function Tasks({ me }) {
     const [all, privacy] = await Promise.all([list('/v1/tasks', { signal, most: 500 }), get('/v1/privacy', { signal })]);
     return { ...all, privacy: new Map(privacy.tasks.map((task) => [task.task, task])) };
   }, []);
-  const found = useTaskDetails(tasks.data?.items);
+  const found = useTaskDetails(tasks.data?.items, tasks.again);
   const fresh = me.mayWrite && html`<a class="button button-primary" href=${to('new')}><${Icon} name="plus" />New task<//>`;
   const columns = (privacy) => [
     ['Task', (task) => html`<a class="strong" href=${to('tasks', task.name)}>${task.name}</a><span class="sub">${integer(task.parameters)} parameters</span>`, { wide: true }],

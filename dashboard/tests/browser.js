@@ -208,11 +208,68 @@ async function usingModels(page) {
   await page.getByRole('button', { name: 'Pin version 4', exact: true }).click();
   await page.getByRole('button', { name: 'Unpin version 4', exact: true }).waitFor();
   assert.ok((await federation.call('GET', '/v1/tasks/vitals/models/4')).pinned_at);
+  await page.getByRole('button', { name: 'Promote version 5', exact: true }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Promote version 5' }).click();
+  await page.getByRole('row').filter({ hasText: 'v5' }).getByText('Promoted').waitFor();
+  assert.equal((await federation.call('GET', '/v1/tasks/vitals')).promoted_version, 5);
   for (const version of [1, 9]) await page.getByLabel(`Compare version ${version}`, { exact: true }).check();
   await page.getByRole('heading', { name: 'Version 1 and version 9' }).waitFor();
   const row = page.getByRole('region', { name: 'Comparison of two versions' }).getByRole('row').filter({ hasText: 'Accuracy' }).first();
   assert.match(await row.innerText(), /%/);
   await shot(page, 'task-models');
+}
+
+/** A round in progress is not pulled away: the task is paused, its round ends, and an earlier version is published again. */
+async function rollingBack(page) {
+  await federation.call('POST', '/v1/tasks', task('scans', { spec: { rounds: { count: 1000, collect_deadline_ms: 60_000 } }, seed: 6 }));
+  const scans = () => federation.call('GET', '/v1/tasks/scans');
+  const until = async (isThere) => {
+    const end = Date.now() + WAIT_MS;
+    while (!(await isThere())) {
+      assert.ok(Date.now() < end, 'it does not come');
+      await page.waitForTimeout(200);
+    }
+  };
+  await until(async () => (await scans()).model_version >= 3);
+  await page.goto(at('tasks/scans/models'));
+  const rollBack = async () => {
+    await page.getByRole('button', { name: 'Roll back version 1', exact: true }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Roll back version 1' }).click();
+  };
+  await rollBack();
+  await page.getByRole('dialog').getByText(/is in progress, from version \d+: pause the task/).waitFor();
+  await shot(page, 'roll-back-refused');
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'Pause', exact: true }).click();
+  await page.getByRole('button', { name: 'Pause scans' }).click();
+  await page.locator('h1 .badge', { hasText: 'Paused' }).waitFor();
+  await until(async () => {
+    const { rounds_completed } = await scans();
+    const { items } = await federation.call('GET', '/v1/tasks/scans/rounds?limit=1');
+    return ['COMPLETED', 'FAILED'].includes(items[0].state) && rounds_completed > 0;
+  });
+  await rollBack();
+  await page.getByText('version 1, again').waitFor();
+  await shot(page, 'rolled-back');
+  const { model_version } = await scans();
+  assert.equal((await federation.call('GET', `/v1/tasks/scans/models/${model_version}`)).parent, 1);
+  await federation.call('POST', '/v1/tasks/scans/cancel', {});
+}
+
+/** Whatever was done so far is in the log, and what happens now comes by itself. */
+async function auditing(page) {
+  await page.goto(at('audit'));
+  await page.getByText('Operator token created').first().waitFor();
+  await shot(page, 'audit');
+  await federation.call('POST', '/v1/enrollment-tokens', {});
+  const newest = page.getByRole('region', { name: 'Audit log, newest first' }).getByRole('row').nth(1);
+  await newest.getByText('Enrollment token created').waitFor();
+  await page.getByLabel('What happened').selectOption('version_promoted');
+  await newest.getByText('Version promoted').waitFor();
+  assert.match(await newest.innerText(), /version: 5/);
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Export' }).click()]);
+  const lines = readFileSync(await download.path(), 'utf8').trim().split('\n');
+  assert.ok(lines.length > 50 && lines.every((line) => JSON.parse(line)), 'the export');
 }
 
 async function controlling(page) {
@@ -334,7 +391,7 @@ let failed = null;
 let page;
 try {
   ({ page } = await open(browser));
-  for (const step of [trusting, signingIn, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, controlling, readingLedgers, droppingOut, revoking, leaving]) {
+  for (const step of [trusting, signingIn, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, rollingBack, controlling, readingLedgers, droppingOut, revoking, auditing, leaving]) {
     said(step.name);
     await step(page);
   }

@@ -1,0 +1,97 @@
+// The audit log: what changed, when and by whom, newest first, as it happens; and what it is checked with.
+
+import { html, useEffect, useState } from '../lib/html.js';
+import { get } from '../lib/api.js';
+import { NOTHING, exactly, integer, short, title, words } from '../lib/format.js';
+import { to } from '../lib/router.js';
+import { useResource } from '../lib/resource.js';
+import { watchAll } from '../lib/live.js';
+import { Button, Card, Copy, Icon, Loaded, PageHead, Table, Wrong } from '../lib/ui.js';
+
+const PAGE = 50;
+
+/** The kinds that the coordinator knows, as its own description of the API lists them. */
+const kinds = async (signal) => (await get('/openapi.json', { signal })).components.schemas.EventKind.enum;
+
+/** Entries, newest first; `more()` adds older ones, and what happens now comes in front. */
+function useEntries(kind) {
+  const [state, setState] = useState({ items: [], loading: true });
+  const ask = (cursor, signal) => get(`/v1/audit?${new URLSearchParams({ limit: PAGE, ...(kind && { kind }), ...(cursor && { cursor }) })}`, { signal });
+  useEffect(() => {
+    const abort = new AbortController();
+    const { signal } = abort;
+    setState({ items: [], loading: true });
+    ask(null, signal).then(
+      ({ items, next_cursor }) => signal.aborted || setState({ items, next: next_cursor, loading: false }),
+      (problem) => signal.aborted || setState({ items: [], loading: false, problem }),
+    );
+    const end = watchAll((events) => {
+      const wanted = events.filter((event) => !kind || event.kind === kind).reverse();
+      setState((before) => {
+        const newest = before.items[0]?.position ?? 0;
+        return { ...before, items: [...wanted.filter((event) => event.position > newest), ...before.items] };
+      });
+    });
+    return () => (abort.abort(), end());
+  }, [kind]);
+  const more = async () => {
+    try {
+      const { items, next_cursor } = await ask(state.next);
+      setState((before) => ({ ...before, items: [...before.items, ...items], next: next_cursor, problem: null }));
+    } catch (problem) {
+      setState((before) => ({ ...before, problem }));
+    }
+  };
+  return { ...state, more };
+}
+
+function who({ by, name, participant }) {
+  if (by === 'operator') return html`<span class="strong">${name}</span><span class="sub">operator</span>`;
+  if (by === 'participant') return html`<code title=${participant}>${short(participant)}</code><span class="sub">participant</span>`;
+  return title(by);
+}
+
+const subject = ({ task, round, attempt }) =>
+  !task ? html`<span class="quiet">${NOTHING}</span>`
+  : round == null ? html`<a href=${to('tasks', task)}><code>${short(task)}</code></a>`
+  : html`<a href=${to('tasks', task, 'rounds', round)}>round ${integer(round)}</a>${attempt > 1 && html`<span class="sub">attempt ${attempt}</span>`}<span class="sub"><code>${short(task)}</code></span>`;
+
+const fact = (value) => (/^[0-9a-f]{64}$/.test(value) ? short(value) : String(value));
+const facts = (body) => Object.entries(body ?? {}).map(([name, value]) => `${words(name)}: ${name.endsWith('_at') ? exactly(value) : fact(value)}`).join(' · ');
+
+export function Audit() {
+  const [kind, setKind] = useState('');
+  const known = useResource(kinds, []);
+  const log = useEntries(kind);
+  const key = useResource((signal) => get('/v1/audit/key', { signal }), []);
+  return html`
+    <${PageHead} heading="Audit log" note="Every change of a task, a round, a model, a participant or a token, in one chain of hashes.">
+      <a class="button button-plain" href="/v1/audit/export" download="audit.ndjson"><${Icon} name="down" />Export</a>
+    <//>
+    <div class="toolbar">
+      <div class="field"><label for="kind">What happened</label>
+        <select id="kind" value=${kind} onChange=${(event) => setKind(event.currentTarget.value)}>
+          <option value="">Everything</option>
+          ${(known.data ?? []).map((name) => html`<option value=${name}>${title(name)}</option>`)}
+        </select></div>
+    </div>
+    ${log.problem && html`<${Wrong} problem=${log.problem} />`}
+    <section class="card card-flush" aria-busy=${log.loading}>
+      <${Table} caption="Audit log, newest first" rows=${log.items} keyOf=${(event) => event.position} empty=${log.loading ? 'Loading…' : 'Nothing of this kind has happened'} columns=${[
+        ['Position', (event) => html`<span class="strong">${integer(event.position)}</span>`],
+        ['When', (event) => html`<time datetime=${event.time}>${exactly(event.at)}</time>`],
+        ['What', (event) => title(event.kind)],
+        ['About', subject],
+        ['By', (event) => who(event.actor)],
+        ['Facts', (event) => facts(event.body) || html`<span class="quiet">${NOTHING}</span>`, { wide: true }],
+      ]} />
+    </section>
+    ${log.next && html`<p class="actions"><${Button} onClick=${log.more}>Show older entries<//></p>`}
+    <${Loaded} of=${key} what="Loading the key">
+      ${({ key: signs, head }) => html`
+        <${Card} heading="How to check it" note="“tributary audit verify audit.ndjson --key KEY” finds every entry that was changed, removed or reordered, without the coordinator.">
+          <div class="digest"><span class="note">The key that signs it (Ed25519)</span><${Copy} text=${signs} label="Key of the audit log" /></div>
+          ${head ? html`<p class="note">Signed last at position ${integer(head.position)}, ${exactly(head.at)}. Whoever keeps this head notices if anything up to it is changed later:</p><${Copy} text=${head.hash} label="Hash of the newest signed head" />` : html`<p class="note">Nothing is signed yet.</p>`}
+        <//>`}
+    <//>`;
+}

@@ -5,7 +5,7 @@
 //! memory [UPLOADS AT ONCE, 16] | unread | far [MILLISECONDS EACH WAY, 2000] | durable [PARAMETERS, 1000000] | recovery | large |
 //! load [sqlite] [postgres] [replicas] [participants=10000] [polling=…] [rate=1000] [seconds=60] [cohort=100] [connections=4] [quota=20]]`
 //!
-//! `TRIBUTARY_BENCHED=FILE` measures another build of `tributary` than this one's. `large` runs only by its name.
+//! `TRIBUTARY_BENCHED=FILE` measures another build of `tributary` than this one's. `large` and `pages [ROUNDS, 10000]` run only by name.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -20,6 +20,7 @@ mod far;
 mod large;
 mod load;
 mod memory;
+mod pages;
 mod processor;
 mod recovery;
 mod server;
@@ -52,6 +53,9 @@ async fn main() -> Outcome {
     }
     if asked.iter().any(|argument| argument == "large") {
         large::run().await?;
+    }
+    if asked.iter().any(|argument| argument == "pages") {
+        pages::run(number.unwrap_or(10_000)).await?;
     }
     if wanted("unread") {
         unread::run().await?;

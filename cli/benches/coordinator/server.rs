@@ -144,7 +144,7 @@ impl Server {
         Ok(text.lines().filter_map(counter).collect())
     }
 
-    async fn get(&self, path: &str) -> Outcome<Value> {
+    pub(crate) async fn get(&self, path: &str) -> Outcome<Value> {
         let request = self.operator.get(format!("{}{path}", self.url)).bearer_auth(&self.token);
         Ok(request.send().await?.error_for_status()?.json().await?)
     }

@@ -21,29 +21,36 @@ function follow(address, onEvent, onState) {
   const abort = new AbortController();
   const { signal } = abort;
   let after = '';
+  const take = (block) => {
+    const data = block.split('\n').find((line) => line.startsWith('data: '));
+    if (!data) return;
+    const event = JSON.parse(data.slice('data: '.length));
+    after = event.position;
+    onEvent(event);
+  };
   const once = async () => {
     const response = await fetch(after ? `${address}?after=${after}` : address, { signal, credentials: 'same-origin', cache: 'no-store' });
     // A position that the log does not have is that of a newer database: the stream then begins at the end.
     if (response.status === 400) after = '';
     if (!response.ok) throw new Error(`the coordinator answered ${response.status}`);
     onState(true);
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    const reader = response.body.getReader();
+    const decoder = new TextDecoder();
     let text = '';
-    let silence = setTimeout(() => reader.cancel(), SILENCE_MS);
-    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
-      clearTimeout(silence);
-      silence = setTimeout(() => reader.cancel(), SILENCE_MS);
-      const blocks = (text + piece.value).split('\n\n');
-      text = blocks.pop();
-      for (const block of blocks) {
-        const data = block.split('\n').find((line) => line.startsWith('data: '));
-        if (!data) continue;
-        const event = JSON.parse(data.slice('data: '.length));
-        after = event.position;
-        onEvent(event);
+    let silence;
+    try {
+      for (;;) {
+        silence = setTimeout(() => reader.cancel().catch(() => {}), SILENCE_MS);
+        const { done, value } = await reader.read();
+        clearTimeout(silence);
+        if (done) return;
+        const blocks = (text + decoder.decode(value, { stream: true })).split('\n\n');
+        text = blocks.pop();
+        blocks.forEach(take);
       }
+    } finally {
+      clearTimeout(silence);
     }
-    clearTimeout(silence);
   };
   const forever = async () => {
     while (!signal.aborted) {

@@ -25,6 +25,8 @@ export function useRoute() {
       document.getElementById('content')?.focus({ preventScroll: true });
     };
     addEventListener('hashchange', changed);
+    // The address may have changed since the first drawing, before anybody listened.
+    setRoute((before) => (before.join('/') === parts().join('/') ? before : parts()));
     return () => removeEventListener('hashchange', changed);
   }, []);
   return route;

@@ -259,10 +259,11 @@ async function rollingBack(page) {
 /** Whatever was done so far is in the log, and what happens now comes by itself. */
 async function auditing(page) {
   await page.goto(at('audit'));
-  await page.getByText('Operator token created').first().waitFor();
+  const log = page.getByRole('region', { name: 'Audit log, newest first' });
+  await log.getByText('Operator token created').first().waitFor();
   await shot(page, 'audit');
   await federation.call('POST', '/v1/enrollment-tokens', {});
-  const newest = page.getByRole('region', { name: 'Audit log, newest first' }).getByRole('row').nth(1);
+  const newest = log.getByRole('row').nth(1);
   await newest.getByText('Enrollment token created').waitFor();
   await page.getByLabel('What happened').selectOption('version_promoted');
   await newest.getByText('Version promoted').waitFor();

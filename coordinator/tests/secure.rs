@@ -22,6 +22,8 @@ mod in_bucket;
 mod killed;
 #[path = "secure/large.rs"]
 mod large;
+#[path = "secure/measured.rs"]
+mod measured;
 #[path = "secure/on_s3.rs"]
 mod on_s3;
 #[path = "secure/secrets.rs"]

@@ -22,6 +22,7 @@ use super::shred::destroy_keys_of_an_end;
 use super::situation::{Situation, failures, groups_of, tally};
 use super::{Environment, StepError};
 use crate::ledger::{self, Charger};
+use crate::observe::count_dropped;
 use crate::session::{
     CloseError, Session, admitted, encode_all, failure, forget, given_by, keep_unopened, restore_all, stored,
 };
@@ -373,6 +374,7 @@ fn announce(env: &Environment, before: &Round, outcome: CloseOutcome) {
         }
         CloseOutcome::Closed { round, missing } => {
             tracing::info!(%task, round = number, attempt, missing, state = %before.state, next = %round.state, "phase closed");
+            count_dropped(before.state, "late", missing);
             count_phase(before, &round);
         }
         CloseOutcome::Failed(failed) => {

@@ -110,8 +110,12 @@ pub(super) fn open(
     Ok(OpenedSlice { exact: exact.map_err(StepError::unworkable)?, work, device_failed })
 }
 
-/// The work on a sum as it is stored.
+/// The work on a sum, counted, and as it is stored.
 pub(super) fn told(work: Work) -> SumWork {
+    for (operation, effort) in [("sum", &work.summing), ("unmask", &work.unmasking)] {
+        metrics::histogram!("tributary_device_seconds", "device" => effort.device.clone(), "operation" => operation)
+            .record(effort.took);
+    }
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     SumWork {
         sum_device: work.summing.device,

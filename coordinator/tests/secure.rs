@@ -32,5 +32,7 @@ mod secrets;
 mod spent;
 #[path = "secure/stalled.rs"]
 mod stalled;
+#[path = "secure/traced.rs"]
+mod traced;
 #[path = "secure/whole_rounds.rs"]
 mod whole_rounds;

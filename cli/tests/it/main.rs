@@ -5,6 +5,7 @@
 
 mod audited;
 mod away;
+mod collector;
 mod company;
 mod damaged;
 mod demo;
@@ -34,4 +35,5 @@ mod signed;
 mod simulate;
 mod support;
 mod task_input;
+mod traced;
 mod transfers;

@@ -32,6 +32,7 @@ use super::sum_chunk::sum_chunk;
 use super::sums::SumCache;
 use super::workers::{Job, Workers};
 use super::{Environment, StepError, WorkConfig};
+use crate::observe::During;
 use recipe::TaskModel;
 
 /// A step that was taken so often without changing a fact is left for a while: there is a mistake somewhere, and a worker that
@@ -326,6 +327,10 @@ impl EngineState {
             let began = Instant::now();
             let outcome = self.take(step, lease, &model, &situation).await;
             metrics::histogram!("tributary_step_seconds", "step" => step.as_str()).record(began.elapsed());
+            if let Some(round) = situation.open_round() {
+                let during = During { began: now, ended: self.env.clock.now() };
+                self.env.traces.step(round.key, step.as_str(), outcome.is_err(), during);
+            }
             if let Err(error) = outcome {
                 metrics::counter!("tributary_step_errors_total", "step" => step.as_str(), "error" => error.code())
                     .increment(1);

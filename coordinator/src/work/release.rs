@@ -19,6 +19,7 @@ use store::entity::session_message::SessionMessage;
 use super::lease::Lease;
 use super::robust::Combined;
 use super::shred::destroy_keys_of_an_end;
+use super::traced::trace_sum;
 use super::{Environment, StepError};
 use crate::ledger::{self, Charge};
 use crate::seal::Sealer;
@@ -196,6 +197,7 @@ pub(super) async fn store_combined(
     env.fail_point.reached("release_sum: after the rows")?;
     destroy_keys_of_an_end(env, attempt).await;
     if stored {
+        trace_sum(env, attempt, "release", now).await;
         let Attempt { task, round, attempt } = attempt;
         let rule = robust.spec.rule.as_str();
         tracing::info!(%task, round, attempt, participants, left_out, rule, "inputs combined and released");

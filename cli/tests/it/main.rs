@@ -29,6 +29,7 @@ mod ready;
 mod replicas;
 mod restored;
 mod resumed;
+mod secrecy;
 mod shown;
 mod shredded;
 mod signed;

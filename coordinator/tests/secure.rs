@@ -22,6 +22,8 @@ mod in_bucket;
 mod killed;
 #[path = "secure/large.rs"]
 mod large;
+#[path = "secure/measured.rs"]
+mod measured;
 #[path = "secure/on_s3.rs"]
 mod on_s3;
 #[path = "secure/secrets.rs"]
@@ -30,5 +32,7 @@ mod secrets;
 mod spent;
 #[path = "secure/stalled.rs"]
 mod stalled;
+#[path = "secure/traced.rs"]
+mod traced;
 #[path = "secure/whole_rounds.rs"]
 mod whole_rounds;

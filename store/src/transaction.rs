@@ -198,10 +198,15 @@ where
         was_refused = matches!(cause, StoreError::Busy);
         lost_at = (!was_refused).then(|| lost_at.unwrap_or_else(Instant::now));
         tracing::debug!(transaction = name, attempt, "interrupted: {cause}");
+        let reason = if was_refused { "busy" } else { "unreachable" };
         let Some(pause) = backend.pause(attempt, lost_at.map(|at| at.elapsed())) else {
+            metrics::counter!("tributary_transactions_given_up_total", "transaction" => name, "reason" => reason)
+                .increment(1);
             tracing::warn!(transaction = name, attempts = attempt, "gave up on transaction {name}: {cause}");
             return Err(cause.into());
         };
+        metrics::counter!("tributary_transaction_retries_total", "transaction" => name, "reason" => reason)
+            .increment(1);
         if !pause.is_zero() {
             tokio::time::sleep(pause).await;
         }

@@ -26,6 +26,8 @@ pub const SIGN_IN_COOKIE: &str = "__Host-tributary";
 pub const REQUEST: &str = "tributary-request";
 /// The value of [`REQUEST`].
 pub const REQUEST_OF_DASHBOARD: &str = "dashboard";
+/// The trace that a request belongs to ([`crate::TraceContext`]).
+pub const TRACEPARENT: &str = "traceparent";
 /// Makes a repeated `POST` return the first answer; 1 to 64 printable ASCII characters.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 

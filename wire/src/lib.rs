@@ -15,6 +15,7 @@ pub mod problem;
 pub mod route;
 pub mod signature;
 pub mod signer;
+pub mod trace;
 
 pub use federation::cohort::{CoarseLoss, Ineligible};
 pub use federation::event;
@@ -24,3 +25,4 @@ pub use federation::round_trip;
 pub use federation::task_status::TaskStatus;
 pub use federation::time::Timestamp;
 pub use task_spec::{Attribute, Attributes, Criterion, EXAMPLES};
+pub use trace::TraceContext;

@@ -5,6 +5,7 @@
 
 mod audited;
 mod away;
+mod collector;
 mod company;
 mod damaged;
 mod demo;
@@ -28,10 +29,12 @@ mod ready;
 mod replicas;
 mod restored;
 mod resumed;
+mod secrecy;
 mod shown;
 mod shredded;
 mod signed;
 mod simulate;
 mod support;
 mod task_input;
+mod traced;
 mod transfers;

@@ -18,6 +18,7 @@ use super::event::{Event, Outcome};
 use super::machine::Machine;
 use super::plan_error::WorkError;
 use super::prefetches::{Answer, Prefetches, RoundTrip};
+use super::spans::Spans;
 use super::wanted::Wanted;
 use crate::clock::Clock;
 use crate::conditions::Conditions;
@@ -71,6 +72,7 @@ pub(super) struct Slot {
     running: Option<Running>,
     prefetches: Prefetches,
     round_trip: RoundTrip,
+    spans: Spans,
     shutdown: bool,
 }
 
@@ -124,6 +126,8 @@ impl Participant {
                     tokio::time::sleep_until(until).await;
                 }
                 action => {
+                    let span = self.running.spans.begin(&action, self.clock.now());
+                    self.tell(span);
                     self.running.running = match self.running.prefetches.take(&action) {
                         Some(answer) => Some(Running { answer, may_drop: true, since: None }),
                         None => self.start(action),
@@ -197,6 +201,8 @@ impl Participant {
                         self.machine.set_round_trip(self.running.round_trip.least());
                     }
                     self.running.running = None;
+                    let spans = self.running.spans.end(self.clock.now());
+                    spans.into_iter().for_each(|span| self.tell(span));
                     return Some(input);
                 }
                 Err(_) if until == end => return None,
@@ -212,6 +218,9 @@ impl Participant {
         }
         self.machine.set_readiness(self.conditions.ready());
         self.machine.set_attributes((self.attributes)());
+        if let Some((place, context)) = self.running.spans.hear(&input, self.clock.now()) {
+            self.transport.follow(place, context);
+        }
         let mut action = self.machine.poll(input, self.clock.now());
         if std::mem::take(&mut self.running.shutdown) {
             action = self.machine.poll(Input::Shutdown, self.clock.now());
@@ -223,6 +232,13 @@ impl Participant {
             (self.observer)(&event);
         }
         action
+    }
+
+    /// Reports a span, if there is one.
+    fn tell(&self, span: Option<Event>) {
+        if let Some(span) = span {
+            (self.observer)(&span);
+        }
     }
 
     /// Shows the transport a new certificate.
@@ -259,10 +275,12 @@ impl Participant {
             }
             Action::Train(work) => {
                 let trainer = Arc::clone(&self.trainer);
+                let mut encodes = self.running.spans.encoding_begins(&self.clock);
                 let run = move || {
                     // A trainer that panicked is called again: its state is its own responsibility.
                     let mut trainer = trainer.lock().unwrap_or_else(PoisonError::into_inner);
-                    catch_unwind(AssertUnwindSafe(|| work.run(trainer.as_mut()))).unwrap_or(Err(WorkError::Panicked))
+                    let done = catch_unwind(AssertUnwindSafe(|| work.run_noting(trainer.as_mut(), &mut encodes)));
+                    done.unwrap_or(Err(WorkError::Panicked))
                 };
                 let answer = async { tokio::task::spawn_blocking(run).await.unwrap_or(Err(WorkError::Panicked)) };
                 droppable(Box::pin(async { Input::Trained(answer.await) }))

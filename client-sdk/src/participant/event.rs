@@ -7,6 +7,7 @@ use wire::participant::{AbandonReason, DiscardReason, RefusalCode};
 use wire::{Attempt, Digest, ParticipantId, TaskId};
 
 use super::policy::LoweredFloor;
+use super::spans::Span;
 
 /// Something that happened; reported in order, at once.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,6 +145,8 @@ pub enum Event {
         /// The attempt of that input.
         place: Attempt,
     },
+    /// Something took its time in a round that the coordinator follows (W3C Trace Context): for an app that traces.
+    Span(Span),
     /// A request failed and will be retried.
     Retry {
         what: &'static str,

@@ -144,10 +144,19 @@ impl RoundWork {
     /// # Errors
     /// [`WorkError`]; report it to the machine as the result.
     pub fn run(&self, trainer: &mut dyn Trainer) -> Result<Contribution, WorkError> {
+        self.run_noting(trainer, &mut || ())
+    }
+
+    /// The same; says when training is over, and the update is clipped, encoded and masked.
+    pub(super) fn run_noting(
+        &self,
+        trainer: &mut dyn Trainer,
+        encodes: &mut dyn FnMut(),
+    ) -> Result<Contribution, WorkError> {
         match (&self.plan.recipe.codec, &self.received) {
-            (UpdateCodec::Sums(analysis), RoundBase::State(state)) => self.add_up(analysis, state, trainer),
-            (_, RoundBase::Model(received)) => self.train(received, trainer),
-            (_, RoundBase::Update(update)) => self.aggregate(update),
+            (UpdateCodec::Sums(analysis), RoundBase::State(state)) => self.add_up(analysis, state, trainer, encodes),
+            (_, RoundBase::Model(received)) => self.train(received, trainer, encodes),
+            (_, RoundBase::Update(update)) => self.aggregate(update, encodes),
             // Plan and base come from the same assignment, so this cannot occur.
             (_, RoundBase::State(_) | RoundBase::Held) => Err(PipelineError::WrongLayout.into()),
         }
@@ -160,7 +169,8 @@ impl RoundWork {
     }
 
     /// Encodes an update trained ahead, weighted by its staleness.
-    fn aggregate(&self, update: &Update) -> Result<Contribution, WorkError> {
+    fn aggregate(&self, update: &Update, encodes: &mut dyn FnMut()) -> Result<Contribution, WorkError> {
+        encodes();
         let mut update = update.clone();
         let weight = self.plan.wanted.map_or(1.0, |(_, weight)| weight);
         let bound = self.plan.recipe.codec.norm_bound(self.plan.private().map(|round| round.clip));
@@ -176,16 +186,23 @@ impl RoundWork {
         analysis: &Analysis,
         state: &AnalyticsState,
         trainer: &mut dyn Trainer,
+        encodes: &mut dyn FnMut(),
     ) -> Result<Contribution, WorkError> {
         let table = trainer.table(&self.job)?;
         let values = analysis.contribution(state, &table)?;
+        encodes();
         let input = self.protected(|protection| pipeline::masked_sums(&values, analysis.codec(), protection))?;
         let (evaluated, trained, examples) = (Vec::new(), Vec::new(), table.rows() as u64);
         let output = WorkOutput::MaskedInput(input);
         Ok(Contribution { output, personal: None, own: None, evaluated, trained, examples })
     }
 
-    fn train(&self, received: &Parameters, trainer: &mut dyn Trainer) -> Result<Contribution, WorkError> {
+    fn train(
+        &self,
+        received: &Parameters,
+        trainer: &mut dyn Trainer,
+        encodes: &mut dyn FnMut(),
+    ) -> Result<Contribution, WorkError> {
         let Recipe { rule, tensors, .. } = &self.plan.recipe;
         let received = Received::open(rule, received, &tensors.whole)?;
         let control = self.control.as_ref().map_or(&[][..], |control| &control.values);
@@ -203,6 +220,7 @@ impl RoundWork {
                 (received.train(rule, control, &self.job, trainer)?, evaluated, (None, None))
             }
         };
+        encodes();
         let metrics = self.in_order(&evaluated, &trained.metrics);
         let weight = received.weight(rule, &trained, &evaluated, control)?;
         let WeightedUpdate { update, control } =

@@ -16,8 +16,8 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use url::{Position, Url};
-use wire::TaskId;
 use wire::participant::ModelRef;
+use wire::{Attempt, TaskId, TraceContext, headers};
 
 use super::contract::{self, ANSWER_TIMEOUT, HttpRequest, PROBLEM_NEEDS};
 use super::{Download, Request, RequestSigner, Response, Transport, TransportError};
@@ -37,6 +37,8 @@ pub struct HttpsTransport {
     client: RwLock<Client>,
     /// For a balancer that ends TLS.
     signer: Option<RequestSigner>,
+    /// The attempt that is followed, and its trace.
+    followed: RwLock<Option<(Attempt, TraceContext)>>,
 }
 
 /// Who vouches for the certificate of a balancer that ends TLS.
@@ -79,12 +81,21 @@ impl HttpsTransport {
 
     fn with(server: Url, roots: Roots, signer: Option<RequestSigner>) -> Result<Self, TransportError> {
         let client = RwLock::new(client(&roots, None)?);
-        Ok(Self { server, roots, client, signer })
+        Ok(Self { server, roots, client, signer, followed: RwLock::default() })
     }
 
     #[must_use]
     pub fn server(&self) -> &str {
         self.server.as_str()
+    }
+
+    /// Says to which trace a request belongs, if it is about the attempt that is followed.
+    fn trace(&self, http: &mut http::Request<Bytes>, is_about: impl FnOnce(Attempt) -> bool) {
+        let followed = *self.followed.read().unwrap_or_else(PoisonError::into_inner);
+        let Some((_, context)) = followed.filter(|(place, _)| is_about(*place)) else { return };
+        if let Ok(value) = context.to_string().parse() {
+            http.headers_mut().insert(headers::TRACEPARENT, value);
+        }
     }
 
     fn client(&self) -> Client {
@@ -150,13 +161,20 @@ impl Transport for HttpsTransport {
         Ok(())
     }
 
+    fn follow(&self, place: Attempt, context: TraceContext) {
+        *self.followed.write().unwrap_or_else(PoisonError::into_inner) = Some((place, context));
+    }
+
     async fn send(&self, request: &Request) -> Response {
-        let request = HttpRequest::of(request);
+        let place = request.place();
+        let mut request = HttpRequest::of(request);
+        self.trace(&mut request.http, |followed| Some(followed) == place);
         request.read(self.exchange(&request).await)
     }
 
     async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Download) -> Result<(), TransportError> {
-        let request = contract::model(task, model, sink.bytes());
+        let mut request = contract::model(task, model, sink.bytes());
+        self.trace(&mut request, |followed| followed.task == task);
         let mut response = self.begin(&request, None).await?;
         if !response.status().is_success() {
             if response.status() == http::StatusCode::RANGE_NOT_SATISFIABLE {

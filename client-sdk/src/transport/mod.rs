@@ -17,8 +17,8 @@ mod signed;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use wire::TaskId;
 use wire::participant::ModelRef;
+use wire::{Attempt, TaskId, TraceContext};
 
 use crate::identity::Identity;
 
@@ -42,6 +42,10 @@ pub trait Transport: Send + Sync {
     /// [`TransportError::Protocol`] if the certificate cannot be used.
     fn identify(&self, identity: &Identity) -> Result<(), TransportError>;
 
+    /// Requests about this attempt belong to this trace from now on, those about others to none; called when a round is
+    /// entered that the coordinator follows. A transport that carries no traces ignores it.
+    fn follow(&self, _place: Attempt, _context: TraceContext) {}
+
     /// Sends a request and returns the response of its kind.
     async fn send(&self, request: &Request) -> Response;
 
@@ -54,6 +58,10 @@ pub trait Transport: Send + Sync {
 impl<T: Transport + ?Sized> Transport for Arc<T> {
     fn identify(&self, identity: &Identity) -> Result<(), TransportError> {
         (**self).identify(identity)
+    }
+
+    fn follow(&self, place: Attempt, context: TraceContext) {
+        (**self).follow(place, context);
     }
 
     async fn send(&self, request: &Request) -> Response {

@@ -105,6 +105,23 @@ pub enum Request {
 }
 
 impl Request {
+    /// The attempt at a round that the request is about, if it is about one.
+    #[must_use]
+    pub fn place(&self) -> Option<Attempt> {
+        match self {
+            Self::Upload(upload) => Some(upload.place),
+            Self::Manifest(manifest) => Some(manifest.place),
+            Self::Part(part) => Some(part.place),
+            Self::Abandon(abandonment) => Some(abandonment.place),
+            Self::Announcement { place, .. }
+            | Self::Evidence { place, .. }
+            | Self::Answer { place, .. }
+            | Self::AbortStatement { place, .. }
+            | Self::AbortStatements { place } => Some(*place),
+            Self::Enroll(_) | Self::Renew(_) | Self::CheckIn(_) => None,
+        }
+    }
+
     /// How long the coordinator may hold the request until it has something to tell.
     #[must_use]
     pub fn wait(&self) -> Duration {

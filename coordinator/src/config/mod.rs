@@ -10,6 +10,7 @@ mod http;
 mod identity;
 mod require;
 mod telemetry;
+mod traces;
 mod work;
 
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ pub use database::{DatabaseConfig, DatabaseError};
 pub use http::HttpConfig;
 pub use identity::{IdentityConfig, SignerConfig};
 pub use telemetry::{LogFormat, TelemetryConfig};
+pub use traces::TracesConfig;
 pub use work::WorkSection;
 
 use require::require;
@@ -44,6 +46,7 @@ pub struct Config {
     pub work: WorkSection,
     pub identity: IdentityConfig,
     pub telemetry: TelemetryConfig,
+    pub traces: TracesConfig,
 }
 
 /// Why a configuration cannot be used.
@@ -111,7 +114,8 @@ impl Config {
 
     /// One variable of the environment; those that name no section are somebody else's.
     fn overridden(self, name: &str, value: &str) -> Result<Self, ConfigError> {
-        const SECTIONS: [&str; 7] = ["http", "database", "blobs", "aggregation", "work", "identity", "telemetry"];
+        const SECTIONS: [&str; 8] =
+            ["http", "database", "blobs", "aggregation", "work", "identity", "telemetry", "traces"];
         let Some(rest) = name.strip_prefix(ENVIRONMENT_PREFIX) else { return Ok(self) };
         let rest = rest.to_ascii_lowercase();
         let Some((section, key)) = rest.split_once('_').filter(|(section, _)| SECTIONS.contains(section)) else {
@@ -149,6 +153,7 @@ impl Config {
         self.work.check(&mut problems);
         self.identity.check(&mut problems);
         self.telemetry.check(&mut problems);
+        self.traces.check(&mut problems);
         if let Some(problem) = self.identity.seal_url.as_ref().and_then(|url| self.blobs.apart(url).err()) {
             problems.push(problem);
         }
@@ -175,6 +180,7 @@ impl Config {
         shown.database.redact();
         shown.blobs.redact();
         shown.identity.redact();
+        shown.traces.redact();
         toml::to_string_pretty(&shown).unwrap_or_default()
     }
 }
@@ -261,6 +267,10 @@ mod tests {
         config.database.url = "postgres://user:geheim@db.example/tributary".to_owned();
         assert!(!config.redacted().contains("geheim"));
         config.database.url = "postgres://user@db.example/tributary".to_owned();
+        config.traces.endpoint = Some("https://user:geheim@traces.example/v1/traces".to_owned());
+        config.traces.headers = Some("authorization=geheim".to_owned());
+        assert!(!config.redacted().contains("geheim"), "{}", config.redacted());
+        config.traces = TracesConfig::default();
         assert_eq!(parse(&config.redacted(), &[]).unwrap(), config);
     }
 

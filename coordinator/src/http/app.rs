@@ -22,6 +22,7 @@ use crate::event_feed::EventFeed;
 use crate::identity::{Authority, Members};
 use crate::invitations::Invitations;
 use crate::models::Models;
+use crate::observe::Traces;
 use crate::observe::health::Health;
 use crate::proximal::ProximalSchedule;
 use crate::random::Random;
@@ -74,6 +75,8 @@ pub(crate) struct App {
     pub(crate) health: Health,
     /// Content of `/openapi.json`.
     pub(crate) document: Document,
+    /// Traces of updates, if any.
+    pub(crate) traces: Traces,
     /// Content of `/metrics`.
     pub(crate) metrics: PrometheusHandle,
     pub(crate) config: Config,

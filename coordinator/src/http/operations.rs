@@ -16,6 +16,7 @@ use super::authenticate::{AnyPeer, Viewer};
 use super::problem::{Error, Result};
 use super::times::Times;
 use crate::observe::health::NotReady;
+use crate::observe::rendered;
 
 /// Endpoints of the deployment.
 pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
@@ -76,12 +77,12 @@ pub(super) async fn readyz(_: AnyPeer, State(app): State<Arc<App>>) -> Result<St
     get, path = route::METRICS, security(("token" = ["viewer"])), responses((status = 200, body = String)),
 )]
 pub(super) async fn metrics(_: Viewer, State(app): State<Arc<App>>) -> String {
-    rendered(&app)
+    rendered(&app.metrics)
 }
 
 /// `GET /metrics` on the health listener.
 pub(super) async fn metrics_apart(_: AnyPeer, State(app): State<Arc<App>>) -> String {
-    rendered(&app)
+    rendered(&app.metrics)
 }
 
 /// Get this OpenAPI document.
@@ -90,10 +91,4 @@ pub(super) async fn metrics_apart(_: AnyPeer, State(app): State<Arc<App>>) -> St
 )]
 pub(super) async fn openapi(_: AnyPeer, State(app): State<Arc<App>>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], app.document.text()).into_response()
-}
-
-fn rendered(app: &App) -> String {
-    // Folds histograms, which would grow otherwise.
-    app.metrics.run_upkeep();
-    app.metrics.render()
 }

@@ -10,9 +10,11 @@ use axum::body::Body;
 use federation::id::ParticipantId;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use metrics::Counter;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
+use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -143,6 +145,9 @@ struct ListenerState {
     first_bytes: Duration,
     of_participants: auto::Builder<TokioExecutor>,
     of_others: auto::Builder<TokioExecutor>,
+    /// Bytes of requests and of answers, with their headers.
+    received: Counter,
+    sent: Counter,
 }
 
 impl ListenerState {
@@ -159,7 +164,9 @@ impl ListenerState {
             Entrance::Tls(_) | Entrance::Health => (header_timeout, builder(header_timeout, STREAMS_MAX)),
         };
         let of_others = builder(header_timeout, STREAMS_MAX_OF_OTHERS);
-        Self { entrance, app, router, pool, shutdown, first_bytes, of_participants, of_others }
+        let received = metrics::counter!("tributary_received_bytes_total");
+        let sent = metrics::counter!("tributary_sent_bytes_total");
+        Self { entrance, app, router, pool, shutdown, first_bytes, of_participants, of_others, received, sent }
     }
 
     /// Serves one connection from start to end.
@@ -239,6 +246,9 @@ impl ListenerState {
             )
         });
         let builder = if guard.is_known() { &self.of_participants } else { &self.of_others };
+        let (received, sent) = (self.received.clone(), self.sent.clone());
+        let stream = InspectWriter::new(stream, move |bytes: &[u8]| sent.increment(bytes.len() as u64));
+        let stream = InspectReader::new(stream, move |bytes: &[u8]| received.increment(bytes.len() as u64));
         let stream = TokioIo::new(ReadDeadline::new(stream, self.first_bytes));
         let mut served = pin!(builder.serve_connection(stream, service));
         let mut overstayed = pin!(self.overstayed(&guard));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use federation::time::Clock;
 use futures_util::FutureExt as _;
 use http::{HeaderValue, Method};
 use tracing::Instrument as _;
@@ -16,12 +17,15 @@ use wire::headers::{PROTOCOL, PROTOCOL_VERSION, PROTOCOL_VERSION_PARTS};
 use super::app::App;
 use super::problem::Error;
 use super::unserved::Unserved;
+use crate::observe::{During, Traces};
 
 /// Response header with the request's id.
 const REQUEST_ID: &str = "x-request-id";
 
 /// What requests have in common: ids of a random prefix per process and a counter, and what the log was told.
 pub(super) struct Requests {
+    clock: Arc<dyn Clock>,
+    traces: Traces,
     prefix: String,
     next: AtomicU64,
     unserved: Unserved,
@@ -30,7 +34,9 @@ pub(super) struct Requests {
 impl Requests {
     pub(super) fn new(app: &App) -> Self {
         let unserved = Unserved::new(Arc::clone(&app.clock));
-        Self { prefix: hex::encode(app.random.bytes::<4>()), next: AtomicU64::new(1), unserved }
+        let prefix = hex::encode(app.random.bytes::<4>());
+        let (clock, traces) = (Arc::clone(&app.clock), app.traces.clone());
+        Self { clock, traces, prefix, next: AtomicU64::new(1), unserved }
     }
 
     fn name(&self) -> String {
@@ -43,6 +49,7 @@ pub(super) async fn trace(State(requests): State<Arc<Requests>>, request: Reques
     let id = requests.name();
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
+    let followed = requests.traces.of_request(request.headers()).map(|of| (of, requests.clock.now()));
     let span = tracing::info_span!("request", request_id = %id, %method, route);
     let served = async {
         if let Err(error) = speaks_our_version(&request) {
@@ -61,6 +68,10 @@ pub(super) async fn trace(State(requests): State<Arc<Requests>>, request: Reques
     let status = response.status();
     tracing::debug!(status = status.as_u16(), "request {id} answered {status}");
     drop(entered);
+    if let Some((of, began)) = followed {
+        let during = During { began, ended: requests.clock.now() };
+        requests.traces.request(of, method_label(&method), &route, status.as_u16(), during);
+    }
     metrics::counter!(
         "tributary_requests_total",
         "route" => route, "method" => method_label(&method), "status" => status.as_u16().to_string()

@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use federation::round::RoundState;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
 static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
@@ -14,6 +15,23 @@ const SECONDS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 
 /// The process's recorder; installed by the first call. Several coordinators in one process share it.
 pub fn recorder() -> PrometheusHandle {
     HANDLE.get_or_init(install).clone()
+}
+
+/// The content of `/metrics`.
+pub(crate) fn rendered(metrics: &PrometheusHandle) -> String {
+    // What the operating system counts is looked at when it is asked for.
+    metrics_process::Collector::default().collect();
+    // Folds histograms, which would grow otherwise.
+    metrics.run_upkeep();
+    metrics.render()
+}
+
+/// Counts participants that a round, in this phase, no longer waits for.
+pub(crate) fn count_dropped(phase: RoundState, reason: &'static str, participants: u32) {
+    if participants > 0 {
+        metrics::counter!("tributary_participants_dropped_total", "phase" => phase.as_str(), "reason" => reason)
+            .increment(participants.into());
+    }
 }
 
 fn install() -> PrometheusHandle {
@@ -34,6 +52,17 @@ fn buckets() -> Result<PrometheusBuilder, BuildError> {
 }
 
 fn describe() {
+    metrics_process::Collector::default().describe();
+    metrics::describe_counter!("tributary_received_bytes_total", "Bytes received over connections, without TLS");
+    metrics::describe_counter!("tributary_sent_bytes_total", "Bytes sent over connections, without TLS");
+    metrics::describe_counter!(
+        "tributary_transaction_retries_total",
+        "Transactions run again, by transaction and reason"
+    );
+    metrics::describe_counter!(
+        "tributary_transactions_given_up_total",
+        "Transactions that failed after all retries, by transaction and reason"
+    );
     metrics::describe_counter!("tributary_requests_total", "Requests answered, by route, method and status");
     metrics::describe_counter!("tributary_rejections_total", "Requests rejected, by the code that the peer is told");
     metrics::describe_counter!("tributary_faults_total", "Requests that failed here; the log says why");

@@ -6,16 +6,20 @@ use std::sync::Arc;
 
 use aggregation::Aggregator;
 use aggregation::device::{DeviceChoice, select};
+use ring::hmac;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use store::{Blobs, Database, StoreConfig, StoreError};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::parts::{Parts, StartError};
 use crate::backup::restoring;
-use crate::config::{Config, DatabaseConfig, DatabaseError};
+use crate::config::{Config, DatabaseConfig, DatabaseError, TracesConfig};
 use crate::http::{App, ConnectionLimits, Rate, Rates};
 use crate::identity::{Authority, AuthorityError, Members, MembersCa, ServerKey, Signer};
 use crate::lock::{LockError, Locks};
+use crate::observe::{Collector, CollectorError, Traces};
 use crate::open_files;
 use crate::seal::{SealError, Sealer};
 use crate::shelf::Bucket;
@@ -131,6 +135,26 @@ pub(super) fn sealer(config: &Config, parts: &Parts, apart: Option<&Bucket>) -> 
         (Some(path), None) => Sealer::open(&path, &parts.random),
         (None, _) => Ok(Sealer::in_memory(&parts.random)),
     }
+}
+
+/// The traces that are made, and what sends them, until `stopped`; none unless configured.
+pub(super) fn traces(
+    config: &Config,
+    parts: &Parts,
+    sealer: &Sealer,
+    stopped: CancellationToken,
+    tasks: &TaskTracker,
+) -> Result<Traces, CollectorError> {
+    let TracesConfig { endpoint, sample_ratio, headers, ca_certificate_file } = &config.traces;
+    let Some(endpoint) = endpoint else { return Ok(Traces::default()) };
+    let headers = headers.as_deref().unwrap_or_default();
+    let (service, instance) = ("tributary-coordinator", hex::encode(parts.random.bytes::<8>()));
+    let collector = Collector::new(endpoint, headers, ca_certificate_file.as_deref(), service, &instance)?;
+    let (queue, sending) = collector.start(stopped);
+    tasks.spawn(sending);
+    // No place of anything sealed begins like this: a key of its own, which all have that have the same sealing key.
+    let key = hmac::Key::new(hmac::HMAC_SHA256, &sealer.mac(b"tributary seal.key traces 1\0", b""));
+    Ok(Traces::new(key, *sample_ratio, parts.random.clone(), queue))
 }
 
 pub(super) fn server_key(config: &Config, app: &App) -> Result<ServerKey, StartError> {

@@ -26,7 +26,7 @@ use wire::admin::{OperatorTokenReply, Role};
 
 use self::choice::{
     aggregator, authority, bucket_apart, connection_limits, count, locks, members, rates, rows_alone, sealer, selected,
-    server_key, store_config, url,
+    server_key, store_config, traces, url,
 };
 use self::clock::DatabaseClock;
 pub use self::keeping::{ApartFile, back_up, check, files_apart, restore};
@@ -129,6 +129,7 @@ impl Coordinator {
         let sealer = Arc::new(sealer);
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let models = Models::default();
+        let traces = traces(config, &parts, &sealer, stopped.clone(), &tasks)?;
         let app = Arc::new(App {
             check_ins: CheckIns::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
             round_wakeups: RoundWakeups::start(&store, stopped.clone(), &tasks),
@@ -153,6 +154,7 @@ impl Coordinator {
             reported_rounds: ReportedRounds::default(),
             health: Health::default(),
             document: Document::default(),
+            traces: traces.clone(),
             metrics,
             config: config.clone(),
             shutdown: stopping.clone(),
@@ -160,6 +162,7 @@ impl Coordinator {
         let mut environment = Environment::new(store.clone(), aggregator, parts.clock, parts.random);
         environment.sealer = sealer;
         environment.models = models;
+        environment.traces = traces;
         environment.config = WorkConfig {
             poll_interval: Duration::from_millis(config.work.poll_interval_ms),
             lease_ttl: Duration::from_millis(config.work.lease_ttl_ms),

@@ -10,6 +10,7 @@ use store::StoreError;
 use crate::config::DatabaseError;
 use crate::identity::AuthorityError;
 use crate::lock::LockError;
+use crate::observe::CollectorError;
 use crate::random::Random;
 use crate::seal::SealError;
 use crate::step_error::StepError;
@@ -84,6 +85,9 @@ pub enum StartError {
     /// No device can be selected.
     #[error("cannot choose a device: {0}")]
     Device(String),
+    /// The collector of traces cannot be used.
+    #[error(transparent)]
+    Traces(#[from] CollectorError),
     /// A certificate or key is unusable.
     #[error("cannot set TLS up: {0}")]
     Tls(#[source] Box<dyn std::error::Error + Send + Sync>),

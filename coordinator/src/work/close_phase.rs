@@ -22,6 +22,7 @@ use super::shred::destroy_keys_of_an_end;
 use super::situation::{Situation, failures, groups_of, tally};
 use super::{Environment, StepError};
 use crate::ledger::{self, Charger};
+use crate::observe::{During, count_dropped};
 use crate::session::{
     CloseError, Session, admitted, encode_all, failure, forget, given_by, keep_unopened, restore_all, stored,
 };
@@ -368,12 +369,15 @@ fn announce(env: &Environment, before: &Round, outcome: CloseOutcome) {
         }
         CloseOutcome::Drawn { round, cohort } => {
             tracing::info!(%task, round = number, attempt, cohort = cohort.len(), "cohort drawn");
-            count_phase(before, &round);
+            count_phase(env, before, &round);
+            let during = During { began: before.state_since, ended: round.state_since };
+            env.traces.drawn(before.key, &cohort, during);
             wake.publish(WakeEvent::Assigned(cohort.into()));
         }
         CloseOutcome::Closed { round, missing } => {
             tracing::info!(%task, round = number, attempt, missing, state = %before.state, next = %round.state, "phase closed");
-            count_phase(before, &round);
+            count_dropped(before.state, "late", missing);
+            count_phase(env, before, &round);
         }
         CloseOutcome::Failed(failed) => {
             let reason = failed.reason;
@@ -392,7 +396,8 @@ fn announce(env: &Environment, before: &Round, outcome: CloseOutcome) {
                      nothing comes of a further attempt before {needed} are"
                 );
             }
-            count_phase(before, &failed.round);
+            count_phase(env, before, &failed.round);
+            env.traces.ended(before, "failed", failed.round.state_since);
             count_round("failed", reason.as_str());
             if failed.paused {
                 tracing::warn!(%task, round = number, attempts = attempt, "task paused: too many failed attempts");
@@ -404,7 +409,9 @@ fn announce(env: &Environment, before: &Round, outcome: CloseOutcome) {
 }
 
 /// Records how long the phase that ended took.
-pub(super) fn count_phase(before: &Round, after: &Round) {
+pub(super) fn count_phase(env: &Environment, before: &Round, after: &Round) {
+    let during = During { began: before.state_since, ended: after.state_since };
+    env.traces.step(before.key, before.state.as_str(), false, during);
     let seconds = after.state_since.since(before.state_since).as_secs_f64();
     metrics::histogram!("tributary_round_phase_seconds", "phase" => before.state.as_str()).record(seconds);
 }

@@ -32,6 +32,7 @@ use super::sum_chunk::sum_chunk;
 use super::sums::SumCache;
 use super::workers::{Job, Workers};
 use super::{Environment, StepError, WorkConfig};
+use crate::observe::During;
 use recipe::TaskModel;
 
 /// A step that was taken so often without changing a fact is left for a while: there is a mistake somewhere, and a worker that
@@ -323,7 +324,14 @@ impl EngineState {
             }
             before = Some((step, situation.clone()));
             let model = self.model(&situation)?;
-            if let Err(error) = self.take(step, lease, &model, &situation).await {
+            let began = Instant::now();
+            let outcome = self.take(step, lease, &model, &situation).await;
+            metrics::histogram!("tributary_step_seconds", "step" => step.as_str()).record(began.elapsed());
+            if let Some(round) = situation.open_round() {
+                let during = During { began: now, ended: self.env.clock.now() };
+                self.env.traces.step(round.key, step.as_str(), outcome.is_err(), during);
+            }
+            if let Err(error) = outcome {
                 metrics::counter!("tributary_step_errors_total", "step" => step.as_str(), "error" => error.code())
                     .increment(1);
                 return Err(error);
@@ -354,6 +362,19 @@ impl EngineState {
 fn describe_metrics() {
     metrics::describe_counter!("tributary_rounds_total", "Rounds that ended, by outcome and reason");
     metrics::describe_histogram!("tributary_round_phase_seconds", "How long phases of rounds took");
+    metrics::describe_histogram!("tributary_step_seconds", "How long background steps took, failed ones too, by step");
+    metrics::describe_histogram!(
+        "tributary_device_seconds",
+        "How long devices worked on a sum, by device and operation"
+    );
+    metrics::describe_counter!(
+        "tributary_participants_dropped_total",
+        "Participants that are no longer waited for, by the round's phase and the reason"
+    );
+    metrics::describe_counter!(
+        "tributary_leases_lost_total",
+        "Leases that another worker took from their holder, by work"
+    );
     metrics::describe_counter!("tributary_inputs_folded_total", "Masked inputs that sums hold");
     metrics::describe_counter!(
         "tributary_step_errors_total",

@@ -9,6 +9,7 @@ use store::{BlobStore, Store};
 
 use super::StepError;
 use crate::models::Models;
+use crate::observe::Traces;
 use crate::random::Random;
 use crate::seal::Sealer;
 
@@ -29,6 +30,8 @@ pub struct Environment {
     pub sealer: Arc<Sealer>,
     /// What tasks mean in numbers.
     pub models: Models,
+    /// Traces of updates and rounds, if any.
+    pub traces: Traces,
     /// Configuration of background work.
     pub config: WorkConfig,
     /// Where tests stop a step; [`NoFailPoint`] elsewhere.
@@ -42,7 +45,8 @@ impl Environment {
         let (blobs, config) = (Arc::clone(store.blobs()), WorkConfig::default());
         let sealer = Arc::new(Sealer::in_memory(&random));
         let (models, fail_point) = (Models::default(), Arc::new(NoFailPoint));
-        Self { store, blobs, aggregator, clock, random, sealer, models, config, fail_point }
+        let traces = Traces::default();
+        Self { store, blobs, aggregator, clock, random, sealer, models, traces, config, fail_point }
     }
 }
 

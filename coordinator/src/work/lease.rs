@@ -18,6 +18,8 @@ use super::{Environment, StepError};
 #[derive(Debug)]
 pub(super) struct Lease {
     name: String,
+    /// What kind of work it is for, for metrics.
+    work: &'static str,
     holder: Uuid,
     ttl: Duration,
     /// Its token while it is held.
@@ -30,22 +32,23 @@ pub(super) struct Lease {
 impl Lease {
     /// A lease that is not held yet.
     pub(super) fn new(task: TaskId, holder: Uuid, ttl: Duration) -> Self {
-        Self::named(format!("round:{task}"), holder, ttl)
+        Self::named(format!("round:{task}"), "task", holder, ttl)
     }
 
     /// The lease of whoever removes blobs, not held yet.
     pub(super) fn of_garbage(holder: Uuid, ttl: Duration) -> Self {
-        Self::named("garbage".to_owned(), holder, ttl)
+        Self::named("garbage".to_owned(), "garbage", holder, ttl)
     }
 
     /// The lease of whoever gives events their positions, not held yet.
     pub(super) fn of_events(holder: Uuid, ttl: Duration) -> Self {
-        Self::named("events".to_owned(), holder, ttl)
+        Self::named("events".to_owned(), "events", holder, ttl)
     }
 
-    fn named(name: String, holder: Uuid, ttl: Duration) -> Self {
+    fn named(name: String, work: &'static str, holder: Uuid, ttl: Duration) -> Self {
         Self {
             name,
+            work,
             holder,
             ttl,
             held: None,
@@ -132,6 +135,10 @@ impl Lease {
     }
 
     fn lost(&self) -> StepError {
+        // Whoever does not hold it yet only comes second.
+        if self.held.is_some() {
+            metrics::counter!("tributary_leases_lost_total", "work" => self.work).increment(1);
+        }
         StepError::LeaseLost(self.name.clone())
     }
 

@@ -36,6 +36,7 @@ mod spoil;
 mod streams;
 mod sum_chunk;
 mod sums;
+mod traced;
 mod waiting;
 mod workers;
 

@@ -21,6 +21,7 @@ use super::shred::{before_publishing, destroy_keys_of_an_end};
 use super::situation::Situation;
 use super::streams::{Held, NewBlob, making, open_verified};
 use super::sums::Slices;
+use super::traced::trace_sum;
 use super::{Environment, StepError};
 use crate::ahead::outdated;
 use crate::ledger::forget_correlated_noise;
@@ -53,6 +54,7 @@ pub(super) async fn publish_version(
     situation: &Situation,
 ) -> Result<(), StepError> {
     let Some(round) = situation.open_round() else { return Ok(()) };
+    let began = env.clock.now();
     lease.hold(env).await?;
     let (version, metrics) = match lease.keep_during(env, store_version(env, model, &situation.task, round)).await {
         Ok(stored) => stored,
@@ -86,6 +88,7 @@ pub(super) async fn publish_version(
         destroy_keys_of_an_end(env, of_the_task(round.key.task)).await;
     }
     if let Some(status) = published {
+        trace_sum(env, round.key, "publish", began).await;
         announce(env, round, version, status);
     }
     if !outdated.is_empty() {
@@ -253,7 +256,9 @@ fn announce(env: &Environment, round: &Round, version: &ModelVersion, status: Ta
     let Attempt { task, round: number, attempt } = round.key;
     let sha256: Digest = version.sha256;
     tracing::info!(%task, round = number, attempt, version = version.version, %sha256, "model version published");
-    count_phase(round, &Round { state_since: env.clock.now(), ..round.clone() });
+    let now = env.clock.now();
+    count_phase(env, round, &Round { state_since: now, ..round.clone() });
+    env.traces.ended(round, "completed", now);
     count_round("completed", "");
     let wake = env.store.wake();
     wake.publish(WakeEvent::Round(round.key.round_key()));

@@ -19,6 +19,7 @@ use store::entity::session_message::SessionMessage;
 use super::lease::Lease;
 use super::robust::Combined;
 use super::shred::destroy_keys_of_an_end;
+use super::traced::trace_sum;
 use super::{Environment, StepError};
 use crate::ledger::{self, Charge};
 use crate::seal::Sealer;
@@ -110,8 +111,12 @@ pub(super) fn open(
     Ok(OpenedSlice { exact: exact.map_err(StepError::unworkable)?, work, device_failed })
 }
 
-/// The work on a sum as it is stored.
+/// The work on a sum, counted, and as it is stored.
 pub(super) fn told(work: Work) -> SumWork {
+    for (operation, effort) in [("sum", &work.summing), ("unmask", &work.unmasking)] {
+        metrics::histogram!("tributary_device_seconds", "device" => effort.device.clone(), "operation" => operation)
+            .record(effort.took);
+    }
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     SumWork {
         sum_device: work.summing.device,
@@ -192,6 +197,7 @@ pub(super) async fn store_combined(
     env.fail_point.reached("release_sum: after the rows")?;
     destroy_keys_of_an_end(env, attempt).await;
     if stored {
+        trace_sum(env, attempt, "release", now).await;
         let Attempt { task, round, attempt } = attempt;
         let rule = robust.spec.rule.as_str();
         tracing::info!(%task, round, attempt, participants, left_out, rule, "inputs combined and released");

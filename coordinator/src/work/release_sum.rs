@@ -33,6 +33,7 @@ use super::situation::Situation;
 use super::streams::{Held, NewBlob, making};
 use super::sum_chunk::read_inputs;
 use super::sums::{SlicedSum, Slices, SumCache, blocking, sum_up};
+use super::traced::trace_sum;
 use super::{Environment, StepError};
 use crate::session::{CloseError, Session};
 use recipe::TaskModel;
@@ -89,6 +90,7 @@ async fn release(
             None => Ok(release_robust(env, lease, model, robust, situation, round).await?),
         };
     }
+    let began = env.clock.now();
     let masks = masks(env, model, round).await?;
     let limit = chunk(InputSize::of(model, &env.config), &env.config);
     let (partial, inputs) = read_inputs(env, situation, limit).await?;
@@ -140,6 +142,7 @@ async fn release(
     destroy_keys_of_an_end(env, round.key).await;
     if stored {
         metrics::counter!("tributary_inputs_folded_total").increment(folded.into());
+        trace_sum(env, round.key, "release", began).await;
         let Attempt { task, round, attempt } = round.key;
         tracing::info!(%task, round, attempt, participants, noised = charge.is_some(), "sum released");
     }

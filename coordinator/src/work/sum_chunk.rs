@@ -17,6 +17,7 @@ use super::situation::Situation;
 use super::streams::{Held, making};
 use super::sums::{Slices, SumCache, sum_up};
 use super::{Environment, StepError};
+use crate::observe::During;
 use recipe::TaskModel;
 
 /// Folds up to a chunk.
@@ -45,7 +46,7 @@ async fn fold(
     situation: &Situation,
 ) -> Result<(), StepError> {
     let Some(round) = situation.open_round() else { return Ok(()) };
-    let attempt = round.key;
+    let (attempt, began) = (round.key, env.clock.now());
     let limit = chunk(InputSize::of(model, &env.config), &env.config);
     let (before, inputs) = read_inputs(env, situation, limit).await?;
     if inputs.is_empty() {
@@ -97,6 +98,8 @@ async fn fold(
             cache.keep(&after, sum);
         }
         metrics::counter!("tributary_inputs_folded_total").increment(folded.into());
+        let during = During { began, ended: env.clock.now() };
+        env.traces.updates(attempt, participants.iter().copied(), "fold", during);
         tracing::debug!(task = %attempt.task, round = attempt.round, attempt = attempt.attempt, folded, inputs = after.inputs, "inputs folded");
     }
     Ok(())

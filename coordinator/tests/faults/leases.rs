@@ -131,8 +131,15 @@ impl FailPoint for Fenced {
     }
 }
 
+/// How often tasks' leases were lost so far.
+fn lost(metrics: &str) -> u64 {
+    let line = metrics.lines().find_map(|line| line.strip_prefix("tributary_leases_lost_total{work=\"task\"} "));
+    line.map_or(0, |count| count.parse().unwrap())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_lost_its_lease_writes_nothing_even_if_it_is_free_again() {
+    let metrics = coordinator::observe::recorder();
     // Inputs are folded while others are awaited.
     for (point, awaited) in
         [("sum_chunk: after the blob", 1), ("release_sum: after the blob", 0), ("publish_version: after the blob", 0)]
@@ -146,10 +153,13 @@ async fn a_worker_that_lost_its_lease_writes_nothing_even_if_it_is_free_again() 
         let fenced = Arc::new(Fenced { point, world: Arc::clone(&world), times: Mutex::default() });
         let worker = world.engine_with(2, Arc::clone(&fenced) as _);
         let before = world.folded().await;
+        let lost_before = lost(&metrics.render());
         for _ in 0..3 {
             worker.step_all().await.unwrap();
         }
         assert_eq!(*fenced.times.lock().unwrap(), 3, "{point}");
+        // Other tests of this process may lose some, too.
+        assert!(lost(&metrics.render()) >= lost_before + 3, "{point}");
         assert_eq!(world.versions().await.len(), 1, "{point}");
         assert!(awaited == 0 || world.folded().await == before, "{point}");
         world.report(cohort[0]).await;

@@ -54,6 +54,9 @@ pub struct Assignment {
     /// group's roster only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<u32>,
+    /// The trace of this update, if the coordinator follows it ([`crate::TraceContext`]). Whatever else it says is ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
     /// Deadline of collection, by the coordinator's clock.
     pub deadline_at: Timestamp,
     /// Time until the deadline, for a participant whose clock differs.

@@ -8,6 +8,7 @@ use crate::output::{Align, Output, Table, when};
 use crate::server::{Server, ServerArgs};
 
 mod run;
+mod traces;
 
 pub(crate) use run::{build_failure, default_name, failure};
 

@@ -14,10 +14,12 @@ use client_sdk::{
     Attribute, Attributes, CandleTrainer, Lifetime, LifetimeSpent, PreIssued, PrivacyPolicy, PrivacySpent,
     SecurityPolicy,
 };
+use coordinator::observe::SpanQueue;
 use url::Url;
 use wire::Attempt;
 use zeroize::Zeroizing;
 
+use super::traces::{Traces, TracesArgs, trace};
 use crate::arguments::parse_label;
 use crate::data::{self, DataArgs};
 use crate::failure::{Exit, Failure, Outcome};
@@ -128,6 +130,8 @@ pub(crate) struct Run {
     device: DeviceChoice,
     #[command(flatten)]
     data: DataArgs,
+    #[command(flatten)]
+    traces: TracesArgs,
 }
 
 /// `memory_gb=4` is a number, `language=de` a text.
@@ -145,8 +149,12 @@ pub(crate) fn default_name(index: u32) -> String {
 
 impl Run {
     pub(super) async fn run(self, output: Output) -> Outcome {
-        let mut participant = self.build(output)?;
+        let traces = self.traces.start()?;
+        let mut participant = self.build(output, traces.as_ref().map(Traces::queue))?;
         let ended = participant.run(signal::shutdown()).await;
+        if let Some(traces) = traces {
+            traces.end().await;
+        }
         let spent = participant.privacy_spent();
         spent.iter().for_each(|spent| tell_spent(output, spent));
         if !spent.is_empty() {
@@ -167,7 +175,7 @@ impl Run {
         }
     }
 
-    fn build(&self, output: Output) -> Outcome<Participant> {
+    fn build(&self, output: Output, spans: Option<SpanQueue>) -> Outcome<Participant> {
         if self.index >= self.data.participants {
             let detail = format!("--index {} is not below --participants {}", self.index, self.data.participants);
             return Err(Failure::new(Exit::Usage, detail));
@@ -219,7 +227,10 @@ impl Run {
                 ..PrivacyPolicy::default()
             })
             .max_model_bytes(self.max_model_mb.saturating_mul(1_000_000))
-            .on_event(move |event| tell(output, event));
+            .on_event(move |event| {
+                spans.iter().for_each(|spans| trace(spans, event));
+                tell(output, event);
+            });
         if let Some(pem) = &ca {
             builder = builder.ca_pem(String::from_utf8_lossy(pem));
         }

@@ -25,6 +25,7 @@ pub(crate) fn assignment(model: ModelSpec, base: ModelRef) -> Assignment {
         report_loss: false,
         update: None,
         groups: None,
+        traceparent: None,
         counted: None,
         cohort: 1,
         deadline_at: Timestamp(0),

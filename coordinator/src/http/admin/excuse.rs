@@ -15,6 +15,7 @@ use crate::http::app::App;
 use crate::http::authenticate::Operator;
 use crate::http::extract::Path;
 use crate::http::problem::{Error, Result};
+use crate::observe::count_dropped;
 
 /// Stop waiting for a participant in a round.
 #[utoipa::path(
@@ -28,7 +29,8 @@ pub(in crate::http) async fn excuse(
     let (round, now) = (RoundKey { task: app.task(&task).await?.id, number }, app.now());
     let detail = format!("by operator {}", bearer.name);
     let (detail, actor) = (detail.as_str(), &bearer.actor());
-    app.store
+    let phase = app
+        .store
         .transact("excuse", |tx| {
             Box::pin(async move {
                 let Some(row) = tx.round(round).await? else {
@@ -39,23 +41,26 @@ pub(in crate::http) async fn excuse(
                 let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Excused);
                 if tx.set_assignment_state(attempt, participant, &from, to, now, Some(detail)).await? {
                     note(tx, &row.round, participant, now);
-                    return Ok(());
+                    return Ok(Some(row.round.state));
                 }
                 // Its input counts; answers of later phases are not waited for.
                 if let Some(phase) = row.round.missed_in()
                     && tx.set_dropped(attempt, participant, phase).await?
                 {
                     note(tx, &row.round, participant, now);
-                    return Ok(());
+                    return Ok(Some(phase));
                 }
                 match tx.assignment(attempt, participant).await?.map(|assignment| assignment.state) {
-                    Some(AssignmentState::Excused) => Ok(()),
+                    Some(AssignmentState::Excused) => Ok(None),
                     Some(state) => Err(Error::Conflict(format!("the round does not wait for it: it is {state}"))),
                     None => Err(Error::NotFound("the participant has no place in this round".to_owned())),
                 }
             })
         })
         .await?;
+    if let Some(phase) = phase {
+        count_dropped(phase, "excused", 1);
+    }
     app.store.wake().publish(WakeEvent::Work);
     tracing::info!(%round, %participant, "{participant} excused from round {round} by {}", bearer.name);
     Ok(StatusCode::NO_CONTENT)

@@ -13,6 +13,7 @@ use crate::http::authenticate::Operator;
 use crate::http::extract::{Json, Path};
 use crate::http::inspect::participants;
 use crate::http::problem::{Error, Result};
+use crate::observe::count_dropped;
 
 /// Revoke a participant.
 #[utoipa::path(
@@ -25,7 +26,7 @@ pub(in crate::http) async fn revoke_participant(
     Path(participant): Path<ParticipantId>,
 ) -> Result<Json<ParticipantView>> {
     let (now, actor) = (app.now(), &bearer.actor());
-    let (view, rounds) = app
+    let (view, rounds, phases) = app
         .store
         .transact("revoke_participant", |tx| {
             Box::pin(async move {
@@ -36,13 +37,18 @@ pub(in crate::http) async fn revoke_participant(
                 } else {
                     Vec::new()
                 };
+                let mut phases = Vec::new();
+                for round in &rounds {
+                    phases.extend(tx.round(*round).await?.map(|row| row.round.state));
+                }
                 // Idempotent: a second request finds it done.
                 let view = participants::read(tx, participant).await?;
                 let view = view.ok_or_else(|| Error::NotFound(format!("there is no participant {participant}")))?;
-                Ok::<_, Error>((view, rounds))
+                Ok::<_, Error>((view, rounds, phases))
             })
         })
         .await?;
+    phases.into_iter().for_each(|phase| count_dropped(phase, "revoked", 1));
     app.identities.forget(participant);
     app.check_ins.forget(participant);
     for round in rounds {

@@ -15,6 +15,7 @@ use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Json, Path};
 use crate::http::problem::{Error, Result};
+use crate::observe::count_dropped;
 
 /// Give up a place in a round.
 #[utoipa::path(
@@ -32,19 +33,20 @@ pub(in crate::http) async fn abandon(
     let attempt = round.attempt(request.attempt);
     let reason = detail(&request);
     let reason = reason.as_str();
-    app.store
+    let phase = app
+        .store
         .transact("abandon", |tx| {
             Box::pin(async move {
                 let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Abandoned);
+                let row = tx.round_attempt(attempt).await?;
                 if tx.set_assignment_state(attempt, participant, &from, to, now, Some(reason)).await? {
-                    return Ok(());
+                    return Ok(row.map(|row| row.round.state));
                 }
                 // Its input counts; what the phases after it still ask is not waited for.
-                let row = tx.round_attempt(attempt).await?;
                 if let Some(phase) = row.and_then(|row| row.round.missed_in())
                     && tx.set_dropped(attempt, participant, phase).await?
                 {
-                    return Ok(());
+                    return Ok(Some(phase));
                 }
                 match tx.assignment(attempt, participant).await?.map(|assignment| assignment.state) {
                     None => Err(Error::Rejected(Rejection::NotAssigned { why: "it was not drawn" })),
@@ -53,11 +55,14 @@ pub(in crate::http) async fn abandon(
                         Err(Error::Conflict("the masked input was accepted already".to_owned()))
                     }
                     // Repeated, or the place was lost for another reason: either way it is given up.
-                    Some(_) => Ok(()),
+                    Some(_) => Ok(None),
                 }
             })
         })
         .await?;
+    if let Some(phase) = phase {
+        count_dropped(phase, request.reason.as_str(), 1);
+    }
     app.store.wake().publish(WakeEvent::Work);
     tracing::info!(%round, attempt = request.attempt, %participant, reason, "{participant} gave up its place in round {round}: {reason}");
     Ok(StatusCode::NO_CONTENT)

@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
 use federation::id::{Attempt, Digest, ParticipantId, TaskId};
-use federation::round::AssignmentState;
+use federation::round::{AssignmentState, RoundState};
 use futures_util::StreamExt as _;
 use http::HeaderMap;
 use recipe::UpdateCodec;
@@ -37,6 +37,7 @@ use crate::http::extract::{self, Json, Path, content_length, require_media_type,
 use crate::http::openapi::{Octets, attempt, header};
 use crate::http::problem::{Error, Result};
 use crate::http::signed::is_other_body;
+use crate::observe::count_dropped;
 
 struct Headers;
 
@@ -259,7 +260,8 @@ pub(super) async fn turn_away(
     rejection: &Rejection,
 ) -> Result<()> {
     let now = app.now();
-    app.store
+    let is_dropped = app
+        .store
         .transact("turn_away", |tx| {
             Box::pin(async move {
                 let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Abandoned);
@@ -268,6 +270,9 @@ pub(super) async fn turn_away(
             })
         })
         .await?;
+    if is_dropped {
+        count_dropped(RoundState::Collecting, "implausible", 1);
+    }
     app.store.wake().publish(WakeEvent::Work);
     let round = attempt.round_key();
     tracing::warn!(%round, attempt = attempt.attempt, %participant, "{participant} loses its place in round {round}: {rejection}");

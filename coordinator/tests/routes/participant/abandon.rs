@@ -32,6 +32,9 @@ async fn a_place_that_is_given_up_is_not_waited_for() {
     let cohort = t.get(&t.viewer, "/v1/tasks/small/rounds/1/assignments").await.json();
     let items = cohort["items"].as_array().unwrap();
     assert!(items.iter().any(|item| item["detail"] == "conditions" && item["name"] == "a"), "{items:?}");
+    let metrics = String::from_utf8(t.get(&t.viewer, route::METRICS).await.body).unwrap();
+    let dropped = "tributary_participants_dropped_total{phase=\"COLLECTING\",reason=\"conditions\"} ";
+    assert!(metrics.contains(dropped), "{metrics}");
 }
 
 #[tokio::test]

@@ -57,7 +57,8 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- if kindIs "string" . }}{{ toRawJson . }}
 {{- else if kindIs "bool" . }}{{ . }}
 {{- else if kindIs "slice" . }}[{{ range $i, $item := . }}{{ if $i }}, {{ end }}{{ include "tributary.toml.value" $item }}{{ end }}]
-{{- else }}{{ int64 . }}
+{{- else if eq (float64 (int64 .)) (float64 .) }}{{ int64 . }}
+{{- else }}{{ . }}
 {{- end }}
 {{- end }}
 

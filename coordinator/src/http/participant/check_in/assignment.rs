@@ -32,8 +32,9 @@ pub(super) fn assigned(app: &App, participant: ParticipantId, work: RoundOffer) 
     // The participants in the same sum.
     let cohort = limits.groups.map_or(cohort, |groups| groups.size);
     let update = update.map(|update| HeldUpdate { serial: update.serial, version: update.base_version });
+    let traceparent = app.traces.update(key, participant).map(|context| context.to_string());
     let when = AssignmentTiming { key, cohort, deadline_at, now };
-    let assignment = Assignment { update, groups, counted, ..assignment(app, task, base, plan, when)? };
+    let assignment = Assignment { update, groups, counted, traceparent, ..assignment(app, task, base, plan, when)? };
     Ok(CheckInReply::Assigned(Box::new(assignment)))
 }
 
@@ -91,6 +92,7 @@ fn assignment(
         counted: None,
         cohort: terms.private.as_ref().map_or(cohort, |private| private.stated_cohort(cohort)),
         groups: None,
+        traceparent: None,
         deadline_at,
         remaining_ms: u64::try_from(deadline_at.since(now).as_millis()).unwrap_or(u64::MAX),
     })

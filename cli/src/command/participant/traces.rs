@@ -1,0 +1,68 @@
+//! What a participant did in rounds that the coordinator follows, for a collector of traces.
+
+use client_sdk::Event;
+use client_sdk::participant::Span;
+use coordinator::observe::{Collector, SpanQueue, TraceSpan};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::{Exit, Failure, Outcome};
+
+/// Where traces of a participant go.
+#[derive(clap::Args)]
+pub(super) struct TracesArgs {
+    /// Where to send traces of rounds that the coordinator follows: OTLP, protobuf over HTTP
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", value_name = "URL")]
+    traces_endpoint: Option<String>,
+    /// Headers to send with them: NAME=VALUE, separated by commas
+    #[arg(
+        long,
+        env = "OTEL_EXPORTER_OTLP_HEADERS",
+        value_name = "HEADERS",
+        hide_env_values = true,
+        requires = "traces_endpoint"
+    )]
+    traces_headers: Option<String>,
+}
+
+/// What sends them.
+pub(super) struct Traces {
+    queue: SpanQueue,
+    stop: CancellationToken,
+    sending: JoinHandle<()>,
+}
+
+impl TracesArgs {
+    pub(super) fn start(&self) -> Outcome<Option<Traces>> {
+        let Some(endpoint) = &self.traces_endpoint else { return Ok(None) };
+        let headers = self.traces_headers.as_deref().unwrap_or_default();
+        let process = std::process::id().to_string();
+        let collector = Collector::new(endpoint, headers, None, "tributary-participant", &process)
+            .map_err(|error| Failure::new(Exit::Usage, error))?;
+        let stop = CancellationToken::new();
+        let (queue, sending) = collector.start(stop.clone());
+        Ok(Some(Traces { queue, stop, sending: tokio::spawn(sending) }))
+    }
+}
+
+impl Traces {
+    /// Takes the spans of a participant.
+    pub(super) fn queue(&self) -> SpanQueue {
+        self.queue.clone()
+    }
+
+    /// Sends what is left.
+    pub(super) async fn end(self) {
+        self.stop.cancel();
+        // What could not be sent is told nowhere else: traces are not worth an error.
+        let _ = self.sending.await;
+    }
+}
+
+/// Passes an event on, if it is a span.
+pub(super) fn trace(queue: &SpanQueue, event: &Event) {
+    if let Event::Span(Span { parent, id, name, began, took }) = event {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        queue.push(TraceSpan::of_participant(*parent, *id, name, *began, micros));
+    }
+}

@@ -1,0 +1,25 @@
+//! What a step on the sum of a round is in the traces of the updates in it.
+
+use federation::id::Attempt;
+use federation::round::AssignmentState;
+use federation::time::Timestamp;
+
+use super::Environment;
+use crate::observe::{COHORT_MAX, During};
+
+/// Tells that something was done with the sum, from `began` until now. Nothing depends on it: what cannot be read is not told.
+pub(super) async fn trace_sum(env: &Environment, attempt: Attempt, name: &'static str, began: Timestamp) {
+    if !env.traces.are_on() {
+        return;
+    }
+    let during = During { began, ended: env.clock.now() };
+    let cohort =
+        env.store.read("traced cohort", |tx| Box::pin(async move { tx.assignments(attempt, None, COHORT_MAX).await }));
+    match cohort.await {
+        Ok(cohort) => {
+            let reported = cohort.into_iter().filter(|place| place.state == AssignmentState::Reported);
+            env.traces.updates(attempt, reported.map(|place| place.participant), name, during);
+        }
+        Err(error) => tracing::debug!(round = %attempt.round_key(), %error, "a step is not traced: {error}"),
+    }
+}

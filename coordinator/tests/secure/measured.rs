@@ -1,0 +1,48 @@
+//! What `/metrics` tells of a round.
+
+use std::collections::BTreeMap;
+
+use federation::round::RoundState;
+use wire::route;
+
+use crate::support::secure::{Drops, World};
+
+/// Every series by its name and labels.
+async fn series(world: &World) -> BTreeMap<String, f64> {
+    let text = String::from_utf8(world.t.get(&world.t.viewer, route::METRICS).await.body).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
+    lines.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
+}
+
+#[tokio::test]
+async fn a_round_tells_of_its_phases_steps_drops_and_devices() {
+    let mut world = World::new(5).await;
+    let before = series(&world).await;
+    let drops = [Drops::Never, Drops::Shares, Drops::Never, Drops::Never, Drops::Answer];
+    assert_eq!(world.run(1, &drops).await.state, RoundState::Completed);
+    let after = series(&world).await;
+    // The recorder is that of the process: other tests may add to it.
+    let grown = |name: &str| {
+        let value = |at: &BTreeMap<String, f64>| at.get(name).copied().unwrap_or(0.0);
+        value(&after) - value(&before)
+    };
+    for state in ["SELECTING", "SHARING", "COLLECTING", "CONFIRMING", "UNMASKING", "AGGREGATING"] {
+        assert!(grown(&format!("tributary_round_phase_seconds_count{{phase=\"{state}\"}}")) >= 1.0, "{state}");
+    }
+    for step in ["open_round", "close_phase", "release_sum", "publish_version"] {
+        assert!(grown(&format!("tributary_step_seconds_count{{step=\"{step}\"}}")) >= 1.0, "{step}: {after:?}");
+    }
+    for phase in ["SHARING", "UNMASKING"] {
+        let name = format!("tributary_participants_dropped_total{{phase=\"{phase}\",reason=\"late\"}}");
+        assert!(grown(&name) >= 1.0, "{phase}: {after:?}");
+    }
+    for operation in ["sum", "unmask"] {
+        let device = |name: &&String| {
+            name.starts_with("tributary_device_seconds_count{")
+                && name.ends_with(&format!("operation=\"{operation}\"}}"))
+        };
+        assert!(after.keys().filter(device).any(|name| grown(name) >= 1.0), "{operation}: {after:?}");
+    }
+    #[cfg(target_os = "linux")]
+    assert!(after["process_resident_memory_bytes"] > 1e6);
+}

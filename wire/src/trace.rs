@@ -1,0 +1,81 @@
+//! Which trace a request or a span belongs to, as W3C Trace Context writes it: `00-TRACE-SPAN-01` in hexadecimal digits.
+//!
+//! Where the coordinator follows an update, it sends this with the assignment. What the participant then asks in that round carries
+//! the same trace in the header `traceparent`. Trace ids say nothing about whom or what they are for.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A place in a trace that is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TraceContext {
+    pub trace: [u8; 16],
+    /// The span that others are parts of.
+    pub span: [u8; 8],
+}
+
+/// Not the context of a recorded trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a W3C trace context of a recorded trace")]
+pub struct NotATraceContext;
+
+impl fmt::Display for TraceContext {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "00-{}-{}-01", hex::encode(self.trace), hex::encode(self.span))
+    }
+}
+
+impl FromStr for TraceContext {
+    type Err = NotATraceContext;
+
+    fn from_str(text: &str) -> Result<Self, NotATraceContext> {
+        let mut parts = text.split('-');
+        let (Some("00"), Some(trace), Some(span), Some(flags), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(NotATraceContext);
+        };
+        let is_lower = |text: &str| text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+        if !is_lower(trace) || !is_lower(span) || !is_lower(flags) {
+            return Err(NotATraceContext);
+        }
+        let mut context = Self { trace: [0; 16], span: [0; 8] };
+        let mut bits = [0];
+        hex::decode_to_slice(trace, &mut context.trace).map_err(|_| NotATraceContext)?;
+        hex::decode_to_slice(span, &mut context.span).map_err(|_| NotATraceContext)?;
+        hex::decode_to_slice(flags, &mut bits).map_err(|_| NotATraceContext)?;
+        if context.trace == [0; 16] || context.span == [0; 8] || bits[0] & 1 == 0 {
+            return Err(NotATraceContext);
+        }
+        Ok(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let context: TraceContext = text.parse().unwrap();
+        assert_eq!((context.trace[0], context.span[7]), (0x4b, 0xb7));
+        assert_eq!(context.to_string(), text);
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in [
+            "",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00",
+            "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x",
+            "00-4bf92f3577b34da6a3ce929d0e0e47-00f067aa0ba902b7-01",
+        ] {
+            assert_eq!(text.parse::<TraceContext>(), Err(NotATraceContext), "{text}");
+        }
+    }
+}

@@ -32,7 +32,8 @@ macro_rules! migrations {
             12 "0012" "used_nonce",
             13 "0013" "parts",
             14 "0014" "events",
-            15 "0015" "sign_in")
+            15 "0015" "sign_in",
+            18 "0018" "filters")
     };
     ($database:literal: $($version:literal $digits:literal $name:literal),+) => {
         &[$(crate::schema::Migration {

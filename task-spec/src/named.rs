@@ -12,12 +12,14 @@ pub struct UnknownName {
 
 /// Defines an enum whose variants have stable names, each written once: serde, `as_str` and `ALL` all take them from here.
 /// With what it is called (`: "round state"`), it is also displayed as its name and parsed from it.
+///
+/// A name is matched as `tt`: a `literal` reaches the derive of `ToSchema` in a group, in which it does not find the name.
 #[macro_export]
 macro_rules! named_enum {
     (
         $(#[$meta:meta])*
         $vis:vis enum $type:ident $(: $what:literal)? {
-            $($(#[$of:meta])* $variant:ident = $name:literal,)+
+            $($(#[$of:meta])* $variant:ident = $name:tt,)+
         }
     ) => {
         $(#[$meta])*

@@ -44,6 +44,7 @@ pub(crate) use limits::{Limiter, Rate, Rates};
 pub(crate) use nonces::Nonces;
 pub(crate) use openapi::Document;
 pub use participant::check_in::VirtualTime;
+pub use router::document;
 pub(crate) use router::{health_router, router, signed_router};
 pub(crate) use serve::{Entrance, Listener, PoolObserver};
 pub(crate) use tls::server_config;

@@ -58,6 +58,12 @@ fn known_endpoints(config: &HttpConfig) -> Described {
     last.insert(Described { times, routes, document: Document::of(&described) }).clone()
 }
 
+/// The contract as OpenAPI 3.1 in JSON, as `GET /openapi.json` answers whatever the configuration.
+#[must_use]
+pub fn document() -> Bytes {
+    known_endpoints(&HttpConfig::default()).document
+}
+
 /// Every endpoint with its time limit. Each area lists its own; path, method and description are next to the handler.
 fn endpoints(times: Times) -> OpenApiRouter<Arc<App>> {
     participant::routes(times)

@@ -47,7 +47,7 @@ impl IntoParams for Headers {
 /// Create a task.
 #[utoipa::path(
     post, path = route::TASKS, params(Headers), request_body = CreateTask, security(("token" = ["operator"])),
-    responses((status = 201, body = TaskView)),
+    responses((status = 201, body = TaskView), (status = 409)),
 )]
 pub(in crate::http) async fn create_task(
     Operator(bearer): Operator,

@@ -24,7 +24,7 @@ const VALID_MAX_MS: u64 = 30 * DAY_MS;
 /// Create a one-time token for one participant.
 #[utoipa::path(
     post, path = route::ENROLLMENT_TOKENS, request_body = CreateEnrollmentToken, security(("token" = ["operator"])),
-    responses((status = 201, body = EnrollmentTokenReply)),
+    responses((status = 201, body = EnrollmentTokenReply), (status = 404), (status = 409)),
 )]
 pub(in crate::http) async fn create(
     Operator(bearer): Operator,

@@ -177,7 +177,7 @@ pub(in crate::http) struct Revocation {
 /// Revoke an operator token.
 #[utoipa::path(
     post, path = route::OPERATOR_TOKEN_REVOKE, params(Revocation), security(("token" = ["admin"])),
-    responses((status = 204)),
+    responses((status = 204), (status = 409)),
 )]
 pub(in crate::http) async fn revoke(
     Admin(bearer): Admin,

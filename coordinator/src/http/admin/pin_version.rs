@@ -16,7 +16,8 @@ use crate::retention::retire;
 
 /// Keep a model version.
 #[utoipa::path(
-    post, path = route::MODEL_PIN, security(("token" = ["operator"])), responses((status = 200, body = ModelView)),
+    post, path = route::MODEL_PIN, security(("token" = ["operator"])), 
+    responses((status = 200, body = ModelView), (status = 410)),
 )]
 pub(in crate::http) async fn pin(
     Operator(bearer): Operator,
@@ -28,7 +29,8 @@ pub(in crate::http) async fn pin(
 
 /// Keep a model version no longer than the task retains others.
 #[utoipa::path(
-    post, path = route::MODEL_UNPIN, security(("token" = ["operator"])), responses((status = 200, body = ModelView)),
+    post, path = route::MODEL_UNPIN, security(("token" = ["operator"])), 
+    responses((status = 200, body = ModelView), (status = 410)),
 )]
 pub(in crate::http) async fn unpin(
     Operator(bearer): Operator,

@@ -30,7 +30,8 @@ const RUNNING: [TaskStatus; 3] = [TaskStatus::Active, TaskStatus::Paused, TaskSt
 
 /// Stop opening rounds.
 #[utoipa::path(
-    post, path = route::TASK_PAUSE, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
+    post, path = route::TASK_PAUSE, security(("token" = ["operator"])), 
+    responses((status = 200, body = TaskView), (status = 409)),
 )]
 pub(in crate::http) async fn pause(
     Operator(bearer): Operator,
@@ -42,7 +43,8 @@ pub(in crate::http) async fn pause(
 
 /// Resume a paused task.
 #[utoipa::path(
-    post, path = route::TASK_RESUME, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
+    post, path = route::TASK_RESUME, security(("token" = ["operator"])), 
+    responses((status = 200, body = TaskView), (status = 409)),
 )]
 pub(in crate::http) async fn resume(
     Operator(bearer): Operator,
@@ -57,7 +59,8 @@ pub(in crate::http) async fn resume(
 /// The current round ends, and the next one comes after all of them.
 #[utoipa::path(
     post, path = route::TASK_REBASE, request_body = RebaseTask, security(("token" = ["operator"])),
-    responses((status = 200, body = TaskView)),
+    
+    responses((status = 200, body = TaskView), (status = 409)),
 )]
 pub(in crate::http) async fn rebase(
     Operator(bearer): Operator,
@@ -123,7 +126,8 @@ fn rounds_to_forfeit(task: &TaskRow, beyond: Option<u32>, behind: Option<BehindV
 
 /// End the task and its current round.
 #[utoipa::path(
-    post, path = route::TASK_CANCEL, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
+    post, path = route::TASK_CANCEL, security(("token" = ["operator"])), 
+    responses((status = 200, body = TaskView), (status = 409)),
 )]
 pub(in crate::http) async fn cancel(
     Operator(bearer): Operator,

@@ -4,34 +4,59 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use federation::id::ParticipantId;
-use store::entity::participant::ParticipantRow;
+use serde::Deserialize;
+use store::entity::participant::{ParticipantFilter, ParticipantRow};
 use store::{StoreError, Transaction};
-use wire::inspect::{Page, ParticipantView};
+use utoipa::IntoParams;
+use wire::inspect::{Page, ParticipantState, ParticipantView};
 use wire::route;
 
+use super::narrow::labels;
 use super::{PageQuery, page};
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct ParticipantsQuery {
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+    /// Items per page, 1 to 500; default 50.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<u32>,
+    /// A label as `NAME=VALUE`; may be repeated, and then all must be there.
+    label: Vec<String>,
+    /// Only those that are `active`, or only those that are `revoked`; default all.
+    #[param(inline)]
+    state: Option<ParticipantState>,
+}
+
 /// List participants.
 #[utoipa::path(
-    get, path = route::PARTICIPANTS, params(PageQuery), security(("token" = ["viewer"])),
+    get, path = route::PARTICIPANTS, params(ParticipantsQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<ParticipantView>)),
 )]
 pub(in crate::http) async fn list(
     _: Viewer,
     State(app): State<Arc<App>>,
-    Query(query): Query<PageQuery>,
+    Query(ParticipantsQuery { cursor, limit, label, state }): Query<ParticipantsQuery>,
 ) -> Result<Json<Page<ParticipantView>>> {
-    let (limit, cursor) = (query.limit()?, query.cursor::<ParticipantId>()?);
+    let paging = PageQuery { cursor, limit };
+    let (limit, cursor) = (paging.limit()?, paging.cursor::<ParticipantId>()?);
+    let is_revoked = state.map(|state| match state {
+        ParticipantState::Active => false,
+        ParticipantState::Revoked => true,
+    });
+    let filter = &ParticipantFilter { labels: labels(&label)?, is_revoked };
     let views = app
         .store
         .read("list_participants", |tx| {
             Box::pin(async move {
                 let mut views = Vec::new();
-                for row in tx.participants(cursor, limit + 1).await? {
+                for row in tx.participants(filter, cursor, limit + 1).await? {
                     views.push(view(tx, row).await?);
                 }
                 Ok::<_, StoreError>(views)

@@ -47,7 +47,10 @@ impl IntoParams for Headers {
     get, path = route::MODEL_PARAMETERS, params(Headers), security(("certificate" = []), ("token" = [])),
     responses(
         (status = 200, body = inline(Octets), content_type = MEDIA_SAFETENSORS),
+        (status = 206, body = inline(Octets), content_type = MEDIA_SAFETENSORS, description = "the range that was asked for"),
+        (status = 304, description = "the version that was named is this one"),
         (status = 410, description = "the version is kept no more (`version-removed`)"),
+        (status = 416),
     ),
 )]
 pub(in crate::http) async fn parameters(

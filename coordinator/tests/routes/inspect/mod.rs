@@ -3,6 +3,7 @@
 mod assignments;
 mod audit;
 mod events;
+mod narrow;
 mod presets;
 mod rounds;
 mod tasks;

@@ -42,9 +42,19 @@ pub(super) async fn read_json<T: DeserializeOwned>(
     body: axum::body::Body,
     limit: u64,
 ) -> Result<T> {
+    read_json_bytes(headers, body, limit).await.map(|(value, _)| value)
+}
+
+/// The same with the bytes that were read.
+pub(super) async fn read_json_bytes<T: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: axum::body::Body,
+    limit: u64,
+) -> Result<(T, bytes::Bytes)> {
     require_media_type(headers, "application/json")?;
     let bytes = read(headers, body, limit).await?;
-    serde_json::from_slice(&bytes).map_err(|error| Error::Malformed(format!("the body: {error}")))
+    let value = serde_json::from_slice(&bytes).map_err(|error| Error::Malformed(format!("the body: {error}")))?;
+    Ok((value, bytes))
 }
 
 /// Reads a whole body of at most `limit` bytes.
@@ -98,7 +108,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
-        let (query, malformed) = (parts.uri.query().unwrap_or_default(), |error| Error::Malformed(format!("the query: {error}")));
+        let (query, malformed) =
+            (parts.uri.query().unwrap_or_default(), |error| Error::Malformed(format!("the query: {error}")));
         // What is empty would count as absent.
         let pairs: Vec<(String, String)> = serde_html_form::from_str(query).map_err(malformed)?;
         if let Some((name, _)) = pairs.iter().find(|(_, value)| value.is_empty()) {

@@ -27,11 +27,17 @@ fn operation(method: &Method, path: &str) -> Option<&'static Value> {
 pub(crate) fn check(method: &Method, path: &str, status: StatusCode, headers: &HeaderMap, body: &[u8]) {
     let Some(operation) = operation(method, path) else { return };
     let answer = &operation["responses"][status.as_str()];
-    assert!(!answer.is_null(), "{method} {path} is not described to answer {status}: {}", String::from_utf8_lossy(body));
+    assert!(
+        !answer.is_null(),
+        "{method} {path} is not described to answer {status}: {}",
+        String::from_utf8_lossy(body)
+    );
     let media = headers.get("content-type").map(|media| media.to_str().unwrap().split(';').next().unwrap());
     match (&answer["content"], media) {
         (Value::Null, _) => assert!(body.is_empty(), "{method} {path}: {status} has a body that is not described"),
-        (content, Some(media)) => assert!(!content[media].is_null(), "{method} {path}: {status} with {media}: {content}"),
+        (content, Some(media)) => {
+            assert!(!content[media].is_null(), "{method} {path}: {status} with {media}: {content}")
+        }
         (content, None) => panic!("{method} {path}: {status} has no media type, and {content} is described"),
     }
 }

@@ -43,7 +43,12 @@ pub async fn participants_are_found_by_id_and_name(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 tx.touch(&[participant_id(1), participant_id(3), participant_id(9)], after(7)).await?;
-                let seen: Vec<_> = tx.participants(&ParticipantFilter::default(), None, 9).await?.iter().map(|row| row.last_seen_at).collect();
+                let seen: Vec<_> = tx
+                    .participants(&ParticipantFilter::default(), None, 9)
+                    .await?
+                    .iter()
+                    .map(|row| row.last_seen_at)
+                    .collect();
                 assert_eq!(seen, [after(7), after(0), after(7)]);
                 Ok(())
             })
@@ -144,7 +149,8 @@ pub async fn participants_are_narrowed_down(store: &Store) {
                 }
                 assert!(tx.revoke_participant(participant_id(2), after(1)).await?);
                 let both = BTreeMap::from([("region", "us"), ("site", "x")].map(|(k, v)| (k.to_owned(), v.to_owned())));
-                let other = BTreeMap::from([("region".to_owned(), "eu".to_owned()), ("site".to_owned(), "x".to_owned())]);
+                let other =
+                    BTreeMap::from([("region".to_owned(), "eu".to_owned()), ("site".to_owned(), "x".to_owned())]);
                 for (labels, is_revoked, cursor, found) in [
                     (labels("eu"), None, None, &[1, 2, 3][..]),
                     (labels("eu"), Some(false), None, &[1, 3]),

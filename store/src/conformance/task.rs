@@ -87,7 +87,9 @@ pub async fn tasks_are_listed_newest_first(store: &Store) {
                     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
                     assert_eq!(ids, found.iter().copied().map(task_id).collect::<Vec<_>>(), "{filter:?}");
                 }
-                assert!(tx.set_task_status(task_id(2), &[TaskStatus::Paused], TaskStatus::Active, after(9), None).await?);
+                assert!(
+                    tx.set_task_status(task_id(2), &[TaskStatus::Paused], TaskStatus::Active, after(9), None).await?
+                );
                 let active = tx.active_tasks().await?;
                 assert_eq!(active.iter().map(|task| task.id).collect::<Vec<_>>(), [1, 2, 3].map(task_id));
                 Ok(())

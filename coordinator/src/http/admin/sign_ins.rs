@@ -26,7 +26,7 @@ const SIGN_INS_PER_TOKEN: u32 = 64;
 
 /// Sign in: an operator's token becomes a cookie.
 #[utoipa::path(
-    post, path = route::SIGN_INS, request_body = CreateSignIn, 
+    post, path = route::SIGN_INS, request_body = CreateSignIn,
     responses((status = 201, body = SignInView), (status = 403)),
 )]
 pub(in crate::http) async fn create(_: AnyPeer, State(app): State<Arc<App>>, request: Request) -> Result<Response> {

@@ -11,6 +11,7 @@ use wire::route;
 use super::{PageQuery, page};
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
+use crate::http::etag::{IfNoneMatch, Tagged};
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 
@@ -36,17 +37,17 @@ pub(in crate::http) async fn list(
 
 /// Get one model version.
 #[utoipa::path(
-    get, path = route::MODEL, security(("token" = ["viewer"])), responses((status = 200, body = ModelView)),
+    get, path = route::MODEL, params(IfNoneMatch), security(("token" = ["viewer"])), responses((status = 200, body = ModelView), (status = 304, description = "it shows the same still")),
 )]
 pub(in crate::http) async fn show(
     _: Viewer,
     State(app): State<Arc<App>>,
     Path((task, version)): Path<(String, u32)>,
-) -> Result<Json<ModelView>> {
+) -> Result<Tagged<ModelView>> {
     let task = app.task(&task).await?.id;
     let row =
         app.store.read("show_model", |tx| Box::pin(async move { tx.stored_version(task, version).await })).await?;
-    row.map(view).map(Json).ok_or_else(|| Error::NotFound(format!("the task has no model version {version}")))
+    row.map(view).map(Tagged).ok_or_else(|| Error::NotFound(format!("the task has no model version {version}")))
 }
 
 pub(in crate::http) fn view(row: StoredVersion) -> ModelView {

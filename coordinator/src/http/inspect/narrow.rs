@@ -68,7 +68,8 @@ impl<'de> Deserialize<'de> for When {
 
 impl PartialSchema for When {
     fn schema() -> RefOr<Schema> {
-        let format = |kind, format| ObjectBuilder::new().schema_type(kind).format(Some(SchemaFormat::KnownFormat(format)));
+        let format =
+            |kind, format| ObjectBuilder::new().schema_type(kind).format(Some(SchemaFormat::KnownFormat(format)));
         OneOfBuilder::new()
             .item(format(Type::Integer, KnownFormat::Int64))
             .item(format(Type::String, KnownFormat::DateTime))

@@ -15,6 +15,7 @@ use super::narrow::labels;
 use super::{PageQuery, page};
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
+use crate::http::etag::{IfNoneMatch, Tagged};
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 
@@ -68,16 +69,16 @@ pub(in crate::http) async fn list(
 
 /// Get one participant.
 #[utoipa::path(
-    get, path = route::PARTICIPANT, security(("token" = ["viewer"])),
-    responses((status = 200, body = ParticipantView)),
+    get, path = route::PARTICIPANT, params(IfNoneMatch), security(("token" = ["viewer"])),
+    responses((status = 200, body = ParticipantView), (status = 304, description = "it shows the same still")),
 )]
 pub(in crate::http) async fn show(
     _: Viewer,
     State(app): State<Arc<App>>,
     Path(participant): Path<ParticipantId>,
-) -> Result<Json<ParticipantView>> {
+) -> Result<Tagged<ParticipantView>> {
     let found = app.store.read("show_participant", |tx| Box::pin(async move { read(tx, participant).await })).await?;
-    found.map(Json).ok_or_else(|| Error::NotFound(format!("there is no participant {participant}")))
+    found.map(Tagged).ok_or_else(|| Error::NotFound(format!("there is no participant {participant}")))
 }
 
 pub(in crate::http) async fn read(

@@ -17,6 +17,7 @@ use super::narrow::{When, named};
 use super::{PageQuery, page};
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
+use crate::http::etag::{IfNoneMatch, Tagged};
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 use crate::reported_rounds::behind;
@@ -61,15 +62,15 @@ pub(in crate::http) async fn list(
 
 /// Get one task, by id or name.
 #[utoipa::path(
-    get, path = route::TASK, security(("token" = ["viewer"])), responses((status = 200, body = TaskView)),
+    get, path = route::TASK, params(IfNoneMatch), security(("token" = ["viewer"])), responses((status = 200, body = TaskView), (status = 304, description = "it shows the same still")),
 )]
 pub(in crate::http) async fn show(
     _: Viewer,
     State(app): State<Arc<App>>,
     Path(task): Path<String>,
-) -> Result<Json<TaskView>> {
+) -> Result<Tagged<TaskView>> {
     let id = app.task(&task).await?.id;
-    Ok(Json(find(&app, id).await?))
+    Ok(Tagged(find(&app, id).await?))
 }
 
 pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {

@@ -33,19 +33,27 @@ pub(super) fn complete(operation: &mut Value) {
     }
     let summary = operation["summary"].clone();
     for (status, answer) in operation["responses"].as_object_mut().into_iter().flatten() {
-        let problems = problems(status);
-        let is_described = answer["description"].as_str().is_some_and(|text| !text.is_empty());
-        if !is_described {
-            answer["description"] = if problems.is_empty() { summary.clone() } else { problems.join(", ").into() };
+        let mut described = problem(status);
+        let is_described = |answer: &Value| answer["description"].as_str().is_some_and(|text| !text.is_empty());
+        if is_described(answer) {
+            described["description"] = answer["description"].take();
+        } else if !is_described(&described) {
+            described["description"] = summary.clone();
         }
-        if !problems.is_empty() {
-            let form = json!({ "$ref": format!("#/components/schemas/{}", Problem::name()) });
-            answer["content"] = json!({ MEDIA_PROBLEM: { "schema": form } });
+        if described["content"].is_null() && !answer["content"].is_null() {
+            described["content"] = answer["content"].take();
         }
+        *answer = described;
     }
 }
 
-/// The types of problems that have this status.
-fn problems(status: &str) -> Vec<&'static str> {
-    ProblemType::ALL.iter().filter(|kind| kind.status().to_string() == status).map(|kind| kind.code()).collect()
+/// The answer of a status that problems have, with their types; of any other, nothing.
+pub(super) fn problem(status: &str) -> Value {
+    let kinds = ProblemType::ALL.iter().filter(|kind| kind.status().to_string() == status);
+    let codes: Vec<_> = kinds.map(|kind| kind.code()).collect();
+    if codes.is_empty() {
+        return json!({});
+    }
+    let form = json!({ "$ref": format!("#/components/schemas/{}", Problem::name()) });
+    json!({ "description": codes.join(", "), "content": { MEDIA_PROBLEM: { "schema": form } } })
 }

@@ -1,6 +1,7 @@
 //! The contract as OpenAPI 3.1, generated from the handlers' descriptions.
 
 mod answers;
+mod shapes;
 
 use std::sync::OnceLock;
 
@@ -12,6 +13,8 @@ use utoipa::openapi::{OpenApi, RefOr, Required, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 use wire::headers::{ATTEMPT, SIGN_IN_COOKIE};
 use wire::problem::{Problem, ProblemType};
+
+use super::shape::Shapes;
 
 /// A body of bytes.
 pub(super) struct Octets;
@@ -55,9 +58,11 @@ impl IntoParams for AttemptHeader {
 pub(crate) struct Document(OnceLock<Bytes>);
 
 impl Document {
-    /// Everything that the routers described, with what all paths have in common, as JSON.
-    pub(super) fn of(described: &OpenApi) -> Bytes {
-        complete(described).to_string().into()
+    /// Everything that the routers described, with what all paths have in common, as JSON; and the shapes of answers.
+    pub(super) fn of(described: &OpenApi) -> (Bytes, Shapes) {
+        let mut document = complete(described);
+        let shapes = shapes::describe(&mut document);
+        (document.to_string().into(), shapes)
     }
 
     /// Keeps the document. All routers of a service describe the same, so the first one writes it.
@@ -108,7 +113,7 @@ fn complete(described: &OpenApi) -> Value {
 /// Says of each `{ "count": … }` or `{ "fraction": … }` that it has no other key: an enum that its key tells is an object of one key,
 /// which its generated schema does not say.
 fn close(schema: &mut Value) {
-    for branch in schema["oneOf"].as_array_mut().into_iter().flatten() {
+    for branch in schema.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
         let told_by_key = branch["properties"].as_object().is_some_and(|properties| {
             let mut values = properties.values();
             values.len() == 1 && values.all(|value| value["enum"].as_array().is_none_or(|names| names.len() != 1))
@@ -124,9 +129,8 @@ fn describe(path: &str, operation: &mut Value) {
     // Handlers in different files share names, but an operation id must be unique.
     operation.as_object_mut().and_then(|operation| operation.remove("operationId"));
     let names = path.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(name, _)| name);
-    let mut parameters: Vec<_> = names
-        .map(|name| json!({ "in": "path", "name": name, "required": true, "schema": variable(name) }))
-        .collect();
+    let mut parameters: Vec<_> =
+        names.map(|name| json!({ "in": "path", "name": name, "required": true, "schema": variable(name) })).collect();
     parameters.extend(operation["parameters"].take().as_array_mut().into_iter().flat_map(std::mem::take));
     operation["parameters"] = json!(parameters);
     answers::complete(operation);
@@ -139,7 +143,9 @@ fn describe(path: &str, operation: &mut Value) {
 /// What a variable of a path may be.
 fn variable(name: &str) -> Value {
     match name {
-        "round" | "version" | "part" => json!({ "type": "integer", "format": "int32", "minimum": 0, "maximum": u32::MAX }),
+        "round" | "version" | "part" => {
+            json!({ "type": "integer", "format": "int32", "minimum": 0, "maximum": u32::MAX })
+        }
         "participant" | "token" => json!({ "type": "string", "format": "uuid" }),
         // By id or name.
         _ => json!({ "type": "string", "minLength": 1 }),

@@ -59,7 +59,7 @@ const SCOPE: &str = "enroll";
 
 /// Enrol with a one-time token.
 #[utoipa::path(
-    post, path = route::ENROLL, request_body = EnrollRequest, 
+    post, path = route::ENROLL, request_body = EnrollRequest,
     responses((status = 200, body = EnrollReply), (status = 403), (status = 409)),
 )]
 pub(in crate::http) async fn enroll(

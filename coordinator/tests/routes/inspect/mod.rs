@@ -6,4 +6,5 @@ mod events;
 mod narrow;
 mod presets;
 mod rounds;
+mod shape;
 mod tasks;

@@ -57,7 +57,9 @@ async fn tasks_and_rounds_are_narrowed_down() {
 async fn participants_are_narrowed_down_by_labels_and_state() {
     let t = TestCoordinator::start().await;
     let mut ids = Vec::new();
-    for (name, labels) in [("a", json!({"region": "eu", "site": "x"})), ("b", json!({"region": "eu"})), ("c", json!({}))] {
+    for (name, labels) in
+        [("a", json!({"region": "eu", "site": "x"})), ("b", json!({"region": "eu"})), ("c", json!({}))]
+    {
         let body = json!({ "labels": labels });
         let token = t.post(&t.operator, route::ENROLLMENT_TOKENS, &body).await.json()["token"].clone();
         let (_, csr) = crate::support::key_and_csr();

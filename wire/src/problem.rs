@@ -71,6 +71,8 @@ problem_types! {
     NotFound => "not-found", 404, "There is no such thing here";
     /// The task keeps this model version no more; its number, digest and size are still known.
     VersionRemoved => "version-removed", 410, "The model version is kept no more";
+    /// What a view shows is not what `If-Match` names; nothing was done.
+    PreconditionFailed => "precondition-failed", 412, "It has changed since it was read";
     /// The path does not support the method.
     MethodNotAllowed => "method-not-allowed", 405, "The path does not take this method";
     /// A name is taken, or an idempotency key was used with another body.

@@ -24,7 +24,9 @@ const PAGE: usize = 500;
 /// Runs that many rounds on SQLite and on PostgreSQL, then asks.
 pub(crate) async fn run(rounds: u32) -> Outcome {
     let (load, crowd) = (Load::read(&[])?, Crowd::new(COHORT)?);
-    println!("pages: a task of {rounds} rounds, real ones of {COHORT} participants; durable commits; {REPEATS} requests each");
+    println!(
+        "pages: a task of {rounds} rounds, real ones of {COHORT} participants; durable commits; {REPEATS} requests each"
+    );
     measure(&Site::on_sqlite(&load, &crowd).await?, &crowd, rounds, "SQLite").await?;
     let Some(cluster) = Cluster::start(Options { fsync: true, ..Options::default() }) else { return Ok(()) };
     measure(&Site::on_postgres(&load, &crowd, &cluster, false).await?, &crowd, rounds, "PostgreSQL").await
@@ -60,7 +62,11 @@ async fn measure(site: &Site<'_>, crowd: &Crowd, rounds: u32, name: &str) -> Out
         times.sort_unstable();
         let ms = |at: usize| times[at].as_secs_f64() * 1e3;
         let p99 = ms(REPEATS - 2);
-        println!("    {what}: p50 {:.1} ms, p99 {p99:.1} ms, longest {:.1} ms (goal {GOAL_MS} ms)", ms(REPEATS / 2), ms(REPEATS - 1));
+        println!(
+            "    {what}: p50 {:.1} ms, p99 {p99:.1} ms, longest {:.1} ms (goal {GOAL_MS} ms)",
+            ms(REPEATS / 2),
+            ms(REPEATS - 1)
+        );
     }
     let begin = Instant::now();
     let (mut all, mut cursor) = (0, String::new());

@@ -42,9 +42,19 @@ pub(super) async fn read_json<T: DeserializeOwned>(
     body: axum::body::Body,
     limit: u64,
 ) -> Result<T> {
+    read_json_bytes(headers, body, limit).await.map(|(value, _)| value)
+}
+
+/// The same with the bytes that were read.
+pub(super) async fn read_json_bytes<T: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: axum::body::Body,
+    limit: u64,
+) -> Result<(T, bytes::Bytes)> {
     require_media_type(headers, "application/json")?;
     let bytes = read(headers, body, limit).await?;
-    serde_json::from_slice(&bytes).map_err(|error| Error::Malformed(format!("the body: {error}")))
+    let value = serde_json::from_slice(&bytes).map_err(|error| Error::Malformed(format!("the body: {error}")))?;
+    Ok((value, bytes))
 }
 
 /// Reads a whole body of at most `limit` bytes.
@@ -91,17 +101,21 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     }
 }
 
-/// The query; the type rejects unknown parameters.
+/// The query; the type rejects unknown parameters, and those that come twice unless it takes several values.
 pub(super) struct Query<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Error;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
-        axum::extract::Query::<T>::from_request_parts(parts, state)
-            .await
-            .map(|axum::extract::Query(value)| Self(value))
-            .map_err(|rejection| Error::Malformed(format!("the query: {}", rejection.body_text())))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
+        let (query, malformed) =
+            (parts.uri.query().unwrap_or_default(), |error| Error::Malformed(format!("the query: {error}")));
+        // What is empty would count as absent.
+        let pairs: Vec<(String, String)> = serde_html_form::from_str(query).map_err(malformed)?;
+        if let Some((name, _)) = pairs.iter().find(|(_, value)| value.is_empty()) {
+            return Err(Error::InvalidValue(format!("{name} has no value: give it one, or leave it out")));
+        }
+        serde_html_form::from_str(query).map(Self).map_err(malformed)
     }
 }
 

@@ -45,6 +45,9 @@ pub(crate) enum Error {
     /// The file of this model version is kept no more.
     #[error("model version {0} is removed: the task keeps only its newest versions and pinned ones")]
     VersionRemoved(u32),
+    /// The view has another entity tag, this one, than the write expects.
+    #[error("it shows something else than when that entity tag was given: read it again")]
+    Stale(HeaderValue),
     /// The path does not support the method.
     #[error("the path does not take this method")]
     Method,
@@ -193,6 +196,7 @@ impl Error {
             Self::RateLimited(_) => ProblemType::RateLimited,
             Self::NotFound(_) => ProblemType::NotFound,
             Self::VersionRemoved(_) => ProblemType::VersionRemoved,
+            Self::Stale(_) => ProblemType::PreconditionFailed,
             Self::Method => ProblemType::MethodNotAllowed,
             Self::Unauthenticated(_) => ProblemType::Unauthenticated,
             Self::Signature(_) | Self::Uncertified(_) | Self::SignedForAnother { .. } => ProblemType::SignatureInvalid,
@@ -288,6 +292,7 @@ impl Error {
                 | StoreError::ReadOnly
                 | StoreError::BeingRemoved(_),
             ) => Some((header::RETRY_AFTER, HeaderValue::from_static("5"))),
+            Self::Stale(tag) => Some((header::ETAG, tag.clone())),
             Self::Unauthenticated(_) => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
             Self::SignedAtAnotherTime { time, .. } => {
                 HeaderValue::from_str(time).ok().map(|time| (header::HeaderName::from_static(TIME), time))

@@ -12,6 +12,7 @@ use super::app::App;
 use super::authenticate::AnyPeer;
 use super::openapi::Document;
 use super::problem::Error;
+use super::shape::{Shapes, shape};
 use super::signed::{Gate, admit};
 use super::times::Times;
 use super::trace::{Requests, trace};
@@ -24,10 +25,11 @@ use crate::guarded::Guarded;
 /// `extract` and `masked_input` limit bodies, `authenticate` limits rates, and this router limits time.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let requests = Arc::new(Requests::new(&app));
-    let Described { routes, document, .. } = known_endpoints(&app.config.http);
+    let Described { routes, document, shapes, .. } = known_endpoints(&app.config.http);
     app.document.write(document);
     let pages = if app.config.http.dashboard { dashboard::routes(Times::new(&app.config.http)) } else { Router::new() };
     routes
+        .route_layer(from_fn_with_state(shapes, shape))
         .merge(pages)
         .fallback(|_: AnyPeer| async { Error::NotFound("there is no such path".to_owned()) })
         .method_not_allowed_fallback(|| async { Error::Method })
@@ -43,6 +45,7 @@ struct Described {
     times: Times,
     routes: Router<Arc<App>>,
     document: Bytes,
+    shapes: Arc<Shapes>,
 }
 
 /// The endpoints of a configuration. Describing them takes milliseconds, longer than everything else at a simulated start, so
@@ -55,7 +58,14 @@ fn known_endpoints(config: &HttpConfig) -> Described {
         return known.clone();
     }
     let (routes, described) = endpoints(times).split_for_parts();
-    last.insert(Described { times, routes, document: Document::of(&described) }).clone()
+    let (document, shapes) = Document::of(&described);
+    last.insert(Described { times, routes, document, shapes: Arc::new(shapes) }).clone()
+}
+
+/// The contract as OpenAPI 3.1 in JSON, as `GET /openapi.json` answers whatever the configuration.
+#[must_use]
+pub fn document() -> Bytes {
+    known_endpoints(&HttpConfig::default()).document
 }
 
 /// Every endpoint with its time limit. Each area lists its own; path, method and description are next to the handler.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use federation::event::EventKind;
 use federation::id::RoundKey;
 use federation::round::{Round, RoundState};
 use serde_json::{Value, json};
@@ -126,12 +127,20 @@ async fn the_document_names_every_route() {
     assert_eq!(paths, routes);
     let rounds = &document["paths"][route::ROUNDS]["get"];
     let answer = |status: &str, media: &str| rounds["responses"][status]["content"][media]["schema"]["$ref"].clone();
-    assert_eq!(answer("200", "application/json"), "#/components/schemas/Page_RoundView");
-    assert_eq!(answer("default", "application/problem+json"), "#/components/schemas/Problem");
+    assert_eq!(
+        rounds["responses"]["200"]["content"]["application/json"]["schema"]["anyOf"][0]["$ref"],
+        "#/components/schemas/Page_RoundView"
+    );
+    assert_eq!(answer("404", "application/problem+json"), "#/components/schemas/Problem");
     assert_eq!((&rounds["x-role"], &rounds["operationId"]), (&json!("viewer"), &json!(null)));
     let parameter = |at: usize| (&rounds["parameters"][at]["in"], &rounds["parameters"][at]["name"]);
     assert_eq!(parameter(0), (&json!("path"), &json!("task")));
     assert_eq!(parameter(2), (&json!("query"), &json!("limit")));
+    // Names are those of the wire, not those of the code.
+    let names = |schema: &str| document["components"]["schemas"][schema]["enum"].clone();
+    assert_eq!(names("Role"), json!(["viewer", "operator", "admin"]));
+    assert_eq!(names("RoundState"), json!(RoundState::ALL));
+    assert_eq!(names("EventKind"), json!(EventKind::ALL));
     // What is described is served: neither an unknown path nor a method that is not taken.
     for (path, item) in document["paths"].as_object().unwrap() {
         for method in item.as_object().unwrap().keys() {

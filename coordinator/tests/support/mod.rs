@@ -5,6 +5,7 @@
 #![allow(clippy::allow_attributes, reason = "whether the next one is needed depends on the test")]
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod contract;
 pub(crate) mod die_at;
 pub(crate) mod member;
 pub(crate) mod private;
@@ -145,9 +146,11 @@ impl TestCoordinator {
             Who::Participant(peer) => connection.peer = Some(*peer),
         }
         request.extensions_mut().insert(connection);
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let response = self.inner.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes().to_vec();
+        contract::check(&method, &path, parts.status, &parts.headers, &body);
         self.told.lock().unwrap().push(body.clone());
         Reply { status: parts.status, headers: parts.headers, body }
     }

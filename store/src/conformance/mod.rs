@@ -113,6 +113,7 @@ macro_rules! conformance_tests {
             participant::participants_are_found_by_id_and_name,
             participant::a_renewal_keeps_the_previous_certificate,
             participant::revoking_happens_once,
+            participant::participants_are_narrowed_down,
             privacy_ledger::a_ledger_grows_at_its_end_alone,
             privacy_ledger::each_task_has_its_ledger,
             privacy_ledger::the_head_is_replaced_together_with_its_row,

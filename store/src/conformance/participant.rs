@@ -1,10 +1,12 @@
 //! Guarantees of participants.
 
+use std::collections::BTreeMap;
+
 use federation::id::Digest;
 
-use super::sample::{NOW, after, assignment, digest, participant, participant_id, round, task};
+use super::sample::{NOW, after, assignment, digest, labels, participant, participant_id, round, task};
 use crate::entity::open_task::Glance;
-use crate::entity::participant::{Certificates, ParticipantRow};
+use crate::entity::participant::{Certificates, ParticipantFilter, ParticipantRow};
 use crate::{Result, Store};
 
 /// Those of a participant that is not revoked.
@@ -17,6 +19,7 @@ pub async fn participants_are_found_by_id_and_name(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
+                let all = &ParticipantFilter::default();
                 for n in [2, 1, 3] {
                     tx.insert_participant(&participant(n)).await?;
                 }
@@ -24,8 +27,8 @@ pub async fn participants_are_found_by_id_and_name(store: &Store) {
                 assert_eq!(tx.participant_by_name("site-2").await?, Some(participant(2)));
                 assert_eq!(tx.certificates(participant_id(3)).await?, Some(certificates(3, digest(3), None)));
                 assert_eq!(tx.certificates(participant_id(4)).await?, None);
-                assert_eq!(tx.participants(None, 2).await?, [participant(1), participant(2)]);
-                assert_eq!(tx.participants(Some(participant_id(2)), 2).await?, [participant(3)]);
+                assert_eq!(tx.participants(all, None, 2).await?, [participant(1), participant(2)]);
+                assert_eq!(tx.participants(all, Some(participant_id(2)), 2).await?, [participant(3)]);
                 Ok(())
             })
         })
@@ -40,7 +43,12 @@ pub async fn participants_are_found_by_id_and_name(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 tx.touch(&[participant_id(1), participant_id(3), participant_id(9)], after(7)).await?;
-                let seen: Vec<_> = tx.participants(None, 9).await?.iter().map(|row| row.last_seen_at).collect();
+                let seen: Vec<_> = tx
+                    .participants(&ParticipantFilter::default(), None, 9)
+                    .await?
+                    .iter()
+                    .map(|row| row.last_seen_at)
+                    .collect();
                 assert_eq!(seen, [after(7), after(0), after(7)]);
                 Ok(())
             })
@@ -122,6 +130,43 @@ pub async fn revoking_happens_once(store: &Store) {
                     tx.insert_assignments(&[assignment(&round(n, 1, 1), 1)]).await?;
                 }
                 assert_eq!(tx.participations(id).await?, 2);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// Lists are narrowed down by labels, of which all must be there, and by whether somebody is revoked.
+pub async fn participants_are_narrowed_down(store: &Store) {
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let mut far = ParticipantRow { labels: labels("us"), ..participant(4) };
+                far.labels.insert("site".to_owned(), "x".to_owned());
+                for row in [&participant(1), &participant(2), &participant(3), &far] {
+                    tx.insert_participant(row).await?;
+                }
+                assert!(tx.revoke_participant(participant_id(2), after(1)).await?);
+                let both = BTreeMap::from([("region", "us"), ("site", "x")].map(|(k, v)| (k.to_owned(), v.to_owned())));
+                let other =
+                    BTreeMap::from([("region".to_owned(), "eu".to_owned()), ("site".to_owned(), "x".to_owned())]);
+                for (labels, is_revoked, cursor, found) in [
+                    (labels("eu"), None, None, &[1, 2, 3][..]),
+                    (labels("eu"), Some(false), None, &[1, 3]),
+                    (labels("eu"), Some(true), None, &[2]),
+                    (labels("us"), Some(true), None, &[]),
+                    (BTreeMap::new(), Some(false), Some(1), &[3, 4]),
+                    // A cursor that the filter does not take.
+                    (labels("eu"), Some(false), Some(2), &[3]),
+                    (both, None, None, &[4]),
+                    (other, None, None, &[]),
+                ] {
+                    let filter = ParticipantFilter { labels, is_revoked };
+                    let rows = tx.participants(&filter, cursor.map(participant_id), 9).await?;
+                    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
+                    assert_eq!(ids, found.iter().copied().map(participant_id).collect::<Vec<_>>(), "{filter:?}");
+                }
                 Ok(())
             })
         })

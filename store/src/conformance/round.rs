@@ -1,12 +1,13 @@
 //! Guarantees of rounds.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use federation::id::{Attempt, RoundKey};
 use federation::round::{FailureReason, Round, RoundState};
 
 use super::sample::{admitted, after, collecting, moved, round, summary, task, task_id};
-use crate::entity::round::{RoundChange, RoundMetric};
+use crate::entity::round::{RoundChange, RoundFilter, RoundMetric};
 use crate::{Result, Store, StoreError};
 
 /// A second round, or a second attempt, opens only after the first has ended.
@@ -128,6 +129,18 @@ pub async fn the_latest_attempts_are_listed(store: &Store) {
                 assert_eq!(numbers(tx.rounds(task_id(1), None, 2).await?), [(3, 1), (2, 2)]);
                 assert_eq!(numbers(tx.rounds(task_id(1), Some(2), 2).await?), [(1, 1)]);
                 assert_eq!(tx.round(RoundKey { task: task_id(1), number: 4 }).await?, None);
+                tx.insert_round(&round(1, 4, 1)).await?;
+                for (states, since, before, found) in [
+                    (vec![RoundState::Cancelled], None, None, &[(3, 1), (2, 2), (1, 1)][..]),
+                    (vec![RoundState::Selecting], None, None, &[(4, 1)]),
+                    (vec![RoundState::Selecting, RoundState::Cancelled], None, Some(2), &[(1, 1)]),
+                    (vec![RoundState::Failed], None, None, &[]),
+                    (vec![], Some(round(1, 4, 1).opened_at), None, &[(4, 1), (3, 1), (2, 2), (1, 1)]),
+                    (vec![], Some(round(1, 4, 1).opened_at.plus(Duration::from_millis(1))), None, &[]),
+                ] {
+                    let filter = RoundFilter { states, since };
+                    assert_eq!(numbers(tx.rounds_where(task_id(1), &filter, before, 9).await?), found, "{filter:?}");
+                }
                 Ok(())
             })
         })

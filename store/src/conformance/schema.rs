@@ -1,6 +1,7 @@
 //! Guarantees of the schema.
 
 use super::sample::{collecting, task, task_id};
+use crate::entity::participant::ParticipantFilter;
 use crate::{Result, Store};
 
 /// Reverting leaves nothing, and migrating again gives the schema of an empty database.
@@ -12,7 +13,7 @@ pub async fn it_goes_down_and_up_again(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 assert_eq!(tx.task(task_id(1)).await?, None);
-                assert_eq!(tx.participants(None, 9).await?, []);
+                assert_eq!(tx.participants(&ParticipantFilter::default(), None, 9).await?, []);
                 tx.insert_task(&task(1, "one")).await
             })
         })

@@ -3,7 +3,7 @@
 use federation::task_status::TaskStatus;
 
 use super::sample::{after, task, task_id};
-use crate::entity::task::TaskRow;
+use crate::entity::task::{TaskFilter, TaskRow};
 use crate::{Result, Store};
 
 /// Of the tasks of one name only one is not over; the name leads to it, or to the newest.
@@ -72,6 +72,24 @@ pub async fn tasks_are_listed_newest_first(store: &Store) {
                 assert_eq!(first, [task(3, "task-3"), task(2, "task-2")]);
                 assert_eq!(tx.tasks(Some(task_id(2)), 2).await?, [task(1, "task-1")]);
                 assert_eq!(tx.tasks(Some(task_id(1)), 2).await?, []);
+                let live = [TaskStatus::Active];
+                assert!(tx.set_task_status(task_id(2), &live, TaskStatus::Paused, after(9), None).await?);
+                for (statuses, since, cursor, found) in [
+                    (vec![], Some(2), None, &[3, 2][..]),
+                    (vec![TaskStatus::Active], None, None, &[3, 1]),
+                    (vec![TaskStatus::Paused, TaskStatus::Cancelled], None, None, &[2]),
+                    (vec![TaskStatus::Active], Some(2), None, &[3]),
+                    // A cursor that the filter does not take.
+                    (vec![TaskStatus::Active], None, Some(2), &[1]),
+                ] {
+                    let filter = TaskFilter { statuses, since: since.map(after) };
+                    let rows = tx.tasks_where(&filter, cursor.map(task_id), 9).await?;
+                    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
+                    assert_eq!(ids, found.iter().copied().map(task_id).collect::<Vec<_>>(), "{filter:?}");
+                }
+                assert!(
+                    tx.set_task_status(task_id(2), &[TaskStatus::Paused], TaskStatus::Active, after(9), None).await?
+                );
                 let active = tx.active_tasks().await?;
                 assert_eq!(active.iter().map(|task| task.id).collect::<Vec<_>>(), [1, 2, 3].map(task_id));
                 Ok(())

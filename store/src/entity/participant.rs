@@ -40,6 +40,36 @@ pub struct Certificates {
     pub revoked_at: Option<Timestamp>,
 }
 
+/// Which participants to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ParticipantFilter {
+    /// Only those that carry all of these.
+    pub labels: BTreeMap<String, String>,
+    /// Only those that are revoked, or only those that are not.
+    pub is_revoked: Option<bool>,
+}
+
+/// Whether a participant carries all the labels of an argument.
+macro_rules! carries {
+    ($labels:literal) => {
+        concat!(
+            "NOT EXISTS (
+                 SELECT 1 FROM {object ",
+            $labels,
+            "} AS wanted
+                 WHERE NOT EXISTS (SELECT 1 FROM {object participant.labels} AS carried
+                                   WHERE carried.key = wanted.key AND carried.value = wanted.value))"
+        )
+    };
+}
+
+/// A page of participants; what else is asked of them.
+macro_rules! listed {
+    ($condition:literal) => {
+        concat!("SELECT * FROM participant WHERE id > ?1 AND ", carries!("?3"), $condition, " ORDER BY id LIMIT ?2")
+    };
+}
+
 /// The columns of [`Certificates`].
 macro_rules! certificates {
     () => {
@@ -101,9 +131,19 @@ impl Transaction<'_> {
         self.find(concat!("SELECT ", certificates!(), " FROM participant WHERE id = ?1"), id).await
     }
 
-    /// Participants in the order of their ids.
-    pub async fn participants(&mut self, cursor: Option<ParticipantId>, limit: u32) -> Result<Vec<ParticipantRow>> {
-        self.list("SELECT * FROM participant WHERE id > ?1 ORDER BY id LIMIT ?2", (After(cursor), limit)).await
+    /// The participants that a filter takes, in the order of their ids.
+    pub async fn participants(
+        &mut self,
+        filter: &ParticipantFilter,
+        cursor: Option<ParticipantId>,
+        limit: u32,
+    ) -> Result<Vec<ParticipantRow>> {
+        let arguments = (After(cursor), limit, &filter.labels);
+        match filter.is_revoked {
+            None => self.list(listed!(""), arguments).await,
+            Some(false) => self.list(listed!(" AND revoked_at IS NULL"), arguments).await,
+            Some(true) => self.list(listed!(" AND revoked_at IS NOT NULL"), arguments).await,
+        }
     }
 
     /// Makes a certificate the newest, with an event, and the one shown to request it the previous one, which its holder is known to

@@ -28,6 +28,21 @@ pub struct RoundRow {
     pub ended_at: Option<Timestamp>,
 }
 
+/// Which rounds to list, by their latest attempts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoundFilter {
+    /// Only those in one of these states; empty: in any.
+    pub states: Vec<RoundState>,
+    /// Only those that were opened then or later.
+    pub since: Option<Timestamp>,
+}
+
+impl RoundFilter {
+    fn states(&self) -> &[RoundState] {
+        if self.states.is_empty() { &RoundState::ALL } else { &self.states }
+    }
+}
+
 /// A weighted mean over the cohort.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoundMetric {
@@ -102,14 +117,27 @@ impl Transaction<'_> {
 
     /// The latest attempt of each round numbered below `before_number`, newest first.
     pub async fn rounds(&mut self, task: TaskId, before_number: Option<u32>, limit: u32) -> Result<Vec<RoundRow>> {
+        self.rounds_where(task, &RoundFilter::default(), before_number, limit).await
+    }
+
+    /// The same, of those that a filter takes.
+    pub async fn rounds_where(
+        &mut self,
+        task: TaskId,
+        filter: &RoundFilter,
+        before_number: Option<u32>,
+        limit: u32,
+    ) -> Result<Vec<RoundRow>> {
+        let since = filter.since.unwrap_or(Timestamp(i64::MIN));
         self.list(
             rounds!(
                 "WHERE task = ?1 AND number < ?2
                    AND attempt = (SELECT max(attempt) FROM round AS other
                                   WHERE other.task = round.task AND other.number = round.number)
+                   AND opened_at >= ?4 AND state IN {?5 state:text}
                  ORDER BY number DESC LIMIT ?3"
             ),
-            (task, Before(before_number), limit),
+            (task, Before(before_number), limit, since, filter.states()),
         )
         .await
     }

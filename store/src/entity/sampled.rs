@@ -10,12 +10,7 @@ use crate::transaction::Transaction;
 /// Participants that are not revoked and carry all the labels `?1`.
 macro_rules! enrolled {
     () => {
-        " FROM participant
-         WHERE revoked_at IS NULL
-           AND NOT EXISTS (
-               SELECT 1 FROM {object ?1} AS wanted
-               WHERE NOT EXISTS (SELECT 1 FROM {object participant.labels} AS carried
-                                 WHERE carried.key = wanted.key AND carried.value = wanted.value))"
+        concat!(" FROM participant WHERE revoked_at IS NULL AND ", carries!("?1"))
     };
 }
 

@@ -50,6 +50,21 @@ columns!(TaskRow {
 });
 columns!(TaskChange { status, at, detail });
 
+/// Which tasks to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskFilter {
+    /// Only those with one of these statuses; empty: with any.
+    pub statuses: Vec<TaskStatus>,
+    /// Only those that were created then or later.
+    pub since: Option<Timestamp>,
+}
+
+impl TaskFilter {
+    fn statuses(&self) -> &[TaskStatus] {
+        if self.statuses.is_empty() { &TaskStatus::ALL } else { &self.statuses }
+    }
+}
+
 /// The task of name `?1` that is not over, otherwise the newest of that name.
 macro_rules! named_task {
     () => {
@@ -96,12 +111,25 @@ impl Transaction<'_> {
         self.find(concat!("SELECT * ", named_task!()), name).await
     }
 
+    /// Every task, newest first.
     pub async fn tasks(&mut self, cursor: Option<TaskId>, limit: u32) -> Result<Vec<TaskRow>> {
+        self.tasks_where(&TaskFilter::default(), cursor, limit).await
+    }
+
+    /// The tasks that a filter takes, newest first. The cursor need not be one that it takes.
+    pub async fn tasks_where(
+        &mut self,
+        filter: &TaskFilter,
+        cursor: Option<TaskId>,
+        limit: u32,
+    ) -> Result<Vec<TaskRow>> {
+        let since = filter.since.unwrap_or(Timestamp(i64::MIN));
         self.list(
             "SELECT * FROM task
-             WHERE (created_at, id) < (SELECT created_at, id FROM task WHERE id = ?1) OR ?1 IS NULL
+             WHERE ((created_at, id) < (SELECT created_at, id FROM task WHERE id = ?1) OR ?1 IS NULL)
+               AND created_at >= ?3 AND status IN {?4 status:text}
              ORDER BY created_at DESC, id DESC LIMIT ?2",
-            (cursor, limit),
+            (cursor, limit, since, filter.statuses()),
         )
         .await
     }

@@ -64,6 +64,7 @@ pub struct CreateEnrollmentToken {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub participant: Option<ParticipantId>,
     /// Validity of the token; default one day, at most 30.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     pub valid_for_ms: Option<u64>,
 }
 

@@ -417,6 +417,17 @@ pub struct ModelView {
     pub removed_at: Option<Timestamp>,
 }
 
+task_spec::named_enum! {
+    /// Whether a participant may take part.
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    pub enum ParticipantState {
+        /// It is enrolled.
+        Active = "active",
+        /// An operator revoked it.
+        Revoked = "revoked",
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ParticipantView {

@@ -131,8 +131,9 @@ impl ModelCommand {
 /// The version of a task's model that was promoted.
 async fn promoted(server: &Server, task: TaskId) -> Outcome<u32> {
     let view: TaskView = server.get(&route::fill(route::TASK, &[&task]), &[]).await?;
-    view.promoted_version
-        .ok_or_else(|| Failure::new(Exit::NotFound, "no version of this task was promoted: see `tributary model promote`"))
+    view.promoted_version.ok_or_else(|| {
+        Failure::new(Exit::NotFound, "no version of this task was promoted: see `tributary model promote`")
+    })
 }
 
 /// A version of a task's model, or its newest.

@@ -2,52 +2,36 @@
 //! transaction.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use federation::event::Actor;
-use federation::id::{Digest, TaskId};
+use federation::id::TaskId;
 use federation::model_version::ModelVersion;
 use federation::task_status::TaskStatus;
-use federation::time::Timestamp;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, StatusCode};
 use recipe::TaskModel;
-use store::entity::idempotency::IdempotentAnswer;
+use store::WakeEvent;
 use store::entity::task::TaskRow;
-use store::{Transaction, WakeEvent};
 use task_spec::{Deployment, TaskSpec};
-use utoipa::IntoParams;
-use utoipa::openapi::path::{Parameter, ParameterIn};
 use wire::admin::CreateTask;
-use wire::headers::IDEMPOTENCY_KEY;
 use wire::inspect::TaskView;
 use wire::route;
 
+use super::idempotency::{FirstAnswer, Key};
 use crate::http::app::App;
-use crate::http::authenticate::{Bearer, Operator};
+use crate::http::authenticate::Operator;
+use crate::http::etag;
 use crate::http::extract::{read, require_media_type};
 use crate::http::inspect::tasks;
-use crate::http::openapi::header;
 use crate::http::problem::{Error, Result};
 use crate::ledger;
 
-/// How long a repeated request gets the first answer.
-const REMEMBER: Duration = Duration::from_secs(24 * 3600);
-
-struct Headers;
-
-impl IntoParams for Headers {
-    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        vec![header(IDEMPOTENCY_KEY, false, "a repeated request gets the first one's answer")]
-    }
-}
-
 /// Create a task.
 #[utoipa::path(
-    post, path = route::TASKS, params(Headers), request_body = CreateTask, security(("token" = ["operator"])),
-    responses((status = 201, body = TaskView)),
+    post, path = route::TASKS, params(FirstAnswer), request_body = CreateTask, security(("token" = ["operator"])),
+    responses((status = 201, body = TaskView), (status = 409)),
 )]
 pub(in crate::http) async fn create_task(
     Operator(bearer): Operator,
@@ -56,19 +40,19 @@ pub(in crate::http) async fn create_task(
     body: Body,
 ) -> Result<Response> {
     require_media_type(&headers, "application/json")?;
-    let key = idempotency_key(&headers, &bearer)?;
     let bytes = read(&headers, body, app.config.http.body_max_bytes).await?;
-    let request_sha256 = crate::digest(&bytes);
-    if let Some(key) = &key
-        && let Some(answer) = answered(&app, key, request_sha256).await?
-    {
-        return respond(answer);
+    let key = Key::of(&headers, "create_task", &bearer, &bytes)?;
+    if let Some(key) = &key {
+        let answered = app.store.read("find_answer", |tx| Box::pin(async move { key.find(tx).await })).await?;
+        if let Some(answer) = answered {
+            return Ok(respond(answer.body));
+        }
     }
     let CreateTask { spec } =
         serde_json::from_slice(&bytes).map_err(|error| Error::Malformed(format!("the body: {error}")))?;
     let (row, version) = prepare(&app, spec).await?;
     let (id, privacy) = (row.id, row.spec.privacy.clone());
-    let answer = store(&app, (row, version), key.as_ref(), request_sha256, &bearer.actor()).await?;
+    let answer = store(&app, (row, version), key.as_ref(), &bearer.actor()).await?;
     if privacy.is_private() {
         // A crash here leaves a new task; opening its first round completes the rest.
         let sealer = Arc::clone(&app.sealer);
@@ -78,34 +62,7 @@ pub(in crate::http) async fn create_task(
     app.store.wake().publish(WakeEvent::Task(id));
     app.store.wake().publish(WakeEvent::Work);
     tracing::info!(task = %id, operator = bearer.name, "task {id} created by {}", bearer.name);
-    respond(answer)
-}
-
-/// Location of a stored answer: the keys of different operators are separate.
-struct Key {
-    scope: String,
-    key: String,
-}
-
-fn idempotency_key(headers: &HeaderMap, bearer: &Bearer) -> Result<Option<Key>> {
-    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
-    let text = value.to_str().ok().filter(|text| (1..=64).contains(&text.len()));
-    let key =
-        text.ok_or_else(|| Error::InvalidValue("idempotency-key: 1 to 64 printable ASCII characters".to_owned()))?;
-    Ok(Some(Key { scope: format!("create_task/{}", bearer.token), key: key.to_owned() }))
-}
-
-async fn answered(app: &App, key: &Key, request_sha256: Digest) -> Result<Option<IdempotentAnswer>> {
-    app.store.read("find_answer", |tx| Box::pin(async move { find_answer(tx, key, request_sha256).await })).await
-}
-
-async fn find_answer(tx: &mut Transaction<'_>, key: &Key, request_sha256: Digest) -> Result<Option<IdempotentAnswer>> {
-    match tx.find_idempotent(&key.scope, &key.key).await? {
-        Some(answer) if answer.request_sha256 != request_sha256 => {
-            Err(Error::Conflict("this idempotency key came with another body before".to_owned()))
-        }
-        answer => Ok(answer),
-    }
+    Ok(respond(answer))
 }
 
 /// Validates the task and stores its initial model's blob.
@@ -171,23 +128,22 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
     Ok((row, version))
 }
 
+/// Stores the task, and returns the answer.
 async fn store(
     app: &App,
     (row, version): (TaskRow, ModelVersion),
     key: Option<&Key>,
-    request_sha256: Digest,
     actor: &Actor,
-) -> Result<IdempotentAnswer> {
+) -> Result<Vec<u8>> {
     let (row, version) = (&row, &version);
-    let expires_at: Timestamp = row.created_at.plus(REMEMBER);
     app.store
         .transact("create_task", |tx| {
             Box::pin(async move {
                 // The same request may have been sent concurrently.
                 if let Some(key) = key
-                    && let Some(answer) = find_answer(tx, key, request_sha256).await?
+                    && let Some(answer) = key.find(tx).await?
                 {
-                    return Ok(answer);
+                    return Ok(answer.body);
                 }
                 if tx.task_by_name(&row.spec.name).await?.is_some_and(|other| !other.status.is_terminal()) {
                     return Err(Error::Conflict(format!(
@@ -202,17 +158,12 @@ async fn store(
                     .await?
                     .ok_or_else(|| Error::fault("a new task is not there"))?;
                 let body = serde_json::to_vec(&view).map_err(Error::fault)?;
-                let answer = IdempotentAnswer { request_sha256, status: StatusCode::CREATED.as_u16(), body };
-                if let Some(key) = key {
-                    tx.insert_idempotent(&key.scope, &key.key, &answer, expires_at).await?;
-                }
-                Ok(answer)
+                Key::keep(key, tx, body, row.created_at).await
             })
         })
         .await
 }
 
-fn respond(answer: IdempotentAnswer) -> Result<Response> {
-    let status = StatusCode::from_u16(answer.status).map_err(Error::fault)?;
-    Ok((status, [(header::CONTENT_TYPE, "application/json")], answer.body).into_response())
+fn respond(view: Vec<u8>) -> Response {
+    (StatusCode::CREATED, etag::answer(view)).into_response()
 }

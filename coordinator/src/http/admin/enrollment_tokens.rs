@@ -3,18 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::State;
 use federation::id::TokenId;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use store::entity::token::EnrollmentToken;
 use task_spec::is_name;
 use wire::admin::{CreateEnrollmentToken, EnrollmentTokenReply};
 use wire::route;
 
+use super::idempotency::{Key, OnlyOnce};
 use super::secret;
 use crate::http::app::App;
 use crate::http::authenticate::Operator;
-use crate::http::extract::Json;
+use crate::http::extract::{Json, read_json_bytes};
 use crate::http::participant::enroll::check_labels;
 use crate::http::problem::{Error, Result};
 
@@ -23,14 +25,18 @@ const VALID_MAX_MS: u64 = 30 * DAY_MS;
 
 /// Create a one-time token for one participant.
 #[utoipa::path(
-    post, path = route::ENROLLMENT_TOKENS, request_body = CreateEnrollmentToken, security(("token" = ["operator"])),
-    responses((status = 201, body = EnrollmentTokenReply)),
+    post, path = route::ENROLLMENT_TOKENS, params(OnlyOnce), request_body = CreateEnrollmentToken, security(("token" = ["operator"])),
+    responses((status = 201, body = EnrollmentTokenReply), (status = 404), (status = 409)),
 )]
 pub(in crate::http) async fn create(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,
-    Json(request): Json<CreateEnrollmentToken>,
+    headers: HeaderMap,
+    body: Body,
 ) -> Result<(StatusCode, Json<EnrollmentTokenReply>)> {
+    let (request, bytes) =
+        read_json_bytes::<CreateEnrollmentToken>(&headers, body, app.config.http.body_max_bytes).await?;
+    let key = Key::of(&headers, "create_enrollment_token", &bearer, &bytes)?;
     check_labels(&request.labels)?;
     if request.name.as_deref().is_some_and(|name| !is_name(name)) {
         return Err(Error::InvalidValue("name must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
@@ -56,10 +62,11 @@ pub(in crate::http) async fn create(
         used_at: None,
         used_by: None,
     };
-    let (row_ref, actor) = (&row, &bearer.actor());
+    let (row_ref, actor, key) = (&row, &bearer.actor(), key.as_ref());
     app.store
         .transact("create_enrollment_token", |tx| {
             Box::pin(async move {
+                Key::only_once(key, tx, row_ref.id, now).await?;
                 if !row_ref.name.is_empty() && tx.participant_by_name(&row_ref.name).await?.is_some() {
                     return Err(Error::Conflict(format!("there is a participant called {:?} already", row_ref.name)));
                 }

@@ -19,7 +19,7 @@ use crate::observe::count_dropped;
 
 /// Stop waiting for a participant in a round.
 #[utoipa::path(
-    post, path = route::EXCUSE, security(("token" = ["operator"])), responses((status = 204)),
+    post, path = route::EXCUSE, security(("token" = ["operator"])), responses((status = 204), (status = 409)),
 )]
 pub(in crate::http) async fn excuse(
     Operator(bearer): Operator,

@@ -3,6 +3,7 @@
 pub(super) mod create_task;
 pub(super) mod enrollment_tokens;
 pub(super) mod excuse;
+mod idempotency;
 pub(super) mod operator_tokens;
 pub(super) mod pin_version;
 pub(super) mod promote_version;

@@ -4,11 +4,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::State;
 use federation::event::Actor;
 use federation::id::TokenId;
 use federation::time::Timestamp;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use store::entity::token::OperatorToken;
 use store::{Store, StoreError};
@@ -18,11 +19,12 @@ use wire::admin::{CreateOperatorToken, OperatorTokenReply, OperatorTokenView, Ro
 use wire::inspect::Page;
 use wire::route;
 
+use super::idempotency::{Key, OnlyOnce};
 use super::secret;
 use crate::config::DatabaseError;
 use crate::http::app::App;
 use crate::http::authenticate::Admin;
-use crate::http::extract::{Json, Path, Query};
+use crate::http::extract::{Json, Path, Query, read_json_bytes};
 use crate::http::inspect::{PageQuery, page};
 use crate::http::problem::{Error, Result};
 use crate::lock::LockError;
@@ -78,19 +80,33 @@ fn view(row: OperatorToken) -> Result<OperatorTokenView> {
 
 /// Create an operator token.
 #[utoipa::path(
-    post, path = route::OPERATOR_TOKENS, request_body = CreateOperatorToken, security(("token" = ["admin"])),
-    responses((status = 201, body = OperatorTokenReply)),
+    post, path = route::OPERATOR_TOKENS, params(OnlyOnce), request_body = CreateOperatorToken, security(("token" = ["admin"])),
+    responses((status = 201, body = OperatorTokenReply), (status = 409)),
 )]
 pub(in crate::http) async fn create(
     Admin(bearer): Admin,
     State(app): State<Arc<App>>,
-    Json(request): Json<CreateOperatorToken>,
+    headers: HeaderMap,
+    body: Body,
 ) -> Result<(StatusCode, Json<OperatorTokenReply>)> {
+    let (request, bytes) =
+        read_json_bytes::<CreateOperatorToken>(&headers, body, app.config.http.body_max_bytes).await?;
+    let key = Key::of(&headers, "create_operator_token", &bearer, &bytes)?;
     if !is_name(&request.name) {
         return Err(Error::InvalidValue("name must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
     }
-    let reply =
-        draw_and_keep(&app.store, &app.random, app.now(), (&request.name, request.role), bearer.actor()).await?;
+    let now = app.now();
+    let (row, reply) = draw(&app.random, now, &request.name, request.role);
+    let (row, key, actor) = (&row, key.as_ref(), &bearer.actor());
+    app.store
+        .transact("create_operator_token", |tx| {
+            Box::pin(async move {
+                Key::only_once(key, tx, row.id, now).await?;
+                tx.act_for(actor.clone());
+                Ok::<_, Error>(tx.insert_operator_token(row).await?)
+            })
+        })
+        .await?;
     tracing::info!(token = %reply.id, "operator token {} for {} created by {}", reply.id, request.name, bearer.name);
     Ok((StatusCode::CREATED, Json(reply)))
 }
@@ -106,18 +122,8 @@ pub(crate) async fn issue(
     name: &str,
     role: Role,
 ) -> std::result::Result<OperatorTokenReply, StoreError> {
-    draw_and_keep(store, random, now, (name, role), Actor::Coordinator).await
-}
-
-async fn draw_and_keep(
-    store: &Store,
-    random: &Random,
-    now: Timestamp,
-    (name, role): (&str, Role),
-    actor: Actor,
-) -> std::result::Result<OperatorTokenReply, StoreError> {
     let (row, reply) = draw(random, now, name, role);
-    keep(store, &row, &actor).await?;
+    keep(store, &row).await?;
     Ok(reply)
 }
 
@@ -136,7 +142,7 @@ pub(crate) async fn issue_shown(
 ) -> std::result::Result<OperatorTokenReply, TokenError> {
     let (row, reply) = draw(random, now, name, role);
     show(&reply).map_err(TokenError::Show)?;
-    keep(store, &row, &Actor::Coordinator).await?;
+    keep(store, &row).await?;
     Ok(reply)
 }
 
@@ -154,11 +160,11 @@ fn draw(random: &Random, now: Timestamp, name: &str, role: Role) -> (OperatorTok
     (row, OperatorTokenReply { id, token })
 }
 
-async fn keep(store: &Store, row: &OperatorToken, actor: &Actor) -> std::result::Result<(), StoreError> {
+async fn keep(store: &Store, row: &OperatorToken) -> std::result::Result<(), StoreError> {
     store
         .transact("create_operator_token", |tx| {
             Box::pin(async move {
-                tx.act_for(actor.clone());
+                tx.act_for(Actor::Coordinator);
                 tx.insert_operator_token(row).await
             })
         })
@@ -177,7 +183,7 @@ pub(in crate::http) struct Revocation {
 /// Revoke an operator token.
 #[utoipa::path(
     post, path = route::OPERATOR_TOKEN_REVOKE, params(Revocation), security(("token" = ["admin"])),
-    responses((status = 204)),
+    responses((status = 204), (status = 409)),
 )]
 pub(in crate::http) async fn revoke(
     Admin(bearer): Admin,

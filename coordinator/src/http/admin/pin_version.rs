@@ -9,36 +9,47 @@ use wire::route;
 
 use crate::http::app::App;
 use crate::http::authenticate::{Bearer, Operator};
-use crate::http::extract::{Json, Path};
+use crate::http::etag::{IfMatch, Tagged};
+use crate::http::extract::Path;
 use crate::http::inspect::models;
 use crate::http::problem::Result;
 use crate::retention::retire;
 
 /// Keep a model version.
 #[utoipa::path(
-    post, path = route::MODEL_PIN, security(("token" = ["operator"])), responses((status = 200, body = ModelView)),
+    post, path = route::MODEL_PIN, params(IfMatch), security(("token" = ["operator"])),
+    responses((status = 200, body = ModelView), (status = 410), (status = 412)),
 )]
 pub(in crate::http) async fn pin(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,
+    if_match: IfMatch,
     Path((task, version)): Path<(String, u32)>,
-) -> Result<Json<ModelView>> {
-    set(&app, &bearer, &task, version, true).await
+) -> Result<Tagged<ModelView>> {
+    set(&app, &bearer, &if_match, (&task, version), true).await
 }
 
 /// Keep a model version no longer than the task retains others.
 #[utoipa::path(
-    post, path = route::MODEL_UNPIN, security(("token" = ["operator"])), responses((status = 200, body = ModelView)),
+    post, path = route::MODEL_UNPIN, params(IfMatch), security(("token" = ["operator"])),
+    responses((status = 200, body = ModelView), (status = 410), (status = 412)),
 )]
 pub(in crate::http) async fn unpin(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,
+    if_match: IfMatch,
     Path((task, version)): Path<(String, u32)>,
-) -> Result<Json<ModelView>> {
-    set(&app, &bearer, &task, version, false).await
+) -> Result<Tagged<ModelView>> {
+    set(&app, &bearer, &if_match, (&task, version), false).await
 }
 
-async fn set(app: &App, bearer: &Bearer, task: &str, version: u32, is_pinned: bool) -> Result<Json<ModelView>> {
+async fn set(
+    app: &App,
+    bearer: &Bearer,
+    if_match: &IfMatch,
+    (task, version): (&str, u32),
+    is_pinned: bool,
+) -> Result<Tagged<ModelView>> {
     let (id, now) = (app.task(task).await?.id, app.now());
     let actor = &bearer.actor();
     let row = app
@@ -46,7 +57,9 @@ async fn set(app: &App, bearer: &Bearer, task: &str, version: u32, is_pinned: bo
         .transact("pin_version", |tx| {
             Box::pin(async move {
                 tx.act_for(actor.clone());
-                let before = models::downloadable(tx, id, version).await?;
+                let before = models::stored(tx, id, version).await?;
+                if_match.check(&models::view(before.clone()))?;
+                models::must_be_kept(&before)?;
                 // Idempotent: a second request finds it done, with the time of the first.
                 if before.pinned_at.is_some() != is_pinned {
                     tx.pin_version(id, version, is_pinned, now).await?;
@@ -61,5 +74,5 @@ async fn set(app: &App, bearer: &Bearer, task: &str, version: u32, is_pinned: bo
     app.store.wake().publish(WakeEvent::Work);
     let (operator, done) = (&bearer.name, if is_pinned { "pinned" } else { "unpinned" });
     tracing::info!(task = %id, version, operator, "model version {version} of task {id} {done} by {operator}");
-    Ok(Json(models::view(row)))
+    Ok(Tagged(models::view(row)))
 }

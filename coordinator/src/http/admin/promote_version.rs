@@ -8,37 +8,43 @@ use wire::route;
 
 use crate::http::app::App;
 use crate::http::authenticate::Operator;
-use crate::http::extract::{Json, Path};
+use crate::http::etag::{IfMatch, Tagged};
+use crate::http::extract::Path;
 use crate::http::inspect::{models, tasks};
 use crate::http::problem::{Error, Result};
 
-/// Choose the model version that is to be used, in place of any chosen before. Its file stays.
+/// Choose the model version that is to be used, in place of any chosen before. Its file stays. `If-Match` names the task.
 #[utoipa::path(
-    post, path = route::MODEL_PROMOTE, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
+    post, path = route::MODEL_PROMOTE, params(IfMatch), security(("token" = ["operator"])),
+    responses((status = 200, body = TaskView), (status = 409), (status = 410), (status = 412)),
 )]
 pub(in crate::http) async fn promote(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,
+    if_match: IfMatch,
     Path((task, version)): Path<(String, u32)>,
-) -> Result<Json<TaskView>> {
+) -> Result<Tagged<TaskView>> {
     let (id, now) = (app.task(&task).await?.id, app.now());
-    let actor = &bearer.actor();
+    let (actor, if_match) = (&bearer.actor(), &if_match);
     let view = app
         .store
         .transact("promote_version", |tx| {
             Box::pin(async move {
                 tx.act_for(actor.clone());
-                models::downloadable(tx, id, version).await?;
-                let row = tx.task(id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+                let vanished = || Error::fault("a task vanished");
+                let before = tasks::read(tx, id, now).await?.ok_or_else(vanished)?;
+                if_match.check(&before)?;
+                models::must_be_kept(&models::stored(tx, id, version).await?)?;
                 // Idempotent: a second request finds it done.
-                if row.promoted_version != Some(version) {
-                    tx.promote_version(id, version, now).await?;
+                if before.promoted_version == Some(version) {
+                    return Ok(before);
                 }
-                tasks::read(tx, id, now).await?.ok_or_else(|| Error::fault("a task vanished"))
+                tx.promote_version(id, version, now).await?;
+                tasks::read(tx, id, now).await?.ok_or_else(vanished)
             })
         })
         .await?;
     let operator = &bearer.name;
     tracing::info!(task = %id, version, operator, "model version {version} of task {id} promoted by {operator}");
-    Ok(Json(view))
+    Ok(Tagged(view))
 }

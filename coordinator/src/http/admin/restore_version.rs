@@ -13,30 +13,37 @@ use wire::route;
 use crate::ahead::outdated;
 use crate::http::app::App;
 use crate::http::authenticate::Operator;
-use crate::http::extract::{Json, Path};
-use crate::http::inspect::models;
+use crate::http::etag::{IfMatch, Tagged};
+use crate::http::extract::Path;
+use crate::http::inspect::{models, tasks};
 use crate::http::problem::{Error, Result};
 use crate::retention::retire;
 
 /// Publish an earlier model version again: the next round starts from it.
 ///
-/// What the server optimizer remembered comes back with the version before the newest; with older ones it starts anew. No round may be in progress; pause the task, and wait until its round has ended. Answers with the version that was made.
+/// What the server optimizer remembered comes back with the version before the newest; with older ones it starts anew. No round may be in progress; pause the task, and wait until its round has ended. Answers with the version that was made. `If-Match` names the task.
 #[utoipa::path(
-    post, path = route::MODEL_RESTORE, security(("token" = ["operator"])), responses((status = 200, body = ModelView)),
+    post, path = route::MODEL_RESTORE, params(IfMatch), security(("token" = ["operator"])),
+    responses((status = 200, body = ModelView), (status = 409), (status = 410), (status = 412)),
 )]
 pub(in crate::http) async fn restore(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,
+    if_match: IfMatch,
     Path((task, version)): Path<(String, u32)>,
-) -> Result<Json<ModelView>> {
+) -> Result<Tagged<ModelView>> {
     let (id, now) = (app.task(&task).await?.id, app.now());
-    let actor = &bearer.actor();
+    let (actor, if_match) = (&bearer.actor(), &if_match);
     let (row, outdated) = app
         .store
         .transact("restore_version", |tx| {
             Box::pin(async move {
                 tx.act_for(actor.clone());
-                let task = tx.task(id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+                let vanished = || Error::fault("a task vanished");
+                if if_match.asks() {
+                    if_match.check(&tasks::read(tx, id, now).await?.ok_or_else(vanished)?)?;
+                }
+                let task = tx.task(id).await?.ok_or_else(vanished)?;
                 let row = again(tx, &task, version, now).await?;
                 Ok::<_, Error>((row, outdated(tx, id, now).await?))
             })
@@ -52,11 +59,12 @@ pub(in crate::http) async fn restore(
         task = %id, version, newest, operator,
         "model version {version} of task {id} restored as {newest} by {operator}"
     );
-    Ok(Json(models::view(row)))
+    Ok(Tagged(models::view(row)))
 }
 
 async fn again(tx: &mut Transaction<'_>, task: &TaskRow, version: u32, now: Timestamp) -> Result<StoredVersion> {
-    let earlier = models::downloadable(tx, task.id, version).await?;
+    let earlier = models::stored(tx, task.id, version).await?;
+    models::must_be_kept(&earlier)?;
     let newest = models::stored(tx, task.id, task.model_version).await?;
     // Idempotent: a second request finds it done.
     if newest.model.restored_from() == Some(version) {

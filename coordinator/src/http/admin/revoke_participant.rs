@@ -10,27 +10,33 @@ use wire::route;
 
 use crate::http::app::App;
 use crate::http::authenticate::Operator;
-use crate::http::extract::{Json, Path};
+use crate::http::etag::{IfMatch, Tagged};
+use crate::http::extract::Path;
 use crate::http::inspect::participants;
 use crate::http::problem::{Error, Result};
 use crate::observe::count_dropped;
 
 /// Revoke a participant.
 #[utoipa::path(
-    post, path = route::PARTICIPANT_REVOKE, security(("token" = ["operator"])),
-    responses((status = 200, body = ParticipantView)),
+    post, path = route::PARTICIPANT_REVOKE, params(IfMatch), security(("token" = ["operator"])),
+    responses((status = 200, body = ParticipantView), (status = 412)),
 )]
 pub(in crate::http) async fn revoke_participant(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,
+    if_match: IfMatch,
     Path(participant): Path<ParticipantId>,
-) -> Result<Json<ParticipantView>> {
-    let (now, actor) = (app.now(), &bearer.actor());
+) -> Result<Tagged<ParticipantView>> {
+    let (now, actor, if_match) = (app.now(), &bearer.actor(), &if_match);
+    let unknown = || Error::NotFound(format!("there is no participant {participant}"));
     let (view, rounds, phases) = app
         .store
         .transact("revoke_participant", |tx| {
             Box::pin(async move {
                 tx.act_for(actor.clone());
+                if if_match.asks() {
+                    if_match.check(&participants::read(tx, participant).await?.ok_or_else(unknown)?)?;
+                }
                 let rounds = if tx.revoke_participant(participant, now).await? {
                     tx.remove_check_ins(&[participant]).await?;
                     tx.revoke_pending(participant, now).await?
@@ -43,8 +49,7 @@ pub(in crate::http) async fn revoke_participant(
                 }
                 // Idempotent: a second request finds it done.
                 let view = participants::read(tx, participant).await?;
-                let view = view.ok_or_else(|| Error::NotFound(format!("there is no participant {participant}")))?;
-                Ok::<_, Error>((view, rounds, phases))
+                Ok::<_, Error>((view.ok_or_else(unknown)?, rounds, phases))
             })
         })
         .await?;
@@ -56,5 +61,5 @@ pub(in crate::http) async fn revoke_participant(
     }
     app.store.wake().publish(WakeEvent::Work);
     tracing::info!(%participant, operator = bearer.name, "participant {participant} revoked by {}", bearer.name);
-    Ok(Json(view))
+    Ok(Tagged(view))
 }

@@ -26,7 +26,8 @@ const SIGN_INS_PER_TOKEN: u32 = 64;
 
 /// Sign in: an operator's token becomes a cookie.
 #[utoipa::path(
-    post, path = route::SIGN_INS, request_body = CreateSignIn, responses((status = 201, body = SignInView)),
+    post, path = route::SIGN_INS, request_body = CreateSignIn,
+    responses((status = 201, body = SignInView), (status = 403)),
 )]
 pub(in crate::http) async fn create(_: AnyPeer, State(app): State<Arc<App>>, request: Request) -> Result<Response> {
     let (parts, body) = request.into_parts();
@@ -58,7 +59,8 @@ fn view(bearer: Bearer, row: &SignIn) -> SignInView {
 
 /// Get whom the cookie stands for.
 #[utoipa::path(
-    get, path = route::SIGN_IN, security(("token" = ["viewer"])), responses((status = 200, body = SignInView)),
+    get, path = route::SIGN_IN, security(("token" = ["viewer"])),
+    responses((status = 200, body = SignInView), (status = 404)),
 )]
 pub(in crate::http) async fn show(SignedIn { bearer, sign_in }: SignedIn) -> Json<SignInView> {
     Json(view(bearer, &sign_in))
@@ -66,7 +68,7 @@ pub(in crate::http) async fn show(SignedIn { bearer, sign_in }: SignedIn) -> Jso
 
 /// Sign out.
 #[utoipa::path(
-    delete, path = route::SIGN_IN, security(("token" = ["viewer"])), responses((status = 204)),
+    delete, path = route::SIGN_IN, security(("token" = ["viewer"])), responses((status = 204), (status = 404)),
 )]
 pub(in crate::http) async fn end(
     SignedIn { bearer, sign_in }: SignedIn,

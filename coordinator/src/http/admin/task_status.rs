@@ -15,6 +15,7 @@ use wire::route;
 
 use crate::http::app::App;
 use crate::http::authenticate::{Bearer, Operator};
+use crate::http::etag::{IfMatch, Tagged};
 use crate::http::extract::{Json, Path};
 use crate::http::inspect::tasks;
 use crate::http::problem::{Error, Result};
@@ -30,50 +31,57 @@ const RUNNING: [TaskStatus; 3] = [TaskStatus::Active, TaskStatus::Paused, TaskSt
 
 /// Stop opening rounds.
 #[utoipa::path(
-    post, path = route::TASK_PAUSE, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
+    post, path = route::TASK_PAUSE, params(IfMatch), security(("token" = ["operator"])),
+    responses((status = 200, body = TaskView), (status = 409), (status = 412)),
 )]
 pub(in crate::http) async fn pause(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,
+    if_match: IfMatch,
     Path(task): Path<String>,
-) -> Result<Json<TaskView>> {
-    change(&app, &task, &bearer, &[TaskStatus::Active], TaskStatus::Paused).await
+) -> Result<Tagged<TaskView>> {
+    change(&app, &task, &bearer, &if_match, &[TaskStatus::Active], TaskStatus::Paused).await
 }
 
 /// Resume a paused task.
 #[utoipa::path(
-    post, path = route::TASK_RESUME, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
+    post, path = route::TASK_RESUME, params(IfMatch), security(("token" = ["operator"])),
+    responses((status = 200, body = TaskView), (status = 409), (status = 412)),
 )]
 pub(in crate::http) async fn resume(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,
+    if_match: IfMatch,
     Path(task): Path<String>,
-) -> Result<Json<TaskView>> {
-    change(&app, &task, &bearer, &[TaskStatus::Paused, TaskStatus::BudgetExhausted], TaskStatus::Active).await
+) -> Result<Tagged<TaskView>> {
+    change(&app, &task, &bearer, &if_match, &[TaskStatus::Paused, TaskStatus::BudgetExhausted], TaskStatus::Active)
+        .await
 }
 
 /// Skip all round numbers that participants have seen, after an older database was restored.
 ///
 /// The current round ends, and the next one comes after all of them.
 #[utoipa::path(
-    post, path = route::TASK_REBASE, request_body = RebaseTask, security(("token" = ["operator"])),
-    responses((status = 200, body = TaskView)),
+    post, path = route::TASK_REBASE, params(IfMatch), request_body = RebaseTask, security(("token" = ["operator"])),
+    responses((status = 200, body = TaskView), (status = 409), (status = 412)),
 )]
 pub(in crate::http) async fn rebase(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,
+    if_match: IfMatch,
     Path(task): Path<String>,
     Json(RebaseTask { beyond }): Json<RebaseTask>,
-) -> Result<Json<TaskView>> {
+) -> Result<Tagged<TaskView>> {
     let (task, now) = (app.task(&task).await?, app.now());
     let id = task.id;
-    let (name, actor) = (bearer.name.as_str(), &bearer.actor());
+    let (name, actor, if_match) = (bearer.name.as_str(), &bearer.actor(), &if_match);
     let charger = &Charger::of_task(&app.models, &app.sealer, &task).await?;
     let (view, ended) = app
         .store
         .transact("rebase_task", |tx| {
             Box::pin(async move {
                 tx.act_for(actor.clone());
+                expect(tx, if_match, id, now).await?;
                 let row = tx.task(id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 let rounds = rounds_to_forfeit(&row, beyond, behind(tx, &row).await?)?;
                 let last = row.next_round().number - 1 + rounds;
@@ -91,7 +99,7 @@ pub(in crate::http) async fn rebase(
     }
     app.store.wake().publish(WakeEvent::Work);
     tracing::warn!(task = %id, operator = bearer.name, "the rounds of task {id} go on beyond those that were seen");
-    Ok(Json(view))
+    Ok(Tagged(view))
 }
 
 /// How many numbers to skip, or why none may be.
@@ -123,23 +131,26 @@ fn rounds_to_forfeit(task: &TaskRow, beyond: Option<u32>, behind: Option<BehindV
 
 /// End the task and its current round.
 #[utoipa::path(
-    post, path = route::TASK_CANCEL, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
+    post, path = route::TASK_CANCEL, params(IfMatch), security(("token" = ["operator"])),
+    responses((status = 200, body = TaskView), (status = 409), (status = 412)),
 )]
 pub(in crate::http) async fn cancel(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,
+    if_match: IfMatch,
     Path(task): Path<String>,
-) -> Result<Json<TaskView>> {
-    change(&app, &task, &bearer, &RUNNING, TaskStatus::Cancelled).await
+) -> Result<Tagged<TaskView>> {
+    change(&app, &task, &bearer, &if_match, &RUNNING, TaskStatus::Cancelled).await
 }
 
 async fn change(
     app: &App,
     named: &str,
     bearer: &Bearer,
+    if_match: &IfMatch,
     from: &[TaskStatus],
     to: TaskStatus,
-) -> Result<Json<TaskView>> {
+) -> Result<Tagged<TaskView>> {
     let (task, now) = (app.task(named).await?, app.now());
     let id = task.id;
     let detail = format!("by operator {}", bearer.name);
@@ -155,6 +166,7 @@ async fn change(
         .transact("change_task_status", |tx| {
             Box::pin(async move {
                 tx.act_for(actor.clone());
+                expect(tx, if_match, id, now).await?;
                 let changed = tx.set_task_status(id, from, to, now, Some(detail)).await?;
                 let view = tasks::read(tx, id, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 // Idempotent: a second request finds it done.
@@ -180,7 +192,16 @@ async fn change(
     }
     app.store.wake().publish(WakeEvent::Work);
     tracing::info!(task = %id, operator = bearer.name, "task {id} is now {to}, by operator {}", bearer.name);
-    Ok(Json(view))
+    Ok(Tagged(view))
+}
+
+/// Checks that the task's view is what the request expects.
+async fn expect(tx: &mut Transaction<'_>, if_match: &IfMatch, id: TaskId, now: Timestamp) -> Result<()> {
+    if if_match.asks() {
+        let view = tasks::read(tx, id, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+        if_match.check(&view)?;
+    }
+    Ok(())
 }
 
 /// Destroys what opens sums that will not be released, after the rows that it opened are forgotten. What is left if that fails is

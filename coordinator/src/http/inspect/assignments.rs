@@ -28,6 +28,7 @@ pub(in crate::http) struct AssignmentsQuery {
     /// `next_cursor` of the previous page.
     cursor: Option<String>,
     /// Items per page, 1 to 500; default 50.
+    #[param(minimum = 1, maximum = 500)]
     limit: Option<u32>,
     /// The attempt; default the latest.
     attempt: Option<u32>,

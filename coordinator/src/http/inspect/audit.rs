@@ -7,7 +7,6 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use federation::event::EventKind;
-use federation::time::Timestamp;
 use futures_util::{StreamExt as _, stream};
 use http::header;
 use serde::Deserialize;
@@ -18,6 +17,7 @@ use wire::audit::{AuditKeyView, EventView, FORMAT, Head, Header, Line};
 use wire::inspect::Page;
 use wire::route;
 
+use super::narrow::{When, named};
 use super::page::{PageQuery, page};
 use crate::audit::{self, entry};
 use crate::http::app::App;
@@ -35,19 +35,21 @@ pub(in crate::http) struct AuditQuery {
     /// `next_cursor` of the previous page.
     cursor: Option<String>,
     /// Items per page, 1 to 500; default 50.
+    #[param(minimum = 1, maximum = 500)]
     limit: Option<u32>,
     /// Only entries about this task, by id or name.
     task: Option<String>,
     /// Kinds of events, separated by commas; default all.
     kind: Option<String>,
-    /// Only what happened then or later: milliseconds since 1970, UTC.
-    since: Option<i64>,
+    /// Only what happened then or later.
+    #[param(inline)]
+    since: Option<When>,
 }
 
 /// List the audit log, newest first.
 #[utoipa::path(
     get, path = route::AUDIT, params(AuditQuery), security(("token" = ["viewer"])),
-    responses((status = 200, body = Page<EventView>)),
+    responses((status = 200, body = Page<EventView>), (status = 404)),
 )]
 pub(in crate::http) async fn list(
     _: Viewer,
@@ -61,7 +63,7 @@ pub(in crate::http) async fn list(
         Some(named) => Some(app.task(&named).await?.id),
         None => None,
     };
-    let filter = &EventFilter { task, kinds: kinds(kind.as_deref())?, since: since.map(Timestamp) };
+    let filter = &EventFilter { task, kinds: kinds(kind.as_deref())?, since: since.map(|When(since)| since) };
     let rows = app
         .store
         .read("list_events", |tx| Box::pin(async move { tx.events_before(before, filter, limit + 1).await }))
@@ -120,11 +122,5 @@ async fn last_head(app: &App) -> Result<Option<Head>> {
 
 /// The kinds that a query names.
 pub(super) fn kinds(names: Option<&str>) -> Result<Vec<EventKind>> {
-    let known = |name: &str| {
-        name.trim().parse::<EventKind>().map_err(|_| {
-            let all: Vec<_> = EventKind::ALL.into_iter().map(EventKind::as_str).collect();
-            Error::InvalidValue(format!("kind: there is no kind of event {name:?}, only {}", all.join(", ")))
-        })
-    };
-    names.map_or_else(|| Ok(Vec::new()), |names| names.split(',').map(known).collect())
+    named("kind", names, &EventKind::ALL)
 }

@@ -7,6 +7,7 @@ mod distribution;
 pub(super) mod ended_rounds;
 mod events;
 pub(super) mod models;
+mod narrow;
 mod page;
 pub(super) mod participants;
 pub(super) mod presets;

@@ -13,6 +13,7 @@ use wire::route;
 use super::{PageQuery, page};
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
+use crate::http::etag::{IfNoneMatch, Tagged};
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 
@@ -38,16 +39,16 @@ pub(in crate::http) async fn list(
 
 /// Get one model version.
 #[utoipa::path(
-    get, path = route::MODEL, security(("token" = ["viewer"])), responses((status = 200, body = ModelView)),
+    get, path = route::MODEL, params(IfNoneMatch), security(("token" = ["viewer"])), responses((status = 200, body = ModelView), (status = 304, description = "it shows the same still")),
 )]
 pub(in crate::http) async fn show(
     _: Viewer,
     State(app): State<Arc<App>>,
     Path((task, version)): Path<(String, u32)>,
-) -> Result<Json<ModelView>> {
+) -> Result<Tagged<ModelView>> {
     let task = app.task(&task).await?.id;
     let row = app.store.read("show_model", |tx| Box::pin(async move { stored(tx, task, version).await })).await?;
-    Ok(Json(view(row)))
+    Ok(Tagged(view(row)))
 }
 
 /// A version of a task.
@@ -59,17 +60,12 @@ pub(in crate::http) async fn stored(tx: &mut Transaction<'_>, task: TaskId, vers
     row.ok_or_else(|| Error::NotFound(format!("the task has no model version {version}")))
 }
 
-/// A version of a task whose file is kept.
+/// Whether its file is kept.
 ///
 /// # Errors
-/// `NotFound`, `VersionRemoved`; the store's.
-pub(in crate::http) async fn downloadable(
-    tx: &mut Transaction<'_>,
-    task: TaskId,
-    version: u32,
-) -> Result<StoredVersion> {
-    let row = stored(tx, task, version).await?;
-    if row.removed_at.is_some() { Err(Error::VersionRemoved(version)) } else { Ok(row) }
+/// `VersionRemoved`.
+pub(in crate::http) fn must_be_kept(row: &StoredVersion) -> Result<()> {
+    if row.removed_at.is_some() { Err(Error::VersionRemoved(row.model.version)) } else { Ok(()) }
 }
 
 pub(in crate::http) fn view(row: StoredVersion) -> ModelView {

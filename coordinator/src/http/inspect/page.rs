@@ -17,6 +17,7 @@ pub(in crate::http) struct PageQuery {
     /// `next_cursor` of the previous page.
     pub(super) cursor: Option<String>,
     /// Items per page, 1 to 500; default 50.
+    #[param(minimum = 1, maximum = 500)]
     pub(super) limit: Option<u32>,
 }
 

@@ -4,34 +4,60 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use federation::id::ParticipantId;
-use store::entity::participant::ParticipantRow;
+use serde::Deserialize;
+use store::entity::participant::{ParticipantFilter, ParticipantRow};
 use store::{StoreError, Transaction};
-use wire::inspect::{Page, ParticipantView};
+use utoipa::IntoParams;
+use wire::inspect::{Page, ParticipantState, ParticipantView};
 use wire::route;
 
+use super::narrow::labels;
 use super::{PageQuery, page};
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
+use crate::http::etag::{IfNoneMatch, Tagged};
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct ParticipantsQuery {
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+    /// Items per page, 1 to 500; default 50.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<u32>,
+    /// A label as `NAME=VALUE`; may be repeated, and then all must be there.
+    label: Vec<String>,
+    /// Only those that are `active`, or only those that are `revoked`; default all.
+    #[param(inline)]
+    state: Option<ParticipantState>,
+}
+
 /// List participants.
 #[utoipa::path(
-    get, path = route::PARTICIPANTS, params(PageQuery), security(("token" = ["viewer"])),
+    get, path = route::PARTICIPANTS, params(ParticipantsQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<ParticipantView>)),
 )]
 pub(in crate::http) async fn list(
     _: Viewer,
     State(app): State<Arc<App>>,
-    Query(query): Query<PageQuery>,
+    Query(ParticipantsQuery { cursor, limit, label, state }): Query<ParticipantsQuery>,
 ) -> Result<Json<Page<ParticipantView>>> {
-    let (limit, cursor) = (query.limit()?, query.cursor::<ParticipantId>()?);
+    let paging = PageQuery { cursor, limit };
+    let (limit, cursor) = (paging.limit()?, paging.cursor::<ParticipantId>()?);
+    let is_revoked = state.map(|state| match state {
+        ParticipantState::Active => false,
+        ParticipantState::Revoked => true,
+    });
+    let filter = &ParticipantFilter { labels: labels(&label)?, is_revoked };
     let views = app
         .store
         .read("list_participants", |tx| {
             Box::pin(async move {
                 let mut views = Vec::new();
-                for row in tx.participants(cursor, limit + 1).await? {
+                for row in tx.participants(filter, cursor, limit + 1).await? {
                     views.push(view(tx, row).await?);
                 }
                 Ok::<_, StoreError>(views)
@@ -43,16 +69,16 @@ pub(in crate::http) async fn list(
 
 /// Get one participant.
 #[utoipa::path(
-    get, path = route::PARTICIPANT, security(("token" = ["viewer"])),
-    responses((status = 200, body = ParticipantView)),
+    get, path = route::PARTICIPANT, params(IfNoneMatch), security(("token" = ["viewer"])),
+    responses((status = 200, body = ParticipantView), (status = 304, description = "it shows the same still")),
 )]
 pub(in crate::http) async fn show(
     _: Viewer,
     State(app): State<Arc<App>>,
     Path(participant): Path<ParticipantId>,
-) -> Result<Json<ParticipantView>> {
+) -> Result<Tagged<ParticipantView>> {
     let found = app.store.read("show_participant", |tx| Box::pin(async move { read(tx, participant).await })).await?;
-    found.map(Json).ok_or_else(|| Error::NotFound(format!("there is no participant {participant}")))
+    found.map(Tagged).ok_or_else(|| Error::NotFound(format!("there is no participant {participant}")))
 }
 
 pub(in crate::http) async fn read(

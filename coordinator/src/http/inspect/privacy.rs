@@ -35,7 +35,7 @@ const ENDS_AT_ONCE: usize = 8;
 /// Get a task's privacy ledger.
 #[utoipa::path(
     get, path = route::TASK_PRIVACY, params(PageQuery), security(("token" = ["viewer"])),
-    responses((status = 200, body = PrivacyReport)),
+    responses((status = 200, body = PrivacyReport), (status = 409)),
 )]
 pub(in crate::http) async fn show(
     _: Viewer,
@@ -91,7 +91,8 @@ pub(in crate::http) async fn show(
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct TotalQuery {
-    /// Default: the smallest of the tasks' deltas.
+    /// Above 0 and below 1; default: the smallest of the tasks' deltas.
+    #[param(exclusive_minimum = 0.0, exclusive_maximum = 1.0)]
     delta: Option<f64>,
 }
 

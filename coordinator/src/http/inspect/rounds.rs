@@ -7,6 +7,7 @@ use axum::extract::State;
 use federation::id::RoundKey;
 use federation::round::RoundState;
 use serde::Deserialize;
+use store::entity::round::RoundFilter;
 use store::entity::task::TaskRow;
 use store::{StoreError, WakeEvent};
 use utoipa::IntoParams;
@@ -14,6 +15,7 @@ use wire::inspect::{Page, RoundView};
 use wire::route;
 
 use super::attempt::attempt_at;
+use super::narrow::{When, named};
 use super::round_view::views;
 use super::{PageQuery, page};
 use crate::http::app::App;
@@ -21,25 +23,44 @@ use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 
-/// List rounds, newest first.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct RoundsQuery {
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+    /// Items per page, 1 to 500; default 50.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<u32>,
+    /// States, separated by commas; default all.
+    state: Option<String>,
+    /// Only rounds whose latest attempt was opened then or later.
+    #[param(inline)]
+    since: Option<When>,
+}
+
+/// List rounds by their latest attempts, newest first.
 #[utoipa::path(
-    get, path = route::ROUNDS, params(PageQuery), security(("token" = ["viewer"])),
+    get, path = route::ROUNDS, params(RoundsQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<RoundView>)),
 )]
 pub(in crate::http) async fn list(
     _: Viewer,
     State(app): State<Arc<App>>,
     Path(task): Path<String>,
-    Query(query): Query<PageQuery>,
+    Query(RoundsQuery { cursor, limit, state, since }): Query<RoundsQuery>,
 ) -> Result<Json<Page<RoundView>>> {
-    let (limit, before) = (query.limit()?, query.cursor::<u32>()?);
+    let paging = PageQuery { cursor, limit };
+    let (limit, before) = (paging.limit()?, paging.cursor::<u32>()?);
+    let states = named("state", state.as_deref(), &RoundState::ALL)?;
+    let filter = RoundFilter { states, since: since.map(|When(since)| since) };
     let task = app.task(&task).await?;
-    let (app, task) = (&*app, &task);
+    let (app, task, filter) = (&*app, &task, &filter);
     let page = app
         .store
         .read("list_rounds", |tx| {
             Box::pin(async move {
-                let rows = tx.rounds(task.id, before, limit + 1).await?;
+                let rows = tx.rounds_where(task.id, filter, before, limit + 1).await?;
                 let Page { items, next_cursor } = page(rows, limit, |row| row.round.key.round.to_string(), |row| row);
                 Ok::<_, StoreError>(Page { items: views(tx, app, task, items).await?, next_cursor })
             })

@@ -4,46 +4,73 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use federation::id::TaskId;
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
-use store::entity::task::{TaskChange, TaskRow};
+use serde::Deserialize;
+use store::entity::task::{TaskChange, TaskFilter, TaskRow};
 use store::{StoreError, Transaction};
+use utoipa::IntoParams;
 use wire::inspect::{Page, StatusChange, TaskSummary, TaskView};
 use wire::route;
 
+use super::narrow::{When, named};
 use super::{PageQuery, page};
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
+use crate::http::etag::{IfNoneMatch, Tagged};
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 use crate::reported_rounds::behind;
 use crate::shortage::shortage;
 
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct TasksQuery {
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+    /// Items per page, 1 to 500; default 50.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<u32>,
+    /// Statuses, separated by commas; default all.
+    state: Option<String>,
+    /// Only tasks that were created then or later.
+    #[param(inline)]
+    since: Option<When>,
+}
+
 /// List tasks, newest first.
 #[utoipa::path(
-    get, path = route::TASKS, params(PageQuery), security(("token" = ["viewer"])),
+    get, path = route::TASKS, params(TasksQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<TaskSummary>)),
 )]
 pub(in crate::http) async fn list(
     _: Viewer,
     State(app): State<Arc<App>>,
-    Query(query): Query<PageQuery>,
+    Query(TasksQuery { cursor, limit, state, since }): Query<TasksQuery>,
 ) -> Result<Json<Page<TaskSummary>>> {
-    let (limit, cursor) = (query.limit()?, query.cursor::<TaskId>()?);
-    let rows = app.store.read("list_tasks", |tx| Box::pin(async move { tx.tasks(cursor, limit + 1).await })).await?;
+    let paging = PageQuery { cursor, limit };
+    let (limit, cursor) = (paging.limit()?, paging.cursor::<TaskId>()?);
+    let statuses = named("state", state.as_deref(), &TaskStatus::ALL)?;
+    let filter = &TaskFilter { statuses, since: since.map(|When(since)| since) };
+    let rows = app
+        .store
+        .read("list_tasks", |tx| Box::pin(async move { tx.tasks_where(filter, cursor, limit + 1).await }))
+        .await?;
     Ok(Json(page(rows, limit, |row| row.id.to_string(), |row| summary(&row))))
 }
 
 /// Get one task, by id or name.
 #[utoipa::path(
-    get, path = route::TASK, security(("token" = ["viewer"])), responses((status = 200, body = TaskView)),
+    get, path = route::TASK, params(IfNoneMatch), security(("token" = ["viewer"])), responses((status = 200, body = TaskView), (status = 304, description = "it shows the same still")),
 )]
 pub(in crate::http) async fn show(
     _: Viewer,
     State(app): State<Arc<App>>,
     Path(task): Path<String>,
-) -> Result<Json<TaskView>> {
+) -> Result<Tagged<TaskView>> {
     let id = app.task(&task).await?.id;
-    Ok(Json(find(&app, id).await?))
+    Ok(Tagged(find(&app, id).await?))
 }
 
 pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {

@@ -20,7 +20,7 @@ use crate::observe::count_dropped;
 /// Give up a place in a round.
 #[utoipa::path(
     post, path = route::ABANDON, request_body = AbandonRequest, security(("certificate" = [])),
-    responses((status = 204)),
+    responses((status = 204), (status = 409)),
 )]
 pub(in crate::http) async fn abandon(
     caller: Participant,

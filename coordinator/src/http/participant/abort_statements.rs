@@ -37,7 +37,7 @@ use crate::sessions::Sessions;
 #[utoipa::path(
     put, path = route::ABORT_STATEMENT, params(AttemptHeader),
     request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG), security(("certificate" = [])),
-    responses((status = 204)),
+    responses((status = 204), (status = 409)),
 )]
 pub(in crate::http) async fn say(
     caller: Participant,
@@ -90,7 +90,11 @@ pub(in crate::http) struct AttemptQuery {
 /// enough.
 #[utoipa::path(
     get, path = route::ABORT_STATEMENTS, params(AttemptQuery), security(("certificate" = [])),
-    responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
+    responses(
+        (status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG),
+        (status = 204, description = "there are not enough statements yet"),
+        (status = 409),
+    ),
 )]
 pub(in crate::http) async fn show(
     caller: Participant,

@@ -41,7 +41,11 @@ pub(in crate::http) struct SessionQuery {
 /// Get the roster of a session.
 #[utoipa::path(
     get, path = route::ROSTER, params(SessionQuery), security(("certificate" = [])),
-    responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
+    responses(
+        (status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG),
+        (status = 204, description = "it is not there yet"),
+        (status = 409),
+    ),
 )]
 pub(in crate::http) async fn roster(
     caller: Participant,
@@ -61,7 +65,11 @@ pub(in crate::http) async fn roster(
 /// Get the shares dealt to this participant.
 #[utoipa::path(
     get, path = route::DELIVERY, params(SessionQuery), security(("certificate" = [])),
-    responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
+    responses(
+        (status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG),
+        (status = 204, description = "it is not there yet"),
+        (status = 409),
+    ),
 )]
 pub(in crate::http) async fn delivery(
     caller: Participant,
@@ -76,7 +84,11 @@ pub(in crate::http) async fn delivery(
 /// Get the set of included inputs.
 #[utoipa::path(
     get, path = route::SURVIVORS, params(SessionQuery), security(("certificate" = [])),
-    responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
+    responses(
+        (status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG),
+        (status = 204, description = "it is not there yet"),
+        (status = 409),
+    ),
 )]
 pub(in crate::http) async fn survivors(
     caller: Participant,
@@ -90,7 +102,11 @@ pub(in crate::http) async fn survivors(
 /// Get all signatures on the set of included inputs.
 #[utoipa::path(
     get, path = route::AGREEMENT, params(SessionQuery), security(("certificate" = [])),
-    responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
+    responses(
+        (status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG),
+        (status = 204, description = "it is not there yet"),
+        (status = 409),
+    ),
 )]
 pub(in crate::http) async fn agreement(
     caller: Participant,
@@ -107,7 +123,11 @@ pub(in crate::http) async fn agreement(
 #[utoipa::path(
     get, path = route::KEY_SHARES, params(("attempt" = u32, Query, description = "The attempt of the round.")),
     security(("certificate" = [])),
-    responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
+    responses(
+        (status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG),
+        (status = 204, description = "it is not there yet"),
+        (status = 409),
+    ),
 )]
 pub(in crate::http) async fn evidence(
     caller: Participant,

@@ -37,7 +37,7 @@ macro_rules! taking {
         $(#[$doc])*
         #[utoipa::path(
             put, path = $path, params(AttemptHeader), security(("certificate" = [])),
-            request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG), responses((status = 204)),
+            request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG), responses((status = 204), (status = 409)),
         )]
         pub(in crate::http) async fn $name(
             caller: Participant,

@@ -59,7 +59,8 @@ const SCOPE: &str = "enroll";
 
 /// Enrol with a one-time token.
 #[utoipa::path(
-    post, path = route::ENROLL, request_body = EnrollRequest, responses((status = 200, body = EnrollReply)),
+    post, path = route::ENROLL, request_body = EnrollRequest,
+    responses((status = 200, body = EnrollReply), (status = 403), (status = 409)),
 )]
 pub(in crate::http) async fn enroll(
     anybody: AnyPeer,

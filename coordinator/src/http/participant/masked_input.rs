@@ -55,7 +55,7 @@ impl IntoParams for Headers {
 #[utoipa::path(
     put, path = route::MASKED_INPUT, params(Headers),
     request_body(content = inline(Octets), content_type = MEDIA_MASKED_INPUT), security(("certificate" = [])),
-    responses((status = 200, body = Receipt)),
+    responses((status = 200, body = Receipt), (status = 409)),
 )]
 pub(in crate::http) async fn masked_input(
     caller: Participant,

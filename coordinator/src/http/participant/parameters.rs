@@ -25,6 +25,7 @@ use crate::admission::{Fact, Inbox};
 use crate::damage::is_damage;
 use crate::http::app::App;
 use crate::http::authenticate::Reader;
+use crate::http::etag::is_named;
 use crate::http::extract::Path;
 use crate::http::openapi::{Octets, header};
 use crate::http::problem::{Error, Result};
@@ -47,7 +48,10 @@ impl IntoParams for Headers {
     get, path = route::MODEL_PARAMETERS, params(Headers), security(("certificate" = []), ("token" = [])),
     responses(
         (status = 200, body = inline(Octets), content_type = MEDIA_SAFETENSORS),
+        (status = 206, body = inline(Octets), content_type = MEDIA_SAFETENSORS, description = "the range that was asked for"),
+        (status = 304, description = "the version that was named is this one"),
         (status = 410, description = "the version is kept no more (`version-removed`)"),
+        (status = 416),
     ),
 )]
 pub(in crate::http) async fn parameters(
@@ -80,7 +84,7 @@ pub(in crate::http) async fn parameters(
     };
     let StoredVersion { model, removed_at, .. } = model;
     let etag = format!("\"{}\"", model.sha256);
-    if names(&headers, header::IF_NONE_MATCH, &etag) {
+    if is_named(&headers, header::IF_NONE_MATCH, &etag) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
     }
     if removed_at.is_some() {
@@ -106,12 +110,6 @@ pub(in crate::http) async fn parameters(
         response.headers_mut().insert(header::CONTENT_RANGE, text.parse().map_err(Error::fault)?);
     }
     Ok(response)
-}
-
-/// Whether a list of entity tags contains this one, RFC 9110 §8.8.3.2 (weak comparison).
-fn names(headers: &HeaderMap, name: header::HeaderName, etag: &str) -> bool {
-    let text = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    text.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|tag| tag == etag || tag == "*")
 }
 
 /// The requested range, if it is a single range of this version, RFC 9110 §14.

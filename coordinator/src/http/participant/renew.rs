@@ -23,7 +23,7 @@ const SAME_KEY: &str = "the present certificate is for the same key: renew it fo
 /// Renew the certificate.
 #[utoipa::path(
     post, path = route::RENEW, request_body = RenewRequest, security(("certificate" = [])),
-    responses((status = 200, body = EnrollReply)),
+    responses((status = 200, body = EnrollReply), (status = 409)),
 )]
 pub(in crate::http) async fn renew(
     participant: Participant,

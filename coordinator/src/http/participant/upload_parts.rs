@@ -46,7 +46,7 @@ impl IntoParams for Headers {
 /// Announce a masked input in parts of 8 MiB, ask which are missing, and have it count once none is.
 #[utoipa::path(
     put, path = route::UPLOAD_MANIFEST, params(Headers), request_body = UploadManifest, security(("certificate" = [])),
-    responses((status = 200, body = UploadReply)),
+    responses((status = 200, body = UploadReply), (status = 409)),
 )]
 pub(in crate::http) async fn manifest(
     caller: Participant,
@@ -173,7 +173,7 @@ async fn make_whole(app: &App, attempt: Attempt, participant: ParticipantId, tre
 #[utoipa::path(
     put, path = route::UPLOAD_PART, params(AttemptHeader),
     request_body(content = inline(Octets), content_type = MEDIA_MASKED_INPUT), security(("certificate" = [])),
-    responses((status = 204, description = "the part is stored")),
+    responses((status = 204, description = "the part is stored"), (status = 409)),
 )]
 pub(in crate::http) async fn part(
     caller: Participant,

@@ -3,8 +3,10 @@
 mod create_task;
 mod enrollment_tokens;
 mod excuse;
+mod idempotency;
 mod operator_tokens;
 mod pin_version;
+mod preconditions;
 mod promote_version;
 mod restore_version;
 mod revoke_participant;

@@ -30,7 +30,11 @@ async fn the_promoted_version_is_told_and_its_file_stays() {
         if version == 1 {
             continue;
         }
-        assert_eq!(t.get(&t.viewer, &route::model_parameters(task, 1)).await.status, 410, "neither promoted nor newest");
+        assert_eq!(
+            t.get(&t.viewer, &route::model_parameters(task, 1)).await.status,
+            410,
+            "neither promoted nor newest"
+        );
         t.post(&t.operator, &promote(1), &json!({})).await.problem(ProblemType::VersionRemoved);
         assert_eq!(shown().await, json!(0), "nothing changed");
         assert_eq!(t.post(&t.operator, &promote(version), &json!({})).await.json()["promoted_version"], version);

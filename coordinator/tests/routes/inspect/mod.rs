@@ -3,6 +3,8 @@
 mod assignments;
 mod audit;
 mod events;
+mod narrow;
 mod presets;
 mod rounds;
+mod shape;
 mod tasks;

@@ -1,5 +1,8 @@
 //! The contract as OpenAPI 3.1, generated from the handlers' descriptions.
 
+mod answers;
+mod shapes;
+
 use std::sync::OnceLock;
 
 use bytes::Bytes;
@@ -8,8 +11,10 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{OpenApi, RefOr, Required, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
-use wire::headers::{ATTEMPT, MEDIA_PROBLEM, SIGN_IN_COOKIE};
+use wire::headers::{ATTEMPT, SIGN_IN_COOKIE};
 use wire::problem::{Problem, ProblemType};
+
+use super::shape::Shapes;
 
 /// A body of bytes.
 pub(super) struct Octets;
@@ -53,9 +58,11 @@ impl IntoParams for AttemptHeader {
 pub(crate) struct Document(OnceLock<Bytes>);
 
 impl Document {
-    /// Everything that the routers described, with what all paths have in common, as JSON.
-    pub(super) fn of(described: &OpenApi) -> Bytes {
-        complete(described).to_string().into()
+    /// Everything that the routers described, with what all paths have in common, as JSON; and the shapes of answers.
+    pub(super) fn of(described: &OpenApi) -> (Bytes, Shapes) {
+        let mut document = complete(described);
+        let shapes = shapes::describe(&mut document);
+        (document.to_string().into(), shapes)
     }
 
     /// Keeps the document. All routers of a service describe the same, so the first one writes it.
@@ -82,6 +89,7 @@ fn complete(described: &OpenApi) -> Value {
     for (name, schema) in problem {
         components["schemas"][name] = json!(schema);
     }
+    components["schemas"].as_object_mut().into_iter().flatten().for_each(|(_, schema)| close(schema));
     components["securitySchemes"] = json!({
         "certificate": { "type": "mutualTLS", "description": "the client certificate that enrolment gave" },
         "token": { "type": "http", "scheme": "bearer", "description": "an operator's token" },
@@ -102,26 +110,44 @@ fn complete(described: &OpenApi) -> Value {
     })
 }
 
-/// Adds the path's variables, the answers of rejections, and the role that a token needs.
+/// Says of each `{ "count": … }` or `{ "fraction": … }` that it has no other key: an enum that its key tells is an object of one key,
+/// which its generated schema does not say.
+fn close(schema: &mut Value) {
+    for branch in schema.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
+        let told_by_key = branch["properties"].as_object().is_some_and(|properties| {
+            let mut values = properties.values();
+            values.len() == 1 && values.all(|value| value["enum"].as_array().is_none_or(|names| names.len() != 1))
+        });
+        if told_by_key && branch["required"].as_array().is_some_and(|required| required.len() == 1) {
+            branch["additionalProperties"] = false.into();
+        }
+    }
+}
+
+/// Adds the path's variables, the answers that its handler does not name, and the role that a token needs.
 fn describe(path: &str, operation: &mut Value) {
     // Handlers in different files share names, but an operation id must be unique.
     operation.as_object_mut().and_then(|operation| operation.remove("operationId"));
     let names = path.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(name, _)| name);
-    let mut parameters: Vec<_> = names
-        .map(|name| json!({ "in": "path", "name": name, "required": true, "schema": { "type": "string" } }))
-        .collect();
+    let mut parameters: Vec<_> =
+        names.map(|name| json!({ "in": "path", "name": name, "required": true, "schema": variable(name) })).collect();
     parameters.extend(operation["parameters"].take().as_array_mut().into_iter().flat_map(std::mem::take));
     operation["parameters"] = json!(parameters);
-    let summary = operation["summary"].clone();
-    for (_, response) in operation["responses"].as_object_mut().into_iter().flatten() {
-        response["description"] = summary.clone();
-    }
-    operation["responses"]["default"] = json!({
-        "description": "a problem, RFC 9457",
-        "content": { MEDIA_PROBLEM: { "schema": { "$ref": format!("#/components/schemas/{}", Problem::name()) } } },
-    });
+    answers::complete(operation);
     if let Some(role) = operation["security"][0]["token"].get(0).cloned() {
         operation["x-role"] = role;
         operation["security"].as_array_mut().into_iter().for_each(|ways| ways.push(json!({ "sign_in": [] })));
+    }
+}
+
+/// What a variable of a path may be.
+fn variable(name: &str) -> Value {
+    match name {
+        "round" | "version" | "part" => {
+            json!({ "type": "integer", "format": "int32", "minimum": 0, "maximum": u32::MAX })
+        }
+        "participant" | "token" => json!({ "type": "string", "format": "uuid" }),
+        // By id or name.
+        _ => json!({ "type": "string", "minLength": 1 }),
     }
 }

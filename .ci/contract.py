@@ -1,0 +1,156 @@
+"""Holds a running coordinator to the OpenAPI document that it serves (.ci/contract.sh).
+
+The document must be valid. Then schemathesis makes requests of it, good ones and bad ones: with an operator's token, with a
+participant's certificate, with paths of its own and with those of real tasks. No answer may be a fault, and each must have a status, a
+media type and a body that the document names. The same seed makes the same requests, but for the ids that the coordinator drew.
+"""
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from http.client import HTTPSConnection
+from ssl import create_default_context
+from urllib.parse import urlsplit
+
+import requests
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+FEWEST = 5000
+SEED = 16
+
+work = sys.argv[1]
+server, ca, token = (os.environ[f"TRIBUTARY_{name}"] for name in ("SERVER", "CA", "TOKEN"))
+
+
+def session():
+    """Trusts the coordinator's authority, whatever the environment says."""
+    made = requests.Session()
+    made.trust_env, made.verify = False, ca
+    return made
+
+
+operator = session()
+operator.headers["Authorization"] = f"Bearer {token}"
+
+
+def get(path, **query):
+    answer = operator.get(server + path, params=query, timeout=30)
+    answer.raise_for_status()
+    return answer
+
+
+def answers():
+    """How many requests were answered with each status, as the coordinator counts."""
+    counts = {}
+    for line in get("/metrics").text.splitlines():
+        if found := re.match(r'tributary_requests_total\{.*status="(\d+)".*\} (\d+)', line):
+            counts[found[1]] = counts.get(found[1], 0) + int(found[2])
+    return counts
+
+
+document = get("/openapi.json").json()
+wrong = [str(error)[:2000] for error in OpenAPIV31SpecValidator(document).iter_errors()]
+assert not wrong, wrong
+operations = [(path, method) for path, item in document["paths"].items() for method in item]
+print(f"the document is valid: {len(operations)} operations")
+
+
+def enrolled():
+    """A participant that OpenSSL knows: files with its certificate and key, and its id."""
+    key, request, certificate = (f"{work}/fuzzer.{ending}" for ending in ("key", "csr", "pem"))
+    subprocess.run(
+        ["openssl", "req", "-new", "-newkey", "ed25519", "-nodes", "-subj", "/CN=fuzzer"]
+        + ["-keyout", key, "-out", request],
+        check=True,
+        capture_output=True,
+    )
+    secret = operator.post(f"{server}/v1/enrollment-tokens", json={}, timeout=30).json()["token"]
+    body = {"token": secret, "csr_pem": open(request).read(), "name": "fuzzer"}
+    answer = session().post(f"{server}/v1/enroll", json=body, timeout=30)
+    assert answer.status_code == 200, answer.text
+    open(certificate, "w").write(answer.json()["certificate_pem"])
+    return certificate, key, answer.json()["participant"]
+
+
+certificate, key, participant = enrolled()
+tasks = {task["name"]: task["id"] for task in get("/v1/tasks").json()["items"]}
+rounds = get("/v1/tasks/demo/rounds").json()["items"]
+assert len(rounds) == 2 and "waiting" in tasks, (rounds, tasks)
+
+# Valid is what the schemas say; what they cannot say is answered with 422 (or 410, 412: of what is there), and never with 400.
+CHECKS = """
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", "3xx", 401, 403, 404, 409, 410, 412, 422, 429]
+"""
+KNOWN = f"""
+[parameters]
+"path.task" = ["demo", "waiting", "{tasks["demo"]}"]
+"path.round" = [1, 2]
+"path.version" = [0, 1, 2]
+"path.participant" = ["{participant}"]
+"""
+# Streams do not end, so they are read below; and the token that all this is done with must stay.
+APART = ["/v1/events", "/v1/tasks/{task}/events", "/v1/operator-tokens/{token}/revoke"]
+
+
+def fuzz(name, config, examples, *arguments):
+    """Runs schemathesis over the operations that `arguments` choose."""
+    path, before = f"{work}/{name}.toml", sum(answers().values())
+    with open(path, "w") as file:
+        file.write(config)
+    command = [f"{work}/venv/bin/st", "--config-file", path, "run", f"{server}/openapi.json", "--tls-verify", ca]
+    command += ["--seed", str(SEED), "--generation-deterministic", "--workers", "1"]
+    command += ["--max-examples", str(examples), "--phases", "examples,coverage,fuzzing", "--continue-on-failure"]
+    command += ["--checks", "all", "--warnings", "off", "--request-timeout", "60", "--no-color", *arguments]
+    environment = {**os.environ, "REQUESTS_CA_BUNDLE": ca, "SCHEMATHESIS_HOOKS": "contract_hooks", "PYTHONPATH": os.path.dirname(os.path.abspath(__file__))}
+    start = time.monotonic()
+    done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
+    made = sum(answers().values()) - before
+    print(f"{name}: {made} requests in {time.monotonic() - start:.0f} s")
+    if done.returncode:
+        print(done.stdout[-30000:], done.stderr[-3000:])
+    return done.returncode == 0
+
+
+bearer = ["--header", f"Authorization: Bearer {token}"]
+apart = [part for path in APART for part in ("--exclude-path", path)]
+by_certificate = [path for path, item in document["paths"].items() if any("certificate" in way for of in item.values() for way in of.get("security", []))]
+of_participants = [part for path in by_certificate for part in ("--include-path", path)]
+identity = ["--request-cert", certificate, "--request-cert-key", key]
+good = fuzz("an operator, anywhere", CHECKS, 10, *bearer, *apart)
+good &= fuzz("an operator, at real tasks", CHECKS + KNOWN, 25, *bearer, *apart)
+good &= fuzz("a participant", CHECKS + KNOWN, 15, *identity, *of_participants)
+
+# Streams: the head of each answer, and its first bytes where it is one.
+draw = random.Random(SEED)
+for _ in range(100):
+    path, task = draw.choice(APART[:2]), draw.choice(["demo", "waiting", "nobody", "%00", "é"])
+    query = {"after": draw.choice(["0", "1", "99999999", "-1", "x", ""]), "kind": draw.choice(["task_paused", "a,b", "", ","])}
+    chosen = {name: value for name, value in query.items() if draw.random() < 0.5}
+    with operator.get(server + path.replace("{task}", task), params=chosen, stream=True, timeout=30) as answer:
+        described = document["paths"][path]["get"]["responses"].get(str(answer.status_code))
+        media = answer.headers["content-type"].split(";")[0]
+        assert described and media in described["content"], (path, chosen, answer.status_code, media)
+        if answer.status_code == 200:
+            assert next(answer.iter_content(64)).startswith(b"retry: "), path
+
+# A body that says that it is larger than any may be; it is answered before it is sent.
+connection = HTTPSConnection(urlsplit(server).netloc, context=create_default_context(cafile=ca), timeout=30)
+connection.putrequest("POST", "/v1/tasks")
+for header, value in (("authorization", f"Bearer {token}"), ("content-type", "application/json"), ("content-length", str(2 << 20))):
+    connection.putheader(header, value)
+connection.endheaders()
+assert connection.getresponse().status == 413
+
+counts = answers()
+made = sum(counts.values())
+print(f"{made} requests: " + ", ".join(f"{count} of {status}" for status, count in sorted(counts.items())))
+faults = {status: count for status, count in counts.items() if status >= "500"}
+assert not faults, f"{faults} answers say that the coordinator is at fault"
+assert not re.search(r"^tributary_faults_total [1-9]", get("/metrics").text, re.MULTILINE), "the coordinator counted a fault"
+assert made >= FEWEST, f"only {made} requests, of at least {FEWEST}"
+sys.exit(0 if good else 1)

@@ -1,0 +1,118 @@
+//! `Idempotency-Key`: a creating request that is repeated creates nothing else.
+//!
+//! The answer is kept with what was created. Where it has a secret, which is shown once and not kept, a repeat is refused instead, and
+//! told what the first request has made.
+
+use std::time::Duration;
+
+use federation::id::{Digest, TokenId};
+use federation::time::Timestamp;
+use http::{HeaderMap, StatusCode};
+use serde_json::json;
+use store::Transaction;
+use store::entity::idempotency::IdempotentAnswer;
+use utoipa::IntoParams;
+use utoipa::openapi::path::{Parameter, ParameterIn};
+use wire::headers::IDEMPOTENCY_KEY;
+
+use crate::http::authenticate::Bearer;
+use crate::http::openapi::header;
+use crate::http::problem::{Error, Result};
+
+/// How long a key is known.
+const REMEMBER: Duration = Duration::from_secs(24 * 3600);
+
+/// The header of a request whose repeat is given the first answer.
+pub(super) struct FirstAnswer;
+
+impl IntoParams for FirstAnswer {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        vec![header(
+            IDEMPOTENCY_KEY,
+            false,
+            "For 24 hours a repeated request gets the first one's answer; 409 with another body.",
+        )]
+    }
+}
+
+/// The header of a request that makes a secret.
+pub(super) struct OnlyOnce;
+
+impl IntoParams for OnlyOnce {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let says = "For 24 hours a repeated request is refused with 409, which names what the first one made: its secret is shown once.";
+        vec![header(IDEMPOTENCY_KEY, false, says)]
+    }
+}
+
+/// The key of a request. Keys of different operators, and of different kinds of requests, are separate.
+pub(super) struct Key {
+    scope: String,
+    key: String,
+    request_sha256: Digest,
+}
+
+impl Key {
+    /// The key in the headers, if there is one, of a request with this body.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`].
+    pub(super) fn of(headers: &HeaderMap, operation: &str, bearer: &Bearer, body: &[u8]) -> Result<Option<Self>> {
+        let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+        let text = value.to_str().ok().filter(|text| (1..=64).contains(&text.len()));
+        let key =
+            text.ok_or_else(|| Error::InvalidValue("idempotency-key: 1 to 64 printable ASCII characters".to_owned()))?;
+        let scope = format!("{operation}/{}", bearer.token);
+        Ok(Some(Self { scope, key: key.to_owned(), request_sha256: crate::digest(body) }))
+    }
+
+    /// The answer to the first request with this key.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if that was another request.
+    pub(super) async fn find(&self, tx: &mut Transaction<'_>) -> Result<Option<IdempotentAnswer>> {
+        match tx.find_idempotent(&self.scope, &self.key).await? {
+            Some(answer) if answer.request_sha256 != self.request_sha256 => {
+                Err(Error::Conflict("this idempotency key came with another body before".to_owned()))
+            }
+            answer => Ok(answer),
+        }
+    }
+
+    /// Keeps the answer with this body, and gives it back.
+    pub(super) async fn keep(
+        key: Option<&Self>,
+        tx: &mut Transaction<'_>,
+        body: Vec<u8>,
+        now: Timestamp,
+    ) -> Result<Vec<u8>> {
+        let Some(key) = key else { return Ok(body) };
+        let answer =
+            IdempotentAnswer { request_sha256: key.request_sha256, status: StatusCode::CREATED.as_u16(), body };
+        tx.insert_idempotent(&key.scope, &key.key, &answer, now.plus(REMEMBER)).await?;
+        Ok(answer.body)
+    }
+
+    /// Lets the first request make a token, of which the id alone is kept.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] for a repeat.
+    pub(super) async fn only_once(
+        key: Option<&Self>,
+        tx: &mut Transaction<'_>,
+        token: TokenId,
+        now: Timestamp,
+    ) -> Result<()> {
+        let Some(key) = key else { return Ok(()) };
+        if let Some(first) = key.find(tx).await? {
+            let first: serde_json::Value = serde_json::from_slice(&first.body).map_err(Error::fault)?;
+            return Err(Error::Conflict(format!(
+                "this idempotency key has made token {} already, whose secret was shown then and is not kept; if it was lost, make \
+                 another token with another key",
+                first["id"].as_str().unwrap_or_default()
+            )));
+        }
+        let body = serde_json::to_vec(&json!({ "id": token })).map_err(Error::fault)?;
+        Self::keep(Some(key), tx, body, now).await.map(drop)
+    }
+}

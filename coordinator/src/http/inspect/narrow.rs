@@ -1,0 +1,111 @@
+//! What narrows lists down: names, labels and times in queries.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use federation::time::Timestamp;
+use serde::{Deserialize, Deserializer, de};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, OneOfBuilder, SchemaFormat, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::http::problem::{Error, Result};
+
+/// The values that a parameter names, separated by commas; none if it is absent.
+pub(super) fn named<T: FromStr + Display>(parameter: &str, names: Option<&str>, all: &[T]) -> Result<Vec<T>> {
+    let known = |name: &str| {
+        name.trim().parse::<T>().map_err(|_| {
+            let all: Vec<_> = all.iter().map(ToString::to_string).collect();
+            Error::InvalidValue(format!("{parameter}: there is none called {name:?}, only {}", all.join(", ")))
+        })
+    };
+    names.map_or_else(|| Ok(Vec::new()), |names| names.split(',').map(known).collect())
+}
+
+/// Labels as `NAME=VALUE`, each once.
+pub(super) fn labels(wanted: &[String]) -> Result<BTreeMap<String, String>> {
+    let mut labels = BTreeMap::new();
+    for text in wanted {
+        let refused = |why: &str| Error::InvalidValue(format!("label: {why}"));
+        let (name, value) = text.split_once('=').ok_or_else(|| refused("it is NAME=VALUE"))?;
+        if name.contains('\0') || value.contains('\0') {
+            return Err(refused("no label contains U+0000"));
+        }
+        if labels.insert(name.to_owned(), value.to_owned()).is_some() {
+            return Err(refused("each name at most once: no participant has two values of one label"));
+        }
+    }
+    Ok(labels)
+}
+
+/// A time in a query: milliseconds since 1970, or RFC 3339.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct When(pub(super) Timestamp);
+
+impl FromStr for When {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        if let Ok(millis) = text.parse() {
+            return Ok(Self(Timestamp(millis)));
+        }
+        let time = OffsetDateTime::parse(text, &Rfc3339)
+            .map_err(|_| "a time is milliseconds since 1970, or RFC 3339 (2026-11-24T12:00:00Z)")?;
+        i64::try_from(time.unix_timestamp_nanos().div_euclid(1_000_000))
+            .map(|millis| Self(Timestamp(millis)))
+            .map_err(|_| "the time is out of range")
+    }
+}
+
+impl<'de> Deserialize<'de> for When {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl PartialSchema for When {
+    fn schema() -> RefOr<Schema> {
+        let format =
+            |kind, format| ObjectBuilder::new().schema_type(kind).format(Some(SchemaFormat::KnownFormat(format)));
+        OneOfBuilder::new()
+            .item(format(Type::Integer, KnownFormat::Int64))
+            .item(format(Type::String, KnownFormat::DateTime))
+            .into()
+    }
+}
+
+impl ToSchema for When {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_number_or_a_date() {
+        let read = |text: &str| text.parse::<When>().map(|when| when.0.0);
+        for (text, millis) in [
+            ("-5", -5),
+            ("1750000000500", 1_750_000_000_500),
+            ("2025-06-15T15:06:40.5Z", 1_750_000_000_500),
+            ("2025-06-15T17:06:40+02:00", 1_750_000_000_000),
+            ("1969-12-31T23:59:59.999Z", -1),
+        ] {
+            assert_eq!(read(text), Ok(millis), "{text}");
+        }
+        for text in ["", "yesterday", "2025-06-15", "99999999999999999999", "2025-13-01T00:00:00Z"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn labels_are_told_apart() {
+        let read = |wanted: &[&str]| labels(&wanted.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
+        assert_eq!(read(&["region=eu", "url=a=b"]).unwrap()["url"], "a=b");
+        for refused in [&["region"][..], &["a=1", "a=2"], &["a=\0"]] {
+            assert!(matches!(read(refused), Err(Error::InvalidValue(_))), "{refused:?}");
+        }
+    }
+}

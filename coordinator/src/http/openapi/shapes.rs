@@ -1,0 +1,81 @@
+//! The shapes of answers, read from the document, and what the document says of them.
+
+use serde_json::{Map, Value, json};
+
+use super::answers;
+use crate::http::shape::{FIELDS, RFC3339, Shape, Shapes, TIMES};
+
+const JSON: &str = "application/json";
+
+/// Finds the shapes of all operations of operators, and describes them.
+pub(super) fn describe(document: &mut Value) -> Shapes {
+    let mut shapes = Shapes::new();
+    let components = document["components"]["schemas"].clone();
+    for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
+        for (method, operation) in item.as_object_mut().into_iter().flatten() {
+            if operation["security"][0]["token"].is_null() {
+                continue;
+            }
+            let Some(answer) = ["200", "201"].into_iter().find_map(|status| {
+                let schema = &operation["responses"][status]["content"][JSON]["schema"];
+                (!schema.is_null()).then(|| (status, schema.clone()))
+            }) else {
+                continue;
+            };
+            let shape = describe_one(method, operation, answer, &components);
+            shapes.insert((method.clone(), path.clone()), shape);
+        }
+    }
+    let number = json!({ "type": "integer", "format": "int64" });
+    document["components"]["schemas"]["Timestamp"] = json!({
+        "description": "Milliseconds since 1970-01-01T00:00:00 UTC; to an operator that asks for `times=rfc3339`, RFC 3339.",
+        "oneOf": [number, { "type": "string", "format": "date-time" }],
+    });
+    shapes
+}
+
+fn describe_one(method: &str, operation: &mut Value, (status, schema): (&str, Value), components: &Value) -> Shape {
+    let mut added = vec![json!({
+        "in": "query", "name": TIMES, "required": false, "schema": { "enum": [RFC3339] },
+        "description": "Every field `at` or `…_at` as RFC 3339, UTC, rather than as milliseconds since 1970.",
+    })];
+    let mut shape = Shape::default();
+    if method == "get" {
+        let whole = properties(&schema, components);
+        let items = whole.get("items").map(|items| properties(&items["items"], components));
+        let of_view = items.as_ref().unwrap_or(&whole);
+        shape = Shape { is_page: items.is_some(), fields: of_view.keys().cloned().collect() };
+        let mut chosen = json!({ "type": "object", "properties": of_view, "additionalProperties": false });
+        if shape.is_page {
+            let mut page = whole.clone();
+            page.insert("items".to_owned(), json!({ "type": "array", "items": chosen }));
+            chosen =
+                json!({ "type": "object", "properties": page, "required": ["items"], "additionalProperties": false });
+        }
+        chosen["description"] = "With `fields`.".into();
+        operation["responses"][status]["content"][JSON]["schema"] = json!({ "anyOf": [schema, chosen] });
+        added.push(json!({
+            "in": "query", "name": FIELDS, "required": false, "style": "form", "explode": false,
+            "schema": { "type": "array", "minItems": 1, "items": { "enum": shape.fields } },
+            "description": "Only these fields, of each item if it is a list.",
+        }));
+    }
+    if operation["responses"]["422"].is_null() {
+        // The same for every operation: it has a body or a query.
+        operation["responses"]["422"] = answers::problem("422");
+    }
+    operation["parameters"].as_array_mut().into_iter().for_each(|parameters| parameters.extend(added.clone()));
+    shape
+}
+
+/// The properties of an object, with those that it takes from others.
+fn properties(schema: &Value, components: &Value) -> Map<String, Value> {
+    let mut found = schema["properties"].as_object().cloned().unwrap_or_default();
+    if let Some(name) = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next()) {
+        found.extend(properties(&components[name], components));
+    }
+    for part in schema["allOf"].as_array().into_iter().flatten() {
+        found.extend(properties(part, components));
+    }
+    found
+}

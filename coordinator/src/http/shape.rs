@@ -1,0 +1,206 @@
+//! How answers to operators are shaped, whatever the handler: `?fields=` leaves fields out, `?times=rfc3339` writes times as text, and
+//! `If-None-Match` leaves out what has not changed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use http::{HeaderMap, Method, StatusCode, Uri, header};
+use http_body_util::BodyExt as _;
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::etag;
+use super::problem::{Error, Result};
+
+/// The parameter that names the fields of an answer, separated by commas.
+pub(super) const FIELDS: &str = "fields";
+/// The parameter that says how times are written.
+pub(super) const TIMES: &str = "times";
+/// The value of [`TIMES`].
+pub(super) const RFC3339: &str = "rfc3339";
+
+/// The answer of one operation.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Whether it is a page, of whose items fields are left out.
+    pub(super) is_page: bool,
+    /// The fields that a view, or an item, may have; empty for operations that change something.
+    pub(super) fields: Vec<String>,
+}
+
+/// The shapes of JSON answers to operators, by method and path.
+pub(super) type Shapes = BTreeMap<(String, String), Shape>;
+
+/// What a request asks for.
+#[derive(Default)]
+struct Wanted {
+    fields: Option<Vec<String>>,
+    is_rfc3339: bool,
+}
+
+/// Shapes the answers of operations that have a shape.
+pub(super) async fn shape(State(shapes): State<Arc<Shapes>>, mut request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let Some(shape) = shapes.get(&(request.method().as_str().to_lowercase(), path.to_owned())) else {
+        return next.run(request).await;
+    };
+    let wanted = match take(shape, request.uri_mut()) {
+        Ok(wanted) => wanted,
+        Err(error) => return error.into_response(),
+    };
+    let known = (request.method() == Method::GET).then(|| request.headers().clone());
+    let response = next.run(request).await;
+    if let Some(request) = known
+        && is_unchanged(&request, &response)
+    {
+        let (mut parts, _) = response.into_parts();
+        parts.status = StatusCode::NOT_MODIFIED;
+        parts.headers.remove(header::CONTENT_TYPE);
+        return Response::from_parts(parts, Body::empty());
+    }
+    let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|media| media == "application/json");
+    match wanted {
+        Some(wanted) if is_json => {
+            reshape(shape, &wanted, response).await.unwrap_or_else(|error| error.into_response())
+        }
+        Some(_) | None => response,
+    }
+}
+
+/// Takes what is asked of the shape out of the query, which handlers read without it.
+fn take(shape: &Shape, uri: &mut Uri) -> Result<Option<Wanted>> {
+    let Some(query) = uri.query().filter(|query| query.contains(FIELDS) || query.contains(TIMES)) else {
+        return Ok(None);
+    };
+    // What cannot be read is told by the handler.
+    let Ok(pairs) = serde_html_form::from_str::<Vec<(String, String)>>(query) else { return Ok(None) };
+    let (mine, rest): (Vec<_>, Vec<_>) =
+        pairs.into_iter().partition(|(name, _)| name == TIMES || (name == FIELDS && !shape.fields.is_empty()));
+    let mut wanted = Wanted::default();
+    for (name, value) in &mine {
+        if name == TIMES && value == RFC3339 {
+            wanted.is_rfc3339 = true;
+        } else if name == TIMES {
+            return Err(Error::InvalidValue(format!("times: {RFC3339}, or nothing for milliseconds since 1970")));
+        } else if wanted.fields.replace(named(shape, value)?).is_some() {
+            return Err(Error::Malformed("the query: fields comes twice; separate names by commas".to_owned()));
+        }
+    }
+    if mine.is_empty() {
+        return Ok(None);
+    }
+    let rest = serde_html_form::to_string(rest).map_err(Error::fault)?;
+    let path = if rest.is_empty() { uri.path().to_owned() } else { format!("{}?{rest}", uri.path()) };
+    let mut parts = std::mem::take(uri).into_parts();
+    parts.path_and_query = Some(path.parse().map_err(Error::fault)?);
+    *uri = Uri::from_parts(parts).map_err(Error::fault)?;
+    Ok(Some(wanted))
+}
+
+fn named(shape: &Shape, names: &str) -> Result<Vec<String>> {
+    let known = |name: &str| {
+        let found = shape.fields.iter().find(|known| *known == name).cloned();
+        found.ok_or_else(|| {
+            Error::InvalidValue(format!("fields: there is none called {name:?}, only {}", shape.fields.join(", ")))
+        })
+    };
+    names.split(',').map(known).collect()
+}
+
+fn is_unchanged(request: &HeaderMap, response: &Response) -> bool {
+    let tag = response.headers().get(header::ETAG).and_then(|tag| tag.to_str().ok());
+    response.status() == StatusCode::OK && tag.is_some_and(|tag| etag::is_named(request, header::IF_NONE_MATCH, tag))
+}
+
+async fn reshape(shape: &Shape, wanted: &Wanted, response: Response) -> Result<Response> {
+    let (mut parts, body) = response.into_parts();
+    let bytes = body.collect().await.map_err(Error::fault)?.to_bytes();
+    let mut value: Value = serde_json::from_slice(&bytes).map_err(Error::fault)?;
+    if let Some(fields) = &wanted.fields {
+        let views = match &mut value {
+            Value::Object(page) if shape.is_page => {
+                page.get_mut("items").and_then(Value::as_array_mut).map(Vec::as_mut_slice).unwrap_or_default()
+            }
+            view => std::slice::from_mut(view),
+        };
+        for view in views.iter_mut().filter_map(Value::as_object_mut) {
+            view.retain(|name, _| fields.contains(name));
+        }
+    }
+    if wanted.is_rfc3339 {
+        write_times(&mut value);
+    }
+    parts.headers.remove(header::CONTENT_LENGTH);
+    let body = serde_json::to_vec(&value).map_err(Error::fault)?;
+    Ok(Response::from_parts(parts, body.into()))
+}
+
+/// Writes every number in a field `at` or `…_at` as text; one outside of the calendar stays.
+fn write_times(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(write_times),
+        Value::Object(fields) => write_times_of(fields),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn write_times_of(fields: &mut Map<String, Value>) {
+    for (name, value) in fields {
+        match value.as_i64().filter(|_| name == "at" || name.ends_with("_at")).and_then(text) {
+            Some(text) => *value = text.into(),
+            None => write_times(value),
+        }
+    }
+}
+
+fn text(millis: i64) -> Option<String> {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000).ok()?.format(&Rfc3339).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shape() -> Shape {
+        Shape { is_page: true, fields: vec!["id".to_owned(), "name".to_owned()] }
+    }
+
+    #[test]
+    fn what_is_asked_of_the_shape_is_kept_from_handlers() {
+        let taken = |uri: &str| {
+            let mut uri: Uri = uri.parse().unwrap();
+            take(&shape(), &mut uri).map(|wanted| (wanted, uri.to_string()))
+        };
+        let (wanted, uri) = taken("/v1/tasks?limit=2&fields=id%2Cname&label=a%3Db&label=c&times=rfc3339").unwrap();
+        let wanted = wanted.unwrap();
+        assert_eq!((wanted.fields.unwrap().join(" ").as_str(), wanted.is_rfc3339), ("id name", true));
+        assert_eq!(uri, "/v1/tasks?limit=2&label=a%3Db&label=c");
+        assert_eq!(taken("/v1/tasks?fields=id").unwrap().1, "/v1/tasks");
+        let (wanted, uri) = taken("/v1/tasks?label=fields&limit=").unwrap();
+        assert!(wanted.is_none() && uri == "/v1/tasks?label=fields&limit=");
+        for query in ["fields=secret", "fields=", "fields=id,,name", "fields=id&fields=name", "times=iso", "times="] {
+            assert!(taken(&format!("/v1/tasks?{query}")).is_err(), "{query}");
+        }
+    }
+
+    #[test]
+    fn times_are_those_fields_that_are_called_so() {
+        let mut value = json!({
+            "at": 0, "opened_at": 1_750_000_000_500_i64, "ended_at": null, "format": 1, "late_at": i64::MAX,
+            "history": [{ "at": -1 }], "pat": 5, "x_at": "text",
+        });
+        write_times(&mut value);
+        let expected = json!({
+            "at": "1970-01-01T00:00:00Z", "opened_at": "2025-06-15T15:06:40.5Z", "ended_at": null, "format": 1,
+            "late_at": i64::MAX, "history": [{ "at": "1969-12-31T23:59:59.999Z" }], "pat": 5, "x_at": "text",
+        });
+        assert_eq!(value, expected);
+    }
+}

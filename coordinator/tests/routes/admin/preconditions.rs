@@ -1,0 +1,85 @@
+//! A write that names an entity tag is done only while the view shows what it showed.
+
+use axum::body::Body;
+use http::Request;
+use serde_json::{Value, json};
+use wire::problem::ProblemType;
+use wire::route;
+
+use crate::support::{Reply, TestCoordinator, small_task};
+
+fn tag(reply: &Reply) -> String {
+    reply.headers["etag"].to_str().unwrap().to_owned()
+}
+
+async fn post_if(t: &TestCoordinator, path: &str, tag: &str, body: &Value) -> Reply {
+    let request = Request::post(path).header("content-type", "application/json").header("if-match", tag);
+    t.send(&t.operator, request.body(Body::from(body.to_string())).unwrap()).await
+}
+
+#[tokio::test]
+async fn controls_of_a_task_are_refused_once_it_shows_something_else() {
+    let t = TestCoordinator::start().await;
+    let created = t.post(&t.operator, route::TASKS, &json!({ "spec": small_task() })).await;
+    let before = t.get(&t.viewer, "/v1/tasks/small").await;
+    assert_eq!(tag(&before), tag(&created));
+    assert_eq!(tag(&t.get(&t.viewer, "/v1/tasks/small?fields=name").await), tag(&before), "it is the view's");
+    let paused = post_if(&t, "/v1/tasks/small/pause", &tag(&before), &json!({})).await;
+    assert_eq!(paused.status, 200);
+    assert_ne!(tag(&paused), tag(&before));
+    let now = t.get(&t.viewer, "/v1/tasks/small").await;
+    assert_eq!((tag(&now), &now.body), (tag(&paused), &paused.body));
+    for (action, body) in
+        [("pause", json!({})), ("resume", json!({})), ("cancel", json!({})), ("rebase", json!({ "beyond": 5 }))]
+    {
+        let refused = post_if(&t, &format!("/v1/tasks/small/{action}"), &tag(&before), &body).await;
+        refused.problem(ProblemType::PreconditionFailed);
+        assert_eq!(tag(&refused), tag(&now), "{action}");
+        assert_eq!(t.get(&t.viewer, "/v1/tasks/small").await.body, now.body, "{action} changed nothing");
+    }
+    post_if(&t, "/v1/tasks/small/resume", &format!("W/{}", tag(&now)), &json!({}))
+        .await
+        .problem(ProblemType::PreconditionFailed);
+    assert_eq!(post_if(&t, "/v1/tasks/small/resume", &format!("\"x\", {}", tag(&now)), &json!({})).await.status, 200);
+    assert_eq!(post_if(&t, "/v1/tasks/small/rebase", "*", &json!({ "beyond": 5 })).await.status, 200);
+    post_if(&t, "/v1/tasks/none/pause", "*", &json!({})).await.problem(ProblemType::NotFound);
+}
+
+#[tokio::test]
+async fn versions_and_participants_are_changed_as_they_were_seen() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let version = "/v1/tasks/small/models/0";
+    let before = t.get(&t.viewer, version).await;
+    let pinned = post_if(&t, &format!("{version}/pin"), &tag(&before), &json!({})).await;
+    assert_eq!((pinned.status.as_u16(), tag(&pinned)), (200, tag(&t.get(&t.viewer, version).await)));
+    post_if(&t, &format!("{version}/unpin"), &tag(&before), &json!({})).await.problem(ProblemType::PreconditionFailed);
+    assert_eq!(t.get(&t.viewer, version).await.body, pinned.body);
+
+    let (id, who) = t.enroll("a").await;
+    let (view, revoke) = (route::fill(route::PARTICIPANT, &[&id]), route::fill(route::PARTICIPANT_REVOKE, &[&id]));
+    post_if(&t, &revoke, "\"other\"", &json!({})).await.problem(ProblemType::PreconditionFailed);
+    assert_eq!(t.get(&t.viewer, &view).await.json()["revoked_at"], json!(null));
+    t.check_in(&who, "small").await;
+    let seen = tag(&t.get(&t.viewer, &view).await);
+    assert_eq!(post_if(&t, &revoke, &seen, &json!({})).await.status, 200);
+    post_if(&t, &revoke, &seen, &json!({})).await.problem(ProblemType::PreconditionFailed);
+}
+
+#[tokio::test]
+async fn what_is_known_already_is_not_sent_again() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let ask = async |tag: &str| {
+        let request = Request::get("/v1/tasks/small").header("if-none-match", tag).body(Body::empty()).unwrap();
+        t.send(&t.viewer, request).await
+    };
+    let known = tag(&t.get(&t.viewer, "/v1/tasks/small").await);
+    for named in [known.clone(), format!("\"x\", W/{known}")] {
+        let reply = ask(&named).await;
+        assert_eq!((reply.status.as_u16(), tag(&reply), reply.body.len()), (304, known.clone(), 0));
+    }
+    assert_eq!(ask("\"x\"").await.status, 200);
+    t.post(&t.operator, "/v1/tasks/small/pause", &json!({})).await;
+    assert_eq!(ask(&known).await.status, 200);
+}

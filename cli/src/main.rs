@@ -7,7 +7,6 @@ mod arguments;
 mod command;
 mod data;
 mod failure;
-mod figures;
 mod lean;
 mod output;
 mod server;

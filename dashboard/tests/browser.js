@@ -375,6 +375,21 @@ async function revoking(page) {
   assert.ok(all.items.find((one) => one.name === 'ward-7').revoked_at);
 }
 
+/** The reference lists every operation, and asks this coordinator as whoever is signed in. */
+async function readingTheReference(page) {
+  const paths = Object.values((await federation.call('GET', '/openapi.json')).paths);
+  const operations = paths.reduce((sum, item) => sum + Object.keys(item).length, 0);
+  await page.goto(`${federation.url}/docs/api`);
+  await page.locator('.opblock').first().waitFor();
+  assert.equal(await page.locator('.opblock').count(), operations);
+  await page.locator('.opblock', { hasText: '/v1/presets' }).first().click();
+  await page.getByRole('button', { name: 'Try it out' }).click();
+  await page.getByRole('button', { name: 'Execute' }).click();
+  await page.locator('.live-responses-table td.response-col_status', { hasText: '200' }).waitFor();
+  await page.goto(federation.url);
+  await heading(page, 'Tasks');
+}
+
 async function leaving(page) {
   await page.goto(at('nowhere'));
   await page.getByRole('heading', { name: 'There is no such page' }).waitFor();
@@ -392,7 +407,7 @@ let failed = null;
 let page;
 try {
   ({ page } = await open(browser));
-  for (const step of [trusting, signingIn, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, rollingBack, controlling, readingLedgers, droppingOut, revoking, auditing, leaving]) {
+  for (const step of [trusting, signingIn, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, rollingBack, controlling, readingLedgers, droppingOut, revoking, auditing, readingTheReference, leaving]) {
     said(step.name);
     await step(page);
   }

@@ -11,6 +11,7 @@ mod digest;
 mod distribution;
 mod fairness;
 mod gate;
+mod keys;
 mod limits;
 mod local;
 mod model;
@@ -38,6 +39,7 @@ pub use digest::{BadDigest, Digest};
 pub use distribution::{QUANTILES, STEP};
 pub use fairness::Fairness;
 pub use gate::{Better, GateSpec};
+pub use keys::keys;
 pub use limits::{
     MAX_COHORT, MAX_DEADLINE_MS, MAX_METRICS, MAX_SECURE_COHORT, MIN_SECURE_COHORT, TRAINING_LOSS, USUAL_SECURE_COHORT,
     is_name,

@@ -34,7 +34,7 @@ const MIRRORS: &[(&str, &str)] = &[
 ];
 
 /// Where the dashboard's modules from elsewhere are.
-const VENDORED: &str = "dashboard/vendor";
+const VENDORED: [&str; 2] = ["dashboard/vendor", "api-reference/vendor"];
 
 /// One TLS stack (rustls with ring), nothing that builds OpenSSL, and no second user of SQLite, which would tie its version
 /// to rusqlite's.
@@ -199,26 +199,28 @@ fn check_mirrors(files: &[PathBuf], tests: &str, sources: &str, wrong: &mut Vec<
 
 /// What others wrote and we ship is, byte for byte, what `SHA256SUMS` beside it says.
 fn check_vendored(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) -> anyhow::Result<()> {
-    let folder = root.join(VENDORED);
-    let noted = fs::read_to_string(folder.join("SHA256SUMS")).context("SHA256SUMS of vendored files")?;
-    let mut found = Vec::new();
-    for file in files.iter().filter_map(|file| file.strip_prefix(VENDORED).ok()) {
-        if file.extension().is_some_and(|ext| ext == "js") {
-            let digest = ring::digest::digest(&ring::digest::SHA256, &fs::read(folder.join(file))?);
-            found.push(format!("{}  {}", hex::encode(digest), file.display()));
+    for vendored in VENDORED {
+        let folder = root.join(vendored);
+        let noted = fs::read_to_string(folder.join("SHA256SUMS")).context("SHA256SUMS of vendored files")?;
+        let mut found = Vec::new();
+        for file in files.iter().filter_map(|file| file.strip_prefix(vendored).ok()) {
+            if file.extension().is_some_and(|ext| ext == "js" || ext == "gz") {
+                let digest = ring::digest::digest(&ring::digest::SHA256, &fs::read(folder.join(file))?);
+                found.push(format!("{}  {}", hex::encode(digest), file.display()));
+            }
         }
+        compare_vendored(vendored, &noted, &found, wrong);
     }
-    compare_vendored(&noted, &found, wrong);
     Ok(())
 }
 
 /// Compares lines of digest and name.
-fn compare_vendored(noted: &str, found: &[String], wrong: &mut Vec<String>) {
+fn compare_vendored(vendored: &str, noted: &str, found: &[String], wrong: &mut Vec<String>) {
     for line in found.iter().filter(|line| !noted.lines().any(|noted| noted == *line)) {
-        wrong.push(format!("{VENDORED}/SHA256SUMS does not note {line}"));
+        wrong.push(format!("{vendored}/SHA256SUMS does not note {line}"));
     }
     for line in noted.lines().filter(|line| !found.iter().any(|found| found == line)) {
-        wrong.push(format!("{VENDORED}/SHA256SUMS notes what is not there: {line}"));
+        wrong.push(format!("{vendored}/SHA256SUMS notes what is not there: {line}"));
     }
 }
 
@@ -280,7 +282,7 @@ mod tests {
         let wrong = |found: &[&str]| {
             let found: Vec<String> = found.iter().map(|&line| line.to_owned()).collect();
             let mut wrong = Vec::new();
-            compare_vendored("aa  one.js\nbb  two.js\n", &found, &mut wrong);
+            compare_vendored("dashboard/vendor", "aa  one.js\nbb  two.js\n", &found, &mut wrong);
             wrong.len()
         };
         assert_eq!(wrong(&["aa  one.js", "bb  two.js"]), 0);

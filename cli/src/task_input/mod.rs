@@ -10,14 +10,12 @@ use task_spec::{Deployment, SpecError, TaskSpec};
 
 mod defaults;
 mod flags;
-mod keys;
 mod preset;
 mod table;
 mod training;
 
 pub(crate) use defaults::{TaskDefaults, ahead_of_rounds};
 pub(crate) use flags::{Flag, FlagForm, FlagKeys, FlagValue, Flags, Reader, ShortFlags, many, plain, word, yes};
-pub(crate) use keys::keys;
 pub(crate) use training::{SCHEDULE, TRAINING};
 
 use crate::failure::{Exit, Failure, Outcome};

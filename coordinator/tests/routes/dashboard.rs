@@ -80,3 +80,36 @@ async fn a_configuration_may_leave_it_out() {
         asked(&t, path, &[]).await.problem(ProblemType::NotFound);
     }
 }
+
+#[tokio::test]
+async fn the_reference_is_guarded_and_loads_its_files() {
+    let t = TestCoordinator::start().await;
+    let page = asked(&t, "/docs/api", &[]).await;
+    let policy = page.headers["content-security-policy"].to_str().unwrap();
+    assert!(
+        policy.contains("default-src 'none'; script-src 'self';") && policy.contains("connect-src 'self'"),
+        "{policy}"
+    );
+    let text = String::from_utf8(page.body.clone()).unwrap();
+    let named: Vec<_> = text.split('"').filter(|part| part.starts_with("api/")).collect();
+    assert_eq!(named.len(), 3, "{text}");
+    for name in named {
+        let plain = asked(&t, &format!("/docs/{name}"), &[]).await;
+        let packed = asked(&t, &format!("/docs/{name}"), &[("accept-encoding", "gzip")]).await;
+        assert_eq!(
+            (plain.status.as_u16(), &packed.headers["content-encoding"]),
+            (200, &"gzip".parse().unwrap()),
+            "{name}"
+        );
+        assert!(packed.body.len() < plain.body.len() && packed.headers["etag"] == plain.headers["etag"], "{name}");
+        let tag = plain.headers["etag"].to_str().unwrap();
+        assert_eq!(asked(&t, &format!("/docs/{name}"), &[("if-none-match", tag)]).await.status, 304);
+    }
+    for path in ["/docs/api/none.js", "/docs/", "/docs/api/"] {
+        asked(&t, path, &[]).await.problem(ProblemType::NotFound);
+    }
+    let mut config = config();
+    config.http.dashboard = false;
+    let t = TestCoordinator::with(&config).await;
+    asked(&t, "/docs/api", &[]).await.problem(ProblemType::NotFound);
+}

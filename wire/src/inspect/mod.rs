@@ -1,6 +1,8 @@
 //! Operators' views. Everything here is safe to show a viewer: no update, no key, no secret.
 
+mod comparison;
 mod compression;
+pub mod figures;
 mod privacy;
 
 use std::collections::BTreeMap;
@@ -12,6 +14,7 @@ use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use task_spec::{Mode, TaskSpec};
 
+pub use comparison::{Column, ComparedLine, Comparison};
 pub use compression::CompressionView;
 pub use privacy::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
 
@@ -35,6 +38,8 @@ pub mod route {
     pub const MODELS: &str = "/v1/tasks/{task}/models";
     /// `GET`: one model version.
     pub const MODEL: &str = "/v1/tasks/{task}/models/{version}";
+    /// `GET`: tasks or rounds side by side, [`super::Comparison`]; `?task=` or `?round=`, 2 to 8 times.
+    pub const COMPARE: &str = "/v1/compare";
     /// `GET`: the built-in tasks to begin with, [`super::PresetView`].
     pub const PRESETS: &str = "/v1/presets";
     /// `GET`: participants.

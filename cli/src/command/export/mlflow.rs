@@ -7,11 +7,11 @@ use std::io;
 use std::path::Path;
 
 use serde_json::Value;
+use task_spec::keys;
 use wire::TaskStatus;
+use wire::inspect::figures::figures;
 
 use super::records::TaskRounds;
-use crate::figures::figures;
-use crate::task_input::keys;
 
 /// The experiment's id: any digits that MLflow, which draws eighteen at random, is unlikely to draw.
 const EXPERIMENT: &str = "725180046310547925";

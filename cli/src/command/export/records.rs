@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use task_spec::is_name;
 use wire::Timestamp;
+use wire::inspect::figures::{FIGURES, figures};
 use wire::inspect::{RoundView, TaskSummary, TaskView};
-
-use crate::figures::{FIGURES, figures};
 
 /// A task with all attempts at its rounds, in the order of their opening.
 pub(super) struct TaskRounds {

@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use prost::Message;
+use wire::inspect::figures::figures;
 
 use super::records::TaskRounds;
-use crate::figures::figures;
 
 /// Fields of `Event` that are written here.
 #[derive(Clone, PartialEq, Message)]

@@ -86,23 +86,28 @@ impl Assets {
         let mut files = BTreeMap::new();
         let mut digests = String::new();
         for (name, content) in FILES {
-            let asset = Asset::new(media(name), Bytes::from_static(content))?;
+            let asset = Asset::new(name, Bytes::from_static(content))?;
             digests.extend([name, asset.etag.as_str()]);
             files.insert(*name, asset);
         }
         let version = short_digest(digests.as_bytes());
         let page = String::from_utf8_lossy(PAGE).replace(VERSION, &version);
-        Ok(Self { page: Asset::new(media("index.html"), page.into())?, version, files })
+        Ok(Self { page: Asset::new("index.html", page.into())?, version, files })
     }
 }
 
 impl Asset {
-    fn new(media: &'static str, plain: Bytes) -> io::Result<Self> {
+    /// The media type follows from the name.
+    pub(super) fn new(name: &str, plain: Bytes) -> io::Result<Self> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(&plain)?;
-        let gzip = encoder.finish()?.into();
+        Ok(Self::packed(name, plain, encoder.finish()?.into()))
+    }
+
+    /// The same of what is compressed already.
+    pub(super) fn packed(name: &str, plain: Bytes, gzip: Bytes) -> Self {
         let etag = format!("\"{}\"", short_digest(&plain));
-        Ok(Self { media, plain, gzip, etag })
+        Self { media: media(name), plain, gzip, etag }
     }
 }
 

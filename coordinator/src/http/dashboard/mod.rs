@@ -2,6 +2,7 @@
 //! cookie of a sign-in.
 
 mod assets;
+mod reference;
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use http::header::{
 use http::{HeaderName, StatusCode};
 
 use assets::{Asset, Assets};
+use reference::Reference;
 
 use super::app::App;
 use super::authenticate::AnyPeer;
@@ -26,6 +28,11 @@ use super::times::Times;
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+);
+/// Swagger UI writes attributes `style` and has pictures in its styles; scripts and requests are our own alone.
+const REFERENCE_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
@@ -39,10 +46,12 @@ pub(super) fn routes(times: Times) -> Router<Arc<App>> {
     Router::new()
         .route("/", times.short_undescribed(get(page)))
         .route("/assets/{version}/{*name}", times.short_undescribed(get(asset)))
+        .route("/docs/api", times.short_undescribed(get(reference_page)))
+        .route("/docs/api/{name}", times.short_undescribed(get(reference_file)))
 }
 
 async fn page(_: AnyPeer, headers: HeaderMap) -> Result<Response> {
-    Ok(answer(&headers, &assets().await?.page, REVALIDATE))
+    Ok(answer(&headers, &assets().await?.page, REVALIDATE, POLICY))
 }
 
 async fn asset(_: AnyPeer, Path((version, name)): Path<(String, String)>, headers: HeaderMap) -> Result<Response> {
@@ -50,7 +59,22 @@ async fn asset(_: AnyPeer, Path((version, name)): Path<(String, String)>, header
     let asset = assets.find(&name).ok_or_else(|| Error::NotFound("the dashboard has no such file".to_owned()))?;
     // A page of another release, from a coordinator beside this one, may ask for what this one has.
     let caching = if version == assets.version { FOR_EVER } else { REVALIDATE };
-    Ok(answer(&headers, asset, caching))
+    Ok(answer(&headers, asset, caching, POLICY))
+}
+
+async fn reference_page(_: AnyPeer, headers: HeaderMap) -> Result<Response> {
+    Ok(answer(&headers, &reference().await?.page, REVALIDATE, REFERENCE_POLICY))
+}
+
+async fn reference_file(_: AnyPeer, Path(name): Path<String>, headers: HeaderMap) -> Result<Response> {
+    let file = reference().await?.find(&name);
+    let file = file.ok_or_else(|| Error::NotFound("the reference has no such file".to_owned()))?;
+    Ok(answer(&headers, file, REVALIDATE, REFERENCE_POLICY))
+}
+
+/// The files of the reference, which are unpacked at the first request.
+async fn reference() -> Result<&'static Reference> {
+    tokio::task::spawn_blocking(Reference::get).await.map_err(Error::fault)?.map_err(Error::fault)
 }
 
 /// The files. They are compressed at the first request, which takes some milliseconds.
@@ -58,7 +82,7 @@ async fn assets() -> Result<&'static Assets> {
     tokio::task::spawn_blocking(Assets::get).await.map_err(Error::fault)?.map_err(Error::fault)
 }
 
-fn answer(request: &HeaderMap, asset: &'static Asset, caching: HeaderValue) -> Response {
+fn answer(request: &HeaderMap, asset: &'static Asset, caching: HeaderValue, policy: HeaderValue) -> Response {
     let names = |name: HeaderName, wanted: &str| {
         let values = request.get_all(name).iter().filter_map(|value| value.to_str().ok());
         values.flat_map(|value| value.split(',')).any(|value| {
@@ -77,7 +101,7 @@ fn answer(request: &HeaderMap, asset: &'static Asset, caching: HeaderValue) -> R
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(asset.media));
     headers.insert(CACHE_CONTROL, caching);
     headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
-    headers.insert(CONTENT_SECURITY_POLICY, POLICY);
+    headers.insert(CONTENT_SECURITY_POLICY, policy);
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(OPENER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));

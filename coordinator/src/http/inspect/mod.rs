@@ -3,6 +3,7 @@
 pub(super) mod assignments;
 mod attempt;
 mod audit;
+mod compare;
 mod distribution;
 pub(super) mod ended_rounds;
 mod events;
@@ -34,6 +35,7 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(rounds::list)))
         .routes(times.poll(routes!(rounds::show)))
         .routes(times.short(routes!(assignments::list)))
+        .routes(times.short(routes!(compare::compare)))
         .routes(times.short(routes!(presets::list)))
         .routes(times.short(routes!(privacy::show)))
         .routes(times.short(routes!(privacy::total)))

@@ -90,6 +90,8 @@ fn complete(described: &OpenApi) -> Value {
         components["schemas"][name] = json!(schema);
     }
     components["schemas"].as_object_mut().into_iter().flatten().for_each(|(_, schema)| close(schema));
+    bound(&mut components);
+    bound(&mut document["paths"]);
     components["securitySchemes"] = json!({
         "certificate": { "type": "mutualTLS", "description": "the client certificate that enrolment gave" },
         "token": { "type": "http", "scheme": "bearer", "description": "an operator's token" },
@@ -121,6 +123,27 @@ fn close(schema: &mut Value) {
         if told_by_key && branch["required"].as_array().is_some_and(|required| required.len() == 1) {
             branch["additionalProperties"] = false.into();
         }
+    }
+}
+
+/// Says of unsigned integers what they may be at most: as generated, they have the formats of signed ones.
+fn bound(schema: &mut Value) {
+    let is_unsigned = schema["minimum"].as_f64().is_some_and(|minimum| minimum >= 0.0);
+    let unsigned = match schema["format"].as_str().filter(|_| is_unsigned) {
+        Some("int32") => Some(("uint32", u64::from(u32::MAX))),
+        Some("int64") => Some(("uint64", u64::MAX)),
+        Some(_) | None => None,
+    };
+    match schema {
+        Value::Object(fields) => {
+            if let Some((format, maximum)) = unsigned {
+                fields.insert("format".to_owned(), format.into());
+                fields.entry("maximum").or_insert(maximum.into());
+            }
+            fields.values_mut().for_each(bound);
+        }
+        Value::Array(parts) => parts.iter_mut().for_each(bound),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod assignments;
 mod audit;
+mod compare;
 mod events;
 mod narrow;
 mod presets;

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use crate::TaskSpec;
 use serde_json::Value;
-use task_spec::TaskSpec;
 
 /// Every key that has a value: `aggregation.optimizer.name`, and `fed_adam`.
 ///
 /// # Errors
 /// A number of the task is not finite.
-pub(crate) fn keys(spec: &TaskSpec) -> serde_json::Result<BTreeMap<String, String>> {
+pub fn keys(spec: &TaskSpec) -> serde_json::Result<BTreeMap<String, String>> {
     let mut keys = BTreeMap::new();
     flatten(String::new(), &serde_json::to_value(spec)?, &mut keys);
     Ok(keys)

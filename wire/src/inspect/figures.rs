@@ -1,12 +1,12 @@
 //! Numbers of a round by their names, for exports and comparisons. The names are the fields of the REST API.
 
-use wire::inspect::{DistributionView, EpsilonView, MetricView, RoundView};
+use super::{DistributionView, EpsilonView, MetricView, RoundView};
 
 /// A number of a round, by name.
-pub(crate) type Figure<T> = (&'static str, fn(&T) -> Option<f64>);
+pub type Figure<T> = (&'static str, fn(&T) -> Option<f64>);
 
 /// Numbers that every tool can draw over the rounds of a task.
-pub(crate) const FIGURES: [Figure<RoundView>; 6] = [
+pub const FIGURES: [Figure<RoundView>; 6] = [
     ("seconds", |round| Some(round.seconds)),
     ("cohort", |round| Some(round.cohort.into())),
     ("reported", |round| Some(round.reported.into())),
@@ -41,7 +41,7 @@ fn exact(count: u64) -> f64 {
 
 /// Every number of a round: `seconds`, `epsilon.published`, `metrics.NAME.value`, `distributions.NAME.p50`,
 /// `phases.COLLECTING.seconds`.
-pub(crate) fn figures(round: &RoundView) -> Vec<(String, f64)> {
+pub fn figures(round: &RoundView) -> Vec<(String, f64)> {
     let mut figures = Vec::new();
     let mut add = |name: String, value: Option<f64>| figures.extend(value.map(|value| (name, value)));
     FIGURES.iter().for_each(|(name, of)| add((*name).to_owned(), of(round)));

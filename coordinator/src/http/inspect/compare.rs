@@ -1,0 +1,105 @@
+//! `GET /v1/compare`: tasks or rounds side by side.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use federation::id::{RoundKey, TaskId};
+use serde::Deserialize;
+use store::StoreError;
+use task_spec::keys;
+use utoipa::IntoParams;
+use wire::inspect::{Column, Comparison};
+use wire::route;
+
+use super::attempt::attempt_at;
+use super::round_view::views;
+use crate::http::app::App;
+use crate::http::authenticate::Viewer;
+use crate::http::extract::{Json, Query};
+use crate::http::problem::{Error, Result};
+
+/// How many columns a comparison has.
+const COLUMNS: std::ops::RangeInclusive<usize> = 2..=8;
+/// Rounds that are read at once.
+const PAGE: u32 = 500;
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct CompareQuery {
+    /// A task by id or name; 2 to 8 times.
+    task: Vec<String>,
+    /// A round as TASK/NUMBER, which is its latest attempt, or TASK/NUMBER/ATTEMPT; 2 to 8 times, and then no task.
+    round: Vec<String>,
+}
+
+/// Compare tasks or rounds.
+#[utoipa::path(
+    get, path = route::COMPARE, params(CompareQuery), security(("token" = ["viewer"])),
+    responses((status = 200, body = Comparison), (status = 404)),
+)]
+pub(in crate::http) async fn compare(
+    _: Viewer,
+    State(app): State<Arc<App>>,
+    Query(CompareQuery { task, round }): Query<CompareQuery>,
+) -> Result<Json<Comparison>> {
+    let mut columns = Vec::new();
+    match (task.as_slice(), round.as_slice()) {
+        (tasks, []) if COLUMNS.contains(&tasks.len()) => {
+            for named in tasks {
+                columns.push(of_task(&app, named).await?);
+            }
+        }
+        ([], rounds) if COLUMNS.contains(&rounds.len()) => {
+            for named in rounds {
+                columns.push(of_round(&app, named).await?);
+            }
+        }
+        _ => {
+            let detail = "send task= between 2 and 8 times, or round= between 2 and 8 times";
+            return Err(Error::InvalidValue(detail.to_owned()));
+        }
+    }
+    Ok(Json(Comparison::of(&columns)))
+}
+
+async fn of_task(app: &App, named: &str) -> Result<(TaskId, Column)> {
+    let task = &app.task(named).await?;
+    let mut column = Column::of_task(task.spec.name.clone(), keys(&task.spec).map_err(Error::fault)?);
+    let mut before = None;
+    loop {
+        let read = app.store.read("compare_rounds", |tx| {
+            Box::pin(async move {
+                let rows = tx.rounds(task.id, before, PAGE).await?;
+                views(tx, app, task, rows).await
+            })
+        });
+        let page = read.await?;
+        let Some(last) = page.last() else { return Ok((task.id, column)) };
+        before = Some(last.number);
+        page.iter().for_each(|round| column.add(round));
+    }
+}
+
+async fn of_round(app: &App, named: &str) -> Result<(TaskId, Column)> {
+    let unreadable = || Error::InvalidValue(format!("round: {named:?} is not TASK/NUMBER or TASK/NUMBER/ATTEMPT"));
+    let number = |text: &str| text.parse::<u32>().map_err(|_| unreadable());
+    let (task, number, attempt) = match named.split('/').collect::<Vec<_>>().as_slice() {
+        [task, round] => (*task, number(round)?, None),
+        [task, round, attempt] => (*task, number(round)?, Some(number(attempt)?)),
+        _ => return Err(unreadable()),
+    };
+    let task = &app.task(task).await?;
+    let key = RoundKey { task: task.id, number };
+    let read = app.store.read("compare_round", |tx| {
+        Box::pin(async move {
+            let row = attempt_at(tx, key, attempt).await?;
+            Ok::<_, StoreError>(views(tx, app, task, row.into_iter().collect()).await?.pop())
+        })
+    });
+    let Some(round) = read.await? else {
+        return Err(Error::NotFound(format!("there is no round {named:?}, or no such attempt at it")));
+    };
+    let name = format!("{}/{}/{}", task.spec.name, round.number, round.attempt);
+    Ok((task.id, Column::of_round(name, keys(&task.spec).map_err(Error::fault)?, &round)))
+}

@@ -45,6 +45,11 @@ task_spec::named_enum! {
         EnrollmentTokenCreated = "enrollment_token_created",
         OperatorTokenCreated = "operator_token_created",
         OperatorTokenRevoked = "operator_token_revoked",
+        /// An operator's token was exchanged for a cookie.
+        SignedIn = "signed_in",
+        SignedOut = "signed_out",
+        /// A known token that counts no more was not exchanged for a cookie.
+        SignInRefused = "sign_in_refused",
         /// A task's privacy ledger was charged for a release.
         PrivacyCharged = "privacy_charged",
     }
@@ -145,12 +150,12 @@ pub enum Subject {
 
 impl Subject {
     /// The event that this happened to it, with facts.
-    pub fn event<const N: usize>(
+    pub fn event(
         self,
         at: Timestamp,
         kind: EventKind,
         actor: Actor,
-        facts: [(&'static str, Fact); N],
+        facts: impl IntoIterator<Item = (&'static str, Fact)>,
     ) -> Event {
         let (task, round, attempt) = match self {
             Self::Service => (None, None, None),

@@ -32,7 +32,9 @@ macro_rules! migrations {
             12 "0012" "used_nonce",
             13 "0013" "parts",
             14 "0014" "events",
-            15 "0015" "sign_in")
+            15 "0015" "sign_in",
+            16 "0016" "token_expiry",
+            17 "0017" "token_scope")
     };
     ($database:literal: $($version:literal $digits:literal $name:literal),+) => {
         &[$(crate::schema::Migration {

@@ -11,6 +11,7 @@ use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use http::{HeaderValue, StatusCode, header};
 use store::StoreError;
+use store::entity::token::TokenEnd;
 use task_spec::SpecError;
 use wire::certificate::Unfit;
 use wire::headers::{MEDIA_PROBLEM, TIME};
@@ -51,6 +52,12 @@ pub(crate) enum Error {
     /// Credentials are missing or unknown.
     #[error("{0}")]
     Unauthenticated(&'static str),
+    /// The operator's token counts no more.
+    #[error("{}", match .0 {
+        TokenEnd::Revoked => "the operator's token was revoked".to_owned(),
+        TokenEnd::Expired(at) => format!("the operator's token expired at {at}: have an admin make another"),
+    })]
+    TokenEnded(TokenEnd),
     /// The request's signature is incomplete, covers too little, or does not hold.
     #[error("{0}")]
     Signature(#[from] SignatureError),
@@ -194,7 +201,7 @@ impl Error {
             Self::NotFound(_) => ProblemType::NotFound,
             Self::VersionRemoved(_) => ProblemType::VersionRemoved,
             Self::Method => ProblemType::MethodNotAllowed,
-            Self::Unauthenticated(_) => ProblemType::Unauthenticated,
+            Self::Unauthenticated(_) | Self::TokenEnded(_) => ProblemType::Unauthenticated,
             Self::Signature(_) | Self::Uncertified(_) | Self::SignedForAnother { .. } => ProblemType::SignatureInvalid,
             Self::SignedAtAnotherTime { .. } => ProblemType::SignatureTime,
             Self::OtherBody => ProblemType::DigestMismatch,
@@ -288,7 +295,7 @@ impl Error {
                 | StoreError::ReadOnly
                 | StoreError::BeingRemoved(_),
             ) => Some((header::RETRY_AFTER, HeaderValue::from_static("5"))),
-            Self::Unauthenticated(_) => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            Self::Unauthenticated(_) | Self::TokenEnded(_) => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
             Self::SignedAtAnotherTime { time, .. } => {
                 HeaderValue::from_str(time).ok().map(|time| (header::HeaderName::from_static(TIME), time))
             }

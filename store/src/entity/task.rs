@@ -6,6 +6,7 @@ use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use task_spec::TaskSpec;
 
+use crate::entity::token::TaskScope;
 use crate::error::Result;
 use crate::transaction::Transaction;
 
@@ -90,6 +91,24 @@ impl Transaction<'_> {
              WHERE (created_at, id) < (SELECT created_at, id FROM task WHERE id = ?1) OR ?1 IS NULL
              ORDER BY created_at DESC, id DESC LIMIT ?2",
             (cursor, limit),
+        )
+        .await
+    }
+
+    /// Of the tasks within a scope the same as [`tasks`](Self::tasks).
+    pub async fn tasks_within(
+        &mut self,
+        scope: &TaskScope,
+        cursor: Option<TaskId>,
+        limit: u32,
+    ) -> Result<Vec<TaskRow>> {
+        let TaskScope::Only(tasks) = scope else { return self.tasks(cursor, limit).await };
+        self.list(
+            "SELECT * FROM task
+             WHERE id IN {?3 id:bytes}
+               AND ((created_at, id) < (SELECT created_at, id FROM task WHERE id = ?1) OR ?1 IS NULL)
+             ORDER BY created_at DESC, id DESC LIMIT ?2",
+            (cursor, limit, tasks),
         )
         .await
     }

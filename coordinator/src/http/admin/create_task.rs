@@ -26,7 +26,7 @@ use wire::inspect::TaskView;
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::authenticate::{Bearer, Operator};
+use crate::http::operators::{Bearer, Operator};
 use crate::http::extract::{read, require_media_type};
 use crate::http::inspect::tasks;
 use crate::http::openapi::header;

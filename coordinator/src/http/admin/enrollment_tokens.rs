@@ -13,7 +13,7 @@ use wire::route;
 
 use super::secret;
 use crate::http::app::App;
-use crate::http::authenticate::Operator;
+use crate::http::operators::Operator;
 use crate::http::extract::Json;
 use crate::http::participant::enroll::check_labels;
 use crate::http::problem::{Error, Result};

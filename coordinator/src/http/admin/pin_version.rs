@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use federation::id::TaskId;
 use store::WakeEvent;
 use wire::inspect::ModelView;
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::authenticate::{Bearer, Operator};
+use crate::http::operators::{Bearer, OfTask, Operator};
 use crate::http::extract::{Json, Path};
 use crate::http::inspect::models;
 use crate::http::problem::{Error, Result};
@@ -19,11 +20,11 @@ use crate::retention::retire;
     post, path = route::MODEL_PIN, security(("token" = ["operator"])), responses((status = 200, body = ModelView)),
 )]
 pub(in crate::http) async fn pin(
-    Operator(bearer): Operator,
+    OfTask { bearer, task, .. }: OfTask<Operator>,
     State(app): State<Arc<App>>,
-    Path((task, version)): Path<(String, u32)>,
+    Path((_, version)): Path<(String, u32)>,
 ) -> Result<Json<ModelView>> {
-    set(&app, &bearer, &task, version, true).await
+    set(&app, &bearer, task.id, version, true).await
 }
 
 /// Keep a model version no longer than the task retains others.
@@ -31,15 +32,15 @@ pub(in crate::http) async fn pin(
     post, path = route::MODEL_UNPIN, security(("token" = ["operator"])), responses((status = 200, body = ModelView)),
 )]
 pub(in crate::http) async fn unpin(
-    Operator(bearer): Operator,
+    OfTask { bearer, task, .. }: OfTask<Operator>,
     State(app): State<Arc<App>>,
-    Path((task, version)): Path<(String, u32)>,
+    Path((_, version)): Path<(String, u32)>,
 ) -> Result<Json<ModelView>> {
-    set(&app, &bearer, &task, version, false).await
+    set(&app, &bearer, task.id, version, false).await
 }
 
-async fn set(app: &App, bearer: &Bearer, task: &str, version: u32, is_pinned: bool) -> Result<Json<ModelView>> {
-    let (id, now) = (app.task(task).await?.id, app.now());
+async fn set(app: &App, bearer: &Bearer, id: TaskId, version: u32, is_pinned: bool) -> Result<Json<ModelView>> {
+    let now = app.now();
     let actor = &bearer.actor();
     let row = app
         .store

@@ -14,8 +14,8 @@ use wire::inspect::{BehindView, TaskView};
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::authenticate::{Bearer, Operator};
-use crate::http::extract::{Json, Path};
+use crate::http::operators::{Bearer, OfTask, Operator};
+use crate::http::extract::Json;
 use crate::http::inspect::tasks;
 use crate::http::problem::{Error, Result};
 use crate::ledger::{self, Charger};
@@ -33,9 +33,8 @@ const RUNNING: [TaskStatus; 3] = [TaskStatus::Active, TaskStatus::Paused, TaskSt
     post, path = route::TASK_PAUSE, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
 )]
 pub(in crate::http) async fn pause(
-    Operator(bearer): Operator,
+    OfTask { bearer, task, .. }: OfTask<Operator>,
     State(app): State<Arc<App>>,
-    Path(task): Path<String>,
 ) -> Result<Json<TaskView>> {
     change(&app, &task, &bearer, &[TaskStatus::Active], TaskStatus::Paused).await
 }
@@ -45,9 +44,8 @@ pub(in crate::http) async fn pause(
     post, path = route::TASK_RESUME, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
 )]
 pub(in crate::http) async fn resume(
-    Operator(bearer): Operator,
+    OfTask { bearer, task, .. }: OfTask<Operator>,
     State(app): State<Arc<App>>,
-    Path(task): Path<String>,
 ) -> Result<Json<TaskView>> {
     change(&app, &task, &bearer, &[TaskStatus::Paused, TaskStatus::BudgetExhausted], TaskStatus::Active).await
 }
@@ -60,12 +58,11 @@ pub(in crate::http) async fn resume(
     responses((status = 200, body = TaskView)),
 )]
 pub(in crate::http) async fn rebase(
-    Operator(bearer): Operator,
+    OfTask { bearer, task, .. }: OfTask<Operator>,
     State(app): State<Arc<App>>,
-    Path(task): Path<String>,
     Json(RebaseTask { beyond }): Json<RebaseTask>,
 ) -> Result<Json<TaskView>> {
-    let (task, now) = (app.task(&task).await?, app.now());
+    let now = app.now();
     let id = task.id;
     let (name, actor) = (bearer.name.as_str(), &bearer.actor());
     let charger = &Charger::of_task(&app.models, &app.sealer, &task).await?;
@@ -126,27 +123,26 @@ fn rounds_to_forfeit(task: &TaskRow, beyond: Option<u32>, behind: Option<BehindV
     post, path = route::TASK_CANCEL, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
 )]
 pub(in crate::http) async fn cancel(
-    Operator(bearer): Operator,
+    OfTask { bearer, task, .. }: OfTask<Operator>,
     State(app): State<Arc<App>>,
-    Path(task): Path<String>,
 ) -> Result<Json<TaskView>> {
     change(&app, &task, &bearer, &RUNNING, TaskStatus::Cancelled).await
 }
 
 async fn change(
     app: &App,
-    named: &str,
+    task: &TaskRow,
     bearer: &Bearer,
     from: &[TaskStatus],
     to: TaskStatus,
 ) -> Result<Json<TaskView>> {
-    let (task, now) = (app.task(named).await?, app.now());
+    let now = app.now();
     let id = task.id;
     let detail = format!("by operator {}", bearer.name);
     let detail = detail.as_str();
     // Whatever its round is at, it may have to be charged.
     let charger = match to.is_terminal() {
-        true => Some(Charger::of_task(&app.models, &app.sealer, &task).await?),
+        true => Some(Charger::of_task(&app.models, &app.sealer, task).await?),
         false => None,
     };
     let (charger, actor) = (charger.as_ref(), &bearer.actor());

@@ -11,7 +11,7 @@ use wire::route;
 
 use super::{PageQuery, page};
 use crate::http::app::App;
-use crate::http::authenticate::Viewer;
+use crate::http::operators::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 

@@ -4,7 +4,7 @@ use task_spec::{PRESETS, Preset};
 use wire::inspect::{Page, PresetView};
 use wire::route;
 
-use crate::http::authenticate::Viewer;
+use crate::http::operators::Viewer;
 use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
 

@@ -17,7 +17,7 @@ use super::attempt::attempt_at;
 use super::round_view::views;
 use super::{PageQuery, page};
 use crate::http::app::App;
-use crate::http::authenticate::Viewer;
+use crate::http::operators::{OfTask, Viewer};
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 
@@ -27,13 +27,11 @@ use crate::http::problem::{Error, Result};
     responses((status = 200, body = Page<RoundView>)),
 )]
 pub(in crate::http) async fn list(
-    _: Viewer,
+    OfTask { task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
-    Path(task): Path<String>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<Page<RoundView>>> {
     let (limit, before) = (query.limit()?, query.cursor::<u32>()?);
-    let task = app.task(&task).await?;
     let (app, task) = (&*app, &task);
     let page = app
         .store
@@ -66,12 +64,11 @@ pub(in crate::http) struct RoundQuery {
     responses((status = 200, body = RoundView)),
 )]
 pub(in crate::http) async fn show(
-    _: Viewer,
+    OfTask { task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
-    Path((task, number)): Path<(String, u32)>,
+    Path((_, number)): Path<(String, u32)>,
     Query(query): Query<RoundQuery>,
 ) -> Result<Json<RoundView>> {
-    let task = app.task(&task).await?;
     let key = RoundKey { task: task.id, number };
     let wait = Duration::from_millis(query.wait_ms).min(app.config.http.poll_max());
     let end = tokio::time::sleep(wait);

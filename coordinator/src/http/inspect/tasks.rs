@@ -12,8 +12,8 @@ use wire::route;
 
 use super::{PageQuery, page};
 use crate::http::app::App;
-use crate::http::authenticate::Viewer;
-use crate::http::extract::{Json, Path, Query};
+use crate::http::operators::{InScope, OfTask, Viewer};
+use crate::http::extract::{Json, Query};
 use crate::http::problem::{Error, Result};
 use crate::reported_rounds::behind;
 use crate::shortage::shortage;
@@ -24,12 +24,16 @@ use crate::shortage::shortage;
     responses((status = 200, body = Page<TaskSummary>)),
 )]
 pub(in crate::http) async fn list(
-    _: Viewer,
+    InScope(bearer): InScope,
     State(app): State<Arc<App>>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<Page<TaskSummary>>> {
     let (limit, cursor) = (query.limit()?, query.cursor::<TaskId>()?);
-    let rows = app.store.read("list_tasks", |tx| Box::pin(async move { tx.tasks(cursor, limit + 1).await })).await?;
+    let scope = &bearer.scope;
+    let rows = app
+        .store
+        .read("list_tasks", |tx| Box::pin(async move { tx.tasks_within(scope, cursor, limit + 1).await }))
+        .await?;
     Ok(Json(page(rows, limit, |row| row.id.to_string(), |row| summary(&row))))
 }
 
@@ -38,12 +42,10 @@ pub(in crate::http) async fn list(
     get, path = route::TASK, security(("token" = ["viewer"])), responses((status = 200, body = TaskView)),
 )]
 pub(in crate::http) async fn show(
-    _: Viewer,
+    OfTask { task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
-    Path(task): Path<String>,
 ) -> Result<Json<TaskView>> {
-    let id = app.task(&task).await?.id;
-    Ok(Json(find(&app, id).await?))
+    Ok(Json(find(&app, task.id).await?))
 }
 
 pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {

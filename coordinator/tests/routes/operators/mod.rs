@@ -1,0 +1,3 @@
+//! Who an operator is, and what that one reaches.
+
+mod scopes;

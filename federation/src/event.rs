@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{Attempt, ParticipantId, TaskId, TokenId};
+use crate::id::{Attempt, Digest, ParticipantId, TaskId, TokenId};
 use crate::time::Timestamp;
 
 task_spec::named_enum! {
@@ -67,6 +67,13 @@ pub enum Actor {
         token: TokenId,
         /// The token's name.
         name: String,
+    },
+    /// An operator whom an identity provider knows. Whoever knows its `sub` recognizes it; the log, which stays for ever, does
+    /// not have that, which may be an address.
+    Identity {
+        issuer: String,
+        /// SHA-256 of the issuer, a line feed, and the `sub` of the tokens.
+        subject_sha256: Digest,
     },
     Participant {
         participant: ParticipantId,

@@ -138,9 +138,11 @@ pub(super) fn start_failure(error: &StartError) -> Failure {
         | StartError::Apart(_)
         | StartError::Look(_)
         | StartError::Listen { .. } => Exit::Io,
-        StartError::Authority(_) | StartError::Seal(_) | StartError::Differs(_) | StartError::Tls(_) => {
-            Exit::Configuration
-        }
+        StartError::Authority(_)
+        | StartError::Oidc(_)
+        | StartError::Seal(_)
+        | StartError::Differs(_)
+        | StartError::Tls(_) => Exit::Configuration,
         StartError::Device(_) => Exit::Device,
     };
     Failure::new(exit, crate::failure::chain(error))

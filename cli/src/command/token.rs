@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use coordinator::Parts;
-use wire::{TaskId, TokenId};
 use wire::admin::{
     CreateEnrollmentToken, CreateOperatorToken, EnrollmentTokenReply, OperatorTokenReply, OperatorTokenView, Role,
 };
 use wire::route;
+use wire::{TaskId, TokenId};
 
 use crate::arguments::{parse_id, parse_label};
 use crate::command::participant::find;
@@ -204,7 +204,7 @@ fn table(tokens: &[OperatorTokenView]) -> String {
             token.id.to_string(),
             token.name.clone(),
             token.role.as_str().to_owned(),
-            token.tasks.as_deref().map_or_else(|| "all".to_owned(), |tasks| join(tasks)),
+            token.tasks.as_deref().map_or_else(|| "all".to_owned(), join),
             when(token.created_at),
             token.expires_at.map(when).unwrap_or_default(),
             token.revoked_at.map(when).unwrap_or_default(),

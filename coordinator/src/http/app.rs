@@ -5,9 +5,9 @@ use std::sync::Arc;
 use federation::id::TaskId;
 use federation::time::{Clock, Timestamp};
 use metrics_exporter_prometheus::PrometheusHandle;
-use store::{Store, StoreError, Transaction};
 use store::entity::task::TaskRow;
 use store::entity::token::TaskScope;
+use store::{Store, StoreError, Transaction};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,7 @@ use crate::identity::{Authority, Members};
 use crate::invitations::Invitations;
 use crate::models::Models;
 use crate::observe::health::Health;
+use crate::oidc::Oidc;
 use crate::proximal::ProximalSchedule;
 use crate::random::Random;
 use crate::reported_rounds::ReportedRounds;
@@ -41,6 +42,8 @@ pub(crate) struct App {
     /// elsewhere.
     pub(crate) authority: Option<Arc<Authority>>,
     pub(crate) members: Members,
+    /// The provider of operators' identities, if there is one.
+    pub(crate) oidc: Option<Oidc>,
     /// Cache of certificates.
     pub(crate) identities: Identities,
     /// Rate limits of peers.
@@ -96,10 +99,7 @@ impl App {
     /// # Errors
     /// [`Error::NotFound`].
     pub(super) async fn task(&self, named: &str) -> Result<TaskRow> {
-        let found = self
-            .store
-            .read("find_task", |tx| Box::pin(async move { named_task(tx, named).await }))
-            .await?;
+        let found = self.store.read("find_task", |tx| Box::pin(async move { named_task(tx, named).await })).await?;
         found.ok_or_else(|| no_task(named))
     }
 
@@ -117,7 +117,10 @@ impl App {
 ///
 /// # Errors
 /// The store's.
-pub(super) async fn named_task(tx: &mut Transaction<'_>, named: &str) -> std::result::Result<Option<TaskRow>, StoreError> {
+pub(super) async fn named_task(
+    tx: &mut Transaction<'_>,
+    named: &str,
+) -> std::result::Result<Option<TaskRow>, StoreError> {
     match named.parse::<TaskId>() {
         Ok(id) => tx.task(id).await,
         Err(_) if task_spec::is_name(named) => tx.task_by_name(named).await,

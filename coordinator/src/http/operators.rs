@@ -1,4 +1,5 @@
-//! Authentication of operators: by bearer token, or by the cookie of a sign-in (see `sign_in`). And what they may reach: each route
+//! Authentication of operators: by the secret of an operator token, by the cookie of a sign-in (see `sign_in`), or by a token of the
+//! identity provider (see [`crate::oidc`]). And what they may reach: each route
 //! says by the extractor that it takes which role it needs, and whether it is of a task.
 //!
 //! A token may be for some tasks alone. Then [`OfTask`] admits it to these, and to others as little as to tasks that are not there;
@@ -10,26 +11,37 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use federation::event::Actor;
-use federation::id::{ParticipantId, TaskId, TokenId};
+use federation::id::{Digest, ParticipantId, TaskId, TokenId};
 use federation::time::Timestamp;
 use http::header;
 use http::request::Parts;
+use store::StoreError;
 use store::entity::sign_in::SignIn;
 use store::entity::task::TaskRow;
 use store::entity::token::{OperatorToken, TaskScope};
 use wire::admin::Role;
 
-use super::app::App;
+use super::app::{App, named_task};
 use super::authenticate::{Participant, connection, stranger};
 use super::connection_pool::ConnectionGuard;
 use super::limits::Key;
 use super::problem::{Error, Result};
 use super::sign_in;
+use crate::oidc::{Identity, Oidc};
 
-/// The bearer of an operator token, or of a cookie that stands for one.
+/// By what an operator is known.
+#[derive(Clone, Debug)]
+pub(super) enum Who {
+    /// An operator token.
+    Token(TokenId),
+    /// The word of the identity provider.
+    Identity { issuer: String, subject_sha256: Digest },
+}
+
+/// The bearer of an operator token, of a cookie that stands for one, or of a token of the identity provider.
 #[derive(Clone, Debug)]
 pub(super) struct Bearer {
-    pub(super) token: TokenId,
+    pub(super) who: Who,
     pub(super) name: String,
     /// What the token allows at present.
     pub(super) role: Role,
@@ -42,13 +54,26 @@ pub(super) struct Bearer {
 }
 
 impl Bearer {
+    /// The operator token, if there is one.
+    pub(super) fn token(&self) -> Option<TokenId> {
+        match self.who {
+            Who::Token(token) => Some(token),
+            Who::Identity { .. } => None,
+        }
+    }
+
     /// As whom the log names the bearer.
     pub(super) fn actor(&self) -> Actor {
-        actor(self.token, &self.name)
+        match &self.who {
+            Who::Token(token) => actor(*token, &self.name),
+            Who::Identity { issuer, subject_sha256 } => {
+                Actor::Identity { issuer: issuer.clone(), subject_sha256: *subject_sha256 }
+            }
+        }
     }
 }
 
-/// As whom the log names the bearer of a token.
+/// As whom the log names the bearer of an operator token.
 pub(super) fn actor(token: TokenId, name: &str) -> Actor {
     Actor::Operator { token, name: name.to_owned() }
 }
@@ -71,8 +96,11 @@ async fn find_bearer(parts: &Parts, app: &App, needed: Role) -> Result<Bearer> {
             admit(parts, app, token, Some(sign_in))?
         }
         (true, _) | (false, None) => {
-            let token = token_of_secret(app, secret_of_header(parts)?).await?;
-            admit(parts, app, token, None)?
+            let secret = secret_of_header(parts)?;
+            match app.oidc.as_ref().filter(|_| Oidc::is_meant(secret)) {
+                Some(oidc) => admit_identity(parts, app, oidc.identify(secret, app.now()).await?).await?,
+                None => admit(parts, app, token_of_secret(app, secret).await?, None)?,
+            }
         }
     };
     if bearer.role < needed {
@@ -119,14 +147,43 @@ pub(super) fn admit(parts: &Parts, app: &App, token: OperatorToken, sign_in: Opt
     }
     let role = Role::ALL.into_iter().find(|role| role.as_str() == token.role);
     let role = role.ok_or_else(|| Error::fault(format!("token {} has an unknown role", token.id)))?;
-    // Whatever the role: the bearer of a valid token does not share its connection slot with strangers.
+    count(parts, app, Key::Operator(token.id))?;
+    let of_sign_in = sign_in.as_ref().map(|sign_in| sign_in.expires_at);
+    let until = token.expires_at.into_iter().chain(of_sign_in).min();
+    Ok(Bearer { who: Who::Token(token.id), name: token.name, role, scope: token.tasks, until, sign_in })
+}
+
+/// Counts the request of somebody who is known, and for whom there are tasks.
+async fn admit_identity(parts: &Parts, app: &App, identity: Identity) -> Result<Bearer> {
+    let Identity { issuer, subject_sha256, role, tasks, until } = identity;
+    count(parts, app, Key::Identity(subject_sha256))?;
+    let scope = match &tasks {
+        None => TaskScope::All,
+        Some(named) => {
+            let read = app.store.read("tasks_of_identity", |tx| {
+                Box::pin(async move {
+                    let mut tasks = Vec::new();
+                    for named in named {
+                        tasks.extend(named_task(tx, named).await?.map(|task| task.id));
+                    }
+                    Ok::<_, StoreError>(tasks)
+                })
+            });
+            TaskScope::Only(read.await?)
+        }
+    };
+    // Enough of it to tell operators apart in the histories of tasks.
+    let name = format!("oidc-{}", subject_sha256.to_string().get(..12).unwrap_or_default());
+    let who = Who::Identity { issuer, subject_sha256 };
+    Ok(Bearer { who, name, role, scope, until: Some(until), sign_in: None })
+}
+
+/// Counts the request of an operator, who does not share its connection slot with strangers, whatever the role.
+fn count(parts: &Parts, app: &App, key: Key) -> Result<()> {
     if let Some(guard) = parts.extensions.get::<Arc<ConnectionGuard>>() {
         guard.promote_to_operator();
     }
-    app.limiter.admit(Key::Operator(token.id), app.now()).map_err(Error::RateLimited)?;
-    let of_sign_in = sign_in.as_ref().map(|sign_in| sign_in.expires_at);
-    let until = token.expires_at.into_iter().chain(of_sign_in).min();
-    Ok(Bearer { token: token.id, name: token.name, role, scope: token.tasks, until, sign_in })
+    app.limiter.admit(key, app.now()).map_err(Error::RateLimited)
 }
 
 /// The role that an extractor asks for.

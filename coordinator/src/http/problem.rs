@@ -20,6 +20,7 @@ use wire::signature::{SignatureError, WINDOW};
 
 use crate::admission::{AdmissionError, InboxError, Rejection};
 use crate::identity::{CredentialError, IssueError, SignerError};
+use crate::oidc::Unidentified;
 
 /// Every reason a request is not served.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +59,9 @@ pub(crate) enum Error {
         TokenEnd::Expired(at) => format!("the operator's token expired at {at}: have an admin make another"),
     })]
     TokenEnded(TokenEnd),
+    /// A token of the identity provider does not say who somebody is, or that anything is allowed.
+    #[error(transparent)]
+    Unidentified(#[from] Unidentified),
     /// The request's signature is incomplete, covers too little, or does not hold.
     #[error("{0}")]
     Signature(#[from] SignatureError),
@@ -202,6 +206,11 @@ impl Error {
             Self::VersionRemoved(_) => ProblemType::VersionRemoved,
             Self::Method => ProblemType::MethodNotAllowed,
             Self::Unauthenticated(_) | Self::TokenEnded(_) => ProblemType::Unauthenticated,
+            Self::Unidentified(unidentified) => match unidentified {
+                Unidentified::Refused(_) => ProblemType::Unauthenticated,
+                Unidentified::NoRole(_) => ProblemType::Forbidden,
+                Unidentified::Unavailable => ProblemType::Unavailable,
+            },
             Self::Signature(_) | Self::Uncertified(_) | Self::SignedForAnother { .. } => ProblemType::SignatureInvalid,
             Self::SignedAtAnotherTime { .. } => ProblemType::SignatureTime,
             Self::OtherBody => ProblemType::DigestMismatch,
@@ -286,6 +295,7 @@ impl Error {
             | Self::Signer(_)
             | Self::Damaged(_)
             | Self::NotReady { .. }
+            | Self::Unidentified(Unidentified::Unavailable)
             | Self::Store(
                 StoreError::Busy
                 | StoreError::Unreachable(_)
@@ -295,7 +305,9 @@ impl Error {
                 | StoreError::ReadOnly
                 | StoreError::BeingRemoved(_),
             ) => Some((header::RETRY_AFTER, HeaderValue::from_static("5"))),
-            Self::Unauthenticated(_) | Self::TokenEnded(_) => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            Self::Unauthenticated(_) | Self::TokenEnded(_) | Self::Unidentified(Unidentified::Refused(_)) => {
+                Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
+            }
             Self::SignedAtAnotherTime { time, .. } => {
                 HeaderValue::from_str(time).ok().map(|time| (header::HeaderName::from_static(TIME), time))
             }

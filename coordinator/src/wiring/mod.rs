@@ -43,6 +43,7 @@ use crate::lock::Locks;
 use crate::models::Models;
 use crate::observe;
 use crate::observe::health::Health;
+use crate::oidc::Oidc;
 use crate::proximal::ProximalSchedule;
 use crate::reported_rounds::ReportedRounds;
 use crate::seal::Sealer;
@@ -125,6 +126,7 @@ impl Coordinator {
         let aggregator = aggregator(config)?;
         let authority = authority(config, &parts)?;
         let members = members(config, authority.as_ref())?;
+        let oidc = config.oidc.as_ref().map(|oidc| Oidc::open(oidc, Arc::clone(&parts.clock))).transpose()?;
         let sealer = Arc::new(sealer);
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let models = Models::default();
@@ -148,6 +150,7 @@ impl Coordinator {
             random: parts.random.clone(),
             authority,
             members,
+            oidc,
             identities: Identities::new(&store),
             limiter: Limiter::new(rates(config)),
             reported_rounds: ReportedRounds::default(),
@@ -291,9 +294,7 @@ impl Coordinator {
         let (random, now) = (&self.app.random, self.app.now());
         let first =
             CreateOperatorToken { name: "first".to_owned(), role: Role::Admin, valid_for_ms: None, tasks: None };
-        crate::http::issue_shown_operator_token(&self.store, random, now, &first, show)
-            .await
-            .map(Some)
+        crate::http::issue_shown_operator_token(&self.store, random, now, &first, show).await.map(Some)
     }
 
     /// Stops the background tasks after writing all queued facts; the data may then be opened by another process.

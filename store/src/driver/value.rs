@@ -17,7 +17,6 @@ use serde::de::DeserializeOwned;
 use task_spec::TaskSpec;
 use uuid::Uuid;
 
-use crate::entity::token::TaskScope;
 use crate::error::{Result, StoreError};
 
 /// A value of a parameter or of a column.
@@ -175,13 +174,6 @@ values! {
     TaskSpec: |spec| json(spec)?, |column| document(column);
     Actor: |actor| json(actor)?, |column| document(column);
     Facts: |facts| json(facts)?, |column| document(column);
-    TaskScope: |scope| match scope {
-            Self::All => Value::Null,
-            Self::Only(tasks) => json(tasks)?.into(),
-        }, |column| match column {
-            Value::Null => Ok(Self::All),
-            list => document(list).map(Self::Only),
-        };
 }
 
 /// Enums, stored by their names.

@@ -102,7 +102,11 @@ impl Transaction<'_> {
         cursor: Option<TaskId>,
         limit: u32,
     ) -> Result<Vec<TaskRow>> {
-        let TaskScope::Only(tasks) = scope else { return self.tasks(cursor, limit).await };
+        let tasks = match scope {
+            TaskScope::All => return self.tasks(cursor, limit).await,
+            TaskScope::Only(tasks) if tasks.is_empty() => return Ok(Vec::new()),
+            TaskScope::Only(tasks) => tasks,
+        };
         self.list(
             "SELECT * FROM task
              WHERE id IN {?3 id:bytes}

@@ -6,7 +6,7 @@ use federation::event::{EventKind, Fact, Subject};
 use federation::id::{Digest, ParticipantId, TaskId, TokenId};
 use federation::time::Timestamp;
 
-use crate::driver::After;
+use crate::driver::{After, Value, document, json};
 use crate::error::Result;
 use crate::transaction::Transaction;
 
@@ -94,6 +94,16 @@ impl TaskScope {
             Self::Only(tasks) => task.is_some_and(|task| tasks.contains(&task)),
         }
     }
+}
+
+values! {
+    TaskScope: |scope| match scope {
+            Self::All => Value::Null,
+            Self::Only(tasks) => json(tasks)?.into(),
+        }, |column| match column {
+            Value::Null => Ok(Self::All),
+            list => document(list).map(Self::Only),
+        };
 }
 
 record!(

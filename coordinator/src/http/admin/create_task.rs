@@ -26,10 +26,10 @@ use wire::inspect::TaskView;
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::operators::{Bearer, Operator};
 use crate::http::extract::{read, require_media_type};
 use crate::http::inspect::tasks;
 use crate::http::openapi::header;
+use crate::http::operators::{Bearer, Operator, Who};
 use crate::http::problem::{Error, Result};
 use crate::ledger;
 
@@ -92,7 +92,11 @@ fn idempotency_key(headers: &HeaderMap, bearer: &Bearer) -> Result<Option<Key>> 
     let text = value.to_str().ok().filter(|text| (1..=64).contains(&text.len()));
     let key =
         text.ok_or_else(|| Error::InvalidValue("idempotency-key: 1 to 64 printable ASCII characters".to_owned()))?;
-    Ok(Some(Key { scope: format!("create_task/{}", bearer.token), key: key.to_owned() }))
+    let whose = match &bearer.who {
+        Who::Token(token) => token.to_string(),
+        Who::Identity { subject_sha256, .. } => subject_sha256.to_string(),
+    };
+    Ok(Some(Key { scope: format!("create_task/{whose}"), key: key.to_owned() }))
 }
 
 async fn answered(app: &App, key: &Key, request_sha256: Digest) -> Result<Option<IdempotentAnswer>> {

@@ -13,8 +13,8 @@ use wire::route;
 
 use super::secret;
 use crate::http::app::App;
-use crate::http::operators::Operator;
 use crate::http::extract::Json;
+use crate::http::operators::Operator;
 use crate::http::participant::enroll::check_labels;
 use crate::http::problem::{Error, Result};
 

@@ -12,8 +12,8 @@ use store::{Transaction, WakeEvent};
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::operators::{OfTask, Operator};
 use crate::http::extract::Path;
+use crate::http::operators::{OfTask, Operator};
 use crate::http::problem::{Error, Result};
 
 /// Stop waiting for a participant in a round.

@@ -9,9 +9,9 @@ use wire::inspect::ModelView;
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::operators::{Bearer, OfTask, Operator};
 use crate::http::extract::{Json, Path};
 use crate::http::inspect::models;
+use crate::http::operators::{Bearer, OfTask, Operator};
 use crate::http::problem::{Error, Result};
 use crate::retention::retire;
 

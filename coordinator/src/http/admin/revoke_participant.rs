@@ -9,9 +9,9 @@ use wire::inspect::ParticipantView;
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::operators::Operator;
 use crate::http::extract::{Json, Path};
 use crate::http::inspect::participants;
+use crate::http::operators::Operator;
 use crate::http::problem::{Error, Result};
 
 /// Revoke a participant.

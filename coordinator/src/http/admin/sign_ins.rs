@@ -20,8 +20,8 @@ use super::operator_tokens::told;
 use super::secret;
 use crate::http::app::App;
 use crate::http::authenticate::AnyPeer;
-use crate::http::operators::{Bearer, SignedIn, actor, admit, token_of_secret};
 use crate::http::extract::{Json, read_json};
+use crate::http::operators::{Bearer, SignedIn, actor, admit, token_of_secret};
 use crate::http::problem::Result;
 use crate::http::sign_in::{must_be_of_dashboard, set_cookie};
 
@@ -44,13 +44,14 @@ pub(in crate::http) async fn create(_: AnyPeer, State(app): State<Arc<App>>, req
     if let Some(end) = token.ended(now) {
         note_refusal(&app, &token, end, now).await?;
     }
+    let of_token = token.id;
     let bearer = admit(&parts, &app, token, None)?;
     let secret = Zeroizing::new(secret(&app.random));
     let expires_at = bearer.until.into_iter().chain([now.plus(LASTS)]).min().unwrap_or(now);
     let row = &SignIn {
         id: SignInId(app.random.uuid()),
         secret_sha256: crate::digest(secret.as_bytes()),
-        token: bearer.token,
+        token: of_token,
         created_at: now,
         expires_at,
         ended_at: None,
@@ -90,8 +91,8 @@ async fn note_refusal(app: &App, token: &OperatorToken, end: TokenEnd, now: Time
 }
 
 fn view(bearer: Bearer, row: &SignIn) -> SignInView {
-    let Bearer { token, name, role, scope, .. } = bearer;
-    SignInView { token, name, role, expires_at: row.expires_at, tasks: told(scope) }
+    let Bearer { name, role, scope, .. } = bearer;
+    SignInView { token: row.token, name, role, expires_at: row.expires_at, tasks: told(scope) }
 }
 
 /// Get whom the cookie stands for.

@@ -14,9 +14,9 @@ use wire::inspect::{BehindView, TaskView};
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::operators::{Bearer, OfTask, Operator};
 use crate::http::extract::Json;
 use crate::http::inspect::tasks;
+use crate::http::operators::{Bearer, OfTask, Operator};
 use crate::http::problem::{Error, Result};
 use crate::ledger::{self, Charger};
 use crate::release_keys::of_the_task;

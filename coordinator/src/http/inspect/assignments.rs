@@ -17,8 +17,8 @@ use wire::route;
 use super::attempt::attempt_at;
 use super::{PageQuery, page};
 use crate::http::app::App;
-use crate::http::operators::{OfTask, Viewer};
 use crate::http::extract::{Json, Path, Query};
+use crate::http::operators::{OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 
 #[derive(Debug, Default, Deserialize, IntoParams)]

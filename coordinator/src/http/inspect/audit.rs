@@ -21,8 +21,8 @@ use wire::route;
 use super::page::{PageQuery, page};
 use crate::audit::{self, entry};
 use crate::http::app::App;
-use crate::http::operators::{InScope, Viewer};
 use crate::http::extract::{Json, Query};
+use crate::http::operators::{InScope, Viewer};
 use crate::http::problem::{Error, Result};
 
 /// Entries of an export that are read at once.

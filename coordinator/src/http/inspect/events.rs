@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use federation::event::{EventKind, Fact};
-use federation::id::TaskId;
+use federation::id::{TaskId, TokenId};
 use federation::time::Timestamp;
 use futures_util::stream;
 use http::{HeaderMap, header};
@@ -30,8 +30,8 @@ use super::audit::kinds;
 use crate::audit::entry;
 use crate::event_feed::Batch;
 use crate::http::app::App;
-use crate::http::operators::{Bearer, InScope, OfTask, Viewer};
 use crate::http::extract::Query;
+use crate::http::operators::{Bearer, InScope, OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 use crate::http::unsent::Waits;
 
@@ -237,18 +237,22 @@ impl EventStream {
 
     /// A comment, unless the token or the sign-in has ended meanwhile.
     async fn beat(&mut self) -> Result<String, StoreError> {
-        let (token, sign_in) = (self.bearer.token, self.bearer.sign_in.as_ref().map(|sign_in| sign_in.id));
-        let found = self.app.store.read("token of a stream", |tx| {
+        let (app, token) = (&self.app, self.bearer.token());
+        let sign_in = self.bearer.sign_in.as_ref().map(|sign_in| sign_in.id);
+        let found = app.store.read("token of a stream", |tx| {
             Box::pin(async move {
-                let sign_in = match sign_in {
+                let is_signed_in = match sign_in {
                     Some(id) => tx.sign_in(id).await?.is_some_and(|sign_in| sign_in.ended_at.is_none()),
                     None => true,
                 };
-                Ok::<_, StoreError>((tx.operator_token(token).await?, sign_in))
+                let counts = match token {
+                    Some(id) => tx.operator_token(id).await?.is_some_and(|token| token.ended(app.now()).is_none()),
+                    None => true,
+                };
+                Ok::<_, StoreError>(is_signed_in && counts)
             })
         });
-        let (token, is_signed_in) = found.await?;
-        self.is_over = !is_signed_in || token.is_none_or(|token| token.ended(self.app.now()).is_some());
+        self.is_over = !found.await?;
         Ok(if self.is_over { String::new() } else { ":\n\n".to_owned() })
     }
 }
@@ -263,11 +267,10 @@ fn next_beat(app: &App, bearer: &Bearer) -> Instant {
 fn ends(entry: &Entry, bearer: &Bearer) -> bool {
     let names = |fact: &str, id: String| entry.event.body.get(fact) == Some(&Fact::Text(id));
     let token_ended =
-        || entry.event.kind == EventKind::OperatorTokenRevoked && names("token", bearer.token.to_string());
-    let sign_in_ended = |sign_in: &SignIn| {
-        entry.event.kind == EventKind::SignedOut && names("sign_in", sign_in.id.to_string())
-    };
-    token_ended() || bearer.sign_in.as_ref().is_some_and(sign_in_ended)
+        |token: TokenId| entry.event.kind == EventKind::OperatorTokenRevoked && names("token", token.to_string());
+    let sign_in_ended =
+        |sign_in: &SignIn| entry.event.kind == EventKind::SignedOut && names("sign_in", sign_in.id.to_string());
+    bearer.token().is_some_and(token_ended) || bearer.sign_in.as_ref().is_some_and(sign_in_ended)
 }
 
 fn told(entry: Entry) -> String {

@@ -11,8 +11,8 @@ use wire::route;
 
 use super::{PageQuery, page};
 use crate::http::app::App;
-use crate::http::operators::Viewer;
 use crate::http::extract::{Json, Path, Query};
+use crate::http::operators::Viewer;
 use crate::http::problem::{Error, Result};
 
 /// List participants.

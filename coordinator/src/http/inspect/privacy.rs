@@ -19,8 +19,8 @@ use wire::route;
 
 use super::PageQuery;
 use crate::http::app::App;
-use crate::http::operators::{InScope, OfTask, Viewer};
 use crate::http::extract::{Json, Query};
+use crate::http::operators::{InScope, OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 use crate::ledger::{self, LedgerFault};
 use crate::ledger_end::StoredEnd;

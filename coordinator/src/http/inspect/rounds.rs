@@ -17,8 +17,8 @@ use super::attempt::attempt_at;
 use super::round_view::views;
 use super::{PageQuery, page};
 use crate::http::app::App;
-use crate::http::operators::{OfTask, Viewer};
 use crate::http::extract::{Json, Path, Query};
+use crate::http::operators::{OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 
 /// List rounds, newest first.

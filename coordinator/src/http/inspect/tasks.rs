@@ -12,8 +12,8 @@ use wire::route;
 
 use super::{PageQuery, page};
 use crate::http::app::App;
-use crate::http::operators::{InScope, OfTask, Viewer};
 use crate::http::extract::{Json, Query};
+use crate::http::operators::{InScope, OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 use crate::reported_rounds::behind;
 use crate::shortage::shortage;

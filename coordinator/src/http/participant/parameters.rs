@@ -24,9 +24,9 @@ use wire::route;
 use crate::admission::{Fact, Inbox};
 use crate::damage::is_damage;
 use crate::http::app::App;
-use crate::http::operators::Reader;
 use crate::http::extract::Path;
 use crate::http::openapi::{Octets, header};
+use crate::http::operators::Reader;
 use crate::http::problem::{Error, Result};
 use crate::http::unsent::PIECE;
 

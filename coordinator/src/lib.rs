@@ -30,6 +30,7 @@ mod ledger;
 mod ledger_end;
 mod lock;
 mod models;
+mod oidc;
 mod open_files;
 mod proximal;
 mod release_keys;

@@ -15,6 +15,8 @@ mod dashboard;
 mod inspect;
 #[path = "routes/operations.rs"]
 mod operations;
+#[path = "routes/operators/mod.rs"]
+mod operators;
 #[path = "routes/participant/mod.rs"]
 mod participant;
 #[path = "routes/router.rs"]

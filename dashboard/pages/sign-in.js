@@ -30,7 +30,7 @@ export function SignIn({ problem, onSignedIn }) {
         <p class="note">Streams flow into a river, and nobody can tell which drop came from where.</p>
         ${failed && html`<${Wrong} problem=${failed} />`}
         <form onSubmit=${submit} class="stack">
-          <${Field} id="token" label="Operator token" help="As tributary token create showed it. It is exchanged for a cookie that lasts 12 hours and is not kept in this browser.">
+          <${Field} id="token" label="Operator token" help="As tributary token create showed it. It is exchanged for a cookie that lasts 12 hours, or as long as the token if that is shorter, and is not kept in this browser.">
             ${(more) => html`<input ref=${token} type="password" autocomplete="current-password" required autofocus spellcheck="false" ...${more} />`}
           <//>
           <button class="button button-primary button-wide" disabled=${signIn.busy}>${signIn.busy ? 'Signing in…' : 'Sign in'}</button>

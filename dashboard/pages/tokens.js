@@ -2,7 +2,7 @@
 
 import { html, useState } from '../lib/html.js';
 import { list, path, post } from '../lib/api.js';
-import { title } from '../lib/format.js';
+import { exactly, title } from '../lib/format.js';
 import { useAction, useResource } from '../lib/resource.js';
 import { Badge, Button, Confirm, Copy, Dialog, Empty, Field, Loaded, Notice, PageHead, Table, Time, Wrong } from '../lib/ui.js';
 
@@ -11,6 +11,10 @@ const ROLES = [
   ['operator', 'also runs tasks, enrols and revokes participants'],
   ['admin', 'also makes and revokes tokens'],
 ];
+
+const DAY_MS = 24 * 3600 * 1000;
+
+const stateOf = (token) => (token.revoked_at ? 'revoked' : token.expires_at && token.expires_at <= Date.now() ? 'expired' : 'valid');
 
 export function Tokens({ me }) {
   const tokens = useResource((signal) => (me.mayAdmin ? list('/v1/operator-tokens', { signal, most: 2000 }) : Promise.resolve({ items: [] })), [me.mayAdmin]);
@@ -31,8 +35,10 @@ export function Tokens({ me }) {
           <${Table} caption="Operators’ tokens" rows=${order(items)} keyOf=${(token) => token.id} columns=${[
             ['Owner', (token) => html`<span class="strong">${token.name}</span>${token.id === me.token && html`<span class="sub">you</span>`}`, { wide: true }],
             ['Role', (token) => title(token.role)],
-            ['State', (token) => (token.revoked_at ? html`<${Badge} state="revoked" tone="quiet" />` : html`<${Badge} state="valid" tone="good" />`)],
+            ['Tasks', (token) => (token.tasks ? html`<span title=${token.tasks.join('\n')}>${token.tasks.length === 1 ? '1 task' : `${token.tasks.length} tasks`}</span>` : html`<span class="quiet">all</span>`)],
+            ['State', (token) => html`<${Badge} state=${stateOf(token)} tone=${stateOf(token) === 'valid' ? 'good' : 'quiet'} />`],
             ['Created', (token) => html`<${Time} at=${token.created_at} />`],
+            ['Expires', (token) => (token.expires_at ? html`<${Time} at=${token.expires_at} />` : html`<span class="quiet">–</span>`)],
             ['Revoked', (token) => (token.revoked_at ? html`<${Time} at=${token.revoked_at} />` : html`<span class="quiet">–</span>`)],
             ['Actions', (token) => !token.revoked_at && html`<${Button} kind="quiet-danger" onClick=${() => setRevoked(token)} aria-label=${`Revoke the token of ${token.name}`}>Revoke<//>`, { hidden: true }],
           ]} />
@@ -46,13 +52,20 @@ export function Tokens({ me }) {
 }
 
 function Create({ onClose }) {
-  const [form, setForm] = useState({ name: '', role: 'viewer' });
+  const [form, setForm] = useState({ name: '', role: 'viewer', days: '', tasks: '' });
   const [shown, setShown] = useState(null);
-  const create = useAction(async () => setShown(await post('/v1/operator-tokens', { name: form.name.trim(), role: form.role })));
+  const set = (name) => (event) => setForm({ ...form, [name]: event.currentTarget.value });
+  const create = useAction(async () => {
+    const body = { name: form.name.trim(), role: form.role };
+    const tasks = form.role === 'admin' ? [] : form.tasks.split(/[\s,]+/).filter(Boolean);
+    if (form.days !== '') body.valid_for_ms = Math.round(Number(form.days) * DAY_MS);
+    if (tasks.length > 0) body.tasks = tasks;
+    setShown(await post('/v1/operator-tokens', body));
+  });
   if (shown) {
     return html`
       <${Dialog} heading=${`Token of ${form.name}`} onClose=${onClose}>
-        <${Notice}><p><strong>This is shown only once.</strong> Only its digest is stored.</p><//>
+        <${Notice}><p><strong>This is shown only once.</strong> Only its digest is stored.${shown.expires_at && html` It is good until ${exactly(shown.expires_at)}.`}</p><//>
         <${Copy} text=${shown.token} label="Operator token" />
         <div class="actions"><${Button} kind="primary" onClick=${onClose}>I have kept it<//></div>
       <//>`;
@@ -61,10 +74,15 @@ function Create({ onClose }) {
     <${Dialog} heading="New token" onClose=${onClose}>
       <form class="stack" onSubmit=${(event) => (event.preventDefault(), create.start())}>
         <${Field} id="token-name" label="Name of the owner" help="1 to 64 letters, digits, “-”, “_” or “.”">
-          ${(more) => html`<input required value=${form.name} onInput=${(event) => setForm({ ...form, name: event.currentTarget.value })} autocomplete="off" ...${more} />`}<//>
+          ${(more) => html`<input required value=${form.name} onInput=${set('name')} autocomplete="off" ...${more} />`}<//>
         <fieldset><legend>Role</legend>
           ${ROLES.map(([role, says]) => html`<label class="option"><input type="radio" name="role" checked=${form.role === role} onChange=${() => setForm({ ...form, role })} /><span><b>${title(role)}</b> ${says}</span></label>`)}
         </fieldset>
+        <${Field} id="token-days" label="Valid for, in days (optional)" help="At most 366. Left empty, it counts until it is revoked.">
+          ${(more) => html`<input type="number" min="0.01" max="366" step="any" value=${form.days} onInput=${set('days')} ...${more} />`}<//>
+        ${form.role !== 'admin' && html`
+          <${Field} id="token-tasks" label="Tasks (optional)" help="Names or ids, with spaces between. Left empty, it is for everything; otherwise its owner sees these tasks alone.">
+            ${(more) => html`<input value=${form.tasks} onInput=${set('tasks')} autocomplete="off" ...${more} />`}<//>`}
         ${create.problem && html`<${Wrong} problem=${create.problem} />`}
         <div class="actions"><${Button} onClick=${onClose}>Close<//><button class="button button-primary" disabled=${create.busy}>Create the token</button></div>
       </form>

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{Attempt, ParticipantId, TaskId, TokenId};
+use crate::id::{Attempt, Digest, ParticipantId, TaskId, TokenId};
 use crate::time::Timestamp;
 
 task_spec::named_enum! {
@@ -47,6 +47,11 @@ task_spec::named_enum! {
         EnrollmentTokenCreated = "enrollment_token_created",
         OperatorTokenCreated = "operator_token_created",
         OperatorTokenRevoked = "operator_token_revoked",
+        /// An operator's token was exchanged for a cookie.
+        SignedIn = "signed_in",
+        SignedOut = "signed_out",
+        /// A known token that counts no more was not exchanged for a cookie.
+        SignInRefused = "sign_in_refused",
         /// A task's privacy ledger was charged for a release.
         PrivacyCharged = "privacy_charged",
     }
@@ -64,6 +69,13 @@ pub enum Actor {
         token: TokenId,
         /// The token's name.
         name: String,
+    },
+    /// An operator whom an identity provider knows. Whoever knows its `sub` recognizes it; the log, which stays for ever, does
+    /// not have that, which may be an address.
+    Identity {
+        issuer: String,
+        /// SHA-256 of the issuer, a line feed, and the `sub` of the tokens.
+        subject_sha256: Digest,
     },
     Participant {
         participant: ParticipantId,
@@ -147,12 +159,12 @@ pub enum Subject {
 
 impl Subject {
     /// The event that this happened to it, with facts.
-    pub fn event<const N: usize>(
+    pub fn event(
         self,
         at: Timestamp,
         kind: EventKind,
         actor: Actor,
-        facts: [(&'static str, Fact); N],
+        facts: impl IntoIterator<Item = (&'static str, Fact)>,
     ) -> Event {
         let (task, round, attempt) = match self {
             Self::Service => (None, None, None),

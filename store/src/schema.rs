@@ -33,6 +33,8 @@ macro_rules! migrations {
             13 "0013" "parts",
             14 "0014" "events",
             15 "0015" "sign_in",
+            16 "0016" "token_expiry",
+            17 "0017" "token_scope",
             18 "0018" "filters",
             19 "0019" "promoted")
     };

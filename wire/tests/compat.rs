@@ -46,10 +46,14 @@ fn every_body_of_version_1_is_still_read() {
     check::<admin::CreateEnrollmentToken>("create_enrollment_token", &mut seen);
     check::<admin::EnrollmentTokenReply>("enrollment_token_reply", &mut seen);
     check::<admin::CreateOperatorToken>("create_operator_token", &mut seen);
+    check::<admin::CreateOperatorToken>("create_operator_token_limited", &mut seen);
     check::<admin::OperatorTokenReply>("operator_token_reply", &mut seen);
+    check::<admin::OperatorTokenReply>("operator_token_reply_limited", &mut seen);
     check::<admin::OperatorTokenView>("operator_token_view", &mut seen);
+    check::<admin::OperatorTokenView>("operator_token_view_limited", &mut seen);
     check::<admin::CreateSignIn>("create_sign_in", &mut seen);
     check::<admin::SignInView>("sign_in_view", &mut seen);
+    check::<admin::SignInView>("sign_in_view_limited", &mut seen);
     check::<inspect::Page<inspect::PresetView>>("preset_page", &mut seen);
     check::<inspect::Page<inspect::TaskSummary>>("task_page", &mut seen);
     check::<inspect::TaskView>("task_view", &mut seen);
@@ -59,6 +63,7 @@ fn every_body_of_version_1_is_still_read() {
     check::<inspect::ModelView>("model_view", &mut seen);
     check::<inspect::ParticipantView>("participant_view", &mut seen);
     check::<audit::EventView>("event_view", &mut seen);
+    check::<audit::EventView>("event_view_identity", &mut seen);
     check::<audit::AuditKeyView>("audit_key_view", &mut seen);
     check::<problem::Problem>("problem", &mut seen);
 

@@ -123,6 +123,7 @@ fn table(entries: &[EventView]) -> String {
             match &event.actor {
                 Actor::Coordinator => "coordinator".to_owned(),
                 Actor::Operator { name, .. } => name.clone(),
+                Actor::Identity { issuer, subject_sha256 } => format!("{subject_sha256} of {issuer}"),
                 Actor::Participant { participant } => participant.to_string(),
             },
             about(event),

@@ -139,6 +139,7 @@ pub(super) fn start_failure(error: &StartError) -> Failure {
         | StartError::Look(_)
         | StartError::Listen { .. } => Exit::Io,
         StartError::Authority(_)
+        | StartError::Oidc(_)
         | StartError::Seal(_)
         | StartError::Differs(_)
         | StartError::Traces(_)
@@ -151,8 +152,8 @@ pub(super) fn start_failure(error: &StartError) -> Failure {
 /// The failure of creating an operator token.
 pub(super) fn token_failure(error: &TokenError) -> Failure {
     let exit = match error {
-        TokenError::Name(_) => Exit::Usage,
-        TokenError::NoDatabase(_) => Exit::NotFound,
+        TokenError::Invalid(_) => Exit::Usage,
+        TokenError::NoTask(_) | TokenError::NoDatabase(_) => Exit::NotFound,
         TokenError::Show(_) | TokenError::Store(_) | TokenError::Locked(_) | TokenError::Database(_) => Exit::Io,
     };
     Failure::new(exit, crate::failure::chain(error))

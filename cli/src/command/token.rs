@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use coordinator::Parts;
-use wire::TokenId;
 use wire::admin::{
     CreateEnrollmentToken, CreateOperatorToken, EnrollmentTokenReply, OperatorTokenReply, OperatorTokenView, Role,
 };
 use wire::route;
+use wire::{TaskId, TokenId};
 
 use crate::arguments::{parse_id, parse_label};
 use crate::command::participant::find;
@@ -57,9 +58,13 @@ pub(crate) struct Create {
     /// A label the participant will carry; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label, requires = "enrollment")]
     labels: Vec<(String, String)>,
-    /// Lifetime of the token, in hours
-    #[arg(long, value_name = "HOURS", requires = "enrollment", value_parser = clap::value_parser!(u64).range(1..=720))]
-    valid_for: Option<u64>,
+    /// How long the token is good for, such as 30d, 12h or 45m; a number alone counts hours. Default: with --enrollment a
+    /// day, otherwise until it is revoked
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    valid_for: Option<Duration>,
+    /// Id or name of a task that the operator may see, or run with the role operator; may be repeated. Default: everything
+    #[arg(long = "task", value_name = "TASK", conflicts_with = "enrollment")]
+    tasks: Vec<String>,
     /// Write it into the database of a stopped coordinator, for operators who may write that file and have no token
     #[arg(long, requires = "offline_database", conflicts_with_all = ["enrollment", "server", "ca", "token"])]
     offline: bool,
@@ -79,6 +84,21 @@ struct OfflineDatabase {
     /// With --offline: the folder of `serve --dev`
     #[arg(long, value_name = "DIR", requires = "offline")]
     data_dir: Option<PathBuf>,
+}
+
+/// A time such as `30d`, `12h` or `45m`; hours without a letter.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let (number, seconds) = match text.char_indices().last() {
+        Some((at, 'd')) => (&text[..at], 24 * 3600),
+        Some((at, 'h')) => (&text[..at], 3600),
+        Some((at, 'm')) => (&text[..at], 60),
+        Some(_) | None => (text, 3600),
+    };
+    let number: Option<u64> = number.parse().ok().filter(|number| *number > 0);
+    number
+        .and_then(|number| number.checked_mul(seconds))
+        .map(Duration::from_secs)
+        .ok_or_else(|| "a time is a number of days, hours or minutes, such as 30d, 12h or 45m".to_owned())
 }
 
 fn parse_role(text: &str) -> Result<Role, String> {
@@ -109,20 +129,30 @@ impl TokenCommand {
 }
 
 impl Create {
+    fn valid_for_ms(&self) -> Option<u64> {
+        self.valid_for.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// The operator's token to ask for.
+    fn of_operator(&self) -> Option<CreateOperatorToken> {
+        let (role, name) = (self.role?, self.name.clone()?);
+        let tasks = (!self.tasks.is_empty()).then(|| self.tasks.clone());
+        Some(CreateOperatorToken { name, role, valid_for_ms: self.valid_for_ms(), tasks })
+    }
+
     async fn run(self, output: Output) -> Outcome {
         if self.offline {
             return self.run_offline(output).await;
         }
         let missing = || Failure::new(Exit::Usage, "say which coordinator: --server, --ca and --token, or --offline");
         let server = Server::new(self.server.as_ref().ok_or_else(missing)?)?;
-        if let (Some(role), Some(name)) = (self.role, self.name.clone()) {
-            let body = CreateOperatorToken { name, role };
+        if let Some(body) = self.of_operator() {
             let made: OperatorTokenReply = server.post(route::OPERATOR_TOKENS, &body, None).await?;
             output.answer(&made, || words(&made));
             return Ok(());
         }
+        let valid_for_ms = self.valid_for_ms();
         let labels: BTreeMap<_, _> = self.labels.into_iter().collect();
-        let valid_for_ms = self.valid_for.map(|hours| hours * 3_600_000);
         let participant = match &self.participant {
             Some(named) => Some(find(&server, named).await?),
             None => None,
@@ -146,18 +176,17 @@ impl Create {
                 return Err(Failure::new(Exit::NotFound, format!("there is no folder {}", folder.display())));
             }
         };
-        let (Some(role), Some(name)) = (self.role, &self.name) else {
-            return Err(Failure::new(Exit::Usage, "give --role and --name"));
-        };
+        let request = self.of_operator().ok_or_else(|| Failure::new(Exit::Usage, "give --role and --name"))?;
         let parts = Parts::system().map_err(|error| serve::start_failure(&error))?;
         let show = |made: &OperatorTokenReply| output.must_answer(made, || words(made));
-        let made = coordinator::create_operator_token_offline(&config, parts, name, role, show).await;
+        let made = coordinator::create_operator_token_offline(&config, parts, &request, show).await;
         made.map(drop).map_err(|error| serve::token_failure(&error))
     }
 }
 
 fn words(made: &OperatorTokenReply) -> String {
-    format!("{}\n(token {}; it is not shown again)", made.token, made.id)
+    let until = made.expires_at.map(|at| format!(", until {}", when(at))).unwrap_or_default();
+    format!("{}\n(token {}{until}; it is not shown again)", made.token, made.id)
 }
 
 fn table(tokens: &[OperatorTokenView]) -> String {
@@ -165,7 +194,9 @@ fn table(tokens: &[OperatorTokenView]) -> String {
         ("ID", Align::Left),
         ("NAME", Align::Left),
         ("ROLE", Align::Left),
+        ("TASKS", Align::Left),
         ("CREATED", Align::Left),
+        ("EXPIRES", Align::Left),
         ("REVOKED", Align::Left),
     ]);
     for token in tokens {
@@ -173,9 +204,29 @@ fn table(tokens: &[OperatorTokenView]) -> String {
             token.id.to_string(),
             token.name.clone(),
             token.role.as_str().to_owned(),
+            token.tasks.as_deref().map_or_else(|| "all".to_owned(), join),
             when(token.created_at),
+            token.expires_at.map(when).unwrap_or_default(),
             token.revoked_at.map(when).unwrap_or_default(),
         ]);
     }
     table.render("There are no tokens.")
+}
+
+fn join(tasks: &[TaskId]) -> String {
+    tasks.iter().map(TaskId::to_string).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_days_hours_or_minutes() {
+        let hours = |hours: u64| Ok(Duration::from_secs(hours * 3600));
+        assert_eq!(["30d", "12h", "120m", "24"].map(parse_time), [hours(720), hours(12), hours(2), hours(24)]);
+        for wrong in ["", "d", "0", "0h", "-1h", "1.5h", "30 d", "30s", "é", "18446744073709551615d"] {
+            assert!(parse_time(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -55,6 +55,47 @@ fn tasks_are_created_once_and_steered() {
 }
 
 #[test]
+fn a_token_may_be_for_some_days_and_some_tasks() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let served = Served::dev(&data);
+    let file = folder.path().join("task.toml");
+    std::fs::write(&file, TASK).unwrap();
+    let task = served.operate(&["task", "create", file.to_str().unwrap()]).data();
+    std::fs::write(&file, TASK.replace("digits", "letters")).unwrap();
+    served.operate(&["task", "create", file.to_str().unwrap()]).data();
+    let ward = ["token", "create", "--role", "viewer", "--name", "ward", "--task", "digits", "--valid-for", "30d"];
+    let made = served.operate(&ward).data();
+    let listed = served.operate(&["token", "list"]).data();
+    let listed = listed.as_array().unwrap().iter().find(|token| token["id"] == made["id"]).unwrap();
+    let days = (listed["expires_at"].as_i64().unwrap() - listed["created_at"].as_i64().unwrap()) / (24 * 3_600_000);
+    assert_eq!(
+        (days, &listed["tasks"], &listed["expires_at"]),
+        (30, &serde_json::json!([task["id"]]), &made["expires_at"])
+    );
+    let as_ward = |args: &[&str]| served.operate_as(made["token"].as_str().unwrap(), args);
+    let seen = as_ward(&["task", "list"]).data();
+    assert_eq!((seen.as_array().unwrap().len(), &seen[0]["name"]), (1, &"digits".into()));
+    let (away, shut) = (as_ward(&["task", "show", "letters"]), as_ward(&["participant", "list"]));
+    assert_eq!((away.code, shut.code), (7, 6), "{away} {shut}");
+    let refused = |args: &[&str], code: i32| {
+        let ran = served.operate(&[&["token", "create", "--name", "x"], args].concat());
+        assert_eq!(ran.code, code, "{args:?}: {ran}");
+    };
+    refused(&["--role", "viewer", "--valid-for", "soon"], 2);
+    refused(&["--role", "viewer", "--valid-for", "367d"], 9);
+    refused(&["--role", "viewer", "--task", "none"], 9);
+    refused(&["--role", "admin", "--task", "digits"], 9);
+    drop(served);
+    let offline = |args: &[&str]| {
+        let given = ["--format", "json", "token", "create", "--offline", "--data-dir", data.to_str().unwrap()];
+        run(&[&given, ["--role", "operator", "--name", "x"].as_slice(), args].concat())
+    };
+    assert_eq!((offline(&["--task", "none"]).code, offline(&["--valid-for", "367d"]).code), (7, 2));
+    assert!(offline(&["--task", "letters", "--valid-for", "90m"]).data()["expires_at"].is_i64());
+}
+
+#[test]
 fn the_task_in_the_documentation_is_taken() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/API.md")).unwrap();
     let task = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();

@@ -8,6 +8,7 @@ mod blobs;
 mod database;
 mod http;
 mod identity;
+mod oidc;
 mod require;
 mod telemetry;
 mod traces;
@@ -22,6 +23,8 @@ pub use blobs::BlobsConfig;
 pub use database::{DatabaseConfig, DatabaseError};
 pub use http::HttpConfig;
 pub use identity::{IdentityConfig, SignerConfig};
+pub(crate) use oidc::is_safe;
+pub use oidc::{OidcConfig, OidcGrant, SigningAlgorithm};
 pub use telemetry::{LogFormat, TelemetryConfig};
 pub use traces::TracesConfig;
 pub use work::WorkSection;
@@ -45,6 +48,9 @@ pub struct Config {
     pub aggregation: AggregationConfig,
     pub work: WorkSection,
     pub identity: IdentityConfig,
+    /// The provider of operators' identities, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oidc: Option<OidcConfig>,
     pub telemetry: TelemetryConfig,
     pub traces: TracesConfig,
 }
@@ -114,8 +120,8 @@ impl Config {
 
     /// One variable of the environment; those that name no section are somebody else's.
     fn overridden(self, name: &str, value: &str) -> Result<Self, ConfigError> {
-        const SECTIONS: [&str; 8] =
-            ["http", "database", "blobs", "aggregation", "work", "identity", "telemetry", "traces"];
+        const SECTIONS: [&str; 9] =
+            ["http", "database", "blobs", "aggregation", "work", "identity", "oidc", "telemetry", "traces"];
         let Some(rest) = name.strip_prefix(ENVIRONMENT_PREFIX) else { return Ok(self) };
         let rest = rest.to_ascii_lowercase();
         let Some((section, key)) = rest.split_once('_').filter(|(section, _)| SECTIONS.contains(section)) else {
@@ -152,6 +158,9 @@ impl Config {
         self.aggregation.check(&mut problems);
         self.work.check(&mut problems);
         self.identity.check(&mut problems);
+        if let Some(oidc) = &self.oidc {
+            oidc.check(&mut problems);
+        }
         self.telemetry.check(&mut problems);
         self.traces.check(&mut problems);
         if let Some(problem) = self.identity.seal_url.as_ref().and_then(|url| self.blobs.apart(url).err()) {

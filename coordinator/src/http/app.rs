@@ -5,8 +5,9 @@ use std::sync::Arc;
 use federation::id::TaskId;
 use federation::time::{Clock, Timestamp};
 use metrics_exporter_prometheus::PrometheusHandle;
-use store::Store;
 use store::entity::task::TaskRow;
+use store::entity::token::TaskScope;
+use store::{Store, StoreError, Transaction};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +17,7 @@ use super::limits::Limiter;
 use super::nonces::Nonces;
 use super::openapi::Document;
 use super::problem::{Error, Result};
+use super::refusals::Refusals;
 use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
 use crate::config::Config;
 use crate::event_feed::EventFeed;
@@ -24,6 +26,7 @@ use crate::invitations::Invitations;
 use crate::models::Models;
 use crate::observe::Traces;
 use crate::observe::health::Health;
+use crate::oidc::Oidc;
 use crate::proximal::ProximalSchedule;
 use crate::random::Random;
 use crate::reported_rounds::ReportedRounds;
@@ -40,6 +43,8 @@ pub(crate) struct App {
     /// elsewhere.
     pub(crate) authority: Option<Arc<Authority>>,
     pub(crate) members: Members,
+    /// The provider of operators' identities, if there is one.
+    pub(crate) oidc: Option<Oidc>,
     /// Cache of certificates.
     pub(crate) identities: Identities,
     /// Rate limits of peers.
@@ -69,6 +74,8 @@ pub(crate) struct App {
     pub(crate) uploads: Uploads,
     /// Nonces of signed requests.
     pub(crate) nonces: Nonces,
+    /// Of which refused sign-ins the log was told.
+    pub(crate) refusals: Refusals,
     /// Participants that have seen more than this coordinator.
     pub(crate) reported_rounds: ReportedRounds,
     /// Results of `/readyz`.
@@ -95,19 +102,35 @@ impl App {
     /// # Errors
     /// [`Error::NotFound`].
     pub(super) async fn task(&self, named: &str) -> Result<TaskRow> {
-        let id: Option<TaskId> = named.parse().ok();
-        let found = self
-            .store
-            .read("find_task", |tx| {
-                Box::pin(async move {
-                    match id {
-                        Some(id) => tx.task(id).await,
-                        None if task_spec::is_name(named) => tx.task_by_name(named).await,
-                        None => Ok(None),
-                    }
-                })
-            })
-            .await?;
-        found.ok_or_else(|| Error::NotFound(format!("there is no task {named:?}")))
+        let found = self.store.read("find_task", |tx| Box::pin(async move { named_task(tx, named).await })).await?;
+        found.ok_or_else(|| no_task(named))
     }
+
+    /// The same, if it is within a scope; another one is as if it were not there.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub(super) async fn task_within(&self, scope: &TaskScope, named: &str) -> Result<TaskRow> {
+        let task = self.task(named).await?;
+        if scope.has(Some(task.id)) { Ok(task) } else { Err(no_task(named)) }
+    }
+}
+
+/// The task of this id or name.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn named_task(
+    tx: &mut Transaction<'_>,
+    named: &str,
+) -> std::result::Result<Option<TaskRow>, StoreError> {
+    match named.parse::<TaskId>() {
+        Ok(id) => tx.task(id).await,
+        Err(_) if task_spec::is_name(named) => tx.task_by_name(named).await,
+        Err(_) => Ok(None),
+    }
+}
+
+fn no_task(named: &str) -> Error {
+    Error::NotFound(format!("there is no task {named:?}"))
 }

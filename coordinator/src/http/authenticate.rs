@@ -1,5 +1,5 @@
-//! Authentication: participants by client certificate (or their requests' signatures, see `signed`), operators by bearer token or
-//! by the cookie of a sign-in (see `sign_in`). A certificate from our authority is
+//! Authentication of participants: by client certificate, or their requests' signatures, see `signed`. Operators': see `operators`.
+//! A certificate from our authority is
 //! not sufficient: it must be the newest of its participant, or the previous one until the newest is used.
 //!
 //! Each extractor also applies the peer's rate limit. Unauthenticated peers are counted by address, which slows down
@@ -8,17 +8,12 @@
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use federation::event::Actor;
-use federation::id::{Digest, ParticipantId, TokenId};
+use federation::id::{Digest, ParticipantId};
 use federation::time::Timestamp;
-use http::header;
 use http::request::Parts;
 use secure_agg::IdentityKey;
 use store::StoreError;
 use store::entity::participant::Certificates;
-use store::entity::sign_in::SignIn;
-use store::entity::token::OperatorToken;
-use wire::admin::Role;
 use wire::signature::is_signed;
 
 use super::app::App;
@@ -27,11 +22,10 @@ use super::connection_pool::ConnectionGuard;
 use super::identities::CertificateOwner;
 use super::limits::Key;
 use super::problem::{Error, Result};
-use super::sign_in;
 use super::signed_request::{Signed, SignedAlone};
 use crate::identity::Peer;
 
-fn connection(parts: &Parts) -> Connection {
+pub(super) fn connection(parts: &Parts) -> Connection {
     parts.extensions.get::<Connection>().copied().unwrap_or_default()
 }
 
@@ -271,152 +265,5 @@ impl FromRequestParts<Arc<App>> for AnyPeer {
             signed.use_once(app).await?;
         }
         Ok(Self { peer, is_overheard: parts.extensions.get::<SignedAlone>().is_some() })
-    }
-}
-
-/// The bearer of an operator token, or of a cookie that stands for one.
-#[derive(Clone, Debug)]
-pub(super) struct Bearer {
-    pub(super) token: TokenId,
-    pub(super) name: String,
-    /// What the token allows at present.
-    pub(super) role: Role,
-    /// The sign-in, if a cookie came in place of the token.
-    pub(super) sign_in: Option<SignIn>,
-}
-
-impl Bearer {
-    /// As whom the log names the bearer.
-    pub(super) fn actor(&self) -> Actor {
-        Actor::Operator { token: self.token, name: self.name.clone() }
-    }
-}
-
-async fn bearer(parts: &Parts, app: &App, needed: Role) -> Result<Bearer> {
-    let connection = connection(parts);
-    match find_bearer(parts, app, needed).await {
-        Ok(bearer) => Ok(bearer),
-        Err(error) => Err(stranger(app, connection, error)),
-    }
-}
-
-async fn find_bearer(parts: &Parts, app: &App, needed: Role) -> Result<Bearer> {
-    let bearer = match (parts.headers.contains_key(header::AUTHORIZATION), sign_in::cookie(&parts.headers)) {
-        (false, Some(secret)) => {
-            if !parts.method.is_safe() {
-                sign_in::must_be_of_dashboard(&parts.headers)?;
-            }
-            let (sign_in, token) = sign_in::find(app, secret).await?;
-            admit_operator(parts, app, token, Some(sign_in))?
-        }
-        (true, _) | (false, None) => bearer_of_token(parts, app, secret_of_header(parts)?).await?,
-    };
-    if bearer.role < needed {
-        return Err(Error::Forbidden(format!(
-            "this needs the role {}, and the token's is {}",
-            needed.as_str(),
-            bearer.role.as_str()
-        )));
-    }
-    Ok(bearer)
-}
-
-fn secret_of_header(parts: &Parts) -> Result<&str> {
-    parts
-        .headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        .map(|(_, secret)| secret.trim())
-        .ok_or(Error::Unauthenticated("this needs an operator's token: `Authorization: Bearer …`"))
-}
-
-/// Whoever shows this secret of an operator token.
-pub(super) async fn bearer_of_token(parts: &Parts, app: &App, secret: &str) -> Result<Bearer> {
-    let sha256 = crate::digest(secret.as_bytes());
-    let row = app
-        .store
-        .read("find_operator_token", |tx| Box::pin(async move { tx.operator_token_by_secret(sha256).await }))
-        .await?;
-    let row = row.ok_or(Error::Unauthenticated("the operator's token is not known"))?;
-    admit_operator(parts, app, row, None)
-}
-
-/// Judges the token at present, whatever stands for it, and counts the request.
-fn admit_operator(parts: &Parts, app: &App, token: OperatorToken, sign_in: Option<SignIn>) -> Result<Bearer> {
-    if token.revoked_at.is_some() {
-        return Err(Error::Unauthenticated("the operator's token was revoked"));
-    }
-    let role = Role::ALL.into_iter().find(|role| role.as_str() == token.role);
-    let role = role.ok_or_else(|| Error::fault(format!("token {} has an unknown role", token.id)))?;
-    // Whatever the role: the bearer of a valid token does not share its connection slot with strangers.
-    if let Some(guard) = parts.extensions.get::<Arc<ConnectionGuard>>() {
-        guard.promote_to_operator();
-    }
-    app.limiter.admit(Key::Operator(token.id), app.now()).map_err(Error::RateLimited)?;
-    Ok(Bearer { token: token.id, name: token.name, role, sign_in })
-}
-
-macro_rules! role {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        pub(super) struct $name(pub(super) Bearer);
-
-        impl FromRequestParts<Arc<App>> for $name {
-            type Rejection = Error;
-
-            async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
-                bearer(parts, app, Role::$name).await.map(Self)
-            }
-        }
-    };
-}
-
-role! {
-    /// An operator with at least the role viewer.
-    Viewer
-}
-
-/// An operator of any role who signed in.
-pub(super) struct SignedIn {
-    pub(super) bearer: Bearer,
-    pub(super) sign_in: SignIn,
-}
-
-impl FromRequestParts<Arc<App>> for SignedIn {
-    type Rejection = Error;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
-        let bearer = bearer(parts, app, Role::Viewer).await?;
-        let sign_in = bearer.sign_in.clone();
-        let sign_in = sign_in.ok_or_else(|| Error::NotFound("a bearer token is not a sign-in".to_owned()))?;
-        Ok(Self { bearer, sign_in })
-    }
-}
-
-role! {
-    /// An operator with at least the role operator.
-    Operator
-}
-role! {
-    /// An operator with the role admin.
-    Admin
-}
-
-/// A participant or a viewer.
-pub(super) enum Reader {
-    Participant(ParticipantId),
-    Viewer,
-}
-
-impl FromRequestParts<Arc<App>> for Reader {
-    type Rejection = Error;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
-        if parts.headers.contains_key(header::AUTHORIZATION) || sign_in::cookie(&parts.headers).is_some() {
-            return bearer(parts, app, Role::Viewer).await.map(|_| Self::Viewer);
-        }
-        Participant::from_request_parts(parts, app).await.map(|participant| Self::Participant(participant.id))
     }
 }

@@ -13,6 +13,8 @@ use crate::guarded::Guarded;
 pub(crate) enum Key {
     Participant(ParticipantId),
     Operator(TokenId),
+    /// An operator whom the identity provider knows, by the SHA-256 that the log names.
+    Identity(Digest),
     /// Whoever has the key of the certificate with this SHA-256, and signs with it. Whether it counts is another question.
     Signer(Digest),
     /// An unauthenticated peer. An IPv6 peer usually has a whole /64, which counts as one.
@@ -71,7 +73,7 @@ impl Limiter {
     pub(crate) fn admit(&self, key: Key, now: Timestamp) -> Result<(), u64> {
         let rate = match key {
             Key::Participant(_) | Key::Signer(_) => self.rates.participant,
-            Key::Operator(_) => self.rates.operator,
+            Key::Operator(_) | Key::Identity(_) => self.rates.operator,
             Key::Address(_) => self.rates.address,
         };
         let now = now.0.saturating_mul(1000);

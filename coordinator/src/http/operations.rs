@@ -12,7 +12,8 @@ use utoipa_axum::routes;
 use wire::route;
 
 use super::app::App;
-use super::authenticate::{AnyPeer, Viewer};
+use super::authenticate::AnyPeer;
+use super::operators::Viewer;
 use super::problem::{Error, Result};
 use super::times::Times;
 use crate::observe::health::NotReady;

@@ -11,6 +11,7 @@ use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use http::{HeaderValue, StatusCode, header};
 use store::StoreError;
+use store::entity::token::TokenEnd;
 use task_spec::SpecError;
 use wire::certificate::Unfit;
 use wire::headers::{MEDIA_PROBLEM, TIME};
@@ -19,6 +20,7 @@ use wire::signature::{SignatureError, WINDOW};
 
 use crate::admission::{AdmissionError, InboxError, Rejection};
 use crate::identity::{CredentialError, IssueError, SignerError};
+use crate::oidc::Unidentified;
 
 /// Every reason a request is not served.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +56,15 @@ pub(crate) enum Error {
     /// Credentials are missing or unknown.
     #[error("{0}")]
     Unauthenticated(&'static str),
+    /// The operator's token counts no more.
+    #[error("{}", match .0 {
+        TokenEnd::Revoked => "the operator's token was revoked".to_owned(),
+        TokenEnd::Expired(at) => format!("the operator's token expired at {at}: have an admin make another"),
+    })]
+    TokenEnded(TokenEnd),
+    /// A token of the identity provider does not say who somebody is, or that anything is allowed.
+    #[error(transparent)]
+    Unidentified(#[from] Unidentified),
     /// The request's signature is incomplete, covers too little, or does not hold.
     #[error("{0}")]
     Signature(#[from] SignatureError),
@@ -198,7 +209,12 @@ impl Error {
             Self::VersionRemoved(_) => ProblemType::VersionRemoved,
             Self::Stale(_) => ProblemType::PreconditionFailed,
             Self::Method => ProblemType::MethodNotAllowed,
-            Self::Unauthenticated(_) => ProblemType::Unauthenticated,
+            Self::Unauthenticated(_) | Self::TokenEnded(_) => ProblemType::Unauthenticated,
+            Self::Unidentified(unidentified) => match unidentified {
+                Unidentified::Refused(_) => ProblemType::Unauthenticated,
+                Unidentified::NoRole(_) => ProblemType::Forbidden,
+                Unidentified::Unavailable => ProblemType::Unavailable,
+            },
             Self::Signature(_) | Self::Uncertified(_) | Self::SignedForAnother { .. } => ProblemType::SignatureInvalid,
             Self::SignedAtAnotherTime { .. } => ProblemType::SignatureTime,
             Self::OtherBody => ProblemType::DigestMismatch,
@@ -283,6 +299,7 @@ impl Error {
             | Self::Signer(_)
             | Self::Damaged(_)
             | Self::NotReady { .. }
+            | Self::Unidentified(Unidentified::Unavailable)
             | Self::Store(
                 StoreError::Busy
                 | StoreError::Unreachable(_)
@@ -293,7 +310,9 @@ impl Error {
                 | StoreError::BeingRemoved(_),
             ) => Some((header::RETRY_AFTER, HeaderValue::from_static("5"))),
             Self::Stale(tag) => Some((header::ETAG, tag.clone())),
-            Self::Unauthenticated(_) => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            Self::Unauthenticated(_) | Self::TokenEnded(_) | Self::Unidentified(Unidentified::Refused(_)) => {
+                Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
+            }
             Self::SignedAtAnotherTime { time, .. } => {
                 HeaderValue::from_str(time).ok().map(|time| (header::HeaderName::from_static(TIME), time))
             }

@@ -17,12 +17,11 @@ use aggregation::device::DeviceReport;
 use axum::Router;
 use federation::time::{Clock, Timestamp};
 use store::{Blobs, Database, Store, StoreConfig, StoreError};
-use task_spec::is_name;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use wire::admin::{OperatorTokenReply, Role};
+use wire::admin::{CreateOperatorToken, OperatorTokenReply, Role};
 
 use self::choice::{
     aggregator, authority, bucket_apart, connection_limits, count, locks, members, rates, rows_alone, sealer, selected,
@@ -37,13 +36,14 @@ use crate::config::Config;
 use crate::event_feed::EventFeed;
 use crate::http::{
     App, ConnectionCounts, ConnectionLimits, Document, EndedRounds, Entrance, Identities, Limiter, Listener, Nonces,
-    PoolObserver, TokenError,
+    PoolObserver, Refusals, TokenError,
 };
 use crate::invitations::Invitations;
 use crate::lock::Locks;
 use crate::models::Models;
 use crate::observe;
 use crate::observe::health::Health;
+use crate::oidc::Oidc;
 use crate::proximal::ProximalSchedule;
 use crate::reported_rounds::ReportedRounds;
 use crate::seal::Sealer;
@@ -126,6 +126,7 @@ impl Coordinator {
         let aggregator = aggregator(config)?;
         let authority = authority(config, &parts)?;
         let members = members(config, authority.as_ref())?;
+        let oidc = config.oidc.as_ref().map(|oidc| Oidc::open(oidc, Arc::clone(&parts.clock))).transpose()?;
         let sealer = Arc::new(sealer);
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let models = Models::default();
@@ -144,11 +145,13 @@ impl Coordinator {
             event_streams: Arc::new(Semaphore::new(count(config.http.event_streams_max))),
             uploads: Uploads::default(),
             nonces: Nonces::default(),
+            refusals: Refusals::default(),
             store: store.clone(),
             clock: Arc::clone(&parts.clock),
             random: parts.random.clone(),
             authority,
             members,
+            oidc,
             identities: Identities::new(&store),
             limiter: Limiter::new(rates(config)),
             reported_rounds: ReportedRounds::default(),
@@ -259,9 +262,10 @@ impl Coordinator {
     /// Creates an operator token without authorization: the caller controls the process.
     ///
     /// # Errors
-    /// Those of the store.
-    pub async fn create_operator_token(&self, name: &str, role: Role) -> Result<OperatorTokenReply, StoreError> {
-        crate::http::issue_operator_token(&self.store, &self.app.random, self.app.now(), name, role).await
+    /// [`TokenError`].
+    pub async fn create_operator_token(&self, name: &str, role: Role) -> Result<OperatorTokenReply, TokenError> {
+        let request = CreateOperatorToken { name: name.to_owned(), role, valid_for_ms: None, tasks: None };
+        crate::http::issue_operator_token(&self.store, &self.app.random, self.app.now(), &request).await
     }
 
     /// Creates an admin token if there is no operator token yet. It is valid once it was shown and this returns.
@@ -277,23 +281,23 @@ impl Coordinator {
             .read("find_tokens", |tx| {
                 Box::pin(async move {
                     let any = !tx.operator_tokens(None, 1).await?.is_empty();
-                    Ok::<_, StoreError>((any, tx.live_operator_tokens(Role::Admin.as_str()).await?))
+                    Ok::<_, StoreError>((any, tx.lasting_operator_tokens(Role::Admin.as_str()).await?))
                 })
             })
             .await?;
         if any {
             if admins == 0 {
                 tracing::warn!(
-                    "every admin token is revoked; `tributary token create --role admin --name NAME --offline` makes one \
+                    "every admin token is revoked or expires; `tributary token create --role admin --name NAME --offline` makes one \
                      while the coordinator does not run"
                 );
             }
             return Ok(None);
         }
-        let (random, role) = (&self.app.random, Role::Admin);
-        crate::http::issue_shown_operator_token(&self.store, random, self.app.now(), "first", role, show)
-            .await
-            .map(Some)
+        let (random, now) = (&self.app.random, self.app.now());
+        let first =
+            CreateOperatorToken { name: "first".to_owned(), role: Role::Admin, valid_for_ms: None, tasks: None };
+        crate::http::issue_shown_operator_token(&self.store, random, now, &first, show).await.map(Some)
     }
 
     /// Stops the background tasks after writing all queued facts; the data may then be opened by another process.
@@ -351,8 +355,8 @@ impl Running {
     /// Creates an operator token; see [`Coordinator::create_operator_token`].
     ///
     /// # Errors
-    /// Those of the store.
-    pub async fn create_operator_token(&self, name: &str, role: Role) -> Result<OperatorTokenReply, StoreError> {
+    /// [`TokenError`].
+    pub async fn create_operator_token(&self, name: &str, role: Role) -> Result<OperatorTokenReply, TokenError> {
         self.coordinator.create_operator_token(name, role).await
     }
 
@@ -419,13 +423,9 @@ pub async fn migrate(config: &Config, parts: Parts) -> Result<(), StartError> {
 pub async fn create_operator_token_offline(
     config: &Config,
     parts: Parts,
-    name: &str,
-    role: Role,
+    request: &CreateOperatorToken,
     show: impl FnOnce(&OperatorTokenReply) -> io::Result<()>,
 ) -> Result<OperatorTokenReply, TokenError> {
-    if !is_name(name) {
-        return Err(TokenError::Name(name.to_owned()));
-    }
     let store_config = rows_alone(store_config(config, &parts)?);
     match &store_config.database {
         Database::SqliteFile(path) if path.exists() => {}
@@ -436,5 +436,5 @@ pub async fn create_operator_token_offline(
     }
     let _locks = locks(&store_config, &parts)?;
     let store = Store::open(StoreConfig { blobs: Blobs::Memory, ..store_config }).await?;
-    crate::http::issue_shown_operator_token(&store, &parts.random, parts.clock.now(), name, role, show).await
+    crate::http::issue_shown_operator_token(&store, &parts.random, parts.clock.now(), request, show).await
 }

@@ -11,6 +11,7 @@ use crate::config::DatabaseError;
 use crate::identity::AuthorityError;
 use crate::lock::LockError;
 use crate::observe::CollectorError;
+use crate::oidc::OidcError;
 use crate::random::Random;
 use crate::seal::SealError;
 use crate::step_error::StepError;
@@ -70,6 +71,9 @@ pub enum StartError {
     /// The certificate authority cannot be opened.
     #[error("cannot open the certificate authority: {0}")]
     Authority(#[from] AuthorityError),
+    /// The provider of operators' identities cannot be asked.
+    #[error("cannot set [oidc] up: {0}")]
+    Oidc(#[from] OidcError),
     /// The bucket of keys of releases and ends of ledgers cannot be used.
     #[error("cannot use identity.seal_url: {}", told(.0))]
     Apart(StoreError),

@@ -9,6 +9,7 @@ pub(crate) mod contract;
 pub(crate) mod die_at;
 pub(crate) mod member;
 pub(crate) mod private;
+pub(crate) mod provider;
 pub(crate) mod secure;
 pub(crate) mod server;
 pub(crate) mod sse;

@@ -10,7 +10,7 @@ use federation::model_version::ModelVersion;
 use federation::time::{Clock as _, MockClock, Timestamp};
 use store::BlobStore as _;
 use store::entity::sign_in::SignIn;
-use store::entity::token::OperatorToken;
+use store::entity::token::{OperatorToken, TaskScope};
 use task_spec::Retain;
 use uuid::Uuid;
 
@@ -98,7 +98,9 @@ async fn a_sign_in_goes_once_it_has_expired() {
         name: "ann".to_owned(),
         role: "viewer".to_owned(),
         created_at: START,
+        expires_at: None,
         revoked_at: None,
+        tasks: TaskScope::All,
     };
     let sign_in = &SignIn {
         id: SignInId(Uuid::from_u128(2)),

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::sample::{NOW, after, digest, model_version, moved, participant, participant_id, round, task, task_id};
 use crate::entity::event::{AuditHead, EventFilter, NumberedEvent, Placing};
+use crate::entity::token::TaskScope;
 use crate::{Result, Store, StoreError};
 
 fn ann() -> Actor {
@@ -141,6 +142,15 @@ pub async fn events_are_listed_after_a_position_and_filtered(store: &Store) {
     let paused = EventFilter { kinds: vec![EventKind::TaskPaused, EventKind::TaskCreated], ..all.clone() };
     assert_eq!(positions(0, paused.clone(), 9).await, [3, 4]);
     assert_eq!(positions(0, EventFilter { since: Some(after(1)), ..all }, 9).await, [3, 4, 5, 6]);
+    let within = |tasks: &[u128], task: Option<u128>| EventFilter {
+        task: task.map(task_id),
+        scope: TaskScope::Only(tasks.iter().copied().map(task_id).collect()),
+        ..EventFilter::default()
+    };
+    assert_eq!(positions(0, within(&[2], None), 9).await, [2, 4, 6]);
+    assert_eq!(positions(1, within(&[1, 2, 9], None), 3).await, [2, 3, 4]);
+    assert_eq!(positions(0, within(&[1, 2], Some(1)), 9).await, [1, 3, 5]);
+    assert!(positions(0, within(&[2, 9], Some(1)), 9).await.is_empty(), "a task outside");
     let narrow = EventFilter { since: Some(after(1)), ..of_two };
     let log = numbered(store, 0, &EventFilter::default(), 9).await;
     let taken: Vec<_> = log.iter().filter(|row| narrow.takes(&row.event)).map(|row| row.position).collect();

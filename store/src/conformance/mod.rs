@@ -153,6 +153,7 @@ macro_rules! conformance_tests {
             token::an_enrollment_token_is_used_once,
             token::an_enrollment_token_is_revoked_while_unused,
             token::operator_tokens_are_found_listed_and_revoked,
+            token::an_operator_token_keeps_its_limits,
             training::a_training_takes_the_place_of_the_one_before,
             training::an_update_is_aggregated_once,
             transaction::an_error_or_a_drop_leaves_nothing,

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::sample::{NOW, after, digest};
 use crate::entity::sign_in::SignIn;
-use crate::entity::token::OperatorToken;
+use crate::entity::token::{OperatorToken, TaskScope};
 use crate::{Result, Store};
 
 fn token(n: u8) -> OperatorToken {
@@ -15,7 +15,9 @@ fn token(n: u8) -> OperatorToken {
         name: format!("ann-{n}"),
         role: "viewer".to_owned(),
         created_at: NOW,
+        expires_at: None,
         revoked_at: None,
+        tasks: TaskScope::All,
     }
 }
 
@@ -48,6 +50,9 @@ pub async fn a_sign_in_counts_until_it_ends(store: &Store) {
                 assert!(tx.end_sign_in(sign_in(2, 1).id, after(7)).await?);
                 assert!(!tx.end_sign_in(sign_in(2, 1).id, after(8)).await?);
                 assert_eq!(tx.live_sign_in(digest(102), after(9)).await?, None, "ended");
+                let ended = SignIn { ended_at: Some(after(7)), ..sign_in(2, 1) };
+                assert_eq!(tx.sign_in(ended.id).await?, Some(ended));
+                assert_eq!(tx.sign_in(sign_in(9, 1).id).await?, None);
                 assert_eq!(tx.forget_sign_ins(after(50)).await?, 0);
                 assert_eq!(tx.forget_sign_ins(after(51)).await?, 1);
                 assert_eq!(tx.forget_sign_ins(after(99)).await?, 1);

@@ -4,6 +4,7 @@ use federation::task_status::TaskStatus;
 
 use super::sample::{after, task, task_id};
 use crate::entity::task::{TaskFilter, TaskRow};
+use crate::entity::token::TaskScope;
 use crate::{Result, Store};
 
 /// Of the tasks of one name only one is not over; the name leads to it, or to the newest.
@@ -82,10 +83,17 @@ pub async fn tasks_are_listed_newest_first(store: &Store) {
                     // A cursor that the filter does not take.
                     (vec![TaskStatus::Active], None, Some(2), &[1]),
                 ] {
-                    let filter = TaskFilter { statuses, since: since.map(after) };
-                    let rows = tx.tasks_where(&filter, cursor.map(task_id), 9).await?;
-                    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-                    assert_eq!(ids, found.iter().copied().map(task_id).collect::<Vec<_>>(), "{filter:?}");
+                    for (tasks, scope) in [
+                        (vec![1, 2, 3], TaskScope::All),
+                        (vec![1, 2], TaskScope::Only(vec![task_id(2), task_id(1), task_id(9)])),
+                        (vec![], TaskScope::Only(vec![])),
+                    ] {
+                        let filter = TaskFilter { statuses: statuses.clone(), since: since.map(after), scope };
+                        let rows = tx.tasks_where(&filter, cursor.map(task_id), 9).await?;
+                        let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
+                        let found = found.iter().copied().filter(|found| tasks.contains(found));
+                        assert_eq!(ids, found.map(task_id).collect::<Vec<_>>(), "{filter:?}");
+                    }
                 }
                 assert!(
                     tx.set_task_status(task_id(2), &[TaskStatus::Paused], TaskStatus::Active, after(9), None).await?

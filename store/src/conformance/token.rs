@@ -3,8 +3,8 @@
 use federation::id::TokenId;
 use uuid::Uuid;
 
-use super::sample::{NOW, after, digest, labels, participant, participant_id};
-use crate::entity::token::{EnrollmentToken, OperatorToken, TakenToken};
+use super::sample::{NOW, after, digest, labels, participant, participant_id, task_id};
+use crate::entity::token::{EnrollmentToken, OperatorToken, TakenToken, TaskScope, TokenEnd};
 use crate::{Result, Store, StoreError};
 
 fn token_id(n: u128) -> TokenId {
@@ -32,7 +32,9 @@ fn operator(n: u8) -> OperatorToken {
         name: format!("ann-{n}"),
         role: "admin".to_owned(),
         created_at: NOW,
+        expires_at: None,
         revoked_at: None,
+        tasks: TaskScope::All,
     }
 }
 
@@ -120,10 +122,10 @@ pub async fn operator_tokens_are_found_listed_and_revoked(store: &Store) {
                 assert_eq!(tx.operator_token_by_secret(digest(9)).await?, None);
                 assert_eq!(tx.operator_tokens(Some(token_id(1)), 1).await?, [operator(2)]);
                 let role = operator(2).role;
-                assert_eq!(tx.live_operator_tokens(&role).await?, 3);
-                assert_eq!(tx.live_operator_tokens("another").await?, 0);
+                assert_eq!(tx.lasting_operator_tokens(&role).await?, 3);
+                assert_eq!(tx.lasting_operator_tokens("another").await?, 0);
                 assert!(tx.revoke_operator_token(token_id(2), after(5)).await?);
-                assert_eq!(tx.live_operator_tokens(&role).await?, 2);
+                assert_eq!(tx.lasting_operator_tokens(&role).await?, 2);
                 assert!(!tx.revoke_operator_token(token_id(2), after(6)).await?);
                 let revoked = OperatorToken { revoked_at: Some(after(5)), ..operator(2) };
                 assert_eq!(tx.operator_token_by_secret(digest(2)).await?, Some(revoked));
@@ -132,4 +134,28 @@ pub async fn operator_tokens_are_found_listed_and_revoked(store: &Store) {
         })
         .await;
     result.unwrap();
+}
+
+/// What a token is limited to is read as it was written; one that expires is none that lasts.
+pub async fn an_operator_token_keeps_its_limits(store: &Store) {
+    let expiring = OperatorToken { expires_at: Some(after(9)), ..operator(1) };
+    let scoped = OperatorToken { tasks: TaskScope::Only(vec![task_id(2), task_id(1)]), ..operator(2) };
+    let tokens = &[expiring.clone(), scoped, operator(3)];
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                for token in tokens {
+                    tx.insert_operator_token(token).await?;
+                }
+                assert_eq!(tx.operator_tokens(None, 9).await?, tokens);
+                assert_eq!(tx.lasting_operator_tokens("admin").await?, 2);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+    assert_eq!(expiring.ended(after(8)), None);
+    assert_eq!(expiring.ended(after(9)), Some(TokenEnd::Expired(after(9))));
+    let revoked = OperatorToken { revoked_at: Some(after(1)), ..expiring };
+    assert_eq!(revoked.ended(after(2)), Some(TokenEnd::Revoked));
 }

@@ -6,6 +6,7 @@ use federation::id::{Digest, TaskId};
 use federation::time::Timestamp;
 
 use crate::driver::{Bind, FromRow, Row, Value};
+use crate::entity::token::TaskScope;
 use crate::error::{Result, StoreError};
 use crate::transaction::Transaction;
 
@@ -46,6 +47,8 @@ pub struct EventFilter {
     pub kinds: Vec<EventKind>,
     /// Only those that happened then or later.
     pub since: Option<Timestamp>,
+    /// Only those within what whoever asks may see.
+    pub scope: TaskScope,
 }
 
 /// A signed statement that the log had this hash at this position.
@@ -68,13 +71,51 @@ impl EventFilter {
         if self.kinds.is_empty() { &EventKind::ALL } else { &self.kinds }
     }
 
+    /// The tasks that are wanted; `None`: all, and what is of none.
+    fn tasks(&self) -> Option<Vec<TaskId>> {
+        match (self.task, &self.scope) {
+            (None, TaskScope::All) => None,
+            (Some(task), scope) => Some(if scope.has(Some(task)) { vec![task] } else { Vec::new() }),
+            (None, TaskScope::Only(tasks)) => Some(tasks.clone()),
+        }
+    }
+
     /// Whether the event is wanted.
     #[must_use]
     pub fn takes(&self, event: &Event) -> bool {
-        self.task.is_none_or(|task| event.task == Some(task))
+        self.scope.has(event.task)
+            && self.task.is_none_or(|task| event.task == Some(task))
             && (self.kinds.is_empty() || self.kinds.contains(&event.kind))
             && self.since.is_none_or(|since| event.at >= since)
     }
+}
+
+/// Queries of events for what may be wanted of them.
+struct EventsSql {
+    of_all: &'static str,
+    /// By the index of tasks, in its order.
+    of_task: &'static str,
+    of_tasks: &'static str,
+}
+
+macro_rules! events {
+    ($position:literal, $order:literal) => {
+        EventsSql {
+            of_all: events!("", $position, $order),
+            of_task: events!("task = ?5 AND ", $position, $order),
+            of_tasks: events!("task IN {?5 task:bytes} AND ", $position, $order),
+        }
+    };
+    ($task:literal, $position:literal, $order:literal) => {
+        concat!(
+            "SELECT * FROM event WHERE ",
+            $task,
+            $position,
+            " AND at >= ?2 AND kind IN {?3 kind:text} ORDER BY position",
+            $order,
+            " LIMIT ?4"
+        )
+    };
 }
 
 impl Transaction<'_> {
@@ -84,12 +125,12 @@ impl Transaction<'_> {
     }
 
     /// Notes an event, which is written when the transaction commits.
-    pub fn note_event<const N: usize>(
+    pub fn note_event(
         &mut self,
         at: Timestamp,
         kind: EventKind,
         subject: Subject,
-        facts: [(&'static str, Fact); N],
+        facts: impl IntoIterator<Item = (&'static str, Fact)>,
     ) {
         self.events.push(subject.event(at, kind, self.actor.clone(), facts));
     }
@@ -152,27 +193,7 @@ impl Transaction<'_> {
         filter: &EventFilter,
         limit: u32,
     ) -> Result<Vec<NumberedEvent>> {
-        let since = filter.since.unwrap_or(Timestamp(i64::MIN));
-        match filter.task {
-            Some(task) => {
-                self.list(
-                    "SELECT * FROM event
-                     WHERE task = ?5 AND position > ?1 AND at >= ?2 AND kind IN {?3 kind:text}
-                     ORDER BY position LIMIT ?4",
-                    (position, since, filter.kinds(), limit, task),
-                )
-                .await
-            }
-            None => {
-                self.list(
-                    "SELECT * FROM event
-                     WHERE position > ?1 AND at >= ?2 AND kind IN {?3 kind:text}
-                     ORDER BY position LIMIT ?4",
-                    (position, since, filter.kinds(), limit),
-                )
-                .await
-            }
-        }
+        self.events(filter, events!("position > ?1", ""), position, limit).await
     }
 
     /// Events before a position, or the newest ones, newest first.
@@ -183,26 +204,22 @@ impl Transaction<'_> {
         limit: u32,
     ) -> Result<Vec<NumberedEvent>> {
         let before = position.unwrap_or(i64::MAX.unsigned_abs());
-        let since = filter.since.unwrap_or(Timestamp(i64::MIN));
-        match filter.task {
-            Some(task) => {
-                self.list(
-                    "SELECT * FROM event
-                     WHERE task = ?5 AND position < ?1 AND at >= ?2 AND kind IN {?3 kind:text}
-                     ORDER BY position DESC LIMIT ?4",
-                    (before, since, filter.kinds(), limit, task),
-                )
-                .await
-            }
-            None => {
-                self.list(
-                    "SELECT * FROM event
-                     WHERE position < ?1 AND at >= ?2 AND kind IN {?3 kind:text}
-                     ORDER BY position DESC LIMIT ?4",
-                    (before, since, filter.kinds(), limit),
-                )
-                .await
-            }
+        self.events(filter, events!("position < ?1", " DESC"), before, limit).await
+    }
+
+    async fn events(
+        &mut self,
+        filter: &EventFilter,
+        sql: EventsSql,
+        position: u64,
+        limit: u32,
+    ) -> Result<Vec<NumberedEvent>> {
+        let (since, kinds) = (filter.since.unwrap_or(Timestamp(i64::MIN)), filter.kinds());
+        match filter.tasks().as_deref() {
+            None => self.list(sql.of_all, (position, since, kinds, limit)).await,
+            Some([]) => Ok(Vec::new()),
+            Some([task]) => self.list(sql.of_task, (position, since, kinds, limit, *task)).await,
+            Some(tasks) => self.list(sql.of_tasks, (position, since, kinds, limit, tasks)).await,
         }
     }
 

@@ -6,6 +6,7 @@ use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use task_spec::TaskSpec;
 
+use crate::entity::token::TaskScope;
 use crate::error::Result;
 use crate::transaction::Transaction;
 
@@ -57,6 +58,8 @@ pub struct TaskFilter {
     pub statuses: Vec<TaskStatus>,
     /// Only those that were created then or later.
     pub since: Option<Timestamp>,
+    /// Only those of a token.
+    pub scope: TaskScope,
 }
 
 impl TaskFilter {
@@ -124,14 +127,30 @@ impl Transaction<'_> {
         limit: u32,
     ) -> Result<Vec<TaskRow>> {
         let since = filter.since.unwrap_or(Timestamp(i64::MIN));
-        self.list(
-            "SELECT * FROM task
-             WHERE ((created_at, id) < (SELECT created_at, id FROM task WHERE id = ?1) OR ?1 IS NULL)
-               AND created_at >= ?3 AND status IN {?4 status:text}
-             ORDER BY created_at DESC, id DESC LIMIT ?2",
-            (cursor, limit, since, filter.statuses()),
-        )
-        .await
+        match &filter.scope {
+            TaskScope::All => {
+                self.list(
+                    "SELECT * FROM task
+                     WHERE ((created_at, id) < (SELECT created_at, id FROM task WHERE id = ?1) OR ?1 IS NULL)
+                       AND created_at >= ?3 AND status IN {?4 status:text}
+                     ORDER BY created_at DESC, id DESC LIMIT ?2",
+                    (cursor, limit, since, filter.statuses()),
+                )
+                .await
+            }
+            TaskScope::Only(tasks) if tasks.is_empty() => Ok(Vec::new()),
+            TaskScope::Only(tasks) => {
+                self.list(
+                    "SELECT * FROM task
+                     WHERE id IN {?5 id:bytes}
+                       AND ((created_at, id) < (SELECT created_at, id FROM task WHERE id = ?1) OR ?1 IS NULL)
+                       AND created_at >= ?3 AND status IN {?4 status:text}
+                     ORDER BY created_at DESC, id DESC LIMIT ?2",
+                    (cursor, limit, since, filter.statuses(), tasks),
+                )
+                .await
+            }
+        }
     }
 
     /// How many tasks have each status, for those that any has.

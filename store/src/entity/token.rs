@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use federation::event::{EventKind, Fact, Subject};
-use federation::id::{Digest, ParticipantId, TokenId};
+use federation::id::{Digest, ParticipantId, TaskId, TokenId};
 use federation::time::Timestamp;
 
-use crate::driver::After;
+use crate::driver::{After, Value, document, json};
 use crate::error::Result;
 use crate::transaction::Transaction;
 
@@ -48,14 +48,69 @@ pub struct OperatorToken {
     /// Its role, as named by the coordinator.
     pub role: String,
     pub created_at: Timestamp,
+    /// From then on it does not count; `None`: it counts until it is revoked.
+    pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
+    /// What it is for.
+    pub tasks: TaskScope,
+}
+
+/// Why an operator token counts no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenEnd {
+    Revoked,
+    /// It ended by itself, at this time.
+    Expired(Timestamp),
+}
+
+impl OperatorToken {
+    /// Why it does not count at `now`; `None` if it does.
+    #[must_use]
+    pub fn ended(&self, now: Timestamp) -> Option<TokenEnd> {
+        match (self.revoked_at, self.expires_at) {
+            (Some(_), _) => Some(TokenEnd::Revoked),
+            (None, Some(at)) if at <= now => Some(TokenEnd::Expired(at)),
+            (None, _) => None,
+        }
+    }
+}
+
+/// What an operator may see and change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TaskScope {
+    /// Every task, and what is not of a task.
+    #[default]
+    All,
+    /// These tasks, and nothing that is not of one of them.
+    Only(Vec<TaskId>),
+}
+
+impl TaskScope {
+    /// Whether it contains a task, or what is of none.
+    #[must_use]
+    pub fn has(&self, task: Option<TaskId>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(tasks) => task.is_some_and(|task| tasks.contains(&task)),
+        }
+    }
+}
+
+values! {
+    TaskScope: |scope| match scope {
+            Self::All => Value::Null,
+            Self::Only(tasks) => json(tasks)?.into(),
+        }, |column| match column {
+            Value::Null => Ok(Self::All),
+            list => document(list).map(Self::Only),
+        };
 }
 
 record!(
     "enrollment_token",
     EnrollmentToken { id, secret_sha256, name, labels, created_at, expires_at, used_at, used_by, participant }
 );
-record!("operator_token", OperatorToken { id, secret_sha256, name, role, created_at, revoked_at });
+record!("operator_token", OperatorToken { id, secret_sha256, name, role, created_at, expires_at, revoked_at, tasks });
 
 impl Transaction<'_> {
     /// Stores a new enrolment token, and an event.
@@ -117,12 +172,21 @@ impl Transaction<'_> {
     /// `Conflict` if the id or the secret exists.
     pub async fn insert_operator_token(&mut self, token: &OperatorToken) -> Result<()> {
         self.insert(token).await?;
+        let (at, kind) = (token.created_at, EventKind::OperatorTokenCreated);
         let facts = [
             ("token", Fact::from(token.id.to_string())),
             ("name", token.name.as_str().into()),
             ("role", token.role.as_str().into()),
         ];
-        self.note_event(token.created_at, EventKind::OperatorTokenCreated, Subject::Service, facts);
+        let expiry = token.expires_at.map(|at| ("expires_at", at.into()));
+        let scope = match &token.tasks {
+            TaskScope::All => None,
+            TaskScope::Only(tasks) => {
+                let ids: Vec<_> = tasks.iter().map(TaskId::to_string).collect();
+                Some(("tasks", ids.join(",").into()))
+            }
+        };
+        self.note_event(at, kind, Subject::Service, facts.into_iter().chain(expiry).chain(scope));
         Ok(())
     }
 
@@ -141,9 +205,13 @@ impl Transaction<'_> {
         self.list("SELECT * FROM operator_token WHERE id > ?1 ORDER BY id LIMIT ?2", (After(cursor), limit)).await
     }
 
-    /// Number of operator tokens with this role that are not revoked.
-    pub async fn live_operator_tokens(&mut self, role: &str) -> Result<u32> {
-        self.get("SELECT count(*) FROM operator_token WHERE role = ?1 AND revoked_at IS NULL", role).await
+    /// Number of operator tokens with this role that count until they are revoked: none is, and none expires.
+    pub async fn lasting_operator_tokens(&mut self, role: &str) -> Result<u32> {
+        self.get(
+            "SELECT count(*) FROM operator_token WHERE role = ?1 AND revoked_at IS NULL AND expires_at IS NULL",
+            role,
+        )
+        .await
     }
 
     /// Revokes an operator token, with an event. False if there is none, or if it is already revoked.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use federation::id::{ParticipantId, TokenId};
+use federation::id::{ParticipantId, TaskId, TokenId};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use task_spec::TaskSpec;
@@ -110,6 +110,12 @@ pub struct CreateOperatorToken {
     /// Name of the owner: 1 to 64 letters, digits, `-`, `_`, `.`.
     pub name: String,
     pub role: Role,
+    /// Validity of the token, at most 366 days; by default it counts until it is revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_for_ms: Option<u64>,
+    /// Ids or names of the 1 to 64 tasks that it is for; by default it is for everything. Not for the role admin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<Vec<String>>,
 }
 
 /// Answer with the secret, which is shown only this once.
@@ -119,6 +125,9 @@ pub struct OperatorTokenReply {
     pub id: TokenId,
     /// Sent as `Authorization: Bearer …`.
     pub token: String,
+    /// From then on it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
 }
 
 /// An operator token in a list.
@@ -130,7 +139,13 @@ pub struct OperatorTokenView {
     pub name: String,
     pub role: Role,
     pub created_at: Timestamp,
+    /// From then on it is refused; absent if it counts until it is revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
+    /// The tasks that it is for; absent if it is for everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<Vec<TaskId>>,
 }
 
 /// Body of `POST` [`crate::route::SIGN_INS`].
@@ -154,6 +169,9 @@ pub struct SignInView {
     pub role: Role,
     /// From then on the cookie is refused.
     pub expires_at: Timestamp,
+    /// The tasks that the token is for; absent if it is for everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<Vec<TaskId>>,
 }
 
 #[cfg(test)]

@@ -21,10 +21,10 @@ use wire::route;
 
 use super::idempotency::{FirstAnswer, Key};
 use crate::http::app::App;
-use crate::http::authenticate::Operator;
 use crate::http::etag;
 use crate::http::extract::{read, require_media_type};
 use crate::http::inspect::tasks;
+use crate::http::operators::Operator;
 use crate::http::problem::{Error, Result};
 use crate::ledger;
 

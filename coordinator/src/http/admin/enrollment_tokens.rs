@@ -15,8 +15,8 @@ use wire::route;
 use super::idempotency::{Key, OnlyOnce};
 use super::secret;
 use crate::http::app::App;
-use crate::http::authenticate::Operator;
 use crate::http::extract::{Json, read_json_bytes};
+use crate::http::operators::Operator;
 use crate::http::participant::enroll::check_labels;
 use crate::http::problem::{Error, Result};
 

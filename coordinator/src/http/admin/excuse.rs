@@ -12,8 +12,8 @@ use store::{Transaction, WakeEvent};
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::authenticate::Operator;
 use crate::http::extract::Path;
+use crate::http::operators::{OfTask, Operator};
 use crate::http::problem::{Error, Result};
 use crate::observe::count_dropped;
 
@@ -22,11 +22,11 @@ use crate::observe::count_dropped;
     post, path = route::EXCUSE, security(("token" = ["operator"])), responses((status = 204), (status = 409)),
 )]
 pub(in crate::http) async fn excuse(
-    Operator(bearer): Operator,
+    OfTask { bearer, task, .. }: OfTask<Operator>,
     State(app): State<Arc<App>>,
-    Path((task, number, participant)): Path<(String, u32, ParticipantId)>,
+    Path((_, number, participant)): Path<(String, u32, ParticipantId)>,
 ) -> Result<StatusCode> {
-    let (round, now) = (RoundKey { task: app.task(&task).await?.id, number }, app.now());
+    let (round, now) = (RoundKey { task: task.id, number }, app.now());
     let detail = format!("by operator {}", bearer.name);
     let (detail, actor) = (detail.as_str(), &bearer.actor());
     let phase = app

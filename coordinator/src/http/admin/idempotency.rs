@@ -15,8 +15,8 @@ use utoipa::IntoParams;
 use utoipa::openapi::path::{Parameter, ParameterIn};
 use wire::headers::IDEMPOTENCY_KEY;
 
-use crate::http::authenticate::Bearer;
 use crate::http::openapi::header;
+use crate::http::operators::{Bearer, Who};
 use crate::http::problem::{Error, Result};
 
 /// How long a key is known.
@@ -62,7 +62,11 @@ impl Key {
         let text = value.to_str().ok().filter(|text| (1..=64).contains(&text.len()));
         let key =
             text.ok_or_else(|| Error::InvalidValue("idempotency-key: 1 to 64 printable ASCII characters".to_owned()))?;
-        let scope = format!("{operation}/{}", bearer.token);
+        let whose = match &bearer.who {
+            Who::Token(token) => token.to_string(),
+            Who::Identity { subject_sha256, .. } => subject_sha256.to_string(),
+        };
+        let scope = format!("{operation}/{whose}");
         Ok(Some(Self { scope, key: key.to_owned(), request_sha256: crate::digest(body) }))
     }
 

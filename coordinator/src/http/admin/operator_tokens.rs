@@ -3,15 +3,16 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
 use federation::event::Actor;
-use federation::id::TokenId;
+use federation::id::{TaskId, TokenId};
 use federation::time::Timestamp;
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
-use store::entity::token::OperatorToken;
+use store::entity::token::{OperatorToken, TaskScope};
 use store::{Store, StoreError};
 use task_spec::is_name;
 use utoipa::IntoParams;
@@ -22,10 +23,10 @@ use wire::route;
 use super::idempotency::{Key, OnlyOnce};
 use super::secret;
 use crate::config::DatabaseError;
-use crate::http::app::App;
-use crate::http::authenticate::Admin;
+use crate::http::app::{App, named_task};
 use crate::http::extract::{Json, Path, Query, read_json_bytes};
 use crate::http::inspect::{PageQuery, page};
+use crate::http::operators::Admin;
 use crate::http::problem::{Error, Result};
 use crate::lock::LockError;
 use crate::random::Random;
@@ -33,9 +34,12 @@ use crate::random::Random;
 /// Reasons an operator token was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The name is invalid.
-    #[error("a name is 1 to 64 letters, digits, '-', '_' or '.', not {0:?}")]
-    Name(String),
+    /// There is no such token.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// It is to be for a task that is not there.
+    #[error("there is no task {0:?}")]
+    NoTask(String),
     /// There is no database to store it in.
     #[error("there is no database at {0}: a coordinator's first start makes it, and the first admin token")]
     NoDatabase(PathBuf),
@@ -50,6 +54,53 @@ pub enum TokenError {
     /// Another process uses the data.
     #[error(transparent)]
     Locked(#[from] LockError),
+}
+
+/// Longest that a token is good for that expires.
+const VALID_MAX_MS: u64 = 366 * 24 * 3600 * 1000;
+/// Most tasks that a token is for which is not for all.
+const TASKS_MAX: usize = 64;
+
+/// Refuses what no token can be.
+///
+/// # Errors
+/// [`TokenError::Invalid`].
+fn check(request: &CreateOperatorToken) -> std::result::Result<(), TokenError> {
+    let CreateOperatorToken { name, role, valid_for_ms, tasks } = request;
+    if !is_name(name) {
+        return Err(TokenError::Invalid("name must be 1 to 64 letters, digits, '-', '_' or '.'"));
+    }
+    if valid_for_ms.is_some_and(|ms| !(1..=VALID_MAX_MS).contains(&ms)) {
+        return Err(TokenError::Invalid(
+            "valid_for_ms must be between 1 and 31622400000 (366 days); a token without it counts until it is revoked",
+        ));
+    }
+    let Some(tasks) = tasks else { return Ok(()) };
+    if !(1..=TASKS_MAX).contains(&tasks.len()) {
+        return Err(TokenError::Invalid("tasks must name 1 to 64 tasks; a token without it is for all"));
+    }
+    match role {
+        Role::Viewer | Role::Operator => Ok(()),
+        Role::Admin => Err(TokenError::Invalid("an admin's token is for everything: leave tasks out")),
+    }
+}
+
+/// What a token is to be for.
+async fn scope(store: &Store, request: &CreateOperatorToken) -> std::result::Result<TaskScope, TokenError> {
+    let Some(named) = &request.tasks else { return Ok(TaskScope::All) };
+    let read = store.read("tasks_of_token", |tx| {
+        Box::pin(async move {
+            let mut tasks = Vec::new();
+            for named in named {
+                let task = named_task(tx, named).await?.ok_or_else(|| TokenError::NoTask(named.clone()))?.id;
+                if !tasks.contains(&task) {
+                    tasks.push(task);
+                }
+            }
+            Ok::<_, TokenError>(TaskScope::Only(tasks))
+        })
+    });
+    read.await
 }
 
 /// List operator tokens.
@@ -72,10 +123,18 @@ pub(in crate::http) async fn list(
 }
 
 fn view(row: OperatorToken) -> Result<OperatorTokenView> {
-    let OperatorToken { id, name, role, created_at, revoked_at, .. } = row;
+    let OperatorToken { id, name, role, created_at, expires_at, revoked_at, tasks, .. } = row;
     let role = Role::ALL.into_iter().find(|known| known.as_str() == role);
     let role = role.ok_or_else(|| Error::fault(format!("token {id} has an unknown role")))?;
-    Ok(OperatorTokenView { id, name, role, created_at, revoked_at })
+    Ok(OperatorTokenView { id, name, role, created_at, expires_at, revoked_at, tasks: told(tasks) })
+}
+
+/// The tasks that a token is for as operators are told them; `None`: all.
+pub(super) fn told(scope: TaskScope) -> Option<Vec<TaskId>> {
+    match scope {
+        TaskScope::All => None,
+        TaskScope::Only(tasks) => Some(tasks),
+    }
 }
 
 /// Create an operator token.
@@ -92,11 +151,8 @@ pub(in crate::http) async fn create(
     let (request, bytes) =
         read_json_bytes::<CreateOperatorToken>(&headers, body, app.config.http.body_max_bytes).await?;
     let key = Key::of(&headers, "create_operator_token", &bearer, &bytes)?;
-    if !is_name(&request.name) {
-        return Err(Error::InvalidValue("name must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
-    }
     let now = app.now();
-    let (row, reply) = draw(&app.random, now, &request.name, request.role);
+    let (row, reply) = draw(&app.store, &app.random, now, &request).await?;
     let (row, key, actor) = (&row, key.as_ref(), &bearer.actor());
     app.store
         .transact("create_operator_token", |tx| {
@@ -111,18 +167,30 @@ pub(in crate::http) async fn create(
     Ok((StatusCode::CREATED, Json(reply)))
 }
 
+impl From<TokenError> for Error {
+    fn from(error: TokenError) -> Self {
+        match error {
+            TokenError::Invalid(why) => Self::InvalidValue(why.to_owned()),
+            TokenError::NoTask(_) => Self::InvalidValue(error.to_string()),
+            TokenError::Store(error) => Self::Store(error),
+            TokenError::NoDatabase(_) | TokenError::Database(_) | TokenError::Show(_) | TokenError::Locked(_) => {
+                Self::fault(error)
+            }
+        }
+    }
+}
+
 /// Creates and stores a token.
 ///
 /// # Errors
-/// Those of the store.
+/// [`TokenError`].
 pub(crate) async fn issue(
     store: &Store,
     random: &Random,
     now: Timestamp,
-    name: &str,
-    role: Role,
-) -> std::result::Result<OperatorTokenReply, StoreError> {
-    let (row, reply) = draw(random, now, name, role);
+    request: &CreateOperatorToken,
+) -> std::result::Result<OperatorTokenReply, TokenError> {
+    let (row, reply) = draw(store, random, now, request).await?;
     keep(store, &row).await?;
     Ok(reply)
 }
@@ -136,28 +204,36 @@ pub(crate) async fn issue_shown(
     store: &Store,
     random: &Random,
     now: Timestamp,
-    name: &str,
-    role: Role,
+    request: &CreateOperatorToken,
     show: impl FnOnce(&OperatorTokenReply) -> io::Result<()>,
 ) -> std::result::Result<OperatorTokenReply, TokenError> {
-    let (row, reply) = draw(random, now, name, role);
+    let (row, reply) = draw(store, random, now, request).await?;
     show(&reply).map_err(TokenError::Show)?;
     keep(store, &row).await?;
     Ok(reply)
 }
 
-fn draw(random: &Random, now: Timestamp, name: &str, role: Role) -> (OperatorToken, OperatorTokenReply) {
+async fn draw(
+    store: &Store,
+    random: &Random,
+    now: Timestamp,
+    request: &CreateOperatorToken,
+) -> std::result::Result<(OperatorToken, OperatorTokenReply), TokenError> {
+    check(request)?;
+    let tasks = scope(store, request).await?;
     let token = secret(random);
     let row = OperatorToken {
         id: TokenId(random.uuid()),
         secret_sha256: crate::digest(token.as_bytes()),
-        name: name.to_owned(),
-        role: role.as_str().to_owned(),
+        name: request.name.clone(),
+        role: request.role.as_str().to_owned(),
         created_at: now,
+        expires_at: request.valid_for_ms.map(|ms| now.plus(Duration::from_millis(ms))),
         revoked_at: None,
+        tasks,
     };
-    let id = row.id;
-    (row, OperatorTokenReply { id, token })
+    let reply = OperatorTokenReply { id: row.id, token, expires_at: row.expires_at };
+    Ok((row, reply))
 }
 
 async fn keep(store: &Store, row: &OperatorToken) -> std::result::Result<(), StoreError> {
@@ -176,7 +252,7 @@ async fn keep(store: &Store, row: &OperatorToken) -> std::result::Result<(), Sto
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct Revocation {
-    /// Revoke even the last admin token, after which nobody can create another through the API.
+    /// Revoke even the last admin token that does not expire, after which nobody can create another through the API in the end.
     force: bool,
 }
 
@@ -197,13 +273,13 @@ pub(in crate::http) async fn revoke(
         .transact("revoke_operator_token", |tx| {
             Box::pin(async move {
                 tx.act_for(actor.clone());
-                let admins = tx.live_operator_tokens(Role::Admin.as_str()).await?;
+                let admins = tx.lasting_operator_tokens(Role::Admin.as_str()).await?;
                 tx.revoke_operator_token(token, now).await?;
-                let left = tx.live_operator_tokens(Role::Admin.as_str()).await?;
+                let left = tx.lasting_operator_tokens(Role::Admin.as_str()).await?;
                 if left == 0 && admins > 0 && !force {
                     return Err(Error::Conflict(
-                        "this is the last admin token: without it nobody can make or revoke tokens; make another first, or \
-                         send force=true"
+                        "this is the last admin token that does not expire: without one, nobody can make or revoke tokens in the \
+                         end; make another first, or send force=true"
                             .to_owned(),
                     ));
                 }

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use federation::id::TaskId;
 use store::WakeEvent;
 use wire::inspect::ModelView;
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::authenticate::{Bearer, Operator};
 use crate::http::etag::{IfMatch, Tagged};
 use crate::http::extract::Path;
 use crate::http::inspect::models;
+use crate::http::operators::{Bearer, OfTask, Operator};
 use crate::http::problem::Result;
 use crate::retention::retire;
 
@@ -21,12 +22,12 @@ use crate::retention::retire;
     responses((status = 200, body = ModelView), (status = 410), (status = 412)),
 )]
 pub(in crate::http) async fn pin(
-    Operator(bearer): Operator,
+    OfTask { bearer, task, .. }: OfTask<Operator>,
     State(app): State<Arc<App>>,
     if_match: IfMatch,
-    Path((task, version)): Path<(String, u32)>,
+    Path((_, version)): Path<(String, u32)>,
 ) -> Result<Tagged<ModelView>> {
-    set(&app, &bearer, &if_match, (&task, version), true).await
+    set(&app, &bearer, &if_match, (task.id, version), true).await
 }
 
 /// Keep a model version no longer than the task retains others.
@@ -35,22 +36,22 @@ pub(in crate::http) async fn pin(
     responses((status = 200, body = ModelView), (status = 410), (status = 412)),
 )]
 pub(in crate::http) async fn unpin(
-    Operator(bearer): Operator,
+    OfTask { bearer, task, .. }: OfTask<Operator>,
     State(app): State<Arc<App>>,
     if_match: IfMatch,
-    Path((task, version)): Path<(String, u32)>,
+    Path((_, version)): Path<(String, u32)>,
 ) -> Result<Tagged<ModelView>> {
-    set(&app, &bearer, &if_match, (&task, version), false).await
+    set(&app, &bearer, &if_match, (task.id, version), false).await
 }
 
 async fn set(
     app: &App,
     bearer: &Bearer,
     if_match: &IfMatch,
-    (task, version): (&str, u32),
+    (id, version): (TaskId, u32),
     is_pinned: bool,
 ) -> Result<Tagged<ModelView>> {
-    let (id, now) = (app.task(task).await?.id, app.now());
+    let now = app.now();
     let actor = &bearer.actor();
     let row = app
         .store

@@ -7,10 +7,10 @@ use wire::inspect::TaskView;
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::authenticate::Operator;
 use crate::http::etag::{IfMatch, Tagged};
 use crate::http::extract::Path;
 use crate::http::inspect::{models, tasks};
+use crate::http::operators::{OfTask, Operator};
 use crate::http::problem::{Error, Result};
 
 /// Choose the model version that is to be used, in place of any chosen before. Its file stays. `If-Match` names the task.
@@ -19,12 +19,12 @@ use crate::http::problem::{Error, Result};
     responses((status = 200, body = TaskView), (status = 409), (status = 410), (status = 412)),
 )]
 pub(in crate::http) async fn promote(
-    Operator(bearer): Operator,
+    OfTask { bearer, task, .. }: OfTask<Operator>,
     State(app): State<Arc<App>>,
     if_match: IfMatch,
-    Path((task, version)): Path<(String, u32)>,
+    Path((_, version)): Path<(String, u32)>,
 ) -> Result<Tagged<TaskView>> {
-    let (id, now) = (app.task(&task).await?.id, app.now());
+    let (id, now) = (task.id, app.now());
     let (actor, if_match) = (&bearer.actor(), &if_match);
     let view = app
         .store

@@ -12,10 +12,10 @@ use wire::route;
 
 use crate::ahead::outdated;
 use crate::http::app::App;
-use crate::http::authenticate::Operator;
 use crate::http::etag::{IfMatch, Tagged};
 use crate::http::extract::Path;
 use crate::http::inspect::{models, tasks};
+use crate::http::operators::{OfTask, Operator};
 use crate::http::problem::{Error, Result};
 use crate::retention::retire;
 
@@ -27,12 +27,12 @@ use crate::retention::retire;
     responses((status = 200, body = ModelView), (status = 409), (status = 410), (status = 412)),
 )]
 pub(in crate::http) async fn restore(
-    Operator(bearer): Operator,
+    OfTask { bearer, task, .. }: OfTask<Operator>,
     State(app): State<Arc<App>>,
     if_match: IfMatch,
-    Path((task, version)): Path<(String, u32)>,
+    Path((_, version)): Path<(String, u32)>,
 ) -> Result<Tagged<ModelView>> {
-    let (id, now) = (app.task(&task).await?.id, app.now());
+    let (id, now) = (task.id, app.now());
     let (actor, if_match) = (&bearer.actor(), &if_match);
     let (row, outdated) = app
         .store

@@ -9,10 +9,10 @@ use wire::inspect::ParticipantView;
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::authenticate::Operator;
 use crate::http::etag::{IfMatch, Tagged};
 use crate::http::extract::Path;
 use crate::http::inspect::participants;
+use crate::http::operators::Operator;
 use crate::http::problem::{Error, Result};
 use crate::observe::count_dropped;
 

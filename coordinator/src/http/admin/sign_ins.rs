@@ -5,17 +5,23 @@ use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
+use federation::event::{EventKind, Fact, Subject};
 use federation::id::SignInId;
+use federation::time::Timestamp;
 use http::{StatusCode, header};
+use store::StoreError;
 use store::entity::sign_in::SignIn;
+use store::entity::token::{OperatorToken, TokenEnd};
 use wire::admin::{CreateSignIn, SignInView};
 use wire::route;
 use zeroize::Zeroizing;
 
+use super::operator_tokens::told;
 use super::secret;
 use crate::http::app::App;
-use crate::http::authenticate::{AnyPeer, Bearer, SignedIn, bearer_of_token};
+use crate::http::authenticate::AnyPeer;
 use crate::http::extract::{Json, read_json};
+use crate::http::operators::{Bearer, SignedIn, actor, admit, token_of_secret};
 use crate::http::problem::Result;
 use crate::http::sign_in::{must_be_of_dashboard, set_cookie};
 
@@ -34,27 +40,60 @@ pub(in crate::http) async fn create(_: AnyPeer, State(app): State<Arc<App>>, req
     // Otherwise another site could sign its visitors in as somebody else.
     must_be_of_dashboard(&parts.headers)?;
     let CreateSignIn { token } = read_json(&parts.headers, body, app.config.http.body_max_bytes).await?;
-    let bearer = bearer_of_token(&parts, &app, Zeroizing::new(token).trim()).await?;
-    let (secret, now) = (Zeroizing::new(secret(&app.random)), app.now());
+    let token = token_of_secret(&app, Zeroizing::new(token).trim()).await?;
+    let now = app.now();
+    if let Some(end) = token.ended(now) {
+        note_refusal(&app, &token, end, now).await?;
+    }
+    let of_token = token.id;
+    let bearer = admit(&parts, &app, token, None)?;
+    let secret = Zeroizing::new(secret(&app.random));
+    let expires_at = bearer.until.into_iter().chain([now.plus(LASTS)]).min().unwrap_or(now);
     let row = &SignIn {
         id: SignInId(app.random.uuid()),
         secret_sha256: crate::digest(secret.as_bytes()),
-        token: bearer.token,
+        token: of_token,
         created_at: now,
-        expires_at: now.plus(LASTS),
+        expires_at,
         ended_at: None,
     };
+    let actor = &bearer.actor();
     app.store
-        .transact("create_sign_in", |tx| Box::pin(async move { tx.insert_sign_in(row, SIGN_INS_PER_TOKEN).await }))
+        .transact("create_sign_in", |tx| {
+            Box::pin(async move {
+                tx.act_for(actor.clone());
+                tx.insert_sign_in(row, SIGN_INS_PER_TOKEN).await
+            })
+        })
         .await?;
     tracing::info!(sign_in = %row.id, operator = bearer.name, "{} signed in", bearer.name);
-    let cookie = set_cookie(&secret, LASTS.as_secs())?;
+    let lasts_ms = expires_at.0.saturating_sub(now.0).unsigned_abs();
+    let cookie = set_cookie(&secret, lasts_ms.div_ceil(1000))?;
     Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], Json(view(bearer, row))).into_response())
 }
 
+/// Notes that a token that counts no more was tried, once in a while.
+async fn note_refusal(app: &App, token: &OperatorToken, end: TokenEnd, now: Timestamp) -> Result<()> {
+    if !app.refusals.is_due(token.id, now) {
+        return Ok(());
+    }
+    let reason = match end {
+        TokenEnd::Revoked => "revoked",
+        TokenEnd::Expired(_) => "expired",
+    };
+    let noted = app.store.transact("refuse_sign_in", |tx| {
+        Box::pin(async move {
+            tx.act_for(actor(token.id, &token.name));
+            tx.note_event(now, EventKind::SignInRefused, Subject::Service, [("reason", Fact::from(reason))]);
+            Ok::<_, StoreError>(())
+        })
+    });
+    Ok(noted.await?)
+}
+
 fn view(bearer: Bearer, row: &SignIn) -> SignInView {
-    let Bearer { token, name, role, .. } = bearer;
-    SignInView { token, name, role, expires_at: row.expires_at }
+    let Bearer { name, role, scope, .. } = bearer;
+    SignInView { token: row.token, name, role, expires_at: row.expires_at, tasks: told(scope) }
 }
 
 /// Get whom the cookie stands for.
@@ -74,8 +113,15 @@ pub(in crate::http) async fn end(
     SignedIn { bearer, sign_in }: SignedIn,
     State(app): State<Arc<App>>,
 ) -> Result<Response> {
-    let (id, now) = (sign_in.id, app.now());
-    app.store.transact("end_sign_in", |tx| Box::pin(async move { tx.end_sign_in(id, now).await })).await?;
+    let (id, now, actor) = (sign_in.id, app.now(), &bearer.actor());
+    app.store
+        .transact("end_sign_in", |tx| {
+            Box::pin(async move {
+                tx.act_for(actor.clone());
+                tx.end_sign_in(id, now).await
+            })
+        })
+        .await?;
     tracing::info!(sign_in = %id, operator = bearer.name, "{} signed out", bearer.name);
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, set_cookie("", 0)?)]).into_response())
 }

@@ -14,10 +14,10 @@ use wire::inspect::{BehindView, TaskView};
 use wire::route;
 
 use crate::http::app::App;
-use crate::http::authenticate::{Bearer, Operator};
 use crate::http::etag::{IfMatch, Tagged};
-use crate::http::extract::{Json, Path};
+use crate::http::extract::Json;
 use crate::http::inspect::tasks;
+use crate::http::operators::{Bearer, OfTask, Operator};
 use crate::http::problem::{Error, Result};
 use crate::ledger::{self, Charger};
 use crate::release_keys::of_the_task;
@@ -35,10 +35,9 @@ const RUNNING: [TaskStatus; 3] = [TaskStatus::Active, TaskStatus::Paused, TaskSt
     responses((status = 200, body = TaskView), (status = 409), (status = 412)),
 )]
 pub(in crate::http) async fn pause(
-    Operator(bearer): Operator,
+    OfTask { bearer, task, .. }: OfTask<Operator>,
     State(app): State<Arc<App>>,
     if_match: IfMatch,
-    Path(task): Path<String>,
 ) -> Result<Tagged<TaskView>> {
     change(&app, &task, &bearer, &if_match, &[TaskStatus::Active], TaskStatus::Paused).await
 }
@@ -49,10 +48,9 @@ pub(in crate::http) async fn pause(
     responses((status = 200, body = TaskView), (status = 409), (status = 412)),
 )]
 pub(in crate::http) async fn resume(
-    Operator(bearer): Operator,
+    OfTask { bearer, task, .. }: OfTask<Operator>,
     State(app): State<Arc<App>>,
     if_match: IfMatch,
-    Path(task): Path<String>,
 ) -> Result<Tagged<TaskView>> {
     change(&app, &task, &bearer, &if_match, &[TaskStatus::Paused, TaskStatus::BudgetExhausted], TaskStatus::Active)
         .await
@@ -66,13 +64,12 @@ pub(in crate::http) async fn resume(
     responses((status = 200, body = TaskView), (status = 409), (status = 412)),
 )]
 pub(in crate::http) async fn rebase(
-    Operator(bearer): Operator,
+    OfTask { bearer, task, .. }: OfTask<Operator>,
     State(app): State<Arc<App>>,
     if_match: IfMatch,
-    Path(task): Path<String>,
     Json(RebaseTask { beyond }): Json<RebaseTask>,
 ) -> Result<Tagged<TaskView>> {
-    let (task, now) = (app.task(&task).await?, app.now());
+    let now = app.now();
     let id = task.id;
     let (name, actor, if_match) = (bearer.name.as_str(), &bearer.actor(), &if_match);
     let charger = &Charger::of_task(&app.models, &app.sealer, &task).await?;
@@ -135,29 +132,28 @@ fn rounds_to_forfeit(task: &TaskRow, beyond: Option<u32>, behind: Option<BehindV
     responses((status = 200, body = TaskView), (status = 409), (status = 412)),
 )]
 pub(in crate::http) async fn cancel(
-    Operator(bearer): Operator,
+    OfTask { bearer, task, .. }: OfTask<Operator>,
     State(app): State<Arc<App>>,
     if_match: IfMatch,
-    Path(task): Path<String>,
 ) -> Result<Tagged<TaskView>> {
     change(&app, &task, &bearer, &if_match, &RUNNING, TaskStatus::Cancelled).await
 }
 
 async fn change(
     app: &App,
-    named: &str,
+    task: &TaskRow,
     bearer: &Bearer,
     if_match: &IfMatch,
     from: &[TaskStatus],
     to: TaskStatus,
 ) -> Result<Tagged<TaskView>> {
-    let (task, now) = (app.task(named).await?, app.now());
+    let now = app.now();
     let id = task.id;
     let detail = format!("by operator {}", bearer.name);
     let detail = detail.as_str();
     // Whatever its round is at, it may have to be charged.
     let charger = match to.is_terminal() {
-        true => Some(Charger::of_task(&app.models, &app.sealer, &task).await?),
+        true => Some(Charger::of_task(&app.models, &app.sealer, task).await?),
         false => None,
     };
     let (charger, actor) = (charger.as_ref(), &bearer.actor());

@@ -17,8 +17,8 @@ use wire::route;
 use super::attempt::attempt_at;
 use super::{PageQuery, page};
 use crate::http::app::App;
-use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
+use crate::http::operators::{OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -40,12 +40,12 @@ pub(in crate::http) struct AssignmentsQuery {
     responses((status = 200, body = Page<AssignmentView>)),
 )]
 pub(in crate::http) async fn list(
-    _: Viewer,
+    OfTask { task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
-    Path((task, number)): Path<(String, u32)>,
+    Path((_, number)): Path<(String, u32)>,
     Query(query): Query<AssignmentsQuery>,
 ) -> Result<Json<Page<AssignmentView>>> {
-    let key = RoundKey { task: app.task(&task).await?.id, number };
+    let key = RoundKey { task: task.id, number };
     let paging = PageQuery { cursor: query.cursor, limit: query.limit };
     let (limit, cursor, attempt) = (paging.limit()?, paging.cursor::<ParticipantId>()?, query.attempt);
     let views = app

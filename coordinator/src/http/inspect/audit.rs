@@ -21,8 +21,8 @@ use super::narrow::{When, named};
 use super::page::{PageQuery, page};
 use crate::audit::{self, entry};
 use crate::http::app::App;
-use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Query};
+use crate::http::operators::{InScope, Viewer};
 use crate::http::problem::{Error, Result};
 
 /// Entries of an export that are read at once.
@@ -52,7 +52,7 @@ pub(in crate::http) struct AuditQuery {
     responses((status = 200, body = Page<EventView>), (status = 404)),
 )]
 pub(in crate::http) async fn list(
-    _: Viewer,
+    InScope(bearer): InScope,
     State(app): State<Arc<App>>,
     Query(query): Query<AuditQuery>,
 ) -> Result<Json<Page<EventView>>> {
@@ -60,10 +60,11 @@ pub(in crate::http) async fn list(
     let paging = PageQuery { cursor, limit };
     let (limit, before) = (paging.limit()?, paging.cursor::<u64>()?);
     let task = match task {
-        Some(named) => Some(app.task(&named).await?.id),
+        Some(named) => Some(app.task_within(&bearer.scope, &named).await?.id),
         None => None,
     };
-    let filter = &EventFilter { task, kinds: kinds(kind.as_deref())?, since: since.map(|When(since)| since) };
+    let (kinds, since) = (kinds(kind.as_deref())?, since.map(|When(since)| since));
+    let filter = &EventFilter { task, kinds, since, scope: bearer.scope };
     let rows = app
         .store
         .read("list_events", |tx| Box::pin(async move { tx.events_before(before, filter, limit + 1).await }))

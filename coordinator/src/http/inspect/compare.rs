@@ -14,8 +14,8 @@ use wire::route;
 use super::attempt::attempt_at;
 use super::round_view::views;
 use crate::http::app::App;
-use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Query};
+use crate::http::operators::{Bearer, InScope};
 use crate::http::problem::{Error, Result};
 
 /// How many columns a comparison has.
@@ -39,7 +39,7 @@ pub(in crate::http) struct CompareQuery {
     responses((status = 200, body = Comparison), (status = 404)),
 )]
 pub(in crate::http) async fn compare(
-    _: Viewer,
+    InScope(bearer): InScope,
     State(app): State<Arc<App>>,
     Query(CompareQuery { task, round }): Query<CompareQuery>,
 ) -> Result<Json<Comparison>> {
@@ -47,12 +47,12 @@ pub(in crate::http) async fn compare(
     match (task.as_slice(), round.as_slice()) {
         (tasks, []) if COLUMNS.contains(&tasks.len()) => {
             for named in tasks {
-                columns.push(of_task(&app, named).await?);
+                columns.push(of_task(&app, &bearer, named).await?);
             }
         }
         ([], rounds) if COLUMNS.contains(&rounds.len()) => {
             for named in rounds {
-                columns.push(of_round(&app, named).await?);
+                columns.push(of_round(&app, &bearer, named).await?);
             }
         }
         _ => {
@@ -63,8 +63,8 @@ pub(in crate::http) async fn compare(
     Ok(Json(Comparison::of(&columns)))
 }
 
-async fn of_task(app: &App, named: &str) -> Result<(TaskId, Column)> {
-    let task = &app.task(named).await?;
+async fn of_task(app: &App, bearer: &Bearer, named: &str) -> Result<(TaskId, Column)> {
+    let task = &app.task_within(&bearer.scope, named).await?;
     let mut column = Column::of_task(task.spec.name.clone(), keys(&task.spec).map_err(Error::fault)?);
     let mut before = None;
     loop {
@@ -81,7 +81,7 @@ async fn of_task(app: &App, named: &str) -> Result<(TaskId, Column)> {
     }
 }
 
-async fn of_round(app: &App, named: &str) -> Result<(TaskId, Column)> {
+async fn of_round(app: &App, bearer: &Bearer, named: &str) -> Result<(TaskId, Column)> {
     let unreadable = || Error::InvalidValue(format!("round: {named:?} is not TASK/NUMBER or TASK/NUMBER/ATTEMPT"));
     let number = |text: &str| text.parse::<u32>().map_err(|_| unreadable());
     let (task, number, attempt) = match named.split('/').collect::<Vec<_>>().as_slice() {
@@ -89,7 +89,7 @@ async fn of_round(app: &App, named: &str) -> Result<(TaskId, Column)> {
         [task, round, attempt] => (*task, number(round)?, Some(number(attempt)?)),
         _ => return Err(unreadable()),
     };
-    let task = &app.task(task).await?;
+    let task = &app.task_within(&bearer.scope, task).await?;
     let key = RoundKey { task: task.id, number };
     let read = app.store.read("compare_round", |tx| {
         Box::pin(async move {

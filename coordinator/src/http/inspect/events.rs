@@ -13,11 +13,13 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use federation::event::{EventKind, Fact};
 use federation::id::{TaskId, TokenId};
+use federation::time::Timestamp;
 use futures_util::stream;
 use http::{HeaderMap, header};
 use serde::Deserialize;
 use store::StoreError;
 use store::entity::event::EventFilter;
+use store::entity::sign_in::SignIn;
 use tokio::sync::{OwnedSemaphorePermit, broadcast};
 use tokio::time::{Instant, sleep_until};
 use utoipa::IntoParams;
@@ -28,8 +30,8 @@ use super::audit::kinds;
 use crate::audit::entry;
 use crate::event_feed::Batch;
 use crate::http::app::App;
-use crate::http::authenticate::{Bearer, Viewer};
-use crate::http::extract::{Path, Query};
+use crate::http::extract::Query;
+use crate::http::operators::{Bearer, InScope, OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 use crate::http::unsent::Waits;
 
@@ -58,12 +60,12 @@ pub(in crate::http) struct EventsQuery {
     responses((status = 200, body = String, content_type = "text/event-stream")),
 )]
 pub(in crate::http) async fn all(
-    Viewer(bearer): Viewer,
+    InScope(bearer): InScope,
     State(app): State<Arc<App>>,
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    follow(app, &bearer, None, &query, &headers).await
+    follow(app, bearer, None, &query, &headers).await
 }
 
 /// Follow the events of one task.
@@ -72,19 +74,17 @@ pub(in crate::http) async fn all(
     responses((status = 200, body = String, content_type = "text/event-stream")),
 )]
 pub(in crate::http) async fn of_task(
-    Viewer(bearer): Viewer,
+    OfTask { bearer, task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
-    Path(task): Path<String>,
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let task = app.task(&task).await?.id;
-    follow(app, &bearer, Some(task), &query, &headers).await
+    follow(app, bearer, Some(task.id), &query, &headers).await
 }
 
 async fn follow(
     app: Arc<App>,
-    bearer: &Bearer,
+    bearer: Bearer,
     task: Option<TaskId>,
     query: &EventsQuery,
     headers: &HeaderMap,
@@ -92,7 +92,7 @@ async fn follow(
     if app.shutdown.is_cancelled() {
         return Err(Error::ShuttingDown);
     }
-    let filter = EventFilter { task, kinds: kinds(query.kind.as_deref())?, since: None };
+    let filter = EventFilter { task, kinds: kinds(query.kind.as_deref())?, since: None, scope: bearer.scope.clone() };
     let place = Arc::clone(&app.event_streams).try_acquire_owned().map_err(|_| Error::TooManyStreams)?;
     // Before the end is read, so that nothing in between is missed.
     let feed = app.events.listen();
@@ -109,11 +109,11 @@ async fn follow(
         return Err(Error::InvalidValue(format!("the log ends at position {end}: nothing comes after {after} yet")));
     }
     let stream = EventStream {
-        beat_at: Instant::now() + HEARTBEAT,
+        beat_at: next_beat(&app, &bearer),
         app,
         feed,
         filter,
-        token: bearer.token,
+        bearer,
         at: after,
         is_behind: after < end,
         has_greeted: false,
@@ -152,8 +152,8 @@ struct EventStream {
     app: Arc<App>,
     feed: broadcast::Receiver<Batch>,
     filter: EventFilter,
-    /// With which it was asked for: it ends with the token.
-    token: TokenId,
+    /// Who asked for it: it ends when the token or the sign-in does.
+    bearer: Bearer,
     /// The position up to which everything was sent, or is not wanted.
     at: u64,
     /// Whether there are entries after that which the feed does not bring.
@@ -174,10 +174,13 @@ impl EventStream {
             let app = Arc::clone(&self.app);
             let step = async { if self.is_behind { self.catch_up().await } else { self.listen().await } };
             let text = app.shutdown.run_until_cancelled(step).await?;
+            if self.bearer.until.is_some_and(|until| until <= app.now()) {
+                return None;
+            }
             match text {
                 Ok(text) if text.is_empty() => {}
                 Ok(text) => {
-                    self.beat_at = Instant::now() + HEARTBEAT;
+                    self.beat_at = next_beat(&app, &self.bearer);
                     return Some(text.into());
                 }
                 Err(error) => {
@@ -226,25 +229,48 @@ impl EventStream {
             if self.filter.takes(&entry.event) {
                 text += &told(entry.clone());
             }
-            self.is_over |= revokes(entry, self.token);
+            self.is_over |= ends(entry, &self.bearer);
         }
         self.at = entries.last().map_or(self.at, |entry| entry.position.max(self.at));
         Ok(text)
     }
 
-    /// A comment, unless the token was revoked meanwhile.
+    /// A comment, unless the token or the sign-in has ended meanwhile.
     async fn beat(&mut self) -> Result<String, StoreError> {
-        let token = self.token;
-        let found =
-            self.app.store.read("token of a stream", |tx| Box::pin(async move { tx.operator_token(token).await }));
-        self.is_over = found.await?.is_none_or(|token| token.revoked_at.is_some());
+        let (app, token) = (&self.app, self.bearer.token());
+        let sign_in = self.bearer.sign_in.as_ref().map(|sign_in| sign_in.id);
+        let found = app.store.read("token of a stream", |tx| {
+            Box::pin(async move {
+                let is_signed_in = match sign_in {
+                    Some(id) => tx.sign_in(id).await?.is_some_and(|sign_in| sign_in.ended_at.is_none()),
+                    None => true,
+                };
+                let counts = match token {
+                    Some(id) => tx.operator_token(id).await?.is_some_and(|token| token.ended(app.now()).is_none()),
+                    None => true,
+                };
+                Ok::<_, StoreError>(is_signed_in && counts)
+            })
+        });
+        self.is_over = !found.await?;
         Ok(if self.is_over { String::new() } else { ":\n\n".to_owned() })
     }
 }
 
-fn revokes(entry: &Entry, token: TokenId) -> bool {
-    let revoked = || entry.event.body.get("token") == Some(&Fact::Text(token.to_string()));
-    entry.event.kind == EventKind::OperatorTokenRevoked && revoked()
+/// When whoever listens is told again that the stream is alive, or the stream is over.
+fn next_beat(app: &App, bearer: &Bearer) -> Instant {
+    let left = |until: Timestamp| Duration::from_millis(until.0.saturating_sub(app.now().0).max(0).unsigned_abs());
+    Instant::now() + bearer.until.map_or(HEARTBEAT, |until| left(until).min(HEARTBEAT))
+}
+
+/// Whether it says that the bearer's token or sign-in has ended.
+fn ends(entry: &Entry, bearer: &Bearer) -> bool {
+    let names = |fact: &str, id: String| entry.event.body.get(fact) == Some(&Fact::Text(id));
+    let token_ended =
+        |token: TokenId| entry.event.kind == EventKind::OperatorTokenRevoked && names("token", token.to_string());
+    let sign_in_ended =
+        |sign_in: &SignIn| entry.event.kind == EventKind::SignedOut && names("sign_in", sign_in.id.to_string());
+    bearer.token().is_some_and(token_ended) || bearer.sign_in.as_ref().is_some_and(sign_in_ended)
 }
 
 fn told(entry: Entry) -> String {

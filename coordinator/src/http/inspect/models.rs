@@ -12,9 +12,9 @@ use wire::route;
 
 use super::{PageQuery, page};
 use crate::http::app::App;
-use crate::http::authenticate::Viewer;
 use crate::http::etag::{IfNoneMatch, Tagged};
 use crate::http::extract::{Json, Path, Query};
+use crate::http::operators::{OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 
 /// List model versions, newest first.
@@ -23,13 +23,12 @@ use crate::http::problem::{Error, Result};
     responses((status = 200, body = Page<ModelView>)),
 )]
 pub(in crate::http) async fn list(
-    _: Viewer,
+    OfTask { task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
-    Path(task): Path<String>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<Page<ModelView>>> {
     let (limit, before) = (query.limit()?, query.cursor::<u32>()?);
-    let task = app.task(&task).await?.id;
+    let task = task.id;
     let rows = app
         .store
         .read("list_models", |tx| Box::pin(async move { tx.stored_versions(task, before, limit + 1).await }))
@@ -42,11 +41,11 @@ pub(in crate::http) async fn list(
     get, path = route::MODEL, params(IfNoneMatch), security(("token" = ["viewer"])), responses((status = 200, body = ModelView), (status = 304, description = "it shows the same still")),
 )]
 pub(in crate::http) async fn show(
-    _: Viewer,
+    OfTask { task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
-    Path((task, version)): Path<(String, u32)>,
+    Path((_, version)): Path<(String, u32)>,
 ) -> Result<Tagged<ModelView>> {
-    let task = app.task(&task).await?.id;
+    let task = task.id;
     let row = app.store.read("show_model", |tx| Box::pin(async move { stored(tx, task, version).await })).await?;
     Ok(Tagged(view(row)))
 }

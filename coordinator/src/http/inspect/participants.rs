@@ -14,9 +14,9 @@ use wire::route;
 use super::narrow::labels;
 use super::{PageQuery, page};
 use crate::http::app::App;
-use crate::http::authenticate::Viewer;
 use crate::http::etag::{IfNoneMatch, Tagged};
 use crate::http::extract::{Json, Path, Query};
+use crate::http::operators::Viewer;
 use crate::http::problem::{Error, Result};
 
 #[derive(Debug, Default, Deserialize, IntoParams)]

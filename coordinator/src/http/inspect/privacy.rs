@@ -11,15 +11,16 @@ use learning::privacy::{Epsilons, Ledger, LedgerRow, NoServerEpsilon};
 use serde::Deserialize;
 use store::StoreError;
 use store::entity::privacy_ledger::PrivacyRow;
-use store::entity::task::TaskRow;
+use store::entity::task::{TaskFilter, TaskRow};
+use store::entity::token::TaskScope;
 use utoipa::IntoParams;
 use wire::inspect::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
 use wire::route;
 
 use super::PageQuery;
 use crate::http::app::App;
-use crate::http::authenticate::Viewer;
-use crate::http::extract::{Json, Path, Query};
+use crate::http::extract::{Json, Query};
+use crate::http::operators::{InScope, OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 use crate::ledger::{self, LedgerFault};
 use crate::ledger_end::StoredEnd;
@@ -38,13 +39,11 @@ const ENDS_AT_ONCE: usize = 8;
     responses((status = 200, body = PrivacyReport), (status = 409)),
 )]
 pub(in crate::http) async fn show(
-    _: Viewer,
+    OfTask { task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
-    Path(task): Path<String>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<PrivacyReport>> {
     let (limit, from) = (query.limit()?, query.cursor::<u64>()?.unwrap_or(0));
-    let task = app.task(&task).await?;
     let model = app.models.of(&task)?;
     let Some(private) = model.private.clone() else {
         return Err(Error::NotFound(
@@ -105,14 +104,14 @@ type OpenedLedger = (TaskRow, Arc<PrivateTask>, std::result::Result<Ledger, Ledg
     responses((status = 200, body = PrivacyTotal)),
 )]
 pub(in crate::http) async fn total(
-    _: Viewer,
+    InScope(bearer): InScope,
     State(app): State<Arc<App>>,
     Query(query): Query<TotalQuery>,
 ) -> Result<Json<PrivacyTotal>> {
     if query.delta.is_some_and(|delta| !(delta > 0.0 && delta < 1.0)) {
         return Err(Error::InvalidValue("delta must be above 0 and below 1".to_owned()));
     }
-    let opened = open_all(&app).await?;
+    let opened = open_all(&app, bearer.scope).await?;
     let deltas = opened.iter().filter_map(|(task, ..)| task.spec.privacy.delta);
     let delta = query.delta.or_else(|| deltas.min_by(f64::total_cmp));
     let trusted = opened.iter().map(|(_, of, ledger)| ledger.as_ref().ok().map(|ledger| (of.mechanism(), ledger)));
@@ -130,14 +129,15 @@ pub(in crate::http) async fn total(
     Ok(Json(PrivacyTotal { delta, spent, tasks: tasks.collect() }))
 }
 
-/// The ledgers of all private tasks, newest task first.
-async fn open_all(app: &Arc<App>) -> Result<Vec<OpenedLedger>> {
-    let (sealer, models, ends) = (&app.sealer, &app.models, &ends(app).await?);
+/// The ledgers of all private tasks within a scope, newest task first.
+async fn open_all(app: &Arc<App>, scope: TaskScope) -> Result<Vec<OpenedLedger>> {
+    let filter = &TaskFilter { scope, ..TaskFilter::default() };
+    let (sealer, models, ends) = (&app.sealer, &app.models, &ends(app, filter).await?);
     let read = app.store.read("show_all_privacy", |tx| {
         Box::pin(async move {
             let (mut opened, mut cursor) = (Vec::new(), None);
             loop {
-                let page = tx.tasks(cursor, TASKS_AT_ONCE).await?;
+                let page = tx.tasks_where(filter, cursor, TASKS_AT_ONCE).await?;
                 cursor = page.last().map(|task| task.id);
                 if cursor.is_none() {
                     return Ok(opened);
@@ -162,13 +162,13 @@ async fn open_all(app: &Arc<App>) -> Result<Vec<OpenedLedger>> {
     Ok(read.await?)
 }
 
-/// The stored ends of the ledgers of all private tasks.
-async fn ends(app: &Arc<App>) -> Result<HashMap<TaskId, StoredEnd>> {
+/// The stored ends of their ledgers.
+async fn ends(app: &Arc<App>, filter: &TaskFilter) -> Result<HashMap<TaskId, StoredEnd>> {
     let private = app.store.read("private_tasks", |tx| {
         Box::pin(async move {
             let (mut private, mut cursor) = (Vec::new(), None);
             loop {
-                let page = tx.tasks(cursor, TASKS_AT_ONCE).await?;
+                let page = tx.tasks_where(filter, cursor, TASKS_AT_ONCE).await?;
                 cursor = page.last().map(|task| task.id);
                 if cursor.is_none() {
                     return Ok::<_, StoreError>(private);

@@ -19,8 +19,8 @@ use super::narrow::{When, named};
 use super::round_view::views;
 use super::{PageQuery, page};
 use crate::http::app::App;
-use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
+use crate::http::operators::{OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -45,16 +45,14 @@ pub(in crate::http) struct RoundsQuery {
     responses((status = 200, body = Page<RoundView>)),
 )]
 pub(in crate::http) async fn list(
-    _: Viewer,
+    OfTask { task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
-    Path(task): Path<String>,
     Query(RoundsQuery { cursor, limit, state, since }): Query<RoundsQuery>,
 ) -> Result<Json<Page<RoundView>>> {
     let paging = PageQuery { cursor, limit };
     let (limit, before) = (paging.limit()?, paging.cursor::<u32>()?);
     let states = named("state", state.as_deref(), &RoundState::ALL)?;
     let filter = RoundFilter { states, since: since.map(|When(since)| since) };
-    let task = app.task(&task).await?;
     let (app, task, filter) = (&*app, &task, &filter);
     let page = app
         .store
@@ -87,12 +85,11 @@ pub(in crate::http) struct RoundQuery {
     responses((status = 200, body = RoundView)),
 )]
 pub(in crate::http) async fn show(
-    _: Viewer,
+    OfTask { task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
-    Path((task, number)): Path<(String, u32)>,
+    Path((_, number)): Path<(String, u32)>,
     Query(query): Query<RoundQuery>,
 ) -> Result<Json<RoundView>> {
-    let task = app.task(&task).await?;
     let key = RoundKey { task: task.id, number };
     let wait = Duration::from_millis(query.wait_ms).min(app.config.http.poll_max());
     let end = tokio::time::sleep(wait);

@@ -16,9 +16,9 @@ use wire::route;
 use super::narrow::{When, named};
 use super::{PageQuery, page};
 use crate::http::app::App;
-use crate::http::authenticate::Viewer;
 use crate::http::etag::{IfNoneMatch, Tagged};
-use crate::http::extract::{Json, Path, Query};
+use crate::http::extract::{Json, Query};
+use crate::http::operators::{InScope, OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 use crate::reported_rounds::behind;
 use crate::shortage::shortage;
@@ -45,14 +45,14 @@ pub(in crate::http) struct TasksQuery {
     responses((status = 200, body = Page<TaskSummary>)),
 )]
 pub(in crate::http) async fn list(
-    _: Viewer,
+    InScope(bearer): InScope,
     State(app): State<Arc<App>>,
     Query(TasksQuery { cursor, limit, state, since }): Query<TasksQuery>,
 ) -> Result<Json<Page<TaskSummary>>> {
     let paging = PageQuery { cursor, limit };
     let (limit, cursor) = (paging.limit()?, paging.cursor::<TaskId>()?);
     let statuses = named("state", state.as_deref(), &TaskStatus::ALL)?;
-    let filter = &TaskFilter { statuses, since: since.map(|When(since)| since) };
+    let filter = &TaskFilter { statuses, since: since.map(|When(since)| since), scope: bearer.scope };
     let rows = app
         .store
         .read("list_tasks", |tx| Box::pin(async move { tx.tasks_where(filter, cursor, limit + 1).await }))
@@ -65,12 +65,10 @@ pub(in crate::http) async fn list(
     get, path = route::TASK, params(IfNoneMatch), security(("token" = ["viewer"])), responses((status = 200, body = TaskView), (status = 304, description = "it shows the same still")),
 )]
 pub(in crate::http) async fn show(
-    _: Viewer,
+    OfTask { task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
-    Path(task): Path<String>,
 ) -> Result<Tagged<TaskView>> {
-    let id = app.task(&task).await?.id;
-    Ok(Tagged(find(&app, id).await?))
+    Ok(Tagged(find(&app, task.id).await?))
 }
 
 pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {

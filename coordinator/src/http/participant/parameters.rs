@@ -24,10 +24,10 @@ use wire::route;
 use crate::admission::{Fact, Inbox};
 use crate::damage::is_damage;
 use crate::http::app::App;
-use crate::http::authenticate::Reader;
 use crate::http::etag::is_named;
 use crate::http::extract::Path;
 use crate::http::openapi::{Octets, header};
+use crate::http::operators::Reader;
 use crate::http::problem::{Error, Result};
 use crate::http::unsent::PIECE;
 
@@ -62,15 +62,16 @@ pub(in crate::http) async fn parameters(
 ) -> Result<Response> {
     // SDKs name a task by its id, which needs a look-up only if nothing is found.
     let named = task;
-    let task: TaskId = match named.parse() {
-        Ok(id) => id,
-        Err(_) => app.task(&named).await?.id,
+    let task: TaskId = match (&reader, named.parse()) {
+        (Reader::Viewer(task), _) => *task,
+        (Reader::Participant(_), Ok(id)) => id,
+        (Reader::Participant(_), Err(_)) => app.task(&named).await?.id,
     };
     let wanted_version = app.store.read("find_parameters", |tx| {
         let reader = &reader;
         Box::pin(async move {
             Ok::<_, StoreError>(match reader {
-                Reader::Viewer => tx.stored_version(task, version).await?.map(|version| (version, None)),
+                Reader::Viewer(_) => tx.stored_version(task, version).await?.map(|version| (version, None)),
                 Reader::Participant(participant) => {
                     let found = tx.wanted_version(task, version, *participant).await?;
                     found.map(|WantedVersion { version, attempt }| (version, attempt))

@@ -1,4 +1,6 @@
-//! Tokens of operators are made and revoked, the last admin's by force only.
+//! Tokens of operators are made, revoked and expire; the last admin's is revoked by force only.
+
+use std::time::Duration;
 
 use serde_json::json;
 use wire::problem::ProblemType;
@@ -39,4 +41,51 @@ async fn the_last_admin_token_is_revoked_by_force_only() {
     assert_eq!(t.post(&eve, &revoke(&id("admin")), &json!({})).await.status, 204);
     assert_eq!(t.post(&eve, &format!("{}?force=true", revoke(&id("eve"))), &json!({})).await.status, 204);
     t.get(&eve, route::OPERATOR_TOKENS).await.problem(ProblemType::Unauthenticated);
+}
+
+#[tokio::test]
+async fn a_token_counts_until_it_expires() {
+    let t = TestCoordinator::start().await;
+    let body = json!({ "name": "eve", "role": "viewer", "valid_for_ms": 60_000 });
+    let made = t.post(&t.admin, route::OPERATOR_TOKENS, &body).await.json();
+    let eve = Who::Token(made["token"].as_str().unwrap().to_owned());
+    let expires_at = json!(t.now().0 + 60_000);
+    assert_eq!(made["expires_at"], expires_at);
+    t.advance(Duration::from_millis(59_999));
+    assert_eq!(t.get(&eve, route::TASKS).await.status, 200);
+    t.advance(Duration::from_millis(1));
+    let refused = t.get(&eve, route::TASKS).await;
+    let detail = refused.problem(ProblemType::Unauthenticated);
+    assert!(detail.contains("expired at 2025-06-15T15:07:40Z"), "{detail}");
+    assert_eq!(refused.headers["www-authenticate"], "Bearer");
+    let tokens = t.get(&t.admin, route::OPERATOR_TOKENS).await.json();
+    let told: Vec<_> = tokens["items"].as_array().unwrap().iter().map(|token| token.get("expires_at")).collect();
+    assert_eq!(told.iter().flatten().copied().collect::<Vec<_>>(), [&expires_at], "of one alone");
+}
+
+#[tokio::test]
+async fn a_token_that_would_never_count_is_refused() {
+    let t = TestCoordinator::start().await;
+    for valid_for_ms in [0, 31_622_400_001_u64] {
+        let body = json!({ "name": "eve", "role": "viewer", "valid_for_ms": valid_for_ms });
+        let detail = t.post(&t.admin, route::OPERATOR_TOKENS, &body).await.problem(ProblemType::InvalidValue);
+        assert!(detail.contains("366 days"), "{detail}");
+    }
+    let body = json!({ "name": "eve", "role": "viewer", "valid_for_ms": -1 });
+    t.post(&t.admin, route::OPERATOR_TOKENS, &body).await.problem(ProblemType::MalformedRequest);
+    let body = json!({ "name": "eve", "role": "viewer", "valid_for_ms": 31_622_400_000_u64 });
+    assert_eq!(t.post(&t.admin, route::OPERATOR_TOKENS, &body).await.status, 201);
+}
+
+#[tokio::test]
+async fn an_admin_token_that_expires_does_not_replace_the_last_one() {
+    let t = TestCoordinator::start().await;
+    let body = json!({ "name": "eve", "role": "admin", "valid_for_ms": 3_600_000 });
+    let made = t.post(&t.admin, route::OPERATOR_TOKENS, &body).await.json();
+    let tokens = t.get(&t.admin, route::OPERATOR_TOKENS).await.json();
+    let last = tokens["items"].as_array().unwrap().iter().find(|token| token["name"] == "admin").unwrap();
+    let revoke = |id: &serde_json::Value| route::fill(route::OPERATOR_TOKEN_REVOKE, &[&id.as_str().unwrap()]);
+    let detail = t.post(&t.admin, &revoke(&last["id"]), &json!({})).await.problem(ProblemType::Conflict);
+    assert!(detail.contains("does not expire"), "{detail}");
+    assert_eq!(t.post(&t.admin, &revoke(&made["id"]), &json!({})).await.status, 204, "what expires may go");
 }

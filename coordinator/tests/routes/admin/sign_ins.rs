@@ -175,3 +175,74 @@ async fn what_is_no_sign_in_is_told_so() {
         send(&t, Method::POST, route::SIGN_INS, OURS, &body).await.problem(problem);
     }
 }
+
+#[tokio::test]
+async fn a_sign_in_ends_with_a_token_that_expires_first() {
+    let t = TestCoordinator::start().await;
+    let body = json!({ "name": "eve", "role": "viewer", "valid_for_ms": 90_500 });
+    let made = t.post(&t.admin, route::OPERATOR_TOKENS, &body).await.json();
+    let reply = send(&t, Method::POST, route::SIGN_INS, OURS, &json!({ "token": made["token"] })).await;
+    assert_eq!(reply.json()["expires_at"], made["expires_at"]);
+    let set = reply.headers["set-cookie"].to_str().unwrap();
+    assert!(set.contains("; Max-Age=91;"), "{set}");
+    let browser = Browser { t: &t, cookie: set.split(';').next().unwrap().to_owned() };
+    t.advance(Duration::from_millis(90_499));
+    assert_eq!(browser.get(route::TASKS).await.status, 200);
+    t.advance(Duration::from_millis(1));
+    browser.get(route::TASKS).await.problem(ProblemType::Unauthenticated);
+    let again = send(&t, Method::POST, route::SIGN_INS, OURS, &json!({ "token": made["token"] })).await;
+    assert!(again.problem(ProblemType::Unauthenticated).contains("expired at"));
+}
+
+#[tokio::test]
+async fn the_log_tells_who_signed_in_and_out_and_who_was_refused() {
+    let t = TestCoordinator::start().await;
+    let made = async |name: &str| {
+        let body = json!({ "name": name, "role": "viewer", "valid_for_ms": 1000 });
+        t.post(&t.admin, route::OPERATOR_TOKENS, &body).await.json()
+    };
+    let (revoked, expired) = (made("revoked").await, made("expired").await);
+    let revoke = route::fill(route::OPERATOR_TOKEN_REVOKE, &[&revoked["id"].as_str().unwrap()]);
+    assert_eq!(t.post(&t.admin, &revoke, &json!({})).await.status, 204);
+    let browser = Browser::of(&t, &t.operator).await;
+    assert_eq!(browser.call(Method::DELETE, route::SIGN_IN, OURS).await.status, 204);
+    let refused = async |token: &Value| {
+        let reply = send(&t, Method::POST, route::SIGN_INS, OURS, &json!({ "token": token })).await;
+        reply.problem(ProblemType::Unauthenticated);
+    };
+    t.advance(Duration::from_secs(1));
+    for _ in 0..3 {
+        refused(&revoked["token"]).await;
+        refused(&expired["token"]).await;
+        refused(&json!("guess")).await;
+    }
+    t.advance(Duration::from_secs(60));
+    refused(&revoked["token"]).await;
+    t.inner.engine.number_events().await.unwrap();
+    let log = t.get(&t.viewer, "/v1/audit?kind=signed_in,signed_out,sign_in_refused").await.json();
+    let told: Vec<_> = log["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .rev()
+        .map(|entry| {
+            let facts: Vec<_> = entry["body"].as_object().unwrap().keys().map(String::as_str).collect();
+            (
+                entry["kind"].as_str().unwrap(),
+                entry["actor"]["name"].as_str().unwrap(),
+                entry["body"]["reason"].as_str().unwrap_or_default(),
+                facts,
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("signed_in", "operator", "", vec!["expires_at", "sign_in"]),
+            ("signed_out", "operator", "", vec!["sign_in"]),
+            ("sign_in_refused", "revoked", "revoked", vec!["reason"]),
+            ("sign_in_refused", "expired", "expired", vec!["reason"]),
+            ("sign_in_refused", "revoked", "revoked", vec!["reason"]),
+        ]
+    );
+}

@@ -172,6 +172,63 @@ async fn a_stream_ends_with_its_token_and_with_the_coordinator() {
     t.get(&t.viewer, route::EVENTS).await.problem(ProblemType::Unavailable);
 }
 
+#[tokio::test]
+async fn a_stream_ends_when_its_token_expires_and_when_its_reader_signs_out() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let body = json!({ "name": "tv", "role": "viewer", "valid_for_ms": 60_000 });
+    let made = t.post(&t.admin, route::OPERATOR_TOKENS, &body).await.json();
+    let tv = Who::Token(made["token"].as_str().unwrap().to_owned());
+    let request = Request::post(route::SIGN_INS)
+        .header("content-type", "application/json")
+        .header("tributary-request", "dashboard");
+    let Who::Token(viewer) = &t.viewer else { panic!("no token") };
+    let body = json!({ "token": viewer }).to_string();
+    let signed_in = t.send(&Who::Nobody, request.body(Body::from(body)).unwrap()).await;
+    let cookie = signed_in.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    t.inner.engine.number_events().await.unwrap();
+    let mut of_tv = Stream::open(&t, &tv, route::EVENTS, None).await;
+    let request = Request::get(route::EVENTS).extension(Connection::default()).header("cookie", &cookie);
+    let response = t.inner.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let mut of_browser = Stream { body: response.into_body(), received: Received::default() };
+
+    t.advance(Duration::from_millis(59_999));
+    change(&t, "pause").await;
+    assert_eq!(of_tv.next().await.unwrap().kind, "task_paused");
+    t.advance(Duration::from_millis(1));
+    change(&t, "resume").await;
+    assert_eq!(of_tv.next().await, None, "its token has expired");
+
+    assert_eq!(kinds(&of_browser.take(2).await), ["task_paused", "task_resumed"]);
+    let out = Request::delete(route::SIGN_IN).header("cookie", &cookie).header("tributary-request", "dashboard");
+    assert_eq!(t.send(&Who::Nobody, out.body(Body::empty()).unwrap()).await.status, StatusCode::NO_CONTENT);
+    t.inner.engine.number_events().await.unwrap();
+    assert_eq!(of_browser.next().await.unwrap().kind, "signed_out");
+    assert_eq!(of_browser.next().await, None);
+}
+
+#[tokio::test]
+async fn a_stream_for_some_tasks_tells_of_them_alone() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let mut spec = small_task();
+    spec["name"] = json!("other");
+    t.create_task(&spec).await;
+    let body = json!({ "name": "ward", "role": "viewer", "tasks": ["small"] });
+    let made = t.post(&t.admin, route::OPERATOR_TOKENS, &body).await.json();
+    let ward = Who::Token(made["token"].as_str().unwrap().to_owned());
+    t.inner.engine.number_events().await.unwrap();
+    let mut stream = Stream::open(&t, &ward, "/v1/events?after=0", None).await;
+    let missed = stream.take(2).await;
+    assert_eq!(kinds(&missed), ["task_created", "version_published"]);
+    assert_eq!(missed.iter().map(|told| told.id).collect::<Vec<_>>(), [4, 5], "as in the whole log");
+    assert_eq!(t.post(&t.operator, "/v1/tasks/other/pause", &json!({})).await.status, 200);
+    change(&t, "pause").await;
+    let told = stream.next().await.unwrap();
+    assert_eq!((told.id, told.kind.as_str()), (10, "task_paused"));
+    assert!(stream.is_silent().await);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stream_on_which_nothing_happens_shows_that_it_is_alive() {
     let t = TestCoordinator::start().await;

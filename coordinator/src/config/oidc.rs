@@ -1,0 +1,218 @@
+//! `[oidc]`: an identity provider whose tokens operators may use.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+use wire::admin::Role;
+
+use super::require::require;
+
+task_spec::named_enum! {
+    /// How an identity provider may sign. No algorithm with a shared secret is here, and none without a signature.
+    pub enum SigningAlgorithm: "signing algorithm" {
+        Rs256 = "RS256",
+        Ps256 = "PS256",
+        Es256 = "ES256",
+        EdDsa = "EdDSA",
+    }
+}
+
+/// An identity provider whose tokens operators may use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OidcConfig {
+    /// The provider, as the `iss` of its tokens has it.
+    pub issuer: String,
+    /// What the `aud` of a token must contain.
+    pub audience: String,
+    /// Where the provider's keys are. Default: where `ISSUER/.well-known/openid-configuration` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jwks_url: Option<String>,
+    /// Certificate, in PEM, of the authority that vouches for these servers; no other is trusted then. Default: those that this
+    /// machine trusts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_certificate_file: Option<PathBuf>,
+    /// The claim that decides: its name, or a JSON pointer into the claims such as `/realm_access/roles`. It is a text, or a list
+    /// of texts.
+    #[serde(default = "roles")]
+    pub claim: String,
+    /// How a token may be signed.
+    #[serde(default = "every_algorithm")]
+    pub algorithms: Vec<SigningAlgorithm>,
+    /// How far the provider's clock may be from ours.
+    #[serde(default = "minute")]
+    pub leeway_ms: u64,
+    /// How long after it was issued a token counts at most, whatever it says.
+    #[serde(default = "day")]
+    pub token_max_age_ms: u64,
+    /// How long keys count when they cannot be fetched again.
+    #[serde(default = "day")]
+    pub jwks_max_age_ms: u64,
+    /// Longest that one answer of the provider is waited for.
+    #[serde(default = "five_seconds")]
+    pub timeout_ms: u64,
+    /// What each value of the claim allows.
+    pub roles: BTreeMap<String, OidcGrant>,
+}
+
+/// What a value of the claim allows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OidcGrant {
+    pub role: Role,
+    /// The tasks that it is for, by id or name. Default: everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<Vec<String>>,
+}
+
+fn roles() -> String {
+    "roles".to_owned()
+}
+
+fn every_algorithm() -> Vec<SigningAlgorithm> {
+    SigningAlgorithm::ALL.to_vec()
+}
+
+fn minute() -> u64 {
+    60_000
+}
+
+fn day() -> u64 {
+    24 * 3600 * 1000
+}
+
+fn five_seconds() -> u64 {
+    5_000
+}
+
+/// Whether what is fetched there cannot be changed on the way: by HTTPS, or on this machine. A password is none to be logged.
+pub(crate) fn is_safe(url: &Url) -> bool {
+    let is_here = || {
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    };
+    let has_password = !url.username().is_empty() || url.password().is_some();
+    match url.scheme() {
+        _ if has_password => false,
+        "https" => true,
+        "http" => is_here(),
+        _ => false,
+    }
+}
+
+impl OidcConfig {
+    pub(super) fn check(&self, problems: &mut Vec<String>) {
+        let is_fit = |url: &str| Url::parse(url).is_ok_and(|url| is_safe(&url));
+        require(problems, is_fit(&self.issuer), "oidc.issuer: must be an https:// URL (http:// on this machine alone)");
+        require(
+            problems,
+            self.jwks_url.as_deref().is_none_or(is_fit),
+            "oidc.jwks_url: must be an https:// URL (http:// on this machine alone)",
+        );
+        require(problems, !self.audience.is_empty(), "oidc.audience: must not be empty");
+        require(problems, !self.claim.is_empty(), "oidc.claim: must not be empty");
+        require(problems, !self.algorithms.is_empty(), "oidc.algorithms: must name at least one");
+        require(problems, !self.roles.is_empty(), "[oidc.roles]: without a value that allows something nobody gets in");
+        for (value, OidcGrant { role, tasks }) in &self.roles {
+            let Some(tasks) = tasks else { continue };
+            require(
+                problems,
+                (1..=64).contains(&tasks.len()),
+                format!("oidc.roles.{value:?}.tasks: must name 1 to 64 tasks; without it, it is for everything"),
+            );
+            require(
+                problems,
+                *role < Role::Admin,
+                format!("oidc.roles.{value:?}.tasks: the role admin is for everything"),
+            );
+        }
+        require(problems, self.leeway_ms <= 600_000, "oidc.leeway_ms: must be at most 600000 (ten minutes)");
+        for (name, ms) in [("token_max_age_ms", self.token_max_age_ms), ("jwks_max_age_ms", self.jwks_max_age_ms)] {
+            require(
+                problems,
+                (1_000..=31 * day()).contains(&ms),
+                format!("oidc.{name}: must be between 1000 and 2678400000 (31 days)"),
+            );
+        }
+        require(
+            problems,
+            (1..=20_000).contains(&self.timeout_ms),
+            "oidc.timeout_ms: must be between 1 and 20000, or requests would end first",
+        );
+    }
+
+    pub(crate) fn leeway(&self) -> Duration {
+        Duration::from_millis(self.leeway_ms)
+    }
+
+    pub(crate) fn token_max_age(&self) -> Duration {
+        Duration::from_millis(self.token_max_age_ms)
+    }
+
+    pub(crate) fn jwks_max_age(&self) -> Duration {
+        Duration::from_millis(self.jwks_max_age_ms)
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_be_changed_on_the_way_is_not_fetched() {
+        let judged = |url: &str| Url::parse(url).is_ok_and(|url| is_safe(&url));
+        for safe in ["https://id.example/a", "http://localhost:1/", "http://127.0.0.2/", "http://[::1]:8/"] {
+            assert!(judged(safe), "{safe}");
+        }
+        for unsafe_url in [
+            "http://id.example/",
+            "http://localhost.example/",
+            "http://10.0.0.1/",
+            "https://u:p@id.example",
+            "file:///etc/passwd",
+            "id",
+        ] {
+            assert!(!judged(unsafe_url), "{unsafe_url}");
+        }
+    }
+
+    #[test]
+    fn everything_that_cannot_work_is_told() {
+        let config: OidcConfig = toml::from_str(
+            "issuer = \"http://id.example\"\naudience = \"\"\nalgorithms = []\nleeway_ms = 600001\ntoken_max_age_ms = 0\n\
+             timeout_ms = 0\njwks_url = \"ftp://x\"\n\
+             roles = { all = { role = \"admin\", tasks = [\"a\"] }, none = { role = \"viewer\", tasks = [] } }",
+        )
+        .unwrap();
+        let mut problems = Vec::new();
+        config.check(&mut problems);
+        for part in [
+            "issuer",
+            "jwks_url",
+            "audience",
+            "algorithms",
+            "leeway_ms",
+            "token_max_age_ms",
+            "timeout_ms",
+            "all",
+            "none",
+        ] {
+            assert!(problems.iter().any(|problem| problem.contains(part)), "{part} missing in {problems:?}");
+        }
+        assert_eq!(problems.len(), 9, "{problems:?}");
+        for (text, part) in
+            [("algorithms = [\"HS256\"]", "HS256"), ("algorithms = [\"none\"]", "none"), ("rolls = 1", "rolls")]
+        {
+            let text = format!("issuer = \"https://id\"\naudience = \"a\"\nroles = {{}}\n{text}");
+            assert!(toml::from_str::<OidcConfig>(&text).unwrap_err().to_string().contains(part));
+        }
+    }
+}

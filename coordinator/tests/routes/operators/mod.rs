@@ -1,0 +1,4 @@
+//! Who an operator is, and what that one reaches.
+
+mod identities;
+mod scopes;

@@ -1,0 +1,186 @@
+//! An identity provider: keys that it publishes over HTTP on this machine, and tokens that it signs.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::rand::SystemRandom;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RSA_PSS_SHA256,
+    RsaKeyPair, RsaPublicKeyComponents,
+};
+use rustls_pki_types::PrivatePkcs8KeyDer;
+use rustls_pki_types::pem::PemObject as _;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+/// A key of the provider.
+pub(crate) enum Key {
+    Rsa(Box<RsaKeyPair>),
+    P256(Box<EcdsaKeyPair>),
+    Ed25519(Ed25519KeyPair),
+}
+
+impl Key {
+    pub(crate) fn rsa() -> Self {
+        let pem = include_bytes!("provider-rsa.pem");
+        let der = PrivatePkcs8KeyDer::from_pem_slice(pem).unwrap();
+        Self::Rsa(Box::new(RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()).unwrap()))
+    }
+
+    pub(crate) fn p256() -> Self {
+        let der = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap().serialize_der();
+        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der, &SystemRandom::new());
+        Self::P256(Box::new(key.unwrap()))
+    }
+
+    pub(crate) fn ed25519(seed: u8) -> Self {
+        Self::Ed25519(Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap())
+    }
+
+    /// As it is published.
+    pub(crate) fn public(&self, kid: &str) -> Value {
+        let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        match self {
+            Self::Rsa(key) => {
+                let RsaPublicKeyComponents { n, e } = RsaPublicKeyComponents::<Vec<u8>>::from(key.public());
+                json!({ "kty": "RSA", "kid": kid, "use": "sig", "n": text(&n), "e": text(&e) })
+            }
+            Self::P256(key) => {
+                let (x, y) = key.public_key().as_ref()[1..].split_at(32);
+                json!({ "kty": "EC", "crv": "P-256", "kid": kid, "x": text(x), "y": text(y) })
+            }
+            Self::Ed25519(key) => {
+                json!({ "kty": "OKP", "crv": "Ed25519", "kid": kid, "x": text(key.public_key().as_ref()) })
+            }
+        }
+    }
+
+    /// A token with this header, whose `alg` decides how it is signed, and these claims.
+    pub(crate) fn sign(&self, header: &Value, claims: &Value) -> String {
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let signed = format!("{}.{}", part(header), part(claims));
+        let (bytes, random) = (signed.as_bytes(), SystemRandom::new());
+        let signature = match self {
+            Self::Rsa(key) => {
+                let mut signature = vec![0; key.public().modulus_len()];
+                let padding: &dyn ring::signature::RsaEncoding =
+                    if header["alg"] == "PS256" { &RSA_PSS_SHA256 } else { &RSA_PKCS1_SHA256 };
+                key.sign(padding, &random, bytes, &mut signature).unwrap();
+                signature
+            }
+            Self::P256(key) => key.sign(&random, bytes).unwrap().as_ref().to_vec(),
+            Self::Ed25519(key) => key.sign(bytes).as_ref().to_vec(),
+        };
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+}
+
+/// What the provider answers to whoever asks for its keys.
+#[derive(Clone)]
+pub(crate) enum Answer {
+    Keys(Vec<Value>),
+    Text(String),
+    Status(u16),
+    /// These keys, once [`Provider::let_go`] was called.
+    Late(Vec<Value>),
+    /// So many bytes.
+    Bytes(usize),
+}
+
+struct Shared {
+    answer: Mutex<Answer>,
+    discovery: Mutex<Value>,
+    asked: AtomicUsize,
+    /// One permit for each late answer that was asked for.
+    waiting: Semaphore,
+    /// One permit for each late answer that may leave.
+    released: Semaphore,
+}
+
+/// A provider that serves until it is dropped.
+pub(crate) struct Provider {
+    pub(crate) issuer: String,
+    shared: Arc<Shared>,
+    served: JoinHandle<()>,
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        self.served.abort();
+    }
+}
+
+impl Provider {
+    pub(crate) async fn publishing(keys: Vec<Value>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let issuer = format!("http://{}", listener.local_addr().unwrap());
+        let shared = Arc::new(Shared {
+            answer: Mutex::new(Answer::Keys(keys)),
+            discovery: Mutex::new(json!({ "issuer": issuer, "jwks_uri": format!("{issuer}/keys") })),
+            asked: AtomicUsize::new(0),
+            waiting: Semaphore::new(0),
+            released: Semaphore::new(0),
+        });
+        let router = Router::new()
+            .route("/keys", get(keys_of))
+            .route("/.well-known/openid-configuration", get(discovery_of))
+            .with_state(Arc::clone(&shared));
+        let served = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { issuer, shared, served }
+    }
+
+    pub(crate) fn answer(&self, answer: Answer) {
+        *self.shared.answer.lock().unwrap() = answer;
+    }
+
+    pub(crate) fn discovery(&self, document: Value) {
+        *self.shared.discovery.lock().unwrap() = document;
+    }
+
+    /// How often its keys were asked for.
+    pub(crate) fn asked(&self) -> usize {
+        self.shared.asked.load(Ordering::SeqCst)
+    }
+
+    /// Waits until somebody waits for a late answer.
+    pub(crate) async fn is_waited_for(&self) {
+        self.shared.waiting.acquire().await.unwrap().forget();
+    }
+
+    /// Lets one late answer leave.
+    pub(crate) fn let_go(&self) {
+        self.shared.released.add_permits(1);
+    }
+}
+
+async fn discovery_of(State(shared): State<Arc<Shared>>) -> Response {
+    let document = shared.discovery.lock().unwrap().to_string();
+    Response::new(Body::from(document))
+}
+
+async fn keys_of(State(shared): State<Arc<Shared>>) -> Response {
+    shared.asked.fetch_add(1, Ordering::SeqCst);
+    let set = |keys: &[Value]| Body::from(json!({ "keys": keys }).to_string());
+    let answer = shared.answer.lock().unwrap().clone();
+    match answer {
+        Answer::Keys(keys) => Response::new(set(&keys)),
+        Answer::Text(text) => Response::new(Body::from(text)),
+        Answer::Status(status) => Response::builder().status(status).body(Body::empty()).unwrap(),
+        Answer::Late(keys) => {
+            shared.waiting.add_permits(1);
+            shared.released.acquire().await.unwrap().forget();
+            Response::new(set(&keys))
+        }
+        Answer::Bytes(bytes) => Response::new(Body::from(vec![b' '; bytes])),
+    }
+}

@@ -1,0 +1,1 @@
+ALTER TABLE operator_token DROP COLUMN tasks;

@@ -19,6 +19,7 @@ use ring::signature::{
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -161,6 +162,43 @@ impl Provider {
     pub(crate) fn let_go(&self) {
         self.shared.released.add_permits(1);
     }
+}
+
+/// Keys that are published over HTTPS, at the URL; and the certificate, in PEM, of whom vouches for it.
+pub(crate) async fn over_https(keys: &[Value]) -> (String, String, JoinHandle<()>) {
+    let new_key = || rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let ca_key = new_key();
+    let ca = params.self_signed(&ca_key).unwrap().pem();
+    let (key, issuer) = (new_key(), rcgen::Issuer::new(params, ca_key));
+    let of_server = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let certificate = of_server.signed_by(&key, &issuer).unwrap().der().clone();
+    let tls = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], PrivatePkcs8KeyDer::from(key.serialize_der()).into())
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(tls));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/keys", listener.local_addr().unwrap());
+    let body = json!({ "keys": keys }).to_string();
+    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+    let served = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            // Whoever does not trust this server ends the handshake.
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") && stream.read_buf(&mut request).await.is_ok_and(|bytes| bytes > 0) {}
+            if stream.write_all(answer.as_bytes()).await.is_ok() {
+                // The peer may have gone.
+                drop(stream.shutdown().await);
+            }
+        }
+    });
+    (url, ca, served)
 }
 
 async fn discovery_of(State(shared): State<Arc<Shared>>) -> Response {

@@ -17,9 +17,9 @@ use federation::time::Timestamp;
 use futures_util::stream;
 use http::{HeaderMap, header};
 use serde::Deserialize;
-use store::StoreError;
 use store::entity::event::EventFilter;
 use store::entity::sign_in::SignIn;
+use store::{StoreError, Transaction};
 use tokio::sync::{OwnedSemaphorePermit, broadcast};
 use tokio::time::{Instant, sleep_until};
 use utoipa::IntoParams;
@@ -195,13 +195,16 @@ impl EventStream {
 
     /// Reads entries from the database.
     async fn catch_up(&mut self) -> Result<String, StoreError> {
-        let (at, filter) = (self.at, &self.filter);
+        let (at, filter, bearer, now) = (self.at, &self.filter, &self.bearer, self.app.now());
         let read = self.app.store.read("missed events", |tx| {
-            Box::pin(
-                async move { Ok::<_, StoreError>((tx.last_event().await?, tx.events_after(at, filter, PAGE).await?)) },
-            )
+            Box::pin(async move {
+                // What would say that it is over may be among those that are not wanted.
+                let counts = counts(tx, bearer, now).await?;
+                Ok::<_, StoreError>((counts, tx.last_event().await?, tx.events_after(at, filter, PAGE).await?))
+            })
         });
-        let (end, rows) = read.await?;
+        let (counts, end, rows) = read.await?;
+        self.is_over |= !counts;
         self.is_behind = rows.len() >= PAGE as usize;
         let last = rows.last().map_or(at, |row| row.position);
         self.at = if self.is_behind { last } else { last.max(end.map_or(0, |(position, _)| position)) };
@@ -237,23 +240,24 @@ impl EventStream {
 
     /// A comment, unless the token or the sign-in has ended meanwhile.
     async fn beat(&mut self) -> Result<String, StoreError> {
-        let (app, token) = (&self.app, self.bearer.token());
-        let sign_in = self.bearer.sign_in.as_ref().map(|sign_in| sign_in.id);
-        let found = app.store.read("token of a stream", |tx| {
-            Box::pin(async move {
-                let is_signed_in = match sign_in {
-                    Some(id) => tx.sign_in(id).await?.is_some_and(|sign_in| sign_in.ended_at.is_none()),
-                    None => true,
-                };
-                let counts = match token {
-                    Some(id) => tx.operator_token(id).await?.is_some_and(|token| token.ended(app.now()).is_none()),
-                    None => true,
-                };
-                Ok::<_, StoreError>(is_signed_in && counts)
-            })
-        });
+        let (bearer, now) = (&self.bearer, self.app.now());
+        let found =
+            self.app.store.read("token of a stream", |tx| Box::pin(async move { counts(tx, bearer, now).await }));
         self.is_over = !found.await?;
         Ok(if self.is_over { String::new() } else { ":\n\n".to_owned() })
+    }
+}
+
+/// Whether the bearer's token and sign-in still count.
+async fn counts(tx: &mut Transaction<'_>, bearer: &Bearer, now: Timestamp) -> std::result::Result<bool, StoreError> {
+    if let Some(sign_in) = &bearer.sign_in
+        && tx.sign_in(sign_in.id).await?.is_none_or(|sign_in| sign_in.ended_at.is_some())
+    {
+        return Ok(false);
+    }
+    match bearer.token() {
+        Some(id) => Ok(tx.operator_token(id).await?.is_some_and(|token| token.ended(now).is_none())),
+        None => Ok(true),
     }
 }
 

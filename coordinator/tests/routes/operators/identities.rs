@@ -13,7 +13,7 @@ use tower::ServiceExt as _;
 use wire::problem::ProblemType;
 use wire::route;
 
-use crate::support::provider::{Answer, Key, Provider};
+use crate::support::provider::{Answer, Key, Provider, over_https};
 use crate::support::{TestCoordinator, Who, config, small_task};
 
 const AUDIENCE: &str = "tributary";
@@ -376,6 +376,23 @@ async fn a_provider_may_say_itself_where_its_keys_are() {
     assert_eq!(provider.asked(), 0);
     provider.discovery(good);
     assert_eq!(t.get(&who(&t, &provider, &key, "looks"), route::TASKS).await.status, 200);
+}
+
+#[tokio::test]
+async fn keys_come_from_a_server_that_is_vouched_for_alone() {
+    let key = Key::ed25519(1);
+    let provider = Provider::publishing(Vec::new()).await;
+    let (url, ca, _served) = over_https(&[key.public("ed")]).await;
+    let (_, stranger, _other) = over_https(&[]).await;
+    let folder = tempfile::tempdir().unwrap();
+    for (n, (ca, status)) in [(ca, 200), (stranger, 503)].into_iter().enumerate() {
+        let file = folder.path().join(format!("{n}.pem"));
+        std::fs::write(&file, ca).unwrap();
+        let oidc = OidcConfig { jwks_url: Some(url.clone()), ca_certificate_file: Some(file), ..oidc(&provider, "") };
+        let t = TestCoordinator::with(&Config { oidc: Some(oidc), ..config() }).await;
+        assert_eq!(t.get(&who(&t, &provider, &key, "looks"), route::TASKS).await.status, status);
+    }
+    assert_eq!(provider.asked(), 0);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use wire::{Attributes, TaskId};
 
 use super::action::{Action, Input};
 use super::error::ParticipantError;
-use super::event::{Event, Outcome};
+use super::event::{Event, Outcome, Span};
 use super::machine::Machine;
 use super::plan_error::WorkError;
 use super::prefetches::{Answer, Prefetches, RoundTrip};
@@ -235,9 +235,9 @@ impl Participant {
     }
 
     /// Reports a span, if there is one.
-    fn tell(&self, span: Option<Event>) {
+    fn tell(&self, span: Option<Span>) {
         if let Some(span) = span {
-            (self.observer)(&span);
+            (self.observer)(&Event::Span(span));
         }
     }
 

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use learning::MetricValue;
 use wire::participant::{AbandonReason, DiscardReason, RefusalCode};
-use wire::{Attempt, Digest, ParticipantId, TaskId};
+use wire::{Attempt, Digest, ParticipantId, TaskId, Timestamp, TraceContext};
 
 use super::policy::LoweredFloor;
-use super::spans::Span;
 
 /// Something that happened; reported in order, at once.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,6 +153,18 @@ pub enum Event {
         /// Time until the retry.
         after: Duration,
     },
+}
+
+/// Something that the participant did in a round, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The trace, and in it the span that this one is a part of.
+    pub parent: TraceContext,
+    /// This span's own id.
+    pub id: [u8; 8],
+    pub name: &'static str,
+    pub began: Timestamp,
+    pub took: Duration,
 }
 
 /// How a participant ends without an error.

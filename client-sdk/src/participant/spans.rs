@@ -7,26 +7,14 @@ use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 use wire::participant::{Answer, CheckInReply};
-use wire::{Attempt, Timestamp, TraceContext};
+use wire::{Attempt, TraceContext};
 
 use super::action::{Action, Input};
-use super::event::Event;
+use super::event::Span;
 use crate::clock::{Clock, Now};
 use crate::transport::{Request, Response};
 
 const TRAIN: &str = "train";
-
-/// Something that the participant did in a round, and when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// The trace, and in it the span that this one is a part of.
-    pub parent: TraceContext,
-    /// This span's own id.
-    pub id: [u8; 8],
-    pub name: &'static str,
-    pub began: Timestamp,
-    pub took: Duration,
-}
 
 /// The round that is followed, and what is under way.
 #[derive(Default)]
@@ -58,12 +46,12 @@ impl Spans {
     }
 
     /// An action begins. One that asks for other work ends the round, whose span is returned.
-    pub(super) fn begin(&mut self, action: &Action, now: Now) -> Option<Event> {
+    pub(super) fn begin(&mut self, action: &Action, now: Now) -> Option<Span> {
         self.under_way = None;
         if let Action::Send(Request::CheckIn(_)) = action {
             let Followed { parent, context, began, .. } = self.followed.take()?;
             let took = now.elapsed.saturating_sub(began.elapsed);
-            return Some(Event::Span(Span { parent, id: context.span, name: "round", began: began.wall, took }));
+            return Some(Span { parent, id: context.span, name: "round", began: began.wall, took });
         }
         let place = self.followed.as_ref()?.place;
         self.under_way = name(action, place).map(|name| (name, now));
@@ -78,7 +66,7 @@ impl Spans {
     }
 
     /// The spans of the action that has ended, if it is followed.
-    pub(super) fn end(&mut self, now: Now) -> [Option<Event>; 2] {
+    pub(super) fn end(&mut self, now: Now) -> [Option<Span>; 2] {
         let Some((name, began)) = self.under_way.take() else { return [None, None] };
         let encoded_from = self.encoded_from.lock().unwrap_or_else(PoisonError::into_inner).take();
         match encoded_from.filter(|_| name == TRAIN) {
@@ -87,10 +75,10 @@ impl Spans {
         }
     }
 
-    fn span(&self, name: &'static str, began: Now, ended: Now) -> Option<Event> {
+    fn span(&self, name: &'static str, began: Now, ended: Now) -> Option<Span> {
         let parent = self.followed.as_ref()?.context;
         let took = ended.elapsed.saturating_sub(began.elapsed);
-        Some(Event::Span(Span { parent, id: id(parent, name, began), name, began: began.wall, took }))
+        Some(Span { parent, id: id(parent, name, began), name, began: began.wall, took })
     }
 }
 
@@ -131,6 +119,7 @@ fn id(context: TraceContext, name: &str, began: Now) -> [u8; 8] {
 
 #[cfg(test)]
 mod tests {
+    use wire::Timestamp;
     use wire::participant::CheckInRequest;
 
     use super::*;
@@ -146,11 +135,11 @@ mod tests {
         let context = TraceContext { span: [3; 8], ..parent };
         let mut spans = Spans { followed: Some(Followed { place, parent, context, began: at(0) }), ..Spans::default() };
         assert_eq!(spans.begin(&Action::Load("x".to_owned()), at(1)), None);
-        let [Some(Event::Span(load)), None] = spans.end(at(2)) else { panic!("loading is one span") };
+        let [Some(load), None] = spans.end(at(2)) else { panic!("loading is one span") };
         assert_eq!((load.name, load.parent, load.began), ("load", context, Timestamp(1_001)));
         spans.under_way = Some((TRAIN, at(10)));
         *spans.encoded_from.lock().unwrap() = Some(at(17));
-        let [Some(Event::Span(train)), Some(Event::Span(mask))] = spans.end(at(20)) else { panic!("two parts") };
+        let [Some(train), Some(mask)] = spans.end(at(20)) else { panic!("two parts") };
         assert_eq!((train.name, train.took), ("train", Duration::from_millis(7)));
         assert_eq!((mask.name, mask.took), ("clip and mask", Duration::from_millis(3)));
         assert!(train.id != mask.id && train.id != load.id);
@@ -158,7 +147,7 @@ mod tests {
         assert_eq!(name(&Action::Send(Request::AbortStatements { place: other }), place), None, "another round's");
         let check_in: CheckInRequest = serde_json::from_str(r#"{"examples":1}"#).unwrap();
         let check_in = Action::Send(Request::CheckIn(check_in));
-        let Some(Event::Span(round)) = spans.begin(&check_in, at(30)) else { panic!("the round is over") };
+        let Some(round) = spans.begin(&check_in, at(30)) else { panic!("the round is over") };
         assert_eq!((round.name, round.parent, round.id), ("round", parent, context.span));
         assert_eq!(round.took, Duration::from_millis(30));
         assert_eq!(spans.begin(&check_in, at(31)), None);

@@ -20,6 +20,7 @@ pub fn recorder() -> PrometheusHandle {
 /// The content of `/metrics`.
 pub(crate) fn rendered(metrics: &PrometheusHandle) -> String {
     // What the operating system counts is looked at when it is asked for.
+    #[cfg(target_os = "linux")]
     metrics_process::Collector::default().collect();
     // Folds histograms, which would grow otherwise.
     metrics.run_upkeep();
@@ -52,6 +53,7 @@ fn buckets() -> Result<PrometheusBuilder, BuildError> {
 }
 
 fn describe() {
+    #[cfg(target_os = "linux")]
     metrics_process::Collector::default().describe();
     metrics::describe_counter!("tributary_received_bytes_total", "Bytes received over connections, without TLS");
     metrics::describe_counter!("tributary_sent_bytes_total", "Bytes sent over connections, without TLS");

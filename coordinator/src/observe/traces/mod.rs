@@ -23,6 +23,7 @@ use wire::headers::TRACEPARENT;
 use crate::random::Random;
 
 pub use export::{Collector, CollectorError, SpanQueue};
+pub(crate) use span::During;
 use span::SpanKind;
 pub use span::TraceSpan;
 
@@ -41,13 +42,6 @@ struct Following {
     below: u64,
     random: Random,
     queue: SpanQueue,
-}
-
-/// What happened to something, from when to when.
-#[derive(Clone, Copy)]
-pub(crate) struct During {
-    pub(crate) began: Timestamp,
-    pub(crate) ended: Timestamp,
 }
 
 impl Traces {

@@ -9,10 +9,15 @@ use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{Span, Status};
 use wire::TraceContext;
 
-use super::During;
-
 /// Bits of `flags`: the trace is recorded.
 const RECORDED: u32 = 1;
+
+/// From when to when something happened.
+#[derive(Clone, Copy)]
+pub(crate) struct During {
+    pub(crate) began: Timestamp,
+    pub(crate) ended: Timestamp,
+}
 
 /// Whether a span answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::app::App;
 use super::authenticate::AnyPeer;
-use super::openapi::Document;
+use super::openapi::{Document, Shapes};
 use super::problem::Error;
-use super::shape::{Shapes, shape};
+use super::shape::shape;
 use super::signed::{Gate, admit};
 use super::times::Times;
 use super::trace::{Requests, trace};

@@ -1,7 +1,6 @@
 //! How answers to operators are shaped, whatever the handler: `?fields=` leaves fields out, `?times=rfc3339` writes times as text, and
 //! `If-None-Match` leaves out what has not changed.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -15,26 +14,8 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::etag;
+use super::openapi::{FIELDS, RFC3339, Shape, Shapes, TIMES};
 use super::problem::{Error, Result};
-
-/// The parameter that names the fields of an answer, separated by commas.
-pub(super) const FIELDS: &str = "fields";
-/// The parameter that says how times are written.
-pub(super) const TIMES: &str = "times";
-/// The value of [`TIMES`].
-pub(super) const RFC3339: &str = "rfc3339";
-
-/// The answer of one operation.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Shape {
-    /// Whether it is a page, of whose items fields are left out.
-    pub(super) is_page: bool,
-    /// The fields that a view, or an item, may have; empty for operations that change something.
-    pub(super) fields: Vec<String>,
-}
-
-/// The shapes of JSON answers to operators, by method and path.
-pub(super) type Shapes = BTreeMap<(String, String), Shape>;
 
 /// What a request asks for.
 #[derive(Default)]

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, PartialSchema, ToSchema};
 use wire::headers::{ATTEMPT, SIGN_IN_COOKIE};
 use wire::problem::{Problem, ProblemType};
 
-use super::shape::Shapes;
+pub(super) use shapes::{FIELDS, RFC3339, Shape, Shapes, TIMES};
 
 /// A body of bytes.
 pub(super) struct Octets;

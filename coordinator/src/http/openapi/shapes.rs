@@ -1,9 +1,29 @@
 //! The shapes of answers, read from the document, and what the document says of them.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::answers;
-use crate::http::shape::{FIELDS, RFC3339, Shape, Shapes, TIMES};
+
+/// The parameter that names the fields of an answer, separated by commas.
+pub(in crate::http) const FIELDS: &str = "fields";
+/// The parameter that says how times are written.
+pub(in crate::http) const TIMES: &str = "times";
+/// The value of [`TIMES`].
+pub(in crate::http) const RFC3339: &str = "rfc3339";
+
+/// The answer of one operation.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::http) struct Shape {
+    /// Whether it is a page, of whose items fields are left out.
+    pub(in crate::http) is_page: bool,
+    /// The fields that a view, or an item, may have; empty for operations that change something.
+    pub(in crate::http) fields: Vec<String>,
+}
+
+/// The shapes of JSON answers to operators, by method and path.
+pub(in crate::http) type Shapes = BTreeMap<(String, String), Shape>;
 
 const JSON: &str = "application/json";
 

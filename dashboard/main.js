@@ -17,7 +17,7 @@ import { CreateTask } from './pages/create-task.js';
 
 const AREAS = [
   ['tasks', 'Tasks', 'tasks'],
-  ['participants', 'Participants', 'people'],
+  ['participants', 'Participants', 'people', 'whole'],
   ['privacy', 'Privacy', 'shield'],
   ['audit', 'Audit', 'log'],
   ['tokens', 'Tokens', 'key', 'admin'],
@@ -25,7 +25,13 @@ const AREAS = [
 const RANK = { viewer: 0, operator: 1, admin: 2 };
 
 /** What a role may do, so that pages offer nothing that would be refused. The coordinator decides. */
-const rights = (me) => ({ ...me, mayWrite: RANK[me.role] >= RANK.operator, mayAdmin: RANK[me.role] >= RANK.admin });
+const rights = (me) => {
+  const isWhole = me.tasks == null;
+  const mayWrite = RANK[me.role] >= RANK.operator;
+  return { ...me, isWhole, mayWrite, mayCreate: mayWrite && isWhole, mayAdmin: RANK[me.role] >= RANK.admin };
+};
+/** Whether an area is offered: what some tasks' tokens, or other roles, are refused is not. */
+const isOffered = (needs, me) => !needs || (needs === 'whole' ? me.isWhole : me.mayAdmin);
 
 function page(route, me) {
   const [area = 'tasks', name, part, number] = route;
@@ -35,7 +41,7 @@ function page(route, me) {
   if (area === 'tasks') return [html`<${Task} key=${name} task=${name} tab=${part ?? 'overview'} me=${me} />`, name];
   if (area === 'participants') return [html`<${Participants} me=${me} />`, 'Participants'];
   if (area === 'privacy') return [html`<${Privacy} />`, 'Privacy'];
-  if (area === 'audit') return [html`<${Audit} />`, 'Audit'];
+  if (area === 'audit') return [html`<${Audit} me=${me} />`, 'Audit'];
   if (area === 'tokens') return [html`<${Tokens} me=${me} />`, 'Tokens'];
   return [html`<${PageHead} heading="There is no such page" /><p><a href=${to('tasks')}>All tasks</a></p>`, 'Not found'];
 }
@@ -69,7 +75,7 @@ function Shell({ me, onSignOut, children, area }) {
         </div>
         <div class="side-rest ${open ? 'side-open' : ''}" id="areas">
           <nav aria-label="Main">
-            ${AREAS.filter(([, , , role]) => !role || me.mayAdmin).map(([name, text, icon]) => html`
+            ${AREAS.filter(([, , , needs]) => isOffered(needs, me)).map(([name, text, icon]) => html`
               <a href=${to(name)} aria-current=${area === name ? 'page' : undefined} onClick=${() => setOpen(false)}><${Icon} name=${icon} />${text}</a>`)}
           </nav>
           <div class="me">

@@ -59,14 +59,14 @@ const subject = ({ task, round, attempt }) =>
 const fact = (value) => (/^[0-9a-f]{64}$/.test(value) ? short(value) : String(value));
 const facts = (body) => Object.entries(body ?? {}).map(([name, value]) => `${words(name)}: ${name.endsWith('_at') ? exactly(value) : fact(value)}`).join(' · ');
 
-export function Audit() {
+export function Audit({ me }) {
   const [kind, setKind] = useState('');
   const known = useResource(kinds, []);
   const log = useEntries(kind);
-  const key = useResource((signal) => get('/v1/audit/key', { signal }), []);
+  const key = useResource(async (signal) => (me.isWhole ? get('/v1/audit/key', { signal }) : null), []);
   return html`
     <${PageHead} heading="Audit log" note="Every change of a task, a round, a model, a participant or a token, in one chain of hashes.">
-      <a class="button button-plain" href="/v1/audit/export" download="audit.ndjson"><${Icon} name="down" />Export</a>
+      ${me.isWhole && html`<a class="button button-plain" href="/v1/audit/export" download="audit.ndjson"><${Icon} name="down" />Export</a>`}
     <//>
     <div class="toolbar">
       <div class="field"><label for="kind">What happened</label>
@@ -87,11 +87,12 @@ export function Audit() {
       ]} />
     </section>
     ${log.next && html`<p class="actions"><${Button} onClick=${log.more}>Show older entries<//></p>`}
-    <${Loaded} of=${key} what="Loading the key">
-      ${({ key: signs, head }) => html`
-        <${Card} heading="How to check it" note="“tributary audit verify audit.ndjson --key KEY” finds every entry that was changed, removed or reordered, without the coordinator.">
-          <div class="digest"><span class="note">The key that signs it (Ed25519)</span><${Copy} text=${signs} label="Key of the audit log" /></div>
-          ${head ? html`<p class="note">Signed last at position ${integer(head.position)}, ${exactly(head.at)}. Whoever keeps this head notices if anything up to it is changed later:</p><${Copy} text=${head.hash} label="Hash of the newest signed head" />` : html`<p class="note">Nothing is signed yet.</p>`}
-        <//>`}
-    <//>`;
+    <${Loaded} of=${key} what="Loading the key">${(signed) => signed && html`<${Check} signed=${signed} />`}<//>`;
 }
+
+/** What somebody needs who does not trust this coordinator. */
+const Check = ({ signed: { key, head } }) => html`
+  <${Card} heading="How to check it" note="“tributary audit verify audit.ndjson --key KEY” finds every entry that was changed, removed or reordered, without the coordinator.">
+    <div class="digest"><span class="note">The key that signs it (Ed25519)</span><${Copy} text=${key} label="Key of the audit log" /></div>
+    ${head ? html`<p class="note">Signed last at position ${integer(head.position)}, ${exactly(head.at)}. Whoever keeps this head notices if anything up to it is changed later:</p><${Copy} text=${head.hash} label="Hash of the newest signed head" />` : html`<p class="note">Nothing is signed yet.</p>`}
+  <//>`;

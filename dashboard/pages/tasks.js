@@ -56,7 +56,7 @@ export function Tasks({ me }) {
     return { ...all, privacy: new Map(privacy.tasks.map((task) => [task.task, task])) };
   }, []);
   const found = useTaskDetails(tasks.data?.items, tasks.again);
-  const fresh = me.mayWrite && html`<a class="button button-primary" href=${to('new')}><${Icon} name="plus" />New task<//>`;
+  const fresh = me.mayCreate && html`<a class="button button-primary" href=${to('new')}><${Icon} name="plus" />New task<//>`;
   const columns = (privacy) => [
     ['Task', (task) => html`<a class="strong" href=${to('tasks', task.name)}>${task.name}</a><span class="sub">${integer(task.parameters)} parameters</span>`, { wide: true }],
     ['State', (task) => html`<${Badge} state=${task.status} /><${Shortage} of=${found[task.id]?.shortage} />`],

@@ -53,11 +53,13 @@ fn operators_routes() -> BTreeMap<String, Is> {
                 route::TASK_CANCEL,
                 route::MODEL_PIN,
                 route::MODEL_UNPIN,
+                route::MODEL_PROMOTE,
+                route::MODEL_RESTORE,
                 route::EXCUSE,
             ],
             Is::OfTask,
         ),
-        of("GET", &[route::TASKS, route::PRIVACY, route::EVENTS, route::AUDIT], Is::Narrowed),
+        of("GET", &[route::TASKS, route::PRIVACY, route::EVENTS, route::AUDIT, route::COMPARE], Is::Narrowed),
         of(
             "GET",
             &[
@@ -110,7 +112,11 @@ fn asked(path: &str) -> String {
     let path = ["{participant}", "{token}"]
         .iter()
         .fold(path, |path, name| path.replace(name, "00000000-0000-4000-8000-000000000000"));
-    if path.ends_with("/events") { format!("{path}?after=999999") } else { path }
+    match path {
+        path if path.ends_with("/events") => format!("{path}?after=999999"),
+        path if path == route::COMPARE => format!("{path}?task=small&task=small"),
+        path => path,
+    }
 }
 
 #[tokio::test]

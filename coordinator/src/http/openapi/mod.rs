@@ -30,18 +30,24 @@ impl ToSchema for Octets {}
 
 /// A header of a request.
 pub(super) fn header(name: &str, is_required: bool, description: &str) -> Parameter {
+    described(name, is_required, description, ObjectBuilder::new().schema_type(Type::String))
+}
+
+fn described(name: &str, is_required: bool, description: &str, schema: ObjectBuilder) -> Parameter {
     ParameterBuilder::new()
         .name(name)
         .parameter_in(ParameterIn::Header)
         .required(if is_required { Required::True } else { Required::False })
         .description(Some(description))
-        .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+        .schema(Some(schema))
         .build()
 }
 
 /// The header that names the attempt.
 pub(super) fn attempt() -> Parameter {
-    header(ATTEMPT, true, "The attempt of the round.")
+    let number = SchemaFormat::KnownFormat(KnownFormat::Int32);
+    let schema = ObjectBuilder::new().schema_type(Type::Integer).format(Some(number)).minimum(Some(0));
+    described(ATTEMPT, true, "The attempt of the round.", schema)
 }
 
 /// Headers of a request that needs only the attempt.

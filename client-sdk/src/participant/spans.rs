@@ -3,7 +3,6 @@
 //! A span has a name of this file and two times. It never holds a value, a metric, an example or a key.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 use wire::participant::{Answer, CheckInReply};
@@ -119,6 +118,8 @@ fn id(context: TraceContext, name: &str, began: Now) -> [u8; 8] {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use wire::Timestamp;
     use wire::participant::CheckInRequest;
 

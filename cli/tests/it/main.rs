@@ -10,6 +10,7 @@ mod company;
 mod damaged;
 mod demo;
 mod exit_codes;
+mod exported;
 mod files;
 mod first_start;
 mod forged;

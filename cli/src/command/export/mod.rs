@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use wire::inspect::RoundView;
-use wire::route;
+use wire::{TaskId, route};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
@@ -57,6 +57,20 @@ struct Exported<'a> {
     rounds: usize,
 }
 
+/// Every attempt at the task's rounds, in order; the list has the latest of each.
+async fn attempts(server: &Server, task: TaskId) -> Outcome<Vec<RoundView>> {
+    let latest: Vec<RoundView> = server.list(&route::fill(route::ROUNDS, &[&task]), usize::MAX).await?;
+    let mut rounds = Vec::with_capacity(latest.len());
+    for round in latest.into_iter().rev() {
+        for attempt in 1..round.attempt {
+            let earlier = [("attempt", attempt.to_string())];
+            rounds.push(server.get(&route::fill(route::ROUND, &[&task, &round.number]), &earlier).await?);
+        }
+        rounds.push(round);
+    }
+    Ok(rounds)
+}
+
 impl Export {
     pub(super) async fn run(self, output: Output) -> Outcome {
         let server = Server::new(&self.server)?;
@@ -64,9 +78,7 @@ impl Export {
         for name in &self.tasks {
             let bar = output.spinner(format!("reading rounds of {name}"));
             let task = server.task_view(server.task(name).await?).await?;
-            let path = route::fill(route::ROUNDS, &[&task.summary.id]);
-            let mut rounds: Vec<RoundView> = server.list(&path, usize::MAX).await?;
-            rounds.sort_by_key(|round| (round.number, round.attempt));
+            let rounds = attempts(&server, task.summary.id).await?;
             bar.finish_and_clear();
             tasks.push(TaskRounds { task, rounds });
         }

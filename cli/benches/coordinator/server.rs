@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use client_sdk::identity::{Certified, Identity, SigningKey};
 use client_sdk::transport::{Download, HttpsTransport, Request, Response, Transport as _, Upload};
-use futures_util::{StreamExt as _, TryStreamExt as _};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 use wire::participant::{Assignment, CheckInReply, CheckInRequest, EnrollRequest};
 use wire::{ParticipantId, route};
@@ -69,8 +70,7 @@ impl Server {
         let serving = serving(BufReader::new(child.0.stdout.take().unwrap()))?;
         let text = |key: &str| serving[key].as_str().unwrap_or_default().to_owned();
         let ca_pem = std::fs::read_to_string(text("ca"))?;
-        let operator =
-            reqwest::Client::builder().tls_certs_only([reqwest::Certificate::from_pem(ca_pem.as_bytes())?]).build()?;
+        let operator = operator(&ca_pem)?;
         Ok(Self { child, url: text("url"), ca_pem, token: text("token"), health: text("health"), operator, folder })
     }
 
@@ -144,6 +144,33 @@ impl Server {
         Ok(text.lines().filter_map(counter).collect())
     }
 
+    /// What reads all metrics, without a token.
+    pub(crate) fn metrics_reader(&self) -> impl Fn() -> BoxFuture<'static, Outcome<String>> + Send + use<> {
+        let (operator, url) = (self.operator.clone(), format!("http://{}/metrics", self.health));
+        move || {
+            let asked = operator.get(&url).send();
+            async move { Ok(asked.await?.text().await?) }.boxed()
+        }
+    }
+
+    /// A gauge without labels.
+    pub(crate) async fn gauge(&self, name: &str) -> Outcome<f64> {
+        let text = self.metrics_reader()().await?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(line.ok_or("there is no such gauge")?.parse()?)
+    }
+
+    /// A stream of events over a connection of its own: one connection has few streams.
+    pub(crate) async fn events(&self) -> Outcome<impl Stream<Item = reqwest::Result<bytes::Bytes>> + Unpin + use<>> {
+        let request = operator(&self.ca_pem)?.get(self.url(route::EVENTS)).bearer_auth(&self.token);
+        Ok(request.send().await?.error_for_status()?.bytes_stream().boxed())
+    }
+
+    /// The header with which its operator is known.
+    pub(crate) fn authorization(&self) -> String {
+        format!("Bearer {}", self.token)
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Outcome<Value> {
         let request = self.operator.get(format!("{}{path}", self.url)).bearer_auth(&self.token);
         Ok(request.send().await?.error_for_status()?.json().await?)
@@ -215,6 +242,12 @@ impl Server {
     pub(crate) fn forget_peak(&self) -> Outcome {
         processor::forget_peak(self.pid())
     }
+}
+
+/// Whoever trusts this authority.
+fn operator(ca_pem: &str) -> Outcome<reqwest::Client> {
+    let authority = reqwest::Certificate::from_pem(ca_pem.as_bytes())?;
+    Ok(reqwest::Client::builder().tls_certs_only([authority]).build()?)
 }
 
 pub(crate) fn spec(parameters: usize, cohort: u32, rounds: u32) -> Value {

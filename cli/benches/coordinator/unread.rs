@@ -87,7 +87,8 @@ async fn crowd(
     Ok(crowd)
 }
 
-async fn connect(
+/// A connection over which HTTP/2 is spoken.
+pub(crate) async fn connect(
     server: &Server,
     device: Option<&Device>,
 ) -> Outcome<tokio_rustls::client::TlsStream<tokio::net::TcpStream>> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use secure_agg::mask::MaskPlan;
 
 use crate::error::AggregationError;
+use crate::memory::MemoryUse;
 use crate::robust::RobustStatistics;
 use crate::shape::Shape;
 use crate::work::{Effort, Stopwatch, Work};
@@ -30,6 +31,13 @@ pub trait Aggregator: RobustStatistics {
     /// [`AggregationError::Slice`] or [`AggregationError::Length`] if slices do not fit; [`AggregationError::Device`]
     /// or [`AggregationError::OutOfMemory`] if the device fails: the content of `out` is then undefined.
     fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError>;
+
+    /// Memory of running sums, on this device and on those that it sums or takes over with: of the processor their words, of a GPU
+    /// what is allocated there for sums, and for slices that are unmasked. Buffers of inputs in transit, seeds and robust
+    /// statistics are not counted.
+    fn memory(&self) -> Vec<MemoryUse> {
+        Vec::new()
+    }
 
     /// The device that takes over where this one fails, if there is one: whoever unmasks slice by slice goes on with it after the
     /// first failure, rather than to wait for the same device at every slice.

@@ -17,7 +17,7 @@ use crate::panic::panic_message;
 use crate::robust::{Inputs, RobustStatistics};
 use crate::shape::room_for;
 use crate::work::Stopwatch;
-use crate::{Accumulator, AggregationError, Aggregator, Effort, FallbackEvent, Finished, Shape, Work};
+use crate::{Accumulator, AggregationError, Aggregator, Effort, FallbackEvent, Finished, MemoryUse, Shape, Work};
 
 /// Unmasks on a device, and on the processor when that fails.
 pub struct Fallback {
@@ -44,6 +44,10 @@ impl Aggregator for Fallback {
 
     fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError> {
         unmask_slice(&*self.device, &self.cpu, plan, (offset, sum), out).map(drop)
+    }
+
+    fn memory(&self) -> Vec<MemoryUse> {
+        self.device.memory().into_iter().chain(self.cpu.memory()).collect()
     }
 
     fn spare(&self) -> Option<Arc<dyn Aggregator>> {

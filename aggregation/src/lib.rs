@@ -31,6 +31,7 @@ pub mod fallback;
 #[cfg(any(feature = "cuda", feature = "wgpu", feature = "host-cuda-test"))]
 mod gpu;
 mod limits;
+mod memory;
 mod panic;
 pub mod robust;
 mod self_test;
@@ -42,5 +43,6 @@ mod work;
 
 pub use aggregator::{Accumulator, Aggregator, FallbackEvent, Finished};
 pub use error::AggregationError;
+pub use memory::MemoryUse;
 pub use shape::Shape;
 pub use work::{Effort, Work};

@@ -70,6 +70,8 @@ mod cuda_text {
             assert!(matches!(device.begin(shape), Err(AggregationError::OutOfMemory { .. })));
             device.unmask_slice(&plan, 0, &sum, &mut out).expect("smaller pieces fit");
             assert!(out == expected, "the bits are the same");
+            let told: Vec<_> = device.memory().iter().map(|one| (one.in_use, one.peak)).collect();
+            assert_eq!(told, [(0, (3 * 4) << 17)], "what was allocated at once, and is not any more");
             let outcome = host::open(1, 1000).unmask_slice(&plan, 0, &sum, &mut out);
             assert!(matches!(outcome, Err(AggregationError::OutOfMemory { .. })), "{outcome:?}");
         }

@@ -12,6 +12,7 @@ use secure_agg::packing::{self, PackingError};
 
 use super::batch::BATCH;
 use super::kernel::Present;
+use crate::memory::{Held, Memory};
 use crate::shape::room_for;
 use crate::stream::read_full;
 use crate::work::Stopwatch;
@@ -30,6 +31,7 @@ pub(crate) struct CpuAccumulator {
     sum: Vec<u32>,
     torn: bool,
     adding: Duration,
+    _held: Held,
 }
 
 impl CpuAccumulator {
@@ -38,10 +40,12 @@ impl CpuAccumulator {
         device: Arc<str>,
         kernel: Present,
         pool: Option<Arc<ThreadPool>>,
+        memory: &Arc<Memory>,
     ) -> Result<Self, AggregationError> {
         let mut sum = room_for(shape)?;
         sum.resize(shape.words(), 0);
-        Ok(Self { shape, device, kernel, pool, sum, torn: false, adding: Duration::ZERO })
+        let _held = memory.hold(shape.words());
+        Ok(Self { shape, device, kernel, pool, sum, torn: false, adding: Duration::ZERO, _held })
     }
 
     const fn refuse_if_torn(&self) -> Result<(), AggregationError> {

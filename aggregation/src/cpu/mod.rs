@@ -38,7 +38,8 @@ use secure_agg::mask::MaskPlan;
 pub(crate) use self::accumulator::CpuAccumulator;
 pub use self::kernel::Kernel;
 use self::kernel::Present;
-use crate::{Accumulator, AggregationError, Aggregator, Shape};
+use crate::memory::Memory;
+use crate::{Accumulator, AggregationError, Aggregator, MemoryUse, Shape};
 
 /// Sums and unmasks on its own threads.
 #[derive(Debug)]
@@ -47,6 +48,7 @@ pub struct CpuAggregator {
     kernel: Present,
     /// `None` to run on the caller's thread.
     pool: Option<Arc<ThreadPool>>,
+    memory: Arc<Memory>,
 }
 
 impl CpuAggregator {
@@ -76,12 +78,12 @@ impl CpuAggregator {
                 Err(error) => return Err(AggregationError::Device { device: name, reason: error.to_string() }),
             },
         };
-        Ok(Self { name: name.into(), kernel, pool })
+        Ok(Self { name: name.into(), kernel, pool, memory: Arc::default() })
     }
 
     /// Starts an empty sum whose words are accessible to this crate.
     pub(crate) fn begin_here(&self, shape: Shape) -> Result<CpuAccumulator, AggregationError> {
-        CpuAccumulator::new(shape, Arc::clone(&self.name), self.kernel, self.pool.clone())
+        CpuAccumulator::new(shape, Arc::clone(&self.name), self.kernel, self.pool.clone(), &self.memory)
     }
 }
 
@@ -96,6 +98,10 @@ impl Aggregator for CpuAggregator {
 
     fn begin(&self, shape: Shape) -> Result<Box<dyn Accumulator>, AggregationError> {
         Ok(Box::new(self.begin_here(shape)?))
+    }
+
+    fn memory(&self) -> Vec<MemoryUse> {
+        vec![self.memory.told(&self.name)]
     }
 
     fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError> {

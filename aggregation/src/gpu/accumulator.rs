@@ -9,6 +9,7 @@ use secure_agg::modular::{self, Modulus};
 use secure_agg::packing::{self, PackingError};
 
 use super::{Gpu, GpuError, Launch, SEEDS_AT_ONCE, SeedList, bytes_of};
+use crate::memory::{Held, Memory};
 use crate::shape::room_for;
 use crate::stream::read_full;
 use crate::work::Stopwatch;
@@ -27,15 +28,23 @@ pub(super) struct GpuAccumulator<G: Gpu> {
     pieces: Vec<G::Memory>,
     torn: bool,
     adding: Duration,
+    _held: Held,
 }
 
 impl<G: Gpu> GpuAccumulator<G> {
-    pub(super) fn new(shape: Shape, name: Arc<str>, gpus: Arc<[G]>, piece: usize) -> Result<Self, AggregationError> {
+    pub(super) fn new(
+        shape: Shape,
+        name: Arc<str>,
+        gpus: Arc<[G]>,
+        piece: usize,
+        memory: &Arc<Memory>,
+    ) -> Result<Self, AggregationError> {
         let lengths = (0..shape.words()).step_by(piece).map(|start| piece.min(shape.words() - start));
         let pieces = gpus.iter().cycle().zip(lengths).map(|(gpu, words)| gpu.zeros(words));
         let pieces: Result<Vec<_>, _> = pieces.collect();
         let pieces = pieces.map_err(|error| error.of(&name, 4 * shape.words()))?;
-        Ok(Self { shape, name, gpus, piece, pieces, torn: false, adding: Duration::ZERO })
+        let _held = memory.hold(shape.words());
+        Ok(Self { shape, name, gpus, piece, pieces, torn: false, adding: Duration::ZERO, _held })
     }
 
     const fn refuse_if_torn(&self) -> Result<(), AggregationError> {

@@ -7,19 +7,21 @@ use secure_agg::modular;
 
 use super::accumulator::{GpuAccumulator, apply};
 use super::{Gpu, GpuError, LONGEST_PIECE, SEEDS_AT_ONCE, SHORTEST_PIECE, SeedList};
-use crate::{Accumulator, AggregationError, Aggregator, Shape};
+use crate::memory::Memory;
+use crate::{Accumulator, AggregationError, Aggregator, MemoryUse, Shape};
 
 /// The devices and their name.
 pub(crate) struct GpuAggregator<G> {
     pub(super) name: Arc<str>,
     pub(super) gpus: Arc<[G]>,
+    memory: Arc<Memory>,
 }
 
 impl<G: Gpu> GpuAggregator<G> {
     /// At least one device.
     pub(crate) fn new(name: &str, gpus: Vec<G>) -> Self {
         assert!(!gpus.is_empty(), "the caller found a device");
-        Self { name: name.into(), gpus: gpus.into() }
+        Self { name: name.into(), gpus: gpus.into(), memory: Arc::default() }
     }
 
     /// Piece length in words: short enough for every device, and for each of them to get a share.
@@ -31,8 +33,10 @@ impl<G: Gpu> GpuAggregator<G> {
     /// Processes as many consecutive pieces as there are devices, all started before the first is waited for.
     fn unmask_pieces(&self, plan: &MaskPlan, offset: u64, sum: &[u32], piece: usize, out: &mut [u32]) -> Outcome {
         let mut held = Vec::with_capacity(self.gpus.len());
+        let mut counted = Vec::with_capacity(self.gpus.len());
         for (index, (gpu, words)) in self.gpus.iter().zip(sum.chunks(piece)).enumerate() {
             let mut memory = gpu.zeros(words.len())?;
+            counted.push(self.memory.hold(words.len()));
             gpu.write(&mut memory, words.len(), |at, place| place.copy_from_slice(&words[at..at + place.len()]))?;
             held.push((gpu, offset + (index * piece) as u64, words.len(), memory));
         }
@@ -46,6 +50,8 @@ impl<G: Gpu> GpuAggregator<G> {
             gpu.read(memory, out)?;
         }
         modular::reduce(out, plan.modulus());
+        drop(held);
+        drop(counted);
         Ok(())
     }
 }
@@ -59,7 +65,11 @@ impl<G: Gpu> Aggregator for GpuAggregator<G> {
 
     fn begin(&self, shape: Shape) -> Result<Box<dyn Accumulator>, AggregationError> {
         let piece = self.piece_words(shape.words());
-        Ok(Box::new(GpuAccumulator::new(shape, Arc::clone(&self.name), Arc::clone(&self.gpus), piece)?))
+        Ok(Box::new(GpuAccumulator::new(shape, Arc::clone(&self.name), Arc::clone(&self.gpus), piece, &self.memory)?))
+    }
+
+    fn memory(&self) -> Vec<MemoryUse> {
+        vec![self.memory.told(&self.name)]
     }
 
     /// Allocates device memory for one piece per device; if that fails, halves the pieces until it succeeds.

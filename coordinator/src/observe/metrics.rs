@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use aggregation::{Aggregator, MemoryUse};
 use federation::round::RoundState;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
@@ -18,13 +19,23 @@ pub fn recorder() -> PrometheusHandle {
 }
 
 /// The content of `/metrics`.
-pub(crate) fn rendered(metrics: &PrometheusHandle) -> String {
-    // What the operating system counts is looked at when it is asked for.
+pub(crate) fn rendered(metrics: &PrometheusHandle, aggregator: &dyn Aggregator) -> String {
+    // What the operating system counts is looked at when it is asked for, and so is the memory of devices.
     #[cfg(target_os = "linux")]
     metrics_process::Collector::default().collect();
+    for MemoryUse { device, in_use, peak } in aggregator.memory() {
+        metrics::gauge!("tributary_device_memory_bytes", "device" => device.clone()).set(rounded(in_use));
+        metrics::gauge!("tributary_device_memory_peak_bytes", "device" => device).set(rounded(peak));
+    }
     // Folds histograms, which would grow otherwise.
     metrics.run_upkeep();
     metrics.render()
+}
+
+/// As a gauge has it; to the byte up to some petabytes.
+#[expect(clippy::cast_precision_loss, reason = "a measurement, which nothing depends on")]
+fn rounded(bytes: u64) -> f64 {
+    bytes as f64
 }
 
 /// Counts participants that a round, in this phase, no longer waits for.
@@ -57,6 +68,11 @@ fn describe() {
     metrics_process::Collector::default().describe();
     metrics::describe_counter!("tributary_received_bytes_total", "Bytes received over connections, without TLS");
     metrics::describe_counter!("tributary_sent_bytes_total", "Bytes sent over connections, without TLS");
+    metrics::describe_gauge!("tributary_device_memory_bytes", "Memory that sums hold on a device now");
+    metrics::describe_gauge!(
+        "tributary_device_memory_peak_bytes",
+        "The most memory that sums held on a device at once since the start"
+    );
     metrics::describe_counter!(
         "tributary_transaction_retries_total",
         "Transactions run again, by transaction and reason"

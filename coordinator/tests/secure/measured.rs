@@ -43,6 +43,10 @@ async fn a_round_tells_of_its_phases_steps_drops_and_devices() {
         };
         assert!(after.keys().filter(device).any(|name| grown(name) >= 1.0), "{operation}: {after:?}");
     }
+    // The sums of this test, or of another one in the same process, are over or not; there was one.
+    let peak = |name: &&String| name.starts_with("tributary_device_memory_peak_bytes{device=");
+    assert!(after.keys().filter(peak).any(|name| after[name] >= 16.0), "{after:?}");
+    assert!(after.keys().any(|name| name.starts_with("tributary_device_memory_bytes{device=")), "{after:?}");
     #[cfg(target_os = "linux")]
     assert!(after["process_resident_memory_bytes"] > 1e6);
 }

@@ -108,6 +108,26 @@ async fn a_killed_process_loses_nothing_that_was_committed() {
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "leftovers are removed");
 }
 
+/// Nothing of this says so: docs/THREAT_MODEL.md tells what else does.
+#[tokio::test]
+async fn a_log_in_which_a_bit_was_changed_loses_its_end_in_silence() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(in_folder(folder.path())).await.unwrap();
+    assert!(take_lease(&store, "before").await.unwrap());
+    let log = |folder: &Path| folder.join("made/when/missing.sqlite-wal");
+    let length = std::fs::metadata(log(folder.path())).unwrap().len();
+    assert!(take_lease(&store, "after").await.unwrap());
+    let changed = tempfile::tempdir().unwrap();
+    copy(folder.path(), changed.path());
+    let mut bytes = std::fs::read(log(changed.path())).unwrap();
+    // In the page of the next frame, behind its header.
+    bytes[usize::try_from(length).unwrap() + 24 + 100] ^= 1;
+    std::fs::write(log(changed.path()), bytes).unwrap();
+    let store = Store::open(in_folder(changed.path())).await.unwrap();
+    assert!(holds_lease(&store, "before").await);
+    assert!(!holds_lease(&store, "after").await);
+}
+
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {

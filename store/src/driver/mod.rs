@@ -113,11 +113,11 @@ pub(crate) trait Driver: Send {
 
 /// A statement with its arguments.
 pub(crate) struct Query<'q> {
-    /// SQL, with braces for tables that databases read differently:
+    /// SQL, with braces for what databases spell differently:
     ///
     /// - `{?4 participant:bytes serial:integer}` has the rows of argument 4, a [`Value::List`], with these columns. Kinds
     ///   are `bytes`, `integer`, `real` and `text`;
-    /// - `{object labels}` has a row of `key` and `value` for each text in an object of JSON;
+    /// - `{carries labels ?3}` is whether the object of texts in a column has all that are in the one of argument 3;
     /// - `{now}` is the time in milliseconds since 1970 where several processes share the database, else NULL.
     ///
     /// `CROSS JOIN … ON` is a join whose left side SQLite has to read first.

@@ -10,7 +10,8 @@ pub(crate) trait Record: Bind {
 }
 
 /// Reads a type from the columns of its fields: `columns!(Type { field, other: column })`. A field without a column has
-/// the column's name; `attempt` is the three columns of an [`Attempt`](federation::id::Attempt).
+/// the column's name; `attempt` is the three columns of an [`Attempt`](federation::id::Attempt), and `token_or_identity` the four of a
+/// [`Holder`](crate::entity::sign_in::Holder).
 macro_rules! columns {
     ($type:ty { $($field:ident $(: $column:ident)?),+ $(,)? }) => {
         impl crate::driver::FromRow for $type {
@@ -61,16 +62,25 @@ macro_rules! column {
     (names, attempt) => {
         "task, number, attempt"
     };
+    (names, token_or_identity) => {
+        "token, issuer, subject_sha256, claim_values"
+    };
     (names, $column:ident) => {
         stringify!($column)
     };
     (marks, attempt) => {
         "?, ?, ?"
     };
+    (marks, token_or_identity) => {
+        "?, ?, ?, ?"
+    };
     (marks, $column:ident) => {
         "?"
     };
     ($row:ident, attempt) => {
+        crate::driver::FromRow::from_row($row)?
+    };
+    ($row:ident, token_or_identity) => {
         crate::driver::FromRow::from_row($row)?
     };
     ($row:ident, $column:ident) => {

@@ -190,6 +190,12 @@ impl<T: Serialize + Send + Sync> Bind for Json<T> {
     }
 }
 
+impl<T: DeserializeOwned + Send + 'static> Column for Json<T> {
+    fn from_value(column: &Value<'_>) -> Read<Self> {
+        document(column).map(Self)
+    }
+}
+
 /// The parameters `?1`, `?2`, `?3`, if it is first: task, number, attempt.
 impl Bind for Attempt {
     fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()> {

@@ -52,14 +52,7 @@ pub struct ParticipantFilter {
 /// Whether a participant carries all the labels of an argument.
 macro_rules! carries {
     ($labels:literal) => {
-        concat!(
-            "NOT EXISTS (
-                 SELECT 1 FROM {object ",
-            $labels,
-            "} AS wanted
-                 WHERE NOT EXISTS (SELECT 1 FROM {object participant.labels} AS carried
-                                   WHERE carried.key = wanted.key AND carried.value = wanted.value))"
-        )
+        concat!("{carries participant.labels ", $labels, "}")
     };
 }
 

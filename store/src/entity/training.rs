@@ -77,7 +77,7 @@ impl Transaction<'_> {
         .await
     }
 
-    /// The trainings whose updates were accepted in this attempt are over; says how many. A training that was given since
+    /// The trainings whose updates were accepted in this attempt are over, whether it counts or has failed; says how many. A training that was given since
     /// stays.
     pub async fn end_reported_trainings(&mut self, attempt: Attempt) -> Result<u32> {
         self.change(

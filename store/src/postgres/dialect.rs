@@ -69,11 +69,10 @@ fn spelt(sql: &str) -> Result<Spelt> {
     for part in &parts {
         let (number, argument) = match part {
             Part::Text(_) | Part::Now => continue,
-            Part::Argument(number) | Part::Object(Source::Argument(number)) => (*number, Argument::Value),
+            Part::Argument(number) | Part::Carries(_, number) => (*number, Argument::Value),
             Part::List(number, columns) => {
                 (*number, Argument::Columns(columns.iter().map(|(_, kind)| *kind).collect()))
             }
-            Part::Object(Source::Column(_)) => continue,
         };
         if arguments.len() < number {
             arguments.resize(number, Argument::Value);
@@ -89,12 +88,12 @@ fn spelt(sql: &str) -> Result<Spelt> {
             // SQLite alone takes the order of a `CROSS JOIN` as an order to follow, and lets it have a condition.
             Part::Text(text) => write!(sql, "{}", text.replace("CROSS JOIN", "JOIN")),
             Part::Argument(number) => write!(sql, "${}", first(*number)),
-            Part::Object(Source::Argument(number)) => {
-                write!(sql, "json_each_text(CAST(CAST(${} AS text) AS json))", first(*number))
+            // Several times as fast as a look at each text, for whoever asks it of every row.
+            Part::Carries(labels, number) => {
+                write!(sql, "CAST({labels} AS jsonb) @> CAST(CAST(${} AS text) AS jsonb)", first(*number))
             }
             // Not that of its transaction: the time at which it is asked.
             Part::Now => write!(sql, "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"),
-            Part::Object(Source::Column(name)) => write!(sql, "json_each_text(CAST({name} AS json))"),
             Part::List(number, columns) => {
                 let names: Vec<_> = columns.iter().map(|(name, _)| *name).collect();
                 let arrays: Vec<_> = (first(*number)..)
@@ -121,14 +120,10 @@ impl Argument {
 enum Part<'s> {
     Text(&'s str),
     Argument(usize),
-    Object(Source<'s>),
+    /// Whether the object of texts in a column has all that are in an argument.
+    Carries(&'s str, usize),
     Now,
     List(usize, Vec<(&'s str, Kind)>),
-}
-
-enum Source<'s> {
-    Argument(usize),
-    Column(&'s str),
 }
 
 /// Cuts a statement at its parameters and at its tables: see [`Query::sql`](crate::driver::Query::sql). A `?` without a
@@ -162,12 +157,9 @@ fn table_of(notation: &str) -> Result<Part<'_>> {
     if source == "now" {
         return Ok(Part::Now);
     }
-    if source == "object" {
-        let source = words.next().unwrap_or_default();
-        return Ok(Part::Object(match source.strip_prefix('?') {
-            Some(digits) => Source::Argument(number(digits)?),
-            None => Source::Column(source),
-        }));
+    if source == "carries" {
+        let (labels, wanted) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        return Ok(Part::Carries(labels, number(wanted.strip_prefix('?').unwrap_or_default())?));
     }
     let columns = words.filter_map(|column| column.split_once(':'));
     let columns: Result<_> = columns.map(|(name, kind)| Ok((name, Kind::parse(kind)?))).collect();
@@ -202,17 +194,22 @@ mod tests {
     }
 
     #[test]
-    fn marks_objects_and_joins_are_spelt() {
+    fn marks_labels_and_joins_are_spelt() {
         let sql = |text| spelt(text).unwrap().sql;
         assert_eq!(sql("INSERT INTO t (a, b) VALUES (?, ?)"), "INSERT INTO t (a, b) VALUES ($1, $2)");
         assert_eq!(
-            sql("SELECT 1 FROM {object ?1} AS wanted, {object p.labels} AS carried"),
-            "SELECT 1 FROM json_each_text(CAST(CAST($1 AS text) AS json)) AS wanted, \
-             json_each_text(CAST(p.labels AS json)) AS carried"
+            sql("SELECT 1 FROM p WHERE {carries p.labels ?1}"),
+            "SELECT 1 FROM p WHERE CAST(p.labels AS jsonb) @> CAST(CAST($1 AS text) AS jsonb)"
         );
         assert_eq!(sql("SELECT {now}"), "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint");
         assert_eq!(sql("FROM a CROSS JOIN b ON a.x = b.x"), "FROM a JOIN b ON a.x = b.x");
-        for wrong in ["SELECT {?1 id:digits}", "SELECT {?1 id:bytes", "SELECT {?x id:bytes}", "SELECT ?0"] {
+        for wrong in [
+            "SELECT {?1 id:digits}",
+            "SELECT {?1 id:bytes",
+            "SELECT {?x id:bytes}",
+            "SELECT {carries a b}",
+            "SELECT ?0",
+        ] {
             assert!(matches!(spelt(wrong), Err(StoreError::Fault(_))), "{wrong}");
         }
     }

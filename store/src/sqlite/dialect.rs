@@ -40,15 +40,20 @@ fn with_tables(sql: &str) -> String {
     spelt + rest
 }
 
-/// `object X` or `?N name:kind …`: see [`Query::sql`].
+/// `carries X ?N` or `?N name:kind …`: see [`Query::sql`].
 fn table_of(notation: &str) -> String {
     let mut words = notation.split_whitespace();
     let source = words.next().unwrap_or_default();
     if source == "now" {
         return "NULL".to_owned();
     }
-    if source == "object" {
-        return format!("json_each({})", words.next().unwrap_or_default());
+    if source == "carries" {
+        let (all, wanted) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        return format!(
+            "NOT EXISTS (SELECT 1 FROM json_each({wanted}) AS wanted \
+             WHERE NOT EXISTS (SELECT 1 FROM json_each({all}) AS carried \
+             WHERE carried.key = wanted.key AND carried.value = wanted.value))"
+        );
     }
     let columns: Vec<_> = words.filter_map(|column| column.split_once(':')).collect();
     let mut table = String::from("(SELECT ");
@@ -103,7 +108,12 @@ mod tests {
         );
         let texts: Vec<_> = query.arguments.iter().map(|value| serde_json::to_string(&Spelt(value)).unwrap()).collect();
         assert_eq!(texts, [r#""x""#, r#""[[\"ab01\",5],[\"\",6]]""#, r#""[\"07\"]""#]);
-        assert_eq!(with_tables("FROM {object ?1} AS wanted"), "FROM json_each(?1) AS wanted");
+        assert_eq!(
+            with_tables("WHERE {carries p.labels ?1}"),
+            "WHERE NOT EXISTS (SELECT 1 FROM json_each(?1) AS wanted \
+             WHERE NOT EXISTS (SELECT 1 FROM json_each(p.labels) AS carried \
+             WHERE carried.key = wanted.key AND carried.value = wanted.value))"
+        );
         assert_eq!(with_tables("SELECT {now}"), "SELECT NULL", "its process tells the time");
         let plain = spell(Query::new("SELECT 1", &()).unwrap()).unwrap();
         assert_eq!(plain.sql, "SELECT 1");

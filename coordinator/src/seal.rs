@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use federation::id::{Attempt, Digest, TaskId};
 use federation::time::Timestamp;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
-use ring::hkdf::{HKDF_SHA256, Prk};
 use ring::hmac;
-use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use ring::signature::Ed25519KeyPair;
 use store::{Result as Stored, StoreError};
-use wire::audit::{AuditKey, ChainEnd, Head, Hex};
+use wire::audit::{AuditKey, ChainEnd, Head};
+use wire::provenance::{Provenance, SignedProvenance, key_of};
 use zeroize::Zeroizing;
 
 use crate::files::write_new;
@@ -25,6 +25,7 @@ use crate::ledger_end::{LedgerEnd, LedgerEnds, StoredEnd};
 use crate::random::Random;
 use crate::release_keys::{ID_BYTES, Key, KeyId, ReleaseKeys};
 use crate::shelf::{Bucket, Shelf};
+use crate::signing;
 
 /// Prefix of data sealed with a release's key.
 pub const OF_A_RELEASE: &[u8; 8] = b"\xa7TRBrel\x01";
@@ -85,7 +86,7 @@ pub struct Sealer {
     mac: hmac::Key,
     /// Derives a key from itself and the key of a release: one of the two files alone is useless.
     releases: hmac::Key,
-    /// Signs the end of the audit log.
+    /// Signs the end of the audit log, and where model versions come from.
     audit: Ed25519KeyPair,
     keys: ReleaseKeys,
     ends: LedgerEnds,
@@ -135,7 +136,7 @@ impl Sealer {
             key: aead(key),
             mac: derived(b"tributary/seal/mac/1"),
             releases: derived(b"tributary/seal/release/1"),
-            audit: audit_pair(key),
+            audit: signing::pair(key),
             ends: LedgerEnds::new(ledgers),
             keys: ReleaseKeys::new(releases, random),
             random: random.clone(),
@@ -150,16 +151,19 @@ impl Sealer {
         Digest(fingerprint)
     }
 
-    /// The key that the heads of the audit log are signed for.
+    /// The key that the heads of the audit log, and the records of model versions, are signed for.
     pub(crate) fn audit_key(&self) -> AuditKey {
-        let mut key = [0; 32];
-        key.copy_from_slice(self.audit.public_key().as_ref());
-        Hex(key)
+        key_of(&self.audit)
     }
 
     /// Signs the end of the audit log.
     pub(crate) fn sign_head(&self, end: ChainEnd, at: Timestamp) -> Head {
         Head::sign(end, at, &self.audit)
+    }
+
+    /// Signs where a model version comes from, for the same key.
+    pub(crate) fn sign_provenance(&self, record: &Provenance) -> SignedProvenance {
+        record.sign(&self.audit)
     }
 
     /// HMAC-SHA-256 over `place || text`, where all places are equally long: says that this coordinator wrote it, and hides
@@ -326,17 +330,6 @@ impl Sealer {
     pub fn open_sealed(&self, place: &[u8], sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, NotSealed> {
         open_with(&self.key, place, sealed)
     }
-}
-
-/// The pair of keys that belongs to this sealing key: all coordinators that share it sign alike.
-#[expect(clippy::expect_used, reason = "32 bytes are asked for, and 32 bytes are a seed")]
-fn audit_pair(key: &[u8; KEY_BYTES]) -> Ed25519KeyPair {
-    let mut seed = Zeroizing::new([0; 32]);
-    let prk = Prk::new_less_safe(HKDF_SHA256, key);
-    prk.expand(&[&b"tributary/seal/audit/1"[..]], HKDF_SHA256)
-        .and_then(|seeds| seeds.fill(&mut *seed))
-        .expect("32 bytes");
-    Ed25519KeyPair::from_seed_unchecked(&*seed).expect("a seed of 32 bytes")
 }
 
 /// Opens what was sealed for one use. It has keys in memory: it is for one step.

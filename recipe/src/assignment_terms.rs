@@ -4,7 +4,7 @@ use task_spec::{ModelSpec, TrainingPlan};
 use wire::Digest;
 use wire::participant::{Assignment, Encoding, PrivacyTerms};
 
-use crate::digest::{application_digest, round_digest, training_digest};
+use crate::digest::{application_digest, round_digest, task_digest, training_digest};
 
 /// Everything besides data, model version and randomness that determines an update.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +41,12 @@ impl AssignmentTerms<'_> {
     #[must_use]
     pub fn training(&self) -> Digest {
         training_digest(&self.application(), self.task, self.model, self.training)
+    }
+
+    /// [`task_digest`] of these terms.
+    #[must_use]
+    pub fn in_every_round(&self) -> Digest {
+        task_digest(&self.application(), self.task, self.model, self.training)
     }
 
     /// [`round_digest`] of these terms in a round that starts from this version.

@@ -99,6 +99,19 @@ pub fn round_digest(training: &Digest, version: u32, earlier: &[Digest]) -> Dige
     text.digest()
 }
 
+/// Digest of what participants do in every round that starts from a version: [`training_digest`] with a μ of 0 where it adapts, since
+/// nothing else in a task's terms changes from round to round. The clipping norm is that of the version.
+///
+/// `SHA-256("tributary/task/1" || that digest)`.
+#[must_use]
+pub fn task_digest(application: &Digest, task: &str, model: &ModelSpec, plan: &TrainingPlan) -> Digest {
+    let proximal_mu = if plan.adaptive_mu.is_some() { 0.0 } else { plan.proximal_mu };
+    let plan = TrainingPlan { proximal_mu, ..plan.clone() };
+    let mut text = Text(b"tributary/task/1".to_vec());
+    text.raw(&training_digest(application, task, model, &plan).0);
+    text.digest()
+}
+
 /// Identifies the base of a round, so that a participant knows whether it has sent an input from it before, in any
 /// task: the digest of the version's file; for an analysis combined with its specification, since many start from the
 /// same state.

@@ -14,7 +14,7 @@ use client_sdk::participant::machine::{Action, Input};
 use client_sdk::participant::{Contribution, Event, RoundWork, WorkError};
 use client_sdk::train::Device as Processor;
 use client_sdk::transport::Request;
-use client_sdk::{CandleTrainer, Dataset};
+use client_sdk::{Dataset, ModelTrainer};
 use futures_util::FutureExt as _;
 use store::{WakeEvent, WakeSubscription};
 use wire::participant::ModelRef;
@@ -403,7 +403,7 @@ impl World {
 fn train(work: &RoundWork, data: &dyn crate::Data, device: u32) -> Result<Contribution, WorkError> {
     let run = || {
         let nothing = Dataset::Labelled { features: Vec::new(), labels: Vec::new(), width: 1 };
-        work.run(&mut CandleTrainer::new(data.shard(device), nothing, Processor::Cpu))
+        work.run(&mut ModelTrainer::new(data.shard(device), nothing, Processor::Cpu))
     };
     catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(WorkError::Panicked))
 }

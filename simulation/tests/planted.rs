@@ -64,7 +64,7 @@ fn a_wake_up_that_nobody_sends() {
 #[test]
 fn a_blob_whose_bytes_are_not_verified() {
     let flaws = Flaws { trusts_disks: true, ..Flaws::default() };
-    found(None, flaws, (Profile::Greedy, 10), &[Check::Sums], 4);
+    found(None, flaws, (Profile::Greedy, 36), &[Check::Sums], 4);
 }
 
 #[test]

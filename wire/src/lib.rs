@@ -12,6 +12,7 @@ pub mod headers;
 pub mod inspect;
 pub mod participant;
 pub mod problem;
+pub mod provenance;
 pub mod route;
 pub mod signature;
 pub mod signer;

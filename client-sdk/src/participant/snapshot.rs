@@ -30,6 +30,7 @@ mod held;
 mod local_state;
 mod personalized;
 mod privacy;
+mod provenance;
 mod round;
 mod used_bases;
 
@@ -53,6 +54,9 @@ pub const UPDATE: &str = "update";
 
 /// Name of the record of the privacy ledgers.
 pub const PRIVACY: &str = "privacy";
+
+/// Name of the record of where models come from.
+pub const PROVENANCE: &str = "provenance";
 
 /// Name of the record of the bases that inputs were made from.
 pub const USED_BASES: &str = "given";

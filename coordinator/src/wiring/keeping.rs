@@ -81,6 +81,7 @@ pub fn files_apart(config: &Config) -> Vec<ApartFile> {
         |path: &PathBuf| Some(path.clone()).filter(|path| config.needs_authority() && !path.as_os_str().is_empty());
     let seal_key = identity.seal_key_file();
     let signer = identity.signer.as_ref();
+    let client = config.oidc.as_ref().and_then(|oidc| oidc.client.as_ref());
     [
         (own(&identity.ca_key_file), "whoever has it can be any participant"),
         (own(&identity.ca_certificate_file), "participants trust it"),
@@ -94,6 +95,7 @@ pub fn files_apart(config: &Config) -> Vec<ApartFile> {
         (identity.members_ca_certificate_file.clone(), "certifies participants"),
         (signer.map(|signer| signer.ca_certificate_file.clone()), "vouches for the authority's hook"),
         (signer.and_then(|signer| signer.token_file.clone()), "opens the authority's hook"),
+        (client.and_then(|client| client.client_secret_file.clone()), "says to the identity provider who this is"),
     ]
     .into_iter()
     .filter_map(|(path, why)| path.map(|path| ApartFile { path, why }))

@@ -44,6 +44,7 @@ use crate::models::Models;
 use crate::observe;
 use crate::observe::health::Health;
 use crate::oidc::Oidc;
+use crate::provenance::sign_unsigned;
 use crate::proximal::ProximalSchedule;
 use crate::reported_rounds::ReportedRounds;
 use crate::seal::Sealer;
@@ -126,7 +127,7 @@ impl Coordinator {
         let aggregator = aggregator(config)?;
         let authority = authority(config, &parts)?;
         let members = members(config, authority.as_ref())?;
-        let oidc = config.oidc.as_ref().map(|oidc| Oidc::open(oidc, Arc::clone(&parts.clock))).transpose()?;
+        let oidc = config.oidc.as_ref().map(|oidc| Oidc::open(oidc, &parts.clock)).transpose()?;
         let sealer = Arc::new(sealer);
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let models = Models::default();
@@ -146,6 +147,7 @@ impl Coordinator {
             uploads: Uploads::default(),
             nonces: Nonces::default(),
             refusals: Refusals::default(),
+            aggregator: Arc::clone(&aggregator),
             store: store.clone(),
             clock: Arc::clone(&parts.clock),
             random: parts.random.clone(),
@@ -187,8 +189,23 @@ impl Coordinator {
             coordinator.store.transact("clear_leases", |tx| Box::pin(async move { tx.clear_leases().await })).await?
         };
         coordinator.engine.check_ledgers().await?;
+        coordinator.sign_versions().await?;
         found::tell(&coordinator.store, leases).await?;
         Ok(coordinator)
+    }
+
+    /// Signs where the versions come from that participants may be given, as far as this key has not.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn sign_versions(&self) -> Result<(), StoreError> {
+        let (store, app) = (&self.store, &self.app);
+        let signed = sign_unsigned(store, app.signer(), app.now()).await?;
+        if signed > 0 {
+            let key = app.sealer.audit_key();
+            tracing::warn!(signed, %key, "{signed} model versions had no record signed by {key}, and have one now");
+        }
+        Ok(())
     }
 
     /// Opens everything, listens, serves, and runs background work if configured.

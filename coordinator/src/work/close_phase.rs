@@ -320,6 +320,8 @@ async fn fail(
         return Ok(None);
     }
     ledger::charge_unpublished(tx, task, round, charger, now).await?;
+    // A participant has forgotten an update once it was sent, so a report of it that comes late must not draw it again.
+    tx.end_reported_trainings(round.key).await?;
     tx.set_pending_assignments(round.key, AssignmentState::Released, now).await?;
     tx.delete_partial_sum(round.key).await?;
     keep_unopened(tx, round).await?;

@@ -25,8 +25,9 @@ const BATCH: u32 = 500;
 const REST: Duration = Duration::from_millis(20);
 /// The end of a growing log is signed so often.
 const SIGNED_EVERY: Duration = Duration::from_secs(1);
-/// Where the worker that has the lease dies, others take over after so long.
-const LEASE_MAX: Duration = Duration::from_secs(5);
+/// Where the worker that has the lease dies, others take over after so long: a batch takes milliseconds, and a worker that was
+/// slower finds in its transaction that another has taken over.
+const LEASE_MAX: Duration = Duration::from_secs(1);
 /// Pause after a failure.
 const BACK_OFF: Duration = Duration::from_secs(1);
 

@@ -25,6 +25,7 @@ use super::traced::trace_sum;
 use super::{Environment, StepError};
 use crate::ahead::outdated;
 use crate::ledger::forget_correlated_noise;
+use crate::provenance::{self, Signer};
 use crate::release_keys::of_the_task;
 use crate::retention::retire;
 
@@ -61,6 +62,7 @@ pub(super) async fn publish_version(
         Err(reason) => return give_up(env, lease, situation, reason).await,
     };
     let (holder, version, metrics) = (&*lease, &version, &metrics);
+    let signer = Signer { models: &env.models, sealer: &env.sealer };
     let (published, outdated) = env
         .store
         .transact("publish version", |tx| {
@@ -70,12 +72,12 @@ pub(super) async fn publish_version(
                 if confirmed.is_err() && super::spoil::publishes_twice() {
                     let now = env.clock.now();
                     let token = holder.take_anew(tx, now).await?;
-                    let published = super::spoil::publish_again(tx, round, version, now).await?;
+                    let published = super::spoil::publish_again(tx, signer, round, version, now).await?;
                     holder.give_up(tx, token).await?;
                     return Ok((published, Vec::new()));
                 }
                 let (token, now) = confirmed?;
-                let published = complete(tx, round, version, metrics, now).await?;
+                let published = complete(tx, signer, round, version, metrics, now).await?;
                 let outdated = outdated(tx, round.key.task, now).await?;
                 holder.give_up(tx, token).await?;
                 Ok::<_, StepError>((published, outdated))
@@ -222,6 +224,7 @@ async fn give_up(
 /// task's status; `None` if the attempt has already ended.
 async fn complete(
     tx: &mut Transaction<'_>,
+    signer: Signer<'_>,
     round: &Round,
     version: &ModelVersion,
     metrics: &[RoundMetric],
@@ -238,7 +241,7 @@ async fn complete(
     {
         return Ok(None);
     }
-    tx.insert_model_version(version).await?;
+    provenance::publish(tx, signer, &task, version, Some(attempt)).await?;
     tx.set_round_result(attempt, metrics, Some(version.version)).await?;
     let completed = task.rounds_completed.saturating_add(1);
     tx.task_advanced(attempt.task, completed, version.version).await?;

@@ -14,6 +14,7 @@ use store::Transaction;
 use super::StepError;
 use super::noise::Noise;
 use crate::faults::{Fault, present};
+use crate::provenance::{self, Signer};
 use recipe::server::PrivateTask;
 
 /// Number of participants whose noise is charged.
@@ -44,6 +45,7 @@ pub(super) fn publishes_twice() -> bool {
 /// Publishes a version under the next free number, though its round may have published one: the round's state is not looked at.
 pub(super) async fn publish_again(
     tx: &mut Transaction<'_>,
+    signer: Signer<'_>,
     round: &Round,
     version: &ModelVersion,
     now: Timestamp,
@@ -53,7 +55,7 @@ pub(super) async fn publish_again(
     let after = Round { state: RoundState::Completed, state_since: now, ..row.round.clone() };
     tx.transition_round(&row.round, &after).await?;
     let version = ModelVersion { version: task.model_version.saturating_add(1), ..version.clone() };
-    tx.insert_model_version(&version).await?;
+    provenance::publish(tx, signer, &task, &version, Some(round.key)).await?;
     tx.task_advanced(task.id, task.rounds_completed, version.version).await?;
     Ok(Some(task.status))
 }

@@ -3,6 +3,8 @@
 use coordinator::work::WorkConfig;
 use federation::round::RoundState;
 use serde_json::json;
+use wire::provenance::{SignedProvenance, SpentSoFar};
+use wire::route;
 
 use crate::support::private::{Derived, assert_variance, charged_variance, in_the_clear, mechanism};
 use crate::support::secure::{Drops, World};
@@ -34,6 +36,14 @@ async fn released_by(name: &str, drops: &[Drops; 10], own: impl Fn(&Derived, u32
     let row = &report.releases[0];
     assert_eq!((row.round, row.attempt, row.published, row.participants), (1, 1, true, Some(survivors)));
     assert_eq!(view.epsilon.as_ref(), Some(&row.total), "the round shows what the ledger says");
+    let path = route::fill(route::MODEL_PROVENANCE, &[&world.task, &1]);
+    let record = world.t.get(&world.t.viewer, &path).await.read::<SignedProvenance>().open().unwrap();
+    let delta = report.spec.delta.unwrap();
+    assert_eq!(
+        record.privacy,
+        Some(SpentSoFar { epsilon: row.total.published, delta }),
+        "so does the version's record"
+    );
     assert_eq!((row.total.published, row.total.cohort_known), (report.spent.published, report.spent.cohort_known));
 
     let place = world.members[9].place.clone().unwrap();

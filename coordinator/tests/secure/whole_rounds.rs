@@ -4,6 +4,8 @@ use federation::round::{AssignmentState, FailureReason, RoundState};
 use federation::task_status::TaskStatus;
 use serde_json::json;
 use wire::inspect::RoundView;
+use wire::provenance::{SignedProvenance, roster_digest};
+use wire::route;
 
 use crate::support::secure::{Drops, World};
 
@@ -37,6 +39,10 @@ async fn a_round_in_which_nobody_is_missing() {
     let view = world.complete(1).await;
     assert_exact(&world, 1, &[Drops::Never; 5]).await;
     assert_eq!(sets(&view), [5; 5]);
+    let path = route::fill(route::MODEL_PROVENANCE, &[&world.task, &1]);
+    let record = world.t.get(&world.t.viewer, &path).await.read::<SignedProvenance>().open().unwrap();
+    let members = world.members.iter().map(|member| member.id).collect();
+    assert_eq!((record.roster, record.updates), (Some(roster_digest(&[members])), Some(5)));
     let session = view.secure_aggregation.clone().unwrap();
     assert_eq!((session.threshold, session.out_degree, session.min_out, session.tolerated_corrupt), (3, 4, 2, 0));
     assert_eq!((view.cohort, view.reported, view.dropped, view.spent), (5, 5, 0, false));

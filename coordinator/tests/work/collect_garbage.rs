@@ -9,7 +9,7 @@ use federation::id::{Digest, SignInId, TokenId};
 use federation::model_version::ModelVersion;
 use federation::time::{Clock as _, MockClock, Timestamp};
 use store::BlobStore as _;
-use store::entity::sign_in::SignIn;
+use store::entity::sign_in::{Holder, SignIn};
 use store::entity::token::{OperatorToken, TaskScope};
 use task_spec::Retain;
 use uuid::Uuid;
@@ -105,7 +105,7 @@ async fn a_sign_in_goes_once_it_has_expired() {
     let sign_in = &SignIn {
         id: SignInId(Uuid::from_u128(2)),
         secret_sha256: Digest([2; 32]),
-        token: token.id,
+        holder: Holder::Token(token.id),
         created_at: START,
         expires_at: START.plus(Duration::from_secs(60)),
         ended_at: None,

@@ -138,3 +138,30 @@ async fn a_worker_that_died_is_followed_when_its_lease_has_ended() {
         .transact("test", |tx| Box::pin(async move { tx.renew_lease("events", token.unwrap(), now, ttl).await }));
     assert!(!Result::<_, store::StoreError>::unwrap(renewed.await));
 }
+
+#[tokio::test]
+async fn a_running_worker_keeps_the_log_for_a_second_beyond_its_last_batch() {
+    let world = World::new(3).await;
+    let mut wakes = world.store.wake().subscribe();
+    let (engine, shutdown) = (world.engine(1), CancellationToken::new());
+    let running = tokio::spawn({
+        let shutdown = shutdown.clone();
+        async move { engine.run(shutdown).await }
+    });
+    while wakes.next().await != Some(WakeEvent::Numbered) {}
+    // The worker's lease is by a clock that stands still. It ends, as at a worker's death, without being given up.
+    let (other, ttl, now) = (Uuid::from_u128(99), Duration::from_secs(1), world.clock.now());
+    let taken_at = |now| {
+        let store = world.store.clone();
+        async move {
+            let taken =
+                store.transact("test", |tx| Box::pin(async move { tx.acquire_lease("events", other, now, ttl).await }));
+            let taken: Result<_, store::StoreError> = taken.await;
+            taken.unwrap().is_some()
+        }
+    };
+    assert!(!taken_at(now.plus(ttl - Duration::from_millis(1))).await, "it is held");
+    assert!(taken_at(now.plus(ttl)).await, "it is not held for longer");
+    shutdown.cancel();
+    running.await.unwrap();
+}

@@ -17,7 +17,7 @@ use secure_agg::modular::Modulus;
 use secure_agg::params::SessionConfig;
 use task_spec::{ServerOptimizer, Solver, SpecError, TaskSpec, TrainingPlan};
 use wire::Digest;
-use wire::participant::Encoding;
+use wire::participant::{Encoding, PrivacyTerms};
 
 pub use privacy::{PrivateTask, SamplerError};
 pub use robust::{GroupedMeans, RobustAggregation};
@@ -121,13 +121,28 @@ impl TaskModel {
     #[must_use]
     pub fn session_in(&self, spec: &TaskSpec, base: BaseTerms<'_>, plan: &TrainingPlan) -> Option<SessionConfig> {
         let session = self.session.as_ref()?;
-        let privacy = self.private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
+        let privacy = self.privacy_from(base.clip);
         let terms = AssignmentTerms {
             training: plan,
             privacy: privacy.as_ref(),
             ..assignment_terms(spec, &self.encoding, &self.metrics)
         };
         Some(SessionConfig { application: terms.in_round(base.version, base.earlier).0, ..(**session).clone() })
+    }
+
+    /// The terms of privacy in rounds that start from a version with this clipping norm.
+    #[must_use]
+    pub fn privacy_from(&self, clip: Option<f64>) -> Option<PrivacyTerms> {
+        self.private.as_ref().map(|private| private.terms(clip.unwrap_or(private.initial_clip())))
+    }
+
+    /// [`crate::digest::task_digest`] of the task's rounds from a version with this clipping norm, as participants derive it from
+    /// their assignments.
+    #[must_use]
+    pub fn task_digest(&self, spec: &TaskSpec, clip: Option<f64>) -> Digest {
+        let privacy = self.privacy_from(clip);
+        let terms = assignment_terms(spec, &self.encoding, &self.metrics);
+        AssignmentTerms { privacy: privacy.as_ref(), ..terms }.in_every_round()
     }
 
     /// The base from which a participant sends at most one input, in rounds whose inputs are hidden by masks alone.

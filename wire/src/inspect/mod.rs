@@ -38,6 +38,8 @@ pub mod route {
     pub const MODELS: &str = "/v1/tasks/{task}/models";
     /// `GET`: one model version.
     pub const MODEL: &str = "/v1/tasks/{task}/models/{version}";
+    /// `GET`: where a model version comes from, [`crate::provenance::SignedProvenance`].
+    pub const MODEL_PROVENANCE: &str = "/v1/tasks/{task}/models/{version}/provenance";
     /// `GET`: tasks or rounds side by side, [`super::Comparison`]; `?task=` or `?round=`, 2 to 8 times.
     pub const COMPARE: &str = "/v1/compare";
     /// `GET`: the built-in tasks to begin with, [`super::PresetView`].

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use task_spec::{Analytics, Compression, ModelSpec, Personalization, Solver, Staleness, TrainingPlan};
 
 use super::{PrivacyTerms, SessionTerms};
+use crate::provenance::SignedProvenance;
 
 /// A place in a round, with everything needed to take part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +20,9 @@ pub struct Assignment {
     pub model: ModelSpec,
     /// The version to start from.
     pub base: ModelRef,
+    /// Where `base` comes from, signed: [`crate::provenance`]. Absent from coordinators that keep no records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<SignedProvenance>,
     /// If updates are trained ahead of rounds: digests of the files of the versions before `base`, newest first, as
     /// many as `encoding.staleness` allows or exist. A participant whose update started from one of them verifies that
     /// it is among them.

@@ -196,6 +196,9 @@ task_spec::named_enum! {
         /// The model version could not be fetched whole, or is none.
         #[error("the model did not come as its digest says")]
         Model = "model",
+        /// What proves where the model comes from is missing, wrong, or contradicts what it was shown before.
+        #[error("it was not shown where the model comes from, or not as it must be")]
+        Provenance = "provenance",
         /// Its app's trainer declined.
         #[error("its app declined to train")]
         App = "app",
@@ -218,8 +221,19 @@ mod tests {
         pinned(DiscardReason::ALL, DiscardReason::as_str, ["too_stale", "unknown"]);
         let abandon = ["conditions", "training_failed", "refused", "shutting_down"];
         pinned(AbandonReason::ALL, AbandonReason::as_str, abandon);
-        let refusals =
-            ["policy", "protocol", "given", "keys", "privacy", "too_large", "assignment", "model", "app", "not_taken"];
+        let refusals = [
+            "policy",
+            "protocol",
+            "given",
+            "keys",
+            "privacy",
+            "too_large",
+            "assignment",
+            "model",
+            "provenance",
+            "app",
+            "not_taken",
+        ];
         pinned(RefusalCode::ALL, RefusalCode::as_str, refusals);
     }
 }

@@ -1,4 +1,4 @@
-//! `tributary model`: list, fetch, pin, promote, restore and evaluate model versions.
+//! `tributary model`: list, show, fetch, verify, pin, promote, restore and evaluate model versions.
 
 use std::path::PathBuf;
 
@@ -11,6 +11,7 @@ use crate::server::{Server, ServerArgs};
 
 mod evaluate;
 mod fetch;
+mod provenance;
 
 pub(crate) use evaluate::{Score, examples};
 
@@ -40,9 +41,16 @@ pub(crate) enum ModelCommand {
         /// Where to write it [default: TASK-vVERSION.safetensors]
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
+        /// Also save the signed record of where it comes from, for `model verify`
+        #[arg(long, value_name = "FILE")]
+        provenance: Option<PathBuf>,
         #[command(flatten)]
         server: ServerArgs,
     },
+    /// Show a model version, and where it comes from
+    Show(OneVersion),
+    /// Check a downloaded model against its signed record, without a coordinator
+    Verify(provenance::Verify),
     /// Keep a model version, whatever the task retains
     Pin(OneVersion),
     /// Keep a model version no longer than the task retains others
@@ -105,13 +113,16 @@ impl ModelCommand {
                 output.answer(&models, || table(&models));
                 Ok(())
             }
-            Self::Fetch { task, version, promoted, out, server } => {
+            Self::Fetch { task, version, promoted, out, provenance, server } => {
                 let server = Server::new(&server)?;
                 let id = server.task(&task).await?;
                 let version = if promoted { Some(self::promoted(&server, id).await?) } else { version };
                 let model = find(&server, id, version).await?;
                 let out = out.unwrap_or_else(|| format!("{task}-v{}.safetensors", model.version).into());
                 fetch::fetch(&server, &model, &out, output).await?;
+                if let Some(path) = provenance {
+                    provenance::save(&server, &model, &path).await?;
+                }
                 let answer =
                     fetch::FetchedModel { path: out, version: model.version, sha256: model.sha256, bytes: model.bytes };
                 output.answer(&answer, || {
@@ -119,6 +130,13 @@ impl ModelCommand {
                 });
                 Ok(())
             }
+            Self::Show(OneVersion { task, version, server }) => {
+                let server = Server::new(&server)?;
+                let task = server.task(&task).await?;
+                let model = find(&server, task, Some(version)).await?;
+                provenance::show(&server, model, output).await
+            }
+            Self::Verify(verify) => verify.run(output),
             Self::Pin(version) => version.pin(route::MODEL_PIN, "pinned: it stays", output).await,
             Self::Unpin(version) => version.pin(route::MODEL_UNPIN, "no longer pinned", output).await,
             Self::Promote(version) => version.promote(output).await,

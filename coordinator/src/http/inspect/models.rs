@@ -8,14 +8,16 @@ use federation::model_version::ModelVersion;
 use store::Transaction;
 use store::entity::model_version::StoredVersion;
 use wire::inspect::{ModelView, Page};
+use wire::provenance::SignedProvenance;
 use wire::route;
 
 use super::{PageQuery, page};
 use crate::http::app::App;
-use crate::http::etag::{IfNoneMatch, Tagged};
+use crate::http::etag::{IfNoneMatch, Revised, Tagged};
 use crate::http::extract::{Json, Path, Query};
 use crate::http::operators::{OfTask, Viewer};
 use crate::http::problem::{Error, Result};
+use crate::provenance;
 
 /// List model versions, newest first.
 #[utoipa::path(
@@ -50,6 +52,26 @@ pub(in crate::http) async fn show(
     Ok(Tagged(view(row)))
 }
 
+/// Get where a model version comes from, signed by the key of the audit log.
+#[utoipa::path(
+    get, path = route::MODEL_PROVENANCE, security(("token" = ["viewer"])), responses((status = 200, body = SignedProvenance)),
+)]
+pub(in crate::http) async fn provenance(
+    OfTask { task, .. }: OfTask<Viewer>,
+    State(app): State<Arc<App>>,
+    Path((_, version)): Path<(String, u32)>,
+) -> Result<Json<SignedProvenance>> {
+    let task = task.id;
+    let record = app.store.read("show_provenance", |tx| {
+        Box::pin(async move {
+            stored(tx, task, version).await?;
+            Ok::<_, Error>(provenance::of(tx, task, version).await?)
+        })
+    });
+    let missing = || format!("model version {version} has no record: it was published before records were kept");
+    record.await?.map(Json).ok_or_else(|| Error::NotFound(missing()))
+}
+
 /// A version of a task.
 ///
 /// # Errors
@@ -66,6 +88,8 @@ pub(in crate::http) async fn stored(tx: &mut Transaction<'_>, task: TaskId, vers
 pub(in crate::http) fn must_be_kept(row: &StoredVersion) -> Result<()> {
     if row.removed_at.is_some() { Err(Error::VersionRemoved(row.model.version)) } else { Ok(()) }
 }
+
+impl Revised for ModelView {}
 
 pub(in crate::http) fn view(row: StoredVersion) -> ModelView {
     let StoredVersion { model, pinned_at, removed_at } = row;

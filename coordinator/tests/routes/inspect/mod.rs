@@ -6,6 +6,7 @@ mod compare;
 mod events;
 mod narrow;
 mod presets;
+mod provenance;
 mod rounds;
 mod shape;
 mod tasks;

@@ -11,8 +11,8 @@ use wire::participant::{CheckInRequest, DiscardReason};
 
 use super::found::{CheckInOutcome, TrainingOffer};
 use crate::ahead::filled_next;
-use crate::base;
 use crate::http::problem::Result;
+use crate::{base, provenance};
 
 /// What is left for a participant once its training ahead of rounds is looked at.
 pub(super) enum AheadOutcome {
@@ -115,7 +115,8 @@ async fn to_train(
     let Some(number) = filled_next(task, latest.as_ref().map(|row| &row.round)) else { return Ok(None) };
     let base = base::read(tx, task, training.base_version).await?;
     let base = base.ok_or_else(|| StoreError::corrupt(format!("a training of task {} has no base", task.id)))?;
-    Ok(Some(TrainingOffer { training, task: task.clone(), number, base }))
+    let provenance = provenance::of(tx, task.id, training.base_version).await?;
+    Ok(Some(TrainingOffer { training, task: task.clone(), number, base, provenance }))
 }
 
 /// The participant's report on its training for this task.

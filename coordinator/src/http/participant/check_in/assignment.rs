@@ -14,7 +14,7 @@ use crate::http::app::App;
 use crate::http::problem::Result;
 
 pub(super) fn assigned(app: &App, participant: ParticipantId, work: RoundOffer) -> Result<CheckInReply> {
-    let RoundOffer { place, task, round, base, update, plan, counted } = work;
+    let RoundOffer { place, task, round, base, provenance, update, plan, counted } = work;
     // The draw removed its check-in, so the next one must be written again.
     app.check_ins.forget(participant);
     if place.state == AssignmentState::Assigned {
@@ -34,20 +34,22 @@ pub(super) fn assigned(app: &App, participant: ParticipantId, work: RoundOffer) 
     let update = update.map(|update| HeldUpdate { serial: update.serial, version: update.base_version });
     let traceparent = app.traces.update(key, participant).map(|context| context.to_string());
     let when = AssignmentTiming { key, cohort, deadline_at, now };
-    let assignment = Assignment { update, groups, counted, traceparent, ..assignment(app, task, base, plan, when)? };
+    let assignment = assignment(app, task, base, plan, when)?;
+    let assignment = Assignment { provenance, update, groups, counted, traceparent, ..assignment };
     Ok(CheckInReply::Assigned(Box::new(assignment)))
 }
 
 /// The assignment of a training ahead of rounds.
 pub(super) fn to_train(app: &App, participant: ParticipantId, train: TrainingOffer) -> Result<CheckInReply> {
-    let TrainingOffer { training, task, number, base } = train;
+    let TrainingOffer { training, task, number, base, provenance } = train;
     app.check_ins.forget(participant);
     let cohort = task.spec.draw(task.spec.select_min()).cohort;
     let key = Attempt { task: task.id, round: number, attempt: training.serial };
     let (deadline_at, now) = (training.expires_at, app.now());
     let when = AssignmentTiming { key, cohort, deadline_at, now };
     let plan = task.spec.training.clone();
-    Ok(CheckInReply::Train(Box::new(assignment(app, task, base, plan, when)?)))
+    let assignment = Assignment { provenance, ..assignment(app, task, base, plan, when)? };
+    Ok(CheckInReply::Train(Box::new(assignment)))
 }
 
 /// Round, attempt and deadline of an assignment.
@@ -69,7 +71,7 @@ fn assignment(
     let terms = app.models.of(&task)?;
     let session = terms.session_in(&task.spec, base.terms(), &training).map(|config| SessionTerms::from(&config));
     let RoundBase { version: base, earlier } = base;
-    let privacy = terms.private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
+    let privacy = terms.privacy_from(base.clip);
     let encoding = terms.encoding.clone();
     let report_loss = task.spec.reports_utility();
     let metrics = task.spec.travelling_metrics();
@@ -81,6 +83,7 @@ fn assignment(
         attempt: key.attempt,
         model,
         base: ModelRef { version: base.version, sha256: base.sha256, bytes: base.bytes },
+        provenance: None,
         earlier,
         training,
         encoding,

@@ -8,6 +8,7 @@ use store::entity::task::TaskRow;
 use store::entity::training::Buffered;
 use task_spec::TrainingPlan;
 use wire::participant::{Counted, DiscardReason, Invitation, Question};
+use wire::provenance::SignedProvenance;
 
 use crate::base::RoundBase;
 
@@ -37,6 +38,8 @@ pub(super) struct RoundOffer {
     pub(super) task: TaskRow,
     pub(super) round: RoundRow,
     pub(super) base: RoundBase,
+    /// Where the base comes from.
+    pub(super) provenance: Option<SignedProvenance>,
     /// The update to aggregate, if it was trained ahead.
     pub(super) update: Option<Buffered>,
     /// The training plan of this round.
@@ -52,4 +55,6 @@ pub(super) struct TrainingOffer {
     /// The round that may use the update.
     pub(super) number: u32,
     pub(super) base: RoundBase,
+    /// Where the base comes from.
+    pub(super) provenance: Option<SignedProvenance>,
 }

@@ -15,9 +15,9 @@ use super::ahead::{AheadOutcome, trained_ahead};
 use super::ask::sift;
 use super::found::{CheckInOutcome, RoundOffer};
 use super::invitations::has_keys_for;
-use crate::base;
 use crate::http::app::App;
 use crate::http::problem::Result;
+use crate::{base, provenance};
 
 /// What rows say of a participant that asks for work.
 enum Sight {
@@ -126,6 +126,7 @@ async fn work(
 ) -> Result<Option<RoundOffer>, StoreError> {
     let Some(round) = tx.round_attempt(place.attempt).await? else { return Ok(None) };
     let Some(base) = base::read(tx, task, round.round.base_version).await? else { return Ok(None) };
+    let provenance = provenance::of(tx, task.id, base.version.version).await?;
     let update = match task.spec.ahead() {
         Some(_) => tx.buffered(place.attempt, place.participant).await?,
         None => None,
@@ -137,7 +138,7 @@ async fn work(
         Some(Solver::FedNova { .. }) | None => None,
     };
     let counted = counted.map(|last| Counted { round: last.round, attempt: last.attempt });
-    Ok(Some(RoundOffer { place, task: task.clone(), round, base, update, plan, counted }))
+    Ok(Some(RoundOffer { place, task: task.clone(), round, base, provenance, update, plan, counted }))
 }
 
 /// What the properties that a participant reports decide.

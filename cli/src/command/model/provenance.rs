@@ -1,0 +1,170 @@
+//! Where a model version comes from: shown, saved beside the model, and checked without a coordinator.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use ring::digest::{Context, SHA256};
+use wire::audit::AuditKey;
+use wire::inspect::ModelView;
+use wire::provenance::{Provenance, SignedProvenance};
+use wire::{Digest, route};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, bytes, figure, when};
+use crate::server::Server;
+
+/// Longest file of a record that is read: the answer of the API, indented or not.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Which file, and what it is held against.
+#[derive(clap::Args)]
+pub(crate) struct Verify {
+    /// The model, as `model fetch` wrote it
+    file: PathBuf,
+    /// Its record, as `model fetch --provenance` wrote it
+    #[arg(long, value_name = "FILE")]
+    provenance: PathBuf,
+    /// The key that must have signed the record, as `audit head` shows it [default: the one that the record names]
+    #[arg(long, value_name = "HEX")]
+    key: Option<AuditKey>,
+}
+
+/// The verdict about a model that is what its record says.
+#[derive(serde::Serialize)]
+struct Verdict {
+    record: Provenance,
+    /// Whether somebody said which key must have signed it.
+    key_was_given: bool,
+}
+
+/// A version, and where it comes from.
+#[derive(serde::Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    model: ModelView,
+    /// Absent for a version that was published before records were kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provenance: Option<Provenance>,
+}
+
+impl Verify {
+    pub(super) fn run(self, output: Output) -> Outcome {
+        let record = self.read()?;
+        let damaged = |problem: String| Failure::new(Exit::Damaged, format!("{}: {problem}", self.file.display()));
+        if let Some(key) = self.key.filter(|key| *key != record.coordinator) {
+            return Err(damaged(format!("its record is signed by the key {}, not by {key}", record.coordinator)));
+        }
+        let (sha256, length) = digest(&self.file)?;
+        if (sha256, length) != (record.sha256, record.bytes) {
+            let (told, size) = (record.sha256, record.bytes);
+            return Err(damaged(format!(
+                "it has {length} bytes and the sha256 {sha256}; version {} of task {} has {size} and {told}",
+                record.version, record.task
+            )));
+        }
+        let verdict = Verdict { record, key_was_given: self.key.is_some() };
+        output.answer(&verdict, || {
+            let named = if verdict.key_was_given {
+                ""
+            } else {
+                "\nCompare the key with the one that you know: nobody else did."
+            };
+            format!("{}\nThe file is this version's.{named}", told(&verdict.record))
+        });
+        Ok(())
+    }
+
+    fn read(&self) -> Outcome<Provenance> {
+        let path = self.provenance.display();
+        let unreadable = || Failure::because(Exit::Data, format!("cannot read {path}"));
+        let file = File::open(&self.provenance).map_err(unreadable())?;
+        let record: SignedProvenance = serde_json::from_reader(std::io::Read::take(file, MAX_BYTES))
+            .map_err(|error| Failure::new(Exit::Data, format!("{path} holds no record of a model version: {error}")))?;
+        record.open().map_err(|error| Failure::new(Exit::Damaged, format!("the record in {path}: {error}")))
+    }
+}
+
+fn digest(path: &Path) -> Outcome<(Digest, u64)> {
+    let unreadable = || Failure::because(Exit::Data, format!("cannot read {}", path.display()));
+    let mut file = File::open(path).map_err(unreadable())?;
+    let (mut context, mut length, mut buffer) = (Context::new(&SHA256), 0, vec![0; 1 << 16]);
+    loop {
+        let read = std::io::Read::read(&mut file, &mut buffer).map_err(unreadable())?;
+        if read == 0 {
+            let mut digest = Digest([0; 32]);
+            digest.0.copy_from_slice(context.finish().as_ref());
+            return Ok((digest, length));
+        }
+        context.update(&buffer[..read]);
+        length += read as u64;
+    }
+}
+
+/// The record of a version, as it was signed.
+async fn get(server: &Server, model: &ModelView) -> Outcome<SignedProvenance> {
+    server.get(&route::fill(route::MODEL_PROVENANCE, &[&model.task, &model.version]), &[]).await
+}
+
+/// Saves the record of a version, if it is signed.
+pub(super) async fn save(server: &Server, model: &ModelView, path: &Path) -> Outcome {
+    let signed = get(server, model).await?;
+    opened(&signed, model)?;
+    let cannot = || Failure::because(Exit::Io, format!("cannot write {}", path.display()));
+    let mut file = File::create(path).map_err(cannot())?;
+    // Text alone: this cannot fail.
+    let text = serde_json::to_string(&signed).unwrap_or_default();
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(cannot())
+}
+
+/// The record, if it is signed and that of this version.
+fn opened(signed: &SignedProvenance, model: &ModelView) -> Outcome<Provenance> {
+    let bad =
+        |problem: String| Failure::new(Exit::Integrity, format!("the record of version {}: {problem}", model.version));
+    let record = signed.open().map_err(|error| bad(error.to_string()))?;
+    if (record.task, record.version, record.sha256) != (model.task, model.version, model.sha256) {
+        return Err(bad("it is that of another model".to_owned()));
+    }
+    Ok(record)
+}
+
+/// Shows a version, and where it comes from.
+pub(super) async fn show(server: &Server, model: ModelView, output: Output) -> Outcome {
+    let provenance = match get(server, &model).await {
+        Ok(signed) => Some(opened(&signed, &model)?),
+        Err(failure) if failure.exit == Exit::NotFound => None,
+        Err(failure) => return Err(failure),
+    };
+    let shown = Shown { model, provenance };
+    output.answer(&shown, || match &shown.provenance {
+        Some(record) => told(record),
+        None => format!("Version {} has no record: it was published before records were kept.", shown.model.version),
+    });
+    Ok(())
+}
+
+fn told(record: &Provenance) -> String {
+    let none = || "-".to_owned();
+    let base = record.base.map_or_else(none, |base| format!("version {}, sha256 {}", base.version, base.sha256));
+    let round = record.round.map_or_else(none, |made| format!("{}, attempt {}", made.round, made.attempt));
+    let privacy = record
+        .privacy
+        .map_or_else(none, |spent| format!("epsilon {} at delta {:e}", figure(spent.epsilon), spent.delta));
+    let lines = [
+        ("Version", record.version.to_string()),
+        ("Task", record.task.to_string()),
+        ("SHA-256", record.sha256.to_string()),
+        ("Size", bytes(record.bytes)),
+        ("Origin", record.origin.as_str().to_owned()),
+        ("Base", base),
+        ("Round", round),
+        ("Updates", record.updates.map_or_else(none, |updates| updates.to_string())),
+        ("Roster", record.roster.map_or_else(none, |roster| roster.to_string())),
+        ("Spent", privacy),
+        ("Training", record.task_sha256.to_string()),
+        ("Published", when(record.published_at)),
+        ("Signed", format!("{} by {}", when(record.signed_at), record.program)),
+        ("Key", record.coordinator.to_string()),
+    ];
+    lines.map(|(name, value)| format!("{name:<10} {value}")).join("\n")
+}

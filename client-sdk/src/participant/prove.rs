@@ -1,0 +1,53 @@
+//! Holds an assignment against its record before anything else, tells the app, and writes what must be remembered.
+
+use wire::Attempt;
+use wire::participant::Assignment;
+
+use super::core::{Core, persist};
+use super::event::Event;
+use super::provenance::{Judged, News, ProvenanceError};
+use super::record::Record;
+use super::snapshot;
+use super::state::State;
+use crate::journal::JournalError;
+
+/// The outcome of a check, with what must be written before anything depends on it.
+pub(super) struct Proof {
+    pub(super) verdict: Result<(), ProvenanceError>,
+    records: Result<Vec<Record>, JournalError>,
+}
+
+impl Proof {
+    /// Continues with this state once the outcome is in the journal.
+    pub(super) fn before(self, then: State) -> State {
+        match self.records {
+            Ok(records) if records.is_empty() => then,
+            records => persist(records, then),
+        }
+    }
+}
+
+impl Core {
+    /// Checks where the model of an assignment comes from, and tells the app.
+    pub(super) fn prove(&mut self, place: Attempt, assignment: &Assignment) -> Proof {
+        let Judged { verdict, shown } = self.shown.judge(&self.settings.coordinator_keys, assignment);
+        let verdict = verdict.map(|news| match news {
+            Some(News::Pinned(key)) => self.events.push(Event::KeyPinned { key }),
+            Some(News::Rebased { version }) => self.events.push(Event::Rebased { place, version }),
+            None => {}
+        });
+        if let Err(error) = &verdict {
+            self.events.push(Event::Unproven { place, error: error.clone() });
+        }
+        let mut records = Ok(Vec::new());
+        if let Some(shown) = shown {
+            let is_new = shown.contradiction(place.task) != self.shown.contradiction(place.task);
+            if let Some(pair) = shown.contradiction(place.task).filter(|_| is_new) {
+                self.events.push(Event::equivocation(place.task, pair.clone()));
+            }
+            records = shown.encode().map(|bytes| vec![Record::new(snapshot::PROVENANCE.to_owned(), bytes)]);
+            self.shown = shown;
+        }
+        Proof { verdict, records }
+    }
+}

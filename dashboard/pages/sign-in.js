@@ -1,9 +1,10 @@
-// Sign-in with an operator’s token.
+// Sign-in with an operator’s token, or at the identity provider.
 
 import { html, useRef } from '../lib/html.js';
-import { post } from '../lib/api.js';
+import { get, post } from '../lib/api.js';
+import { leave } from '../lib/router.js';
 import { Field, Wrong } from '../lib/ui.js';
-import { useAction } from '../lib/resource.js';
+import { useAction, useResource } from '../lib/resource.js';
 
 export function SignIn({ problem, onSignedIn }) {
   const token = useRef();
@@ -12,7 +13,13 @@ export function SignIn({ problem, onSignedIn }) {
     token.current.value = '';
     onSignedIn(me);
   });
-  const failed = signIn.problem ?? (problem?.status === 401 ? { title: 'You are signed in no more', detail: 'Sign in again to go on.' } : problem);
+  const ways = useResource((signal) => get('/v1/sign-ins', { signal, quiet: true }), []);
+  const provider = ways.data?.provider;
+  const goThere = useAction(async () => {
+    const { url } = await post('/v1/sign-ins/authorization', {}, { quiet: true });
+    leave(url);
+  });
+  const failed = goThere.problem ?? signIn.problem ?? (problem?.status === 401 ? { title: 'You are signed in no more', detail: 'Sign in again to go on.' } : problem);
   const submit = (event) => {
     event.preventDefault();
     signIn.start();
@@ -29,11 +36,16 @@ export function SignIn({ problem, onSignedIn }) {
         <h1>Sign in</h1>
         <p class="note">Streams flow into a river, and nobody can tell which drop came from where.</p>
         ${failed && html`<${Wrong} problem=${failed} />`}
+        ${provider && html`
+          <div class="stack">
+            <button type="button" class="button button-primary button-wide" disabled=${goThere.busy} onClick=${goThere.start}>Sign in with ${provider}</button>
+            <p class="note">Or with an operator token:</p>
+          </div>`}
         <form onSubmit=${submit} class="stack">
           <${Field} id="token" label="Operator token" help="As tributary token create showed it. It is exchanged for a cookie that lasts 12 hours, or as long as the token if that is shorter, and is not kept in this browser.">
             ${(more) => html`<input ref=${token} type="password" autocomplete="current-password" required autofocus spellcheck="false" ...${more} />`}
           <//>
-          <button class="button button-primary button-wide" disabled=${signIn.busy}>${signIn.busy ? 'Signing in…' : 'Sign in'}</button>
+          <button class=${`button button-wide ${provider ? '' : 'button-primary'}`} disabled=${signIn.busy}>${signIn.busy ? 'Signing in…' : 'Sign in'}</button>
         </form>
       </div>
     </main>`;

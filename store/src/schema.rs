@@ -36,7 +36,9 @@ macro_rules! migrations {
             16 "0016" "token_expiry",
             17 "0017" "token_scope",
             18 "0018" "filters",
-            19 "0019" "promoted")
+            19 "0019" "promoted",
+            20 "0020" "provenance",
+            21 "0021" "identity_sign_in")
     };
     ($database:literal: $($version:literal $digits:literal $name:literal),+) => {
         &[$(crate::schema::Migration {

@@ -43,6 +43,7 @@ fn every_body_of_version_1_is_still_read() {
     check::<participant::UploadReply>("upload_reply_missing", &mut seen);
     check::<participant::UploadReply>("upload_reply_accepted", &mut seen);
     check::<admin::CreateTask>("create_task", &mut seen);
+    check::<admin::CheckedTask>("checked_task", &mut seen);
     check::<admin::CreateEnrollmentToken>("create_enrollment_token", &mut seen);
     check::<admin::EnrollmentTokenReply>("enrollment_token_reply", &mut seen);
     check::<admin::CreateOperatorToken>("create_operator_token", &mut seen);
@@ -54,6 +55,9 @@ fn every_body_of_version_1_is_still_read() {
     check::<admin::CreateSignIn>("create_sign_in", &mut seen);
     check::<admin::SignInView>("sign_in_view", &mut seen);
     check::<admin::SignInView>("sign_in_view_limited", &mut seen);
+    check::<admin::SignInView>("sign_in_view_identity", &mut seen);
+    check::<admin::SignInWays>("sign_in_ways", &mut seen);
+    check::<admin::AuthorizationView>("authorization_view", &mut seen);
     check::<inspect::Page<inspect::PresetView>>("preset_page", &mut seen);
     check::<inspect::Page<inspect::TaskSummary>>("task_page", &mut seen);
     check::<inspect::TaskView>("task_view", &mut seen);

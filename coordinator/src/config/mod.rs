@@ -24,7 +24,7 @@ pub use database::{DatabaseConfig, DatabaseError};
 pub use http::HttpConfig;
 pub use identity::{IdentityConfig, SignerConfig};
 pub(crate) use oidc::is_safe;
-pub use oidc::{OidcConfig, OidcGrant, SigningAlgorithm};
+pub use oidc::{ClientConfig, OidcConfig, OidcGrant, SigningAlgorithm};
 pub use telemetry::{LogFormat, TelemetryConfig};
 pub use traces::TracesConfig;
 pub use work::WorkSection;
@@ -160,6 +160,12 @@ impl Config {
         self.identity.check(&mut problems);
         if let Some(oidc) = &self.oidc {
             oidc.check(&mut problems);
+            let has_page = oidc.client.is_none() || self.http.dashboard;
+            require(
+                &mut problems,
+                has_page,
+                "[oidc.client]: nobody signs in to a dashboard that is not served (http.dashboard)",
+            );
         }
         self.telemetry.check(&mut problems);
         self.traces.check(&mut problems);

@@ -55,8 +55,30 @@ pub struct OidcConfig {
     /// Longest that one answer of the provider is waited for.
     #[serde(default = "five_seconds")]
     pub timeout_ms: u64,
+    /// As which the provider knows the dashboard. Without it browsers sign in with operators' tokens alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientConfig>,
     /// What each value of the claim allows.
     pub roles: BTreeMap<String, OidcGrant>,
+}
+
+/// `[oidc.client]`: sign-in to the dashboard by the authorization code flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientConfig {
+    /// The `aud` of ID tokens.
+    pub client_id: String,
+    /// A file with the client's secret, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_secret_file: Option<PathBuf>,
+    /// The coordinator's address as browsers have it. The provider must know it with `/sign-in/callback` behind it as a redirect URI.
+    pub public_url: String,
+    /// What is asked for. `openid` must be there.
+    #[serde(default = "openid")]
+    pub scopes: Vec<String>,
+    /// The provider's name on the button. Default: the host of `issuer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// What a value of the claim allows.
@@ -71,6 +93,10 @@ pub struct OidcGrant {
 
 fn roles() -> String {
     "roles".to_owned()
+}
+
+fn openid() -> Vec<String> {
+    vec!["openid".to_owned()]
 }
 
 fn every_algorithm() -> Vec<SigningAlgorithm> {
@@ -104,6 +130,29 @@ pub(crate) fn is_safe(url: &Url) -> bool {
     }
 }
 
+impl ClientConfig {
+    fn check(&self, problems: &mut Vec<String>) {
+        require(problems, !self.client_id.is_empty(), "oidc.client.client_id: must not be empty");
+        // The cookie is for the whole host, and the dashboard at its root.
+        let is_origin = Url::parse(&self.public_url)
+            .is_ok_and(|url| is_safe(&url) && url.path() == "/" && url.query().is_none() && url.fragment().is_none());
+        require(problems, is_origin, "oidc.client.public_url: must be https://HOST[:PORT], without a path");
+        let is_scope = |scope: &String| {
+            !scope.is_empty() && scope.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\'))
+        };
+        require(
+            problems,
+            self.scopes.iter().all(is_scope) && self.scopes.iter().any(|scope| scope == "openid"),
+            "oidc.client.scopes: must be words without spaces, and \"openid\" among them",
+        );
+        require(
+            problems,
+            self.name.as_ref().is_none_or(|name| (1..=64).contains(&name.len()) && !name.chars().any(char::is_control)),
+            "oidc.client.name: must have 1 to 64 bytes, on one line",
+        );
+    }
+}
+
 impl OidcConfig {
     pub(super) fn check(&self, problems: &mut Vec<String>) {
         let is_fit = |url: &str| Url::parse(url).is_ok_and(|url| is_safe(&url));
@@ -117,6 +166,9 @@ impl OidcConfig {
         require(problems, !self.claim.is_empty(), "oidc.claim: must not be empty");
         require(problems, !self.algorithms.is_empty(), "oidc.algorithms: must name at least one");
         require(problems, !self.roles.is_empty(), "[oidc.roles]: without a value that allows something nobody gets in");
+        if let Some(client) = &self.client {
+            client.check(problems);
+        }
         for (value, OidcGrant { role, tasks }) in &self.roles {
             let Some(tasks) = tasks else { continue };
             require(
@@ -208,6 +260,26 @@ mod tests {
             assert!(problems.iter().any(|problem| problem.contains(part)), "{part} missing in {problems:?}");
         }
         assert_eq!(problems.len(), 9, "{problems:?}");
+        let mut client: ClientConfig = toml::from_str("client_id = \"\"\npublic_url = \"https://a\"\n").unwrap();
+        client.scopes = vec!["profile".to_owned()];
+        for wrong in [
+            "http://fl.example",
+            "https://fl.example/a",
+            "https://fl.example/?a",
+            "https://fl.example/#a",
+            "fl.example",
+        ] {
+            client.public_url = wrong.to_owned();
+            client.name = Some(String::new());
+            let mut problems = Vec::new();
+            client.check(&mut problems);
+            assert_eq!(problems.len(), 4, "{problems:?}");
+        }
+        let good =
+            "client_id = \"a\"\npublic_url = \"https://fl.example:8443/\"\nscopes = [\"openid\", \"https://a/b\"]\n";
+        let mut problems = Vec::new();
+        toml::from_str::<ClientConfig>(good).unwrap().check(&mut problems);
+        assert_eq!(problems, Vec::<String>::new());
         for (text, part) in
             [("algorithms = [\"HS256\"]", "HS256"), ("algorithms = [\"none\"]", "none"), ("rolls = 1", "rolls")]
         {

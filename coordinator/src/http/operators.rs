@@ -16,7 +16,7 @@ use federation::time::Timestamp;
 use http::header;
 use http::request::Parts;
 use store::StoreError;
-use store::entity::sign_in::SignIn;
+use store::entity::sign_in::{KnownIdentity, SignIn};
 use store::entity::task::TaskRow;
 use store::entity::token::{OperatorToken, TaskScope};
 use wire::admin::Role;
@@ -26,7 +26,7 @@ use super::authenticate::{Participant, connection, stranger};
 use super::connection_pool::ConnectionGuard;
 use super::limits::Key;
 use super::problem::{Error, Result};
-use super::sign_in;
+use super::sign_in::{self, Found};
 use crate::oidc::{Identity, Oidc};
 
 /// By what an operator is known.
@@ -35,7 +35,7 @@ pub(super) enum Who {
     /// An operator token.
     Token(TokenId),
     /// The word of the identity provider.
-    Identity { issuer: String, subject_sha256: Digest },
+    Identity(KnownIdentity),
 }
 
 /// The bearer of an operator token, of a cookie that stands for one, or of a token of the identity provider.
@@ -58,7 +58,7 @@ impl Bearer {
     pub(super) fn token(&self) -> Option<TokenId> {
         match self.who {
             Who::Token(token) => Some(token),
-            Who::Identity { .. } => None,
+            Who::Identity(_) => None,
         }
     }
 
@@ -66,9 +66,7 @@ impl Bearer {
     pub(super) fn actor(&self) -> Actor {
         match &self.who {
             Who::Token(token) => actor(*token, &self.name),
-            Who::Identity { issuer, subject_sha256 } => {
-                Actor::Identity { issuer: issuer.clone(), subject_sha256: *subject_sha256 }
-            }
+            Who::Identity(known) => identity_actor(known.issuer.clone(), known.subject_sha256),
         }
     }
 }
@@ -76,6 +74,11 @@ impl Bearer {
 /// As whom the log names the bearer of an operator token.
 pub(super) fn actor(token: TokenId, name: &str) -> Actor {
     Actor::Operator { token, name: name.to_owned() }
+}
+
+/// As whom the log names somebody whom the identity provider knows.
+pub(super) fn identity_actor(issuer: String, subject_sha256: Digest) -> Actor {
+    Actor::Identity { issuer, subject_sha256 }
 }
 
 async fn bearer(parts: &Parts, app: &App, needed: Role) -> Result<Bearer> {
@@ -92,8 +95,13 @@ async fn find_bearer(parts: &Parts, app: &App, needed: Role) -> Result<Bearer> {
             if !parts.method.is_safe() {
                 sign_in::must_be_of_dashboard(&parts.headers)?;
             }
-            let (sign_in, token) = sign_in::find(app, secret).await?;
-            admit(parts, app, token, Some(sign_in))?
+            let (sign_in, holder) = sign_in::find(app, secret).await?;
+            match holder {
+                Found::Token(token) => admit(parts, app, token, Some(sign_in))?,
+                Found::Identity(identity) => {
+                    Bearer { sign_in: Some(sign_in), ..admit_identity(parts, app, identity).await? }
+                }
+            }
         }
         (true, _) | (false, None) => {
             let secret = secret_of_header(parts)?;
@@ -154,9 +162,12 @@ pub(super) fn admit(parts: &Parts, app: &App, token: OperatorToken, sign_in: Opt
 }
 
 /// Counts the request of somebody who is known, and for whom there are tasks.
-async fn admit_identity(parts: &Parts, app: &App, identity: Identity) -> Result<Bearer> {
-    let Identity { issuer, subject_sha256, role, tasks, until } = identity;
-    count(parts, app, Key::Identity(subject_sha256))?;
+///
+/// # Errors
+/// [`Error::RateLimited`]; errors of the store.
+pub(super) async fn admit_identity(parts: &Parts, app: &App, identity: Identity) -> Result<Bearer> {
+    let Identity { known, role, tasks, until } = identity;
+    count(parts, app, Key::Identity(known.subject_sha256))?;
     let scope = match &tasks {
         None => TaskScope::All,
         Some(named) => {
@@ -173,8 +184,8 @@ async fn admit_identity(parts: &Parts, app: &App, identity: Identity) -> Result<
         }
     };
     // Enough of it to tell operators apart in the histories of tasks.
-    let name = format!("oidc-{}", subject_sha256.to_string().get(..12).unwrap_or_default());
-    let who = Who::Identity { issuer, subject_sha256 };
+    let name = format!("oidc-{}", known.subject_sha256.to_string().get(..12).unwrap_or_default());
+    let who = Who::Identity(known);
     Ok(Bearer { who, name, role, scope, until: Some(until), sign_in: None })
 }
 

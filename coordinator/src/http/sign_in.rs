@@ -1,22 +1,45 @@
-//! The cookie of a sign-in: how it is set, read and looked up, and what has to come with it.
+//! The cookie of a sign-in: how it is set, read and looked up, and what has to come with it. And the cookie of a browser that is at the
+//! identity provider to sign in.
 //!
 //! A browser sends a cookie with whatever request a page makes, so a cookie alone never changes anything: the dashboard adds
 //! a header that pages of other sites cannot.
 
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use federation::id::Digest;
+use federation::time::Timestamp;
 use http::header::{COOKIE, HeaderMap, HeaderValue};
-use store::entity::sign_in::SignIn;
+use store::StoreError;
+use store::entity::sign_in::{Holder, SignIn};
 use store::entity::token::OperatorToken;
 use wire::headers::{REQUEST, REQUEST_OF_DASHBOARD, SIGN_IN_COOKIE};
+use zeroize::Zeroizing;
 
 use super::app::App;
 use super::problem::{Error, Result};
+use crate::oidc::{Identity, Proof};
+use crate::seal::Sealer;
 
 /// Where a browser says which site a request comes from.
 const SITE: &str = "sec-fetch-site";
 
+/// The cookie of a browser that is at the identity provider.
+const AWAY_COOKIE: &str = "__Host-tributary-away";
+/// How long a browser may be there.
+const AWAY: Duration = Duration::from_secs(600);
+/// What the seal's MAC is made for.
+const PLACE: &[u8; 16] = b"tributary signin";
+
 /// The `set-cookie` of a secret that lasts `seconds`; 0 removes it. No script can read it, and no other site's page can send it.
 pub(super) fn set_cookie(secret: &str, seconds: u64) -> Result<HeaderValue> {
-    let text = format!("{SIGN_IN_COOKIE}={secret}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Strict");
+    guarded(SIGN_IN_COOKIE, secret, seconds, "Strict")
+}
+
+/// Prefixed, so that neither another host nor another scheme can set it.
+fn guarded(name: &str, value: &str, seconds: u64, same_site: &str) -> Result<HeaderValue> {
+    let text = format!("{name}={value}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite={same_site}");
     let mut value = HeaderValue::from_str(&text).map_err(Error::fault)?;
     value.set_sensitive(true);
     Ok(value)
@@ -24,12 +47,70 @@ pub(super) fn set_cookie(secret: &str, seconds: u64) -> Result<HeaderValue> {
 
 /// The secret in a request's cookie.
 pub(super) fn cookie(headers: &HeaderMap) -> Option<&str> {
+    cookie_named(headers, SIGN_IN_COOKIE)
+}
+
+fn cookie_named<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers
         .get_all(COOKIE)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(';'))
-        .find_map(|pair| pair.trim().strip_prefix(SIGN_IN_COOKIE)?.strip_prefix('='))
+        .find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
+}
+
+/// A browser's way to the identity provider and back. The cookie is a secret and the time until which it counts; what goes to the
+/// provider is made of it with the sealing key. So nothing is stored before somebody has come back, every coordinator that
+/// shares the sealing key can serve the one who does, and whoever has no cookie of ours has no state that fits it.
+pub(super) struct Away {
+    text: Zeroizing<String>,
+    until: Timestamp,
+}
+
+impl Away {
+    /// A new one.
+    pub(super) fn begin(secret: &str, now: Timestamp) -> Self {
+        let until = now.plus(AWAY);
+        Self { text: Zeroizing::new(format!("{secret}.{}", until.0)), until }
+    }
+
+    /// The one of a request's cookie, if it fits the state that came back and counts still.
+    pub(super) fn back(headers: &HeaderMap, state: &str, sealer: &Sealer, now: Timestamp) -> Option<Self> {
+        let text = cookie_named(headers, AWAY_COOKIE)?;
+        let state: Vec<u8> = URL_SAFE_NO_PAD.decode(state).ok()?;
+        if !sealer.is_mac(PLACE, &labelled("state", text), &state) {
+            return None;
+        }
+        // Only what we wrote has this MAC.
+        let until = text.rsplit_once('.').and_then(|(_, ms)| ms.parse().ok()).map(Timestamp)?;
+        (now < until).then(|| Self { text: Zeroizing::new(text.to_owned()), until })
+    }
+
+    /// The `set-cookie` for the way. It comes with the navigation back, which another site begins.
+    pub(super) fn set(&self) -> Result<HeaderValue> {
+        guarded(AWAY_COOKIE, &self.text, AWAY.as_secs(), "Lax")
+    }
+
+    /// The `set-cookie` at its end.
+    pub(super) fn unset() -> Result<HeaderValue> {
+        guarded(AWAY_COOKIE, "", 0, "Lax")
+    }
+
+    /// What the provider is told of it.
+    pub(super) fn proof(&self, sealer: &Sealer) -> Proof {
+        let made = |label: &str| URL_SAFE_NO_PAD.encode(sealer.mac(PLACE, &labelled(label, &self.text)));
+        Proof { state: made("state"), nonce: made("nonce"), verifier: Zeroizing::new(made("verifier")) }
+    }
+
+    /// What is used once of it, and until when it counts.
+    pub(super) fn used(&self) -> (Digest, Timestamp) {
+        (crate::digest(&labelled("used", &self.text)), self.until)
+    }
+}
+
+/// No label begins another one.
+fn labelled(label: &str, text: &str) -> Zeroizing<Vec<u8>> {
+    Zeroizing::new(format!("{label}\0{text}").into_bytes())
 }
 
 /// Refuses what another site's page could have sent.
@@ -49,20 +130,49 @@ pub(super) fn must_be_of_dashboard(headers: &HeaderMap) -> Result<()> {
     Ok(())
 }
 
-/// The sign-in that counts now, and the token that it stands for.
+/// For whom a sign-in stands at present.
+pub(super) enum Found {
+    /// Whether it counts or not.
+    Token(OperatorToken),
+    /// With what is allowed now.
+    Identity(Identity),
+}
+
+/// The sign-in that counts now, and for whom it stands.
 ///
 /// # Errors
-/// [`Error::Unauthenticated`]; errors of the store.
-pub(super) async fn find(app: &App, secret: &str) -> Result<(SignIn, OperatorToken)> {
+/// [`Error::Unauthenticated`]; [`Error::Unidentified`]; errors of the store.
+pub(super) async fn find(app: &App, secret: &str) -> Result<(SignIn, Found)> {
+    const OVER: Error = Error::Unauthenticated("you are signed in no more: sign in again");
     let (sha256, now) = (crate::digest(secret.as_bytes()), app.now());
-    let found =
-        app.store.read("find_sign_in", |tx| Box::pin(async move { tx.live_sign_in(sha256, now).await })).await?;
-    found.ok_or(Error::Unauthenticated("you are signed in no more: sign in again"))
+    let found = app
+        .store
+        .read("find_sign_in", |tx| {
+            Box::pin(async move {
+                let Some(sign_in) = tx.live_sign_in(sha256, now).await? else { return Ok(None) };
+                let token = match &sign_in.holder {
+                    Holder::Token(token) => tx.operator_token(*token).await?,
+                    Holder::Identity(_) => None,
+                };
+                Ok::<_, StoreError>(Some((sign_in, token)))
+            })
+        })
+        .await?;
+    let (sign_in, token) = found.ok_or(OVER)?;
+    let holder = match &sign_in.holder {
+        Holder::Token(_) => Found::Token(token.ok_or(OVER)?),
+        Holder::Identity(known) => {
+            let oidc = app.oidc.as_ref().ok_or(OVER)?;
+            Found::Identity(oidc.recall(known, sign_in.expires_at)?)
+        }
+    };
+    Ok((sign_in, holder))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
@@ -76,6 +186,33 @@ mod tests {
         for other in ["", "__Host-tributary2=x", "x__Host-tributary=x", "tributary=x", "__Host-tributary"] {
             assert_eq!(found(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn what_comes_back_fits_what_left_until_it_is_too_late() {
+        let sealer = Sealer::in_memory(&Random::from_seed(1));
+        let other = Sealer::in_memory(&Random::from_seed(2));
+        let now = Timestamp(1_750_000_000_000);
+        let last = now.plus(AWAY).0 - 1;
+        let away = Away::begin("geheim", now);
+        let proof = away.proof(&sealer);
+        let sent = |text: &str| headers(&[("cookie", &format!("__Host-tributary=x; __Host-tributary-away={text}"))]);
+        let back = Away::back(&sent(&away.text), &proof.state, &sealer, Timestamp(last)).unwrap();
+        assert_eq!(back.used(), away.used());
+        let again = back.proof(&sealer);
+        assert_eq!((&again.state, &again.nonce, &*again.verifier), (&proof.state, &proof.nonce, &*proof.verifier));
+        assert_eq!([&proof.state, &proof.nonce, &*proof.verifier].map(String::len), [43; 3]);
+        assert!(proof.state != proof.nonce && proof.nonce != *proof.verifier && proof.state != *proof.verifier);
+        let fits = |cookie: &str, state: &str, sealer: &Sealer, at: i64| {
+            Away::back(&sent(cookie), state, sealer, Timestamp(at)).is_some()
+        };
+        assert!(!fits(&away.text, &proof.state, &sealer, last + 1), "too late");
+        assert!(!fits(&away.text.replace("1750", "1950"), &proof.state, &sealer, last), "its time is no longer ours");
+        assert!(!fits(&away.text, &proof.nonce, &sealer, last) && !fits(&away.text, "", &sealer, last));
+        assert!(!fits(&away.text, &proof.state, &other, last), "another sealing key");
+        let stranger = Away::begin("fremd", now);
+        assert!(!fits(&away.text, &stranger.proof(&sealer).state, &sealer, last), "another browser's");
+        assert!(Away::back(&HeaderMap::new(), &proof.state, &sealer, now).is_none());
     }
 
     #[test]

@@ -9,6 +9,15 @@ use crate::config::OidcConfig;
 /// Longest `sub`, OpenID Connect Core §2.
 const SUBJECT_MAX_BYTES: usize = 255;
 
+/// For whom a token has to be.
+#[derive(Clone, Copy)]
+pub(super) enum For<'f> {
+    /// For this service, whoever brings it.
+    Service,
+    /// For this client of the provider, in answer to the request with this nonce (OpenID Connect Core §3.1.3.7).
+    Client { id: &'f str, nonce: &'f str },
+}
+
 /// What counts of a token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Claims {
@@ -24,15 +33,13 @@ impl Claims {
     ///
     /// # Errors
     /// [`Refusal`].
-    pub(super) fn judge(payload: &[u8], config: &OidcConfig, now: Timestamp) -> Result<Self, Refusal> {
+    pub(super) fn judge(payload: &[u8], config: &OidcConfig, of: For<'_>, now: Timestamp) -> Result<Self, Refusal> {
         let claims: Map<String, Value> =
             serde_json::from_slice(payload).map_err(|_| Refusal::Malformed("its claims are no object of JSON"))?;
         if claims.get("iss").and_then(Value::as_str) != Some(&config.issuer) {
             return Err(Refusal::Issuer);
         }
-        if !texts(claims.get("aud")).any(|audience| audience == config.audience) {
-            return Err(Refusal::Audience);
-        }
+        is_for(&claims, config, of)?;
         let leeway = config.leeway();
         let issued = time(&claims, "iat")?.ok_or(Refusal::Claim("iat"))?;
         let expires = time(&claims, "exp")?.ok_or(Refusal::Claim("exp"))?;
@@ -52,6 +59,27 @@ impl Claims {
         let subject = subject.ok_or(Refusal::Claim("sub"))?.to_owned();
         let values = decisive(&claims, &config.claim);
         Ok(Self { subject, values, until: expires.plus(leeway).min(oldest) })
+    }
+}
+
+/// Checks for whom the token is.
+fn is_for(claims: &Map<String, Value>, config: &OidcConfig, of: For<'_>) -> Result<(), Refusal> {
+    let is_meant = |wanted: &str| texts(claims.get("aud")).any(|audience| audience == wanted);
+    match of {
+        For::Service => is_meant(&config.audience).then_some(()).ok_or(Refusal::Audience),
+        For::Client { id, nonce } => {
+            let party = claims.get("azp").map(Value::as_str);
+            let is_ours = match party {
+                Some(party) => party == Some(id),
+                // With several audiences it has to say for which of them it was issued.
+                None => texts(claims.get("aud")).nth(1).is_none(),
+            };
+            if !is_meant(id) || !is_ours {
+                return Err(Refusal::Audience);
+            }
+            let is_answer = claims.get("nonce").and_then(Value::as_str) == Some(nonce);
+            is_answer.then_some(()).ok_or(Refusal::Nonce)
+        }
     }
 }
 
@@ -115,7 +143,35 @@ mod tests {
             "iat": NOW_S, "exp": NOW_S + 300,
         });
         change(&mut claims);
-        Claims::judge(claims.to_string().as_bytes(), &config("roles"), NOW)
+        Claims::judge(claims.to_string().as_bytes(), &config("roles"), For::Service, NOW)
+    }
+
+    #[test]
+    fn a_token_for_a_client_answers_its_request() {
+        let judged = |change: &dyn Fn(&mut Value)| {
+            let mut claims = json!({
+                "iss": "https://id.example", "aud": "dashboard", "sub": "ann", "nonce": "n", "iat": NOW_S, "exp": NOW_S + 300,
+            });
+            change(&mut claims);
+            let of = For::Client { id: "dashboard", nonce: "n" };
+            Claims::judge(claims.to_string().as_bytes(), &config("roles"), of, NOW).map(drop)
+        };
+        let both = json!(["tributary", "dashboard"]);
+        assert_eq!(judged(&|_| {}), Ok(()));
+        assert_eq!(judged(&|claims| claims["azp"] = json!("dashboard")), Ok(()));
+        assert_eq!(
+            judged(&|claims| (claims["aud"], claims["azp"]) = (both.clone(), json!("dashboard"))),
+            Ok(()),
+            "it says for which"
+        );
+        for (name, value) in
+            [("aud", json!("tributary")), ("aud", both.clone()), ("azp", json!("other")), ("azp", json!(7))]
+        {
+            assert_eq!(judged(&|claims| claims[name] = value.clone()), Err(Refusal::Audience), "{name} {value}");
+        }
+        for value in [json!("m"), json!(null), json!(["n"]), json!("")] {
+            assert_eq!(judged(&|claims| claims["nonce"] = value.clone()), Err(Refusal::Nonce), "{value}");
+        }
     }
 
     #[test]
@@ -162,7 +218,7 @@ mod tests {
             let gone = judged(|claims| drop(claims.as_object_mut().unwrap().remove(name))).unwrap_err();
             assert_eq!(gone, Refusal::Claim(name));
         }
-        assert!(matches!(Claims::judge(b"[]", &config("roles"), NOW), Err(Refusal::Malformed(_))));
+        assert!(matches!(Claims::judge(b"[]", &config("roles"), For::Service, NOW), Err(Refusal::Malformed(_))));
     }
 
     #[test]

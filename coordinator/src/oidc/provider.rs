@@ -1,29 +1,26 @@
-//! A provider's keys as they are published: fetched when they are needed, and kept for when they cannot be.
-//!
-//! A request whose key is there never waits, even while keys are fetched. Whoever names a key that is not there makes this coordinator
-//! ask the provider once in a while, however often that is.
+//! The provider over HTTPS: its keys, its endpoints, and tokens in exchange for authorization codes. Each answer is bounded in size and
+//! time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use federation::time::{Clock, Timestamp};
-use reqwest::{Client, StatusCode, Url};
+use http::HeaderValue;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use serde::Deserialize;
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use zeroize::Zeroizing;
 
+use super::kept::{Kept, Missing};
 use super::keys::KeySet;
 use crate::config::{OidcConfig, SigningAlgorithm, is_safe};
-use crate::guarded::Guarded;
 
-/// The provider is asked no more often than this, whoever wants it.
-const PAUSE: Duration = Duration::from_secs(10);
-/// Keys of this age are fetched again on the side, so that one that the provider withdraws counts no longer.
-const REFRESH: Duration = Duration::from_secs(300);
 /// Providers' answers have some thousand bytes.
 const ANSWER_MAX_BYTES: usize = 256 << 10;
 
@@ -32,51 +29,77 @@ const ANSWER_MAX_BYTES: usize = 256 << 10;
 pub enum OidcError {
     #[error("oidc.ca_certificate_file: {path}: {problem}")]
     Authority { path: PathBuf, problem: String },
+    #[error("oidc.client_secret_file: {path}: {problem}")]
+    Secret { path: PathBuf, problem: String },
     #[error("oidc: {0}")]
     Setup(String),
-}
-
-/// Why there is no key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoKey {
-    /// The provider does not publish it.
-    Unknown,
-    /// What the provider publishes is not known at present.
-    Unavailable,
 }
 
 /// The provider.
 pub(super) struct Provider {
     issuer: String,
     jwks_url: Option<String>,
-    max_age: Duration,
     client: Client,
-    clock: Arc<dyn Clock>,
-    known: Guarded<Known>,
-    /// Whoever has it asks.
-    turn: Arc<Mutex<()>>,
+    keys: Arc<Kept<KeySet>>,
+    endpoints: Arc<Kept<Endpoints>>,
 }
 
-/// What is known of the provider.
-#[derive(Default)]
-struct Known {
-    keys: Option<Arc<KeySet>>,
-    /// When these keys were asked for.
-    fetched_at: Option<Timestamp>,
-    /// When keys were asked for last, whatever came of it.
-    asked_at: Option<Timestamp>,
-}
-
+/// What the provider says of itself, OpenID Connect Discovery 1.0 §3, RFC 8414 §2, RFC 9207 §3.
 #[derive(Deserialize)]
 struct Discovery {
     issuer: String,
     jwks_uri: String,
+    authorization_endpoint: Option<String>,
+    token_endpoint: Option<String>,
+    token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    code_challenge_methods_supported: Option<Vec<String>>,
+    #[serde(default)]
+    authorization_response_iss_parameter_supported: bool,
+}
+
+/// Where the authorization code flow leads.
+pub(super) struct Endpoints {
+    /// For browsers.
+    pub(super) authorization: Url,
+    token: Url,
+    /// Whether a client with a secret may send it as HTTP has it, and not in the body.
+    takes_basic: bool,
+    /// Whether each of its answers to a browser names the issuer.
+    pub(super) names_itself: bool,
+}
+
+/// What a code is exchanged with.
+pub(super) struct Exchange<'e> {
+    pub(super) client_id: &'e str,
+    pub(super) secret: Option<&'e Zeroizing<String>>,
+    pub(super) redirect_url: &'e str,
+    pub(super) code: &'e str,
+    pub(super) verifier: &'e str,
+}
+
+/// Why there is no token for a code.
+pub(super) enum NoToken {
+    /// The provider refuses this code.
+    Refused,
+    /// It did not answer, or with something else; the log says what.
+    Unavailable,
+}
+
+#[derive(Deserialize)]
+struct Tokens {
+    id_token: String,
+}
+
+/// RFC 6749 §5.2.
+#[derive(Deserialize)]
+struct TokenError {
+    error: String,
 }
 
 impl Provider {
     /// # Errors
     /// [`OidcError`].
-    pub(super) fn open(config: &OidcConfig, clock: Arc<dyn Clock>) -> Result<Self, OidcError> {
+    pub(super) fn open(config: &OidcConfig, clock: &Arc<dyn Clock>) -> Result<Self, OidcError> {
         let setup = |error: &dyn std::fmt::Display| OidcError::Setup(error.to_string());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = ClientConfig::builder_with_provider(provider)
@@ -104,122 +127,208 @@ impl Provider {
         Ok(Self {
             issuer: config.issuer.clone(),
             jwks_url: config.jwks_url.clone(),
-            max_age: config.jwks_max_age(),
             client,
-            clock,
-            known: Guarded::default(),
-            turn: Arc::default(),
+            keys: Kept::new(config.jwks_max_age(), Arc::clone(clock)),
+            endpoints: Kept::new(config.jwks_max_age(), Arc::clone(clock)),
         })
     }
 
     /// Keys among which is one of this name that may sign so.
     ///
     /// # Errors
-    /// [`NoKey`].
+    /// [`Missing`].
     pub(super) async fn keys(
         self: &Arc<Self>,
         kid: &str,
         algorithm: SigningAlgorithm,
         now: Timestamp,
-    ) -> Result<Arc<KeySet>, NoKey> {
-        if let Some(keys) = self.usable(now).filter(|keys| keys.has(kid, algorithm)) {
-            self.refresh_aside(now);
-            return Ok(keys);
-        }
-        let turn = Arc::clone(&self.turn).lock_owned().await;
-        if self.may_ask(now) {
-            // Whoever asked may go away; what was asked for is for all.
-            let asking = tokio::spawn(Arc::clone(self).ask(turn));
-            if let Err(error) = asking.await {
-                tracing::error!(%error, "keys of the identity provider were not fetched: {error}");
+    ) -> Result<Arc<KeySet>, Missing> {
+        let this = Arc::clone(self);
+        self.keys.get(now, |keys| keys.has(kid, algorithm), || this.fetch_keys()).await
+    }
+
+    /// Where the authorization code flow leads.
+    ///
+    /// # Errors
+    /// [`Missing`].
+    pub(super) async fn endpoints(self: &Arc<Self>, now: Timestamp) -> Result<Arc<Endpoints>, Missing> {
+        let this = Arc::clone(self);
+        self.endpoints.get(now, |_| true, || this.fetch_endpoints()).await
+    }
+
+    /// The ID token for an authorization code, RFC 6749 §4.1.3, RFC 7636 §4.5.
+    ///
+    /// # Errors
+    /// [`NoToken`].
+    pub(super) async fn exchange(&self, endpoints: &Endpoints, exchange: &Exchange<'_>) -> Result<String, NoToken> {
+        let outcome = self.ask_for_token(endpoints, exchange).await;
+        let label = match &outcome {
+            Ok(Ok(_)) => "exchanged",
+            Ok(Err(_)) => "refused",
+            Err(_) => "failed",
+        };
+        metrics::describe_counter!(
+            "tributary_oidc_code_exchanges_total",
+            "Authorization codes brought to the identity provider"
+        );
+        metrics::counter!("tributary_oidc_code_exchanges_total", "outcome" => label).increment(1);
+        match outcome {
+            Ok(token) => token,
+            Err(problem) => {
+                tracing::warn!("the identity provider gives no token for a code: {problem}");
+                Err(NoToken::Unavailable)
             }
         }
-        let is_current = self.known.with(|known| known.asked_at.is_some() && known.asked_at == known.fetched_at);
-        match self.usable(now) {
-            Some(keys) if keys.has(kid, algorithm) => Ok(keys),
-            Some(_) if is_current => Err(NoKey::Unknown),
-            Some(_) | None => Err(NoKey::Unavailable),
+    }
+
+    async fn ask_for_token(
+        &self,
+        endpoints: &Endpoints,
+        exchange: &Exchange<'_>,
+    ) -> Result<Result<String, NoToken>, String> {
+        let Exchange { client_id, secret, redirect_url, code, verifier } = *exchange;
+        let mut fields = vec![
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", redirect_url),
+            ("code_verifier", verifier),
+        ];
+        let basic = secret.filter(|_| endpoints.takes_basic);
+        if basic.is_none() {
+            fields.push(("client_id", client_id));
+            fields.extend(secret.map(|secret| ("client_secret", secret.as_str())));
+        }
+        let mut request = self.client.post(endpoints.token.clone());
+        if let Some(secret) = basic {
+            request = request.header(AUTHORIZATION, basic_of(client_id, secret)?);
+        }
+        let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(encoded(&fields)?);
+        let url = endpoints.token.as_str();
+        let (status, body) = answer(request, url).await?;
+        if status == StatusCode::OK {
+            let tokens: Tokens =
+                serde_json::from_slice(&body).map_err(|error| format!("at {url}: no id_token: {}", place(&error)))?;
+            return Ok(Ok(tokens.id_token));
+        }
+        match serde_json::from_slice::<TokenError>(&body) {
+            Ok(TokenError { error }) if status == StatusCode::BAD_REQUEST && error == "invalid_grant" => {
+                Ok(Err(NoToken::Refused))
+            }
+            // Names of errors are short ASCII; whatever else came is not for the log.
+            Ok(TokenError { error }) if is_error_name(&error) => Err(format!("at {url}: {status}, {error}")),
+            Ok(_) | Err(_) => Err(format!("at {url}: it answered {status}")),
         }
     }
 
-    /// The keys, unless they are too old.
-    fn usable(&self, now: Timestamp) -> Option<Arc<KeySet>> {
-        self.known.with(|known| {
-            let is_good = known.fetched_at.is_some_and(|at| now < at.plus(self.max_age));
-            known.keys.clone().filter(|_| is_good)
-        })
-    }
-
-    fn may_ask(&self, now: Timestamp) -> bool {
-        self.known.with(|known| known.asked_at.is_none_or(|at| at.plus(PAUSE) <= now))
-    }
-
-    /// Has keys fetched that are no longer fresh, unless somebody does already.
-    fn refresh_aside(self: &Arc<Self>, now: Timestamp) {
-        let is_fresh = self.known.with(|known| known.fetched_at.is_some_and(|at| now < at.plus(REFRESH)));
-        if is_fresh || !self.may_ask(now) {
-            return;
-        }
-        if let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() {
-            tokio::spawn(Arc::clone(self).ask(turn));
-        }
-    }
-
-    /// Asks for the keys, and keeps what comes.
-    async fn ask(self: Arc<Self>, turn: OwnedMutexGuard<()>) {
-        let now = self.clock.now();
-        self.known.with(|known| known.asked_at = Some(now));
-        let fetched = self.fetch().await;
+    async fn fetch_keys(self: Arc<Self>) -> Option<KeySet> {
+        let fetched = async {
+            let url = match &self.jwks_url {
+                Some(url) => url.clone(),
+                None => self.discover().await?.jwks_uri,
+            };
+            KeySet::read(&self.get(&url).await?).map_err(|problem| format!("at {url}: {problem}"))
+        };
+        let fetched = fetched.await;
         let outcome = if fetched.is_ok() { "fetched" } else { "failed" };
         metrics::describe_counter!("tributary_oidc_key_fetches_total", "Fetches of the identity provider's keys");
         metrics::counter!("tributary_oidc_key_fetches_total", "outcome" => outcome).increment(1);
-        match fetched {
-            Ok(keys) => self.known.with(|known| {
-                known.keys = Some(Arc::new(keys));
-                known.fetched_at = Some(now);
-            }),
-            Err(problem) => tracing::warn!("the keys of the identity provider cannot be fetched: {problem}"),
-        }
-        drop(turn);
+        fetched
+            .inspect_err(|problem| tracing::warn!("the keys of the identity provider cannot be fetched: {problem}"))
+            .ok()
     }
 
-    async fn fetch(&self) -> Result<KeySet, String> {
-        let url = match &self.jwks_url {
-            Some(url) => url.clone(),
-            None => self.discover().await?,
+    async fn fetch_endpoints(self: Arc<Self>) -> Option<Endpoints> {
+        let fetched = async {
+            let found = self.discover().await?;
+            Endpoints::of(found).map_err(|problem| format!("of {}: {problem}", self.issuer))
         };
-        KeySet::read(&self.get(&url).await?).map_err(|problem| format!("at {url}: {problem}"))
+        fetched
+            .await
+            .inspect_err(|problem| tracing::warn!("the endpoints of the identity provider cannot be used: {problem}"))
+            .ok()
     }
 
-    /// Where the provider says that its keys are, OpenID Connect Discovery 1.0 §4.
-    async fn discover(&self) -> Result<String, String> {
+    /// What the provider says of itself, OpenID Connect Discovery 1.0 §4.
+    async fn discover(&self) -> Result<Discovery, String> {
         let url = format!("{}/.well-known/openid-configuration", self.issuer.trim_end_matches('/'));
         let found: Discovery =
             serde_json::from_slice(&self.get(&url).await?).map_err(|error| format!("at {url}: {error}"))?;
         if found.issuer != self.issuer {
             return Err(format!("at {url}: it is the configuration of another issuer, {:?}", found.issuer));
         }
-        match Url::parse(&found.jwks_uri) {
-            Ok(jwks) if is_safe(&jwks) => Ok(found.jwks_uri),
-            Ok(_) | Err(_) => Err(format!("at {url}: jwks_uri is no https:// URL: {:?}", found.jwks_uri)),
-        }
+        safe_url("jwks_uri", &found.jwks_uri).map_err(|problem| format!("at {url}: {problem}"))?;
+        Ok(found)
     }
 
     async fn get(&self, url: &str) -> Result<Vec<u8>, String> {
-        let failed = |error: reqwest::Error| format!("at {url}: {}", chain(&error.without_url()));
-        let mut response = self.client.get(url).send().await.map_err(failed)?;
-        if response.status() != StatusCode::OK {
-            return Err(format!("at {url}: it answered {}", response.status()));
+        match answer(self.client.get(url), url).await? {
+            (StatusCode::OK, body) => Ok(body),
+            (status, _) => Err(format!("at {url}: it answered {status}")),
         }
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
-            if body.len() + chunk.len() > ANSWER_MAX_BYTES {
-                return Err(format!("at {url}: the answer is longer than {ANSWER_MAX_BYTES} bytes"));
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(body)
     }
+}
+
+impl Endpoints {
+    fn of(found: Discovery) -> Result<Self, String> {
+        let named = |name: &str, url: Option<String>| {
+            safe_url(name, &url.ok_or_else(|| format!("it has no {name}, which a sign-in with a browser needs"))?)
+        };
+        // Who does not say what it does, does RFC 8414's default; of PKCE there is none.
+        let methods = found.token_endpoint_auth_methods_supported;
+        let takes = |method: &str| methods.as_ref().is_none_or(|all| all.iter().any(|one| one == method));
+        if found.code_challenge_methods_supported.is_some_and(|all| all.iter().all(|method| method != "S256")) {
+            return Err("it does no PKCE with S256".to_owned());
+        }
+        Ok(Self {
+            authorization: named("authorization_endpoint", found.authorization_endpoint)?,
+            token: named("token_endpoint", found.token_endpoint)?,
+            takes_basic: takes("client_secret_basic"),
+            names_itself: found.authorization_response_iss_parameter_supported,
+        })
+    }
+}
+
+/// Whether this could be the name of an OAuth error.
+pub(super) fn is_error_name(text: &str) -> bool {
+    (1..=40).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+}
+
+/// `name=value&…`
+pub(super) fn encoded(fields: &[(&str, &str)]) -> Result<String, String> {
+    serde_html_form::to_string(fields).map_err(|error| error.to_string())
+}
+
+/// RFC 6749 §2.3.1: both parts are encoded as forms are, first.
+fn basic_of(client_id: &str, secret: &str) -> Result<HeaderValue, String> {
+    let part = |text: &str| encoded(&[("", text)]).map(|pair| Zeroizing::new(pair.trim_start_matches('=').to_owned()));
+    let credentials = Zeroizing::new(format!("{}:{}", *part(client_id)?, *part(secret)?));
+    let text = Zeroizing::new(format!("Basic {}", STANDARD.encode(credentials.as_bytes())));
+    let mut value = HeaderValue::from_str(&text).map_err(|error| error.to_string())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn safe_url(name: &str, text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).ok().filter(is_safe);
+    url.ok_or_else(|| format!("{name} is no https:// URL: {text:?}"))
+}
+
+async fn answer(request: RequestBuilder, url: &str) -> Result<(StatusCode, Vec<u8>), String> {
+    let failed = |error: reqwest::Error| format!("at {url}: {}", chain(&error.without_url()));
+    let mut response = request.send().await.map_err(failed)?;
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(failed)? {
+        if body.len() + chunk.len() > ANSWER_MAX_BYTES {
+            return Err(format!("at {url}: the answer is longer than {ANSWER_MAX_BYTES} bytes"));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok((response.status(), body))
+}
+
+/// Where JSON is wrong, and nothing of what it says.
+fn place(error: &serde_json::Error) -> String {
+    format!("line {}, column {}", error.line(), error.column())
 }
 
 /// An error with what caused it.

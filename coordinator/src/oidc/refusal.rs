@@ -19,6 +19,8 @@ pub(crate) enum Refusal {
     Issuer,
     #[error("it is for another audience")]
     Audience,
+    #[error("it does not answer the request that was begun in this browser (nonce)")]
+    Nonce,
     #[error("its claim {0} is missing, or is not what it has to be")]
     Claim(&'static str),
     #[error("it expired at {0}; get a new one")]

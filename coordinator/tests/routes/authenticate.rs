@@ -33,7 +33,7 @@ async fn every_route_asks_who_is_there() {
             asked += 1;
         }
     }
-    assert_eq!(asked, 54, "operations that need somebody");
+    assert_eq!(asked, 55, "operations that need somebody");
 }
 
 #[tokio::test]

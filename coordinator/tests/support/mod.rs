@@ -5,6 +5,7 @@
 #![allow(clippy::allow_attributes, reason = "whether the next one is needed depends on the test")]
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod codes;
 pub(crate) mod contract;
 pub(crate) mod die_at;
 pub(crate) mod member;

@@ -1,4 +1,4 @@
-//! An identity provider: keys that it publishes over HTTP on this machine, and tokens that it signs.
+//! An identity provider: keys that it publishes over HTTP on this machine, and tokens that it signs. Browsers sign in there by `codes`.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
@@ -23,6 +23,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
+
+use super::codes::Codes;
 
 /// A key of the provider.
 pub(crate) enum Key {
@@ -101,6 +103,7 @@ pub(crate) enum Answer {
 struct Shared {
     answer: Mutex<Answer>,
     discovery: Mutex<Value>,
+    codes: Codes,
     asked: AtomicUsize,
     /// One permit for each late answer that was asked for.
     waiting: Semaphore,
@@ -127,13 +130,18 @@ impl Provider {
         let issuer = format!("http://{}", listener.local_addr().unwrap());
         let shared = Arc::new(Shared {
             answer: Mutex::new(Answer::Keys(keys)),
-            discovery: Mutex::new(json!({ "issuer": issuer, "jwks_uri": format!("{issuer}/keys") })),
+            discovery: Mutex::new(json!({
+                "issuer": issuer, "jwks_uri": format!("{issuer}/keys"),
+                "authorization_endpoint": format!("{issuer}/authorize?of=one"), "token_endpoint": format!("{issuer}/token"),
+            })),
+            codes: Codes::default(),
             asked: AtomicUsize::new(0),
             waiting: Semaphore::new(0),
             released: Semaphore::new(0),
         });
         let router = Router::new()
             .route("/keys", get(keys_of))
+            .route("/token", post(token_of))
             .route("/.well-known/openid-configuration", get(discovery_of))
             .with_state(Arc::clone(&shared));
         let served = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
@@ -146,6 +154,15 @@ impl Provider {
 
     pub(crate) fn discovery(&self, document: Value) {
         *self.shared.discovery.lock().unwrap() = document;
+    }
+
+    pub(crate) fn discovered(&self) -> Value {
+        self.shared.discovery.lock().unwrap().clone()
+    }
+
+    /// What browsers are given, and what becomes of it.
+    pub(crate) fn codes(&self) -> &Codes {
+        &self.shared.codes
     }
 
     /// How often its keys were asked for.
@@ -204,6 +221,10 @@ pub(crate) async fn over_https(keys: &[Value]) -> (String, String, JoinHandle<()
 async fn discovery_of(State(shared): State<Arc<Shared>>) -> Response {
     let document = shared.discovery.lock().unwrap().to_string();
     Response::new(Body::from(document))
+}
+
+async fn token_of(State(shared): State<Arc<Shared>>, headers: http::HeaderMap, body: String) -> Response {
+    shared.codes.exchange(&headers, &body).await
 }
 
 async fn keys_of(State(shared): State<Arc<Shared>>) -> Response {

@@ -33,6 +33,7 @@ pub mod model_version;
 pub mod open_task;
 pub mod participant;
 pub mod privacy_ledger;
+pub mod provenance;
 pub mod round;
 pub mod round_summary;
 pub mod sampled;
@@ -118,6 +119,7 @@ macro_rules! conformance_tests {
             privacy_ledger::each_task_has_its_ledger,
             privacy_ledger::the_head_is_replaced_together_with_its_row,
             privacy_ledger::of_two_who_charge_at_once_one_has_to_look_again,
+            provenance::a_record_belongs_to_its_version_and_may_be_signed_again,
             round::a_task_has_one_open_round,
             round::transitions_are_compare_and_swap_with_history,
             round::results_and_bytes_are_recorded,
@@ -141,6 +143,7 @@ macro_rules! conformance_tests {
             session_message::a_cleared_message_was_still_sent,
             sign_in::a_sign_in_counts_until_it_ends,
             sign_in::the_oldest_sign_ins_of_a_token_go_first,
+            sign_in::a_sign_in_may_be_of_an_identity,
             standing::everybody_asked_for_is_told_in_order,
             standing::places_change_together,
             sum::a_partial_sum_is_replaced_by_compare_and_swap,

@@ -26,6 +26,7 @@ pub mod noised_sum;
 pub mod open_task;
 pub mod partial_sum;
 pub mod privacy_ledger;
+pub mod provenance;
 pub mod round;
 pub mod round_summary;
 pub mod sampled;

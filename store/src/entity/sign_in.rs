@@ -1,11 +1,12 @@
-//! Sign-ins: cookies that stand for operator tokens. Only hashes of their secrets are stored.
+//! Sign-ins: cookies that stand for operator tokens, or for somebody whom the identity provider knows. Only hashes of their secrets are
+//! stored.
 
 use federation::event::{EventKind, Fact, Subject};
 use federation::id::{Digest, SignInId, TokenId};
 use federation::time::Timestamp;
 
-use super::token::OperatorToken;
-use crate::error::Result;
+use crate::driver::{Bind, FromRow, Json, Row, Value, json};
+use crate::error::{Result, StoreError};
 use crate::transaction::Transaction;
 
 /// An operator's sign-in with a browser.
@@ -14,8 +15,8 @@ pub struct SignIn {
     pub id: SignInId,
     /// Of the cookie's secret.
     pub secret_sha256: Digest,
-    /// The operator token that it stands for.
-    pub token: TokenId,
+    /// For whom it stands.
+    pub holder: Holder,
     pub created_at: Timestamp,
     /// From then on it does not count.
     pub expires_at: Timestamp,
@@ -23,10 +24,63 @@ pub struct SignIn {
     pub ended_at: Option<Timestamp>,
 }
 
-record!("sign_in", SignIn { id, secret_sha256, token, created_at, expires_at, ended_at });
+/// For whom a sign-in stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// The bearer of this operator token.
+    Token(TokenId),
+    /// Somebody whom the identity provider knows.
+    Identity(KnownIdentity),
+}
+
+/// What the identity provider said of somebody who signed in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownIdentity {
+    pub issuer: String,
+    /// Of the issuer, a line feed, and the `sub`.
+    pub subject_sha256: Digest,
+    /// The values of the claim that decides, of those that allowed something.
+    pub claim_values: Vec<String>,
+}
+
+impl Bind for Holder {
+    fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()> {
+        match self {
+            Self::Token(token) => {
+                token.bind(to)?;
+                to.extend([Value::Null, Value::Null, Value::Null]);
+            }
+            Self::Identity(KnownIdentity { issuer, subject_sha256, claim_values }) => {
+                to.push(Value::Null);
+                issuer.bind(to)?;
+                subject_sha256.bind(to)?;
+                to.push(json(claim_values)?.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromRow for Holder {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        if let Some(token) = row.get("token")? {
+            return Ok(Self::Token(token));
+        }
+        let missing = || StoreError::corrupt("a sign-in of nobody");
+        let (issuer, subject_sha256): (Option<String>, _) = (row.get("issuer")?, row.get("subject_sha256")?);
+        let claim_values: Option<Json<Vec<String>>> = row.get("claim_values")?;
+        Ok(Self::Identity(KnownIdentity {
+            issuer: issuer.ok_or_else(missing)?,
+            subject_sha256: Option::ok_or_else(subject_sha256, missing)?,
+            claim_values: claim_values.ok_or_else(missing)?.0,
+        }))
+    }
+}
+
+record!("sign_in", SignIn { id, secret_sha256, holder: token_or_identity, created_at, expires_at, ended_at });
 
 impl Transaction<'_> {
-    /// Stores a new sign-in, with an event, and removes the oldest of its token beyond `most`.
+    /// Stores a new sign-in, with an event, and removes the oldest of its holder beyond `most`.
     ///
     /// # Errors
     /// `Conflict` if the id or the secret exists, or the token does not.
@@ -34,30 +88,34 @@ impl Transaction<'_> {
         self.insert(sign_in).await?;
         let facts = [("sign_in", Fact::from(sign_in.id.to_string())), ("expires_at", sign_in.expires_at.into())];
         self.note_event(sign_in.created_at, EventKind::SignedIn, Subject::Service, facts);
-        self.change(
-            "DELETE FROM sign_in WHERE token = ?1 AND id NOT IN
-             (SELECT id FROM sign_in WHERE token = ?1 ORDER BY created_at DESC, id LIMIT ?2)",
-            (sign_in.token, most),
-        )
-        .await?;
+        match &sign_in.holder {
+            Holder::Token(token) => {
+                self.change(
+                    "DELETE FROM sign_in WHERE token = ?1 AND id NOT IN
+                     (SELECT id FROM sign_in WHERE token = ?1 ORDER BY created_at DESC, id LIMIT ?2)",
+                    (*token, most),
+                )
+                .await?;
+            }
+            Holder::Identity(identity) => {
+                self.change(
+                    "DELETE FROM sign_in WHERE subject_sha256 = ?1 AND id NOT IN
+                     (SELECT id FROM sign_in WHERE subject_sha256 = ?1 ORDER BY created_at DESC, id LIMIT ?2)",
+                    (identity.subject_sha256, most),
+                )
+                .await?;
+            }
+        }
         Ok(())
     }
 
-    /// The sign-in with this secret that counts at `now`, with its token, which may be revoked.
-    pub async fn live_sign_in(
-        &mut self,
-        secret_sha256: Digest,
-        now: Timestamp,
-    ) -> Result<Option<(SignIn, OperatorToken)>> {
-        let found: Option<SignIn> = self
-            .find(
-                "SELECT * FROM sign_in WHERE secret_sha256 = ?1 AND ended_at IS NULL AND expires_at > ?2",
-                (secret_sha256, now),
-            )
-            .await?;
-        let Some(sign_in) = found else { return Ok(None) };
-        let token = self.find("SELECT * FROM operator_token WHERE id = ?1", sign_in.token).await?;
-        Ok(token.map(|token| (sign_in, token)))
+    /// The sign-in with this secret that counts at `now`.
+    pub async fn live_sign_in(&mut self, secret_sha256: Digest, now: Timestamp) -> Result<Option<SignIn>> {
+        self.find(
+            "SELECT * FROM sign_in WHERE secret_sha256 = ?1 AND ended_at IS NULL AND expires_at > ?2",
+            (secret_sha256, now),
+        )
+        .await
     }
 
     /// The sign-in with this id, ended or not.

@@ -35,8 +35,11 @@ pub mod route {
     pub const OPERATOR_TOKENS: &str = "/v1/operator-tokens";
     /// `POST`: revoke an operator token.
     pub const OPERATOR_TOKEN_REVOKE: &str = "/v1/operator-tokens/{token}/revoke";
-    /// `POST`, no token but the one in the body: a cookie in its place. [`super::CreateSignIn`].
+    /// `GET`: the ways to sign in with a browser, [`super::SignInWays`]. `POST`, no token but the one in the body: a cookie in its
+    /// place. [`super::CreateSignIn`].
     pub const SIGN_INS: &str = "/v1/sign-ins";
+    /// `POST`, by the dashboard: where the identity provider signs operators in, [`super::AuthorizationView`].
+    pub const SIGN_IN_AUTHORIZATION: &str = "/v1/sign-ins/authorization";
     /// `GET`: whose cookie it is, [`super::SignInView`]. `DELETE`: sign out.
     pub const SIGN_IN: &str = "/v1/sign-ins/current";
 }
@@ -48,6 +51,18 @@ pub mod route {
 pub struct CreateTask {
     /// The task as it will be stored.
     pub spec: TaskSpec,
+}
+
+/// The answer to a dry run of `POST` [`crate::route::TASKS`]: the task could be created.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CheckedTask {
+    /// The task as it would be stored.
+    pub spec: TaskSpec,
+    /// Number of parameters that participants share.
+    pub parameters: u64,
+    /// Size of one masked input.
+    pub update_bytes: u64,
 }
 
 /// Body of `POST` [`crate::route::ENROLLMENT_TOKENS`].
@@ -157,19 +172,37 @@ pub struct CreateSignIn {
     pub token: String,
 }
 
+/// The ways to sign in with a browser, beside operators' tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SignInWays {
+    /// Name of the identity provider that signs operators in; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+}
+
+/// Where a browser goes to sign in, with a cookie by which it is known again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AuthorizationView {
+    /// A page of the identity provider.
+    pub url: String,
+}
+
 /// Whom a cookie stands for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SignInView {
-    /// The operator token that it stands for.
-    pub token: TokenId,
-    /// Name of the token's owner.
+    /// The operator token that it stands for; absent where the identity provider has vouched for somebody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<TokenId>,
+    /// Name of the token's owner; of somebody whom the provider knows, what histories have for it.
     pub name: String,
-    /// The token's role at present.
+    /// The role at present.
     pub role: Role,
     /// From then on the cookie is refused.
     pub expires_at: Timestamp,
-    /// The tasks that the token is for; absent if it is for everything.
+    /// The tasks that it is for; absent if it is for everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<Vec<TaskId>>,
 }

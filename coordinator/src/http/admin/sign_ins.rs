@@ -1,18 +1,19 @@
-//! `POST /v1/sign-ins`, `GET` and `DELETE /v1/sign-ins/current`: a cookie in place of an operator's token.
+//! `GET` and `POST /v1/sign-ins`, `POST /v1/sign-ins/authorization`, `GET` and `DELETE /v1/sign-ins/current`: a cookie in place of an
+//! operator's token, or of the identity provider's word. The way back from the provider is `dashboard::callback`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
-use federation::event::{EventKind, Fact, Subject};
+use federation::event::{Actor, EventKind, Fact, Subject};
 use federation::id::SignInId;
 use federation::time::Timestamp;
-use http::{StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use store::StoreError;
-use store::entity::sign_in::SignIn;
+use store::entity::sign_in::{Holder, SignIn};
 use store::entity::token::{OperatorToken, TokenEnd};
-use wire::admin::{CreateSignIn, SignInView};
+use wire::admin::{AuthorizationView, CreateSignIn, SignInView, SignInWays};
 use wire::route;
 use zeroize::Zeroizing;
 
@@ -21,14 +22,41 @@ use super::secret;
 use crate::http::app::App;
 use crate::http::authenticate::AnyPeer;
 use crate::http::extract::{Json, read_json};
-use crate::http::operators::{Bearer, SignedIn, actor, admit, token_of_secret};
-use crate::http::problem::Result;
-use crate::http::sign_in::{must_be_of_dashboard, set_cookie};
+use crate::http::limits::Key;
+use crate::http::operators::{Bearer, SignedIn, Who, actor, admit, token_of_secret};
+use crate::http::problem::{Error, Result};
+use crate::http::sign_in::{Away, must_be_of_dashboard, set_cookie};
 
 /// How long a sign-in counts: a working day.
 const LASTS: Duration = Duration::from_secs(12 * 3600);
-/// Sign-ins of one token that count at once; one more ends its oldest.
-const SIGN_INS_PER_TOKEN: u32 = 64;
+/// Sign-ins of one operator that count at once; one more ends the oldest.
+const SIGN_INS_PER_OPERATOR: u32 = 64;
+
+/// Get the ways to sign in with a browser.
+#[utoipa::path(get, path = route::SIGN_INS, responses((status = 200, body = SignInWays)))]
+pub(in crate::http) async fn ways(_: AnyPeer, State(app): State<Arc<App>>) -> Json<SignInWays> {
+    Json(SignInWays { provider: app.oidc.as_ref().and_then(|oidc| oidc.name()).map(str::to_owned) })
+}
+
+/// Begin to sign in at the identity provider.
+#[utoipa::path(
+    post, path = route::SIGN_IN_AUTHORIZATION,
+    responses((status = 200, body = AuthorizationView), (status = 403), (status = 404)),
+)]
+pub(in crate::http) async fn authorize(
+    _: AnyPeer,
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    // Otherwise another site could send its visitors there.
+    must_be_of_dashboard(&headers)?;
+    let none = || Error::NotFound("browsers sign in with operators' tokens alone here".to_owned());
+    let oidc = app.oidc.as_ref().ok_or_else(none)?;
+    let now = app.now();
+    let away = Away::begin(&Zeroizing::new(secret(&app.random)), now);
+    let url = oidc.authorization_url(&away.proof(&app.sealer), now).await?.ok_or_else(none)?;
+    Ok(([(header::SET_COOKIE, away.set()?)], Json(AuthorizationView { url })).into_response())
+}
 
 /// Sign in: an operator's token becomes a cookie.
 #[utoipa::path(
@@ -43,47 +71,72 @@ pub(in crate::http) async fn create(_: AnyPeer, State(app): State<Arc<App>>, req
     let token = token_of_secret(&app, Zeroizing::new(token).trim()).await?;
     let now = app.now();
     if let Some(end) = token.ended(now) {
-        note_refusal(&app, &token, end, now).await?;
+        note_token_refusal(&app, &token, end, now).await?;
     }
-    let of_token = token.id;
     let bearer = admit(&parts, &app, token, None)?;
+    let (row, cookie) = enter(&app, &bearer, now).await?;
+    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], Json(view(bearer, &row))).into_response())
+}
+
+/// Signs an operator in, for as long as what was shown counts, and no longer than a day's work: the row, and the cookie to be set.
+///
+/// # Errors
+/// The store's.
+pub(in crate::http) async fn enter(app: &App, bearer: &Bearer, now: Timestamp) -> Result<(SignIn, HeaderValue)> {
     let secret = Zeroizing::new(secret(&app.random));
     let expires_at = bearer.until.into_iter().chain([now.plus(LASTS)]).min().unwrap_or(now);
-    let row = &SignIn {
+    let row = SignIn {
         id: SignInId(app.random.uuid()),
         secret_sha256: crate::digest(secret.as_bytes()),
-        token: of_token,
+        holder: match &bearer.who {
+            Who::Token(token) => Holder::Token(*token),
+            Who::Identity(known) => Holder::Identity(known.clone()),
+        },
         created_at: now,
         expires_at,
         ended_at: None,
     };
-    let actor = &bearer.actor();
+    let (actor, new) = (&bearer.actor(), &row);
     app.store
         .transact("create_sign_in", |tx| {
             Box::pin(async move {
                 tx.act_for(actor.clone());
-                tx.insert_sign_in(row, SIGN_INS_PER_TOKEN).await
+                tx.insert_sign_in(new, SIGN_INS_PER_OPERATOR).await
             })
         })
         .await?;
     tracing::info!(sign_in = %row.id, operator = bearer.name, "{} signed in", bearer.name);
     let lasts_ms = expires_at.0.saturating_sub(now.0).unsigned_abs();
-    let cookie = set_cookie(&secret, lasts_ms.div_ceil(1000))?;
-    Ok((StatusCode::CREATED, [(header::SET_COOKIE, cookie)], Json(view(bearer, row))).into_response())
+    Ok((row, set_cookie(&secret, lasts_ms.div_ceil(1000))?))
 }
 
-/// Notes that a token that counts no more was tried, once in a while.
-async fn note_refusal(app: &App, token: &OperatorToken, end: TokenEnd, now: Timestamp) -> Result<()> {
-    if !app.refusals.is_due(token.id, now) {
-        return Ok(());
-    }
+/// Notes that a token that counts no more was tried.
+async fn note_token_refusal(app: &App, token: &OperatorToken, end: TokenEnd, now: Timestamp) -> Result<()> {
     let reason = match end {
         TokenEnd::Revoked => "revoked",
         TokenEnd::Expired(_) => "expired",
     };
+    note_refusal(app, Key::Operator(token.id), actor(token.id, &token.name), reason, now).await
+}
+
+/// Notes that somebody who is known was not let in, once in a while.
+///
+/// # Errors
+/// The store's.
+pub(in crate::http) async fn note_refusal(
+    app: &App,
+    of: Key,
+    actor: Actor,
+    reason: &'static str,
+    now: Timestamp,
+) -> Result<()> {
+    if !app.refusals.is_due(of, now) {
+        return Ok(());
+    }
+    let actor = &actor;
     let noted = app.store.transact("refuse_sign_in", |tx| {
         Box::pin(async move {
-            tx.act_for(actor(token.id, &token.name));
+            tx.act_for(actor.clone());
             tx.note_event(now, EventKind::SignInRefused, Subject::Service, [("reason", Fact::from(reason))]);
             Ok::<_, StoreError>(())
         })
@@ -92,8 +145,9 @@ async fn note_refusal(app: &App, token: &OperatorToken, end: TokenEnd, now: Time
 }
 
 fn view(bearer: Bearer, row: &SignIn) -> SignInView {
+    let token = bearer.token();
     let Bearer { name, role, scope, .. } = bearer;
-    SignInView { token: row.token, name, role, expires_at: row.expires_at, tasks: told(scope) }
+    SignInView { token, name, role, expires_at: row.expires_at, tasks: told(scope) }
 }
 
 /// Get whom the cookie stands for.

@@ -2,6 +2,7 @@
 //! cookie of a sign-in.
 
 mod assets;
+mod callback;
 mod reference;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use super::authenticate::AnyPeer;
 use super::extract::Path;
 use super::problem::{Error, Result};
 use super::times::Times;
+use crate::oidc::CALLBACK;
 
 /// Nothing comes from elsewhere, no text becomes a script or a style, and no other page frames ours.
 const POLICY: HeaderValue = HeaderValue::from_static(
@@ -46,6 +48,7 @@ pub(super) fn routes(times: Times) -> Router<Arc<App>> {
     Router::new()
         .route("/", times.short_undescribed(get(page)))
         .route("/assets/{version}/{*name}", times.short_undescribed(get(asset)))
+        .route(CALLBACK, times.short_undescribed(get(callback::callback)))
         .route("/docs/api", times.short_undescribed(get(reference_page)))
         .route("/docs/api/{name}", times.short_undescribed(get(reference_file)))
 }

@@ -40,6 +40,7 @@ fn operators_routes() -> BTreeMap<String, Is> {
                 route::MODELS,
                 route::MODEL,
                 route::MODEL_PARAMETERS,
+                route::MODEL_PROVENANCE,
                 route::TASK_EVENTS,
             ],
             Is::OfTask,

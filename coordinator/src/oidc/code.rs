@@ -1,0 +1,96 @@
+//! The authorization code flow (OpenID Connect Core 1.0 §3.1) with PKCE (RFC 7636): what one sign-in asks for, and what a browser brings
+//! back.
+
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use reqwest::Url;
+use tokio::sync::Semaphore;
+use zeroize::Zeroizing;
+
+use super::provider::{Endpoints, Exchange, OidcError, encoded};
+use crate::config::ClientConfig;
+
+/// Where browsers come back from the provider: a page, no part of the described contract.
+pub(crate) const CALLBACK: &str = "/sign-in/callback";
+/// Codes that are being exchanged at once. More are turned away: each waits for the provider.
+const EXCHANGES_MAX: usize = 32;
+/// Longest code that is brought to the provider.
+pub(super) const CODE_MAX_BYTES: usize = 4096;
+
+/// As which the provider knows this coordinator.
+pub(super) struct Client {
+    pub(super) id: String,
+    secret: Option<Zeroizing<String>>,
+    redirect_url: String,
+    scope: String,
+    /// The provider's name on the button.
+    pub(super) name: String,
+    pub(super) exchanges: Semaphore,
+}
+
+/// What binds a sign-in to the browser in which it was begun. Each of them is 256 bits, in base64url.
+pub(crate) struct Proof {
+    /// Comes back with the code.
+    pub(crate) state: String,
+    /// Comes back in the token.
+    pub(crate) nonce: String,
+    /// Only who knows it gets a token for the code.
+    pub(crate) verifier: Zeroizing<String>,
+}
+
+impl Client {
+    /// # Errors
+    /// The secret cannot be read.
+    pub(super) fn open(config: &ClientConfig, issuer: &str) -> Result<Self, OidcError> {
+        let secret = config.client_secret_file.as_deref().map(read).transpose()?;
+        let host = Url::parse(issuer).ok().and_then(|url| url.host_str().map(str::to_owned));
+        Ok(Self {
+            id: config.client_id.clone(),
+            secret,
+            redirect_url: format!("{}{}", config.public_url.trim_end_matches('/'), CALLBACK),
+            scope: config.scopes.join(" "),
+            name: config.name.clone().or(host).unwrap_or_else(|| issuer.to_owned()),
+            exchanges: Semaphore::new(EXCHANGES_MAX),
+        })
+    }
+
+    /// Where a browser begins.
+    ///
+    /// # Errors
+    /// What cannot be written as a query.
+    pub(super) fn authorization_url(&self, endpoints: &Endpoints, proof: &Proof) -> Result<String, String> {
+        let challenge = URL_SAFE_NO_PAD.encode(crate::digest(proof.verifier.as_bytes()).0);
+        let query = encoded(&[
+            ("response_type", "code"),
+            ("client_id", &self.id),
+            ("redirect_uri", &self.redirect_url),
+            ("scope", &self.scope),
+            ("state", &proof.state),
+            ("nonce", &proof.nonce),
+            ("code_challenge", &challenge),
+            ("code_challenge_method", "S256"),
+        ])?;
+        let mut url = endpoints.authorization.clone();
+        // The endpoint may have a query of its own, RFC 6749 §3.1.
+        let query = url.query().filter(|own| !own.is_empty()).map(|own| format!("{own}&{query}")).unwrap_or(query);
+        url.set_query(Some(&query));
+        url.set_fragment(None);
+        Ok(url.into())
+    }
+
+    pub(super) fn exchange<'e>(&'e self, code: &'e str, proof: &'e Proof) -> Exchange<'e> {
+        let Self { id, secret, redirect_url, .. } = self;
+        Exchange { client_id: id, secret: secret.as_ref(), redirect_url, code, verifier: &proof.verifier }
+    }
+}
+
+fn read(path: &Path) -> Result<Zeroizing<String>, OidcError> {
+    let wrong = |problem: String| OidcError::Secret { path: path.to_owned(), problem };
+    let text = std::fs::read_to_string(path).map(Zeroizing::new).map_err(|error| wrong(error.to_string()))?;
+    match text.trim() {
+        "" => Err(wrong("it is empty".to_owned())),
+        secret => Ok(Zeroizing::new(secret.to_owned())),
+    }
+}

@@ -1,9 +1,8 @@
 //! What durable commits cost rounds: the same rounds with rows and blobs on the disk, and with both in memory, in turn.
 
-use std::time::Instant;
-
 use crate::Outcome;
-use crate::server::{Server, TASK};
+use crate::rounds::{Figures, measured, median};
+use crate::server::Server;
 
 const PARTICIPANTS: u32 = 10;
 const ROUNDS: u32 = 10;
@@ -31,28 +30,26 @@ pub(crate) async fn run(parameters: usize, pairs: u32) -> Outcome {
                 Place::Memory => in_memory.push(figures),
             }
         }
-        let ((disk, disk_cpu), (memory, memory_cpu)) = (on_disk[pair as usize], in_memory[pair as usize]);
+        let (disk, memory) = (on_disk[pair as usize], in_memory[pair as usize]);
         println!(
-            "  on disk {disk:.2} rounds/s, {disk_cpu:.0} CPU-ms of the server each; in memory {memory:.2} rounds/s, {memory_cpu:.0} CPU-ms: \
-             {:.2} ×",
-            disk / memory
+            "  on disk {:.2} rounds/s, {:.0} CPU-ms of the server each; in memory {:.2} rounds/s, {:.0} CPU-ms: {:.2} ×",
+            disk.rounds_per_second,
+            disk.cpu_ms,
+            memory.rounds_per_second,
+            memory.cpu_ms,
+            disk.rounds_per_second / memory.rounds_per_second
         );
     }
-    let (disk, memory) = (median(&on_disk, |figures| figures.0), median(&in_memory, |figures| figures.0));
+    let medians = |of: fn(&Figures) -> f64| (median(on_disk.iter().map(of)), median(in_memory.iter().map(of)));
+    let (disk, memory) = medians(|figures| figures.rounds_per_second);
     println!("  medians: {disk:.2} against {memory:.2} rounds/s: {:.2} × (goal: 0.8)", disk / memory);
-    let (disk, memory) = (median(&on_disk, |figures| figures.1), median(&in_memory, |figures| figures.1));
+    let (disk, memory) = medians(|figures| figures.cpu_ms);
     println!("  {disk:.0} against {memory:.0} CPU-ms of the server a round");
     Ok(())
 }
 
-fn median(figures: &[(f64, f64)], which: impl Fn(&(f64, f64)) -> f64) -> f64 {
-    let mut values: Vec<f64> = figures.iter().map(which).collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// Rounds per second, from the first model version to the last, and the server's CPU-ms for each.
-async fn rounds(place: Place, parameters: usize) -> Outcome<(f64, f64)> {
+/// Rounds with rows and blobs in that place.
+async fn rounds(place: Place, parameters: usize) -> Outcome<Figures> {
     let folder = tempfile::tempdir()?;
     let at = |name: &str| folder.path().join(name).display().to_string();
     let (rows, blobs) = match place {
@@ -68,17 +65,5 @@ async fn rounds(place: Place, parameters: usize) -> Outcome<(f64, f64)> {
     );
     std::fs::write(&config, text)?;
     let server = Server::launch(&["--config", &config], &[], folder)?;
-    let devices = server.enroll_many(PARTICIPANTS).await?;
-    server.create_task(parameters, PARTICIPANTS, ROUNDS).await?;
-    let (cpu, begin) = (server.cpu_seconds()?, Instant::now());
-    let runs = devices.into_iter().map(|device| tokio::spawn(async move { device.take_part(parameters).await }));
-    for run in runs.collect::<Vec<_>>() {
-        run.await??;
-    }
-    let (cpu, seconds) = (server.cpu_seconds()? - cpu, begin.elapsed().as_secs_f64());
-    let completed = server.completed(TASK).await?;
-    if completed != ROUNDS as usize {
-        return Err(format!("{completed} of {ROUNDS} rounds ended").into());
-    }
-    Ok((f64::from(ROUNDS) / seconds, cpu * 1e3 / f64::from(ROUNDS)))
+    measured(&server, PARTICIPANTS, parameters, ROUNDS).await
 }

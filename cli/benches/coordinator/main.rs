@@ -2,7 +2,7 @@
 //! are measured in the same run.
 //!
 //! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins [PARTICIPANTS, 100] | idle [PARTICIPANTS, 5000] |
-//! memory [UPLOADS AT ONCE, 16] | unread | far [MILLISECONDS EACH WAY, 2000] | durable [PARAMETERS, 1000000] | observed [PARAMETERS, 1000] | recovery | large |
+//! memory [UPLOADS AT ONCE, 16] | unread | far [MILLISECONDS EACH WAY, 2000] | durable [PARAMETERS, 1000000] | observed [PARAMETERS, 1000] [parts] | recovery | large |
 //! load [sqlite] [postgres] [replicas] [participants=10000] [polling=…] [rate=1000] [seconds=60] [cohort=100] [connections=4] [quota=20]]`
 //!
 //! `TRIBUTARY_BENCHED=FILE` measures another build of `tributary` than this one's. `large` and `pages [ROUNDS, 10000]` run only by name.
@@ -24,6 +24,7 @@ mod observed;
 mod pages;
 mod processor;
 mod recovery;
+mod rounds;
 mod server;
 mod unread;
 
@@ -65,7 +66,8 @@ async fn main() -> Outcome {
         durable::run(number.map_or(1_000_000, |number| number as usize), 9).await?;
     }
     if wanted("observed") {
-        observed::run(number.map_or(1000, |number| number as usize), 9).await?;
+        let in_parts = asked.iter().any(|argument| argument == "parts");
+        observed::run(number.map_or(1000, |number| number as usize), 9, in_parts).await?;
     }
     if wanted("recovery") {
         recovery::run().await?;

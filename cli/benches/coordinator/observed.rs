@@ -1,53 +1,73 @@
 //! What being observed costs rounds: the same rounds with metrics read each second, traces of 1 % of the updates, and 100 open
 //! streams of events, and without any of it, in turn.
 //!
-//! One more stream is never read: it must be gone after `http.unread_timeout_ms`, and the others not.
+//! Readers of streams are elsewhere as a rule, and here on the same cores: a thread takes what comes from the sockets of 100
+//! streams, without deciphering it, and says how much processor time that took. One more stream is read in earnest: no event is
+//! missing from it. Another one is never read: it must be gone after `http.unread_timeout_ms`, and the others not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::routing::post;
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use wire::route;
 
-use crate::Outcome;
-use crate::server::{Server, TASK};
+use crate::rounds::{Figures, measured, median};
+use crate::server::Server;
 use crate::unread::connect;
+use crate::{Outcome, processor};
 
 const PARTICIPANTS: u32 = 10;
 const ROUNDS: u32 = 60;
-const STREAMS: u64 = 100;
+const STREAMS: usize = 100;
 
-/// What was measured of one run.
+/// Ways of observing a coordinator.
 #[derive(Clone, Copy)]
-struct Figures {
-    rounds_per_second: f64,
-    cpu_ms: f64,
+struct Observed {
+    metrics: bool,
+    traces: bool,
+    streams: bool,
 }
 
-/// Rounds of `parameters` parameters, `pairs` times either way.
-pub(crate) async fn run(parameters: usize, pairs: usize) -> Outcome {
+const NOTHING: Observed = Observed { metrics: false, traces: false, streams: false };
+const ALL: Observed = Observed { metrics: true, traces: true, streams: true };
+
+/// Rounds of `parameters` parameters, `pairs` times either way; `in_parts`, then with one way of observing at a time.
+pub(crate) async fn run(parameters: usize, pairs: usize, in_parts: bool) -> Outcome {
     println!(
         "observed: {PARTICIPANTS} participants, {parameters} parameters, {ROUNDS} rounds at a time in the clear, TLS; metrics each second, \
          traces of 1 %, {STREAMS} streams of events, or none of it, in turn"
     );
+    compare(parameters, pairs, "all of it", ALL).await?;
+    if in_parts {
+        compare(parameters, pairs, "metrics", Observed { metrics: true, ..NOTHING }).await?;
+        compare(parameters, pairs, "traces", Observed { traces: true, ..NOTHING }).await?;
+        compare(parameters, pairs, "streams", Observed { streams: true, ..NOTHING }).await?;
+    }
+    Ok(())
+}
+
+async fn compare(parameters: usize, pairs: usize, name: &str, ways: Observed) -> Outcome {
+    println!("  {name}:");
     let (mut observed, mut alone) = (Vec::new(), Vec::new());
     for pair in 0..pairs {
         // Neither is always the one that goes first.
         for is_observed in [pair % 2 == 0, pair % 2 != 0] {
-            let figures = if is_observed { with_observers(parameters).await? } else { without(parameters).await? };
+            let figures = rounds(parameters, if is_observed { ways } else { NOTHING }).await?;
             if is_observed { observed.push(figures) } else { alone.push(figures) }
         }
         let (one, other) = (observed[pair], alone[pair]);
         println!(
-            "  observed {:.2} rounds/s, {:.1} CPU-ms of the server each; alone {:.2} rounds/s, {:.1} CPU-ms: {:.3} ×",
+            "    observed {:.2} rounds/s, {:.1} CPU-ms of the server each; alone {:.2} rounds/s, {:.1} CPU-ms: {:.3} ×",
             one.rounds_per_second,
             one.cpu_ms,
             other.rounds_per_second,
@@ -55,59 +75,68 @@ pub(crate) async fn run(parameters: usize, pairs: usize) -> Outcome {
             one.rounds_per_second / other.rounds_per_second
         );
     }
-    let ratios = |of: fn(&Figures) -> f64| {
-        let mut ratios: Vec<f64> = observed.iter().zip(&alone).map(|(one, other)| of(one) / of(other)).collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios[ratios.len() / 2]
-    };
-    println!("  median of the ratios: rounds/s {:.3} × (goal: 0.97)", ratios(|figures| figures.rounds_per_second));
-    println!("  CPU of the server for each round {:.3} ×", ratios(|figures| figures.cpu_ms));
+    let ratio = |of: fn(&Figures) -> f64| median(observed.iter().zip(&alone).map(|(one, other)| of(one) / of(other)));
+    println!("    median of the ratios: rounds/s {:.3} × (goal: 0.97)", ratio(|figures| figures.rounds_per_second));
+    println!("    CPU of the server for each round {:.3} ×", ratio(|figures| figures.cpu_ms));
     Ok(())
 }
 
-async fn without(parameters: usize) -> Outcome<Figures> {
-    rounds(&Server::start()?, parameters).await
-}
-
-async fn with_observers(parameters: usize) -> Outcome<Figures> {
-    let spans = Arc::new(AtomicU64::new(0));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let endpoint = format!("http://{}/v1/traces", listener.local_addr()?);
-    let collector = Router::new().route("/v1/traces", post(take)).with_state(Arc::clone(&spans));
+async fn rounds(parameters: usize, ways: Observed) -> Outcome<Figures> {
     let mut observers = JoinSet::new();
-    observers.spawn(async move { drop(axum::serve(listener, collector).await) });
-    let server = Server::start_with(&[
-        ("TRIBUTARY_TRACES_ENDPOINT", &endpoint),
-        ("TRIBUTARY_TRACES_SAMPLE_RATIO", "0.01"),
-        ("TRIBUTARY_HTTP_HEALTH_LISTEN", "127.0.0.1:0"),
-        ("TRIBUTARY_HTTP_UNREAD_TIMEOUT_MS", "1000"),
-    ])?;
-    let deaf = leave_unread(&server).await?;
-    let read = Arc::new(AtomicU64::new(0));
-    for _ in 0..STREAMS {
-        let (mut stream, read) = (server.events().await?, Arc::clone(&read));
+    let (spans, listener) = (Arc::new(AtomicU64::new(0)), tokio::net::TcpListener::bind("127.0.0.1:0").await?);
+    let endpoint = format!("http://{}/v1/traces", listener.local_addr()?);
+    let mut settings =
+        vec![("TRIBUTARY_HTTP_HEALTH_LISTEN", "127.0.0.1:0"), ("TRIBUTARY_HTTP_UNREAD_TIMEOUT_MS", "1000")];
+    if ways.traces {
+        let collector = Router::new().route("/v1/traces", post(take)).with_state(Arc::clone(&spans));
+        observers.spawn(async move { drop(axum::serve(listener, collector).await) });
+        settings.extend([("TRIBUTARY_TRACES_ENDPOINT", &*endpoint), ("TRIBUTARY_TRACES_SAMPLE_RATIO", "0.01")]);
+    }
+    let server = Server::start_with(&settings)?;
+    if ways.metrics {
+        let metrics = server.metrics_reader();
         observers.spawn(async move {
-            while let Some(Ok(bytes)) = stream.next().await {
-                read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            loop {
+                drop(metrics().await);
+                tokio::time::sleep(Duration::from_secs(1)).await;
             }
         });
     }
-    let metrics = server.metrics_reader();
-    observers.spawn(async move {
-        loop {
-            drop(metrics().await);
-            tokio::time::sleep(Duration::from_secs(1)).await;
+    let figures = if ways.streams {
+        with_streams(&server, parameters, &mut observers).await?
+    } else {
+        measured(&server, PARTICIPANTS, parameters, ROUNDS).await?
+    };
+    if ways.traces {
+        println!("      {} spans", spans.load(Ordering::Relaxed));
+    }
+    Ok(figures)
+}
+
+async fn with_streams(server: &Server, parameters: usize, observers: &mut JoinSet<()>) -> Outcome<Figures> {
+    let deaf = leave_unread(server).await?;
+    let readers = Readers::start(server).await?;
+    let in_earnest = Arc::new(AtomicU64::new(0));
+    observers.spawn(follow(server.events().await?, Arc::clone(&in_earnest)));
+    let figures = measured(server, PARTICIPANTS, parameters, ROUNDS).await?;
+    let last = server.get(&format!("{}?limit=1", route::AUDIT)).await?["items"][0]["position"].as_u64().unwrap();
+    while in_earnest.load(Ordering::Relaxed) < last {
+        if let Some(ended) = observers.try_join_next() {
+            return Err(format!("an observer ended: {ended:?}").into());
         }
-    });
-    let figures = rounds(&server, parameters).await?;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     let left = server.gauge("tributary_event_streams").await?;
+    let Taken { bytes, pieces, cpu_ms } = readers.stop()?;
     println!(
-        "    {} spans, {:.1} MB of events read; {left} streams left of {STREAMS} that are read and one that is not",
-        spans.load(Ordering::Relaxed),
-        read.load(Ordering::Relaxed) as f64 / 1e6
+        "      {last} events, none missing; readers took {:.1} MB in {} pieces each with {:.1} CPU-ms a round",
+        bytes as f64 / 1e6,
+        pieces / STREAMS as u64,
+        cpu_ms / f64::from(ROUNDS)
     );
-    if left != STREAMS as f64 {
-        return Err("a stream that nobody reads must be dropped, and no other".into());
+    // With the one that is read in earnest.
+    if left != (STREAMS + 1) as f64 {
+        return Err(format!("a stream that nobody reads must be dropped, and no other; {left} are left").into());
     }
     drop(deaf);
     Ok(figures)
@@ -123,7 +152,7 @@ async fn take(State(spans): State<Arc<AtomicU64>>, body: Bytes) {
 async fn leave_unread(server: &Server) -> Outcome<http::Response<h2::RecvStream>> {
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(0);
-    let (client, connection) = builder.handshake::<_, bytes::Bytes>(connect(server, None).await?).await?;
+    let (client, connection) = builder.handshake::<_, bytes::Bytes>(connect(server, None, "h2").await?).await?;
     tokio::spawn(async move { drop(connection.await) });
     let request = http::Request::get(server.url(&format!("{}?after=0", route::EVENTS)));
     let request = request.header("authorization", server.authorization()).body(())?;
@@ -135,19 +164,83 @@ async fn leave_unread(server: &Server) -> Outcome<http::Response<h2::RecvStream>
     Ok(answer)
 }
 
-/// Rounds per second, from the first to the last, and the server's CPU-ms for each.
-async fn rounds(server: &Server, parameters: usize) -> Outcome<Figures> {
-    let devices = server.enroll_many(PARTICIPANTS).await?;
-    server.create_task(parameters, PARTICIPANTS, ROUNDS).await?;
-    let (cpu, begin) = (server.cpu_seconds()?, Instant::now());
-    let runs = devices.into_iter().map(|device| tokio::spawn(async move { device.take_part(parameters).await }));
-    for run in runs.collect::<Vec<_>>() {
-        run.await??;
+/// Reads a stream, and tells the position of its last event, as long as none is missing.
+async fn follow(mut stream: impl Stream<Item = reqwest::Result<Bytes>> + Unpin, last: Arc<AtomicU64>) {
+    let mut text = Vec::new();
+    while let Some(Ok(bytes)) = stream.next().await {
+        text.extend_from_slice(&bytes);
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        for line in text.drain(..whole).collect::<Vec<_>>().split(|byte| *byte == b'\n') {
+            let Some(id) = line.strip_prefix(b"id: ") else { continue };
+            let (id, before) = (std::str::from_utf8(id).unwrap().parse().unwrap(), last.load(Ordering::Relaxed));
+            assert!(before == 0 || id == before + 1, "{id} follows {before}");
+            last.store(id, Ordering::Relaxed);
+        }
     }
-    let (cpu, seconds) = (server.cpu_seconds()? - cpu, begin.elapsed().as_secs_f64());
-    if server.completed(TASK).await? != ROUNDS as usize {
-        return Err("rounds are missing".into());
+}
+
+/// A thread that takes what comes of streams, as it comes from their sockets.
+struct Readers {
+    thread: std::thread::JoinHandle<Outcome<Taken>>,
+    stopped: CancellationToken,
+}
+
+/// What the readers took, all together.
+struct Taken {
+    bytes: u64,
+    pieces: u64,
+    cpu_ms: f64,
+}
+
+impl Readers {
+    /// Opens the streams, each over a connection of its own.
+    async fn start(server: &Server) -> Outcome<Self> {
+        let mut sockets = Vec::new();
+        for _ in 0..STREAMS {
+            let mut stream = connect(server, None, "http/1.1").await?;
+            let (path, authorization) = (route::EVENTS, server.authorization());
+            let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: {authorization}\r\n\r\n");
+            stream.write_all(request.as_bytes()).await?;
+            let mut head = Vec::new();
+            // The first event says how long to wait before coming back: the stream is open.
+            while !head.ends_with(b"\n\n\r\n") {
+                if stream.read_buf(&mut head).await? == 0 {
+                    return Err(String::from_utf8_lossy(&head).into());
+                }
+            }
+            sockets.push(stream.into_inner().0.into_std()?);
+        }
+        let stopped = CancellationToken::new();
+        let until = stopped.clone();
+        let thread = std::thread::spawn(move || {
+            tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(take_all(sockets, until))
+        });
+        Ok(Self { thread, stopped })
     }
-    let of_rounds = f64::from(ROUNDS);
-    Ok(Figures { rounds_per_second: of_rounds / seconds, cpu_ms: cpu * 1000.0 / of_rounds })
+
+    fn stop(self) -> Outcome<Taken> {
+        self.stopped.cancel();
+        self.thread.join().unwrap()
+    }
+}
+
+async fn take_all(sockets: Vec<std::net::TcpStream>, stopped: CancellationToken) -> Outcome<Taken> {
+    let (before, mut readers) = (processor::thread_seconds()?, JoinSet::new());
+    for socket in sockets {
+        let (mut socket, stopped) = (tokio::net::TcpStream::from_std(socket)?, stopped.clone());
+        readers.spawn(async move {
+            let (mut piece, mut taken) = (vec![0; 1 << 16], (0, 0));
+            while let Some(Ok(read @ 1..)) = stopped.run_until_cancelled(socket.read(&mut piece)).await {
+                taken = (taken.0 + read as u64, taken.1 + 1);
+            }
+            taken
+        });
+    }
+    let taken = readers.join_all().await;
+    let cpu_ms = (processor::thread_seconds()? - before) * 1000.0;
+    Ok(Taken {
+        bytes: taken.iter().map(|taken| taken.0).sum(),
+        pieces: taken.iter().map(|taken| taken.1).sum(),
+        cpu_ms,
+    })
 }

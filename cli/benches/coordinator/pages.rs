@@ -1,4 +1,5 @@
-//! What an operator's page of a task with very many rounds asks of the API, and how long each answer takes.
+//! What an operator's page of a task with very many rounds asks of the API, and how long each answer takes, until its last byte
+//! is here. What a reader makes of it is not measured.
 
 use std::time::{Duration, Instant};
 
@@ -53,19 +54,23 @@ async fn measure(site: &Site<'_>, crowd: &Crowd, rounds: u32, name: &str) -> Out
         ("500 events of one kind", format!("{}?limit={PAGE}&kind=task_created", route::AUDIT)),
     ];
     for (what, path) in &asked {
-        let mut times = Vec::new();
+        let (mut times, mut bytes, cpu) = (Vec::new(), 0, server.cpu_seconds()?);
         for _ in 0..REPEATS {
             let begin = Instant::now();
-            server.get(path).await?;
+            bytes = server.fetch(path).await?.len();
             times.push(begin.elapsed());
         }
+        let cpu_ms = (server.cpu_seconds()? - cpu) * 1e3 / REPEATS as f64;
+        let first = times[0].as_secs_f64() * 1e3;
         times.sort_unstable();
         let ms = |at: usize| times[at].as_secs_f64() * 1e3;
         let p99 = ms(REPEATS - 2);
         println!(
-            "    {what}: p50 {:.1} ms, p99 {p99:.1} ms, longest {:.1} ms (goal {GOAL_MS} ms)",
+            "    {what}: p50 {:.1} ms, p99 {p99:.1} ms (goal {GOAL_MS} ms), longest {:.1} ms, the first {first:.1} ms; {:.1} kB, {cpu_ms:.1} \
+             CPU-ms of the server each",
             ms(REPEATS / 2),
-            ms(REPEATS - 1)
+            ms(REPEATS - 1),
+            bytes as f64 / 1e3
         );
     }
     let begin = Instant::now();

@@ -12,6 +12,12 @@ pub(crate) fn seconds(process: u32) -> Outcome<f64> {
     Ok(Usage::of(process)?.own)
 }
 
+/// What this thread has used, in seconds.
+pub(crate) fn thread_seconds() -> Outcome<f64> {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    Ok(told.split_whitespace().next().ok_or("the system tells nothing of threads")?.parse::<f64>()? / 1e9)
+}
+
 /// What a process has used, with all that it started: those that ended and were waited for, and those that run.
 pub(crate) fn family_seconds(process: u32) -> Outcome<f64> {
     let first = Usage::of(process)?;

@@ -172,8 +172,13 @@ impl Server {
     }
 
     pub(crate) async fn get(&self, path: &str) -> Outcome<Value> {
-        let request = self.operator.get(format!("{}{path}", self.url)).bearer_auth(&self.token);
-        Ok(request.send().await?.error_for_status()?.json().await?)
+        Ok(serde_json::from_slice(&self.fetch(path).await?)?)
+    }
+
+    /// The bytes of an answer, which are not looked at.
+    pub(crate) async fn fetch(&self, path: &str) -> Outcome<bytes::Bytes> {
+        let request = self.operator.get(self.url(path)).bearer_auth(&self.token);
+        Ok(request.send().await?.error_for_status()?.bytes().await?)
     }
 
     async fn post(&self, path: &str, body: &Value) -> Outcome<Value> {

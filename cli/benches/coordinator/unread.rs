@@ -70,7 +70,7 @@ async fn crowd(
     for _ in 0..connections {
         let mut builder = h2::client::Builder::new();
         builder.initial_window_size(0);
-        let (client, connection) = builder.handshake(connect(server, device).await?).await?;
+        let (client, connection) = builder.handshake(connect(server, device, "h2").await?).await?;
         let ended = tokio::spawn(async move { drop(connection.await) });
         let mut asked = Vec::new();
         for _ in 0..each {
@@ -87,10 +87,11 @@ async fn crowd(
     Ok(crowd)
 }
 
-/// A connection over which HTTP/2 is spoken.
+/// A connection over which this protocol is spoken.
 pub(crate) async fn connect(
     server: &Server,
     device: Option<&Device>,
+    protocol: &str,
 ) -> Outcome<tokio_rustls::client::TlsStream<tokio::net::TcpStream>> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(server.ca_pem().as_bytes())?)?;
@@ -104,7 +105,7 @@ pub(crate) async fn connect(
             tls.with_client_auth_cert(chain, PrivateKeyDer::Pkcs8(key))?
         }
     };
-    tls.alpn_protocols = vec![b"h2".to_vec()];
+    tls.alpn_protocols = vec![protocol.as_bytes().to_vec()];
     let address: url::Url = server.url("").parse()?;
     let host = address.host_str().unwrap().to_owned();
     let stream = tokio::net::TcpStream::connect((host.as_str(), address.port().unwrap())).await?;

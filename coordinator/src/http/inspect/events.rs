@@ -23,7 +23,7 @@ use store::{StoreError, Transaction};
 use tokio::sync::{OwnedSemaphorePermit, broadcast};
 use tokio::time::{Instant, sleep_until};
 use utoipa::IntoParams;
-use wire::audit::{Entry, EventView};
+use wire::audit::Entry;
 use wire::route;
 
 use super::audit::kinds;
@@ -181,7 +181,7 @@ impl EventStream {
                 Ok(text) if text.is_empty() => {}
                 Ok(text) => {
                     self.beat_at = next_beat(&app, &self.bearer);
-                    return Some(text.into());
+                    return Some(text);
                 }
                 Err(error) => {
                     // The peer comes back.
@@ -194,7 +194,7 @@ impl EventStream {
     }
 
     /// Reads entries from the database.
-    async fn catch_up(&mut self) -> Result<String, StoreError> {
+    async fn catch_up(&mut self) -> Result<Bytes, StoreError> {
         let (at, filter, bearer, now) = (self.at, &self.filter, &self.bearer, self.app.now());
         let read = self.app.store.read("missed events", |tx| {
             Box::pin(async move {
@@ -208,43 +208,38 @@ impl EventStream {
         self.is_behind = rows.len() >= PAGE as usize;
         let last = rows.last().map_or(at, |row| row.position);
         self.at = if self.is_behind { last } else { last.max(end.map_or(0, |(position, _)| position)) };
-        Ok(rows.into_iter().map(entry).map(told).collect())
+        Ok(Batch::new(at, rows.into_iter().map(entry)).text_of(|_| true))
     }
 
     /// Waits for new entries, or for the time to say that there are none.
-    async fn listen(&mut self) -> Result<String, StoreError> {
+    async fn listen(&mut self) -> Result<Bytes, StoreError> {
         let batch = tokio::select! {
             batch = self.feed.recv() => batch,
             () = sleep_until(self.beat_at) => return self.beat().await,
         };
-        let Ok(Batch { after, entries }) = batch else {
+        let Ok(batch) = batch else {
             // Too slow for the feed, or it is over, which the next look tells.
             self.is_over = matches!(batch, Err(broadcast::error::RecvError::Closed));
             self.is_behind = true;
-            return Ok(String::new());
+            return Ok(Bytes::new());
         };
-        if after > self.at {
+        if batch.after() > self.at {
             self.is_behind = true;
-            return Ok(String::new());
+            return Ok(Bytes::new());
         }
-        let mut text = String::new();
-        for entry in entries.iter().filter(|entry| entry.position > self.at) {
-            if self.filter.takes(&entry.event) {
-                text += &told(entry.clone());
-            }
-            self.is_over |= ends(entry, &self.bearer);
-        }
-        self.at = entries.last().map_or(self.at, |entry| entry.position.max(self.at));
+        self.is_over |= batch.entries_after(self.at).any(|entry| ends(entry, &self.bearer));
+        let text = batch.text_of(|entry| entry.position > self.at && self.filter.takes(&entry.event));
+        self.at = self.at.max(batch.last());
         Ok(text)
     }
 
     /// A comment, unless the token or the sign-in has ended meanwhile.
-    async fn beat(&mut self) -> Result<String, StoreError> {
+    async fn beat(&mut self) -> Result<Bytes, StoreError> {
         let (bearer, now) = (&self.bearer, self.app.now());
         let found =
             self.app.store.read("token of a stream", |tx| Box::pin(async move { counts(tx, bearer, now).await }));
         self.is_over = !found.await?;
-        Ok(if self.is_over { String::new() } else { ":\n\n".to_owned() })
+        Ok(Bytes::from_static(if self.is_over { b"" } else { b":\n\n" }))
     }
 }
 
@@ -275,11 +270,4 @@ fn ends(entry: &Entry, bearer: &Bearer) -> bool {
     let sign_in_ended =
         |sign_in: &SignIn| entry.event.kind == EventKind::SignedOut && names("sign_in", sign_in.id.to_string());
     bearer.token().is_some_and(token_ended) || bearer.sign_in.as_ref().is_some_and(sign_in_ended)
-}
-
-fn told(entry: Entry) -> String {
-    let (id, kind) = (entry.position, entry.event.kind);
-    // Ids, numbers and text: this cannot fail. JSON has no line ends of its own.
-    let data = serde_json::to_string(&EventView::from(entry)).unwrap_or_default();
-    format!("id: {id}\nevent: {kind}\ndata: {data}\n\n")
 }

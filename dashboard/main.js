@@ -2,7 +2,7 @@
 
 import { html, render, useEffect, useState } from './lib/html.js';
 import { Problem, get, onSignedOut, remove } from './lib/api.js';
-import { to, useRoute } from './lib/router.js';
+import { comeBack, to, useRoute } from './lib/router.js';
 import { Button, Icon, Loading, PageHead, Wrong } from './lib/ui.js';
 import { title } from './lib/format.js';
 import { SignIn } from './pages/sign-in.js';
@@ -99,7 +99,10 @@ function App() {
       setProblem(ended);
     });
     get('/v1/sign-ins/current', { quiet: true }).then(
-      (found) => setMe(rights(found)),
+      (found) => {
+        comeBack();
+        setMe(rights(found));
+      },
       (failed) => {
         setMe(null);
         if (failed.status !== 401) setProblem(failed);

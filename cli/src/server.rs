@@ -96,7 +96,18 @@ impl Server {
         body: &B,
         idempotency_key: Option<&str>,
     ) -> Outcome<T> {
-        let mut request = self.request(Method::POST, path, &[]).timeout(TIMEOUT).json(body);
+        self.post_with(path, &[], body, idempotency_key).await
+    }
+
+    /// The same with a query.
+    pub(crate) async fn post_with<B: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        body: &B,
+        idempotency_key: Option<&str>,
+    ) -> Outcome<T> {
+        let mut request = self.request(Method::POST, path, query).timeout(TIMEOUT).json(body);
         if let Some(key) = idempotency_key {
             request = request.header(headers::IDEMPOTENCY_KEY, key);
         }

@@ -32,6 +32,7 @@ mod lock;
 mod models;
 mod oidc;
 mod open_files;
+mod provenance;
 mod proximal;
 mod release_keys;
 mod reported_rounds;
@@ -40,6 +41,7 @@ mod session;
 mod sessions;
 mod shelf;
 mod shortage;
+mod signing;
 mod step_error;
 mod wiring;
 

@@ -108,17 +108,19 @@ function Marks({ series, rows, x, y }) {
             : html`<path class="line tone-${tone}" d=${lineOf(part.map((row) => [x(row.x), y(row[key])]))} />`));
 }
 
+/** The bars of a series are one path: an element for each would make a browser slow. */
 function Bars({ series, rows, x, y, width }) {
-  return rows.map((row) => {
-    let sum = 0;
-    const left = x((row.x + row.last) / 2) - width / 2;
-    return series.map(({ key, tone }) => {
+  const sums = rows.map(() => 0);
+  return series.map(({ key, tone }) => {
+    const bars = rows.map((row, at) => {
       const value = row[key] ?? 0;
-      if (value <= 0) return null;
-      const [top, bottom] = [y(sum + value), y(sum)];
-      sum += value;
-      return html`<rect class="bar tone-${tone}" x=${left} y=${top} width=${width} height=${Math.max(bottom - top, 0.5)} />`;
+      if (value <= 0) return '';
+      const [top, bottom] = [y(sums[at] + value), y(sums[at])];
+      sums[at] += value;
+      const left = x((row.x + row.last) / 2) - width / 2;
+      return `M${left.toFixed(1)} ${top.toFixed(1)}h${width.toFixed(1)}v${Math.max(bottom - top, 0.5).toFixed(1)}h-${width.toFixed(1)}z`;
     });
+    return html`<path class="bar tone-${tone}" d=${bars.join('')} />`;
   });
 }
 
@@ -134,7 +136,7 @@ export function Chart({ heading, note, rows, series, stacked = false, marks = []
     if (stacked) return group(rows, series);
     const key = series.find((one) => !one.band)?.key ?? series[0].high;
     return thin(rows, (row) => row[key]);
-  }, [rows, series, stacked]);
+  }, [rows, stacked, series.map(({ key, high }) => key ?? high).join()]);
   const [low, high] = extent(shown, series, stacked, marks, from, to);
   const inner = { width: width - MARGIN.left - MARGIN.right, height: HEIGHT - MARGIN.top - MARGIN.bottom };
   const [first, last] = [shown[0]?.x ?? 0, shown.at(-1)?.last ?? shown.at(-1)?.x ?? 1];

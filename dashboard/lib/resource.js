@@ -1,6 +1,6 @@
 // Data that a page loads: loading, there, or a problem; with a way to ask again.
 
-import { useCallback, useEffect, useState } from './html.js';
+import { useCallback, useEffect, useRef, useState } from './html.js';
 
 /** `load(signal)` runs when `keys` change. What was there stays until its successor arrives. */
 export function useResource(load, keys) {
@@ -44,4 +44,18 @@ export function useNow(interval = 1000) {
     return () => clearInterval(timer);
   }, [interval]);
   return now;
+}
+
+/** A value that changes often, as of a moment ago: it is another at most once in `interval` milliseconds, the first time at once. */
+export function usePaced(value, interval) {
+  const [paced, setPaced] = useState({ value, at: -Infinity });
+  const latest = useRef();
+  latest.current = value;
+  useEffect(() => {
+    if (Object.is(paced.value, value)) return undefined;
+    const wait = Math.max(0, paced.at + interval - performance.now());
+    const timer = setTimeout(() => setPaced({ value: latest.current, at: performance.now() }), wait);
+    return () => clearTimeout(timer);
+  }, [value, paced, interval]);
+  return paced.value;
 }

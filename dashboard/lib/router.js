@@ -36,3 +36,26 @@ export const to = (...names) => `#/${names.map(encodeURIComponent).join('/')}`;
 export const go = (...names) => {
   location.hash = to(...names);
 };
+
+const LEFT = 'tributary-left';
+
+/** Goes to another site; whoever comes back to `/` is taken to where the way began. */
+export function leave(url) {
+  try {
+    sessionStorage.setItem(LEFT, location.hash);
+  } catch {
+    // Storage may be switched off: the way back then ends at the first page.
+  }
+  location.assign(url);
+}
+
+/** To where the way to another site began, if this page was left for one. */
+export function comeBack() {
+  try {
+    const left = sessionStorage.getItem(LEFT);
+    sessionStorage.removeItem(LEFT);
+    if (left?.startsWith('#/') && !location.hash) location.replace(left);
+  } catch {
+    // As above.
+  }
+}

@@ -26,6 +26,12 @@ const FIELDS = [
 /** JSON with short lists on one line. */
 const written = (value) => JSON.stringify(value, null, 2).replace(/\[\s+([^[\]{}]{0,60}?)\s+\]/g, (_, inner) => `[${inner.replace(/\s+/g, ' ')}]`);
 
+/** How long nothing is typed before the coordinator is asked. */
+const PAUSE_MS = 400;
+
+/** What is wrong with each field, as the coordinator says. */
+const wrongs = (problem) => (problem.errors?.length ? problem.errors : problem.status === 409 ? [{ field: 'name', detail: problem.detail }] : []);
+
 const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
 const read = (spec, key) => key.split('.').reduce((value, part) => value?.[part], spec);
 function write(spec, key, value) {
@@ -86,16 +92,38 @@ function Form({ presets, tasks }) {
     for (const [field, , , kind] of FIELDS) if (values[field] !== '') made = merge(made, write({}, field, kind === 'number' ? Number(values[field]) : values[field]));
     return made;
   }, [others, ownModel, values, name, description]);
+  // What was wrong at the last look, and whose turn it is to be told: fields that were changed, and all once the task was sent.
+  const [found, setFound] = useState([]);
+  const [changed, setChanged] = useState(new Set());
+  const change = (field) => setChanged((before) => (before.has(field) ? before : new Set(before).add(field)));
   const create = useAction(async () => {
     setTries((before) => before + 1);
-    const view = await post('/v1/tasks', { spec }, { headers: { 'idempotency-key': `${key}-${tries}` } });
-    go('tasks', view.name);
+    try {
+      const view = await post('/v1/tasks', { spec }, { headers: { 'idempotency-key': `${key}-${tries}` } });
+      go('tasks', view.name);
+    } catch (problem) {
+      setFound(wrongs(problem));
+      throw problem;
+    }
   });
-  const told = create.problem?.errors ?? [];
-  const known = ['name', 'description', ...FIELDS.map(([field]) => field)];
-  const about = (field) => told.filter((error) => error.field === field || error.field.startsWith(`${field}.`)).map((error) => error.detail);
-  const ofModel = told.filter((error) => error.field.split('.')[0] === 'model').map((error) => `${error.field}: ${error.detail}`);
-  const elsewhere = told.filter((error) => !known.some((field) => error.field === field || error.field.startsWith(`${field}.`)) && error.field.split('.')[0] !== 'model').map((error) => `${error.field}: ${error.detail}`);
+  useEffect(() => {
+    if (changed.size === 0 || others.wrong || ownModel.wrong) return undefined;
+    const abort = new AbortController();
+    const look = () => post('/v1/tasks?dry_run=true', { spec }, { signal: abort.signal }).then(() => setFound([]), (problem) => abort.signal.aborted || setFound(wrongs(problem)));
+    const timer = setTimeout(look, PAUSE_MS);
+    return () => {
+      clearTimeout(timer);
+      abort.abort();
+    };
+  }, [spec, changed]);
+  const known = ['name', 'description', 'model', ...FIELDS.map(([field]) => field)];
+  const isOf = (field, one) => field === one || field.startsWith(`${one}.`);
+  const isTold = ({ field }) => tries > 0 || [...changed].some((one) => isOf(field, one) || (one === 'rest' && !known.some((other) => isOf(field, other))));
+  const told = found.filter(isTold);
+  const refused = create.problem?.errors?.length ?? 0;
+  const about = (field) => told.filter((error) => isOf(error.field, field)).map((error) => error.detail);
+  const ofModel = told.filter((error) => isOf(error.field, 'model')).map((error) => `${error.field}: ${error.detail}`);
+  const elsewhere = told.filter((error) => !known.some((field) => isOf(error.field, field))).map((error) => `${error.field}: ${error.detail}`);
   const submit = (event) => {
     event.preventDefault();
     if (!others.wrong && !ownModel.wrong) create.start();
@@ -106,7 +134,7 @@ function Form({ presets, tasks }) {
   }, [create.problem]);
   return html`
     <form class="stack form" ref=${form} onSubmit=${submit} novalidate>
-      ${create.problem && html`<${Wrong} problem=${told.length > 0 ? { ...create.problem, title: create.problem.title, detail: `${integer(told.length)} ${told.length === 1 ? 'field is' : 'fields are'} wrong; each says why.`, instance: create.problem.instance } : create.problem} />`}
+      ${create.problem && html`<${Wrong} problem=${refused > 0 ? { ...create.problem, title: create.problem.title, detail: `${integer(refused)} ${refused === 1 ? 'field is' : 'fields are'} wrong; each says why.`, instance: create.problem.instance } : create.problem} />`}
       <${Card} heading="Begin with">
         <fieldset class="presets"><legend class="sr-only">Preset</legend>
           ${[null, ...presets].map((one) => html`
@@ -115,21 +143,21 @@ function Form({ presets, tasks }) {
       <//>
       <${Card} heading="Task">
         <div class="fields">
-          <${Field} id="task-name" label="Name" help="1 to 64 letters, digits, “-”, “_” or “.”" errors=${about('name')}>${(more) => html`<input required value=${name} onInput=${(event) => setName(event.currentTarget.value)} autocomplete="off" ...${more} />`}<//>
-          <${Field} id="task-description" label="Description" errors=${about('description')}>${(more) => html`<input value=${description} onInput=${(event) => setDescription(event.currentTarget.value)} ...${more} />`}<//>
+          <${Field} id="task-name" label="Name" help="1 to 64 letters, digits, “-”, “_” or “.”" errors=${about('name')}>${(more) => html`<input required value=${name} onInput=${(event) => (change('name'), setName(event.currentTarget.value))} autocomplete="off" ...${more} />`}<//>
+          <${Field} id="task-description" label="Description" errors=${about('description')}>${(more) => html`<input value=${description} onInput=${(event) => (change('description'), setDescription(event.currentTarget.value))} ...${more} />`}<//>
           ${FIELDS.map(([field, label, help]) => html`
             <${Field} key=${field} id=${`task-${field}`} label=${label} help=${help} errors=${about(field)}>
-              ${(more) => html`<input type="number" step="any" value=${values[field]} onInput=${(event) => setValues({ ...values, [field]: event.currentTarget.value })} ...${more} />`}<//>`)}
+              ${(more) => html`<input type="number" step="any" value=${values[field]} onInput=${(event) => (change(field), setValues({ ...values, [field]: event.currentTarget.value }))} ...${more} />`}<//>`)}
         </div>
       <//>
       <${Card} heading="Model" note="Its tensors in order, and the architecture by which participants know it.">
         <div class="stack">
           <${Field} id="model-of" label="Take it from">${(more) => html`<select value=${modelOf} onChange=${(event) => copyModel(event.currentTarget.value)} ...${more}><option value=${OWN}>what is written below</option>${tasks.map((task) => html`<option value=${task.name}>task ${task.name}</option>`)}</select>`}<//>
-          <${Field} id="task-model" label="Model, as JSON" errors=${[...(ownModel.wrong ? [ownModel.wrong] : []), ...ofModel]}>${(more) => html`<textarea class="code" rows="10" spellcheck="false" value=${model} onInput=${(event) => (setModelOf(OWN), setModel(event.currentTarget.value))} ...${more}></textarea>`}<//>
+          <${Field} id="task-model" label="Model, as JSON" errors=${[...(ownModel.wrong ? [ownModel.wrong] : []), ...ofModel]}>${(more) => html`<textarea class="code" rows="10" spellcheck="false" value=${model} onInput=${(event) => (change('model'), setModelOf(OWN), setModel(event.currentTarget.value))} ...${more}></textarea>`}<//>
         </div>
       <//>
       <${Card} heading="Everything else" note="Further keys of the task, as JSON. The fields above come first.">
-        <${Field} id="task-rest" label="Further keys" errors=${[...(others.wrong ? [others.wrong] : []), ...elsewhere]}>${(more) => html`<textarea class="code" rows="8" spellcheck="false" value=${rest} onInput=${(event) => setRest(event.currentTarget.value)} ...${more}></textarea>`}<//>
+        <${Field} id="task-rest" label="Further keys" errors=${[...(others.wrong ? [others.wrong] : []), ...elsewhere]}>${(more) => html`<textarea class="code" rows="8" spellcheck="false" value=${rest} onInput=${(event) => (change('rest'), setRest(event.currentTarget.value))} ...${more}></textarea>`}<//>
       <//>
       <div class="actions"><a class="button button-plain" href=${to('tasks')}>Back</a><button class="button button-primary" disabled=${create.busy}>${create.busy ? 'Creating…' : 'Create the task'}</button></div>
     </form>`;

@@ -4,10 +4,12 @@ import { html, useState } from '../lib/html.js';
 import { get, path } from '../lib/api.js';
 import { NOTHING, figure, integer, words } from '../lib/format.js';
 import { to } from '../lib/router.js';
-import { useResource } from '../lib/resource.js';
+import { usePaced, useResource } from '../lib/resource.js';
 import { Badge, Button, Card, Facts, Loaded, Stat, Stats, Table, Time } from '../lib/ui.js';
 
 const SHOWN = 100;
+/** How often the ledger follows rounds that end faster. */
+const RELOAD_MS = 5_000;
 
 async function releases(task, signal) {
   const all = [];
@@ -25,7 +27,8 @@ async function releases(task, signal) {
 export const server = (epsilon) => (epsilon.server != null ? figure(epsilon.server) : epsilon.server_reason === 'server_trusted' ? 'trusted' : NOTHING);
 
 export function Ledger({ task, rounds }) {
-  const ledger = useResource((signal) => releases(task, signal), [task, rounds]);
+  const charged = usePaced(rounds, RELOAD_MS);
+  const ledger = useResource((signal) => releases(task, signal), [task, charged]);
   const [most, setMost] = useState(SHOWN);
   return html`
     <${Loaded} of=${ledger} what="Loading the ledger">

@@ -4,10 +4,13 @@ import { html, useState } from '../lib/html.js';
 import { list, path, post } from '../lib/api.js';
 import { NOTHING, bytes, change, integer, metric, short, title } from '../lib/format.js';
 import { to } from '../lib/router.js';
-import { useAction, useResource } from '../lib/resource.js';
+import { useAction, usePaced, useResource } from '../lib/resource.js';
 import { Badge, Button, Card, Confirm, Copy, Icon, Loaded, Notice, Table, Time, Wrong } from '../lib/ui.js';
 
 const MOST = 1000;
+const SHOWN = 50;
+/** How often the list follows versions that are published faster. */
+const RELOAD_MS = 5_000;
 const ENDED = new Set(['COMPLETED', 'CANCELLED']);
 
 /** What can be done with a version that others may notice, so that it is asked about. */
@@ -17,7 +20,9 @@ const CHOICES = {
 };
 
 export function Models({ task, rounds, me, view, again }) {
-  const models = useResource((signal) => list(path`/v1/tasks/${task}/models`, { signal, most: MOST }), [task, view.model_version]);
+  const newest = usePaced(view.model_version, RELOAD_MS);
+  const models = useResource((signal) => list(path`/v1/tasks/${task}/models`, { signal, most: MOST }), [task, newest]);
+  const [most, setMost] = useState(SHOWN);
   const [asked, setAsked] = useState(null);
   const choice = useAction(async () => {
     await post(path`/v1/tasks/${task}/models/${asked.version}/${asked.name}`);
@@ -38,7 +43,7 @@ export function Models({ task, rounds, me, view, again }) {
         ${chosen.length === 2 ? html`<${Comparison} versions=${[...chosen].sort((a, b) => a - b)} models=${items} rounds=${rounds} />` : html`<p class="note section-note">Choose two versions to compare what cohorts measured on them.</p>`}
         ${keep.problem && html`<${Wrong} problem=${keep.problem} />`}
         <section class="card card-flush">
-          <${Table} caption="Model versions, newest first" rows=${items} keyOf=${(model) => model.version} columns=${[
+          <${Table} caption="Model versions, newest first" rows=${items.slice(0, most)} keyOf=${(model) => model.version} columns=${[
             ['Version', (model) => html`<label class="choose"><input type="checkbox" checked=${chosen.includes(model.version)} onChange=${() => choose(model.version)} aria-label=${`Compare version ${model.version}`} /><span class="strong">v${model.version}</span>${model.version === view.promoted_version && html`<${Badge} state="promoted" tone="good" />`}</label>`],
             ['From', (model) => (model.parent == null ? 'the start' : model.parent + 1 !== model.version ? `version ${integer(model.parent)}, again` : html`<a href=${to('tasks', task, 'rounds', model.round)}>round ${integer(model.round)}</a>`)],
             ['SHA-256', (model) => html`<code title=${model.sha256}>${short(model.sha256)}</code>`],
@@ -52,8 +57,9 @@ export function Models({ task, rounds, me, view, again }) {
               ${me.mayWrite && model.version !== view.model_version && !ENDED.has(view.status) && act(model, 'restore')}</span>`, { hidden: true }],
           ]} />
         </section>
+        ${items.length > most && html`<p class="actions"><${Button} onClick=${() => setMost(most + 200)}>Show ${integer(Math.min(200, items.length - most))} more of ${integer(items.length - most)}<//></p>`}
         ${asked && html`<${Confirm} heading=${CHOICES[asked.name].heading(asked.version)} confirm=${`${CHOICES[asked.name].text} version ${asked.version}`} danger=${false} action=${choice} onClose=${() => (setAsked(null), choice.forget())}><p>${CHOICES[asked.name].says}</p><//>`}
-        ${more && html`<${Notice}>Only the newest ${integer(items.length)} versions are shown.<//>`}`}
+        ${more && html`<${Notice}>Only the newest ${integer(items.length)} versions are listed.<//>`}`}
     <//>`;
 }
 

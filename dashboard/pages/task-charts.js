@@ -1,6 +1,7 @@
 // A task’s charts: every one over its rounds.
 
 import { html, useMemo } from '../lib/html.js';
+import { usePaced } from '../lib/resource.js';
 import { NOTHING, bytes, figure, integer, isShare, metric, seconds, title } from '../lib/format.js';
 import { Chart } from '../lib/chart.js';
 import { Empty, Loading } from '../lib/ui.js';
@@ -25,36 +26,54 @@ function families(names) {
   return [...known, ...rest.map((name) => [title(name), [name]])];
 }
 
-function rowsOf(rounds) {
-  const completed = rounds.filter((round) => round.ended_at != null);
-  return completed.map((round) => {
-    const row = { x: round.number, cohort: round.cohort, reported: round.reported, up: round.bytes_up, down: round.bytes_down };
-    for (const [name, { value }] of Object.entries(round.metrics)) row[`m:${name}`] = value;
-    for (const [name, quantiles] of Object.entries(round.distributions ?? {})) for (const key of ['p10', 'p25', 'p50', 'p75', 'p90']) row[`d:${name}:${key}`] = quantiles[key];
-    row.included = round.secure_aggregation?.included ?? round.reported;
-    for (const [state] of PHASES) {
-      row[`dropped:${state}`] = round.dropped_in?.[state] ?? 0;
-      const phase = round.phases.find((one) => one.state === state);
-      if (phase) row[`s:${state}`] = ((phase.ended_at ?? round.ended_at) - phase.started_at) / 1000;
-    }
-    if (round.epsilon) Object.assign(row, { 'e:published': round.epsilon.published, 'e:cohort': round.epsilon.cohort_known, 'e:server': round.epsilon.server });
-    return row;
-  });
+/** How often the charts follow rounds that change faster. */
+const REDRAW_MS = 1_000;
+/** A round that has not changed since is not looked at again: there may be ten thousand. */
+const known = new WeakMap();
+
+const once = (round) => known.get(round) ?? known.set(round, rowOf(round)).get(round);
+
+function rowOf(round) {
+  const row = { x: round.number, cohort: round.cohort, reported: round.reported, up: round.bytes_up, down: round.bytes_down };
+  for (const [name, { value }] of Object.entries(round.metrics)) row[`m:${name}`] = value;
+  for (const [name, quantiles] of Object.entries(round.distributions ?? {})) for (const key of ['p10', 'p25', 'p50', 'p75', 'p90']) row[`d:${name}:${key}`] = quantiles[key];
+  row.included = round.secure_aggregation?.included ?? round.reported;
+  for (const [state] of PHASES) {
+    row[`dropped:${state}`] = round.dropped_in?.[state] ?? 0;
+    const phase = round.phases.find((one) => one.state === state);
+    if (phase) row[`s:${state}`] = ((phase.ended_at ?? round.ended_at) - phase.started_at) / 1000;
+  }
+  if (round.epsilon) Object.assign(row, { 'e:published': round.epsilon.published, 'e:cohort': round.epsilon.cohort_known, 'e:server': round.epsilon.server });
+  return row;
 }
 
 const has = (rows, key) => rows.some((row) => row[key] != null);
 
+/** What names the rounds have, all together, in order. */
+function namesOf(rounds, of) {
+  const names = new Set();
+  for (const round of rounds) for (const name in round[of]) names.add(name);
+  return [...names].sort();
+}
+
+/** Drawn anew only when what they show is another. */
 export function TaskCharts({ task, rounds, loading }) {
-  const rows = useMemo(() => rowsOf(rounds), [rounds]);
-  if (rows.length === 0) return loading ? html`<${Loading} what="Loading rounds" />` : html`<${Empty} heading="No round has ended yet">Charts begin with the first one.<//>`;
-  const metrics = [...new Set(rounds.flatMap((round) => Object.keys(round.metrics)))].sort();
-  const distributions = [...new Set(rounds.flatMap((round) => Object.keys(round.distributions ?? {})))].sort();
   const budget = task.spec.privacy?.epsilon;
+  const isPrivate = Boolean(task.ledger);
+  const paced = usePaced(rounds, REDRAW_MS);
+  return useMemo(() => html`<${Drawn} ...${{ rounds: paced, loading, budget, isPrivate }} />`, [paced, loading, budget, isPrivate]);
+}
+
+function Drawn({ rounds, loading, budget, isPrivate }) {
+  const rows = useMemo(() => rounds.filter((round) => round.ended_at != null).map(once), [rounds]);
+  if (rows.length === 0) return loading ? html`<${Loading} what="Loading rounds" />` : html`<${Empty} heading="No round has ended yet">Charts begin with the first one.<//>`;
+  const metrics = namesOf(rounds, 'metrics');
+  const distributions = namesOf(rounds, 'distributions');
   const failed = rounds.filter((round) => round.state === 'FAILED').length;
   return html`
     <h2 class="section">How it went</h2>
     ${failed > 0 && html`<p class="note">${integer(failed)} of ${integer(rounds.length)} rounds failed.</p>`}
-    ${metrics.length === 0 && distributions.length === 0 && html`<p class="note">Participants report no metrics in this task${task.ledger ? ': figures beside the noised model would not be covered by ε' : ''}.</p>`}
+    ${metrics.length === 0 && distributions.length === 0 && html`<p class="note">Participants report no metrics in this task${isPrivate ? ': figures beside the noised model would not be covered by ε' : ''}.</p>`}
     <div class="charts">
       ${families(metrics).map(([heading, names]) => html`
         <${Chart} key=${heading} heading=${heading} rows=${rows} unit=${names.every(isShare) ? '%' : ''} to=${names.every(isShare) ? 1 : undefined} format=${(value) => (value == null ? NOTHING : metric(names[0], value))}

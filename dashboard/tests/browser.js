@@ -7,12 +7,13 @@
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { extname, join } from 'node:path';
-import { chromium } from 'playwright-core';
+import { join } from 'node:path';
 import { Federation, MODEL, task } from './federation.js';
 import { take } from './pages.js';
+import { Provider, freePort } from './provider.js';
+import { launch, open as openWindow, signIn } from './window.js';
 
 const [binary, out] = process.argv.slice(2);
 assert.ok(binary && out, 'node browser.js BINARY OUT');
@@ -20,8 +21,6 @@ const PARTICIPANTS = 7;
 const WAIT_MS = 120_000;
 const MANY = 10_000;
 const HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>';
-const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
-assert.ok(executablePath, 'there is no Chromium');
 mkdirSync(out, { recursive: true });
 const folder = mkdtempSync(join(tmpdir(), 'tributary-dashboard-'));
 const problems = [];
@@ -29,30 +28,15 @@ const problems = [];
 let last;
 const said = (text) => console.log(`${new Date().toISOString().slice(11, 19)} ${text}`);
 
-const TYPES = { '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
-async function fromFolder(context, source) {
-  await context.route('**/assets/*/**', (route) => {
-    const name = new URL(route.request().url()).pathname.split('/').slice(3).join('/');
-    return route.fulfill({ body: readFileSync(join(source, name)), contentType: TYPES[extname(name)] });
-  });
-}
-
 /** A browser window; whatever goes wrong in it is a problem of the test. */
 async function open(browser) {
-  const context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1280, height: 900 }, colorScheme: 'light', acceptDownloads: true });
-  if (process.env.TRIBUTARY_DASHBOARD) await fromFolder(context, process.env.TRIBUTARY_DASHBOARD);
-  const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  const { context, page } = await openWindow(browser, { acceptDownloads: true });
   page.on('pageerror', (error) => problems.push(`an exception: ${error.stack ?? error}`));
-  page.on('console', (message) => message.type() === 'error' && !/status of (401|403|404|409|422)/.test(message.text()) && problems.push(`the console: ${message.text()}`));
-  page.on('request', (request) => new URL(request.url()).protocol !== 'data:' && !request.url().startsWith(federation.url) && problems.push(`a request elsewhere: ${request.url()}`));
+  page.on('console', (message) => message.type() === 'error' && !/status of (400|401|403|404|409|422)/.test(message.text()) && problems.push(`the console: ${message.text()}`));
+  page.on('request', (request) => new URL(request.url()).protocol !== 'data:' && ![federation.url, provider.url].some((ours) => request.url().startsWith(ours)) && problems.push(`a request elsewhere: ${request.url()}`));
   return { context, page };
 }
 
-const signIn = async (page, token) => {
-  await page.getByLabel('Operator token').fill(token);
-  await page.getByRole('button', { name: 'Sign in' }).click();
-};
 const shot = async (page, name) => {
   problems.push(...(await take(page, name, out)));
   said(`  ${name}`);
@@ -106,6 +90,9 @@ async function creating(page) {
   await page.getByText('Personalized', { exact: true }).waitFor();
   await page.getByLabel('Name', { exact: true }).fill('no name');
   await page.getByLabel('Rounds', { exact: true }).fill('0');
+  // What is wrong is told beside the field that was changed, before anything is sent.
+  for (const name of ['Name', 'Rounds']) await page.locator('.field-wrong').filter({ has: page.getByLabel(name, { exact: true }) }).waitFor();
+  assert.equal(await page.getByLabel('Cohort', { exact: true }).getAttribute('aria-invalid'), null);
   await page.getByLabel('Cohort', { exact: true }).fill('5');
   await page.getByLabel('Model, as JSON').fill(JSON.stringify(MODEL));
   await page.getByLabel('Further keys').fill(JSON.stringify({ metrics: ['loss', 'accuracy', 'train_loss', 'accuracy.quantiles'], secure_aggregation: { max_corrupt_fraction: 0, max_dropout_fraction: 0.3 } }, null, 2));
@@ -375,6 +362,33 @@ async function revoking(page) {
   assert.ok(all.items.find((one) => one.name === 'ward-7').revoked_at);
 }
 
+/** Ann signs in at the provider: to where she was, as a viewer, until she signs out. And is told why when the provider does not want her. */
+async function signingInElsewhere(page) {
+  const ann = await open(page.context().browser());
+  const signedInBy = async (link) => {
+    await ann.page.goto(at('audit'));
+    await ann.page.getByRole('button', { name: 'Sign in with the hospital' }).click();
+    await ann.page.getByRole('link', { name: link }).click();
+  };
+  provider.declines = true;
+  await signedInBy('I am Ann');
+  await ann.page.getByText('the identity provider did not sign you in: access_denied').waitFor();
+  await shot(ann.page, 'sign-in-declined');
+  await ann.page.getByRole('link', { name: 'Back to the sign-in' }).click();
+  await ann.page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  assert.equal((await ann.context.cookies(federation.url)).some((one) => one.name === '__Host-tributary'), false);
+  provider.declines = false;
+  await signedInBy('I am Ann');
+  await heading(ann.page, 'Audit log');
+  assert.equal(new URL(ann.page.url()).search, '', 'the code is in no address');
+  const [cookie, ...others] = await ann.context.cookies(federation.url);
+  assert.ok(cookie.name === '__Host-tributary' && cookie.httpOnly && cookie.secure && cookie.sameSite === 'Strict' && others.length === 0, JSON.stringify([cookie, others]));
+  assert.equal(await ann.page.getByRole('link', { name: 'New task' }).count(), 0, 'a viewer is offered nothing that is refused');
+  await ann.page.getByRole('button', { name: 'Sign out' }).click();
+  await ann.page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  await ann.context.close();
+}
+
 /** The reference lists every operation, and asks this coordinator as whoever is signed in. */
 async function readingTheReference(page) {
   const paths = Object.values((await federation.call('GET', '/openapi.json')).paths);
@@ -401,13 +415,15 @@ async function leaving(page) {
   assert.equal((await page.context().cookies()).length, 0);
 }
 
-const federation = await Federation.start(binary, folder);
-const browser = await chromium.launch({ executablePath, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] });
+const provider = await Provider.start();
+const port = await freePort();
+const federation = await Federation.start(binary, folder, port, provider.configuration(`https://localhost:${port}`));
+const browser = await launch();
 let failed = null;
 let page;
 try {
   ({ page } = await open(browser));
-  for (const step of [trusting, signingIn, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, rollingBack, controlling, readingLedgers, droppingOut, revoking, auditing, readingTheReference, leaving]) {
+  for (const step of [trusting, signingIn, signingInElsewhere, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, rollingBack, controlling, readingLedgers, droppingOut, revoking, auditing, readingTheReference, leaving]) {
     said(step.name);
     await step(page);
   }
@@ -417,6 +433,7 @@ try {
 } finally {
   await browser.close();
   federation.stop();
+  provider.stop();
   rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
 }
 for (const problem of [...new Set(problems)]) console.log(`WRONG ${problem}`);

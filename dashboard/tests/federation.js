@@ -2,7 +2,7 @@
 
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
-import { readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';
 import { join } from 'node:path';
 
@@ -13,11 +13,24 @@ const POLL_MS = 3_000;
 export class Federation {
   #children = [];
 
-  /** Starts a coordinator over an empty folder; resolves when it serves. */
-  static async start(binary, folder) {
+  /** Starts a coordinator over an empty folder, at this port and with more of a configuration; resolves when it serves. */
+  static async start(binary, folder, port = 0, more = '') {
     const federation = new Federation();
     Object.assign(federation, { binary, folder });
-    const child = federation.#run(['--format', 'json', 'serve', '--dev', '--data-dir', join(folder, 'data'), '--listen', '127.0.0.1:0'], 'pipe');
+    const [data, file] = [join(folder, 'data'), join(folder, 'coordinator.toml')];
+    mkdirSync(data);
+    writeFileSync(file, `
+      [http]
+      listen = "127.0.0.1:${port}"
+      [database]
+      url = "sqlite:${data}/coordinator.db"
+      [blobs]
+      url = "file:${data}/blobs"
+      [identity]
+      ca_certificate_file = "${data}/ca.pem"
+      ca_key_file = "${data}/ca-key.pem"
+      ${more}`);
+    const child = federation.#run(['--format', 'json', 'serve', '--config', file], 'pipe');
     const serving = new Promise((resolve, reject) => {
       createInterface({ input: child.stdout }).on('line', (line) => {
         const event = JSON.parse(line);
@@ -57,10 +70,10 @@ export class Federation {
   }
 
   /** Participant `index` of `of`, on its shard of synthetic data. */
-  participant(index, of, token) {
+  participant(index, of, token, more = []) {
     return this.#run([
       'participant', 'run', '--server', this.url, '--ca', this.ca, '--token', token, '--index', String(index), '--participants', String(of),
-      '--journal', join(this.folder, `journal-${index}`), '--min-cohort', '3', '--min-tolerated-colluders', '0', '--min-tolerated-corrupt', '0', '--lifetime-epsilon', '1000', '--seed', '5',
+      '--journal', join(this.folder, `journal-${index}`), '--min-cohort', '3', '--min-tolerated-colluders', '0', '--min-tolerated-corrupt', '0', '--lifetime-epsilon', '1000', '--seed', '5', ...more,
     ]);
   }
 

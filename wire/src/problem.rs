@@ -142,7 +142,7 @@ pub struct Problem {
     /// Id of the request, as in the coordinator's log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// Every invalid field, for [`ProblemType::InvalidTask`].
+    /// Every invalid field, for [`ProblemType::InvalidTask`]; the one that cannot be read, for [`ProblemType::MalformedRequest`] of a task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
 }

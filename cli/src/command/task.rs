@@ -4,7 +4,7 @@ use client_sdk::SecurityPolicy;
 use recipe::TaskModel;
 use task_spec::TaskSpec;
 use wire::TaskStatus;
-use wire::admin::{CreateTask, RebaseTask};
+use wire::admin::{CheckedTask, CreateTask, RebaseTask};
 use wire::inspect::{BehindView, ShortageView, TaskSummary, TaskView};
 use wire::participant::SessionTerms;
 use wire::route;
@@ -37,6 +37,9 @@ pub(crate) enum TaskCommand {
         /// Create it once, however often this is sent: a repeated key returns the first task
         #[arg(long, value_name = "KEY")]
         idempotency_key: Option<String>,
+        /// Have the coordinator judge the task, and create nothing
+        #[arg(long, conflicts_with = "idempotency_key")]
+        check: bool,
         #[command(flatten)]
         server: ServerArgs,
     },
@@ -82,9 +85,15 @@ pub(crate) struct TaskArg {
 impl TaskCommand {
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
-            Self::Create { file, set, idempotency_key, server } => {
+            Self::Create { file, set, idempotency_key, check, server } => {
                 let body = CreateTask { spec: task_input::create(&file, &set)? };
                 let server = Server::new(&server)?;
+                if check {
+                    let query = [("dry_run", true.to_string())];
+                    let checked: CheckedTask = server.post_with(route::TASKS, &query, &body, None).await?;
+                    output.answer(&checked, || could_be_created(&checked));
+                    return Ok(());
+                }
                 let task: TaskView = server.post(route::TASKS, &body, idempotency_key.as_deref()).await?;
                 show(output, &task);
                 objections(&task.spec).iter().for_each(|reason| {
@@ -140,6 +149,12 @@ pub(crate) fn objections(spec: &TaskSpec) -> Vec<String> {
     let session = session.as_deref().map(SessionTerms::from);
     let max_staleness = spec.ahead().map_or(0, |ahead| ahead.staleness.max);
     SecurityPolicy::default().objections(session.as_ref(), max_staleness)
+}
+
+fn could_be_created(checked: &CheckedTask) -> String {
+    let CheckedTask { spec, parameters, update_bytes } = checked;
+    let (parameters, update_bytes) = (number(*parameters), number(*update_bytes));
+    format!("Task {:?} could be created: {parameters} parameters, and {update_bytes} bytes in an update", spec.name)
 }
 
 fn table(tasks: &[TaskSummary]) -> String {

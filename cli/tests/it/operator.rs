@@ -22,7 +22,9 @@ fn tasks_are_created_once_and_steered() {
     std::fs::write(&file, TASK).unwrap();
     let file = file.to_str().unwrap();
 
-    assert_eq!(served.operate(&["task", "list"]).data(), serde_json::json!([]));
+    let checked = served.operate(&["task", "create", file, "--check"]).data();
+    assert!(checked["update_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{checked}");
+    assert_eq!(served.operate(&["task", "list"]).data(), serde_json::json!([]), "a check creates nothing");
     let made = served.operate(&["task", "create", file, "--idempotency-key", "k1"]).data();
     assert_eq!(
         (&made["name"], &made["status"], &made["parameters"]),
@@ -47,11 +49,37 @@ fn tasks_are_created_once_and_steered() {
     let fetched = served.operate(&["model", "fetch", "digits", "--out", out.to_str().unwrap()]).data();
     assert_eq!(fetched["sha256"], models[0]["sha256"]);
     assert_eq!(std::fs::metadata(&out).unwrap().len(), models[0]["bytes"].as_u64().unwrap());
+    a_model_is_held_against_its_record(&served, &out);
 
     assert_eq!(served.operate(&["task", "cancel", "digits"]).data()["status"], "CANCELLED");
     assert_eq!(served.operate(&["task", "resume", "digits"]).code, 8);
     let watched = served.operate(&["round", "watch", "digits"]);
     assert_eq!(watched.code, 14, "{watched}");
+}
+
+/// With the file and its record alone; whatever else the file, the record or the key is, it is noticed.
+fn a_model_is_held_against_its_record(served: &Served, model: &std::path::Path) {
+    let record = model.with_extension("provenance.json");
+    let (model, record) = (model.to_str().unwrap(), record.to_str().unwrap());
+    let fetch = ["model", "fetch", "digits", "--out", model, "--provenance", record];
+    served.operate(&fetch).data();
+    let key = served.operate(&["audit", "head"]).data()["key"].as_str().unwrap().to_owned();
+    let verify = |key: &str| run(&["--format", "json", "model", "verify", model, "--provenance", record, "--key", key]);
+    let verdict = verify(&key).data();
+    assert_eq!((&verdict["record"]["version"], &verdict["key_was_given"]), (&0.into(), &true.into()), "{verdict}");
+    let shown = served.operate(&["model", "show", "digits", "0"]).data();
+    assert_eq!((&shown["provenance"], &shown["sha256"]), (&verdict["record"], &verdict["record"]["sha256"]));
+    assert_eq!(served.operate(&["model", "show", "digits", "7"]).code, 7);
+    assert_eq!(verify(&"0".repeat(64)).code, 17, "another key");
+    let signed = std::fs::read_to_string(record).unwrap();
+    std::fs::write(record, signed.replace(r#"version\":0"#, r#"version\":1"#)).unwrap();
+    assert_ne!(std::fs::read_to_string(record).unwrap(), signed);
+    assert_eq!(verify(&key).code, 17, "another record");
+    std::fs::write(record, signed).unwrap();
+    let mut bytes = std::fs::read(model).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(model, bytes).unwrap();
+    assert_eq!(verify(&key).code, 17, "another model");
 }
 
 #[test]

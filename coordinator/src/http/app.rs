@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use aggregation::Aggregator;
 use federation::id::TaskId;
 use federation::time::{Clock, Timestamp};
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -27,6 +28,7 @@ use crate::models::Models;
 use crate::observe::Traces;
 use crate::observe::health::Health;
 use crate::oidc::Oidc;
+use crate::provenance::Signer;
 use crate::proximal::ProximalSchedule;
 use crate::random::Random;
 use crate::reported_rounds::ReportedRounds;
@@ -84,6 +86,8 @@ pub(crate) struct App {
     pub(crate) document: Document,
     /// Traces of updates, if any.
     pub(crate) traces: Traces,
+    /// What sums; its memory is told.
+    pub(crate) aggregator: Arc<dyn Aggregator>,
     /// Content of `/metrics`.
     pub(crate) metrics: PrometheusHandle,
     pub(crate) config: Config,
@@ -95,6 +99,11 @@ impl App {
     #[must_use]
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Signs where model versions come from.
+    pub(crate) fn signer(&self) -> Signer<'_> {
+        Signer { models: &self.models, sealer: &self.sealer }
     }
 
     /// The task that a path names by its id or name.

@@ -1,5 +1,6 @@
-//! Entity tags of views (RFC 9110 §8.8.3): digests of what a view shows. A write that names one in `If-Match` is done only while the
-//! view still shows that.
+//! Entity tags of views (RFC 9110 §8.8.3), of two digests: one of what a write could contradict, and one of all that a view shows.
+//! `If-None-Match` goes by the whole tag, so that what is not sent again has not changed at all. A write that names a tag in `If-Match`
+//! is done while the first part is the same: how many participants wait meanwhile, or which round it is, contradicts nothing.
 
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
@@ -12,29 +13,43 @@ use utoipa::openapi::path::{Parameter, ParameterIn};
 use super::openapi::header;
 use super::problem::{Error, Result};
 
+/// A view of which a part may change by itself.
+pub(super) trait Revised: Serialize {
+    /// What a write could contradict. By default all that is shown.
+    ///
+    /// # Errors
+    /// It is no JSON.
+    fn revision(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(self)
+    }
+}
+
 /// A view as JSON, with its entity tag.
 pub(super) struct Tagged<T>(pub(super) T);
 
-impl<T: Serialize> IntoResponse for Tagged<T> {
+impl<T: Revised> IntoResponse for Tagged<T> {
     fn into_response(self) -> Response {
-        match serde_json::to_vec(&self.0) {
-            Ok(body) => answer(body).into_response(),
+        match serde_json::to_vec(&self.0).and_then(|body| Ok((tag(&self.0, &body)?, body))) {
+            Ok((tag, body)) => {
+                let media = HeaderValue::from_static("application/json");
+                ([(header::CONTENT_TYPE, media), (header::ETAG, tag)], body).into_response()
+            }
             Err(error) => Error::fault(error).into_response(),
         }
     }
 }
 
-/// A view that is JSON already, with its entity tag.
-pub(super) fn answer(body: Vec<u8>) -> impl IntoResponse {
-    let media = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, media), (header::ETAG, tag(&body))], body)
+/// 64 bits of the digest of what a write could contradict, and 128 of that of a view's JSON.
+fn tag(view: &impl Revised, body: &[u8]) -> serde_json::Result<HeaderValue> {
+    let part = |bytes: &[u8], length: usize| hex::encode(&crate::digest(bytes).0[..length]);
+    let text = format!("\"{}-{}\"", part(&view.revision()?, 8), part(body, 16));
+    // Digits, letters and a hyphen in quotes.
+    Ok(HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("\"\"")))
 }
 
-/// 128 bits of the digest of a view's JSON.
-fn tag(body: &[u8]) -> HeaderValue {
-    let text = format!("\"{}\"", hex::encode(&crate::digest(body).0[..16]));
-    // Digits and letters in quotes.
-    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("\"\""))
+/// The part of a strong entity tag that a write goes by.
+fn of_revision(tag: &str) -> Option<&str> {
+    tag.strip_prefix('"')?.strip_suffix('"')?.split_once('-').map(|(revision, _)| revision)
 }
 
 /// Whether a list of entity tags contains this one, RFC 9110 §8.8.3.2 (weak comparison).
@@ -74,14 +89,15 @@ impl IfMatch {
         self.0.is_some()
     }
 
-    /// Checks the view as it is in the transaction of the write. The comparison is the strong one: a weak tag never fits.
+    /// Checks the view as it is in the transaction of the write, by what a write could contradict. A weak tag never fits.
     ///
     /// # Errors
     /// [`Error::Stale`].
-    pub(super) fn check(&self, view: &impl Serialize) -> Result<()> {
+    pub(super) fn check(&self, view: &impl Revised) -> Result<()> {
         let Some(tags) = &self.0 else { return Ok(()) };
-        let now = tag(&serde_json::to_vec(view).map_err(Error::fault)?);
-        if tags.iter().any(|wanted| wanted == "*" || wanted.as_bytes() == now.as_bytes()) {
+        let now = serde_json::to_vec(view).and_then(|body| tag(view, &body)).map_err(Error::fault)?;
+        let revision = now.to_str().ok().and_then(of_revision);
+        if tags.iter().any(|wanted| wanted == "*" || (revision.is_some() && of_revision(wanted) == revision)) {
             return Ok(());
         }
         Err(Error::Stale(now))
@@ -93,7 +109,7 @@ impl IntoParams for IfMatch {
         vec![header(
             "if-match",
             false,
-            "The `ETag` of a view: without effect, and 412, if the view shows something else by now.",
+            "The `ETag` of a view: without effect, and 412, if what a write could contradict is another by now.",
         )]
     }
 }
@@ -102,17 +118,42 @@ impl IntoParams for IfMatch {
 mod tests {
     use super::*;
 
+    #[derive(Serialize)]
+    struct View {
+        kept: u32,
+        live: u32,
+    }
+
+    impl Revised for View {
+        fn revision(&self) -> serde_json::Result<Vec<u8>> {
+            serde_json::to_vec(&self.kept)
+        }
+    }
+
+    fn tag_of(view: &View) -> String {
+        tag(view, &serde_json::to_vec(view).unwrap()).unwrap().to_str().unwrap().to_owned()
+    }
+
     #[test]
     fn a_write_is_done_while_a_strong_tag_fits() {
-        let view = ["a"];
-        let tag = tag(&serde_json::to_vec(&view).unwrap()).to_str().unwrap().to_owned();
+        let view = View { kept: 1, live: 2 };
+        let tag = tag_of(&view);
         let check = |tags: &[&str]| IfMatch(Some(tags.iter().map(|tag| (*tag).to_owned()).collect())).check(&view);
         assert!(IfMatch(None).check(&view).is_ok());
         for tags in [&[&*tag][..], &["*"], &["\"other\"", &tag]] {
             assert!(check(tags).is_ok(), "{tags:?}");
         }
-        for tags in [&[&*format!("W/{tag}")][..], &["\"other\""], &[tag.trim_matches('"')], &[""]] {
+        for tags in [&[&*format!("W/{tag}")][..], &["\"other\""], &["\"-\""], &[tag.trim_matches('"')], &[""]] {
             assert!(matches!(check(tags), Err(Error::Stale(now)) if now == tag), "{tags:?}");
         }
+    }
+
+    #[test]
+    fn what_changes_by_itself_is_in_the_tag_and_stops_no_write() {
+        let [before, later, another] = [(1, 2), (1, 3), (2, 3)].map(|(kept, live)| View { kept, live });
+        assert!(tag_of(&before) != tag_of(&later) && tag_of(&later) != tag_of(&another));
+        let seen = IfMatch(Some(vec![tag_of(&before)]));
+        assert!(seen.check(&later).is_ok());
+        assert!(matches!(seen.check(&another), Err(Error::Stale(now)) if now == tag_of(&another)));
     }
 }

@@ -20,6 +20,7 @@ mod operations;
 mod operators;
 mod participant;
 mod problem;
+mod problem_page;
 mod read_deadline;
 mod refusals;
 mod router;

@@ -78,12 +78,12 @@ pub(super) async fn readyz(_: AnyPeer, State(app): State<Arc<App>>) -> Result<St
     get, path = route::METRICS, security(("token" = ["viewer"])), responses((status = 200, body = String)),
 )]
 pub(super) async fn metrics(_: Viewer, State(app): State<Arc<App>>) -> String {
-    rendered(&app.metrics)
+    rendered(&app.metrics, &*app.aggregator)
 }
 
 /// `GET /metrics` on the health listener.
 pub(super) async fn metrics_apart(_: AnyPeer, State(app): State<Arc<App>>) -> String {
-    rendered(&app.metrics)
+    rendered(&app.metrics, &*app.aggregator)
 }
 
 /// Get this OpenAPI document.

@@ -18,6 +18,7 @@ use wire::headers::{MEDIA_PROBLEM, TIME};
 use wire::problem::{FieldError, Problem, ProblemType};
 use wire::signature::{SignatureError, WINDOW};
 
+use super::problem_page::problem_page;
 use crate::admission::{AdmissionError, InboxError, Rejection};
 use crate::identity::{CredentialError, IssueError, SignerError};
 use crate::oidc::Unidentified;
@@ -110,6 +111,9 @@ pub(crate) enum Error {
     /// The task is invalid.
     #[error("{} fields are wrong", .0.len())]
     InvalidTask(Vec<SpecError>),
+    /// A value of the task is none that its key takes.
+    #[error("the body: {}: {}", .0.field, .0.problem)]
+    UnreadableTask(SpecError),
     /// The request conflicts with stored state.
     #[error("{0}")]
     Conflict(String),
@@ -193,7 +197,7 @@ impl Error {
     #[must_use]
     pub(crate) fn kind(&self) -> ProblemType {
         match self {
-            Self::Malformed(_) => ProblemType::MalformedRequest,
+            Self::Malformed(_) | Self::UnreadableTask(_) => ProblemType::MalformedRequest,
             Self::InvalidValue(_) => ProblemType::InvalidValue,
             Self::Credential(error) => match error {
                 CredentialError::CertifiedElsewhere => ProblemType::CertifiedElsewhere,
@@ -211,9 +215,12 @@ impl Error {
             Self::Method => ProblemType::MethodNotAllowed,
             Self::Unauthenticated(_) | Self::TokenEnded(_) => ProblemType::Unauthenticated,
             Self::Unidentified(unidentified) => match unidentified {
-                Unidentified::Refused(_) => ProblemType::Unauthenticated,
-                Unidentified::NoRole(_) => ProblemType::Forbidden,
-                Unidentified::Unavailable => ProblemType::Unavailable,
+                Unidentified::Refused(_)
+                | Unidentified::Declined(_)
+                | Unidentified::Code
+                | Unidentified::AnotherIssuer => ProblemType::Unauthenticated,
+                Unidentified::NoRole { .. } => ProblemType::Forbidden,
+                Unidentified::Unavailable | Unidentified::Away => ProblemType::Unavailable,
             },
             Self::Signature(_) | Self::Uncertified(_) | Self::SignedForAnother { .. } => ProblemType::SignatureInvalid,
             Self::SignedAtAnotherTime { .. } => ProblemType::SignatureTime,
@@ -280,11 +287,12 @@ impl Error {
         {
             problem.detail = Some(format!("{what} cannot be written; the log says why"));
         }
+        let told = |error: &SpecError| FieldError { field: error.field.clone(), detail: error.problem.clone() };
         if let Self::InvalidTask(errors) = self {
-            problem.errors = errors
-                .iter()
-                .map(|error| FieldError { field: error.field.clone(), detail: error.problem.clone() })
-                .collect();
+            problem.errors = errors.iter().map(told).collect();
+        }
+        if let Self::UnreadableTask(error) = self {
+            problem.errors = vec![told(error)];
         }
         problem
     }
@@ -299,7 +307,7 @@ impl Error {
             | Self::Signer(_)
             | Self::Damaged(_)
             | Self::NotReady { .. }
-            | Self::Unidentified(Unidentified::Unavailable)
+            | Self::Unidentified(Unidentified::Unavailable | Unidentified::Away)
             | Self::Store(
                 StoreError::Busy
                 | StoreError::Unreachable(_)
@@ -326,6 +334,20 @@ impl Error {
     /// The response, with the request's id as `instance`. Counts it, and logs it if it is a fault.
     #[must_use]
     pub(crate) fn respond(&self, instance: &str) -> Response {
+        let problem = self.told(instance);
+        let mut response = Response::new(Body::from(serde_json::to_vec(&problem).unwrap_or_default()));
+        *response.status_mut() = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_PROBLEM));
+        self.with_headers(response)
+    }
+
+    /// The same as a page, for whoever is at a browser.
+    #[must_use]
+    pub(super) fn respond_as_page(&self, instance: &str) -> Response {
+        self.with_headers(problem_page(&self.told(instance)))
+    }
+
+    fn told(&self, instance: &str) -> Problem {
         let mut problem = self.problem();
         let kind = self.kind();
         if kind == ProblemType::Internal {
@@ -335,10 +357,10 @@ impl Error {
             metrics::counter!("tributary_rejections_total", "code" => kind.code()).increment(1);
         }
         problem.instance = (!instance.is_empty()).then(|| instance.to_owned());
-        let body = serde_json::to_vec(&problem).unwrap_or_default();
-        let mut response = Response::new(Body::from(body));
-        *response.status_mut() = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_PROBLEM));
+        problem
+    }
+
+    fn with_headers(&self, mut response: Response) -> Response {
         if let Some((name, value)) = self.headers() {
             response.headers_mut().insert(name, value);
         }

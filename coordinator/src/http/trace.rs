@@ -18,6 +18,7 @@ use super::app::App;
 use super::problem::Error;
 use super::unserved::Unserved;
 use crate::observe::{During, Traces};
+use crate::oidc::CALLBACK;
 
 /// Response header with the request's id.
 const REQUEST_ID: &str = "x-request-id";
@@ -63,7 +64,8 @@ pub(super) async fn trace(State(requests): State<Arc<Requests>>, request: Reques
     if let Some(error) = response.extensions_mut().remove::<Arc<Error>>() {
         tracing::debug!("request {id} rejected: {error}");
         requests.unserved.tell(&error, &id);
-        response = error.respond(&id);
+        // A browser is there by itself, without the dashboard.
+        response = if route == CALLBACK { error.respond_as_page(&id) } else { error.respond(&id) };
     }
     let status = response.status();
     tracing::debug!(status = status.as_u16(), "request {id} answered {status}");

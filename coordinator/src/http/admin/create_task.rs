@@ -1,5 +1,5 @@
 //! `POST /v1/tasks`: stores a task, its initial model version, and the answer under its idempotency key, in one
-//! transaction.
+//! transaction. A dry run does all of it but that.
 
 use std::sync::Arc;
 
@@ -12,45 +12,61 @@ use federation::model_version::ModelVersion;
 use federation::task_status::TaskStatus;
 use http::{HeaderMap, StatusCode};
 use recipe::TaskModel;
-use store::WakeEvent;
+use serde::Deserialize;
 use store::entity::task::TaskRow;
-use task_spec::{Deployment, TaskSpec};
-use wire::admin::CreateTask;
+use store::{Transaction, WakeEvent};
+use task_spec::{Deployment, SpecError, TaskSpec};
+use utoipa::IntoParams;
+use wire::admin::{CheckedTask, CreateTask};
 use wire::inspect::TaskView;
 use wire::route;
 
 use super::idempotency::{FirstAnswer, Key};
 use crate::http::app::App;
-use crate::http::etag;
-use crate::http::extract::{read, require_media_type};
+use crate::http::etag::Tagged;
+use crate::http::extract::{Json, Query, read, require_media_type};
 use crate::http::inspect::tasks;
 use crate::http::operators::Operator;
 use crate::http::problem::{Error, Result};
-use crate::ledger;
+use crate::{ledger, provenance};
 
-/// Create a task.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct CreateTaskQuery {
+    /// Whether to judge the task only, and to create nothing.
+    dry_run: bool,
+}
+
+/// Create a task, or judge whether it could be created.
 #[utoipa::path(
-    post, path = route::TASKS, params(FirstAnswer), request_body = CreateTask, security(("token" = ["operator"])),
-    responses((status = 201, body = TaskView), (status = 409)),
+    post, path = route::TASKS, params(FirstAnswer, CreateTaskQuery), request_body = CreateTask,
+    security(("token" = ["operator"])),
+    responses(
+        (status = 201, body = TaskView), (status = 409),
+        (status = 200, body = CheckedTask, description = "of a dry run: it could be created"),
+    ),
 )]
 pub(in crate::http) async fn create_task(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,
+    Query(CreateTaskQuery { dry_run }): Query<CreateTaskQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response> {
     require_media_type(&headers, "application/json")?;
     let bytes = read(&headers, body, app.config.http.body_max_bytes).await?;
+    if dry_run {
+        return check(&app, read_spec(&bytes)?).await;
+    }
     let key = Key::of(&headers, "create_task", &bearer, &bytes)?;
     if let Some(key) = &key {
         let answered = app.store.read("find_answer", |tx| Box::pin(async move { key.find(tx).await })).await?;
         if let Some(answer) = answered {
-            return Ok(respond(answer.body));
+            return respond(&answer.body);
         }
     }
-    let CreateTask { spec } =
-        serde_json::from_slice(&bytes).map_err(|error| Error::Malformed(format!("the body: {error}")))?;
-    let (row, version) = prepare(&app, spec).await?;
+    let (row, version) = rows(&app, prepare(&app, read_spec(&bytes)?).await?).await?;
     let (id, privacy) = (row.id, row.spec.privacy.clone());
     let answer = store(&app, (row, version), key.as_ref(), &bearer.actor()).await?;
     if privacy.is_private() {
@@ -62,11 +78,63 @@ pub(in crate::http) async fn create_task(
     app.store.wake().publish(WakeEvent::Task(id));
     app.store.wake().publish(WakeEvent::Work);
     tracing::info!(task = %id, operator = bearer.name, "task {id} created by {}", bearer.name);
-    Ok(respond(answer))
+    respond(&answer)
 }
 
-/// Validates the task and stores its initial model's blob.
-async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
+/// The task of a body; of a value that does not fit, its key is told.
+fn read_spec(bytes: &[u8]) -> Result<TaskSpec> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let malformed = |error: &serde_json::Error| Error::Malformed(format!("the body: {error}"));
+    let body: CreateTask = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        match path.strip_prefix("spec.").filter(|_| error.inner().is_data()) {
+            Some(field) => {
+                let told = error.inner().to_string();
+                let problem = told.rsplit_once(" at line ").map_or(told.as_str(), |(problem, _)| problem).to_owned();
+                Error::UnreadableTask(SpecError { field: field.to_owned(), problem })
+            }
+            None => malformed(error.inner()),
+        }
+    })?;
+    reader.end().map_err(|error| malformed(&error))?;
+    Ok(body.spec)
+}
+
+/// Answers what would be created.
+async fn check(app: &App, spec: TaskSpec) -> Result<Response> {
+    let Prepared { spec, parameters, update_bytes, .. } = prepare(app, spec).await?;
+    let name = spec.name.as_str();
+    app.store.read("check_task", |tx| Box::pin(async move { name_is_free(tx, name).await })).await?;
+    Ok(Json(CheckedTask { spec, parameters, update_bytes }).into_response())
+}
+
+/// Whether no task that is not over has this name.
+///
+/// # Errors
+/// [`Error::Conflict`]; the store's.
+async fn name_is_free(tx: &mut Transaction<'_>, name: &str) -> Result<()> {
+    match tx.task_by_name(name).await? {
+        Some(other) if !other.status.is_terminal() => Err(Error::Conflict(format!(
+            "there is a task called {name:?} that is not over; cancel it, or choose another name"
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// A task that can be created.
+struct Prepared {
+    /// With what follows from the rest of it.
+    spec: TaskSpec,
+    parameters: u64,
+    /// Of one masked input.
+    update_bytes: u64,
+    clip_at_first: Option<f64>,
+    /// The model version 0.
+    first_version: Vec<u8>,
+}
+
+/// Validates the task and draws its initial model.
+async fn prepare(app: &App, spec: TaskSpec) -> Result<Prepared> {
     let deployment = Deployment { poll_interval_ms: app.config.http.poll_max_ms };
     spec.check(&deployment).map_err(Error::InvalidTask)?;
     let (spec, model) = tokio::task::spawn_blocking(move || {
@@ -79,10 +147,10 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
     .map_err(Error::fault)??;
     if let Some(Err(error)) = model.private.as_ref().map(|private| private.opendp()) {
         let (field, problem) = ("privacy.sampler".to_owned(), error.to_string());
-        return Err(Error::InvalidTask(vec![task_spec::SpecError { field, problem }]));
+        return Err(Error::InvalidTask(vec![SpecError { field, problem }]));
     }
     if model.packed_len() > app.config.http.masked_input_max_bytes {
-        return Err(Error::InvalidTask(vec![task_spec::SpecError {
+        return Err(Error::InvalidTask(vec![SpecError {
             field: "model.tensors".to_owned(),
             problem: format!(
                 "an update has {} bytes, but this coordinator takes masked inputs of at most {}",
@@ -91,17 +159,22 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
             ),
         }]));
     }
-    let parameters = model.tensors.shared.len() as u64;
+    let (parameters, update_bytes) = (model.tensors.shared.len() as u64, model.packed_len());
     let clip_at_first = model.private.as_ref().map(|private| private.initial_clip());
     // Drawing a large model takes seconds; requests are served meanwhile.
-    let (spec, bytes) = tokio::task::spawn_blocking(move || {
-        let bytes = model.first_version(&spec).map_err(Error::InvalidTask)?;
-        Ok::<_, Error>((spec, bytes))
+    tokio::task::spawn_blocking(move || {
+        let first_version = model.first_version(&spec).map_err(Error::InvalidTask)?;
+        Ok(Prepared { spec, parameters, update_bytes, clip_at_first, first_version })
     })
     .await
-    .map_err(Error::fault)??;
-    let size = bytes.len() as u64;
-    let sha256 = app.store.blobs().put_bytes(bytes.into()).await?;
+    .map_err(Error::fault)?
+}
+
+/// The rows of a new task, whose initial model's blob is stored.
+async fn rows(app: &App, prepared: Prepared) -> Result<(TaskRow, ModelVersion)> {
+    let Prepared { spec, parameters, clip_at_first, first_version, .. } = prepared;
+    let size = first_version.len() as u64;
+    let sha256 = app.store.blobs().put_bytes(first_version.into()).await?;
     let (id, now) = (TaskId(app.random.uuid()), app.now());
     let row = TaskRow {
         id,
@@ -135,7 +208,7 @@ async fn store(
     key: Option<&Key>,
     actor: &Actor,
 ) -> Result<Vec<u8>> {
-    let (row, version) = (&row, &version);
+    let (row, version, signer) = (&row, &version, app.signer());
     app.store
         .transact("create_task", |tx| {
             Box::pin(async move {
@@ -145,15 +218,10 @@ async fn store(
                 {
                     return Ok(answer.body);
                 }
-                if tx.task_by_name(&row.spec.name).await?.is_some_and(|other| !other.status.is_terminal()) {
-                    return Err(Error::Conflict(format!(
-                        "there is a task called {:?} that is not over; cancel it, or choose another name",
-                        row.spec.name
-                    )));
-                }
+                name_is_free(tx, &row.spec.name).await?;
                 tx.act_for(actor.clone());
                 tx.insert_task(row).await?;
-                tx.insert_model_version(version).await?;
+                provenance::publish(tx, signer, row, version, None).await?;
                 let view = tasks::read(tx, row.id, row.created_at)
                     .await?
                     .ok_or_else(|| Error::fault("a new task is not there"))?;
@@ -164,6 +232,8 @@ async fn store(
         .await
 }
 
-fn respond(view: Vec<u8>) -> Response {
-    (StatusCode::CREATED, etag::answer(view)).into_response()
+/// The view as it was stored.
+fn respond(view: &[u8]) -> Result<Response> {
+    let view: TaskView = serde_json::from_slice(view).map_err(Error::fault)?;
+    Ok((StatusCode::CREATED, Tagged(view)).into_response())
 }

@@ -64,7 +64,7 @@ impl Key {
             text.ok_or_else(|| Error::InvalidValue("idempotency-key: 1 to 64 printable ASCII characters".to_owned()))?;
         let whose = match &bearer.who {
             Who::Token(token) => token.to_string(),
-            Who::Identity { subject_sha256, .. } => subject_sha256.to_string(),
+            Who::Identity(known) => known.subject_sha256.to_string(),
         };
         let scope = format!("{operation}/{whose}");
         Ok(Some(Self { scope, key: key.to_owned(), request_sha256: crate::digest(body) }))

@@ -40,6 +40,7 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(enrollment_tokens::create)))
         .routes(times.short(routes!(operator_tokens::list, operator_tokens::create)))
         .routes(times.short(routes!(operator_tokens::revoke)))
-        .routes(times.short(routes!(sign_ins::create)))
+        .routes(times.short(routes!(sign_ins::ways, sign_ins::create)))
+        .routes(times.short(routes!(sign_ins::authorize)))
         .routes(times.short(routes!(sign_ins::show, sign_ins::end)))
 }

@@ -17,6 +17,7 @@ use crate::http::extract::Path;
 use crate::http::inspect::{models, tasks};
 use crate::http::operators::{OfTask, Operator};
 use crate::http::problem::{Error, Result};
+use crate::provenance::{self, Signer};
 use crate::retention::retire;
 
 /// Publish an earlier model version again: the next round starts from it.
@@ -34,6 +35,7 @@ pub(in crate::http) async fn restore(
 ) -> Result<Tagged<ModelView>> {
     let (id, now) = (task.id, app.now());
     let (actor, if_match) = (&bearer.actor(), &if_match);
+    let signer = app.signer();
     let (row, outdated) = app
         .store
         .transact("restore_version", |tx| {
@@ -44,7 +46,7 @@ pub(in crate::http) async fn restore(
                     if_match.check(&tasks::read(tx, id, now).await?.ok_or_else(vanished)?)?;
                 }
                 let task = tx.task(id).await?.ok_or_else(vanished)?;
-                let row = again(tx, &task, version, now).await?;
+                let row = again(tx, signer, &task, version, now).await?;
                 Ok::<_, Error>((row, outdated(tx, id, now).await?))
             })
         })
@@ -62,7 +64,13 @@ pub(in crate::http) async fn restore(
     Ok(Tagged(models::view(row)))
 }
 
-async fn again(tx: &mut Transaction<'_>, task: &TaskRow, version: u32, now: Timestamp) -> Result<StoredVersion> {
+async fn again(
+    tx: &mut Transaction<'_>,
+    signer: Signer<'_>,
+    task: &TaskRow,
+    version: u32,
+    now: Timestamp,
+) -> Result<StoredVersion> {
     let earlier = models::stored(tx, task.id, version).await?;
     models::must_be_kept(&earlier)?;
     let newest = models::stored(tx, task.id, task.model_version).await?;
@@ -87,7 +95,7 @@ async fn again(tx: &mut Transaction<'_>, task: &TaskRow, version: u32, now: Time
     if version.saturating_add(1) < task.model_version {
         made.optimizer_state = None;
     }
-    tx.insert_model_version(&made).await?;
+    provenance::publish(tx, signer, task, &made, None).await?;
     tx.task_advanced(task.id, task.rounds_completed, made.version).await?;
     retire(tx, &TaskRow { model_version: made.version, ..task.clone() }, now).await?;
     models::stored(tx, task.id, made.version).await

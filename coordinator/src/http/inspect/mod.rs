@@ -41,6 +41,7 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(privacy::total)))
         .routes(times.short(routes!(models::list)))
         .routes(times.short(routes!(models::show)))
+        .routes(times.short(routes!(models::provenance)))
         .routes(times.short(routes!(participants::list)))
         .routes(times.short(routes!(participants::show)))
         .routes(times.short(routes!(events::all)))

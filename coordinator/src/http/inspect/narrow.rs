@@ -10,9 +10,35 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, OneOfBuilder, SchemaFormat, Type};
 use utoipa::openapi::{RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 
+use super::page::PageQuery;
 use crate::http::problem::{Error, Result};
+
+/// A page of what has a state and a beginning.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct NarrowedQuery {
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+    /// Items per page, 1 to 500; default 50.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<u32>,
+    /// States, separated by commas; default all.
+    state: Option<String>,
+    /// Only tasks that were created then or later, or rounds whose latest attempt was opened then or later.
+    #[param(inline)]
+    since: Option<When>,
+}
+
+impl NarrowedQuery {
+    /// The page, the states of `all` that are named, and the time.
+    pub(super) fn read<T: FromStr + Display>(self, all: &[T]) -> Result<(PageQuery, Vec<T>, Option<Timestamp>)> {
+        let Self { cursor, limit, state, since } = self;
+        Ok((PageQuery { cursor, limit }, named("state", state.as_deref(), all)?, since.map(|When(since)| since)))
+    }
+}
 
 /// The values that a parameter names, separated by commas; none if it is absent.
 pub(super) fn named<T: FromStr + Display>(parameter: &str, names: Option<&str>, all: &[T]) -> Result<Vec<T>> {

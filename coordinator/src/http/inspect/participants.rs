@@ -14,7 +14,7 @@ use wire::route;
 use super::narrow::labels;
 use super::{PageQuery, page};
 use crate::http::app::App;
-use crate::http::etag::{IfNoneMatch, Tagged};
+use crate::http::etag::{IfNoneMatch, Revised, Tagged};
 use crate::http::extract::{Json, Path, Query};
 use crate::http::operators::Viewer;
 use crate::http::problem::{Error, Result};
@@ -88,6 +88,23 @@ pub(in crate::http) async fn read(
     match tx.participant(participant).await? {
         Some(row) => view(tx, row).await.map(Some),
         None => Ok(None),
+    }
+}
+
+impl Revised for ParticipantView {
+    /// Without its check-ins and draws.
+    fn revision(&self) -> serde_json::Result<Vec<u8>> {
+        let Self {
+            id,
+            name,
+            labels,
+            enrolled_at,
+            certificate_expires_at,
+            revoked_at,
+            last_seen_at: _,
+            participations: _,
+        } = self;
+        serde_json::to_vec(&(id, name, labels, enrolled_at, certificate_expires_at, revoked_at))
     }
 }
 

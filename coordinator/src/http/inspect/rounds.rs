@@ -15,44 +15,27 @@ use wire::inspect::{Page, RoundView};
 use wire::route;
 
 use super::attempt::attempt_at;
-use super::narrow::{When, named};
+use super::narrow::NarrowedQuery;
+use super::page;
 use super::round_view::views;
-use super::{PageQuery, page};
 use crate::http::app::App;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::operators::{OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 
-#[derive(Debug, Default, Deserialize, IntoParams)]
-#[serde(default, deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(in crate::http) struct RoundsQuery {
-    /// `next_cursor` of the previous page.
-    cursor: Option<String>,
-    /// Items per page, 1 to 500; default 50.
-    #[param(minimum = 1, maximum = 500)]
-    limit: Option<u32>,
-    /// States, separated by commas; default all.
-    state: Option<String>,
-    /// Only rounds whose latest attempt was opened then or later.
-    #[param(inline)]
-    since: Option<When>,
-}
-
 /// List rounds by their latest attempts, newest first.
 #[utoipa::path(
-    get, path = route::ROUNDS, params(RoundsQuery), security(("token" = ["viewer"])),
+    get, path = route::ROUNDS, params(NarrowedQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<RoundView>)),
 )]
 pub(in crate::http) async fn list(
     OfTask { task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
-    Query(RoundsQuery { cursor, limit, state, since }): Query<RoundsQuery>,
+    Query(query): Query<NarrowedQuery>,
 ) -> Result<Json<Page<RoundView>>> {
-    let paging = PageQuery { cursor, limit };
+    let (paging, states, since) = query.read(&RoundState::ALL)?;
     let (limit, before) = (paging.limit()?, paging.cursor::<u32>()?);
-    let states = named("state", state.as_deref(), &RoundState::ALL)?;
-    let filter = RoundFilter { states, since: since.map(|When(since)| since) };
+    let filter = RoundFilter { states, since };
     let (app, task, filter) = (&*app, &task, &filter);
     let page = app
         .store

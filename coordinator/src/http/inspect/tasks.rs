@@ -6,53 +6,34 @@ use axum::extract::State;
 use federation::id::TaskId;
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
-use serde::Deserialize;
 use store::entity::task::{TaskChange, TaskFilter, TaskRow};
 use store::{StoreError, Transaction};
-use utoipa::IntoParams;
 use wire::inspect::{Page, StatusChange, TaskSummary, TaskView};
 use wire::route;
 
-use super::narrow::{When, named};
-use super::{PageQuery, page};
+use super::narrow::NarrowedQuery;
+use super::page;
 use crate::http::app::App;
-use crate::http::etag::{IfNoneMatch, Tagged};
+use crate::http::etag::{IfNoneMatch, Revised, Tagged};
 use crate::http::extract::{Json, Query};
 use crate::http::operators::{InScope, OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 use crate::reported_rounds::behind;
 use crate::shortage::shortage;
 
-#[derive(Debug, Default, Deserialize, IntoParams)]
-#[serde(default, deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(in crate::http) struct TasksQuery {
-    /// `next_cursor` of the previous page.
-    cursor: Option<String>,
-    /// Items per page, 1 to 500; default 50.
-    #[param(minimum = 1, maximum = 500)]
-    limit: Option<u32>,
-    /// Statuses, separated by commas; default all.
-    state: Option<String>,
-    /// Only tasks that were created then or later.
-    #[param(inline)]
-    since: Option<When>,
-}
-
 /// List tasks, newest first.
 #[utoipa::path(
-    get, path = route::TASKS, params(TasksQuery), security(("token" = ["viewer"])),
+    get, path = route::TASKS, params(NarrowedQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<TaskSummary>)),
 )]
 pub(in crate::http) async fn list(
     InScope(bearer): InScope,
     State(app): State<Arc<App>>,
-    Query(TasksQuery { cursor, limit, state, since }): Query<TasksQuery>,
+    Query(query): Query<NarrowedQuery>,
 ) -> Result<Json<Page<TaskSummary>>> {
-    let paging = PageQuery { cursor, limit };
+    let (paging, statuses, since) = query.read(&TaskStatus::ALL)?;
     let (limit, cursor) = (paging.limit()?, paging.cursor::<TaskId>()?);
-    let statuses = named("state", state.as_deref(), &TaskStatus::ALL)?;
-    let filter = &TaskFilter { statuses, since: since.map(|When(since)| since), scope: bearer.scope };
+    let filter = &TaskFilter { statuses, since, scope: bearer.scope };
     let rows = app
         .store
         .read("list_tasks", |tx| Box::pin(async move { tx.tasks_where(filter, cursor, limit + 1).await }))
@@ -90,6 +71,16 @@ pub(in crate::http) async fn read(
     let latest = tx.round(row.next_round()).await?;
     let shortage = shortage(tx, &row, latest.as_ref().map(|row| &row.round), now).await?;
     Ok(Some(TaskView { behind, shortage, ..view(row, history) }))
+}
+
+impl Revised for TaskView {
+    /// Without rounds that complete, their versions, and who waits for them. What versions were restored shows in how many more
+    /// there are than rounds.
+    fn revision(&self) -> serde_json::Result<Vec<u8>> {
+        let Self { summary, spec, updates_readable_by: _, history, promoted_version, behind: _, shortage: _ } = self;
+        let restored = summary.model_version.saturating_sub(summary.rounds_completed);
+        serde_json::to_vec(&(summary.id, summary.status, spec, history, promoted_version, restored))
+    }
 }
 
 fn view(row: TaskRow, history: Vec<TaskChange>) -> TaskView {

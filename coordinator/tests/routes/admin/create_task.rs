@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use wire::problem::{Problem, ProblemType};
 use wire::route;
 
-use crate::support::{Reply, TestCoordinator, secure, small_task};
+use crate::support::{Reply, TestCoordinator, Who, secure, small_task};
 
 async fn create(t: &TestCoordinator, spec: &Value) -> Reply {
     t.post(&t.operator, route::TASKS, &json!({ "spec": spec })).await
@@ -79,6 +79,69 @@ async fn a_task_whose_sums_could_wrap_or_whose_patterns_match_nothing_is_refused
     spec["modle"] = json!({});
     let detail = create(&t, &spec).await.problem(ProblemType::MalformedRequest);
     assert!(detail.contains("modle"), "{detail}");
+}
+
+#[tokio::test]
+async fn a_dry_run_judges_as_a_creation_does_and_stores_nothing() {
+    let t = TestCoordinator::start().await;
+    let judge = async |who: &Who, spec: &Value| {
+        let request = Request::post(format!("{}?dry_run=true", route::TASKS))
+            .header("content-type", "application/json")
+            .header("idempotency-key", "once")
+            .body(Body::from(json!({ "spec": spec }).to_string()));
+        t.send(who, request.unwrap()).await
+    };
+    let mut wrong = small_task();
+    (wrong["rounds"]["count"], wrong["name"]) = (json!(0), json!("no name"));
+    let mut drawn = small_task();
+    drawn["model"]["tensors"][0]["init"] = json!({ "uniform": { "bound": -1.0 } });
+    for spec in [wrong, drawn] {
+        let (judged, created) = (judge(&t.operator, &spec).await, create(&t, &spec).await);
+        assert_eq!(fields(&judged), fields(&created));
+    }
+    let judged = judge(&t.operator, &small_task()).await;
+    let body = judged.json();
+    assert_eq!((judged.status.as_u16(), &body["parameters"], &body["update_bytes"]), (200, &json!(3), &json!(16)));
+    assert_eq!(body["spec"]["name"], "small");
+    assert!(!judged.headers.contains_key("etag"));
+    judge(&t.viewer, &small_task()).await.problem(ProblemType::Forbidden);
+    t.inner.engine.number_events().await.unwrap();
+    assert_eq!(t.get(&t.viewer, route::TASKS).await.json()["items"], json!([]), "there is none");
+    assert_eq!(t.get(&t.viewer, "/v1/audit?kind=task_created").await.json()["items"], json!([]));
+    // Its key was not used, and its name is free until somebody has it.
+    let keyed =
+        Request::post(route::TASKS).header("content-type", "application/json").header("idempotency-key", "once");
+    let mut other = small_task();
+    other["description"] = json!("another body");
+    let keyed = keyed.body(Body::from(json!({ "spec": other }).to_string())).unwrap();
+    assert_eq!(t.send(&t.operator, keyed).await.status, 201);
+    let detail = judge(&t.operator, &small_task()).await.problem(ProblemType::Conflict);
+    assert!(detail.contains("choose another name"), "{detail}");
+    let unknown =
+        t.post(&t.operator, &format!("{}?dry_run=maybe", route::TASKS), &json!({ "spec": small_task() })).await;
+    unknown.problem(ProblemType::MalformedRequest);
+}
+
+#[tokio::test]
+async fn a_value_that_its_key_does_not_take_is_told_by_the_key() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    for (value, words) in [(json!("many"), "many"), (json!(-1), "-1"), (json!(1.5), "1.5")] {
+        spec["rounds"]["count"] = value;
+        let reply = create(&t, &spec).await;
+        let detail = reply.problem(ProblemType::MalformedRequest);
+        assert!(detail.starts_with("the body: rounds.count: ") && detail.contains(words), "{detail}");
+        let problem: Problem = serde_json::from_slice(&reply.body).unwrap();
+        let [error] = problem.errors.as_slice() else { panic!("{problem:?}") };
+        assert_eq!(error.field, "rounds.count");
+        assert!(error.detail.contains(words) && !error.detail.contains("line"), "{error:?}");
+    }
+    for body in ["{\"spec\":", "{\"spec\":{}} x", "{}"] {
+        let request = Request::post(route::TASKS).header("content-type", "application/json").body(Body::from(body));
+        let reply = t.send(&t.operator, request.unwrap()).await;
+        reply.problem(ProblemType::MalformedRequest);
+        assert_eq!(reply.json().get("errors"), None, "{reply:?}");
+    }
 }
 
 #[tokio::test]

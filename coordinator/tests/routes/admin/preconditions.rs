@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use wire::problem::ProblemType;
 use wire::route;
 
-use crate::support::{Reply, TestCoordinator, small_task};
+use crate::support::{Reply, TestCoordinator, input, small_task};
 
 fn tag(reply: &Reply) -> String {
     reply.headers["etag"].to_str().unwrap().to_owned()
@@ -82,4 +82,54 @@ async fn what_is_known_already_is_not_sent_again() {
     assert_eq!(ask("\"x\"").await.status, 200);
     t.post(&t.operator, "/v1/tasks/small/pause", &json!({})).await;
     assert_eq!(ask(&known).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_busy_task_is_changed_as_it_was_seen() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let (a, b) = (t.enroll("a").await, t.enroll("b").await);
+    let task = async || t.get(&t.viewer, "/v1/tasks/small").await;
+    let before = task().await;
+    let whole = async |seen: &Reply| {
+        let request = Request::get("/v1/tasks/small").header("if-none-match", tag(seen)).body(Body::empty()).unwrap();
+        t.send(&t.viewer, request).await.status.as_u16()
+    };
+    // A round is waited for, opens, and publishes a version.
+    t.work().await;
+    t.check_in(&a.1, "small").await;
+    let waiting = task().await;
+    assert_ne!(waiting.body, before.body, "somebody waits");
+    assert_ne!(tag(&waiting), tag(&before), "a view that is another is not taken for the same");
+    assert_eq!((whole(&before).await, whole(&waiting).await), (200, 304));
+    let participants = [a, b];
+    let whos: Vec<_> = participants.iter().map(|(_, who)| who.clone()).collect();
+    for (assignment, (id, who)) in t.assigned(&whos).await.iter().zip(&participants) {
+        let sent = t.send(who, t.upload(assignment, *id, &input([1, 2, 3]))).await;
+        assert_eq!(sent.status, 200, "{sent:?}");
+    }
+    let paused = post_if(&t, "/v1/tasks/small/pause", &tag(&before), &json!({})).await;
+    assert_eq!(paused.status, 200, "none of it contradicts the pause");
+    t.work().await;
+    assert_eq!(task().await.json()["model_version"], 1);
+    // A restored version does contradict, and so does one that is promoted; a round that has ended does not.
+    let restored = post_if(&t, "/v1/tasks/small/models/0/restore", &tag(&paused), &json!({})).await;
+    assert_eq!(restored.status, 200, "{restored:?}");
+    for tag in [tag(&before), tag(&paused)] {
+        let refused = post_if(&t, "/v1/tasks/small/models/1/restore", &tag, &json!({})).await;
+        refused.problem(ProblemType::PreconditionFailed);
+    }
+    let seen = task().await;
+    let promoted = post_if(&t, "/v1/tasks/small/models/2/promote", &tag(&seen), &json!({})).await;
+    post_if(&t, "/v1/tasks/small/resume", &tag(&seen), &json!({})).await.problem(ProblemType::PreconditionFailed);
+    assert_eq!(post_if(&t, "/v1/tasks/small/resume", &tag(&promoted), &json!({})).await.status, 200);
+
+    let (view, revoke) = participants
+        .map(|(id, _)| (route::fill(route::PARTICIPANT, &[&id]), route::fill(route::PARTICIPANT_REVOKE, &[&id])))[0]
+        .clone();
+    let seen = tag(&t.get(&t.viewer, &view).await);
+    t.advance(std::time::Duration::from_secs(3600));
+    t.check_in(&whos[0], "small").await;
+    assert_ne!(tag(&t.get(&t.viewer, &view).await), seen);
+    assert_eq!(post_if(&t, &revoke, &seen, &json!({})).await.status, 200, "a check-in does not save it");
 }

@@ -4,9 +4,9 @@
 use std::borrow::Cow;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use client_sdk::Constraints;
 use client_sdk::learning::{Adapters, MetricValue, Parameters, Table};
-use client_sdk::train::Constraints;
-use client_sdk::{CandleTrainer, Dataset, Trained, Trainer, TrainerError, TrainingJob};
+use client_sdk::{Dataset, ModelTrainer, Trained, Trainer, TrainerError, TrainingJob};
 
 /// Number of processors that this process may use; 1 if it cannot be told.
 pub(crate) fn cores() -> usize {
@@ -48,7 +48,7 @@ impl Drop for Slot<'_> {
 
 /// The SDK's trainer, waiting for a slot whenever it has work.
 pub(crate) struct SlottedTrainer {
-    pub(crate) trainer: CandleTrainer,
+    pub(crate) trainer: ModelTrainer,
     pub(crate) slots: Arc<Slots>,
 }
 

@@ -1,6 +1,7 @@
 //! Conditions for work: only the app knows whether the device is charging, idle and on an unmetered network.
 //!
-//! The SDK asks before it checks in and between the steps of a round, never during a step.
+//! The SDK asks before it checks in and between the steps of a round; during a step when the app says that something has
+//! changed ([`Participant::conditions_changed`](crate::Participant::conditions_changed)).
 
 use std::time::Duration;
 

@@ -51,6 +51,9 @@
 //! # }
 //! ```
 //!
+//! What an app does not use it can leave out: the transport over HTTPS (feature `https`), and the ready models with
+//! their training and scoring (`models`). Both are on by default; `cuda` and `metal` add candle and a GPU.
+//!
 //! All decisions are made without I/O ([`participant::machine`]); all I/O is behind traits that an app may implement:
 //! [`Transport`](transport::Transport), [`Journal`](journal::Journal), [`Trainer`],
 //! [`Conditions`](conditions::Conditions). Everything that leaves the device passes through [`pipeline`].
@@ -69,25 +72,30 @@
 //! tasks together have used up the device's lifetime budget ([`Lifetime`]). An app may set its own limits with
 //! [`PrivacyPolicy`], and read the ledger with [`Participant::privacy_spent`] and [`Participant::privacy_lifetime`].
 
-pub mod candle_trainer;
 pub mod clock;
 pub mod conditions;
 pub mod entropy;
 pub mod identity;
 pub mod journal;
+#[cfg(feature = "models")]
+pub mod model_trainer;
+#[cfg(feature = "models")]
 pub mod models;
 pub mod participant;
 pub mod personalize;
 pub mod pre_issued;
 pub mod privacy;
+pub mod runner;
 mod seed;
 pub mod table_trainer;
+#[cfg(feature = "models")]
 pub mod train;
 pub mod trainer;
 pub mod transport;
 
-pub use candle_trainer::{CandleTrainer, Dataset};
 pub use learning;
+#[cfg(feature = "models")]
+pub use model_trainer::{Dataset, ModelTrainer};
 pub use participant::{
     BuildError, Builder, Event, LoweredFloor, Outcome, Participant, ParticipantError, Progress, SecurityPolicy,
 };
@@ -99,5 +107,5 @@ pub use recipe::device::faults;
 pub use recipe::device::pipeline;
 pub use table_trainer::TableTrainer;
 pub use task_spec;
-pub use trainer::{Cancel, REACH, Trained, Trainer, TrainerError, TrainingJob};
+pub use trainer::{Cancel, Constraints, REACH, Trained, Trainer, TrainerError, TrainingJob};
 pub use wire::{Attempt, Attribute, Attributes};

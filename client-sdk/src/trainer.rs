@@ -10,9 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use learning::{Adapters, MetricValue, Parameters, Table};
 use task_spec::{Analytics, TrainingPlan};
 
-use crate::train::Constraints;
-
-/// Trains and evaluates; implemented by the app, or built in from [`crate::train`].
+/// Trains and evaluates; implemented by the app, or by the SDK for its ready models (`ModelTrainer`).
 ///
 /// All methods may take as long as they need: they run on their own thread.
 pub trait Trainer: Send {
@@ -67,7 +65,7 @@ pub trait Trainer: Send {
     fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
         Err(TrainerError::refused(format!(
             "task {:?} trains adapters of a model that apps bring, and this app has none: implement `Trainer::base_model`, \
-             or give it to `CandleTrainer::with_base`",
+             or give it to `ModelTrainer::with_base`",
             job.task
         )))
     }
@@ -89,6 +87,25 @@ pub trait Trainer: Send {
 
     /// Current number of training examples or rows; reported to the coordinator at each check-in.
     fn examples(&self) -> u64;
+}
+
+/// The anchor of [`proximal_mu`](TrainingPlan::proximal_mu), the frozen tensors, and the correction of
+/// every gradient. None by default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Constraints<'a> {
+    /// Replaces the initial model as anchor; of the same layout.
+    pub anchor: Option<&'a Parameters>,
+    /// Whether each tensor, in layout order, is frozen; empty if none is.
+    pub frozen: &'a [bool],
+    /// Added to the gradient of every step (SCAFFOLD's control variates); of the same layout.
+    pub correction: Option<&'a Parameters>,
+}
+
+impl Constraints<'_> {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.anchor.is_none() && self.correction.is_none() && !self.frozen.contains(&true)
+    }
 }
 
 /// The work of one round.

@@ -11,8 +11,8 @@ use client_sdk::learning::{
 };
 use client_sdk::models::{Architecture, Linear};
 use client_sdk::pipeline::{Encoder, MaskedInput, Protection, Weight, masked_input};
-use client_sdk::train::{Constraints, Device, evaluate};
-use client_sdk::{Cancel, CandleTrainer, Dataset, Trained, Trainer as _, TrainingJob};
+use client_sdk::train::{Device, evaluate};
+use client_sdk::{Cancel, Constraints, Dataset, ModelTrainer, Trained, Trainer as _, TrainingJob};
 use datasets::{Dataset as Data, synthetic};
 use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
@@ -62,7 +62,7 @@ pub struct Setting {
 /// A federation of devices with Synthetic(1, 1) data.
 pub struct Federation {
     architecture: Architecture,
-    devices: Vec<CandleTrainer>,
+    devices: Vec<ModelTrainer>,
     examples: Vec<usize>,
     data: Vec<(Vec<f32>, Vec<u32>)>,
     seed: u64,
@@ -82,7 +82,7 @@ impl Federation {
             let (features, labels) = (shard.features[..count * shard.width].to_vec(), shard.labels[..count].to_vec());
             let own = Dataset::Labelled { features: features.clone(), labels: labels.clone(), width: shard.width };
             let none = Dataset::Labelled { features: Vec::new(), labels: Vec::new(), width: shard.width };
-            devices.push(CandleTrainer::new(own, none, Device::Cpu));
+            devices.push(ModelTrainer::new(own, none, Device::Cpu));
             examples.push(count);
             data.push((features, labels));
         }

@@ -20,7 +20,8 @@ pub const MAX_TEXTS: usize = 64;
 pub type Attributes = BTreeMap<String, Attribute>;
 
 /// The value of an attribute. Not serializable, so that it cannot leave the device.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
 pub enum Attribute {
     /// A number; if not finite, no criterion holds.
     Number(f64),

@@ -2,14 +2,11 @@
 //! size kept), each with ReLU and 2x2 max-pooling, then 512 units with ReLU, then the classes. For 28x28 images in one
 //! channel and ten classes that is 1,663,370 parameters.
 
-use candle_core::Tensor;
 use learning::Layout;
 use serde::{Deserialize, Serialize};
 use task_spec::TensorDeclaration;
 
-use super::layers::{
-    ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, affine, check, check_from, rows, shape, uniform,
-};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, check, check_from, rows, shape, uniform};
 
 /// Channels of the first convolution.
 pub(crate) const FIRST_CHANNELS: u32 = 32;
@@ -18,7 +15,7 @@ pub(crate) const SECOND_CHANNELS: u32 = 64;
 /// Units of the fully connected layer.
 pub(crate) const HIDDEN: u32 = 512;
 /// Side of both kernels.
-const KERNEL: u32 = 5;
+pub(crate) const KERNEL: u32 = 5;
 /// Maximum height and width of an image.
 pub const MAX_SIDE: u32 = 256;
 /// Maximum number of channels of an image.
@@ -104,24 +101,4 @@ impl Cnn {
             uniform("fc2.bias", &[self.classes], HIDDEN),
         ])
     }
-
-    pub(super) fn logits(&self, tensors: &[Tensor], input: &Tensor) -> candle_core::Result<Tensor> {
-        let (height, width) = (self.height as usize, self.width as usize);
-        let mut x = input.reshape(((), self.channels as usize, height, width))?;
-        for layer in tensors[..4].chunks_exact(2) {
-            let bias = layer[1].reshape((1, (), 1, 1))?;
-            x = pool(&x.conv2d(&layer[0], KERNEL as usize / 2, 1, 1, 1)?.broadcast_add(&bias)?.relu()?)?;
-        }
-        let x = affine(&x.flatten_from(1)?, &tensors[4], &tensors[5])?.relu()?;
-        affine(&x, &tensors[6], &tensors[7])
-    }
-}
-
-/// Maximum over each 2x2 pixels; an odd last row or column is dropped. Not candle's `max_pool2d`, whose gradient
-/// (0.11.1) is a quarter of the true one, and misplaced if a side is odd.
-fn pool(x: &Tensor) -> candle_core::Result<Tensor> {
-    let (batch, channels, height, width) = x.dims4()?;
-    let (height, width) = (height / 2, width / 2);
-    let x = x.narrow(2, 0, 2 * height)?.narrow(3, 0, 2 * width)?.contiguous()?;
-    x.reshape((batch, channels, height, 2, width, 2))?.max(5)?.max(3)
 }

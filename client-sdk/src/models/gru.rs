@@ -1,13 +1,11 @@
 //! Next-character prediction: an embedding, one or two layers of gated recurrent units (Cho et al. 2014, in PyTorch's
 //! form with two biases), and scores over the vocabulary at every position.
 
-use candle_core::{D, Tensor};
-use candle_nn::ops::sigmoid;
 use learning::Layout;
 use serde::{Deserialize, Serialize};
 use task_spec::{Initial, TensorDeclaration};
 
-use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, affine, check, drawn, shape, uniform};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, check, drawn, shape, uniform};
 
 /// Maximum number of recurrent layers.
 pub const MAX_LAYERS: u32 = 2;
@@ -95,38 +93,5 @@ impl Gru {
         tensors.push(uniform("fc.weight", &[self.vocabulary, hidden], hidden));
         tensors.push(uniform("fc.bias", &[self.vocabulary], hidden));
         Ok(tensors)
-    }
-
-    pub(super) fn logits(&self, tensors: &[Tensor], input: &Tensor) -> candle_core::Result<Tensor> {
-        let (batch, length) = input.dims2()?;
-        let characters = input.t()?.contiguous()?.flatten_all()?;
-        // By position, then example, so that each step of the recurrence is one block of rows.
-        let mut x = tensors[0].index_select(&characters, 0)?;
-        for layer in tensors[1..tensors.len() - 2].chunks_exact(4) {
-            x = self.recurrence(layer, &x, batch, length)?;
-        }
-        let logits = affine(&x, &tensors[tensors.len() - 2], &tensors[tensors.len() - 1])?;
-        logits.reshape((length, batch, ()))?.transpose(0, 1)?.contiguous()?.flatten_to(1)
-    }
-
-    /// `[length * batch, inputs]` to `[length * batch, hidden]`; the state starts at zero.
-    fn recurrence(&self, layer: &[Tensor], x: &Tensor, batch: usize, length: usize) -> candle_core::Result<Tensor> {
-        let [w_ih, w_hh, b_ih, b_hh] = layer else { candle_core::bail!("a recurrent layer has four tensors") };
-        let hidden = self.hidden as usize;
-        let inputs = affine(x, w_ih, b_ih)?;
-        let mut state = Tensor::zeros((batch, hidden), x.dtype(), x.device())?;
-        let mut states = Vec::with_capacity(length);
-        for position in 0..length {
-            let input = inputs.narrow(0, position * batch, batch)?;
-            let own = affine(&state, w_hh, b_hh)?;
-            let gates = sigmoid(&(input.narrow(D::Minus1, 0, 2 * hidden)? + own.narrow(D::Minus1, 0, 2 * hidden)?)?)?;
-            let reset = gates.narrow(D::Minus1, 0, hidden)?;
-            let update = gates.narrow(D::Minus1, hidden, hidden)?;
-            let memory = (reset * own.narrow(D::Minus1, 2 * hidden, hidden)?)?;
-            let candidate = (input.narrow(D::Minus1, 2 * hidden, hidden)? + memory)?.tanh()?;
-            state = (&candidate + (update * (state - &candidate)?)?)?;
-            states.push(state.clone());
-        }
-        Tensor::cat(&states, 0)
     }
 }

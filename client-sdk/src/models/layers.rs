@@ -1,6 +1,5 @@
-//! Building blocks of all models: bounded sizes, tensors with initial values, affine layers.
+//! Building blocks of all models: bounded sizes, tensors with initial values.
 
-use candle_core::Tensor;
 use learning::{Layout, LayoutError};
 use task_spec::{Initial, TensorDeclaration};
 
@@ -104,9 +103,4 @@ pub(super) fn uniform(name: impl Into<String>, shape: &[u32], fan_in: u32) -> Te
 pub(super) fn drawn(name: impl Into<String>, shape: &[u32], init: Initial) -> TensorDeclaration {
     let shape = shape.iter().map(|&dimension| u64::from(dimension)).collect();
     TensorDeclaration { name: name.into(), shape, init }
-}
-
-/// `x W^T + b` with PyTorch's `[outputs, inputs]` weights.
-pub(super) fn affine(x: &Tensor, weight: &Tensor, bias: &Tensor) -> candle_core::Result<Tensor> {
-    x.matmul(&weight.t()?)?.broadcast_add(bias)
 }

@@ -1,11 +1,10 @@
 //! Softmax regression, the model of the federated Synthetic(α, β) benchmark.
 
-use candle_core::Tensor;
 use learning::Layout;
 use serde::{Deserialize, Serialize};
 use task_spec::{Initial, TensorDeclaration};
 
-use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, affine, check, drawn, rows, shape};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, check, drawn, rows, shape};
 
 /// Sizes of a softmax regression. It starts at zero, since its loss is convex.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,9 +44,5 @@ impl Linear {
             drawn("fc.weight", &[self.classes, self.inputs], Initial::Zeros),
             drawn("fc.bias", &[self.classes], Initial::Zeros),
         ])
-    }
-
-    pub(super) fn logits(&self, tensors: &[Tensor], input: &Tensor) -> candle_core::Result<Tensor> {
-        affine(input, &tensors[0], &tensors[1])
     }
 }

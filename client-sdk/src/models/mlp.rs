@@ -1,11 +1,10 @@
 //! Fully connected layers with ReLU between them; 784-200-10 by default.
 
-use candle_core::Tensor;
 use learning::Layout;
 use serde::{Deserialize, Serialize};
 use task_spec::TensorDeclaration;
 
-use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, affine, check, rows, shape, uniform};
+use super::layers::{ArchitectureError, InputKind, MAX_SIZE, ModelDefaults, check, rows, shape, uniform};
 
 /// Maximum number of hidden layers.
 pub const MAX_HIDDEN_LAYERS: u32 = 16;
@@ -75,13 +74,5 @@ impl Mlp {
             tensors.push(uniform(format!("fc{layer}.bias"), &[pair[1]], pair[0]));
         }
         Ok(tensors)
-    }
-
-    pub(super) fn logits(&self, tensors: &[Tensor], input: &Tensor) -> candle_core::Result<Tensor> {
-        let mut x = affine(input, &tensors[0], &tensors[1])?;
-        for layer in tensors[2..].chunks_exact(2) {
-            x = affine(&x.relu()?, &layer[0], &layer[1])?;
-        }
-        Ok(x)
     }
 }

@@ -1,12 +1,11 @@
-//! Built-in models that a task can name: their tensors, initial values and forward pass in candle.
+//! Built-in models that a task can name: their tensors and initial values.
 //!
 //! An [`Architecture`] is what a task stores: a kind and its sizes. It determines the tensors (named and shaped as in
 //! PyTorch, so that checkpoints convert by name), the bounds of initial values (PyTorch's: `1 / sqrt(fan_in)`, biases
-//! too) and the arithmetic. [`crate::train`] does the training; nothing here depends on data, optimizers or rounds.
+//! too) and the arithmetic. [`crate::train`] trains and scores; nothing here depends on data, optimizers or rounds.
 
 use std::sync::Arc;
 
-use candle_core::Tensor;
 use learning::{Layout, Parameters, TensorSpec};
 use serde::{Deserialize, Serialize};
 use task_spec::TensorDeclaration;
@@ -150,17 +149,6 @@ impl Architecture {
             Self::Mlp(sizes) => sizes.classes,
             Self::Cnn(sizes) => sizes.classes,
             Self::Gru(sizes) => sizes.vocabulary,
-        }
-    }
-
-    /// Scores of each class before softmax, shape `[predictions, classes]`, from tensors in the layout's order. `input`
-    /// is `[batch, inputs]` in `f32`, or `[batch, length]` in `u32` for characters (then `batch * length` predictions).
-    pub(crate) fn logits(&self, tensors: &[Tensor], input: &Tensor) -> candle_core::Result<Tensor> {
-        match self {
-            Self::Linear(sizes) => sizes.logits(tensors, input),
-            Self::Mlp(sizes) => sizes.logits(tensors, input),
-            Self::Cnn(sizes) => sizes.logits(tensors, input),
-            Self::Gru(sizes) => sizes.logits(tensors, input),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
 use wire::Attributes;
+use wire::audit::AuditKey;
 use wire::certificate::{BadChain, Issuers};
 use zeroize::Zeroizing;
 
@@ -56,6 +57,9 @@ pub enum BuildError {
     /// The journal cannot be read, or there is neither certificate nor token.
     #[error(transparent)]
     Participant(#[from] ParticipantError),
+    /// A [`Runner`](crate::runner::Runner) got no thread, or no runtime for it.
+    #[error("no thread can be had to run the participant on: {0}")]
+    Thread(String),
     /// The operating system's random source failed.
     #[error("the system gives no randomness")]
     Randomness,
@@ -138,6 +142,15 @@ impl Builder {
         self
     }
 
+    /// The key that signs where models come from, out of band: what `tributary audit head` shows. A model that is not signed by it is
+    /// refused ([`Event::Unproven`]). Several while one replaces another. Default: none; then the first that signs is kept in the
+    /// journal, and no other is taken afterwards ([`Event::KeyPinned`]). A key that is named here replaces the one that was kept.
+    #[must_use]
+    pub fn coordinator_keys(mut self, keys: impl IntoIterator<Item = AuditKey>) -> Self {
+        self.settings.coordinator_keys = keys.into_iter().collect();
+        self
+    }
+
     /// Produces evidence for an external authority of members, which sees it before it signs: called with each signing
     /// request in PEM, at enrolment and renewal. The coordinator passes on what is returned, at most 16 KiB, and can
     /// read it: let it hold for this request alone, for example as a MAC or signature over it by a key that the
@@ -217,6 +230,15 @@ impl Builder {
     #[must_use]
     pub fn conditions(mut self, conditions: impl Conditions + 'static) -> Self {
         self.conditions = Box::new(conditions);
+        self
+    }
+
+    /// Puts the conditions set so far into others.
+    pub(crate) fn map_conditions<C: Conditions + 'static>(
+        mut self,
+        map: impl FnOnce(Box<dyn Conditions>) -> C,
+    ) -> Self {
+        self.conditions = Box::new(map(self.conditions));
         self
     }
 

@@ -108,6 +108,17 @@ impl CheckIn {
         let is_secure = assignment.secure_aggregation.is_some();
         core.events.push(Event::Assigned { place, cohort, remaining, is_secure });
         let deadline = core.deadline(remaining, now);
+        let proof = core.prove(place, &assignment);
+        let then = match &proof.verdict {
+            Ok(()) => Self::accepted(core, assignment, deadline),
+            Err(error) => core.refuse(place, &error.clone().into(), None),
+        };
+        proof.before(then)
+    }
+
+    /// Begins with an assignment, if all else about it is as it must be.
+    fn accepted(core: &mut Core, assignment: Box<Assignment>, deadline: Duration) -> State {
+        let place = assignment.attempt_key();
         let session = core.session.take().filter(|session| session.place == place);
         let session = of_session(core, &assignment, session);
         let session = match session.and_then(|session| accept_staleness(core, &assignment).map(|()| session)) {

@@ -17,6 +17,7 @@ use super::attempts::Attempts;
 use super::error::{ParticipantError, problem_of};
 use super::event::{Event, Outcome};
 use super::plan::Plan;
+use super::provenance::Shown;
 use super::record::Record;
 use super::round_end::{AbandonCause, ExchangeError, LeaveReason, RoundEnd};
 use super::session::{Session, SessionError};
@@ -71,6 +72,8 @@ pub(super) struct Core {
     pub(super) account: Account,
     /// Models that an input hidden by masks alone was made from.
     pub(super) used_bases: UsedBases,
+    /// What the coordinator has shown of where models come from.
+    pub(super) shown: Shown,
     /// The data for an abort statement about the session in the journal, to be signed when the journal no longer holds
     /// it.
     pub(super) departure: Option<(Attempt, Departure)>,

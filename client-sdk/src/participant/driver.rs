@@ -21,7 +21,7 @@ use super::prefetches::{Answer, Prefetches, RoundTrip};
 use super::spans::Spans;
 use super::wanted::Wanted;
 use crate::clock::Clock;
-use crate::conditions::Conditions;
+use crate::conditions::{Conditions, Readiness};
 use crate::identity::{Certified, Identity};
 use crate::journal::{Journal, JournalError};
 use crate::personalize::PersonalModel;
@@ -172,6 +172,15 @@ impl Participant {
     pub fn stop(&mut self) {
         self.running.shutdown = true;
         if self.running.running.as_ref().is_some_and(|running| running.may_drop) {
+            self.running.running = None;
+        }
+    }
+
+    /// Looks at the app's conditions again at the next poll, also in the middle of a training or a request: what may be
+    /// dropped is given up if they no longer hold.
+    pub fn conditions_changed(&mut self) {
+        let may_go_on = self.conditions.ready() == Readiness::Ready;
+        if !may_go_on && self.running.running.as_ref().is_some_and(|running| running.may_drop) {
             self.running.running = None;
         }
     }

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use learning::MetricValue;
+use wire::audit::AuditKey;
 use wire::participant::{AbandonReason, DiscardReason, RefusalCode};
+use wire::provenance::SignedProvenance;
 use wire::{Attempt, Digest, ParticipantId, TaskId, Timestamp, TraceContext};
 
 use super::policy::LoweredFloor;
+use super::provenance::ProvenanceError;
 
 /// Something that happened; reported in order, at once.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,6 +90,22 @@ pub enum Event {
         /// Number of members that signed the same set.
         signers: usize,
     },
+    /// The key that signs where this coordinator's models come from was taken on first use, since the app names none; no other is
+    /// taken from now on.
+    KeyPinned { key: AuditKey },
+    /// The coordinator did not show where the model comes from, or not as it must: nothing is trained. [`Event::Refused`] follows.
+    Unproven { place: Attempt, error: ProvenanceError },
+    /// The coordinator has signed two models under one number of the task: each record is its own, and together they are evidence.
+    /// Reported when it happens, and at every start from then on.
+    Equivocation {
+        task: TaskId,
+        /// The one that was shown first, and is taken.
+        taken: Box<SignedProvenance>,
+        refused: Box<SignedProvenance>,
+    },
+    /// The task goes on from another model of a version that the participant has seen, made in a later round than any that it has seen:
+    /// its operator has gone back to an older database.
+    Rebased { place: Attempt, version: u32 },
     /// The participant refuses to take part, or to continue. The text stays on the device; if an attempt is abandoned,
     /// the coordinator receives a [`RefusalCode`].
     Refused {
@@ -153,6 +172,13 @@ pub enum Event {
         /// Time until the retry.
         after: Duration,
     },
+}
+
+impl Event {
+    /// The records are the one that was taken and the one that was refused.
+    pub(super) fn equivocation(task: TaskId, [taken, refused]: [SignedProvenance; 2]) -> Self {
+        Self::Equivocation { task, taken: taken.into(), refused: refused.into() }
+    }
 }
 
 /// Something that the participant did in a round, and when.

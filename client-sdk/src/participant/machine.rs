@@ -22,6 +22,7 @@ use super::core::Core;
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
 pub use super::model_file::ModelFile;
+use super::provenance::Shown;
 pub use super::record::Record;
 use super::renew;
 use super::round_end::RoundEnd;
@@ -89,11 +90,15 @@ impl Machine {
         let account = snapshot::restore(saved.privacy.as_deref().map(Vec::as_slice), charges, settings.privacy)?;
         let inputs = round.as_ref().map_or(0, |record| record.inputs);
         let used_bases = UsedBases::restore(saved.used_bases.as_deref().map(Vec::as_slice), inputs)?;
+        let shown = Shown::restore(saved.provenance.as_deref().map(Vec::as_slice))?;
         let ahead = Ahead::restore(saved.update.as_deref().map(Vec::as_slice))?;
         let (round, released) = round.map(|record| (record.state, record.released)).unzip();
         let lowered = settings.security.lowered().into_iter().map(|floor| Event::Lowered { floor });
         let look_again = bad.is_some();
-        let events = lowered.chain(bad).collect();
+        let events = lowered
+            .chain(bad)
+            .chain(shown.contradictions().map(|(task, pair)| Event::equivocation(task, pair)))
+            .collect();
         let retry_most = settings.retry.most;
         let mut core = Core {
             settings,
@@ -114,6 +119,7 @@ impl Machine {
             released: released.unwrap_or_default(),
             account,
             used_bases,
+            shown,
             departure: None,
             unsaid: None,
             behind: None,

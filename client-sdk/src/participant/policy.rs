@@ -1,6 +1,7 @@
 //! An app's requirements on secure aggregation.
 
 use secure_agg::params::{Policy, SessionConfig};
+use serde::Deserialize;
 use task_spec::{MAX_STALENESS, MIN_SECURE_COHORT, USUAL_SECURE_COHORT};
 use wire::participant::SessionTerms;
 
@@ -9,7 +10,8 @@ use wire::participant::SessionTerms;
 /// The floors only help against a coordinator that cannot invent participants: one that issues certificates can enrol
 /// any number and read the update of the only honest member. Then protection depends on who issues certificates
 /// (docs/THREAT_MODEL.md).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct SecurityPolicy {
     /// Refuse rounds without secure aggregation, in which the coordinator can read the update. Otherwise the task
     /// decides, so the coordinator chooses what it can read; [`super::Event::Assigned`] reports which it is. Default:

@@ -10,7 +10,7 @@ use recipe::Rule;
 use recipe::device::pipeline::{PipelineError, Weight};
 
 use super::plan_error::WorkError;
-use crate::train::Constraints;
+use crate::trainer::Constraints;
 use crate::trainer::{Trained, Trainer, TrainingJob};
 
 /// The published file of a version, read.

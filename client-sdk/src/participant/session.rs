@@ -17,6 +17,7 @@ use zeroize::Zeroizing;
 
 use super::ahead::UpdateMismatch;
 use super::policy::TooStale;
+use super::provenance::ProvenanceError;
 use super::size::TooLarge;
 use crate::identity::{CertificateError, IdentityError};
 use crate::privacy;
@@ -60,6 +61,8 @@ pub(super) enum SessionError {
     Staleness(#[from] TooStale),
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
+    #[error(transparent)]
+    Provenance(#[from] ProvenanceError),
 }
 
 impl SessionError {
@@ -75,6 +78,7 @@ impl SessionError {
             Self::Privacy(_) => RefusalCode::Privacy,
             Self::TrainedAhead(_) => RefusalCode::Assignment,
             Self::TooLarge(_) => RefusalCode::TooLarge,
+            Self::Provenance(_) => RefusalCode::Provenance,
         }
     }
 }

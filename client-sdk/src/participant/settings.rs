@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use wire::audit::AuditKey;
 use wire::certificate::Issuers;
 use zeroize::Zeroizing;
 
@@ -29,6 +30,8 @@ pub struct Settings {
     pub retry: RetryPolicy,
     /// Authorities that may certify it and the other members. Empty by default: then no certificate is accepted.
     pub members: Issuers,
+    /// The keys one of which must have signed where models come from; if empty, the first that did.
+    pub coordinator_keys: Vec<AuditKey>,
     /// Evidence for an external authority of members.
     pub evidence: Evidence,
     /// Source of externally issued certificates, if any.
@@ -54,6 +57,7 @@ impl Default for Settings {
             wait: Duration::from_secs(25),
             retry: RetryPolicy::default(),
             members: Issuers::default(),
+            coordinator_keys: Vec::new(),
             evidence: Evidence::default(),
             certificates: Certificates::default(),
             security: SecurityPolicy::default(),
@@ -80,6 +84,8 @@ pub struct Saved {
     pub update: Option<Zeroizing<Vec<u8>>>,
     /// The record [`snapshot::USED_BASES`].
     pub used_bases: Option<Zeroizing<Vec<u8>>>,
+    /// The record [`snapshot::PROVENANCE`].
+    pub provenance: Option<Zeroizing<Vec<u8>>>,
 }
 
 impl Saved {
@@ -95,6 +101,7 @@ impl Saved {
             privacy: load(snapshot::PRIVACY)?,
             update: load(snapshot::UPDATE)?,
             used_bases: load(snapshot::USED_BASES)?,
+            provenance: load(snapshot::PROVENANCE)?,
         })
     }
 }

@@ -28,7 +28,12 @@ impl CheckIn {
         let remaining = Duration::from_millis(assignment.remaining_ms);
         let (version, is_secure) = (assignment.base.version, assignment.secure_aggregation.is_some());
         core.events.push(Event::ToTrain { place, version, remaining, is_secure });
-        let then = match plan(core, assignment) {
+        let proof = core.prove(place, &assignment);
+        let planned = match &proof.verdict {
+            Ok(()) => plan(core, assignment),
+            Err(error) => Err(error.to_string()),
+        };
+        let then = match planned {
             Ok(plan) => match past_input(core, &plan) {
                 Some(input) => State::AwaitAbortProof(AwaitAbortProof::new(place, input, self)),
                 None => {
@@ -47,7 +52,7 @@ impl CheckIn {
         // it would hide the result of the new training.
         let then = core.throw_away(DiscardReason::Unknown, then);
         core.ahead.gone = core.ahead.under_way.is_none().then_some((place.task, place.attempt));
-        then
+        proof.before(then)
     }
 
     /// Discards the update on the coordinator's request.

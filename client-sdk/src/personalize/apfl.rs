@@ -11,7 +11,7 @@ use learning::{Layout, Parameters, TensorSpec, WrongLayout};
 
 use super::round::{mix, narrow};
 use super::{LocalError, LocalResult, LocalRound, Method, MethodError, PersonalTensors};
-use crate::train::Constraints;
+use crate::trainer::Constraints;
 
 /// Beyond these bounds v or w would no longer be trained.
 const ALPHA: std::ops::RangeInclusive<f64> = 0.05..=0.95;

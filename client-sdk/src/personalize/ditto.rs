@@ -3,7 +3,7 @@
 //! FedAvg, bit for bit.
 
 use super::{LocalError, LocalResult, LocalRound, Method, PersonalTensors};
-use crate::train::Constraints;
+use crate::trainer::Constraints;
 
 /// λ, and how long the personalized model is trained.
 pub(super) struct Ditto {

@@ -2,7 +2,7 @@
 //! the body with the head frozen.
 
 use super::{FedPer, LocalError, LocalResult, LocalRound, Method};
-use crate::train::Constraints;
+use crate::trainer::Constraints;
 
 /// A model split into a shared body and a local head.
 pub(super) struct FedRep {

@@ -1,7 +1,7 @@
 //! Plain fine-tuning: each participant's personalized model is the received one, trained further locally.
 
 use super::{LocalError, LocalResult, LocalRound, Method, PersonalTensors};
-use crate::train::Constraints;
+use crate::trainer::Constraints;
 
 /// How the copy is trained; by default, by the update's own training.
 pub(super) struct FineTune {

@@ -20,6 +20,7 @@ mod pfedme;
 mod round;
 mod tensors;
 #[cfg(test)]
+#[cfg(feature = "models")]
 mod tests;
 
 use std::sync::Arc;
@@ -32,7 +33,9 @@ use wire::Digest;
 pub use fed_per::FedPer;
 pub(crate) use method::Method;
 pub use method::MethodError;
-pub use personalized::{PersonalModel, PredictError};
+pub use personalized::PersonalModel;
+#[cfg(feature = "models")]
+pub use personalized::PredictError;
 pub(crate) use round::{LocalError, LocalResult, LocalRound};
 pub use tensors::PersonalTensors;
 

@@ -5,14 +5,16 @@
 
 use std::sync::Arc;
 
-use candle_core::{D, Device, Tensor};
 use learning::{Parameters, checkpoint};
 use wire::TaskId;
 
 use crate::journal::{Journal, JournalError};
-use crate::models::{Architecture, InputKind};
+#[cfg(feature = "models")]
+use crate::models::Architecture;
 use crate::participant::snapshot::{self, PersonalizedRecord};
 use crate::personalize::PersonalTensors;
+#[cfg(feature = "models")]
+use crate::train::{Device, Inputs, Scores, TrainError, scores};
 
 /// A personalized model. Not printable, not copyable, not serializable; erased when dropped.
 ///
@@ -32,18 +34,16 @@ pub struct PersonalModel {
 }
 
 /// Reasons a model gives no prediction.
+#[cfg(feature = "models")]
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PredictError {
     /// The model is not built into the SDK: the app must run it from [`PersonalModel::parameters`].
     #[error("the task's model is none of the SDK's own; run it from its parameters")]
     OtherModel,
-    /// The input does not fit the model.
-    #[error("the model takes {0}")]
-    Input(String),
-    /// The computation failed.
-    #[error("the model cannot be run: {0}")]
-    Failed(#[from] candle_core::Error),
+    /// The input does not fit the model, or the computation failed.
+    #[error(transparent)]
+    Failed(#[from] TrainError),
 }
 
 impl PersonalModel {
@@ -78,21 +78,24 @@ impl PersonalModel {
     pub fn architecture(&self) -> Option<&serde_json::Value> {
         self.architecture.as_ref()
     }
+}
+
+#[cfg(feature = "models")]
+impl PersonalModel {
+    /// The scores of each class for each of `inputs`.
+    ///
+    /// # Errors
+    /// [`PredictError`].
+    pub fn scores(&self, inputs: Inputs<'_>) -> Result<Scores, PredictError> {
+        Ok(scores(&self.ready()?, self.parameters(), inputs, &Device::Cpu)?)
+    }
 
     /// The class of each row of `features`, which are concatenated rows of the model's input length.
     ///
     /// # Errors
     /// [`PredictError`].
     pub fn classes(&self, features: &[f32]) -> Result<Vec<u32>, PredictError> {
-        let architecture = self.ready()?;
-        let InputKind::Features(width) = architecture.input() else {
-            return Err(PredictError::Input("characters".to_owned()));
-        };
-        if features.is_empty() || !features.len().is_multiple_of(width) {
-            return Err(PredictError::Input(format!("rows of {width} numbers, this is {}", features.len())));
-        }
-        let rows = Tensor::from_slice(features, (features.len() / width, width), &Device::Cpu)?;
-        self.best(&architecture, &rows)
+        Ok(self.scores(Inputs::Rows(features))?.best())
     }
 
     /// The most likely next character after each of `characters`, one sequence.
@@ -100,16 +103,7 @@ impl PersonalModel {
     /// # Errors
     /// [`PredictError`].
     pub fn next_characters(&self, characters: &[u32]) -> Result<Vec<u32>, PredictError> {
-        let architecture = self.ready()?;
-        let InputKind::Characters = architecture.input() else {
-            return Err(PredictError::Input("rows of numbers".to_owned()));
-        };
-        let most = architecture.classes();
-        if characters.is_empty() || characters.iter().any(|&character| character >= most) {
-            return Err(PredictError::Input(format!("characters numbered below {most}, at least one")));
-        }
-        let sequence = Tensor::from_slice(characters, (1, characters.len()), &Device::Cpu)?;
-        self.best(&architecture, &sequence)
+        Ok(self.scores(Inputs::Characters(characters))?.best())
     }
 
     fn ready(&self) -> Result<Architecture, PredictError> {
@@ -120,20 +114,10 @@ impl PersonalModel {
             _ => Err(PredictError::OtherModel),
         }
     }
-
-    fn best(&self, architecture: &Architecture, input: &Tensor) -> Result<Vec<u32>, PredictError> {
-        let parameters = self.parameters();
-        let mut tensors = Vec::with_capacity(parameters.layout().tensors().len());
-        for (index, spec) in parameters.layout().tensors().iter().enumerate() {
-            // A checked layout's dimensions are below 2^28.
-            let shape: Vec<usize> = spec.shape.iter().filter_map(|&size| usize::try_from(size).ok()).collect();
-            tensors.push(Tensor::from_slice(parameters.tensor(index), shape, &Device::Cpu)?);
-        }
-        Ok(architecture.logits(&tensors, input)?.argmax(D::Minus1)?.to_vec1()?)
-    }
 }
 
 #[cfg(test)]
+#[cfg(feature = "models")]
 mod tests {
     use super::*;
     use crate::journal::MemoryJournal;

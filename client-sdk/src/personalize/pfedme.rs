@@ -6,7 +6,7 @@
 
 use super::round::narrow;
 use super::{LocalError, LocalResult, LocalRound, Method, PersonalTensors};
-use crate::train::Constraints;
+use crate::trainer::Constraints;
 use crate::trainer::TrainerError;
 
 /// The settings of `[personalization]`.

@@ -4,7 +4,7 @@ use learning::{Adapters, MetricValue, Parameters, WrongLayout};
 use task_spec::{PERSONAL_PREFIX, TrainingPlan};
 
 use super::tensors::PersonalTensors;
-use crate::train::Constraints;
+use crate::trainer::Constraints;
 use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
 use recipe::device::pipeline::{PipelineError, check_finite};
 

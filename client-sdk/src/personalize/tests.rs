@@ -12,9 +12,9 @@ use recipe::Tensors;
 
 use super::*;
 use crate::models::{Architecture, Mlp};
-use crate::train::{Constraints, Device};
-use crate::trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};
-use crate::{CandleTrainer, Dataset};
+use crate::train::Device;
+use crate::trainer::{Cancel, Constraints, Trained, Trainer, TrainerError, TrainingJob};
+use crate::{Dataset, ModelTrainer};
 
 /// Gradient descent on ½|w - target|², one step per epoch or step of the plan.
 struct Descent {
@@ -365,7 +365,7 @@ fn shared_adapters_are_all_that_is_trained_and_sent() {
 fn a_base_that_the_app_brings_is_the_one_that_the_task_names() {
     let (model, first, job) = opposites_task();
     let digest = recipe::digest::sha256(&learning::checkpoint::write(&first).unwrap());
-    let run = |trainer: &mut CandleTrainer| {
+    let run = |trainer: &mut ModelTrainer| {
         let method = lora(AdapterScope::Shared, Some(digest));
         let personalizer = derive(&model, Some(&method)).unwrap().unwrap();
         let received = Parameters::zeros(Arc::clone(personalizer.shared()));
@@ -386,7 +386,7 @@ fn a_base_that_the_app_brings_is_the_one_that_the_task_names() {
 }
 
 /// Two participants with opposite labels: any single model is right for half of the examples.
-fn opposites() -> [CandleTrainer; 2] {
+fn opposites() -> [ModelTrainer; 2] {
     let rows = |count: u16, flipped: bool| {
         let place = |row: u16| (f32::from(row) + 0.5) / f32::from(count) * 2.0 - 1.0;
         Dataset::Labelled {
@@ -395,7 +395,7 @@ fn opposites() -> [CandleTrainer; 2] {
             width: 2,
         }
     };
-    [false, true].map(|flipped| CandleTrainer::new(rows(64, flipped), rows(20, flipped), Device::Cpu))
+    [false, true].map(|flipped| ModelTrainer::new(rows(64, flipped), rows(20, flipped), Device::Cpu))
 }
 
 /// Mean accuracies over both participants after some rounds of FedAvg: of the received model, and of the personalized

@@ -1,12 +1,14 @@
 //! An app's privacy requirements, and what was spent.
 
+use serde::Deserialize;
 use task_spec::PrivacyMechanism;
 use wire::TaskId;
 
 /// Requirements beyond a task's own promise. In any case a participant takes part in at most the planned number of
 /// rounds, and stays within a task's budget where that is meant for those who know who took part, or for the
 /// coordinator.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct PrivacyPolicy {
     /// Refuse tasks without a privacy mechanism.
     pub required: bool,
@@ -20,7 +22,8 @@ pub struct PrivacyPolicy {
 }
 
 /// Limit on the cost of all tasks together.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Lifetime {
     /// Epsilon, to those who know of every round that this participant took part in it. Finite and above 0.
     pub epsilon: f64,
@@ -88,4 +91,30 @@ pub struct LifetimeSpent {
     pub delta: f64,
     /// Limit on epsilon, if there is one.
     pub limit: Option<f64>,
+}
+
+impl PrivacySpent {
+    /// Its fields as a JSON object.
+    #[must_use]
+    pub fn data(&self) -> serde_json::Value {
+        serde_json::json!({
+            "task": self.task,
+            "name": self.name,
+            "mechanism": self.mechanism,
+            "delta": self.delta,
+            "epsilon": self.epsilon,
+            "server": self.server,
+            "releases": self.releases,
+            "limit": self.limit,
+            "damaged": self.damaged,
+        })
+    }
+}
+
+impl LifetimeSpent {
+    /// Its fields as a JSON object.
+    #[must_use]
+    pub fn data(&self) -> serde_json::Value {
+        serde_json::json!({ "epsilon": self.epsilon, "delta": self.delta, "limit": self.limit })
+    }
 }

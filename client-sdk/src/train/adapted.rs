@@ -1,12 +1,12 @@
 //! Training of adapters of a frozen model ([`learning::Adapters`]): a step takes the gradient of the merged model, on
 //! any device and with any model, and updates only the adapters.
 
-use candle_core::Device;
 use learning::{Adapters, Parameters};
 use task_spec::{Precision, TrainingPlan};
 
 use super::batches::Batches;
 use super::config::{Sgd, check as check_plan, narrow};
+use super::device::Device;
 use super::error::TrainError;
 use super::examples::Examples;
 use super::learner::StepResult;

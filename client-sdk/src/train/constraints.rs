@@ -1,20 +1,9 @@
-//! Constraints of training beyond its configuration: anchor, frozen tensors and gradient correction.
+//! Constraints, checked against a model and as its learners take them.
 
 use learning::Parameters;
 
 use super::error::TrainError;
-
-/// The anchor of [`proximal_mu`](task_spec::TrainingPlan::proximal_mu), the frozen tensors, and the correction of
-/// every gradient. None by default.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Constraints<'a> {
-    /// Replaces the initial model as anchor; of the same layout.
-    pub anchor: Option<&'a Parameters>,
-    /// Whether each tensor, in layout order, is frozen; empty if none is.
-    pub frozen: &'a [bool],
-    /// Added to the gradient of every step (SCAFFOLD's control variates); of the same layout.
-    pub correction: Option<&'a Parameters>,
-}
+use crate::trainer::Constraints;
 
 /// Constraints in the flat vector's order.
 #[derive(Debug, Default)]
@@ -28,11 +17,6 @@ pub(super) struct Flat<'a> {
 }
 
 impl<'a> Constraints<'a> {
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.anchor.is_none() && self.correction.is_none() && !self.frozen.contains(&true)
-    }
-
     /// Checks that the constraints are for the model of `start`.
     pub(super) fn check(&self, start: &Parameters) -> Result<(), TrainError> {
         if self.anchor.is_some_and(|anchor| anchor.layout() != start.layout()) {

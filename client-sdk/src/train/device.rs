@@ -3,8 +3,19 @@
 //! The features `cuda` and `metal` compile in CUDA and Metal; choosing one that is unavailable is an error, never a
 //! silent fallback. Only `auto` chooses by itself.
 
-use candle_core::Device;
 use serde::{Deserialize, Serialize};
+
+/// Where a model is trained and scored.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum Device {
+    /// The SDK's own passes, on one core.
+    #[default]
+    Cpu,
+    /// A device of candle: a GPU, or candle's own CPU, which is slower than the SDK's.
+    #[cfg(feature = "candle")]
+    Candle(candle_core::Device),
+}
 
 /// The configured device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,23 +81,35 @@ impl DeviceChoice {
     }
 }
 
+#[cfg(feature = "cuda")]
 fn cuda() -> Result<Device, DeviceError> {
-    open("cuda", cfg!(feature = "cuda"), Device::new_cuda)
+    open("cuda", candle_core::Device::new_cuda)
 }
 
+#[cfg(not(feature = "cuda"))]
+fn cuda() -> Result<Device, DeviceError> {
+    Err(DeviceError::NotCompiledIn { device: "cuda" })
+}
+
+#[cfg(feature = "metal")]
 fn metal() -> Result<Device, DeviceError> {
-    open("metal", cfg!(feature = "metal"), Device::new_metal)
+    open("metal", candle_core::Device::new_metal)
 }
 
+#[cfg(not(feature = "metal"))]
+fn metal() -> Result<Device, DeviceError> {
+    Err(DeviceError::NotCompiledIn { device: "metal" })
+}
+
+#[cfg(any(feature = "cuda", feature = "metal"))]
 fn open(
     device: &'static str,
-    compiled_in: bool,
-    open: fn(usize) -> candle_core::Result<Device>,
+    open: fn(usize) -> candle_core::Result<candle_core::Device>,
 ) -> Result<Device, DeviceError> {
-    if !compiled_in {
-        return Err(DeviceError::NotCompiledIn { device });
+    match open(0) {
+        Ok(device) => Ok(Device::Candle(device)),
+        Err(error) => Err(DeviceError::Unavailable { device, reason: error.to_string() }),
     }
-    open(0).map_err(|error| DeviceError::Unavailable { device, reason: error.to_string() })
 }
 
 #[cfg(test)]

@@ -71,7 +71,15 @@ pub enum TrainError {
     /// A vector does not have the model's length.
     #[error(transparent)]
     WrongLength(#[from] WrongLength),
+    /// The inputs are not what the model can be asked about.
+    #[error("the {kind} model takes {what}")]
+    Inputs {
+        kind: &'static str,
+        /// What it takes, and what it got.
+        what: String,
+    },
     /// A failure inside candle: out of memory, or a lost driver.
     #[error("the device failed: {0}")]
+    #[cfg(feature = "candle")]
     Backend(#[from] candle_core::Error),
 }

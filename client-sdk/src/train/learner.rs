@@ -44,6 +44,8 @@ pub(super) trait Learner {
     fn gradient(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<f32>), TrainError>;
     /// Scores the chosen examples.
     fn score(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Score, TrainError>;
+    /// Scores of each class for each prediction of the chosen examples: by example, then position, then class.
+    fn logits(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Vec<f32>, TrainError>;
     /// Constraints from the next step on.
     fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError>;
     /// The flat parameters, in layout order.

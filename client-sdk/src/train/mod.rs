@@ -1,7 +1,8 @@
 //! The built-in trainer: local stochastic gradient descent on a named model, and its evaluation.
 //!
-//! On the CPU, models use the passes of [`cpu`]; on GPUs, candle. candle's CPU backend is not used: its products use
-//! all cores, which is many times slower on a busy machine, and it allocates at every step. A run on the CPU uses only
+//! On the CPU, models use the passes of [`cpu`]; on GPUs, candle (feature `candle`). candle's CPU backend is used only by
+//! an app that asks for it: its products use all cores, which is many times slower on a busy machine, and it allocates at
+//! every step. A run on the CPU uses only
 //! the calling thread and gives the same bits for the same seed, binary and CPU, whatever the load; parallelism belongs
 //! across participants.
 //!
@@ -9,6 +10,7 @@
 
 mod adapted;
 mod batches;
+#[cfg(feature = "candle")]
 mod candle;
 mod config;
 mod constraints;
@@ -17,8 +19,7 @@ mod device;
 mod error;
 mod examples;
 mod learner;
-
-pub use candle_core::Device;
+mod scores;
 
 use learning::Parameters;
 use learning::contribution::fed_nova::Reach;
@@ -27,16 +28,18 @@ use task_spec::TrainingPlan;
 
 pub use self::adapted::{AdaptedBase, train_adapters};
 pub use self::config::{ConfigError, Sgd};
-pub use self::constraints::Constraints;
-pub use self::device::{DeviceChoice, DeviceError};
+pub use self::device::{Device, DeviceChoice, DeviceError};
 pub use self::error::TrainError;
 pub use self::examples::Examples;
+pub use self::scores::{Inputs, Scores, scores};
 
 use self::batches::Batches;
+#[cfg(feature = "candle")]
 use self::candle::CandleLearner;
 use self::config::{check as check_plan, narrow, rate};
 use self::learner::{Learner, Score, StepResult};
 use crate::models::Architecture;
+use crate::trainer::Constraints;
 
 /// Number of examples that [`evaluate`] scores at once; bounds its memory.
 const EVALUATION_BATCH: usize = 64;
@@ -209,11 +212,13 @@ fn learner<'a>(
     device: &'a Device,
     batch: usize,
 ) -> Result<Box<dyn Learner + 'a>, TrainError> {
-    if device.is_cpu() {
-        return Ok(cpu::learner(architecture, start.values(), plan, examples, batch));
+    match device {
+        Device::Cpu => Ok(cpu::learner(architecture, start.values(), plan, examples, batch)),
+        #[cfg(feature = "candle")]
+        Device::Candle(device) => Ok(Box::new(CandleLearner::new(architecture, start.values(), plan, device, batch)?)),
     }
-    Ok(Box::new(CandleLearner::new(architecture, start.values(), plan, device, batch)?))
 }
 
 #[cfg(test)]
+#[cfg(feature = "candle")]
 mod tests;

@@ -126,7 +126,8 @@ fn the_cpu_passes_agree_with_candle() {
         let plan =
             TrainingPlan { momentum: 0.9, weight_decay: 0.01, proximal_mu: 0.1, learning_rate: 0.02, ..one_epoch() };
         let mut ours = cpu::learner(&architecture, start.values(), &plan, &examples, 37);
-        let mut candles = CandleLearner::new(&architecture, start.values(), &plan, &Device::Cpu, 37).unwrap();
+        let mut candles =
+            CandleLearner::new(&architecture, start.values(), &plan, &candle_core::Device::Cpu, 37).unwrap();
         let all: Vec<usize> = (0..37).collect();
         let (score, gradient) = ours.gradient(&examples, &all).unwrap();
         let (expected_score, expected) = candles.gradient(&examples, &all).unwrap();
@@ -135,6 +136,10 @@ fn the_cpu_passes_agree_with_candle() {
         let (ours_score, candles_score) =
             (ours.score(&examples, &all).unwrap(), candles.score(&examples, &all).unwrap());
         assert_eq!(ours_score.correct, candles_score.correct);
+        let of_some = [30, 2, 7, 36];
+        let logits = [&mut *ours, &mut candles as &mut dyn Learner].map(|it| it.logits(&examples, &of_some).unwrap());
+        assert_eq!(logits[0].len(), of_some.len() * examples.length() * architecture.classes() as usize);
+        close(&architecture, &logits[0], &logits[1]);
         assert!((ours_score.loss - candles_score.loss).abs() < 1e-3);
         for chosen in [&all[..10], &all[10..37], &all[5..6], &all[..32]] {
             ours.step(&examples, chosen, 0.02).unwrap();
@@ -178,7 +183,8 @@ fn constraints_hold_on_both_roads() {
         let plan = TrainingPlan { momentum: 0.5, weight_decay: 0.01, proximal_mu: 5.0, ..one_epoch() };
         let all: Vec<usize> = (0..10).collect();
         let mut ours = cpu::learner(&architecture, start.values(), &plan, &examples, 10);
-        let mut candles = CandleLearner::new(&architecture, start.values(), &plan, &Device::Cpu, 37).unwrap();
+        let mut candles =
+            CandleLearner::new(&architecture, start.values(), &plan, &candle_core::Device::Cpu, 37).unwrap();
         for learner in [&mut *ours, &mut candles] {
             learner.constrain(&constraints.flat(&start)).unwrap();
             for _ in 0..4 {
@@ -229,7 +235,7 @@ fn roads<'a>(
     examples: &Examples<'_>,
     batch: usize,
 ) -> [Box<dyn Learner + 'a>; 2] {
-    let candles = CandleLearner::new(architecture, start.values(), plan, &Device::Cpu, batch).unwrap();
+    let candles = CandleLearner::new(architecture, start.values(), plan, &candle_core::Device::Cpu, batch).unwrap();
     [cpu::learner(architecture, start.values(), plan, examples, batch), Box::new(candles)]
 }
 
@@ -343,7 +349,8 @@ fn short_numbers_learn_about_the_same() {
     let all: Vec<usize> = (0..64).collect();
     let losses = |precision| {
         let plan = TrainingPlan { precision, ..one_epoch() };
-        let mut learner = CandleLearner::new(&architecture, start.values(), &plan, &Device::Cpu, 16).unwrap();
+        let mut learner =
+            CandleLearner::new(&architecture, start.values(), &plan, &candle_core::Device::Cpu, 16).unwrap();
         for _ in 0..60 {
             learner.step(&examples, &all, 0.5).unwrap();
         }
@@ -370,7 +377,7 @@ fn an_overflow_costs_a_step_and_halves_the_scale() {
     data.features.iter_mut().for_each(|feature| *feature *= 6000.0);
     let plan = TrainingPlan { precision: task_spec::Precision::F16, ..one_epoch() };
     let start = start(&architecture);
-    let mut learner = CandleLearner::new(&architecture, start.values(), &plan, &Device::Cpu, 4).unwrap();
+    let mut learner = CandleLearner::new(&architecture, start.values(), &plan, &candle_core::Device::Cpu, 4).unwrap();
     let examples = data.examples(&architecture);
     let mut skipped = 0;
     while learner.step(&examples, &[0, 1, 2, 3], 1e-6).unwrap().1 == StepResult::Skipped {

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use client_sdk::Constraints;
 use client_sdk::journal::Journal;
 use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{Adapters, MetricValue, Parameters};
 use client_sdk::participant::snapshot;
-use client_sdk::train::Constraints;
 use client_sdk::{PersonalModel, Trained, Trainer, TrainerError, TrainingJob};
 use task_spec::{AdapterScope, Personalization, TrainingPlan};
 use wire::participant::Assignment;

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use client_sdk::Constraints;
 use client_sdk::journal::{Journal, MemoryJournal};
 use client_sdk::learning::{Codec, ExactSum, FedNova, MeanUpdate, MetricValue, Parameters, QuantizationParams};
 use client_sdk::participant::snapshot;
-use client_sdk::train::Constraints;
 use client_sdk::{Event, REACH, Trained, Trainer, TrainerError, TrainingJob};
 use task_spec::Solver;
 use wire::participant::{Assignment, Counted};

@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use client_sdk::journal::MemoryJournal;
 use client_sdk::models::{Architecture, Mlp};
 use client_sdk::train::{self, Device};
-use client_sdk::{CandleTrainer, Dataset, Participant};
+use client_sdk::{Dataset, ModelTrainer, Participant};
 use datasets::{Federated, Labelled, Partition, idx};
 use examples::{Lab, mnist_folder, say};
 use serde_json::json;
@@ -44,7 +44,7 @@ async fn main() -> Result<()> {
             .ca_pem(lab.ca_pem())
             .enrollment_token(lab.enrollment_token(name).await?)
             .journal(MemoryJournal::new())
-            .trainer(CandleTrainer::new(owned(own), nothing, Device::Cpu))
+            .trainer(ModelTrainer::new(owned(own), nothing, Device::Cpu))
             .seed(Some(SEED))
             .build()?;
         participants.spawn(async move { participant.run(std::future::pending()).await });

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use client_sdk::Constraints;
 use client_sdk::learning::{Adapters, MetricValue, Parameters, Table};
-use client_sdk::train::Constraints;
 use client_sdk::{Trained, Trainer, TrainerError, TrainingJob};
 
 use crate::trainer::SlottedTrainer;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use client_sdk::journal::JournalFiles;
 use client_sdk::participant::{Event, Outcome as End, Participant};
 use client_sdk::train::Device;
-use client_sdk::{CandleTrainer, PrivacyPolicy, SecurityPolicy};
+use client_sdk::{ModelTrainer, PrivacyPolicy, SecurityPolicy};
 use coordinator::Running;
 use coordinator::config::Config;
 use datasets::Dataset;
@@ -235,7 +235,7 @@ impl RestartingParticipant {
             DropoutTransport::new(&self.url, &self.ca_pem, self.drops, self.index, self.gate.clone())
                 .map_err(Failure::because(Exit::Internal, "a participant's transport"))?;
         let (train, held_out) = (Arc::clone(&self.train), Arc::clone(&self.held_out));
-        let trainer = CandleTrainer::new(train, held_out, self.device.clone());
+        let trainer = ModelTrainer::new(train, held_out, self.device.clone());
         let trainer = SlottedTrainer { trainer, slots: Arc::clone(&self.slots) };
         let trainer = Suspect { trainer, is_hostile: self.is_hostile };
         let (name, output) = (self.name.clone(), self.output);

@@ -11,12 +11,12 @@ use client_sdk::participant::{BuildError, Event, Outcome as End, Participant, Pa
 use client_sdk::train::DeviceChoice;
 use client_sdk::transport::ServerRoots;
 use client_sdk::{
-    Attribute, Attributes, CandleTrainer, Lifetime, LifetimeSpent, PreIssued, PrivacyPolicy, PrivacySpent,
+    Attribute, Attributes, Lifetime, LifetimeSpent, ModelTrainer, PreIssued, PrivacyPolicy, PrivacySpent,
     SecurityPolicy,
 };
 use coordinator::observe::SpanQueue;
 use url::Url;
-use wire::Attempt;
+use wire::audit::AuditKey;
 use zeroize::Zeroizing;
 
 use super::traces::{Traces, TracesArgs, trace};
@@ -47,6 +47,10 @@ pub(crate) struct Run {
     /// authority are refused
     #[arg(long, env = "TRIBUTARY_MEMBERS_CA", value_name = "FILE")]
     members_ca: Option<PathBuf>,
+    /// The key that signs where models come from, as `tributary audit head` shows it; models that it has not signed are refused. May
+    /// be repeated [default: the first that signs, from then on]
+    #[arg(long = "coordinator-key", value_name = "HEX")]
+    coordinator_keys: Vec<AuditKey>,
     /// PEM file of this device's externally issued certificate, if the coordinator issues none; read again to find the next
     /// one
     #[arg(long, value_name = "FILE", requires = "key")]
@@ -194,7 +198,7 @@ impl Run {
         let shard = federated.shards.into_iter().nth(self.index as usize);
         let shard = shard.ok_or_else(|| Failure::new(Exit::Data, format!("there is no shard {}", self.index)))?;
         let (train, held_out) = data::own_split(shard, self.data.seed());
-        let trainer = CandleTrainer::new(owned(train), owned(held_out), device);
+        let trainer = ModelTrainer::new(owned(train), owned(held_out), device);
         let beside = JournalFiles::beside(&self.journal);
         let journal = JournalFiles {
             key: self.journal_key.clone().unwrap_or(beside.key),
@@ -226,6 +230,7 @@ impl Run {
                 lifetime: Some(Lifetime { epsilon: self.lifetime_epsilon, ..Lifetime::default() }),
                 ..PrivacyPolicy::default()
             })
+            .coordinator_keys(self.coordinator_keys.iter().copied())
             .max_model_bytes(self.max_model_mb.saturating_mul(1_000_000))
             .on_event(move |event| {
                 spans.iter().for_each(|spans| trace(spans, event));
@@ -295,20 +300,7 @@ pub(crate) fn build_failure(error: &BuildError) -> Failure {
 
 /// Prints the privacy spent on a task, from the participant's own ledger.
 fn tell_spent(output: Output, spent: &PrivacySpent) {
-    output.event(
-        "privacy_spent",
-        &serde_json::json!({
-            "task": spent.task,
-            "name": spent.name,
-            "mechanism": spent.mechanism,
-            "delta": spent.delta,
-            "epsilon": spent.epsilon,
-            "server": spent.server,
-            "releases": spent.releases,
-            "limit": spent.limit,
-            "damaged": spent.damaged,
-        }),
-    );
+    output.event("privacy_spent", &spent.data());
     let limit = spent.limit.map_or_else(String::new, |limit| format!(" of {}", figure(limit)));
     output.line(format!(
         "privacy spent on {}: epsilon {}{limit} at delta {:e}, in {} updates",
@@ -328,7 +320,7 @@ fn tell_spent(output: Output, spent: &PrivacySpent) {
 /// Prints the privacy spent on all tasks together.
 fn tell_lifetime(output: Output, spent: &LifetimeSpent) {
     let LifetimeSpent { epsilon, delta, limit, .. } = *spent;
-    output.event("privacy_lifetime", &serde_json::json!({ "epsilon": epsilon, "delta": delta, "limit": limit }));
+    output.event("privacy_lifetime", &spent.data());
     let epsilon =
         epsilon.map_or_else(|| "nobody knows how much".to_owned(), |epsilon| format!("epsilon {}", figure(epsilon)));
     let limit = limit.map_or_else(String::new, |limit| format!(" of {}", figure(limit)));
@@ -336,71 +328,86 @@ fn tell_lifetime(output: Output, spent: &LifetimeSpent) {
 }
 
 fn tell(output: Output, event: &Event) {
-    let json = |name: &str, place: &Attempt, more: serde_json::Value| {
-        let mut data = serde_json::json!({ "task": place.task, "round": place.round, "attempt": place.attempt });
-        if let (Some(data), serde_json::Value::Object(more)) = (data.as_object_mut(), more) {
-            data.extend(more);
-        }
-        output.event(name, &data);
-    };
+    let json = || output.event(event.name(), &event.data());
     let metrics = |metrics: &[(String, learning::MetricValue)]| {
         let words: Vec<_> = metrics.iter().map(|(name, metric)| format!("{name} {:.4}", metric.value)).collect();
         words.join(", ")
     };
     match event {
         Event::Lowered { floor } => {
-            output.event("lowered", &serde_json::json!({ "floor": floor.to_string() }));
+            json();
             output.note(format!("this participant {floor}"));
         }
         Event::Enrolled { participant, name } => {
-            output.event("enrolled", &serde_json::json!({ "participant": participant, "name": name }));
+            json();
             output.line(format!("enrolled as {name} ({participant})"));
         }
         Event::Renewed => {
-            output.event("renewed", &serde_json::json!({}));
+            json();
             output.line("the certificate was renewed");
         }
         Event::Asked { task, eligible } => {
-            output.event("asked", &serde_json::json!({ "task": task, "eligible": eligible }));
+            json();
             let word = if *eligible { "is" } else { "is not" };
             output.line(format!("task {task} asked: this {word} a device for it"));
         }
         Event::Assigned { place, cohort, is_secure, .. } => {
-            json("assigned", place, serde_json::json!({ "cohort": cohort, "secure_aggregation": is_secure }));
+            json();
             let readable = if *is_secure { "" } else { "; the coordinator can read the update" };
             output.line(format!("round {}: drawn into a cohort of {cohort}{readable}", place.round));
         }
         Event::Unmasked { place, signers } => {
-            json("unmasked", place, serde_json::json!({ "signers": signers }));
+            json();
             output.line(format!("round {}: helped to open the sum, with {signers} who signed for it", place.round));
         }
+        Event::KeyPinned { key } => {
+            json();
+            output.note(format!(
+                "models are taken from now on if {key} has signed them; compare it with the coordinator's key"
+            ));
+        }
+        // The refusal that follows says it to people.
+        Event::Unproven { .. } => json(),
+        Event::Equivocation { taken, refused, .. } => {
+            json();
+            let (taken, refused) = (&taken.record, &refused.record);
+            output.note(format!(
+                "the coordinator has signed two models under one number; keep both records: {taken} and {refused}"
+            ));
+        }
+        Event::Rebased { place, version } => {
+            json();
+            let task = place.task;
+            output
+                .note(format!("task {task} has gone back to version {version}, and goes on from another model of it"));
+        }
         Event::Refused { place, reason } => {
-            json("refused", place, serde_json::json!({ "reason": reason }));
+            json();
             output.note(format!("round {}: this participant takes no part: {reason}", place.round));
         }
         Event::Abandoned { place, reason, refusal } => {
-            json("abandoned", place, serde_json::json!({ "reason": reason, "refusal": refusal }));
+            json();
             let what = refusal.map(|code| format!(" ({}: {code})", code.as_str())).unwrap_or_default();
             output.line(format!("round {}: gave up its place: {}{what}", place.round, reason.as_str()));
         }
         Event::Evaluated { place, metrics: found } => {
-            json("evaluated", place, serde_json::json!({ "metrics": by_name(found) }));
+            json();
             output.line(format!("round {}: received model: {}", place.round, metrics(found)));
         }
         Event::Trained { place, metrics: found, examples } => {
-            json("trained", place, serde_json::json!({ "metrics": by_name(found), "examples": examples }));
+            json();
             output.line(format!("round {}: trained on {examples} examples: {}", place.round, metrics(found)));
         }
         Event::TrainingFailed { place, error } => {
-            json("training_failed", place, serde_json::json!({ "error": error }));
+            json();
             output.note(format!("round {}: {error}", place.round));
         }
-        Event::Uploaded { place, bytes: size, sha256 } => {
-            json("uploaded", place, serde_json::json!({ "bytes": size, "sha256": sha256 }));
+        Event::Uploaded { place, bytes: size, .. } => {
+            json();
             output.line(format!("round {}: sent {}", place.round, bytes(*size)));
         }
         Event::RoundOver { place, reason } => {
-            json("round_over", place, serde_json::json!({ "reason": reason }));
+            json();
             output.line(format!("round {}: over without this participant: {reason}", place.round));
         }
         Event::Retry { what, error, after } => {
@@ -408,8 +415,4 @@ fn tell(output: Output, event: &Event) {
         }
         _ => {}
     }
-}
-
-fn by_name(metrics: &[(String, learning::MetricValue)]) -> BTreeMap<&str, f64> {
-    metrics.iter().map(|(name, metric)| (name.as_str(), metric.value)).collect()
 }

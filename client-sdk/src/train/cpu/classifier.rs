@@ -143,6 +143,12 @@ impl Learner for Classifier {
         Ok(cross_entropy(logits, classes, step, &self.labels, &mut []))
     }
 
+    fn logits(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Vec<f32>, TrainError> {
+        self.forward(examples, chosen)?;
+        let (logits, _, classes, step) = self.chain.logits();
+        Ok(logits.chunks(step).take(chosen.len()).flat_map(|row| &row[..classes]).copied().collect())
+    }
+
     fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError> {
         self.core.constrain(constraints);
         Ok(())

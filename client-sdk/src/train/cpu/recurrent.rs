@@ -222,6 +222,14 @@ impl Learner for Recurrent {
         Ok(self.loss(false))
     }
 
+    fn logits(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Vec<f32>, TrainError> {
+        self.forward(examples, chosen)?;
+        let (count, length) = (chosen.len(), examples.length());
+        let (classes, step) = (self.output.outputs, self.output.padded());
+        let order = (0..count).flat_map(|sequence| (0..length).map(move |position| position * count + sequence));
+        Ok(order.flat_map(|row| &self.logits[row * step..][..classes]).copied().collect())
+    }
+
     fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError> {
         self.core.constrain(constraints);
         Ok(())

@@ -16,6 +16,7 @@ pub(crate) fn assignment(model: ModelSpec, base: ModelRef) -> Assignment {
         attempt: 1,
         model,
         base,
+        provenance: None,
         earlier: Vec::new(),
         training: TrainingPlan::default(),
         encoding: encoding(),

@@ -9,14 +9,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use candle_core::Device;
 use learning::{Adapters, MetricValue, Parameters, Table};
 use task_spec::Budget;
 
 use crate::clock::{Clock, SystemClock};
 use crate::models::Architecture;
-use crate::train::{self, Constraints, Examples, Sgd, TrainError};
-use crate::trainer::{REACH, Trained, Trainer, TrainerError, TrainingJob};
+use crate::train::{self, Device, Examples, Sgd, TrainError};
+use crate::trainer::{Constraints, REACH, Trained, Trainer, TrainerError, TrainingJob};
 
 /// Examples owned by the trainer.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +52,7 @@ impl Dataset {
 }
 
 /// Trains the SDK's own models ([`crate::models`]) on one core or one GPU.
-pub struct CandleTrainer {
+pub struct ModelTrainer {
     training: Arc<Dataset>,
     held_out: Arc<Dataset>,
     device: Device,
@@ -62,7 +61,7 @@ pub struct CandleTrainer {
     base: Option<Arc<Parameters>>,
 }
 
-impl CandleTrainer {
+impl ModelTrainer {
     /// `held_out` must not overlap `training`; if it is empty, the received model is not evaluated.
     #[must_use]
     pub fn new(training: impl Into<Arc<Dataset>>, held_out: impl Into<Arc<Dataset>>, device: Device) -> Self {
@@ -100,7 +99,7 @@ impl CandleTrainer {
     }
 }
 
-impl Trainer for CandleTrainer {
+impl Trainer for ModelTrainer {
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
         self.train_within(model, job, Constraints::default())
     }
@@ -147,7 +146,7 @@ impl Trainer for CandleTrainer {
     fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
         let base = self.base.as_deref().cloned();
         base.ok_or_else(|| {
-            let problem = "trains adapters of a model that apps bring; give it to `CandleTrainer::with_base`";
+            let problem = "trains adapters of a model that apps bring; give it to `ModelTrainer::with_base`";
             TrainerError::refused(format!("task {:?} {problem}", job.task))
         })
     }
@@ -231,14 +230,14 @@ mod tests {
         }
     }
 
-    fn trainer() -> CandleTrainer {
+    fn trainer() -> ModelTrainer {
         // Two classes, separated by the sign of the first feature.
         let rows = |range: std::ops::Range<i16>| Dataset::Labelled {
             features: range.clone().flat_map(|i| [f32::from(i - 8) / 4.0 + 0.01, 1.0]).collect(),
             labels: range.map(|i| u32::from(i >= 8)).collect(),
             width: 2,
         };
-        CandleTrainer::new(rows(0..16), rows(4..12), Device::Cpu)
+        ModelTrainer::new(rows(0..16), rows(4..12), Device::Cpu)
     }
 
     #[test]
@@ -269,7 +268,7 @@ mod tests {
     fn a_budget_ends_training_and_what_was_done_counts() {
         let good = job(Some(r#"{"kind":"linear","inputs":2,"classes":2}"#));
         let first = architecture(&good).unwrap().initial(1).unwrap();
-        let trained = |trainer: CandleTrainer, budget: Option<Budget>, steps: Option<u32>| {
+        let trained = |trainer: ModelTrainer, budget: Option<Budget>, steps: Option<u32>| {
             let mut trainer = trainer;
             let plan = TrainingPlan { budget, steps, ..good.plan.clone() };
             trainer.train(&first, &TrainingJob { plan, ..good.clone() }).unwrap()

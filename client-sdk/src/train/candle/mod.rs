@@ -5,6 +5,8 @@
 //! before the gradients are computed. The scale halves after a step whose gradients overflow, which is skipped, and
 //! doubles after many steps without overflow.
 
+mod forward;
+
 use candle_core::{D, DType, Device, Tensor, Var};
 use candle_nn::loss::cross_entropy;
 use candle_nn::ops::log_softmax;
@@ -145,7 +147,7 @@ impl<'a> CandleLearner<'a> {
         let targets = Tensor::from_vec(targets, count, self.device)?;
         let parameters = self.parameters.iter().map(|parameter| parameter.as_tensor().to_dtype(self.dtype));
         let parameters: Vec<Tensor> = parameters.collect::<Result<_, _>>()?;
-        let logits = self.architecture.logits(&parameters, &input)?;
+        let logits = forward::logits(self.architecture, &parameters, &input)?;
         Ok((logits.to_dtype(DType::F32)?, targets))
     }
 
@@ -274,6 +276,11 @@ impl Learner for CandleLearner<'_> {
         let hits = logits.argmax(D::Minus1)?.eq(&targets)?.to_dtype(DType::U32)?.to_vec1::<u32>()?;
         let correct = hits.iter().map(|&hit| u64::from(hit)).sum();
         Ok(Score { loss, correct, predictions: hits.len() as u64 })
+    }
+
+    fn logits(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Vec<f32>, TrainError> {
+        let (logits, _) = self.forward(examples, chosen)?;
+        Ok(logits.detach().flatten_all()?.to_vec1()?)
     }
 
     fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError> {

@@ -1,0 +1,111 @@
+//! Events as data, for programs that are not written in Rust.
+
+use learning::MetricValue;
+use serde_json::{Map, Value, json};
+use wire::Attempt;
+
+use super::event::{Event, Span};
+
+impl Event {
+    /// The event's name, in snake case.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Lowered { .. } => "lowered",
+            Self::Enrolled { .. } => "enrolled",
+            Self::Renewed => "renewed",
+            Self::CheckedIn { .. } => "checked_in",
+            Self::Asked { .. } => "asked",
+            Self::Invited { .. } => "invited",
+            Self::Assigned { .. } => "assigned",
+            Self::ToTrain { .. } => "to_train",
+            Self::Discarded { .. } => "discarded",
+            Self::Shared { .. } => "shared",
+            Self::Delivered { .. } => "delivered",
+            Self::Complained { .. } => "complained",
+            Self::Confirmed { .. } => "confirmed",
+            Self::Unmasked { .. } => "unmasked",
+            Self::KeyPinned { .. } => "key_pinned",
+            Self::Unproven { .. } => "unproven",
+            Self::Equivocation { .. } => "equivocation",
+            Self::Rebased { .. } => "rebased",
+            Self::Refused { .. } => "refused",
+            Self::Fetched { .. } => "fetched",
+            Self::Evaluated { .. } => "evaluated",
+            Self::Trained { .. } => "trained",
+            Self::TrainingFailed { .. } => "training_failed",
+            Self::Uploaded { .. } => "uploaded",
+            Self::Abandoned { .. } => "abandoned",
+            Self::RoundOver { .. } => "round_over",
+            Self::Unopened { .. } => "unopened",
+            Self::Span(_) => "span",
+            Self::Retry { .. } => "retry",
+        }
+    }
+
+    /// Its fields as a JSON object: ids as text, durations in seconds, metrics by name; `task`, `round` and `attempt`
+    /// where it belongs to a round.
+    #[must_use]
+    pub fn data(&self) -> Value {
+        match self {
+            Self::Lowered { floor } => json!({ "floor": floor.to_string() }),
+            Self::Enrolled { participant, name } => json!({ "participant": participant, "name": name }),
+            Self::Renewed => json!({}),
+            Self::CheckedIn { come_back } => json!({ "come_back_s": come_back.as_secs_f64() }),
+            Self::Asked { task, eligible } => json!({ "task": task, "eligible": eligible }),
+            Self::Invited { place } | Self::Unopened { place } => at(place, json!({})),
+            Self::Assigned { place, cohort, remaining, is_secure } => {
+                let left = remaining.as_secs_f64();
+                at(place, json!({ "cohort": cohort, "remaining_s": left, "secure_aggregation": is_secure }))
+            }
+            Self::ToTrain { place, version, remaining, is_secure } => {
+                let left = remaining.as_secs_f64();
+                at(place, json!({ "version": version, "remaining_s": left, "secure_aggregation": is_secure }))
+            }
+            Self::Discarded { task, serial, reason } => {
+                json!({ "task": task, "serial": serial, "reason": reason })
+            }
+            Self::Shared { place, participants } => at(place, json!({ "participants": participants })),
+            Self::Delivered { place, dealers } => at(place, json!({ "dealers": dealers })),
+            Self::Complained { place, dealer } => at(place, json!({ "dealer": dealer })),
+            Self::Confirmed { place, survivors } => at(place, json!({ "survivors": survivors })),
+            Self::Unmasked { place, signers } => at(place, json!({ "signers": signers })),
+            Self::KeyPinned { key } => json!({ "key": key }),
+            Self::Unproven { place, error } => at(place, json!({ "error": error.to_string() })),
+            Self::Equivocation { task, taken, refused } => {
+                json!({ "task": task, "taken": taken, "refused": refused })
+            }
+            Self::Rebased { place, version } => at(place, json!({ "version": version })),
+            Self::Refused { place, reason } | Self::RoundOver { place, reason } => {
+                at(place, json!({ "reason": reason }))
+            }
+            Self::Fetched { place, version, bytes } => at(place, json!({ "version": version, "bytes": bytes })),
+            Self::Evaluated { place, metrics } => at(place, json!({ "metrics": by_name(metrics) })),
+            Self::Trained { place, metrics, examples } => {
+                at(place, json!({ "metrics": by_name(metrics), "examples": examples }))
+            }
+            Self::TrainingFailed { place, error } => at(place, json!({ "error": error })),
+            Self::Uploaded { place, bytes, sha256 } => at(place, json!({ "bytes": bytes, "sha256": sha256 })),
+            Self::Abandoned { place, reason, refusal } => at(place, json!({ "reason": reason, "refusal": refusal })),
+            Self::Span(Span { name, began, took, .. }) => {
+                json!({ "name": name, "began_ms": began.0, "took_s": took.as_secs_f64() })
+            }
+            Self::Retry { what, error, after } => {
+                json!({ "what": what, "error": error, "after_s": after.as_secs_f64() })
+            }
+        }
+    }
+}
+
+/// Adds the place of an event.
+fn at(Attempt { task, round, attempt }: &Attempt, data: Value) -> Value {
+    let mut all = json!({ "task": task, "round": round, "attempt": attempt });
+    if let (Some(all), Value::Object(data)) = (all.as_object_mut(), data) {
+        all.extend(data);
+    }
+    all
+}
+
+fn by_name(metrics: &[(String, MetricValue)]) -> Map<String, Value> {
+    metrics.iter().map(|(name, metric)| (name.clone(), metric.value.into())).collect()
+}

@@ -1,0 +1,58 @@
+//! The trainer that hands jobs over.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use learning::{MetricValue, Parameters};
+
+use super::job::{Answer, Job};
+use super::said::{Said, Switches};
+use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
+
+/// How soon a job that nobody needs any more is given up.
+const CANCEL_CHECK: Duration = Duration::from_millis(20);
+
+/// A trainer that hands each job over and waits for the answer. It evaluates nothing: the metrics in an answer count as
+/// those of the received model, too.
+pub(super) struct HandedOver {
+    say: Sender<Said>,
+    switches: Arc<Switches>,
+}
+
+impl HandedOver {
+    pub(super) fn new(say: Sender<Said>, switches: Arc<Switches>) -> Self {
+        Self { say, switches }
+    }
+}
+
+impl Trainer for HandedOver {
+    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+        let (answer, answered) = Answer::to(job);
+        let handed = Job { parameters: model.clone(), training: job.clone(), answer };
+        self.say
+            .send(Said::Job(Box::new(handed)))
+            .map_err(|_| TrainerError::failed("nobody asks for jobs any more"))?;
+        loop {
+            match answered.recv_timeout(CANCEL_CHECK) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Timeout) if job.cancel.is_cancelled() => {
+                    return Err(TrainerError::failed("nobody waits for the result any more"));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(TrainerError::failed("the app dropped the job without an answer"));
+                }
+            }
+        }
+    }
+
+    fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+        Ok(Vec::new())
+    }
+
+    fn examples(&self) -> u64 {
+        self.switches.examples.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,75 @@
+//! A job that waits for the app.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use learning::Parameters;
+
+use crate::trainer::{Cancel, Trained, TrainerError, TrainingJob};
+
+/// A model to train.
+#[derive(Debug)]
+pub struct Job {
+    /// The model to start from; the app may train it in place.
+    pub parameters: Parameters,
+    /// The plan, and all else there is to know.
+    pub training: TrainingJob,
+    /// Where the result goes.
+    pub answer: Answer,
+}
+
+/// Takes the result of one job. Dropped without one, the job counts as failed.
+#[derive(Debug)]
+pub struct Answer {
+    cancel: Cancel,
+    to: SyncSender<Result<Trained, TrainerError>>,
+}
+
+/// The round no longer waits for the job: it was cancelled, or its time was up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the round no longer waits for this job; ask for the next one")]
+pub struct Overdue;
+
+impl Answer {
+    /// An answer to this job, and where it arrives.
+    pub(super) fn to(job: &TrainingJob) -> (Self, Receiver<Result<Trained, TrainerError>>) {
+        let (to, answered) = sync_channel(1);
+        (Self { cancel: job.cancel.clone(), to }, answered)
+    }
+
+    /// Whether nobody waits for the result any more.
+    #[must_use]
+    pub fn is_overdue(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
+    /// Hands in the result, with parameters in the layout of the job's.
+    ///
+    /// # Errors
+    /// [`Overdue`].
+    pub fn finish(self, trained: Trained) -> Result<(), Overdue> {
+        self.put(Ok(trained))
+    }
+
+    /// Gives the round up because training failed. The reason stays on the device.
+    ///
+    /// # Errors
+    /// [`Overdue`].
+    pub fn fail(self, reason: impl Into<String>) -> Result<(), Overdue> {
+        self.put(Err(TrainerError::failed(reason.into())))
+    }
+
+    /// Gives the round up because the app does not do such jobs. The reason stays on the device.
+    ///
+    /// # Errors
+    /// [`Overdue`].
+    pub fn refuse(self, reason: impl Into<String>) -> Result<(), Overdue> {
+        self.put(Err(TrainerError::refused(reason.into())))
+    }
+
+    fn put(self, answer: Result<Trained, TrainerError>) -> Result<(), Overdue> {
+        if self.is_overdue() {
+            return Err(Overdue);
+        }
+        self.to.send(answer).map_err(|_| Overdue)
+    }
+}

@@ -1,0 +1,179 @@
+//! A participant's settings as data, for SDKs of other languages and for apps with a configuration file.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use task_spec::Attributes;
+use wire::audit::AuditKey;
+use zeroize::{Zeroize as _, Zeroizing};
+
+use crate::journal::{FileJournal, JournalFiles};
+use crate::participant::{BuildError, Builder, Participant, ParticipantError, SecurityPolicy};
+use crate::privacy::PrivacyPolicy;
+use crate::transport::ServerRoots;
+
+/// The settings of a [`Builder`] under the same names, read from JSON. Unknown keys are refused.
+///
+/// ```
+/// # use client_sdk::runner::Options;
+/// let text = r#"{ "server": "https://federation.example:8443", "ca_pem": "…", "journal": "journal",
+///                 "secure_aggregation": { "min_cohort": 50 }, "privacy": { "required": true } }"#;
+/// let options: Options = serde_json::from_str(text)?;
+/// # Ok::<_, serde_json::Error>(())
+/// ```
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// [`Builder::server`].
+    pub server: String,
+    /// [`Builder::ca_pem`]; not needed with `signed_requests` and `members_ca_pem`.
+    #[serde(default)]
+    pub ca_pem: Option<String>,
+    /// [`Builder::enrollment_token`].
+    #[serde(default)]
+    pub token: Option<String>,
+    /// Folder of the journal ([`JournalFiles`]); made if it is not there.
+    pub journal: PathBuf,
+    /// File of the journal's key; default: the folder's name with `.key`.
+    #[serde(default)]
+    pub journal_key: Option<PathBuf>,
+    /// File of the journal's generation; default: the folder's name with `.generation`.
+    #[serde(default)]
+    pub journal_generation: Option<PathBuf>,
+    /// [`Builder::name`].
+    #[serde(default)]
+    pub name: Option<String>,
+    /// [`Builder::task`].
+    #[serde(default)]
+    pub task: Option<String>,
+    /// [`Builder::labels`].
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// [`Builder::attributes`].
+    #[serde(default)]
+    pub attributes: Attributes,
+    /// [`Runner::set_examples`](super::Runner::set_examples).
+    #[serde(default)]
+    pub examples: u64,
+    /// [`Builder::members_ca_pem`].
+    #[serde(default)]
+    pub members_ca_pem: Option<String>,
+    /// [`Builder::coordinator_keys`].
+    #[serde(default)]
+    pub coordinator_keys: Vec<AuditKey>,
+    /// [`Builder::signed_requests`], believing in what the device believes in, or in `balancer_ca_pem`.
+    #[serde(default)]
+    pub signed_requests: bool,
+    /// The authority of the balancer's certificate.
+    #[serde(default)]
+    pub balancer_ca_pem: Option<String>,
+    /// [`Builder::secure_aggregation`].
+    #[serde(default)]
+    pub secure_aggregation: SecurityPolicy,
+    /// [`Builder::privacy`].
+    #[serde(default)]
+    pub privacy: PrivacyPolicy,
+    /// [`Builder::max_model_bytes`].
+    #[serde(default)]
+    pub max_model_bytes: Option<u64>,
+    /// [`Builder::seed`].
+    #[serde(default)]
+    pub seed: Option<u64>,
+}
+
+impl Options {
+    /// Opens the journal, and sets all the rest. Only a trainer is missing.
+    ///
+    /// # Errors
+    /// [`BuildError`] if the journal cannot be opened.
+    pub fn into_builder(mut self) -> Result<Builder, BuildError> {
+        let attributes = std::mem::take(&mut self.attributes);
+        let mut builder = Participant::builder()
+            .server(std::mem::take(&mut self.server))
+            .journal(self.open_journal()?)
+            .labels(std::mem::take(&mut self.labels))
+            .attributes(move || attributes.clone())
+            .coordinator_keys(std::mem::take(&mut self.coordinator_keys))
+            .secure_aggregation(self.secure_aggregation)
+            .privacy(self.privacy)
+            .seed(self.seed);
+        if let Some(token) = self.token.take().map(Zeroizing::new) {
+            builder = builder.enrollment_token(token.as_str());
+        }
+        if let Some(pem) = self.ca_pem.take() {
+            builder = builder.ca_pem(pem);
+        }
+        if let Some(pem) = self.members_ca_pem.take() {
+            builder = builder.members_ca_pem(pem);
+        }
+        if self.signed_requests {
+            let roots = self.balancer_ca_pem.take().map_or(ServerRoots::Device, ServerRoots::Pem);
+            builder = builder.signed_requests(roots);
+        }
+        if let Some(name) = self.name.take() {
+            builder = builder.name(name);
+        }
+        if let Some(task) = self.task.take() {
+            builder = builder.task(task);
+        }
+        if let Some(bytes) = self.max_model_bytes {
+            builder = builder.max_model_bytes(bytes);
+        }
+        Ok(builder)
+    }
+
+    fn open_journal(&self) -> Result<FileJournal, BuildError> {
+        let beside = JournalFiles::beside(&self.journal);
+        let files = JournalFiles {
+            key: self.journal_key.clone().unwrap_or(beside.key),
+            generation: self.journal_generation.clone().unwrap_or(beside.generation),
+            folder: beside.folder,
+        };
+        Ok(files.open().map_err(ParticipantError::from)?)
+    }
+}
+
+impl Drop for Options {
+    fn drop(&mut self) {
+        self.token.zeroize();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Result<Options, String> {
+        serde_json::from_str(json).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_left_out_is_as_in_a_builder() {
+        let options = read(r#"{ "server": "https://here", "journal": "j" }"#).unwrap();
+        assert_eq!(options.secure_aggregation, SecurityPolicy::default());
+        assert_eq!(options.privacy, PrivacyPolicy::default());
+        let some = r#"{ "server": "https://here", "journal": "j", "attributes": { "memory_gb": 4, "language": "de" },
+                        "secure_aggregation": { "required": false }, "privacy": { "lifetime": { "epsilon": 3 } } }"#;
+        let options = read(some).unwrap();
+        assert_eq!(options.secure_aggregation, SecurityPolicy::optional());
+        assert_eq!(options.privacy.lifetime.map(|lifetime| (lifetime.epsilon, lifetime.delta)), Some((3.0, 1e-5)));
+        assert_eq!(options.attributes.len(), 2);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (json, why) in [
+            (r#"{ "journal": "j" }"#, "missing field `server`"),
+            (r#"{ "server": "https://here", "journal": "j", "tokens": "t" }"#, "unknown field `tokens`"),
+            (
+                r#"{ "server": "https://here", "journal": "j", "secure_aggregation": { "cohort": 3 } }"#,
+                "unknown field `cohort`",
+            ),
+            (r#"{ "server": "https://here", "journal": "j", "max_model_bytes": -1 }"#, "-1"),
+        ] {
+            let error = read(json).err().unwrap_or_default();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

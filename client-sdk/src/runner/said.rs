@@ -1,0 +1,22 @@
+//! What the participant's thread says, and what the app sets for it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use super::job::Job;
+use crate::participant::{Outcome, ParticipantError};
+
+/// How a participant ends.
+pub type End = Result<Outcome, ParticipantError>;
+
+/// Sent by the participant's thread.
+pub(super) enum Said {
+    Job(Box<Job>),
+    Ended(End),
+}
+
+/// What the app sets while the participant runs.
+#[derive(Default)]
+pub(super) struct Switches {
+    pub(super) paused: AtomicBool,
+    pub(super) examples: AtomicU64,
+}

@@ -1,0 +1,103 @@
+//! The ready runner: jobs are asked for from outside of any runtime.
+
+use std::time::Duration;
+
+use client_sdk::journal::MemoryJournal;
+use client_sdk::runner::{Job, Next, Overdue, Runner};
+use client_sdk::{Outcome, Trained};
+
+use crate::support::{Coordinator, participant, task};
+
+/// Long enough for any machine; what is waited for comes at once.
+const LONG: Duration = Duration::from_secs(60);
+
+fn start(coordinator: &Coordinator) -> Runner {
+    Runner::start(coordinator.app().enrollment_token("token").journal(MemoryJournal::new())).unwrap()
+}
+
+fn job(runner: &Runner) -> Job {
+    match runner.next(LONG) {
+        Next::Job(job) => *job,
+        other => panic!("{other:?} where a job was due"),
+    }
+}
+
+fn is_over(runner: &Runner) -> bool {
+    matches!(runner.next(LONG), Next::Ended(Ok(Outcome::TaskOver { task: over })) if over == task())
+}
+
+fn trained(mut job: Job) -> Result<(), Overdue> {
+    job.parameters.values_mut().iter_mut().for_each(|value| *value += 1.0);
+    job.answer.finish(Trained { parameters: job.parameters, examples: 3, metrics: vec![] })
+}
+
+#[test]
+fn jobs_are_asked_for_until_the_task_is_over() {
+    let coordinator = Coordinator::new(2);
+    let runner = start(&coordinator);
+    for round in 1..=2 {
+        let job = job(&runner);
+        assert_eq!(job.training.round, round);
+        assert_eq!(trained(job), Ok(()));
+    }
+    assert!(is_over(&runner) && is_over(&runner), "it says so again");
+    assert_eq!(coordinator.world(|world| world.accepted.len()), 2);
+    // Also after its end it answers.
+    let who = runner.ask(|running| running.certified().map(|certified| certified.participant));
+    assert_eq!(who, Some(Some(participant())));
+    assert!(matches!(runner.close(), Ok(Outcome::TaskOver { .. })));
+}
+
+#[test]
+fn a_job_without_a_result_gives_the_round_up() {
+    let coordinator = Coordinator::new(3);
+    let runner = start(&coordinator);
+    drop(job(&runner));
+    assert_eq!(job(&runner).answer.refuse("another model than this app's"), Ok(()));
+    assert_eq!(job(&runner).answer.fail("out of memory"), Ok(()));
+    assert!(is_over(&runner));
+    coordinator.world(|world| {
+        assert!(world.sent.is_empty());
+        assert_eq!(world.abandoned, [(1, "training_failed"), (2, "refused"), (3, "training_failed")]);
+    });
+}
+
+#[test]
+fn what_comes_after_the_stop_is_overdue() {
+    let coordinator = Coordinator::new(1);
+    let runner = start(&coordinator);
+    let late = job(&runner);
+    assert!(matches!(runner.close(), Ok(Outcome::Stopped)));
+    assert!(late.answer.is_overdue());
+    assert_eq!(trained(late), Err(Overdue));
+    coordinator.world(|world| assert!(world.sent.is_empty()));
+}
+
+#[test]
+fn a_pause_gives_up_what_is_not_made_and_ends_when_it_is_told_to() {
+    let coordinator = Coordinator::new(2);
+    let runner = start(&coordinator);
+    let interrupted = job(&runner);
+    runner.pause();
+    // A job that nobody waits for any more is no job: nothing else is said until the participant may go on.
+    while !interrupted.answer.is_overdue() {
+        assert!(matches!(runner.next(Duration::from_millis(10)), Next::Waiting));
+    }
+    assert_eq!(trained(interrupted), Err(Overdue));
+    assert!(matches!(runner.next(Duration::from_millis(10)), Next::Waiting));
+    runner.resume();
+    assert_eq!(trained(job(&runner)), Ok(()));
+    assert!(is_over(&runner));
+    assert_eq!(coordinator.world(|world| world.abandoned.len()), 1);
+}
+
+#[test]
+fn a_runner_that_was_dropped_stops() {
+    let coordinator = Coordinator::new(1);
+    let runner = start(&coordinator);
+    let left = job(&runner);
+    drop(runner);
+    while !left.answer.is_overdue() {
+        std::thread::yield_now();
+    }
+}

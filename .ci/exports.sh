@@ -14,31 +14,9 @@ if ! { python3 -m venv "$work/venv" && timeout 300 "$work/venv/bin/pip" install 
     exit 77
 fi
 
-# A real federation: a coordinator and three participants, two rounds.
-"$binary" demo --participants 3 --rounds 2 --seed 5 --task-file "$work/task.toml" >/dev/null
-"$binary" --format json serve --dev --listen 127.0.0.1:0 --data-dir "$work/data" >"$work/serve.jsonl" 2>/dev/null &
-said() { # key of the event that says that it serves
-    python3 - "$1" "$work/serve.jsonl" <<'PYTHON'
-import json, sys
-for line in open(sys.argv[2]):
-    event = json.loads(line)
-    if event["event"] == "serving":
-        print(event[sys.argv[1]])
-PYTHON
-}
-for _ in $(seq 100); do
-    [ -n "$(said url)" ] && break
-    sleep 0.1
-done
-TRIBUTARY_SERVER=$(said url) TRIBUTARY_CA=$(said ca) TRIBUTARY_TOKEN=$(said token)
-export TRIBUTARY_SERVER TRIBUTARY_CA TRIBUTARY_TOKEN
-"$binary" task create "$work/task.toml" >/dev/null
-for index in 0 1 2; do
-    token=$("$binary" --format json token create --enrollment | python3 -c 'import json, sys; print(json.load(sys.stdin)["data"]["token"])')
-    "$binary" participant run --participants 3 --seed 5 --index "$index" --task demo --token "$token" \
-        --min-cohort 3 --min-tolerated-colluders 0 --journal "$work/journal-$index" >/dev/null 2>&1 &
-done
-"$binary" round watch demo >/dev/null
+. ./federation.sh
+serve
+two_rounds
 
 "$binary" --format json round list demo >"$work/rounds.json"
 "$binary" export demo --as csv --out "$work/rounds.csv"

@@ -44,11 +44,13 @@ pub(crate) const TABLE: &[Allowed] = &[
         never: &["axum", "hyper", "s3s", "s3s-fs"],
     },
     Allowed { package: "test-servers", ours: &[], never: &["axum", "reqwest", "rusqlite", "sqlx", "object_store"] },
+    // Itself for tests only, with candle to compare with.
     Allowed {
         package: "client-sdk",
-        ours: &["wire", "recipe", "secure-agg", "learning", "task-spec"],
+        ours: &["client-sdk", "wire", "recipe", "secure-agg", "learning", "task-spec"],
         never: &["rusqlite", "sqlx", "axum", "openssl", "mimalloc"],
     },
+    Allowed { package: "tributary-python", ours: &["client-sdk"], never: IO },
     Allowed {
         package: "coordinator",
         // `test-servers` for tests only.

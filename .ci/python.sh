@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# The Python package: built as a wheel, installed into an environment of its own, tested against a real coordinator.
+# python.sh BINARY. Ends with 77, and says so, if maturin and NumPy cannot be had from PyPI. PyTorch's example is tested where
+# PyTorch is (TRIBUTARY_TORCH=1 fetches it); it says SKIPPED otherwise.
+set -euo pipefail
+binary=$(realpath "${1:?the binary}")
+package=$(realpath "$(dirname "$0")/../client-sdk/python")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+if ! { python3 -m venv "$work/venv" && timeout 300 "$work/venv/bin/pip" install --quiet --disable-pip-version-check \
+    --only-binary=:all: maturin==1.16.0 numpy scikit-learn pandas mypy ${TRIBUTARY_TORCH:+torch}; } >"$work/pip.log" 2>&1; then
+    tail -n 3 "$work/pip.log"
+    echo "SKIPPED: maturin, numpy, scikit-learn, pandas and mypy cannot be had from PyPI, so nobody has tried the Python package"
+    exit 77
+fi
+export PATH="$work/venv/bin:$PATH"
+(cd "$package" && maturin build --quiet --release --out "$work/wheels")
+pip install --quiet --disable-pip-version-check --no-deps "$work"/wheels/*.whl
+echo "wheel: $(stat -c %s "$work"/wheels/*.whl) bytes"
+(cd "$package" && mypy --no-error-summary tributary)
+cd "$work"
+TRIBUTARY_BINARY=$binary python -m unittest discover --start-directory "$package/tests" --verbose

@@ -1,0 +1,134 @@
+//! One model to train.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use client_sdk::learning::parameters::first_not_finite;
+use client_sdk::learning::{Layout, MetricValue, Parameters};
+use client_sdk::runner::{self, Answer};
+use client_sdk::{Trained, TrainingJob};
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::prelude::*;
+
+use crate::errors::{Error, Overdue, UpdateError};
+
+/// One model to train: `tributary.Task` wraps it.
+#[pyclass(frozen, module = "tributary._tributary")]
+pub(crate) struct Job {
+    layout: Arc<Layout>,
+    training: TrainingJob,
+    /// Until Python has taken them.
+    values: Mutex<Option<Vec<f32>>>,
+    /// Until it was given.
+    answer: Mutex<Option<Answer>>,
+}
+
+impl Job {
+    pub(crate) fn new(runner::Job { parameters, training, answer }: runner::Job) -> Self {
+        let layout = Arc::clone(parameters.layout());
+        let values = Some(parameters.into_values()).into();
+        Self { layout, training, values, answer: Some(answer).into() }
+    }
+
+    fn take_answer(&self) -> PyResult<Answer> {
+        let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        answer.take().ok_or_else(|| Error::new_err("this task was answered before; each takes one answer"))
+    }
+
+    /// The tensor and the position in it of an index of the flat vector.
+    fn place(&self, index: usize) -> (String, usize) {
+        let tensors = self.layout.tensors().iter().enumerate();
+        let found = tensors.map(|(number, tensor)| (tensor, self.layout.range(number)));
+        let found = found.into_iter().find(|(_, range)| range.contains(&index));
+        found.map_or_else(Default::default, |(tensor, range)| (tensor.name.clone(), index - range.start))
+    }
+}
+
+#[pymethods]
+impl Job {
+    #[getter]
+    fn task(&self) -> &str {
+        &self.training.task
+    }
+
+    #[getter]
+    fn round(&self) -> u32 {
+        self.training.round
+    }
+
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.training.seed
+    }
+
+    #[getter]
+    fn metrics(&self) -> Vec<String> {
+        self.training.metrics.clone()
+    }
+
+    /// The plan as JSON.
+    #[getter]
+    fn plan(&self) -> PyResult<String> {
+        serde_json::to_string(&self.training.plan).map_err(|error| Error::new_err(error.to_string()))
+    }
+
+    /// The task's description of its model as JSON, if it has one.
+    #[getter]
+    fn architecture(&self) -> Option<String> {
+        self.training.architecture.as_ref().map(ToString::to_string)
+    }
+
+    /// Names and shapes, in the order of the flat vector.
+    #[getter]
+    fn tensors(&self) -> Vec<(String, Vec<u64>)> {
+        self.layout.tensors().iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone())).collect()
+    }
+
+    #[getter]
+    fn is_overdue(&self) -> bool {
+        let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        answer.as_ref().is_some_and(Answer::is_overdue)
+    }
+
+    /// The model as one flat array that Python owns; once.
+    fn take_values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let values = self.values.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let values = values.ok_or_else(|| Error::new_err("the parameters of this task were taken before"))?;
+        Ok(PyArray1::from_vec(py, values))
+    }
+
+    /// Hands in the trained model, flat, with metrics as (name, value, count).
+    fn finish(
+        &self,
+        py: Python<'_>,
+        values: PyReadonlyArray1<'_, f32>,
+        examples: u64,
+        metrics: Vec<(String, f64, u64)>,
+    ) -> PyResult<()> {
+        let values = values.as_slice().map_err(|_| UpdateError::new_err("the array is not contiguous"))?.to_vec();
+        if let Some(index) = first_not_finite(&values) {
+            let (tensor, position) = self.place(index);
+            let value = values[index];
+            return Err(UpdateError::new_err(format!("tensor {tensor:?} has {value} at position {position}")));
+        }
+        if examples == 0 {
+            return Err(UpdateError::new_err("examples is 0; an update is of at least one example"));
+        }
+        if let Some((name, value, _)) = metrics.iter().find(|(_, value, _)| !value.is_finite()) {
+            return Err(UpdateError::new_err(format!("metric {name:?} is {value}; leave out what was not measured")));
+        }
+        let parameters = Parameters::new(Arc::clone(&self.layout), values);
+        let parameters = parameters.map_err(|error| UpdateError::new_err(error.to_string()))?;
+        let metrics = metrics.into_iter().map(|(name, value, count)| (name, MetricValue { value, count })).collect();
+        let answer = self.take_answer()?;
+        let sent = py.detach(|| answer.finish(Trained { parameters, examples, metrics }));
+        sent.map_err(|overdue| Overdue::new_err(overdue.to_string()))
+    }
+
+    fn fail(&self, reason: String) -> PyResult<()> {
+        self.take_answer()?.fail(reason).map_err(|overdue| Overdue::new_err(overdue.to_string()))
+    }
+
+    fn refuse(&self, reason: String) -> PyResult<()> {
+        self.take_answer()?.refuse(reason).map_err(|overdue| Overdue::new_err(overdue.to_string()))
+    }
+}

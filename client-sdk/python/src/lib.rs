@@ -1,0 +1,20 @@
+//! The native part of the Python package `tributary`: a participant on a thread of its own, whose jobs Python asks for.
+//!
+//! What Python can say better is in `tributary/`: names, NumPy views, iteration, asyncio. Nothing here waits with the
+//! interpreter's lock held.
+
+mod errors;
+mod job;
+mod participant;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _tributary {
+    #[pymodule_export]
+    use super::errors::{ClosedError, ConfigurationError, EnrollmentError, Error, JournalError, Overdue, UpdateError};
+    #[pymodule_export]
+    use super::job::Job;
+    #[pymodule_export]
+    use super::participant::Participant;
+}

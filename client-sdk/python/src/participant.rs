@@ -1,0 +1,169 @@
+//! A participant on a thread of its own.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use client_sdk::runner::{Next, Options, Runner};
+use client_sdk::{Event, LifetimeSpent, PrivacySpent};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::errors::{self, ConfigurationError, Error};
+use crate::job::Job;
+
+/// Longest wait between two looks at Python's signals.
+const SIGNALS: Duration = Duration::from_millis(100);
+
+/// A participant on a thread of its own: `tributary.Participant` wraps it.
+#[pyclass(frozen, module = "tributary._tributary")]
+pub(crate) struct Participant {
+    /// `None` after [`Self::close`].
+    runner: RwLock<Option<Runner>>,
+    /// One asker at a time, so that the lock on the interpreter is never waited for with another in hand.
+    asking: Mutex<()>,
+    /// The process that has the threads: a child that was forked has none of them.
+    process: u32,
+}
+
+/// What was asked for.
+#[derive(IntoPyObject)]
+enum Found<'py> {
+    Job(Bound<'py, Job>),
+    Ended(Bound<'py, PyString>),
+}
+
+impl Participant {
+    fn runner(&self) -> PyResult<RwLockReadGuard<'_, Option<Runner>>> {
+        if std::process::id() != self.process {
+            return Err(errors::closed(
+                "this participant belongs to the process that made it, and a forked child has none of its threads: make it after the fork",
+            ));
+        }
+        Ok(self.runner.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Works with the runner, the interpreter's lock released.
+    fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&Runner) -> T + Send) -> PyResult<T> {
+        let found = py.detach(|| -> PyResult<Option<T>> { Ok(self.runner()?.as_ref().map(work)) })?;
+        found.ok_or_else(|| errors::closed("this participant was closed"))
+    }
+
+    fn asking(&self) -> MutexGuard<'_, ()> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Participant {
+    /// Starts with the options as JSON. `on_event` is called with a name and fields as JSON, from the participant's thread.
+    #[new]
+    #[pyo3(signature = (options, on_event = None))]
+    fn new(py: Python<'_>, options: &str, on_event: Option<Py<PyAny>>) -> PyResult<Self> {
+        let options: Options = serde_json::from_str(options).map_err(|error| {
+            // Without "at line 1 column 9": nobody has seen the line.
+            let text = error.to_string();
+            ConfigurationError::new_err(text.split(" at line ").next().unwrap_or_default().to_owned())
+        })?;
+        let examples = options.examples;
+        let runner = py.detach(|| {
+            let mut builder = options.into_builder()?;
+            if let Some(callable) = on_event {
+                builder = builder.on_event(move |event| tell(&callable, event));
+            }
+            Runner::start(builder)
+        });
+        let runner = runner.map_err(|error| errors::build(&error))?;
+        runner.set_examples(examples);
+        Ok(Self { runner: Some(runner).into(), asking: Mutex::default(), process: std::process::id() })
+    }
+
+    /// The next job within so many seconds; `None` if there is none; how the participant ended, as a text, once it has.
+    fn next<'py>(&self, py: Python<'py>, seconds: f64) -> PyResult<Option<Found<'py>>> {
+        let mut left = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        loop {
+            let slice = left.min(SIGNALS);
+            let next = self.with(py, |runner| {
+                let _one = self.asking();
+                runner.next(slice)
+            })?;
+            match next {
+                Next::Job(job) => return Ok(Some(Found::Job(Bound::new(py, Job::new(*job))?))),
+                Next::Ended(end) => {
+                    return errors::outcome(&end).map(|outcome| Some(Found::Ended(PyString::new(py, outcome))));
+                }
+                Next::Waiting => py.check_signals()?,
+            }
+            left = left.saturating_sub(slice);
+            if left.is_zero() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The participant's id, once it is enrolled.
+    #[getter]
+    fn id(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let ask = |runner: &Runner| runner.ask(|running| running.certified().map(|own| own.participant.to_string()));
+        Ok(self.with(py, ask)?.flatten())
+    }
+
+    /// What was spent on each task, as JSON.
+    fn privacy_spent(&self, py: Python<'_>) -> PyResult<String> {
+        let spent = self.with(py, |runner| runner.ask(client_sdk::Participant::privacy_spent))?.unwrap_or_default();
+        let spent: Vec<_> = spent.iter().map(PrivacySpent::data).collect();
+        Ok(serde_json::Value::from(spent).to_string())
+    }
+
+    /// What was spent on all tasks together, as JSON.
+    fn privacy_lifetime(&self, py: Python<'_>) -> PyResult<String> {
+        let spent = self.with(py, |runner| runner.ask(client_sdk::Participant::privacy_lifetime))?;
+        spent.as_ref().map(|spent| LifetimeSpent::data(spent).to_string()).ok_or_else(|| Error::new_err("it has ended"))
+    }
+
+    fn set_examples(&self, py: Python<'_>, examples: u64) -> PyResult<()> {
+        self.with(py, |runner| runner.set_examples(examples))
+    }
+
+    fn pause(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, Runner::pause)
+    }
+
+    fn resume(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, Runner::resume)
+    }
+
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, Runner::stop)
+    }
+
+    /// Stops and waits for the end; a second call does nothing.
+    fn close(&self, py: Python<'_>) {
+        if std::process::id() != self.process {
+            return;
+        }
+        py.detach(|| {
+            self.stop_quietly();
+            let runner = self.runner.write().unwrap_or_else(PoisonError::into_inner).take();
+            // How it ended is what `next` says; whoever closes no longer asks.
+            let _ = runner.map(Runner::close);
+        });
+    }
+}
+
+impl Participant {
+    /// Wakes whoever asks for a job, so that the lock comes free.
+    fn stop_quietly(&self) {
+        if let Some(runner) = self.runner.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            runner.stop();
+        }
+    }
+}
+
+/// Calls Python with an event. What it raises is printed as Python does for callbacks, and changes nothing.
+fn tell(callable: &Py<PyAny>, event: &Event) {
+    Python::attach(|py| {
+        if let Err(error) = callable.call1(py, (event.name(), event.data().to_string())) {
+            error.write_unraisable(py, Some(callable.bind(py)));
+        }
+    });
+}

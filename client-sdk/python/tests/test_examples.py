@@ -1,0 +1,88 @@
+"""The examples, as they are: ten sites each, with real digits, under the floors that apps have by default."""
+
+import difflib
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import numpy as np
+from federation import each, federation
+
+EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
+SITES = 10
+
+
+def installed(*modules):
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    return unittest.skipIf(missing, f"SKIPPED: {', '.join(missing)} is not installed")
+
+
+def run(program, task):
+    """The model that ten sites publish with this example."""
+    with federation() as running:
+        running.operator.create(
+            {
+                **task,
+                "name": "digits",
+                "rounds": {"count": 4, "select_max": SITES},
+                "selection": {"cohort": {"count": SITES}},
+                "training": {"epochs": 5, "learning_rate": 0.1},
+                "aggregation": {"clip_range": 16.0},
+            }
+        )
+
+        def site(index):
+            known = {"TRIBUTARY_SERVER": running.url, "TRIBUTARY_CA": running.ca, "TRIBUTARY_ENROLLMENT_TOKEN": running.operator.enroll(f"site-{index}")}
+            command = [sys.executable, EXAMPLES / program, str(index), str(SITES)]
+            subprocess.run(command, check=True, cwd=running.folder, env={**os.environ, **known, "OMP_NUM_THREADS": "1"})
+
+        each(site, range(SITES))
+        assert running.operator.wait("digits")["status"] == "COMPLETED"
+        return running.operator.model("digits")
+
+
+def tensors(**shapes):
+    return {"tensors": [{"name": name.replace("_", "."), "shape": list(shape)} for name, shape in shapes.items()]}
+
+
+class Examples(unittest.TestCase):
+    @installed("sklearn")
+    def test_scikit_learn(self):
+        from sklearn.datasets import load_digits
+
+        model = run("sklearn_participant.py", {"model": tensors(coef=(10, 64), intercept=(10,)), "metrics": ["accuracy"]})
+        data = load_digits()
+        right = (data.data / 16 @ model["coef"].T + model["intercept"]).argmax(axis=1) == data.target
+        print(f"scikit-learn, {SITES} sites: accuracy {right.mean():.4f}")
+        self.assertGreater(right.mean(), 0.93)
+
+    @installed("sklearn", "torch")
+    def test_pytorch(self):
+        from sklearn.datasets import load_digits
+
+        shapes = {"0_weight": (32, 64), "0_bias": (32,), "2_weight": (10, 32), "2_bias": (10,)}
+        spec = tensors(**shapes)
+        for tensor in spec["tensors"]:
+            tensor["init"] = {"uniform": {"bound": 0.15}}
+        model = run("torch_participant.py", {"model": spec})
+        data = load_digits()
+        hidden = np.maximum(data.data / 16 @ model["0.weight"].T + model["0.bias"], 0)
+        right = (hidden @ model["2.weight"].T + model["2.bias"]).argmax(axis=1) == data.target
+        print(f"PyTorch, {SITES} sites: accuracy {right.mean():.4f}")
+        self.assertGreater(right.mean(), 0.9)
+
+    def test_four_lines_make_a_pytorch_program_a_participant(self):
+        """Lines that are only moved to the right are the same lines; the line that says what it is does not run."""
+        plain, federated = (
+            [line.strip() for line in (EXAMPLES / name).read_text().splitlines()[1:]]
+            for name in ("plain_torch.py", "torch_participant.py")
+        )
+        changed = [line for line in difflib.ndiff(plain, federated) if line[0] in "+-"]
+        self.assertLessEqual(len(changed), 4, changed)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,239 @@
+"""The operator's side: create tasks, follow rounds, fetch models. Needs nothing but the standard library and NumPy."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ._tributary import ConfigurationError, Error
+from .participant import _pem
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+#: States of a task in which no round follows by itself.
+_OVER = {"COMPLETED", "CANCELLED", "BUDGET_EXHAUSTED"}
+#: Milliseconds that a request for a change waits at the coordinator.
+_WAIT_MS = 20_000
+
+
+class Problem(Error):
+    """What the coordinator answers when it does not do what it was asked (RFC 9457)."""
+
+    def __init__(self, status: int, body: Mapping[str, Any]) -> None:
+        #: The HTTP status.
+        self.status = status
+        #: ``urn:tributary:problem:…``; the same in every release.
+        self.type: str = body.get("type", "about:blank")
+        #: The whole answer; ``errors`` has one entry for each wrong field of a task.
+        self.body = dict(body)
+        said = body.get("detail") or body.get("title") or f"the coordinator answered {status}"
+        wrong = [f"{error.get('field', '?')}: {error.get('message', '')}" for error in body.get("errors", [])]
+        super().__init__("\n".join([said, *wrong]))
+
+
+class Operator:
+    """A client of the REST API, with an operator's token.
+
+    ``docs/API.md`` describes the answers; they are the JSON of the API as Python has it.
+    """
+
+    def __init__(
+        self, url: str, token: str | None = None, *, ca: str | os.PathLike[str] | None = None, timeout: float = 60.0
+    ) -> None:
+        """``ca``, PEM or a file, is the authority of the coordinator's certificate; by default what the system believes in.
+
+        Without ``token``, ``TRIBUTARY_TOKEN`` counts.
+        """
+        if not url.startswith("https://"):
+            raise ConfigurationError(f"{url!r} is no address of a coordinator; it begins with https://")
+        token = token or os.environ.get("TRIBUTARY_TOKEN")
+        if not token:
+            raise ConfigurationError("an operator needs a token: give one, or set TRIBUTARY_TOKEN")
+        self._url, self._token, self._timeout = url.rstrip("/"), token, timeout
+        try:
+            self._tls = ssl.create_default_context(cadata=_pem(ca))
+        except ssl.SSLError as error:
+            raise ConfigurationError(f"the authority of the coordinator cannot be used: {error}") from error
+
+    def request(
+        self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None, **query: Any
+    ) -> Any:
+        """Any route: its JSON, or its bytes if it is something else.
+
+        :raises Problem: if the coordinator refuses.
+        :raises Error: if it cannot be reached.
+        """
+        asked = {name: value for name, value in query.items() if value is not None}
+        url = f"{self._url}{path}" + (f"?{urllib.parse.urlencode(asked, doseq=True)}" if asked else "")
+        sent = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, data=sent, method=method, headers=dict(headers or {}))
+        request.add_header("Authorization", f"Bearer {self._token}")
+        if sent is not None:
+            request.add_header("Content-Type", "application/json")
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout, context=self._tls) as answer:
+                kind, said = answer.headers.get_content_type(), answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                raise Problem(error.code, _json(error.read())) from None
+        except (OSError, ValueError) as error:
+            raise Error(f"{self._url} cannot be reached: {getattr(error, 'reason', error)}") from error
+        return json.loads(said) if kind == "application/json" else said
+
+    def items(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """The items of any list, page by page."""
+        cursor = None
+        while True:
+            page = self.request("GET", path, cursor=cursor, limit=500, **query)
+            yield from page["items"]
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return
+
+    def create(self, spec: Mapping[str, Any] | str | os.PathLike[str], *, key: str | None = None) -> dict[str, Any]:
+        """Creates a task from a mapping as in a task file, or from the file itself (TOML, or JSON).
+
+        ``key`` makes a repetition return the first answer; one is made up otherwise.
+        """
+        body = {"spec": dict(spec) if isinstance(spec, Mapping) else _task_file(spec)}
+        return self.request("POST", "/v1/tasks", body, headers={"Idempotency-Key": key or str(uuid.uuid4())})
+
+    def tasks(self, **query: Any) -> list[dict[str, Any]]:
+        """All tasks, newest first; ``state="ACTIVE"`` narrows down."""
+        return list(self.items("/v1/tasks", **query))
+
+    def task(self, name: str) -> dict[str, Any]:
+        """One task, by name or id."""
+        return self.request("GET", f"/v1/tasks/{_part(name)}")
+
+    def rounds(self, task: str, **query: Any) -> list[dict[str, Any]]:
+        """The latest attempt at each round of a task, oldest first."""
+        return list(self.items(f"/v1/tasks/{_part(task)}/rounds", **query))[::-1]
+
+    def frame(self, task: str) -> pd.DataFrame:
+        """The rounds as a pandas data frame: a row for each, indexed by its number, with times in UTC.
+
+        A metric is a column ``metrics.NAME.value``, as in ``tributary export``.
+        """
+        import pandas as pd
+
+        frame = pd.json_normalize(self.rounds(task))
+        if frame.empty:
+            return frame
+        for name in frame.columns:
+            if name.endswith("_at"):
+                frame[name] = pd.to_datetime(frame[name], unit="ms", utc=True)
+        return frame.set_index("number")
+
+    def plot(self, task: str, *, metric: str = "train_loss", ax: Any = None) -> Any:
+        """Draws a metric by round with matplotlib; returns the axes."""
+        import matplotlib.pyplot as plt
+
+        rounds = [round for round in self.rounds(task) if metric in (round.get("metrics") or {})]
+        if not rounds:
+            raise Error(f"no round of {task} has the metric {metric!r}")
+        ax = ax or plt.gca()
+        ax.plot([round["number"] for round in rounds], [round["metrics"][metric]["value"] for round in rounds], marker="o")
+        ax.set(xlabel="round", ylabel=metric, title=task)
+        return ax
+
+    def watch(self, task: str) -> Iterator[dict[str, Any]]:
+        """Each round that has an end from now on, as soon as it has, until the task is over."""
+        seen = {(round["number"], round["attempt"]) for round in self.rounds(task) if _has_ended(round)}
+        while True:
+            # Looked up before the rounds: none that ended before the task did is missed.
+            is_over = self.task(task)["status"] in _OVER
+            rounds = [round for round in self.rounds(task) if _has_ended(round)]
+            for round in rounds:
+                if (round["number"], round["attempt"]) not in seen:
+                    seen.add((round["number"], round["attempt"]))
+                    yield round
+            if is_over:
+                return
+            self._wait(task)
+
+    def wait(self, task: str) -> dict[str, Any]:
+        """Waits until the task is over; returns it."""
+        for _ in self.watch(task):
+            pass
+        return self.task(task)
+
+    def model(self, task: str, version: int | None = None, *, promoted: bool = False) -> dict[str, np.ndarray]:
+        """A published model: an array for each tensor, by name. By default the newest version."""
+        if version is None:
+            said = self.task(task)
+            version = said.get("promoted_version") if promoted else said["model_version"]
+            if version is None:
+                raise Error(f"no version of {task} was promoted")
+        path = f"/v1/tasks/{_part(task)}/models/{int(version)}/parameters"
+        return _safetensors(self.request("GET", path))
+
+    def enroll(self, name: str | None = None) -> str:
+        """A one-time token for one participant, to be given to :func:`tributary.participant`."""
+        return self.request("POST", "/v1/enrollment-tokens", {} if name is None else {"name": name})["token"]
+
+    def _wait(self, task: str) -> None:
+        """Returns once the present round has changed, or after a while."""
+        newest = self.request("GET", f"/v1/tasks/{_part(task)}/rounds", limit=1)["items"]
+        if not newest or _has_ended(newest[0]):
+            number = newest[0]["number"] + 1 if newest else 1
+            ask = {"after_state": None}
+        else:
+            number, ask = newest[0]["number"], {"after_state": newest[0]["state"]}
+        try:
+            self.request("GET", f"/v1/tasks/{_part(task)}/rounds/{number}", wait_ms=_WAIT_MS, **ask)
+        except Problem as problem:
+            # A round that has not opened by then.
+            if problem.status != 404:
+                raise
+
+
+def _has_ended(round: Mapping[str, Any]) -> bool:
+    return round["state"] in {"COMPLETED", "FAILED", "CANCELLED"}
+
+
+def _part(text: str) -> str:
+    return urllib.parse.quote(text, safe="")
+
+
+def _json(said: bytes) -> Mapping[str, Any]:
+    try:
+        body = json.loads(said)
+    except ValueError:
+        return {"detail": said[:200].decode("utf-8", "replace")}
+    return body if isinstance(body, dict) else {}
+
+
+def _task_file(path: str | os.PathLike[str]) -> dict[str, Any]:
+    with open(path, "rb") as file:
+        said = file.read()
+    if os.fspath(path).endswith(".json"):
+        return json.loads(said)
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10
+        raise ConfigurationError("task files in TOML need Python 3.11; convert it to JSON, or give a mapping") from None
+    return tomllib.loads(said.decode())
+
+
+def _safetensors(file: bytes) -> dict[str, np.ndarray]:
+    """The tensors of a published model, which are all float32 in little endian."""
+    import numpy as np
+
+    length = int.from_bytes(file[:8], "little")
+    header = json.loads(file[8 : 8 + length])
+    tensors = {}
+    for name, about in header.items():
+        if name != "__metadata__":
+            start, end = (8 + length + offset for offset in about["data_offsets"])
+            tensors[name] = np.frombuffer(file[start:end], "<f4").reshape(about["shape"]).copy()
+    return tensors

@@ -1,0 +1,390 @@
+"""Taking part: a participant, and the tasks it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Union
+
+from . import _tributary
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    class Module(Protocol):
+        """A module of PyTorch."""
+
+        def state_dict(self) -> Mapping[str, Any]: ...
+
+    Parameters = Union[Mapping[str, Any], Sequence[Any], Module]
+
+#: Seconds that an asynchronous ask waits in its thread, and so the longest time a cancelled one goes on.
+_SLICE = 0.2
+#: Seconds of a synchronous ask; Ctrl-C is looked for ten times a second all the same.
+_LONG = 3600.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How the task wants the model trained. Settings that it leaves open are ``None``."""
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    #: FedProx μ: strength of the pull towards the received model.
+    proximal_mu: float = 0.0
+    #: Number of steps; overrides ``epochs``.
+    steps: int | None = None
+    #: Mini-batches whose gradients make one step.
+    accumulate: int = 1
+    #: L2 norm to which the gradient of a step is clipped.
+    gradient_clip: float | None = None
+    #: Everything else that the task says, by its name in the task file.
+    more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def _read(cls, text: str) -> Plan:
+        said = json.loads(text)
+        own = {field.name for field in dataclasses.fields(cls)} - {"more"}
+        return cls(
+            **{name: value for name, value in said.items() if name in own},
+            more={name: value for name, value in said.items() if name not in own},
+        )
+
+
+class Task:
+    """One model to train, in one round. It takes one answer: :meth:`send`, :meth:`refuse` or :meth:`fail`.
+
+    A task without an answer counts as failed once it is forgotten: the round goes on without this participant.
+    """
+
+    #: The task's name, and its round, from 1.
+    name: str
+    round: int
+    #: How to train.
+    plan: Plan
+    #: A seed for shuffling and the like; repeatable if the participant has one.
+    seed: int
+    #: The task's description of its model, if it has one.
+    architecture: Any
+    #: Names of the metrics that the task collects; others are dropped.
+    metrics: list[str]
+    #: The model: an array of float32 for each tensor, by name. They may be trained in place.
+    parameters: dict[str, np.ndarray]
+
+    def __init__(self, job: _tributary.Job, participant: Participant) -> None:
+        self._job = job
+        self._participant = participant
+        self.name, self.round, self.seed, self.metrics = job.task, job.round, job.seed, job.metrics
+        self.plan = Plan._read(job.plan)
+        self.architecture = json.loads(job.architecture) if job.architecture else None
+        self._flat = job.take_values()
+        self.parameters = {}
+        start = 0
+        for name, shape in job.tensors:
+            length = 1
+            for size in shape:
+                length *= size
+            self.parameters[name] = self._flat[start : start + length].reshape(shape)
+            start += length
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name!r}, round {self.round}, {self._flat.size} parameters>"
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the round no longer waits: training may stop."""
+        return self._job.is_overdue
+
+    def load_into(self, module: Any) -> Any:
+        """Loads the parameters into a PyTorch module whose ``state_dict`` has the task's names; returns the module."""
+        import torch
+
+        module.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in self.parameters.items()})
+        return module
+
+    def send(
+        self,
+        parameters: Parameters,
+        *,
+        examples: int,
+        metrics: Mapping[str, float] | None = None,
+    ) -> None:
+        """Hands in the trained model. What leaves the device is clipped, weighted and masked as the task prescribes.
+
+        ``parameters`` are arrays by name, arrays in the order of :attr:`parameters`, or anything with a ``state_dict()``
+        such as a PyTorch module; arrays of floating point numbers in any byte order, tensors of PyTorch or JAX among them.
+
+        :raises UpdateError: if a tensor is missing, unknown, of another shape or type, or not finite. Nothing was sent,
+            and the task still takes an answer.
+        :raises Overdue: if the round no longer waits.
+        """
+        self._copy_in(_by_name(parameters, self.parameters))
+        given = [(str(name), float(value), int(examples)) for name, value in (metrics or {}).items()]
+        self._job.finish(self._flat, _whole(examples), given)
+        self._participant.examples = examples
+
+    def refuse(self, reason: str) -> None:
+        """Says that this app does not do such tasks. The reason stays on the device."""
+        self._job.refuse(reason)
+
+    def fail(self, reason: str) -> None:
+        """Says that training failed. The reason stays on the device."""
+        self._job.fail(reason)
+
+    def _copy_in(self, given: Mapping[str, Any]) -> None:
+        """Checks every array, then copies those that are not the task's own."""
+        import numpy as np
+
+        unknown = sorted(set(given) - set(self.parameters))
+        missing = sorted(set(self.parameters) - set(given))
+        if unknown or missing:
+            said = [f"{what} {', '.join(map(repr, names))}" for what, names in (("without", missing), ("with unknown", unknown)) if names]
+            raise _tributary.UpdateError(f"the update comes {' and '.join(said)}; the model's tensors are {', '.join(self.parameters)}")
+        arrays = {}
+        for name, own in self.parameters.items():
+            array = np.asarray(_on_host(given[name]))
+            if array.dtype.kind != "f":
+                raise _tributary.UpdateError(f"tensor {name!r} is of {array.dtype}; it must be of floating point numbers")
+            if array.shape != own.shape:
+                raise _tributary.UpdateError(f"tensor {name!r} has the shape {array.shape}; the model's is {own.shape}")
+            arrays[name] = array
+        with np.errstate(over="ignore"):  # An infinity is found, and told by its place.
+            for name, array in arrays.items():
+                if array is not self.parameters[name]:
+                    np.copyto(self.parameters[name], array, casting="same_kind")
+
+
+class Participant:
+    """A participant on a thread of its own; made by :func:`participant`. Usable as a context manager."""
+
+    def __init__(self, native: _tributary.Participant, examples: int) -> None:
+        self._native = native
+        self._examples = examples
+        self._kept: list[_tributary.Job] = []
+
+    def tasks(self) -> Tasks:
+        """The tasks it is given, one after the other, until its task is over or it is closed.
+
+        Waits without holding the interpreter's lock; Ctrl-C works. Also for ``async for``.
+        """
+        return Tasks(self)
+
+    @property
+    def id(self) -> str | None:
+        """The participant's id, once it is enrolled."""
+        return self._native.id
+
+    @property
+    def examples(self) -> int:
+        """The number of training examples that the coordinator is told of."""
+        return self._examples
+
+    @examples.setter
+    def examples(self, examples: int) -> None:
+        self._native.set_examples(_whole(examples))
+        self._examples = examples
+
+    @property
+    def privacy_spent(self) -> list[dict[str, Any]]:
+        """What was spent on each private task so far, from the participant's own ledger."""
+        return json.loads(self._native.privacy_spent())
+
+    @property
+    def privacy_lifetime(self) -> dict[str, Any]:
+        """What was spent on all tasks together, and the limit on it."""
+        return json.loads(self._native.privacy_lifetime())
+
+    def pause(self) -> None:
+        """Rests at once: gives up a round whose update is not made, and sends nothing until :meth:`resume`."""
+        self._native.pause()
+
+    def resume(self) -> None:
+        """Ends a pause."""
+        self._native.resume()
+
+    def stop(self) -> None:
+        """Asks it to stop; :meth:`tasks` ends when it has."""
+        self._native.stop()
+
+    def close(self) -> None:
+        """Stops it and waits for its end, a few seconds at most. The journal knows how to go on."""
+        self._native.close()
+
+    def __enter__(self) -> Participant:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Tasks:
+    """The tasks of a participant, for ``for`` and ``async for``."""
+
+    def __init__(self, participant: Participant) -> None:
+        self._participant = participant
+
+    def __iter__(self) -> Iterator[Task]:
+        return self
+
+    def __next__(self) -> Task:
+        while True:
+            found = self._kept() or self._participant._native.next(_LONG)
+            if isinstance(found, str):
+                raise StopIteration
+            if found is not None:
+                return Task(found, self._participant)
+
+    def __aiter__(self) -> AsyncIterator[Task]:
+        return self
+
+    async def __anext__(self) -> Task:
+        while True:
+            found = self._kept()
+            if found is None:
+                asked: asyncio.Future[Any] = asyncio.get_running_loop().run_in_executor(None, self._participant._native.next, _SLICE)
+                try:
+                    found = await asyncio.shield(asked)
+                except asyncio.CancelledError:
+                    # The thread still asks: what it gets is for whoever asks next.
+                    asked.add_done_callback(self._keep)
+                    raise
+            if isinstance(found, str):
+                raise StopAsyncIteration
+            if found is not None:
+                return Task(found, self._participant)
+
+    def _kept(self) -> _tributary.Job | None:
+        return self._participant._kept.pop() if self._participant._kept else None
+
+    def _keep(self, asked: asyncio.Future[Any]) -> None:
+        found = None if asked.cancelled() or asked.exception() else asked.result()
+        if isinstance(found, _tributary.Job):
+            self._participant._kept.append(found)
+
+
+def participant(
+    server: str | None = None,
+    *,
+    journal: str | os.PathLike[str],
+    ca: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+    task: str | None = None,
+    name: str | None = None,
+    examples: int = 0,
+    labels: Mapping[str, str] | None = None,
+    attributes: Mapping[str, float | str] | None = None,
+    secure_aggregation: Mapping[str, Any] | None = None,
+    privacy: Mapping[str, Any] | None = None,
+    members_ca: str | os.PathLike[str] | None = None,
+    coordinator_keys: Sequence[str] = (),
+    signed_requests: bool = False,
+    balancer_ca: str | os.PathLike[str] | None = None,
+    journal_key: str | os.PathLike[str] | None = None,
+    journal_generation: str | os.PathLike[str] | None = None,
+    max_model_bytes: int | None = None,
+    seed: int | None = None,
+    on_event: Callable[[str, dict[str, Any]], None] | None = None,
+) -> Participant:
+    """Starts a participant.
+
+    :param server: the coordinator, ``https://host:port``. Where it is left out, ``TRIBUTARY_SERVER`` counts; for ``ca``,
+        ``TRIBUTARY_CA``, and for ``token``, ``TRIBUTARY_ENROLLMENT_TOKEN``.
+    :param journal: a folder for its state: key, certificate, pending update. It is sealed with the key in ``journal_key``
+        (by default beside the folder). **Never restore it from a copy**: a participant that forgets what it sent can be
+        made to send it again under the same masks. One process at a time.
+    :param ca: the authority of the coordinator's certificate, as PEM or as a file. No other is trusted.
+    :param token: the one-time token to enrol with; not needed once the journal has a certificate.
+    :param task: the task it has data for. Without it, it takes any, and waits for the next one when a task is over.
+    :param name: its name, unless the token says one.
+    :param examples: how many training examples it has; :meth:`Task.send` keeps the number up to date.
+    :param labels: what tasks may select by.
+    :param attributes: what a task may ask the device about; the values never leave it.
+    :param secure_aggregation: floors such as ``{"min_cohort": 50}``. By default it takes part where at least ten
+        participants hide each other's updates; ``{"required": False}`` lets the coordinator read updates.
+    :param privacy: limits such as ``{"required": True, "max_epsilon": 2.0, "lifetime": {"epsilon": 10.0}}``.
+    :param members_ca: the authority that certifies participants, if it is not ``ca``.
+    :param coordinator_keys: the keys that may sign where models come from, as ``tributary audit head`` shows them. By default the
+        first that signs, from then on.
+    :param signed_requests: for a coordinator behind a balancer that ends TLS, whose certificate the device believes or
+        ``balancer_ca`` signed.
+    :param journal_generation: a file that tells the journal's latest state; best on another disk than the folder.
+    :param max_model_bytes: the largest model that it accepts; 256 MB by default.
+    :param seed: makes rounds repeatable, for experiments.
+    :param on_event: called with the name and the fields of everything that happens, from another thread. It must return at once.
+    :raises ConfigurationError, EnrollmentError, JournalError: if it cannot start.
+    """
+    server = server or os.environ.get("TRIBUTARY_SERVER")
+    if not server:
+        raise _tributary.ConfigurationError("a participant needs the address of its coordinator: give it, or set TRIBUTARY_SERVER")
+    options: dict[str, Any] = {
+        "server": server,
+        "journal": os.fspath(journal),
+        "ca_pem": _pem(ca or os.environ.get("TRIBUTARY_CA")),
+        "token": token or os.environ.get("TRIBUTARY_ENROLLMENT_TOKEN"),
+        "task": task,
+        "name": name,
+        "examples": _whole(examples),
+        "labels": dict(labels or {}),
+        "attributes": dict(attributes or {}),
+        "members_ca_pem": _pem(members_ca),
+        "coordinator_keys": list(coordinator_keys),
+        "signed_requests": signed_requests,
+        "balancer_ca_pem": _pem(balancer_ca),
+        "journal_key": None if journal_key is None else os.fspath(journal_key),
+        "journal_generation": None if journal_generation is None else os.fspath(journal_generation),
+        "max_model_bytes": max_model_bytes,
+        "seed": seed,
+    }
+    if secure_aggregation is not None:
+        options["secure_aggregation"] = dict(secure_aggregation)
+    if privacy is not None:
+        options["privacy"] = dict(privacy)
+    tell = None
+    if on_event is not None:
+
+        def tell(name: str, fields: str) -> None:
+            on_event(name, json.loads(fields))
+
+    return Participant(_tributary.Participant(json.dumps(options), tell), examples)
+
+
+def _pem(ca: str | os.PathLike[str] | None) -> str | None:
+    """A certificate, given as such or as a file."""
+    if ca is None or (isinstance(ca, str) and "-----BEGIN" in ca):
+        return ca
+    try:
+        with open(ca, encoding="ascii") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise _tributary.ConfigurationError(f"no certificate can be read from {os.fspath(ca)}: {error}") from error
+
+
+def _whole(examples: int) -> int:
+    if isinstance(examples, bool) or not hasattr(examples, "__index__") or examples.__index__() < 0:
+        raise _tributary.UpdateError(f"examples is {examples!r}; it is a number of examples, 0 or more")
+    return examples.__index__()
+
+
+def _by_name(given: Any, own: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Arrays by the model's names."""
+    if hasattr(given, "state_dict"):
+        given = given.state_dict()
+    if isinstance(given, Mapping):
+        return given
+    if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
+        if len(given) != len(own):
+            raise _tributary.UpdateError(f"the update has {len(given)} tensors; the model has {len(own)}")
+        return dict(zip(own, given))
+    kind = type(given).__name__
+    raise _tributary.UpdateError(f"an update is a mapping of names to arrays, a sequence of arrays or a module, not {kind}")
+
+
+def _on_host(array: Any) -> Any:
+    """A tensor of PyTorch as NumPy can take it; anything else as it is."""
+    return array.detach().cpu() if hasattr(array, "detach") else array

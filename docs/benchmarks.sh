@@ -2,7 +2,6 @@
 # The figures of docs/BENCHMARKS.md, measured anew. Wants a quiet machine; takes about forty minutes on two cores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-data=${TRIBUTARY_DATA_DIR:-../shared/data}
 
 git log -1 --format='commit %h of %cs'
 grep -m1 'model name' /proc/cpuinfo
@@ -11,4 +10,4 @@ cargo bench -p tributary --bench coordinator
 cargo bench -p client-sdk --bench local_training
 cargo bench -p aggregation --bench aggregate
 cargo bench -p learning --bench quantize
-cargo run --release -- demo --data mnist --data-dir "$data/mnist10k" --model cnn --partition dirichlet:0.5 --rounds 30 --centralized
+cargo run --release -- demo --data mnist --model cnn --partition dirichlet:0.5 --rounds 30 --centralized

@@ -3,10 +3,10 @@
 //! Data and partition are pure functions of these flags, so processes that are given the same ones agree on who holds which
 //! example without talking to each other.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use client_sdk::models::{Architecture, InputKind};
-use datasets::{Dataset, Federated, Partition, idx, synthetic, text};
+use datasets::{Dataset, Federated, Labelled, Partition, idx, synthetic, text};
 use serde_json::Value;
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -26,7 +26,7 @@ const MAX_PARTICIPANTS: i64 = 10_000;
 pub(crate) enum Source {
     /// The federated Synthetic(α, β) benchmark of Li et al. 2020, generated
     Synthetic,
-    /// MNIST or anything in its IDX format, from --data-dir
+    /// 10,000 digits of MNIST, or anything in its IDX format from --data-dir
     Mnist,
     /// Next-character prediction over input.txt in --data-dir, one participant per speaker
     Text,
@@ -38,8 +38,8 @@ pub(crate) struct DataArgs {
     /// What to train on
     #[arg(long, value_enum, default_value = "synthetic")]
     pub(crate) data: Source,
-    /// Folder with the data's files
-    #[arg(long, env = "TRIBUTARY_DATA_DIR", value_name = "DIR", required_if_eq_any([("data", "mnist"), ("data", "text")]))]
+    /// Folder with the data's files; of MNIST 10,000 digits come with the program
+    #[arg(long, env = "TRIBUTARY_DATA_DIR", value_name = "DIR", required_if_eq("data", "text"))]
     pub(crate) data_dir: Option<PathBuf>,
     /// How labelled examples are dealt out: iid, dirichlet:ALPHA or shards:K [default: dirichlet:0.5 for mnist; synthetic
     /// data comes dealt out]
@@ -81,7 +81,7 @@ impl DataArgs {
                 }
             }
             Source::Mnist => {
-                let (train, test) = idx::load_mnist(dir()?, self.seed())?;
+                let (train, test) = mnist(self.data_dir.as_deref(), self.seed())?;
                 let partition = self.partition.unwrap_or(Partition::Dirichlet { alpha: 0.5 });
                 Ok(Federated::partitioned(&train, test, partition, participants, self.seed(), "MNIST")?)
             }
@@ -102,6 +102,17 @@ impl DataArgs {
             _ => Err(Failure::new(Exit::Internal, "synthetic data is labelled")),
         }
     }
+}
+
+/// Digits to train on and to test with: of a folder, or those that come with the program.
+///
+/// # Errors
+/// What is wrong with the folder.
+pub(crate) fn mnist(dir: Option<&Path>, seed: u64) -> Outcome<(Labelled, Labelled)> {
+    Ok(match dir {
+        Some(dir) => idx::load_mnist(dir, seed)?,
+        None => idx::shipped_mnist(seed)?,
+    })
 }
 
 /// One participant's data as it uses it: to train on, and to evaluate the models it receives.

@@ -55,6 +55,19 @@ pub fn load_mnist(dir: &Path, seed: u64) -> Result<(Labelled, Labelled), DataErr
     }
 }
 
+/// The 10,000 digits of MNIST's test set, which come with this crate (`datasets/mnist10k`), split and normalized as by
+/// [`load_mnist`].
+///
+/// # Errors
+/// None: the files are part of the program.
+pub fn shipped_mnist(seed: u64) -> Result<(Labelled, Labelled), DataError> {
+    const IMAGES: &[u8] = include_bytes!("../mnist10k/t10k-images-idx3-ubyte.gz");
+    const LABELS: &[u8] = include_bytes!("../mnist10k/t10k-labels-idx1-ubyte.gz");
+    let images = Input::new(Path::new("t10k-images-idx3-ubyte.gz"), IMAGES)?;
+    let labels = Input::new(Path::new("t10k-labels-idx1-ubyte.gz"), LABELS)?;
+    Ok(read_set(images, labels)?.split(HELD_OUT, seed))
+}
+
 /// Reads one set; `None` if neither of its files is present. Half a set is an error.
 fn load_set(dir: &Path, set: &str) -> Result<Option<Labelled>, DataError> {
     let (images_name, labels_name) = (images_name(set), format!("{set}-labels-idx1-ubyte"));
@@ -65,15 +78,21 @@ fn load_set(dir: &Path, set: &str) -> Result<Option<Labelled>, DataError> {
         (None, Some(_)) => return Err(missing(&images_name)),
         (Some(images), Some(labels)) => (images, labels),
     };
+    read_set(Input::open(&images_path)?, Input::open(&labels_path)?).map(Some)
+}
+
+/// Images, and a label for each.
+fn read_set(images: Input, labels: Input) -> Result<Labelled, DataError> {
+    let (images_path, labels_path) = (images.path.clone(), labels.path.clone());
     // Labels first: they are small, so an error is found before much is read.
-    let labels = read_labels(&labels_path)?;
-    let (pixels, width) = read_images(&images_path)?;
+    let labels = read_labels(labels)?;
+    let (pixels, width) = read_images(images)?;
     let images = pixels.len() / width;
     if images != labels.len() {
         return Err(DataError::CountMismatch { images_path, images, labels_path, labels: labels.len() });
     }
     let features = pixels.into_iter().map(|x| (f32::from(x) / 255.0 - PIXEL_MEAN) / PIXEL_DEVIATION).collect();
-    Ok(Some(Labelled { features, labels, width, classes: CLASSES }))
+    Ok(Labelled { features, labels, width, classes: CLASSES })
 }
 
 fn images_name(set: &str) -> String {
@@ -89,8 +108,7 @@ fn find(dir: &Path, name: &str) -> Option<PathBuf> {
     variants(name).into_iter().map(|name| dir.join(name)).find(|path| path.exists())
 }
 
-fn read_labels(path: &Path) -> Result<Vec<u32>, DataError> {
-    let mut input = Input::open(path)?;
+fn read_labels(mut input: Input) -> Result<Vec<u32>, DataError> {
     input.magic("labels", LABELS_MAGIC)?;
     let count = input.word()?;
     let content = input.content(count, 1, 1)?;
@@ -102,8 +120,7 @@ fn read_labels(path: &Path) -> Result<Vec<u32>, DataError> {
 }
 
 /// All pixels, and the number of pixels per image (at least 1).
-fn read_images(path: &Path) -> Result<(Vec<u8>, usize), DataError> {
-    let mut input = Input::open(path)?;
+fn read_images(mut input: Input) -> Result<(Vec<u8>, usize), DataError> {
     input.magic("images", IMAGES_MAGIC)?;
     let (count, rows, columns) = (input.word()?, input.word()?, input.word()?);
     let pixels = input.content(count, rows, columns)?;
@@ -119,10 +136,14 @@ struct Input {
 }
 
 impl Input {
-    /// Detects compression by content, not by name.
     fn open(path: &Path) -> Result<Self, DataError> {
+        let file = File::open(path).map_err(|source| DataError::Read { path: path.to_owned(), source })?;
+        Self::new(path, BufReader::new(file))
+    }
+
+    /// The content of a file. Detects compression by content, not by name.
+    fn new(path: &Path, mut file: impl BufRead + 'static) -> Result<Self, DataError> {
         let failed = |source| DataError::Read { path: path.to_owned(), source };
-        let mut file = BufReader::new(File::open(path).map_err(failed)?);
         let compressed = file.fill_buf().map_err(failed)?.starts_with(&[0x1f, 0x8b]);
         let reader: Box<dyn Read> = if compressed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
         Ok(Self { path: path.to_owned(), reader, header: 0 })

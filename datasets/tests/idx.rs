@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step of a test should panic")]
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -212,8 +210,9 @@ fn an_unreadable_file_is_named() {
 
 #[test]
 fn real_mnist_is_read_split_and_dealt_out() {
-    let Some(dir) = common::real_data("mnist10k") else { return };
-    let (train, test) = idx::load_mnist(&dir, 42).unwrap();
+    let (train, test) = idx::shipped_mnist(42).unwrap();
+    let from_folder = idx::load_mnist(&Path::new(env!("CARGO_MANIFEST_DIR")).join("mnist10k"), 42).unwrap();
+    assert!(from_folder == (train.clone(), test.clone()), "the program has what the folder has");
     assert_eq!((train.len(), test.len()), (8500, 1500));
     assert_eq!((train.width, train.classes), (784, 10));
     let pixels = train.features.len() as f64;

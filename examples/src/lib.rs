@@ -5,8 +5,6 @@
 
 pub mod heterogeneity;
 
-use std::path::PathBuf;
-
 use anyhow::{Context as _, Result, ensure};
 use client_sdk::journal::MemoryJournal;
 use client_sdk::{Outcome, Participant, ParticipantError, SecurityPolicy, TableTrainer};
@@ -219,16 +217,6 @@ pub fn rows(table: &Table, from: usize, to: usize) -> Result<Table> {
     let part = Table::new(table.width(), values)?;
     let part = if table.targets().is_empty() { part } else { part.with_targets(table.targets()[from..to].to_vec())? };
     Ok(part)
-}
-
-/// The folder with MNIST's `t10k-*` files: `$TRIBUTARY_DATA_DIR`, or its default place on this project's machines.
-#[must_use]
-#[expect(clippy::disallowed_methods, reason = "the folder may be named in the environment")]
-pub fn mnist_folder() -> Option<PathBuf> {
-    let named = std::env::var_os("TRIBUTARY_DATA_DIR").map(PathBuf::from);
-    let shared = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data"));
-    let folders = named.into_iter().chain([shared]).flat_map(|data| [data.join("mnist10k"), data]);
-    folders.into_iter().find(|folder| folder.join("t10k-images-idx3-ubyte.gz").is_file())
 }
 
 /// Prints a line of the example's output.

@@ -15,20 +15,12 @@
 //! round divided anew into 20 groups of 5, whose means the rule sees; so 0.77 of the groups are expected to be clean, and
 //! five may not be.
 //!
-//! One seed by default; the ignored test prints the table of docs/ROBUSTNESS.md, with three. Skipped where the data is
-//! absent.
+//! One seed by default; the ignored test prints the table of docs/ROBUSTNESS.md, with three.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "a test that prints what it measured, of data whose place is told by the environment"
-)]
-
-use std::path::PathBuf;
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test that prints what it measured")]
 
 use datasets::Labelled;
-use datasets::idx::{PIXEL_DEVIATION, PIXEL_MEAN, load_mnist};
+use datasets::idx::{PIXEL_DEVIATION, PIXEL_MEAN, shipped_mnist};
 use learning::robust;
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
@@ -68,19 +60,12 @@ struct Digits {
     patched: Vec<Example>,
 }
 
-fn digits(seed: u64) -> Option<Digits> {
-    let folder = std::env::var_os("TRIBUTARY_DATA_DIR")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data")), PathBuf::from)
-        .join("mnist10k");
-    if !folder.is_dir() {
-        println!("SKIPPED: no MNIST in {}; set TRIBUTARY_DATA_DIR to the folder that has mnist10k", folder.display());
-        return None;
-    }
-    let (train, test) = load_mnist(&folder, seed).unwrap();
+fn digits(seed: u64) -> Digits {
+    let (train, test) = shipped_mnist(seed).unwrap();
     let (mut train, test) = (examples(&train), examples(&test));
     train.shuffle(&mut ChaCha20Rng::seed_from_u64(seed));
     let patched = test.iter().filter(|example| example.digit != TARGET).map(Example::patched).collect();
-    Some(Digits { train, test, patched })
+    Digits { train, test, patched }
 }
 
 fn examples(set: &Labelled) -> Vec<Example> {
@@ -249,8 +234,8 @@ fn scaled(mut update: Vec<f32>, by: f32) -> Vec<f32> {
 }
 
 /// What each of these does under an attack: the mean over the seeds, printed.
-fn outcomes(seeds: &[u64], attack: Attack, hows: &[How]) -> Option<Vec<Outcome>> {
-    let digits: Vec<_> = seeds.iter().map(|&seed| digits(seed)).collect::<Option<_>>()?;
+fn outcomes(seeds: &[u64], attack: Attack, hows: &[How]) -> Vec<Outcome> {
+    let digits: Vec<_> = seeds.iter().map(|&seed| digits(seed)).collect();
     let mean = |how: How| {
         let runs: Vec<_> = digits.iter().zip(seeds).map(|(digits, &seed)| run(digits, how, attack, seed)).collect();
         let mean = |value: fn(&Outcome) -> f64| runs.iter().map(value).sum::<f64>() / runs.len() as f64;
@@ -270,7 +255,7 @@ fn outcomes(seeds: &[u64], attack: Attack, hows: &[How]) -> Option<Vec<Outcome>>
             outcome.backdoor
         );
     }
-    Some(found)
+    found
 }
 
 fn clear() -> Vec<How> {
@@ -294,26 +279,26 @@ fn assert_stood(hows: &[How], found: &[Outcome], clean: Outcome, points: f64) {
 }
 
 fn sign_flippers(seeds: &[u64]) {
-    let Some(clean) = outcomes(seeds, Attack::None, &[How::Mean]) else { return };
+    let clean = outcomes(seeds, Attack::None, &[How::Mean]);
     let rules = clear();
-    let found = outcomes(seeds, Attack::SignFlip, &first_and(How::Mean, &rules)).unwrap();
+    let found = outcomes(seeds, Attack::SignFlip, &first_and(How::Mean, &rules));
     assert!(clean[0].accuracy > 85.0 && found[0].accuracy <= clean[0].accuracy - 20.0);
     assert_stood(&rules, &found[1..], clean[0], 3.0);
 }
 
 fn backdoors(seeds: &[u64]) {
-    let Some(clean) = outcomes(seeds, Attack::None, &[How::Mean]) else { return };
+    let clean = outcomes(seeds, Attack::None, &[How::Mean]);
     let rules = [&clear()[..], &[How::Robust(NORM_FILTER)]].concat();
-    let found = outcomes(seeds, Attack::Backdoor, &first_and(How::Mean, &rules)).unwrap();
+    let found = outcomes(seeds, Attack::Backdoor, &first_and(How::Mean, &rules));
     assert!(clean[0].backdoor < 5.0 && found[0].backdoor > 80.0, "the attack works where nothing is done against it");
     assert_stood(&rules, &found[1..], clean[0], 3.0);
 }
 
 fn groups_of_five(seeds: &[u64]) {
-    let Some(clean) = outcomes(seeds, Attack::None, &[How::MeanOfMany]) else { return };
+    let clean = outcomes(seeds, Attack::None, &[How::MeanOfMany]);
     let rules = groups();
     for attack in [Attack::SignFlip, Attack::Backdoor] {
-        let found = outcomes(seeds, attack, &first_and(How::MeanOfMany, &rules)).unwrap();
+        let found = outcomes(seeds, attack, &first_and(How::MeanOfMany, &rules));
         let is_backdoor = attack == Attack::Backdoor;
         assert!(!is_backdoor || found[0].backdoor > 80.0, "the attack works where nothing is done against it");
         assert_stood(&rules, &found[1..], clean[0], 5.0);

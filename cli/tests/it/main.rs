@@ -1,7 +1,7 @@
 //! The executable as people, scripts and other processes meet it. One test binary, since each would link everything.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(clippy::disallowed_methods, reason = "TRIBUTARY_DATA_DIR says where the data are")]
+#![expect(clippy::disallowed_methods, reason = "the environment says how long some tests are to last")]
 
 mod audited;
 mod away;

@@ -1,7 +1,6 @@
 //! Ten participants learn to read digits, each from its own skewed share of MNIST, with the SDK's built-in trainer.
 //!
-//! Run it with `cargo run --release -p examples --bin mnist`. It needs the IDX files in `TRIBUTARY_DATA_DIR` (or
-//! `../shared/data/mnist10k`) and fails with a message if they are missing.
+//! Run it with `cargo run --release -p examples --bin mnist`. The digits come with `datasets`.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use client_sdk::models::{Architecture, Mlp};
 use client_sdk::train::{self, Device};
 use client_sdk::{Dataset, ModelTrainer, Participant};
 use datasets::{Federated, Labelled, Partition, idx};
-use examples::{Lab, mnist_folder, say};
+use examples::{Lab, say};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -23,11 +22,7 @@ const FLOOR: f64 = 0.92;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let Some(folder) = mnist_folder() else {
-        say("SKIPPED: there is no MNIST here. Put the IDX files into a folder and name it in TRIBUTARY_DATA_DIR.");
-        return Ok(());
-    };
-    let (train, test) = idx::load_mnist(&folder, SEED)?;
+    let (train, test) = idx::shipped_mnist(SEED)?;
     let model = Architecture::Mlp(Mlp::default());
     let held_out = Arc::new(owned(test.clone()));
     let partition = Partition::Dirichlet { alpha: 0.5 };

@@ -1,12 +1,11 @@
 //! Ten participants train boosted trees to classify digits, by secure sums of histograms.
 //!
 //! Digits are shrunk to 7 by 7 pixels. The same trees are also trained on pooled data: the federation may be at most
-//! one point worse. Run it with `cargo run --release -p examples --bin trees`. It takes MNIST from `TRIBUTARY_DATA_DIR`
-//! or `../shared/data/mnist10k`, or generates its own digits.
+//! one point worse. Run it with `cargo run --release -p examples --bin trees`. The digits come with `datasets`.
 
 use anyhow::{Result, ensure};
 use datasets::{Labelled, idx};
-use examples::{Lab, mnist_folder, normal, pooled, rows, say};
+use examples::{Lab, pooled, rows, say};
 use learning::analytics::{AnalyticsState, Table, TreesState};
 use serde_json::json;
 
@@ -28,29 +27,9 @@ fn shrunk(digits: &Labelled) -> Result<Table> {
     Ok(Table::new(SIDE * SIDE, values)?.with_targets(targets)?)
 }
 
-/// Ten patterns with much noise.
-fn made_up(digits: usize, seed: u64) -> Result<Table> {
-    let (mut patterns, mut noise) = (1, seed);
-    let pattern: Vec<f64> = (0..10 * SIDE * SIDE).map(|_| normal(&mut patterns)).collect();
-    let pixel = |index: usize| {
-        let (digit, place) = (index / (SIDE * SIDE) % 10, index % (SIDE * SIDE));
-        (0.5 + 0.1 * pattern[digit * SIDE * SIDE + place] + 0.2 * normal(&mut noise)).clamp(0.0, 1.0)
-    };
-    let values = (0..digits * SIDE * SIDE).map(pixel).collect();
-    Ok(Table::new(SIDE * SIDE, values)?.with_targets((0..digits).map(|digit| (digit % 10) as f64).collect())?)
-}
-
 fn digits() -> Result<(Table, Table)> {
-    match mnist_folder() {
-        Some(folder) => {
-            let (train, test) = idx::load_mnist(&folder, SEED)?;
-            Ok((shrunk(&train)?, shrunk(&test)?))
-        }
-        None => {
-            say("There is no MNIST here (TRIBUTARY_DATA_DIR names a folder with it), so the digits are made up.");
-            Ok((made_up(4000, 2)?, made_up(1000, 3)?))
-        }
-    }
+    let (train, test) = idx::shipped_mnist(SEED)?;
+    Ok((shrunk(&train)?, shrunk(&test)?))
 }
 
 fn trees(state: AnalyticsState) -> Result<TreesState> {

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use datasets::{Dataset, Partition, idx, synthetic};
+use datasets::{Dataset, Partition, synthetic};
 use simulation::{Data, PooledData, Synthetic};
 
-use crate::data::Source;
+use crate::data::{Source, mnist};
 use crate::failure::{Exit, Failure, Outcome};
 
 /// A source of data that any number of devices can be dealt from.
@@ -33,8 +33,8 @@ pub(super) struct SimulatedData {
     /// What to train on
     #[arg(long, value_enum, default_value = "synthetic")]
     data: DataPool,
-    /// Folder with the data's files
-    #[arg(long, env = "TRIBUTARY_DATA_DIR", value_name = "DIR", required_if_eq("data", "mnist"))]
+    /// Folder with the files of other data than those that come with the program, in MNIST's IDX format
+    #[arg(long, env = "TRIBUTARY_DATA_DIR", value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Mnist: how devices draw from the common images: iid, dirichlet:ALPHA or shards:K
     #[arg(long, default_value = "dirichlet:0.5")]
@@ -81,9 +81,7 @@ impl SimulatedData {
                 })
             }
             DataPool::Mnist => {
-                let dir =
-                    self.data_dir.as_deref().ok_or_else(|| Failure::new(Exit::Usage, "mnist needs --data-dir"))?;
-                let (pool, test) = idx::load_mnist(dir, seed)?;
+                let (pool, test) = mnist(self.data_dir.as_deref(), seed)?;
                 let description = format!("MNIST: {} of {} images each, {}", self.examples, pool.len(), self.partition);
                 let sample = Dataset::Labelled(test.subset(&[0]));
                 let examples = self.examples as usize;

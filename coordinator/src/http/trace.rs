@@ -11,6 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use federation::time::Clock;
 use futures_util::FutureExt as _;
 use http::{HeaderValue, Method};
+use tokio::time::Instant;
 use tracing::Instrument as _;
 use wire::headers::{PROTOCOL, PROTOCOL_VERSION, PROTOCOL_VERSION_PARTS};
 
@@ -47,7 +48,7 @@ impl Requests {
 
 /// Wraps a request. Must be the outermost layer: it turns [`Error`]s into responses.
 pub(super) async fn trace(State(requests): State<Arc<Requests>>, request: Request, next: Next) -> Response {
-    let id = requests.name();
+    let (id, began) = (requests.name(), Instant::now());
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
     let followed = requests.traces.of_request(request.headers()).map(|of| (of, requests.clock.now()));
@@ -74,6 +75,9 @@ pub(super) async fn trace(State(requests): State<Arc<Requests>>, request: Reques
         let during = During { began, ended: requests.clock.now() };
         requests.traces.request(of, method_label(&method), &route, status.as_u16(), during);
     }
+    let took = began.elapsed();
+    metrics::histogram!("tributary_request_seconds", "route" => route.clone(), "method" => method_label(&method))
+        .record(took);
     metrics::counter!(
         "tributary_requests_total",
         "route" => route, "method" => method_label(&method), "status" => status.as_u16().to_string()

@@ -1,5 +1,7 @@
 //! Logs to standard error. What is never logged: tokens, keys, certificates' contents, bytes of inputs.
 
+use std::io::IsTerminal as _;
+
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -23,7 +25,9 @@ pub enum LoggingError {
 /// [`LoggingError`].
 pub fn start(config: &TelemetryConfig) -> Result<(), LoggingError> {
     let filter: Targets = config.level.parse()?;
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // Colours are for people who look on, not for files.
+    let is_seen = std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(is_seen);
     let registry = tracing_subscriber::registry().with(filter);
     match config.format {
         LogFormat::Text => registry.with(lines).try_init()?,

@@ -1,13 +1,17 @@
 //! Metrics of the whole process, for Prometheus.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use aggregation::{Aggregator, MemoryUse};
 use federation::round::RoundState;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio_util::sync::CancellationToken;
 
 static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
 
+/// How often histograms are folded.
+const FOLD: Duration = Duration::from_secs(5);
 /// Buckets of batch sizes.
 const SIZES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 /// Buckets of seconds.
@@ -27,9 +31,15 @@ pub(crate) fn rendered(metrics: &PrometheusHandle, aggregator: &dyn Aggregator) 
         metrics::gauge!("tributary_device_memory_bytes", "device" => device.clone()).set(rounded(in_use));
         metrics::gauge!("tributary_device_memory_peak_bytes", "device" => device).set(rounded(peak));
     }
-    // Folds histograms, which would grow otherwise.
     metrics.run_upkeep();
     metrics.render()
+}
+
+/// Folds what was measured into its buckets until the process stops: a histogram that nobody reads would grow otherwise.
+pub(crate) async fn fold(metrics: PrometheusHandle, stopped: CancellationToken) {
+    while stopped.run_until_cancelled(tokio::time::sleep(FOLD)).await.is_some() {
+        metrics.run_upkeep();
+    }
 }
 
 /// As a gauge has it; to the byte up to some petabytes.
@@ -101,4 +111,78 @@ fn describe() {
         "How long a transaction waited for a connection to a PostgreSQL server"
     );
     metrics::describe_histogram!("tributary_admission_batch_size", "Facts written in one transaction");
+    metrics::describe_histogram!(
+        "tributary_request_seconds",
+        "Time to the head of the answer, long polls with their wait, by route and method"
+    );
+    metrics::describe_gauge!("tributary_build_info", "1, with the version of the program as a label");
+    metrics::gauge!("tributary_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    metrics::describe_gauge!("tributary_connections", "Connections held now, by kind");
+    metrics::describe_counter!(
+        "tributary_connections_unread_total",
+        "Connections closed because an answer was left unread"
+    );
+    metrics::describe_counter!(
+        "tributary_answers_unread_total",
+        "Answers replaced by 503 because their peer had too many unread"
+    );
+    metrics::describe_counter!(
+        "tributary_session_messages_total",
+        "Messages of secure aggregation admitted, other than inputs, by kind"
+    );
+    metrics::describe_counter!(
+        "tributary_abort_statements_total",
+        "Statements of participants that a session ended without their answer"
+    );
+    metrics::describe_counter!(
+        "tributary_updates_discarded_total",
+        "Updates trained ahead that no round accepts any more, by reason"
+    );
+    metrics::describe_counter!("tributary_versions_rolled_back_total", "Versions that the gate rolled back");
+    metrics::describe_gauge!(
+        "tributary_clock_ahead_seconds",
+        "How much this machine's clock is ahead of the database's"
+    );
+    metrics::describe_counter!(
+        "tributary_blob_request_failures_total",
+        "Requests to S3 stores that got no answer, or one of 500 to 599"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// Names that follow `before` in a text, up to a quote.
+    fn names<'t>(text: &'t str, before: &'t str) -> impl Iterator<Item = String> + 't {
+        let names = text.split(before).skip(1).filter_map(|rest| rest.split_once("\"tributary_"));
+        names.filter_map(|(_, rest)| rest.split_once('"')).map(|(name, _)| format!("tributary_{name}"))
+    }
+
+    fn described(folder: &Path, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => described(&path, found),
+                false => found.extend(names(&std::fs::read_to_string(&path).unwrap(), "metrics::describe_")),
+            }
+        }
+    }
+
+    #[test]
+    fn every_metric_of_the_manual_has_its_help_and_every_help_is_in_the_manual() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut helped = BTreeSet::new();
+        for sources in ["coordinator/src", "store/src"] {
+            described(&root.join(sources), &mut helped);
+        }
+        helped.retain(|name| !name.contains('{'));
+        let manual = std::fs::read_to_string(root.join("docs/LOGGING.md")).unwrap();
+        let rows = manual.lines().filter(|line| line.starts_with("| `tributary_"));
+        let cells = rows.filter_map(|row| row.split('|').nth(1));
+        let told: BTreeSet<_> =
+            cells.flat_map(|cell| cell.split('`')).filter(|name| name.starts_with("tributary_")).collect();
+        assert_eq!(told, helped.iter().map(String::as_str).collect());
+    }
 }

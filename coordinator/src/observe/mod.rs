@@ -6,8 +6,8 @@ mod metrics;
 mod traces;
 
 pub use logging::{LoggingError, start as start_logging};
-pub(crate) use metrics::count_dropped;
+
 pub use metrics::recorder;
-pub(crate) use metrics::rendered;
+pub(crate) use metrics::{count_dropped, fold, rendered};
 pub(crate) use traces::{COHORT_MAX, During};
 pub use traces::{Collector, CollectorError, SpanQueue, TraceSpan, Traces};

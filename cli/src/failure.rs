@@ -180,7 +180,8 @@ impl From<Problem> for Failure {
             more: Box::new(FailureDetails {
                 kind: Some(problem.kind),
                 errors: problem.errors,
-                instance: problem.instance,
+                // What a coordinator refuses it has told whole, and does not log.
+                instance: problem.instance.filter(|_| problem.status >= 500),
             }),
         }
     }

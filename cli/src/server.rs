@@ -19,6 +19,8 @@ use crate::failure::{Exit, Failure, Outcome, chain};
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// How long a request may take, over what it asks the coordinator to wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// Most names in a message.
+const NAMES_MAX: usize = 8;
 /// Items of a page.
 const PAGE: u32 = 100;
 
@@ -183,7 +185,15 @@ impl Server {
         let named = || tasks.iter().filter(|task| task.name == id_or_name);
         let running = |task: &&TaskSummary| !task.status.is_terminal();
         named().find(running).or_else(|| named().next()).map(|task| task.id).ok_or_else(|| {
-            Failure::new(Exit::NotFound, format!("no task is called `{id_or_name}`; `tributary task list` shows them"))
+            let mut names: Vec<_> = tasks.iter().map(|task| task.name.as_str()).collect();
+            names.dedup();
+            let there_are = match names.as_slice() {
+                [] => "there is none yet: `tributary task create` makes one".to_owned(),
+                [one] => format!("there is {one}"),
+                few if few.len() <= NAMES_MAX => format!("there are {}", few.join(", ")),
+                many => format!("there are {}, … (`tributary task list`)", many[..NAMES_MAX].join(", ")),
+            };
+            Failure::new(Exit::NotFound, format!("no task is called `{id_or_name}`; {there_are}"))
         })
     }
 

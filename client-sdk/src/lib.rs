@@ -108,4 +108,5 @@ pub use recipe::device::pipeline;
 pub use table_trainer::TableTrainer;
 pub use task_spec;
 pub use trainer::{Cancel, Constraints, REACH, Trained, Trainer, TrainerError, TrainingJob};
+pub use wire::participant::WaitingFor;
 pub use wire::{Attempt, Attribute, Attributes};

@@ -323,7 +323,7 @@ impl Device {
         loop {
             match self.check_in(20_000).await? {
                 CheckInReply::TaskOver { .. } => return Ok(()),
-                CheckInReply::ComeBack { after_ms } => {
+                CheckInReply::ComeBack { after_ms, .. } => {
                     tokio::time::sleep(std::time::Duration::from_millis(after_ms)).await;
                 }
                 CheckInReply::Assigned(work) => self.report(&work, &input).await?,

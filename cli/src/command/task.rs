@@ -199,6 +199,14 @@ pub(crate) fn shortage(view: ShortageView) -> String {
     )
 }
 
+/// Who can read updates, in words.
+fn readers(name: &str) -> &str {
+    match name {
+        "operator" => "the operator",
+        nobody => nobody,
+    }
+}
+
 fn show(output: Output, task: &TaskView) {
     output.answer(task, || {
         let summary = &task.summary;
@@ -207,7 +215,7 @@ fn show(output: Output, task: &TaskView) {
             format!("Status      {}", summary.status),
             format!("Rounds      {} of {}", summary.rounds_completed, summary.rounds_total),
             format!("Model       version {}, {} parameters", summary.model_version, number(summary.parameters)),
-            format!("Updates     can be read by the {}", task.updates_readable_by),
+            format!("Updates     can be read by {}", readers(&task.updates_readable_by)),
             format!("Created     {}", when(summary.created_at)),
         ];
         if !task.spec.description.is_empty() {

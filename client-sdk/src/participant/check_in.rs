@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secure_agg::rejection::Refusal;
-use wire::participant::{AbandonReason, Assignment, CheckInReply, CheckInRequest, RefusalCode};
+use wire::participant::{AbandonReason, Assignment, CheckInReply, CheckInRequest, MAX_WAITING_FOR, RefusalCode};
 use wire::problem::ProblemType;
 use wire::round_trip;
 
@@ -27,11 +27,14 @@ use crate::transport::{Request, TransportError};
 
 /// Longest pause that a coordinator can impose.
 const LONGEST_AWAY: Duration = Duration::from_secs(24 * 3600);
+/// Longest wait for the first answer after a start, so that whoever looks on soon learns what is waited for.
+const FIRST_WAIT: Duration = Duration::from_millis(1500);
 
 impl CheckIn {
     pub(super) fn action(&self, core: &Core, now: Now) -> Action {
         self.attempts.wait(now).unwrap_or_else(|| {
-            let wait_ms = u64::try_from(core.settings.wait.as_millis()).unwrap_or(u64::MAX);
+            let wait = if core.is_answered { core.settings.wait } else { core.settings.wait.min(FIRST_WAIT) };
+            let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
             let (task, examples) = (core.settings.task.clone(), core.reported_examples());
             let keys = core.session.as_ref().and_then(Session::keys);
             let (loss, findings, training) = (core.loss, core.findings(), core.ahead.report());
@@ -51,17 +54,19 @@ impl CheckIn {
     }
 
     pub(super) fn checked_in(self, core: &mut Core, result: Result<CheckInReply, TransportError>, now: Now) -> State {
+        core.is_answered |= result.is_ok();
         let error = match result {
             Ok(CheckInReply::Assigned(assignment)) => return self.assigned(core, assignment, now),
             Ok(CheckInReply::Train(assignment)) => return self.train_ahead(core, assignment, now),
             Ok(CheckInReply::Discard { task, serial, reason }) => return self.discard(core, task, serial, reason, now),
             Ok(CheckInReply::Invited(invitation)) => return self.invited(core, *invitation, now),
             Ok(CheckInReply::Asked { questions }) => return self.asked(core, questions, now),
-            Ok(CheckInReply::ComeBack { after_ms }) => {
+            Ok(CheckInReply::ComeBack { after_ms, mut waiting_for }) => {
+                waiting_for.truncate(MAX_WAITING_FOR);
                 core.forget_questions_when_full();
                 let come_back = Duration::from_millis(after_ms).min(LONGEST_AWAY);
                 core.retry_most = core.settings.retry.most_of_many(core.settings.wait, come_back);
-                core.events.push(Event::CheckedIn { come_back });
+                core.events.push(Event::CheckedIn { come_back, waiting_for });
                 let attempts = Attempts::not_before(now.elapsed.saturating_add(come_back));
                 return State::CheckIn(Self { attempts });
             }

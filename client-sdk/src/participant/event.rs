@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use learning::MetricValue;
 use wire::audit::AuditKey;
-use wire::participant::{AbandonReason, DiscardReason, RefusalCode};
+use wire::participant::{AbandonReason, DiscardReason, RefusalCode, WaitingFor};
 use wire::provenance::SignedProvenance;
 use wire::{Attempt, Digest, ParticipantId, TaskId, Timestamp, TraceContext};
 
@@ -32,6 +32,8 @@ pub enum Event {
     CheckedIn {
         /// The pause that the coordinator asks for before the next check-in.
         come_back: Duration,
+        /// What it waits for; none if the coordinator does not say.
+        waiting_for: Vec<WaitingFor>,
     },
     /// A task asked whether the device meets its criteria, and was answered.
     Asked {

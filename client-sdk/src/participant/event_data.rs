@@ -51,7 +51,9 @@ impl Event {
             Self::Lowered { floor } => json!({ "floor": floor.to_string() }),
             Self::Enrolled { participant, name } => json!({ "participant": participant, "name": name }),
             Self::Renewed => json!({}),
-            Self::CheckedIn { come_back } => json!({ "come_back_s": come_back.as_secs_f64() }),
+            Self::CheckedIn { come_back, waiting_for } => {
+                json!({ "come_back_s": come_back.as_secs_f64(), "waiting_for": waiting_for })
+            }
             Self::Asked { task, eligible } => json!({ "task": task, "eligible": eligible }),
             Self::Invited { place } | Self::Unopened { place } => at(place, json!({})),
             Self::Assigned { place, cohort, remaining, is_secure } => {

@@ -131,6 +131,7 @@ impl Machine {
             next_renewal: if look_again { renew::PAUSE } else { Duration::ZERO },
             round_trip: Duration::ZERO,
             retry_most,
+            is_answered: false,
             rng: ChaCha20Rng::from_seed(entropy),
             secrets,
             events,

@@ -116,7 +116,7 @@ impl Registry {
                 if is_over {
                     CheckInReply::TaskOver { task: task() }
                 } else {
-                    CheckInReply::ComeBack { after_ms: DAY_MS }
+                    CheckInReply::ComeBack { after_ms: DAY_MS, waiting_for: vec![] }
                 }
             })),
             _ => unreachable!("there is no round"),

@@ -34,6 +34,7 @@ use crate::random::Random;
 use crate::reported_rounds::ReportedRounds;
 use crate::seal::Sealer;
 use crate::sessions::Sessions;
+use crate::shortage::Lacking;
 
 /// Shared by all requests.
 pub(crate) struct App {
@@ -64,6 +65,8 @@ pub(crate) struct App {
     pub(crate) mus: ProximalSchedule,
     /// The invitations to rounds that have not drawn yet.
     pub(crate) invitations: Invitations,
+    /// How many participants rounds wait for.
+    pub(crate) lacking: Lacking,
     /// Seals data that must not be readable from a backup.
     pub(crate) sealer: Arc<Sealer>,
     /// New events.

@@ -49,6 +49,7 @@ use crate::proximal::ProximalSchedule;
 use crate::reported_rounds::ReportedRounds;
 use crate::seal::Sealer;
 use crate::sessions::Sessions;
+use crate::shortage::Lacking;
 use crate::work::{Engine, Environment, WorkConfig};
 
 /// A coordinator without a socket, for tests and simulations.
@@ -98,6 +99,8 @@ impl Coordinator {
         let _files = shared::hold_files(config, &store)?;
         let sealer = sealer(config, &parts, apart.as_ref())?;
         let coordinator = Self::compose(config, parts, store, locks, sealer, Linger::USUAL)?;
+        let (metrics, stopped) = (coordinator.app.metrics.clone(), coordinator.stopped.clone());
+        coordinator.tasks.spawn(observe::fold(metrics, stopped));
         if let Some(clock) = shared_clock {
             let (store, stopped) = (coordinator.store.clone(), coordinator.stopped.clone());
             coordinator.tasks.spawn(async move { clock.follow(&store, &stopped).await });
@@ -140,6 +143,7 @@ impl Coordinator {
             ended_rounds: EndedRounds::default(),
             mus: ProximalSchedule::default(),
             invitations: Invitations::default(),
+            lacking: Lacking::default(),
             sealer: Arc::clone(&sealer),
             inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), linger, stopped.clone(), &tasks),
             events: EventFeed::start(&store, stopped.clone(), &tasks),

@@ -5,7 +5,7 @@ use federation::id::TaskId;
 use serde::{Deserialize, Serialize};
 use task_spec::Criterion;
 
-use super::{Assignment, Invitation, RoundKeys};
+use super::{Assignment, Invitation, RoundKeys, WaitingFor};
 
 /// Body of [`crate::route::CHECK_IN`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -122,7 +122,12 @@ pub enum CheckInReply {
     /// Tasks have on-device criteria: evaluate them and check in again at once with the findings.
     Asked { questions: Vec<Question> },
     /// Nothing to do: check in again after this time, which is randomized so that participants do not return together.
-    ComeBack { after_ms: u64 },
+    ComeBack {
+        after_ms: u64,
+        /// What it waits for, at most [`MAX_WAITING_FOR`](super::MAX_WAITING_FOR) reasons; none if the coordinator is about to stop.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        waiting_for: Vec<WaitingFor>,
+    },
     /// The named task is over; no work will come.
     TaskOver { task: TaskId },
 }

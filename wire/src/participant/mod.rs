@@ -7,6 +7,7 @@ mod masked_input;
 mod privacy;
 mod session;
 mod terms;
+mod waiting_for;
 
 pub use assignment::{Assignment, CodecTerms, Counted, Encoding, GroupTerms, HeldUpdate, ModelRef};
 pub use check_in::{
@@ -18,3 +19,4 @@ pub use masked_input::{Receipt, UploadManifest, UploadReply};
 pub use privacy::PrivacyTerms;
 pub use session::{Announcement, Answer, Invitation, RoundKeys};
 pub use terms::SessionTerms;
+pub use waiting_for::{MAX_WAITING_FOR, WaitingFor};

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use client_sdk::identity::CertificateError;
 use client_sdk::journal::{JournalError, JournalFiles};
@@ -12,7 +13,7 @@ use client_sdk::train::DeviceChoice;
 use client_sdk::transport::ServerRoots;
 use client_sdk::{
     Attribute, Attributes, Lifetime, LifetimeSpent, ModelTrainer, PreIssued, PrivacyPolicy, PrivacySpent,
-    SecurityPolicy,
+    SecurityPolicy, WaitingFor,
 };
 use coordinator::observe::SpanQueue;
 use url::Url;
@@ -207,6 +208,7 @@ impl Run {
         };
         let journal = journal.open().map_err(|error| failure(&error.into()))?;
         let attributes: Attributes = self.attributes.iter().cloned().collect();
+        let waiting = Waiting::default();
         let mut builder = Participant::builder()
             .server(self.server.as_str())
             .name(self.name.clone().unwrap_or_else(|| default_name(self.index)))
@@ -235,6 +237,7 @@ impl Run {
             .on_event(move |event| {
                 spans.iter().for_each(|spans| trace(spans, event));
                 tell(output, event);
+                waiting.tell(output, event);
             });
         if let Some(pem) = &ca {
             builder = builder.ca_pem(String::from_utf8_lossy(pem));
@@ -325,6 +328,26 @@ fn tell_lifetime(output: Output, spent: &LifetimeSpent) {
         epsilon.map_or_else(|| "nobody knows how much".to_owned(), |epsilon| format!("epsilon {}", figure(epsilon)));
     let limit = limit.map_or_else(String::new, |limit| format!(" of {}", figure(limit)));
     output.line(format!("privacy spent on all tasks together: {epsilon}{limit} at delta {delta:e}"));
+}
+
+/// What was last said to be waited for.
+#[derive(Default)]
+struct Waiting(Mutex<Vec<WaitingFor>>);
+
+impl Waiting {
+    /// Says what the participant waits for whenever that changes, and again after it had something to do.
+    fn tell(&self, output: Output, event: &Event) {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::CheckedIn { waiting_for, .. } if *said != *waiting_for => {
+                output.event(event.name(), &event.data());
+                waiting_for.iter().for_each(|reason| output.line(format!("waiting: {reason}")));
+                said.clone_from(waiting_for);
+            }
+            Event::Assigned { .. } | Event::ToTrain { .. } => said.clear(),
+            _ => {}
+        }
+    }
 }
 
 fn tell(output: Output, event: &Event) {

@@ -12,7 +12,8 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, when};
 use crate::server::Server;
 
-/// How long nothing may change until the task is asked why.
+/// How long nothing may change until the task is asked why, at first and from then on.
+const FIRST_WAIT: Duration = Duration::from_millis(1500);
 const WAIT: Duration = Duration::from_secs(20);
 /// Between looks at the progress of a phase, where somebody sees it.
 const LOOK: Duration = Duration::from_secs(1);
@@ -88,15 +89,17 @@ impl Watch {
     /// Prints the changes of one round from the first state other than `after` until an attempt ends; `None` if the
     /// task ends first.
     async fn follow(&self, number: u32, mut after: Option<RoundState>) -> Outcome<Option<RoundView>> {
+        let mut wait = FIRST_WAIT;
         loop {
-            if let Some(round) = self.next(number, after).await? {
+            if let Some(round) = self.next(number, after, wait).await? {
                 self.print(&round);
                 if round.state.is_terminal() {
                     return Ok(Some(round));
                 }
-                after = Some(round.state);
+                (after, wait) = (Some(round.state), FIRST_WAIT);
                 continue;
             }
+            wait = WAIT;
             let task = self.server.task_view(self.task).await?;
             if task.summary.status.is_terminal() {
                 // Nothing has changed for long, and nothing will.
@@ -106,11 +109,13 @@ impl Watch {
         }
     }
 
-    /// The round in another state than `after`; `None` if it has none for [`WAIT`].
-    async fn next(&self, number: u32, after: Option<RoundState>) -> Outcome<Option<RoundView>> {
-        let (wait, looks) = if self.output.is_live() { (LOOK, WAIT.as_secs() / LOOK.as_secs()) } else { (WAIT, 1) };
-        for _ in 0..looks {
-            match self.server.watch_round(self.task, number, after, wait).await? {
+    /// The round in another state than `after`; `None` if it has none for `wait`.
+    async fn next(&self, number: u32, after: Option<RoundState>, wait: Duration) -> Outcome<Option<RoundView>> {
+        let look = if self.output.is_live() { LOOK.min(wait) } else { wait };
+        let mut left = wait;
+        while !left.is_zero() {
+            left = left.saturating_sub(look);
+            match self.server.watch_round(self.task, number, after, look).await? {
                 Some(round) if after == Some(round.state) => self.show(&round),
                 Some(round) => return Ok(Some(round)),
                 None => {}

@@ -217,7 +217,7 @@ impl World {
         if is_member && !self.taken.contains_key(&("input", device)) {
             return Ok(CheckInReply::Assigned(Box::new(self.assignment_of(device))));
         }
-        Ok(CheckInReply::ComeBack { after_ms: 500 })
+        Ok(CheckInReply::ComeBack { after_ms: 500, waiting_for: vec![] })
     }
 
     /// As a coordinator does that asks for an input once more which it has.

@@ -369,7 +369,7 @@ impl World {
     fn check_in(&mut self, request: &CheckInRequest) -> CheckInReply {
         self.wire.extend(serde_json::to_vec(request).unwrap());
         if let Some(after_ms) = self.away_ms.take() {
-            return CheckInReply::ComeBack { after_ms };
+            return CheckInReply::ComeBack { after_ms, waiting_for: vec![] };
         }
         if self.reoffer > 0 && self.rounds_done > 0 {
             self.reoffer -= 1;
@@ -387,7 +387,7 @@ impl World {
             Some(_) if self.declined == 2 => return CheckInReply::TaskOver { task: task() },
             Some(_) => {
                 self.declined += 1;
-                return CheckInReply::ComeBack { after_ms: 1 };
+                return CheckInReply::ComeBack { after_ms: 1, waiting_for: vec![] };
             }
         }
         let mut assignment = Coordinator::assignment(self);

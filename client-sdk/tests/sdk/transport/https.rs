@@ -199,13 +199,13 @@ async fn the_certificate_is_shown_once_there_is_one() {
         0 => json(&serde_json::json!({
             "participant": participant(), "name": "n", "certificate_pem": "p", "expires_at": 1, "renew_at": 1,
         })),
-        _ => json(&CheckInReply::ComeBack { after_ms: 5 }),
+        _ => json(&CheckInReply::ComeBack { after_ms: 5, waiting_for: vec![] }),
     })
     .await;
     assert_eq!(send!(server, Enrolled, Request::Enroll(enroll())).unwrap().participant, participant());
     server.transport.identify(&identity(&server.authority)).unwrap();
     let reply = send!(server, CheckedIn, Request::CheckIn(check_in())).unwrap();
-    assert_eq!(reply, CheckInReply::ComeBack { after_ms: 5 });
+    assert_eq!(reply, CheckInReply::ComeBack { after_ms: 5, waiting_for: vec![] });
     let seen = server.seen();
     assert_eq!(seen.iter().map(|seen| seen.has_certificate).collect::<Vec<_>>(), [false, true]);
     assert_eq!(seen[0].line, "POST /v1/enroll HTTP/1.1");
@@ -254,14 +254,14 @@ async fn every_request_is_what_the_contract_says() {
 
 #[tokio::test]
 async fn certificates_of_another_authority_are_refused_on_either_side() {
-    let server = Server::start(|_, _| json(&CheckInReply::ComeBack { after_ms: 5 })).await;
+    let server = Server::start(|_, _| json(&CheckInReply::ComeBack { after_ms: 5, waiting_for: vec![] })).await;
     // Ours is foreign to the server.
     server.transport.identify(&identity(&Ca::new("CA"))).unwrap();
     let error = send!(server, CheckedIn, Request::CheckIn(check_in())).unwrap_err();
     assert!(matches!(error, TransportError::Unreachable(_)), "{error}");
     assert!(server.seen().is_empty(), "no request got through");
     // The server's is foreign to us.
-    let foreign = Server::start(|_, _| json(&CheckInReply::ComeBack { after_ms: 5 })).await;
+    let foreign = Server::start(|_, _| json(&CheckInReply::ComeBack { after_ms: 5, waiting_for: vec![] })).await;
     let transport = HttpsTransport::new(foreign.transport.server(), &server.authority.pem).unwrap();
     let foreign = Server { transport, ..foreign };
     let error = send!(foreign, CheckedIn, Request::CheckIn(check_in())).unwrap_err().to_string();

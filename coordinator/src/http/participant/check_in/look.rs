@@ -159,7 +159,8 @@ fn suiting(mut open: Vec<OpenTask>, participant: ParticipantId, request: &CheckI
     if questions.is_empty() { Suiting::Tasks(open) } else { Suiting::Found(CheckInOutcome::Asked(questions)) }
 }
 
-fn suits(OpenTask { task, labels, .. }: &OpenTask, examples: u64) -> bool {
+/// Whether the task takes a participant with these labels and so many examples; 0 if it does not tell.
+pub(super) fn suits(OpenTask { task, labels, .. }: &OpenTask, examples: u64) -> bool {
     let require = &task.spec.selection.require;
     task.status == TaskStatus::Active
         && (examples == 0 || examples >= require.min_examples)

@@ -8,6 +8,7 @@ mod assignment;
 mod found;
 mod invitations;
 mod look;
+mod waiting_for;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use self::assignment::{assigned, to_train};
 use self::found::CheckInOutcome;
 use self::invitations::judge;
 use self::look::{glance, look};
+use self::waiting_for::{kept, reasons};
 use crate::admission::{CheckInChange, Fact, Offer, WaitingParticipant};
 use crate::http::app::App;
 use crate::http::authenticate::Claimant;
@@ -71,7 +73,8 @@ pub(in crate::http) async fn check_in(
     let (participant, mut open) = caller.look_up_by(&app, seen).await?;
     metrics::counter!("tributary_polls_total").increment(1);
     let mut guard = PollGuard { app: &app, participant: participant.id, place: &place, tasks: Vec::new() };
-    loop {
+    let kept = loop {
+        let kept = kept(&open, &request);
         match look(&app, participant.id, open, &request, app.now()).await? {
             CheckInOutcome::Round(work) => {
                 guard.tasks.clear();
@@ -106,21 +109,24 @@ pub(in crate::http) async fn check_in(
             }
         }
         if keeps_time.is_some() || wait.is_zero() {
-            break;
+            break kept;
         }
         tokio::select! {
             () = called.as_mut() => {}
-            () = &mut end => break,
-            () = app.shutdown.cancelled() => break,
+            () = &mut end => break kept,
+            () = app.shutdown.cancelled() => break kept,
         }
         called.set(place.called());
         called.as_mut().enable();
         open = glance(&app.store, participant.id, name).await?.1;
-    }
+    };
+    // Nobody reads it who keeps time, or it is not for long.
+    let is_told = keeps_time.is_none() && !app.shutdown.is_cancelled();
+    let waiting_for = if is_told { reasons(&app, participant.id, name, kept).await? } else { Vec::new() };
     guard.tasks.clear();
     let pause = app.check_ins.come_back(wait, &app.random);
     let after = if app.shutdown.is_cancelled() { RESTART + pause } else { pause };
-    Ok(Json(CheckInReply::ComeBack { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX) }))
+    Ok(Json(CheckInReply::ComeBack { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX), waiting_for }))
 }
 
 /// A request whose values may be what they are.

@@ -4,6 +4,7 @@ mod ahead;
 mod ask;
 mod assignment;
 mod invitations;
+mod waiting_for;
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ async fn work_is_given_once_a_cohort_is_drawn_and_given_again_until_it_is_done()
     let (_, a) = t.enroll("a").await;
     let (_, b) = t.enroll("b").await;
     t.work().await;
-    assert!(matches!(t.check_in(&a, "small").await, CheckInReply::ComeBack { after_ms: 1..=50 }));
+    assert!(matches!(t.check_in(&a, "small").await, CheckInReply::ComeBack { after_ms: 1..=50, .. }));
     t.work().await;
     assert!(matches!(t.check_in(&a, "small").await, CheckInReply::ComeBack { .. }), "one is not enough");
     t.check_in(&b, "small").await;
@@ -188,7 +189,7 @@ async fn whoever_keeps_time_is_answered_at_once_and_counts_as_if_it_waited() {
     let mut request =
         Request::post(route::CHECK_IN).header("content-type", "application/json").body(body.into()).unwrap();
     request.extensions_mut().insert(VirtualTime);
-    assert!(matches!(t.send(&a, request).await.read(), CheckInReply::ComeBack { after_ms: 1..=50 }));
+    assert!(matches!(t.send(&a, request).await.read(), CheckInReply::ComeBack { after_ms: 1..=50, .. }));
     t.advance(Duration::from_secs(3600));
     t.work().await;
     assert!(matches!(t.check_in(&a, "small").await, CheckInReply::Assigned(_)));
@@ -287,7 +288,7 @@ async fn a_coordinator_that_restarts_does_not_call_everybody_back_at_once() {
     t.inner.stop().await;
     let mut told = std::collections::BTreeSet::new();
     for who in &all[..20] {
-        let CheckInReply::ComeBack { after_ms } = t.check_in(who, "small").await else { panic!("not sent away") };
+        let CheckInReply::ComeBack { after_ms, .. } = t.check_in(who, "small").await else { panic!("not sent away") };
         assert!(after_ms >= 2000, "{after_ms}");
         told.insert(after_ms);
     }

@@ -1,0 +1,84 @@
+//! What a participant is told to wait for that gets nothing to do.
+
+use federation::id::{ParticipantId, TaskId};
+use federation::task_status::TaskStatus;
+use store::StoreError;
+use store::entity::open_task::OpenTask;
+use wire::participant::{CheckInRequest, MAX_WAITING_FOR, WaitingFor};
+
+use super::look::suits;
+use crate::http::app::App;
+
+/// A task that a participant has asked about, and what keeps it waiting there.
+pub(super) struct Kept {
+    task: TaskId,
+    name: String,
+    by: KeptBy,
+}
+
+enum KeptBy {
+    Operator(TaskStatus),
+    Label(String, String),
+    Device,
+    /// The rounds themselves: more has to be read.
+    Rounds,
+}
+
+/// What keeps a participant waiting in each of the tasks that are open to it.
+pub(super) fn kept(open: &[OpenTask], request: &CheckInRequest) -> Vec<Kept> {
+    let is_open = |open: &&OpenTask| request.task.is_some() || suits(open, request.examples);
+    let kept =
+        |open: &OpenTask| Kept { task: open.task.id, name: open.task.spec.name.clone(), by: kept_by(open, request) };
+    open.iter().filter(is_open).take(MAX_WAITING_FOR).map(kept).collect()
+}
+
+fn kept_by(OpenTask { task, labels, .. }: &OpenTask, request: &CheckInRequest) -> KeptBy {
+    let wanted = &task.spec.selection.require.labels;
+    if task.status != TaskStatus::Active {
+        return KeptBy::Operator(task.status);
+    }
+    if let Some((label, value)) = wanted.iter().find(|(label, value)| labels.get(*label) != Some(value)) {
+        return KeptBy::Label(label.clone(), value.clone());
+    }
+    match request.findings.iter().any(|finding| finding.task == task.id && !finding.eligible) {
+        true => KeptBy::Device,
+        false => KeptBy::Rounds,
+    }
+}
+
+/// The reasons for a participant that asked for a task by this name, or for any.
+pub(super) async fn reasons(
+    app: &App,
+    participant: ParticipantId,
+    name: Option<&str>,
+    kept: Vec<Kept>,
+) -> Result<Vec<WaitingFor>, StoreError> {
+    if kept.is_empty() {
+        return Ok(vec![match name {
+            Some(name) => WaitingFor::Task { named: name.to_owned(), there_are: others(app, participant).await? },
+            None => WaitingFor::AnyTask,
+        }]);
+    }
+    let mut reasons = Vec::with_capacity(kept.len());
+    for Kept { task: id, name: task, by } in kept {
+        reasons.push(match by {
+            KeptBy::Operator(status) => WaitingFor::Operator { task, status },
+            KeptBy::Label(label, value) => WaitingFor::Label { task, label, value },
+            KeptBy::Device => WaitingFor::Device { task },
+            KeptBy::Rounds => match app.lacking.of(&app.store, id, app.now()).await? {
+                0 => WaitingFor::Round { task },
+                more => WaitingFor::Participants { task, more },
+            },
+        });
+    }
+    Ok(reasons)
+}
+
+/// Names of tasks that a participant could ask for.
+async fn others(app: &App, participant: ParticipantId) -> Result<Vec<String>, StoreError> {
+    let open = app.store.read("tasks_by_name", |tx| Box::pin(async move { tx.open_tasks(participant, None).await }));
+    let mut open = open.await?;
+    open.retain(|open| suits(open, 0));
+    open.truncate(MAX_WAITING_FOR);
+    Ok(open.into_iter().map(|open| open.task.spec.name).collect())
+}

@@ -1,0 +1,79 @@
+//! What a participant is told that has nothing to do.
+
+use std::time::Duration;
+
+use serde_json::json;
+use wire::TaskStatus;
+use wire::participant::{CheckInReply, MAX_WAITING_FOR, WaitingFor};
+use wire::route;
+
+use crate::support::{TestCoordinator, Who, small_task};
+
+/// The reasons that it gets, without and with a name.
+async fn told(t: &TestCoordinator, who: &Who, task: Option<&str>) -> Vec<WaitingFor> {
+    let body = json!({ "task": task, "examples": 10, "wait_ms": 0 });
+    match t.post(who, route::CHECK_IN, &body).await.read() {
+        CheckInReply::ComeBack { waiting_for, .. } => waiting_for,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn named(name: &str) -> String {
+    name.to_owned()
+}
+
+#[tokio::test]
+async fn a_name_that_no_task_has_is_told_with_those_there_are() {
+    let t = TestCoordinator::start().await;
+    let (_, a) = t.enroll("a").await;
+    assert_eq!(told(&t, &a, None).await, [WaitingFor::AnyTask]);
+    let unknown = |there_are: Vec<String>| [WaitingFor::Task { named: named("smal"), there_are }];
+    assert_eq!(told(&t, &a, Some("smal")).await, unknown(vec![]));
+    t.create_task(&small_task()).await;
+    assert_eq!(told(&t, &a, Some("smal")).await, unknown(vec![named("small")]));
+    let mut spec = small_task();
+    for number in 0..2 * MAX_WAITING_FOR {
+        spec["name"] = json!(format!("other-{number:02}"));
+        t.create_task(&spec).await;
+    }
+    spec["name"] = json!("for-others");
+    spec["selection"]["require"] = json!({ "labels": { "region": "eu" } });
+    t.create_task(&spec).await;
+    let [WaitingFor::Task { there_are, .. }] = told(&t, &a, Some("smal")).await.try_into().unwrap() else { panic!() };
+    assert_eq!((there_are.len(), there_are[0].as_str()), (MAX_WAITING_FOR, "small"));
+    let any = told(&t, &a, None).await;
+    assert_eq!(any.len(), MAX_WAITING_FOR);
+}
+
+#[tokio::test]
+async fn what_keeps_a_task_from_going_on_is_told() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["rounds"]["select_min"] = json!(3);
+    spec["selection"]["cohort"] = json!({ "count": 3 });
+    let task = t.create_task(&spec).await;
+    let (_, a) = t.enroll("a").await;
+    let (_, b) = t.enroll("b").await;
+    let lacking = |more| [WaitingFor::Participants { task: named("small"), more }];
+    assert_eq!(told(&t, &a, Some("small")).await, [WaitingFor::Round { task: named("small") }], "none is open yet");
+    t.advance(Duration::from_secs(2));
+    t.work().await;
+    assert_eq!(told(&t, &a, Some("small")).await, lacking(2), "it counts itself");
+    assert_eq!(told(&t, &b, Some("small")).await, lacking(2), "what was counted is told for a second");
+    t.advance(Duration::from_secs(1));
+    assert_eq!(told(&t, &a, None).await, lacking(1));
+    let findings = json!([{ "task": task, "eligible": false }]);
+    let body = json!({ "task": "small", "wait_ms": 0, "findings": findings });
+    let reply = t.post(&a, route::CHECK_IN, &body).await.read();
+    let CheckInReply::ComeBack { waiting_for, .. } = reply else { panic!("{reply:?}") };
+    assert_eq!(waiting_for, [WaitingFor::Device { task: named("small") }]);
+    t.post(&t.admin, "/v1/tasks/small/pause", &json!({})).await;
+    let paused = WaitingFor::Operator { task: named("small"), status: TaskStatus::Paused };
+    assert_eq!(told(&t, &a, Some("small")).await, [paused]);
+    assert_eq!(told(&t, &a, None).await, [WaitingFor::AnyTask]);
+    spec["name"] = json!("european");
+    spec["selection"]["require"] = json!({ "labels": { "region": "eu" } });
+    t.create_task(&spec).await;
+    let label = WaitingFor::Label { task: named("european"), label: named("region"), value: named("eu") };
+    assert_eq!(told(&t, &a, Some("european")).await, [label]);
+}

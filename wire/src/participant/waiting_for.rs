@@ -1,0 +1,101 @@
+//! What keeps a participant waiting that got nothing to do.
+
+use std::fmt;
+
+use federation::task_status::TaskStatus;
+use serde::{Deserialize, Serialize};
+
+/// Most reasons in one answer, and most names in one reason.
+pub const MAX_WAITING_FOR: usize = 8;
+
+/// One reason why there is nothing to do. What it says of other participants is how many of them are missing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum WaitingFor {
+    /// No task has the name that the participant asked for.
+    Task {
+        named: String,
+        /// Tasks that it could ask for instead, oldest first; at most [`MAX_WAITING_FOR`].
+        there_are: Vec<String>,
+    },
+    /// It asked for any task, and none is open to it.
+    AnyTask,
+    /// The task does not go on before an operator has done something.
+    Operator { task: String, status: TaskStatus },
+    /// The task wants a label that the participant was not enrolled with.
+    Label { task: String, label: String, value: String },
+    /// The device has said that it does not meet the task's criteria.
+    Device { task: String },
+    /// The next round draws nobody before that many more participants have checked in.
+    Participants { task: String, more: u32 },
+    /// A round that draws it: one is open without it, or the next one is about to open.
+    Round { task: String },
+    /// Something that a newer coordinator says.
+    #[serde(other)]
+    Other,
+}
+
+impl fmt::Display for WaitingFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Task { named, there_are } => {
+                write!(f, "there is no task called {named:?}")?;
+                match there_are.as_slice() {
+                    [] => write!(f, ", and no other that this participant could take part in"),
+                    [one] => write!(f, "; there is {one}"),
+                    several => write!(f, "; there are {}", several.join(", ")),
+                }
+            }
+            Self::AnyTask => write!(f, "no task is open to this participant"),
+            Self::Operator { task, status } => {
+                write!(f, "task {task} is {status}: an operator has to let it go on")
+            }
+            Self::Label { task, label, value } => {
+                write!(
+                    f,
+                    "task {task} takes participants with the label {label}={value}, which this one was not enrolled with"
+                )
+            }
+            Self::Device { task } => write!(f, "this device does not meet the criteria of task {task}"),
+            Self::Participants { task, more: 1 } => write!(f, "task {task} waits for 1 more participant"),
+            Self::Participants { task, more } => write!(f, "task {task} waits for {more} more participants"),
+            Self::Round { task } => write!(f, "a round of task {task} that draws this participant"),
+            Self::Other => write!(f, "something that only a newer SDK can name"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_is_a_sentence_and_a_reason_of_a_newer_coordinator_is_read() {
+        let task = || "digits".to_owned();
+        let unknown = |there_are: &[&str]| WaitingFor::Task {
+            named: "digitz".to_owned(),
+            there_are: there_are.iter().map(|&name| name.to_owned()).collect(),
+        };
+        for (reason, words) in [
+            (unknown(&["digits", "text"]), r#"there is no task called "digitz"; there are digits, text"#),
+            (unknown(&["digits"]), r#"there is no task called "digitz"; there is digits"#),
+            (
+                unknown(&[]),
+                r#"there is no task called "digitz", and no other that this participant could take part in"#,
+            ),
+            (
+                WaitingFor::Operator { task: task(), status: TaskStatus::BudgetExhausted },
+                "task digits is BUDGET_EXHAUSTED: an operator has to let it go on",
+            ),
+            (WaitingFor::Participants { task: task(), more: 9 }, "task digits waits for 9 more participants"),
+            (WaitingFor::Participants { task: task(), more: 1 }, "task digits waits for 1 more participant"),
+        ] {
+            assert_eq!(reason.to_string(), words);
+            let text = serde_json::to_string(&reason).unwrap();
+            assert_eq!(serde_json::from_str::<WaitingFor>(&text).unwrap(), reason, "{text}");
+        }
+        let newer = r#"{ "kind": "full_moon", "until": 3 }"#;
+        assert_eq!(serde_json::from_str::<WaitingFor>(newer).unwrap(), WaitingFor::Other);
+    }
+}

@@ -3,11 +3,13 @@
 // kernels' arguments are right, that seeds are wiped before their memory is freed, and it fails on demand:
 //   STAND_IN_MEMORY    bytes of memory of each device
 //   STAND_IN_LAUNCHES  launches after which the device is lost; it is lost as well after a kernel named `fault` (gpu/fault.c)
+//   STAND_IN_CLOCK     clock in kHz that the devices tell
 //   STAND_IN_EAGER     streams work at once; otherwise they do nothing before someone waits for them
 //
 // Streams are queues. What is queued is done when somebody waits for it, and not before: a kernel that did not wait for the
 // copy of its input, or page-locked memory that was touched while it travelled, gives a wrong answer. Whatever travels must
-// be in page-locked memory. When the process ends, it tells how many uploads were under way at the same time.
+// be in page-locked memory. When the process ends, it tells how many uploads were under way at the same
+// time, and how many kernels were launched.
 #include "../../src/cuda/host.cpp"
 
 #include <cstdio>
@@ -65,7 +67,10 @@ static void queue(void *stream, std::function<void()> work) {
 }
 
 static struct AtEnd {
-    ~AtEnd() { fprintf(stderr, "uploads under way at the same time: %zu\n", uploads_under_way); }
+    ~AtEnd() {
+        fprintf(stderr, "uploads under way at the same time: %zu\n", uploads_under_way);
+        fprintf(stderr, "kernels launched: %ld\n", launches);
+    }
 } at_end;
 
 // Whether the bytes lie inside one block.
@@ -98,7 +103,7 @@ Result cuDeviceGet(int *device, int ordinal) { return *device = ordinal, OK; }
 Result cuDeviceGetName(char *name, int len, int) { return snprintf(name, len, "stand-in"), OK; }
 Result cuDeviceGetAttribute(int *value, int attribute, int) {
     switch (attribute) {
-        case 13: *value = 1000; break;   // clock in kHz: launches of 480 kB of keystream
+        case 13: *value = (int)number("STAND_IN_CLOCK", 1000); break;   // in kHz: launches of 480 kB of keystream
         case 16: *value = 2; break;      // multiprocessors
         case 75: *value = 9; break;      // compute capability
         case 76: *value = 0; break;

@@ -11,7 +11,7 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 most_bytes=60000000
 
 rm -rf "$folder"
-mkdir -p "$folder"/{bin,lib/fault,data,ptx}
+mkdir -p "$folder"/{bin,lib,data,ptx}
 
 # Builds, strips and keeps a program: its name in the bundle, what cargo calls it, cargo's arguments.
 keep() {
@@ -51,12 +51,8 @@ if [ "${TRAINING:-yes}" = yes ]; then
     drivers+=',"training":"12.4"'
 fi
 
-# The device is lost on demand (section `loss`). Linked with a driver that is only a name.
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-gcc -shared -Wl,-soname,libcuda.so.1 -o "$scratch/libcuda.so" -x c - <<<'int cuInit(unsigned flags) { return flags; }'
-gcc -O2 -Wall -Wextra -Werror -shared -fPIC -fvisibility=hidden -Wl,-soname,libtributary_fault.so -Wl,--no-as-needed \
-    -o "$folder/lib/fault/libcuda.so" gpu/fault.c -L"$scratch" -lcuda
+# The device is lost on demand (section `loss`).
+gpu/fault.sh "$folder/lib/fault"
 
 # The loader of Vulkan is small, and often absent where the driver is there.
 vulkan=$(ldconfig -p | sed -n 's/.*libvulkan\.so\.1 .*x86-64.*=> //p' | head -n1)

@@ -141,7 +141,9 @@ fn main() -> Outcome<()> {
             for precision in wanted.precisions.split(',') {
                 let known = [("f32", Precision::F32), ("bf16", Precision::Bf16), ("f16", Precision::F16)];
                 let (_, kind) = known.into_iter().find(|(known, _)| *known == precision).ok_or("f32, bf16 or f16")?;
-                let place = format!("\"what\":\"training\",\"model\":\"{name}\",\"batch\":{batch},\"precision\":\"{precision}\"");
+                let place = format!(
+                    "\"what\":\"training\",\"model\":\"{name}\",\"batch\":{batch},\"precision\":\"{precision}\""
+                );
                 let measured = subject
                     .deviation(&device, kind, batch)
                     .and_then(|apart| Ok((apart, subject.samples_per_second(&device, kind, batch, wanted.seconds)?)));

@@ -171,7 +171,7 @@ federation() { # name, program, arguments
 }
 unmasked_by() { grep -o '"unmask_device":"[^"]*"' "$work/demo/$1.jsonl" | cut -d'"' -f4 | uniq -c | sed 's/^ *\([0-9]*\) /\1 x /' | paste -sd';'; }
 same() { # two federations
-    cmp -s "$work/demo/$1.sha256" "$work/demo/$2.sha256" || wrong "the models of $1 and $2 differ"
+    [ "$(cat "$work/demo/$1.sha256")" = "$(cat "$work/demo/$2.sha256")" ] || wrong "the models of $1 and $2 differ"
 }
 ROUNDS=(--rounds "${DEMO_ROUNDS:-8}" --drop 0.2 --seed 42)
 
@@ -242,7 +242,7 @@ section_federation() {
         "$tributary" participant run --participants 10 --seed 7 --index $index --task demo --token "$token" --journal "journal-$index" >/dev/null 2>&1 &
     done
     for _ in 1 2 3; do
-        sleep "${KILL_AFTER:-3}"
+        sleep "${KILL_AFTER:-1.5}"
         kill -9 $coordinator && kills=$((kills + 1))
         wait $coordinator 2>/dev/null || true
         serve "$port"

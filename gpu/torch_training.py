@@ -56,7 +56,9 @@ class Training:
         self.net, (self.x, self.y) = model(name).to(device), examples(name, device)
         self.sgd, self.batch, self.device, self.at = torch.optim.SGD(self.net.parameters(), lr=0.01), batch, device, 0
         self.narrow = {"f32": None, "bf16": torch.bfloat16, "f16": torch.float16}[precision]
-        self.scale = torch.amp.GradScaler(device, enabled=precision == "f16")
+        # Before PyTorch 2.3 it was CUDA's alone.
+        scaler = getattr(torch.amp, "GradScaler", None) or (lambda _, enabled: torch.cuda.amp.GradScaler(enabled=enabled))
+        self.scale = scaler(device, enabled=precision == "f16")
 
     def step(self):
         self.at = self.at if self.at + self.batch <= len(self.x) else 0

@@ -37,7 +37,7 @@ if [ "${TRAINING:-yes}" = yes ]; then
         # shellcheck disable=SC1091  # toolkit.sh has written it
         . "$target/toolkit/env"
         keep tributary-train tributary.bin -p tributary --features train-cuda
-        keep training-bench device_training.bench -p client-sdk --features cuda --bench device_training
+        keep training-bench device-training.bin -p client-sdk --features cuda --bin device-training
         # The marking of candle's kernels as CUDA 12.4's is true if the assembler of 12.4 takes each of them.
         count=0
         for kernel in "$(find "$target/release/build" -path '*candle-kernels-*/out' -printf '%T@ %p\n' | sort -n | tail -n1 | cut -d' ' -f2-)"/*.ptx; do

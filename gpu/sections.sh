@@ -53,6 +53,7 @@ program() { if [ -x "$work/$1" ]; then echo "$work/$1"; else echo "$here/bin/$1"
 # Where libraries are that no package registered: NVIDIA's beside PyTorch or in a toolkit, our own Vulkan loader.
 surroundings() {
     local folder found=
+    export PATH=$PATH:/usr/sbin:/sbin:/usr/local/cuda/bin:/opt/nvidia/nsight-compute
     for folder in /usr/local/nvidia/lib64 /usr/local/cuda*/lib64 /usr/local/cuda*/targets/x86_64-linux/lib \
         $(python3 -c 'import glob, site, sys
 for place in [*site.getsitepackages(), *sys.path]:
@@ -64,12 +65,11 @@ for place in [*site.getsitepackages(), *sys.path]:
     LD_LIBRARY_PATH=${LD_LIBRARY_PATH#:}
     local icd=/usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json
     [ -n "${VK_DRIVER_FILES-}" ] || [ ! -e "$icd" ] || export VK_DRIVER_FILES=$icd
-    export PATH=$PATH:/usr/local/cuda/bin:/opt/nvidia/nsight-compute
     echo "libraries: $LD_LIBRARY_PATH"
 }
 
 section_machine() {
-    local name value library
+    local name value library folder
     fact() { record "{\"fact\":$(quoted "$1"),\"value\":$(quoted "$2")}"; }
     fact kernel "$(uname -sr)"
     fact processor "$(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2- | sed 's/^ //'), $(nproc) cores"
@@ -82,10 +82,14 @@ section_machine() {
     fi
     # Without the second, a driver cannot translate PTX.
     for library in libcuda.so.1 libnvidia-ptxjitcompiler.so.1 libvulkan.so.1 libcublas.so.13 libcublas.so.12 libcurand.so.10; do
-        value=$( (ldconfig -p 2>/dev/null | sed -n "s/.*$library.*=> //p" && IFS=: && for name in $LD_LIBRARY_PATH; do ls "$name/$library" 2>/dev/null || true; done) | head -n1)
+        value=$(
+            ldconfig -p 2>/dev/null | sed -n "s/.*$library.*=> //p" || true
+            tr : '\n' <<<"$LD_LIBRARY_PATH" | while read -r folder; do ls "$folder/$library" 2>/dev/null || true; done
+        )
+        value=${value%%$'\n'*}
         fact "$library" "${value:-absent}"
     done
-    fact vulkan "$(find /usr/share/vulkan/icd.d /etc/vulkan/icd.d -name '*.json' 2>/dev/null | paste -sd' ') ${VK_DRIVER_FILES-}"
+    fact vulkan "$(find /usr/share/vulkan/icd.d /etc/vulkan/icd.d -name '*.json' 2>/dev/null | paste -sd' ' || true) ${VK_DRIVER_FILES-}"
     fact pytorch "$(python3 -c 'import torch; print(torch.__version__, torch.cuda.get_device_name(0) if torch.cuda.is_available() else "without a GPU")' 2>/dev/null || echo absent)"
     for name in compute-sanitizer ncu; do fact $name "$(command -v $name || echo absent)"; done
     for name in tributary tributary-train aggregation-devices aggregation-bench training-bench; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Samples per second of PyTorch's training of the ready models on a device: the other side of the bench `device_training`.
+"""Samples per second of PyTorch's training of the ready models on a device: the other side of `device-training` of client-sdk.
 
     torch_training.py [device=cuda] [models=mlp,cnn] [batches=32,256] [precisions=f32,bf16,f16] [seconds=2]
 

@@ -1,12 +1,12 @@
 //! Samples per second of training the ready models on a device, in every precision, and how far the result is from the
 //! processor's.
 //!
-//! `cargo bench -p client-sdk --bench device_training --features cuda -- [device=cuda] [models=mlp,cnn] [batches=32,256]
+//! `cargo run --release -p client-sdk --features cuda --bin device-training -- [device=cuda] [models=mlp,cnn] [batches=32,256]
 //! [precisions=f32,bf16,f16] [seconds=2]`. Prints a JSON object a line: samples per second of wall time, best of three turns, on
 //! 600 random examples in main memory, as a participant has them; `deviation` is the distance of the update after 20 steps
 //! from that of the processor in 32 bits, relative to its length. `gpu/torch_training.py` measures PyTorch in the same way.
 
-#![expect(clippy::print_stdout, reason = "a bench prints")]
+#![expect(clippy::print_stdout, reason = "a measurement prints")]
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
 use std::time::Instant;
@@ -15,9 +15,6 @@ use client_sdk::models::{Architecture, Cnn, Gru, Linear, Mlp};
 use client_sdk::train::{Device, DeviceChoice, Examples, Sgd, train};
 use learning::Parameters;
 use task_spec::{Precision, TrainingPlan};
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -34,7 +31,6 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Cargo adds `--bench`.
     fn read() -> Outcome<Self> {
         let mut wanted = Self {
             device: "cuda".to_owned(),
@@ -43,7 +39,7 @@ impl Wanted {
             precisions: "f32,bf16,f16".to_owned(),
             seconds: 2.0,
         };
-        for argument in std::env::args().skip(1).filter(|argument| !argument.starts_with("--")) {
+        for argument in std::env::args().skip(1) {
             match argument.split_once('=') {
                 Some(("device", name)) => wanted.device = name.to_owned(),
                 Some(("models", list)) => wanted.models = list.to_owned(),

@@ -40,25 +40,19 @@ miri:
     RUSTFLAGS=-Ctarget-feature=+avx2,+avx512f,+avx512bw,+avx512vl cargo +nightly miri test -p aggregation --lib -- cpu::
     cargo +nightly miri test -p aggregation --lib --target aarch64-unknown-linux-gnu -- cpu::
 
-# compiles the SDK's CUDA trainer with a compiler from PyPI (160 MB): no GPU, no toolkit, six minutes of a core; see docs/GPU.md
+# compiles the SDK's CUDA trainer with a compiler from PyPI (160 MB): no GPU, no toolkit; see docs/GPU.md
 check-train-cuda:
     #!/usr/bin/env bash
     set -euo pipefail
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
-    printf '%s --hash=sha256:%s\n' >"$work/wheels" \
-        nvidia-cuda-nvcc==13.0.88 56fe502eb77625a12f25172caa3cdddb4e4c8ba2c8c17dba44b164761b380f03 \
-        nvidia-nvvm==13.0.88 c5f41ffeb6466944a026dfa5317d7d85355c119bbec279205d22f1869d1054e0 \
-        nvidia-cuda-crt==13.0.88 2c8043c7c9e02492716426e9919fc78d2c5b3b2a7a768a88e952676b08aa55a4 \
-        nvidia-cuda-runtime==13.0.96 7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548 \
-        nvidia-cuda-cccl==13.0.85 e0da7ad981f3a8aff08241b5bfc1af868742a63e2762f53a5171c492ef242649 \
-        nvidia-curand==10.4.0.35 1aee33a5da6e1db083fe2b90082def8915f30f3248d5896bcec36a579d941bfc
-    python3 -m pip download --quiet --no-deps --only-binary=:all: --require-hashes -d "$work" -r "$work/wheels"
-    for wheel in "$work"/*.whl; do unzip -qo "$wheel" -d "$work"; done
-    cuda=$work/nvidia/cu13
-    chmod +x "$cuda"/bin/* "$cuda"/nvvm/bin/*
-    PATH=$cuda/bin:$PATH NVCC=$cuda/bin/nvcc CUDA_HOME=$cuda CUDA_COMPUTE_CAP=90 CUDARC_CUDA_VERSION=13000 \
-        cargo check -p client-sdk --features cuda
+    gpu/toolkit.sh "$work"
+    . "$work/env"
+    cargo check -p client-sdk --features cuda
+
+# everything that a bare machine with an NVIDIA GPU needs to check and measure us, in gpu/bundle; there: bash run.sh
+gpu-bundle *args:
+    gpu/bundle.sh {{args}}
 
 # type-checks what runs on Apple's GPUs. Nothing is linked, so empty objects do where Apple's C compiler is not
 check-metal:

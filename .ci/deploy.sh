@@ -48,12 +48,13 @@ mkdir "$work/configs"
 cp docs/config/coordinator.toml "$work/configs/documented.toml"
 cp deploy/compose/coordinator.toml "$work/configs/compose.toml"
 if [ -n "$python" ]; then
-    "$work/venv/bin/hadolint" --failure-threshold info deploy/Containerfile
-    echo "hadolint: deploy/Containerfile is in order"
+    "$work/venv/bin/hadolint" --failure-threshold info deploy/Containerfile gpu/Containerfile
+    "$work/venv/bin/shellcheck" --external-sources gpu/*.sh .ci/gpu.sh
+    echo "hadolint: the Containerfiles of deploy/ and gpu/ are in order; shellcheck: the scripts of gpu/"
     "$python" deploy/checks/chart.py "$work/configs"
     "$python" deploy/checks/names.py "$work/dashboard.yaml"
 else
-    skipped "PyPI's wheels of deploy/checks/requirements.txt cannot be had, so the Containerfile and the chart were not checked," \
+    skipped "PyPI's wheels of deploy/checks/requirements.txt cannot be had, so the Containerfiles, gpu/'s scripts and the chart were not checked," \
         "nor whether the metrics and log lines that alerts, dashboard and docs name exist"
 fi
 

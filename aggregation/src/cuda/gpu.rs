@@ -29,6 +29,8 @@ const RESIDENT: usize = 1024;
 /// Bytes of keystream that a multiprocessor generates in 40 ms per kHz of its clock: 64 lanes of 644 instructions per
 /// block of 64 bytes (`check_ptx.py` prints the count), which is 6 bytes per clock.
 const BYTES_PER_KHZ: u64 = 240;
+/// Clock of a GPU that does not tell it, as virtual ones may not: launches of one mask each would be much slower.
+const USUAL_KHZ: u64 = 1_500_000;
 
 /// Number of packed inputs that are kept until later ones are uploaded.
 const INPUTS: usize = 2;
@@ -83,7 +85,10 @@ impl CudaGpu {
         let module = context.load_module(Ptx::from_src(PTX))?;
         let number = |attribute| context.attribute(attribute).map(|value| u64::try_from(value).unwrap_or(0).max(1));
         let multiprocessors = number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
-        let clock_khz = number(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?;
+        let clock_khz = match number(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE) {
+            Ok(told) if told > 1 => told,
+            Ok(_) | Err(_) => USUAL_KHZ,
+        };
         let limits = Limits {
             piece_words: LONGEST_PIECE,
             threads: RESIDENT.saturating_mul(usize::try_from(multiprocessors).unwrap_or(usize::MAX)),

@@ -81,6 +81,8 @@ pub struct Builder {
     attributes: Box<dyn Fn() -> Attributes + Send + Sync>,
     observer: Box<dyn Fn(&Event) + Send + Sync>,
     clock: Arc<dyn Clock>,
+    checkpoint_every: Duration,
+    slice: Duration,
 }
 
 impl Participant {
@@ -102,6 +104,8 @@ impl Participant {
             attributes: Box::new(Attributes::new),
             observer: Box::new(|_| ()),
             clock: Arc::new(SystemClock::new()),
+            checkpoint_every: Duration::from_secs(30),
+            slice: Duration::from_secs(1),
         }
     }
 }
@@ -278,6 +282,14 @@ impl Builder {
         self
     }
 
+    /// Whether the journal keeps the last published model of each task for the app ([`Participant::model`]), all of them together
+    /// in at most [`Self::max_model_bytes`]; default: yes.
+    #[must_use]
+    pub fn keep_models(mut self, keep: bool) -> Self {
+        self.settings.keep_models = keep;
+        self
+    }
+
     /// Breaks the privacy guarantee on purpose, for audits that must detect it.
     #[cfg(feature = "deliberate-faults")]
     #[must_use]
@@ -329,6 +341,22 @@ impl Builder {
         self
     }
 
+    /// Time between two checkpoints of a training in the journal: a killed process repeats no more than that. Default: 30 s. A
+    /// checkpoint of the SDK's own trainer takes two to three times the bytes of the model.
+    #[must_use]
+    pub fn checkpoint_every(mut self, interval: Duration) -> Self {
+        self.checkpoint_every = interval;
+        self
+    }
+
+    /// Longest time that a training runs before the app's conditions are looked at again; default: 1 s. If they do not hold, a
+    /// training that can is paused between two batches, and goes on from there while its round waits; the SDK's own trainer can.
+    #[must_use]
+    pub fn training_slice(mut self, slice: Duration) -> Self {
+        self.slice = slice;
+        self
+    }
+
     /// Reads the journal and builds the participant; sends nothing.
     ///
     /// # Errors
@@ -369,6 +397,8 @@ impl Builder {
             attributes: self.attributes,
             observer: self.observer,
             clock: self.clock,
+            checkpoint_every: self.checkpoint_every,
+            slice: self.slice,
             running: Slot::default(),
             identified: None,
         })

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha20Rng;
 use secure_agg::codec::Message as _;
 use secure_agg::unopened::Departure;
 use wire::participant::{AbandonReason, Declined, LossReport, Question, RefusalCode};
-use wire::{Attempt, Attributes, Digest, ParticipantId, RoundKey};
+use wire::{Attempt, Attributes, Digest, ParticipantId, RoundKey, TaskId};
 use zeroize::Zeroizing;
 
 use super::action::Action;
@@ -16,6 +16,7 @@ use super::ahead::Ahead;
 use super::attempts::Attempts;
 use super::error::{ParticipantError, problem_of};
 use super::event::{Event, Outcome};
+use super::kept_models::KeptModels;
 use super::plan::Plan;
 use super::provenance::Shown;
 use super::record::Record;
@@ -23,7 +24,7 @@ use super::round_end::{AbandonCause, ExchangeError, LeaveReason, RoundEnd};
 use super::session::{Session, SessionError};
 use super::settings::Settings;
 use super::size::MaxModelBytes;
-use super::snapshot::{self, IdentityRecord, LocalState, Pending, RoundCounters};
+use super::snapshot::{self, IdentityRecord, LocalState, Pending, RoundCounters, TrainingRecord};
 use super::state::{Abandon, CheckIn, Persist, State};
 use super::used_bases::{BaseId, PastInput, UsedBases};
 use crate::clock::Now;
@@ -74,6 +75,14 @@ pub(super) struct Core {
     pub(super) used_bases: UsedBases,
     /// What the coordinator has shown of where models come from.
     pub(super) shown: Shown,
+    /// A training that an earlier process began.
+    pub(super) unfinished: Option<TrainingRecord>,
+    /// Whether the journal may hold a checkpoint.
+    pub(super) has_checkpoint: bool,
+    /// Published models in the journal.
+    pub(super) models: KeptModels,
+    /// The model that this process wrote last.
+    pub(super) model_written: Option<(TaskId, Digest)>,
     /// The data for an abort statement about the session in the journal, to be signed when the journal no longer holds
     /// it.
     pub(super) departure: Option<(Attempt, Departure)>,

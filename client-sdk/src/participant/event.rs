@@ -134,6 +134,11 @@ pub enum Event {
         /// Examples trained on.
         examples: u64,
     },
+    /// Training was paused because the app's conditions do not hold; it goes on from its checkpoint when they do, if the round still
+    /// waits.
+    Paused { place: Attempt },
+    /// Training goes on from a checkpoint of an earlier process.
+    Resumed { place: Attempt },
     /// Training failed, so this round gets no update; the reason stays on the device.
     TrainingFailed { place: Attempt, error: String },
     /// The coordinator returned a receipt for the update.

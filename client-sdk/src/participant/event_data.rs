@@ -33,6 +33,8 @@ impl Event {
             Self::Fetched { .. } => "fetched",
             Self::Evaluated { .. } => "evaluated",
             Self::Trained { .. } => "trained",
+            Self::Paused { .. } => "paused",
+            Self::Resumed { .. } => "resumed",
             Self::TrainingFailed { .. } => "training_failed",
             Self::Uploaded { .. } => "uploaded",
             Self::Abandoned { .. } => "abandoned",
@@ -53,7 +55,9 @@ impl Event {
             Self::Renewed => json!({}),
             Self::CheckedIn { come_back } => json!({ "come_back_s": come_back.as_secs_f64() }),
             Self::Asked { task, eligible } => json!({ "task": task, "eligible": eligible }),
-            Self::Invited { place } | Self::Unopened { place } => at(place, json!({})),
+            Self::Invited { place } | Self::Unopened { place } | Self::Paused { place } | Self::Resumed { place } => {
+                at(place, json!({}))
+            }
             Self::Assigned { place, cohort, remaining, is_secure } => {
                 let left = remaining.as_secs_f64();
                 at(place, json!({ "cohort": cohort, "remaining_s": left, "secure_aggregation": is_secure }))

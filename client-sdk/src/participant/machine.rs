@@ -13,7 +13,7 @@ use rand_chacha::ChaCha20Rng;
 use secure_agg::client::Client;
 use wire::Attempt;
 use wire::Attributes;
-use wire::participant::Answer;
+use wire::participant::{AbandonReason, Answer};
 use zeroize::Zeroizing;
 
 pub use super::action::{Action, Input};
@@ -21,19 +21,22 @@ use super::ahead::Ahead;
 use super::core::Core;
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
+use super::kept_models::KeptModels;
 pub use super::model_file::ModelFile;
 use super::provenance::Shown;
 pub use super::record::Record;
 use super::renew;
-use super::round_end::RoundEnd;
+use super::round_end::{LeaveReason, RoundEnd};
 use super::session::{Session, SessionError};
 pub use super::settings::{Saved, Settings};
-use super::snapshot::{self, IdentityRecord, RoundRecord, RoundState};
+use super::snapshot::{self, IdentityRecord, RoundRecord, RoundState, TrainingRecord};
 use super::state::{
     AwaitDelivery, CheckIn, Complain, Depart, Enroll, Fetch, LoadLocal, MessageUpload, Opening, OpeningPhase, Renew,
     Sending, Share, State, Train,
 };
+pub use super::training_log::{CheckpointWriter, Surroundings};
 use super::used_bases::UsedBases;
+pub use super::work::RoundWork;
 use crate::clock::Now;
 use crate::conditions::Readiness;
 use crate::entropy::Secrets;
@@ -91,6 +94,8 @@ impl Machine {
         let inputs = round.as_ref().map_or(0, |record| record.inputs);
         let used_bases = UsedBases::restore(saved.used_bases.as_deref().map(Vec::as_slice), inputs)?;
         let shown = Shown::restore(saved.provenance.as_deref().map(Vec::as_slice))?;
+        let models = KeptModels::restore(saved.models.as_deref().map(Vec::as_slice))?;
+        let unfinished = saved.training.as_ref().map(|record| TrainingRecord::decode(record)).transpose()?.flatten();
         let ahead = Ahead::restore(saved.update.as_deref().map(Vec::as_slice))?;
         let (round, released) = round.map(|record| (record.state, record.released)).unzip();
         let lowered = settings.security.lowered().into_iter().map(|floor| Event::Lowered { floor });
@@ -120,6 +125,10 @@ impl Machine {
             account,
             used_bases,
             shown,
+            has_checkpoint: unfinished.is_some(),
+            unfinished,
+            models,
+            model_written: None,
             departure: None,
             unsaid: None,
             behind: None,
@@ -357,11 +366,12 @@ impl State {
             },
             state => match state.before_input() {
                 Some((place, deadline)) => match core.must_leave(deadline, now) {
+                    Some(LeaveReason::GiveUp(AbandonReason::Conditions)) if state.can_rest(core, now) => state,
                     Some(leave) => {
-                        if let Self::Train(state) = &state {
-                            state.work.cancel();
-                        }
-                        core.leave(place, leave)
+                        let Self::Train(Train { work, .. }) = &state else { return core.leave(place, leave) };
+                        work.cancel();
+                        let then = core.leave(place, leave);
+                        core.without_checkpoint(Some(work), then)
                     }
                     None => state,
                 },
@@ -370,8 +380,19 @@ impl State {
         }
     }
 
+    /// Whether a training can wait until the app's conditions are looked at again.
+    fn can_rest(&self, core: &Core, now: Now) -> bool {
+        match (self, core.readiness) {
+            (Self::Train(state), Readiness::NotReady { ask_again }) => {
+                state.work.can_go_on() && now.elapsed.saturating_add(ask_again) < state.deadline
+            }
+            _ => false,
+        }
+    }
+
     fn action(&mut self, core: &mut Core, now: Now) -> Action {
-        if let (true, Readiness::NotReady { ask_again }) = (self.can_wait(), core.readiness) {
+        let waits = self.can_wait() || self.can_rest(core, now);
+        if let (true, Readiness::NotReady { ask_again }) = (waits, core.readiness) {
             return Action::WaitUntil(now.elapsed.saturating_add(ask_again));
         }
         match self {

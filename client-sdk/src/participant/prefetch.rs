@@ -66,6 +66,11 @@ impl State {
                 }
                 next
             }
+            // The model is written while the shares are waited for.
+            Self::Persist(state) => match &*state.then {
+                Self::AwaitDelivery(state) => vec![poll(Announcement::Delivery, state.plan.place)],
+                _ => Vec::new(),
+            },
             Self::Fetch(state) if state.has_session() => vec![poll(Announcement::Delivery, state.plan.place)],
             Self::Upload(state) => {
                 state.session_place().map(|place| poll(Announcement::Survivors, place)).into_iter().collect()
@@ -74,7 +79,6 @@ impl State {
             Self::Share(_)
             | Self::Fetch(_)
             | Self::Opening(_)
-            | Self::Persist(_)
             | Self::Enroll(_)
             | Self::Renew(_)
             | Self::AwaitDelivery(_)

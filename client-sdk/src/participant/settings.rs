@@ -42,6 +42,8 @@ pub struct Settings {
     pub privacy: PrivacyPolicy,
     /// Maximum bytes of a model, of its local state and of an encoded update, each.
     pub max_model_bytes: u64,
+    /// Whether the journal keeps published models for the app.
+    pub keep_models: bool,
     /// A deliberate fault, for audits.
     #[cfg(feature = "deliberate-faults")]
     pub fault: Option<crate::faults::Fault>,
@@ -63,6 +65,7 @@ impl Default for Settings {
             security: SecurityPolicy::default(),
             privacy: PrivacyPolicy::default(),
             max_model_bytes: USUAL_MAX_MODEL_BYTES,
+            keep_models: true,
             #[cfg(feature = "deliberate-faults")]
             fault: None,
         }
@@ -86,6 +89,10 @@ pub struct Saved {
     pub used_bases: Option<Zeroizing<Vec<u8>>>,
     /// The record [`snapshot::PROVENANCE`].
     pub provenance: Option<Zeroizing<Vec<u8>>>,
+    /// The record [`snapshot::TRAINING`].
+    pub training: Option<Zeroizing<Vec<u8>>>,
+    /// The record [`snapshot::MODELS`].
+    pub models: Option<Zeroizing<Vec<u8>>>,
 }
 
 impl Saved {
@@ -102,6 +109,8 @@ impl Saved {
             update: load(snapshot::UPDATE)?,
             used_bases: load(snapshot::USED_BASES)?,
             provenance: load(snapshot::PROVENANCE)?,
+            training: load(snapshot::TRAINING)?,
+            models: load(snapshot::MODELS)?,
         })
     }
 }

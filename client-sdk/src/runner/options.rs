@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 use task_spec::Attributes;
@@ -77,6 +78,15 @@ pub struct Options {
     /// [`Builder::max_model_bytes`].
     #[serde(default)]
     pub max_model_bytes: Option<u64>,
+    /// [`Builder::keep_models`].
+    #[serde(default)]
+    pub keep_models: Option<bool>,
+    /// [`Builder::checkpoint_every`], in milliseconds.
+    #[serde(default)]
+    pub checkpoint_every_ms: Option<u64>,
+    /// [`Builder::training_slice`], in milliseconds.
+    #[serde(default)]
+    pub training_slice_ms: Option<u64>,
     /// [`Builder::seed`].
     #[serde(default)]
     pub seed: Option<u64>,
@@ -119,6 +129,15 @@ impl Options {
         }
         if let Some(bytes) = self.max_model_bytes {
             builder = builder.max_model_bytes(bytes);
+        }
+        if let Some(interval) = self.checkpoint_every_ms.map(Duration::from_millis) {
+            builder = builder.checkpoint_every(interval);
+        }
+        if let Some(slice) = self.training_slice_ms.map(Duration::from_millis) {
+            builder = builder.training_slice(slice);
+        }
+        if let Some(keep) = self.keep_models {
+            builder = builder.keep_models(keep);
         }
         Ok(builder)
     }

@@ -13,10 +13,12 @@ mod train;
 mod trainer;
 mod transport;
 
+mod checkpoints;
 mod doctored;
 mod downloads;
 mod fairness;
 mod far;
+mod local_model;
 mod members;
 mod offline;
 mod private;

@@ -96,6 +96,7 @@ pub mod trainer;
 pub mod transport;
 
 pub use checkpoints::{Checkpoints, NotKept};
+pub use conditions::{DeviceConditions, DeviceState, Thermal, Unmet};
 pub use learning;
 pub use local_model::{Model, Origin};
 #[cfg(feature = "models")]

@@ -20,17 +20,19 @@ use super::machine::Machine;
 use super::plan_error::WorkError;
 use super::prefetches::{Answer, Prefetches, RoundTrip};
 use super::spans::Spans;
+use super::tick::Circumstances;
+use super::traffic::DataUse;
 use super::training_log::{CheckpointWriter, Surroundings};
 use super::wanted::Wanted;
 use super::work::RoundWork;
 use crate::clock::Clock;
-use crate::conditions::{Conditions, Readiness};
+use crate::conditions::{Conditions, DeviceState, Unmet};
 use crate::identity::{Certified, Identity};
 use crate::journal::{Journal, JournalError};
 use crate::local_model::Model;
 use crate::privacy::{LifetimeSpent, PrivacySpent};
 use crate::trainer::Trainer;
-use crate::transport::{Transport, TransportError};
+use crate::transport::{Traffic, Transport, TransportError};
 
 /// Time for the last requests after a stop.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -64,6 +66,7 @@ pub struct Participant {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) trainer: Arc<Mutex<Box<dyn Trainer>>>,
     pub(super) conditions: Box<dyn Conditions>,
+    pub(super) device: Box<dyn Fn() -> DeviceState + Send + Sync>,
     pub(super) attributes: Box<dyn Fn() -> Attributes + Send + Sync>,
     pub(super) observer: Box<dyn Fn(&Event) + Send + Sync>,
     pub(super) clock: Arc<dyn Clock>,
@@ -82,6 +85,8 @@ pub(super) struct Slot {
     prefetches: Prefetches,
     round_trip: RoundTrip,
     spans: Spans,
+    /// What the transport has counted so far.
+    traffic: Traffic,
     /// The training that was started last.
     training: Option<Arc<RoundWork>>,
     shutdown: bool,
@@ -206,6 +211,19 @@ impl Participant {
         Model::kept(&*self.journal)
     }
 
+    /// The condition of the app's [`DeviceConditions`](crate::conditions::DeviceConditions) that holds it up now, if one does.
+    #[must_use]
+    pub fn held_up(&self) -> Option<Unmet> {
+        self.machine.held_up()
+    }
+
+    /// What was sent and received so far, if the transport counts: the SDK's own does. Remembered in the journal; a process that is
+    /// killed forgets at most 256 KiB.
+    #[must_use]
+    pub fn data_use(&self) -> DataUse {
+        self.machine.data_use()
+    }
+
     /// Makes the participant shut down from the next poll on: see [`Self::run`].
     pub fn stop(&mut self) {
         self.running.shutdown = true;
@@ -218,7 +236,7 @@ impl Participant {
     /// can is paused, and anything else that may be dropped is given up.
     pub fn conditions_changed(&mut self) {
         let Some(running) = self.running.running.as_ref().filter(|running| running.may_drop) else { return };
-        if self.conditions.ready() == Readiness::Ready {
+        if self.machine.may_work(self.conditions.ready(), &(self.device)()) {
             return;
         }
         match running.training.as_ref().filter(|work| work.can_go_on()) {
@@ -252,7 +270,6 @@ impl Participant {
                     let now = self.clock.now().elapsed;
                     if let Some(took) = running.since.map(|since| now.saturating_sub(since)) {
                         self.running.round_trip.measured(took);
-                        self.machine.set_round_trip(self.running.round_trip.least());
                     }
                     self.running.running = None;
                     let spans = self.running.spans.end(self.clock.now());
@@ -268,15 +285,11 @@ impl Participant {
 
     /// Reports an input to the machine, and the resulting events to the observer.
     fn advance(&mut self, input: Input) -> Action {
-        if let Ok(trainer) = self.trainer.try_lock() {
-            self.machine.set_examples(trainer.examples());
-        }
-        self.machine.set_readiness(self.conditions.ready());
-        self.machine.set_attributes((self.attributes)());
         if let Some((place, context)) = self.running.spans.hear(&input, self.clock.now()) {
             self.transport.follow(place, context);
         }
-        let mut action = self.machine.poll(input, self.clock.now());
+        let circumstances = self.circumstances();
+        let mut action = self.machine.tick(input, circumstances);
         if std::mem::take(&mut self.running.shutdown) {
             action = self.machine.poll(Input::Shutdown, self.clock.now());
         }
@@ -287,6 +300,21 @@ impl Participant {
             (self.observer)(&event);
         }
         action
+    }
+
+    fn circumstances(&mut self) -> Circumstances {
+        let counted = self.transport.traffic();
+        let traffic = counted.since(std::mem::replace(&mut self.running.traffic, counted));
+        Circumstances {
+            now: self.clock.now(),
+            readiness: self.conditions.ready(),
+            device: (self.device)(),
+            attributes: (self.attributes)(),
+            // While it trains nobody asks it.
+            examples: self.trainer.try_lock().ok().map(|trainer| trainer.examples()),
+            round_trip: Some(self.running.round_trip.least()),
+            traffic,
+        }
     }
 
     /// Reports a span, if there is one.

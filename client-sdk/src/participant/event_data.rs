@@ -33,6 +33,7 @@ impl Event {
             Self::Fetched { .. } => "fetched",
             Self::Evaluated { .. } => "evaluated",
             Self::Trained { .. } => "trained",
+            Self::HeldUp { .. } => "held_up",
             Self::Paused { .. } => "paused",
             Self::Resumed { .. } => "resumed",
             Self::TrainingFailed { .. } => "training_failed",
@@ -88,6 +89,7 @@ impl Event {
             Self::Trained { place, metrics, examples } => {
                 at(place, json!({ "metrics": by_name(metrics), "examples": examples }))
             }
+            Self::HeldUp { unmet } => json!({ "condition": unmet.name(), "reason": unmet.to_string() }),
             Self::TrainingFailed { place, error } => at(place, json!({ "error": error })),
             Self::Uploaded { place, bytes, sha256 } => at(place, json!({ "bytes": bytes, "sha256": sha256 })),
             Self::Abandoned { place, reason, refusal } => at(place, json!({ "reason": reason, "refusal": refusal })),

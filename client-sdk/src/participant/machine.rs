@@ -1,6 +1,6 @@
 //! The participant as a state machine without I/O: one input in, one action out, time as an argument.
 //!
-//! The caller performs the [`Action`] and reports its result with the next [`Machine::poll`]. States consume
+//! The caller performs the [`Action`] and reports its result with the next [`Machine::tick`](Machine::tick). States consume
 //! themselves, one file each; what must survive is written ([`Action::Persist`]) before anything that depends on it is
 //! sent. The machine may be dropped at any time and rebuilt from the journal's records: then the same bytes are sent,
 //! or none.
@@ -34,16 +34,18 @@ use super::state::{
     AwaitDelivery, CheckIn, Complain, Depart, Enroll, Fetch, LoadLocal, MessageUpload, Opening, OpeningPhase, Renew,
     Sending, Share, State, Train,
 };
+pub use super::tick::Circumstances;
+use super::traffic::{DataUse, TrafficLedger};
 pub use super::training_log::{CheckpointWriter, Surroundings};
 use super::used_bases::UsedBases;
 pub use super::work::RoundWork;
 use crate::clock::Now;
-use crate::conditions::Readiness;
+use crate::conditions::{DeviceState, Readiness, Unmet};
 use crate::entropy::Secrets;
 use crate::identity::{Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
 use crate::privacy::{LifetimeSpent, PrivacySpent};
-use crate::transport::Response;
+use crate::transport::{Response, Traffic};
 
 /// A participant without I/O.
 pub struct Machine {
@@ -117,6 +119,10 @@ impl Machine {
             token_sha256,
             examples: 0,
             readiness: Readiness::Ready,
+            app_readiness: Readiness::Ready,
+            device: DeviceState::default(),
+            held_up: None,
+            traffic: TrafficLedger::new(DataUse::restore(saved.traffic.as_deref().map(Vec::as_slice))?),
             stopping: false,
             round_end: None,
             session: None,
@@ -163,18 +169,48 @@ impl Machine {
 
     /// Processes an input and returns the next action.
     pub fn poll(&mut self, input: Input, now: Now) -> Action {
+        self.core.look_at_conditions(now);
         let state = std::mem::replace(&mut self.state, State::Finished(Ok(Outcome::Stopped)));
         let state = match state.handle(&mut self.core, input, now) {
             State::Finished(Err(error)) => Enroll::anew(&mut self.core, error),
             state => state,
         };
-        self.state = state.settle(&mut self.core, now);
+        let state = state.settle(&mut self.core, now);
+        self.state = self.core.with_traffic_saved(state);
         self.state.action(&mut self.core, now)
     }
 
     /// Sets whether the app's conditions hold; called before each poll.
     pub fn set_readiness(&mut self, readiness: Readiness) {
-        self.core.readiness = readiness;
+        self.core.app_readiness = readiness;
+    }
+
+    /// Reports the device's state to the policy in [`Settings::device`].
+    pub fn set_device(&mut self, state: DeviceState) {
+        self.core.device = state;
+    }
+
+    /// Adds to what was sent and received.
+    pub fn add_traffic(&mut self, more: Traffic) {
+        self.core.traffic.add(more);
+    }
+
+    /// Whether work may be done when the app says this, and the device is like this.
+    #[must_use]
+    pub fn may_work(&self, readiness: Readiness, device: &DeviceState) -> bool {
+        readiness == Readiness::Ready && self.core.unmet(device).is_none()
+    }
+
+    /// The condition of the device that held it up at the last poll.
+    #[must_use]
+    pub fn held_up(&self) -> Option<Unmet> {
+        self.core.held_up
+    }
+
+    /// What was sent and received so far.
+    #[must_use]
+    pub fn data_use(&self) -> DataUse {
+        self.core.traffic.used
     }
 
     /// Sets the device's attributes; called before each poll.

@@ -66,9 +66,10 @@ impl State {
                 }
                 next
             }
-            // The model is written while the shares are waited for.
+            // What is written in between is for the app or the data use: what was asked for early is still wanted.
             Self::Persist(state) => match &*state.then {
                 Self::AwaitDelivery(state) => vec![poll(Announcement::Delivery, state.plan.place)],
+                then @ (Self::CheckIn(_) | Self::Upload(_)) => then.prefetch(core),
                 _ => Vec::new(),
             },
             Self::Fetch(state) if state.has_session() => vec![poll(Announcement::Delivery, state.plan.place)],

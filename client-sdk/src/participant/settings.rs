@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 use super::policy::SecurityPolicy;
 use super::size::USUAL_MAX_MODEL_BYTES;
 use super::snapshot;
+use crate::conditions::DeviceConditions;
 use crate::identity::Evidence;
 use crate::pre_issued::Certificates;
 use crate::privacy::PrivacyPolicy;
@@ -44,6 +45,8 @@ pub struct Settings {
     pub max_model_bytes: u64,
     /// Whether the journal keeps published models for the app.
     pub keep_models: bool,
+    /// What must hold of the device; nothing by default.
+    pub device: Option<DeviceConditions>,
     /// A deliberate fault, for audits.
     #[cfg(feature = "deliberate-faults")]
     pub fault: Option<crate::faults::Fault>,
@@ -66,6 +69,7 @@ impl Default for Settings {
             privacy: PrivacyPolicy::default(),
             max_model_bytes: USUAL_MAX_MODEL_BYTES,
             keep_models: true,
+            device: None,
             #[cfg(feature = "deliberate-faults")]
             fault: None,
         }
@@ -91,6 +95,8 @@ pub struct Saved {
     pub provenance: Option<Zeroizing<Vec<u8>>>,
     /// The record [`snapshot::TRAINING`].
     pub training: Option<Zeroizing<Vec<u8>>>,
+    /// The record [`snapshot::TRAFFIC`].
+    pub traffic: Option<Zeroizing<Vec<u8>>>,
     /// The record [`snapshot::MODELS`].
     pub models: Option<Zeroizing<Vec<u8>>>,
 }
@@ -110,6 +116,7 @@ impl Saved {
             used_bases: load(snapshot::USED_BASES)?,
             provenance: load(snapshot::PROVENANCE)?,
             training: load(snapshot::TRAINING)?,
+            traffic: load(snapshot::TRAFFIC)?,
             models: load(snapshot::MODELS)?,
         })
     }

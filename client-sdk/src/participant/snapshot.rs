@@ -33,6 +33,7 @@ mod personalized;
 mod privacy;
 mod provenance;
 mod round;
+mod traffic;
 mod training;
 mod used_bases;
 
@@ -68,6 +69,9 @@ pub const USED_BASES: &str = "given";
 
 /// Name of the record of the list of published models.
 pub const MODELS: &str = "models";
+
+/// Name of the record of what was sent and received.
+pub const TRAFFIC: &str = "traffic";
 
 /// Name of the record of a training in progress.
 pub const TRAINING: &str = "training";

@@ -10,7 +10,8 @@ use wire::{Attempt, CoarseLoss, TaskId};
 use zeroize::Zeroizing;
 
 use super::action::Action;
-use super::core::{ChargeError, Core, persist};
+use super::charge::ChargeError;
+use super::core::{Core, persist};
 use super::event::Event;
 use super::plan::Plan;
 use super::plan_error::WorkError;

@@ -9,6 +9,7 @@ use task_spec::Attributes;
 use wire::audit::AuditKey;
 use zeroize::{Zeroize as _, Zeroizing};
 
+use crate::conditions::{DeviceConditions, DeviceState};
 use crate::journal::{FileJournal, JournalFiles};
 use crate::participant::{BuildError, Builder, Participant, ParticipantError, SecurityPolicy};
 use crate::privacy::PrivacyPolicy;
@@ -81,6 +82,9 @@ pub struct Options {
     /// [`Builder::keep_models`].
     #[serde(default)]
     pub keep_models: Option<bool>,
+    /// [`Builder::device_conditions`]; the state comes with [`Runner::set_device`](super::Runner::set_device).
+    #[serde(default)]
+    pub device_conditions: Option<DeviceConditions>,
     /// [`Builder::checkpoint_every`], in milliseconds.
     #[serde(default)]
     pub checkpoint_every_ms: Option<u64>,
@@ -129,6 +133,9 @@ impl Options {
         }
         if let Some(bytes) = self.max_model_bytes {
             builder = builder.max_model_bytes(bytes);
+        }
+        if let Some(policy) = self.device_conditions {
+            builder = builder.device_conditions(policy, DeviceState::default);
         }
         if let Some(interval) = self.checkpoint_every_ms.map(Duration::from_millis) {
             builder = builder.checkpoint_every(interval);

@@ -22,7 +22,7 @@ const STEPS: usize = 6;
 
 /// Takes steps that depend on the seed and on all before, and saves after each.
 #[derive(Clone, Default)]
-struct Stepping {
+pub(crate) struct Stepping {
     /// The rounds of all steps that were taken, by all processes.
     taken: Arc<Mutex<Vec<u32>>>,
     evaluated: Arc<AtomicUsize>,
@@ -65,15 +65,15 @@ impl Trainer for Stepping {
     }
 }
 
-type Alone = Device<Coordinator, Stepping>;
+pub(crate) type Alone = Device<Coordinator, Stepping>;
 
-fn alone(seed: Option<u64>) -> Alone {
+pub(crate) fn alone(seed: Option<u64>) -> Alone {
     let settings = Settings { seed, ..in_the_clear() };
     Device::with(Arc::new(MemoryJournal::new()), 0, Coordinator::new(ROUNDS), Stepping::default(), settings)
 }
 
 /// What was accepted in each round.
-fn accepted(device: &Alone) -> Vec<Vec<u8>> {
+pub(crate) fn accepted(device: &Alone) -> Vec<Vec<u8>> {
     device.coordinator.world(|world| {
         assert!(world.stored.values().all(|times| *times == 1), "each round once");
         assert!(world.abandoned.is_empty());

@@ -14,6 +14,7 @@ mod trainer;
 mod transport;
 
 mod checkpoints;
+mod device_conditions;
 mod doctored;
 mod downloads;
 mod fairness;

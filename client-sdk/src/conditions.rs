@@ -1,16 +1,21 @@
-//! Conditions for work: only the app knows whether the device is charging, idle and on an unmetered network.
+//! Conditions for work: only the app knows whether the device is charging, idle and on an unmetered network. It decides
+//! itself ([`Conditions`]), or reports the device's state and leaves the decision to a policy ([`DeviceConditions`]).
 //!
-//! The SDK asks before it checks in and between the steps of a round; during a step when the app says that something has
-//! changed ([`Participant::conditions_changed`](crate::Participant::conditions_changed)).
+//! The SDK asks before it checks in, between the steps of a round, and now and then while a training runs that can pause;
+//! during other steps when the app says that something has changed ([`Participant::conditions_changed`](crate::Participant::conditions_changed)).
+
+mod device;
 
 use std::time::Duration;
+
+pub use device::{DeviceConditions, DeviceState, Thermal, Unmet};
 
 /// The app's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// Work may be done.
     Ready,
-    /// Not now. The participant gives up its current round, unless its update is already made: then sending it and
+    /// Not now. A training that can pauses; other rounds are given up, unless their update is already made: then sending it and
     /// helping to open its sum wait.
     NotReady {
         /// When to ask again.

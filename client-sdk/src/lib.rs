@@ -72,11 +72,13 @@
 //! tasks together have used up the device's lifetime budget ([`Lifetime`]). An app may set its own limits with
 //! [`PrivacyPolicy`], and read the ledger with [`Participant::privacy_spent`] and [`Participant::privacy_lifetime`].
 
+pub mod checkpoints;
 pub mod clock;
 pub mod conditions;
 pub mod entropy;
 pub mod identity;
 pub mod journal;
+pub mod local_model;
 #[cfg(feature = "models")]
 pub mod model_trainer;
 #[cfg(feature = "models")]
@@ -93,13 +95,16 @@ pub mod train;
 pub mod trainer;
 pub mod transport;
 
+pub use checkpoints::{Checkpoints, NotKept};
+pub use conditions::{DeviceConditions, DeviceState, Thermal, Unmet};
 pub use learning;
+pub use local_model::{Model, Origin};
 #[cfg(feature = "models")]
 pub use model_trainer::{Dataset, ModelTrainer};
 pub use participant::{
-    BuildError, Builder, Event, LoweredFloor, Outcome, Participant, ParticipantError, Progress, SecurityPolicy,
+    BuildError, Builder, Event, KeptModel, LoweredFloor, Outcome, Participant, ParticipantError, Progress,
+    SecurityPolicy,
 };
-pub use personalize::PersonalModel;
 pub use pre_issued::PreIssued;
 pub use privacy::{Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent};
 #[cfg(feature = "deliberate-faults")]

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use learning::{Adapters, MetricValue, Parameters, Table};
 use task_spec::Budget;
+use zeroize::Zeroizing;
 
 use crate::clock::{Clock, SystemClock};
 use crate::models::Architecture;
-use crate::train::{self, Device, Examples, Sgd, TrainError};
+use crate::train::{self, Device, Examples, Next, Sgd, Steering, TrainError};
 use crate::trainer::{Constraints, REACH, Trained, Trainer, TrainerError, TrainingJob};
 
 /// Examples owned by the trainer.
@@ -87,15 +88,64 @@ impl ModelTrainer {
         Self { base: Some(base.into()), ..self }
     }
 
-    /// Whether the round's budget allows more than this many steps.
-    fn may_go_on(&self, job: &TrainingJob) -> impl FnMut(u64) -> bool {
+    /// Keeps to the round's budget, and leaves checkpoints.
+    fn steering<'a>(&'a self, job: &'a TrainingJob) -> InRound<'a> {
         let Budget { steps, time_ms } = job.plan.budget.unwrap_or_default().tighter(self.budget);
-        let most_steps = steps.map_or(u64::MAX, u64::from);
-        let end = time_ms.map(|time| self.clock.now().elapsed.saturating_add(Duration::from_millis(time)));
-        move |steps| {
-            let has_time = end.is_none_or(|end| self.clock.now().elapsed < end);
-            steps < most_steps && has_time && !job.cancel.is_cancelled()
+        InRound {
+            job,
+            clock: &*self.clock,
+            most_steps: steps.map_or(u64::MAX, u64::from),
+            most_time: time_ms.map(Duration::from_millis),
+            began: self.clock.now().elapsed,
+            before: Duration::ZERO,
         }
+    }
+}
+
+/// Steers a training by the job's budget, cancellation and checkpoints.
+struct InRound<'a> {
+    job: &'a TrainingJob,
+    clock: &'a dyn Clock,
+    most_steps: u64,
+    most_time: Option<Duration>,
+    began: Duration,
+    /// Time that earlier runs of the same training took.
+    before: Duration,
+}
+
+impl InRound<'_> {
+    fn spent(&self) -> Duration {
+        self.before.saturating_add(self.clock.now().elapsed.saturating_sub(self.began))
+    }
+}
+
+impl Steering for InRound<'_> {
+    /// In front of the state is the time spent, in milliseconds.
+    fn resume(&mut self) -> Option<Zeroizing<Vec<u8>>> {
+        let mut state = self.job.checkpoints.load()?;
+        let spent = u64::from_le_bytes(*state.first_chunk()?);
+        self.before = Duration::from_millis(spent);
+        state.drain(..8);
+        Some(state)
+    }
+
+    fn next(&mut self, steps: u64) -> Next {
+        let has_time = self.most_time.is_none_or(|most| self.spent() < most);
+        if steps >= self.most_steps || !has_time || self.job.cancel.is_cancelled() {
+            Next::Enough
+        } else if self.job.checkpoints.should_pause() {
+            Next::Pause
+        } else if self.job.checkpoints.is_due() {
+            Next::Save
+        } else {
+            Next::GoOn
+        }
+    }
+
+    fn save(&mut self, state: &[u8]) -> bool {
+        let spent = u64::try_from(self.spent().as_millis()).unwrap_or(u64::MAX);
+        let state = Zeroizing::new([&spent.to_le_bytes(), state].concat());
+        self.job.checkpoints.save(&state).is_ok()
     }
 }
 
@@ -113,16 +163,10 @@ impl Trainer for ModelTrainer {
         let architecture = architecture(job)?;
         let sgd = Sgd { plan: &job.plan, seed: job.seed };
         let examples = self.training.examples();
-        let trained = train::train_while(
-            &architecture,
-            model,
-            examples,
-            sgd,
-            &self.device,
-            constraints,
-            &mut self.may_go_on(job),
-        )
-        .map_err(judge)?;
+        let mut steering = self.steering(job);
+        let trained =
+            train::train_steered(&architecture, model, examples, sgd, &self.device, constraints, &mut steering)
+                .map_err(judge)?;
         moved(model, &trained, job)
     }
 
@@ -137,9 +181,9 @@ impl Trainer for ModelTrainer {
         let sgd = Sgd { plan: &job.plan, seed: job.seed };
         let adapted = train::AdaptedBase { base, start, adapters };
         let examples = self.training.examples();
-        let trained =
-            train::train_adapters(&architecture, adapted, examples, sgd, &self.device, &mut self.may_go_on(job))
-                .map_err(judge)?;
+        let mut steering = self.steering(job);
+        let trained = train::train_adapters_steered(&architecture, adapted, examples, sgd, &self.device, &mut steering)
+            .map_err(judge)?;
         moved(start, &trained, job)
     }
 
@@ -177,6 +221,10 @@ impl Trainer for ModelTrainer {
     fn examples(&self) -> u64 {
         self.training.examples().count() as u64
     }
+
+    fn pauses(&self) -> bool {
+        true
+    }
 }
 
 /// The trained parameters with their metrics; `None` if the job was cancelled.
@@ -203,6 +251,7 @@ fn architecture(job: &TrainingJob) -> Result<Architecture, TrainerError> {
 /// Another model or invalid settings are the task's fault; everything else is ours.
 fn judge(error: TrainError) -> TrainerError {
     match error {
+        TrainError::Paused => TrainerError::Paused,
         TrainError::Architecture(_) | TrainError::Config(_) | TrainError::OtherModel { .. } => {
             TrainerError::refused(error)
         }
@@ -215,6 +264,7 @@ mod tests {
     use task_spec::TrainingPlan;
 
     use super::*;
+    use crate::checkpoints::Checkpoints;
     use crate::trainer::Cancel;
 
     fn job(architecture: Option<&str>) -> TrainingJob {
@@ -227,6 +277,7 @@ mod tests {
             metrics: vec![],
             seed: 1,
             cancel: Cancel::default(),
+            checkpoints: Checkpoints::default(),
         }
     }
 
@@ -310,3 +361,7 @@ mod tests {
         assert!(matches!(trainer.train(&first, &diverging), Err(TrainerError::Failed(_))));
     }
 }
+
+#[cfg(test)]
+#[path = "model_trainer_resume_tests.rs"]
+mod resume_tests;

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use learning::{Adapters, MetricValue, Parameters, Table};
 use task_spec::{Analytics, TrainingPlan};
 
+use crate::checkpoints::Checkpoints;
+
 /// Trains and evaluates; implemented by the app, or by the SDK for its ready models (`ModelTrainer`).
 ///
 /// All methods may take as long as they need: they run on their own thread.
@@ -87,6 +89,12 @@ pub trait Trainer: Send {
 
     /// Current number of training examples or rows; reported to the coordinator at each check-in.
     fn examples(&self) -> u64;
+
+    /// Whether training looks at [`Checkpoints::should_pause`] from the start. Otherwise a round is given up when the device's
+    /// conditions no longer hold, unless the training has saved a checkpoint by then. False by default.
+    fn pauses(&self) -> bool {
+        false
+    }
 }
 
 /// The anchor of [`proximal_mu`](TrainingPlan::proximal_mu), the frozen tensors, and the correction of
@@ -126,6 +134,8 @@ pub struct TrainingJob {
     pub seed: u64,
     /// Set when the result is no longer needed.
     pub cancel: Cancel,
+    /// Where training leaves its state, to go on after a pause and after the process was killed; by default nowhere.
+    pub checkpoints: Checkpoints,
 }
 
 /// The result of training.
@@ -177,6 +187,9 @@ pub enum TrainerError {
     /// Training or evaluation failed.
     #[error("training failed: {0}")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Training has saved its state and stopped, because [`Checkpoints::should_pause`] said so.
+    #[error("training was paused")]
+    Paused,
     /// The trainer does not support the job's model or training method.
     #[error("the trainer cannot do this job: {0}")]
     Refused(#[source] Box<dyn std::error::Error + Send + Sync>),

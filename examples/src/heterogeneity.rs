@@ -12,7 +12,7 @@ use client_sdk::learning::{
 use client_sdk::models::{Architecture, Linear};
 use client_sdk::pipeline::{Encoder, MaskedInput, Protection, Weight, masked_input};
 use client_sdk::train::{Device, evaluate};
-use client_sdk::{Cancel, Constraints, Dataset, ModelTrainer, Trained, Trainer as _, TrainingJob};
+use client_sdk::{Cancel, Checkpoints, Constraints, Dataset, ModelTrainer, Trained, Trainer as _, TrainingJob};
 use datasets::{Dataset as Data, synthetic};
 use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
@@ -161,6 +161,7 @@ impl Federation {
             metrics: Vec::new(),
             seed,
             cancel: Cancel::default(),
+            checkpoints: Checkpoints::default(),
         };
         let controls = Controls { server: &server.control, own };
         let correction = server.scaffold.map(|rule| rule.correction(controls)).transpose()?;

@@ -112,6 +112,8 @@ impl Device {
             security: SecurityPolicy { required: common.secure, ..SecurityPolicy::lowest() },
             // The device serves only this task.
             privacy: PrivacyPolicy { lifetime: None, ..PrivacyPolicy::default() },
+            // Nobody uses the models of a population.
+            keep_models: false,
             ..Settings::default()
         };
         let mut entropy = [0; 32];

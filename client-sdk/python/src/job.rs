@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use client_sdk::learning::parameters::first_not_finite;
 use client_sdk::learning::{Layout, MetricValue, Parameters};
 use client_sdk::runner::{self, Answer};
-use client_sdk::{Trained, TrainingJob};
+use client_sdk::{NotKept, Trained, TrainingJob};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
-use crate::errors::{Error, Overdue, UpdateError};
+use crate::errors::{Error, JournalError, Overdue, UpdateError};
 
 /// One model to train: `tributary.Task` wraps it.
 #[pyclass(frozen, module = "tributary._tributary")]
@@ -87,6 +88,26 @@ impl Job {
     fn is_overdue(&self) -> bool {
         let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         answer.as_ref().is_some_and(Answer::is_overdue)
+    }
+
+    /// What an earlier, unfinished training of this job saved last.
+    fn checkpoint<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        self.training.checkpoints.load().map(|state| PyBytes::new(py, &state))
+    }
+
+    /// Keeps the state of the training.
+    fn save_checkpoint(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        py.detach(|| self.training.checkpoints.save(state)).map_err(|error| match error {
+            NotKept::Over => Overdue::new_err(error.to_string()),
+            NotKept::Journal(_) => JournalError::new_err(error.to_string()),
+            _ => UpdateError::new_err(error.to_string()),
+        })
+    }
+
+    /// Whether the last checkpoint is old enough for a new one.
+    #[getter]
+    fn is_checkpoint_due(&self) -> bool {
+        self.training.checkpoints.is_due()
     }
 
     /// The model as one flat array that Python owns; once.

@@ -5,6 +5,7 @@
 
 mod errors;
 mod job;
+mod model;
 mod participant;
 
 use pyo3::prelude::*;
@@ -15,6 +16,8 @@ mod _tributary {
     use super::errors::{ClosedError, ConfigurationError, EnrollmentError, Error, JournalError, Overdue, UpdateError};
     #[pymodule_export]
     use super::job::Job;
+    #[pymodule_export]
+    use super::model::Model;
     #[pymodule_export]
     use super::participant::Participant;
 }

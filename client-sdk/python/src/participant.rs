@@ -4,12 +4,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use client_sdk::runner::{Next, Options, Runner};
-use client_sdk::{Event, LifetimeSpent, PrivacySpent};
+use client_sdk::{DeviceState, Event, LifetimeSpent, PrivacySpent};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::errors::{self, ConfigurationError, Error};
+use crate::errors::{self, ConfigurationError, Error, JournalError};
 use crate::job::Job;
+use crate::model::Model;
 
 /// Longest wait between two looks at Python's signals.
 const SIGNALS: Duration = Duration::from_millis(100);
@@ -120,8 +121,42 @@ impl Participant {
         spent.as_ref().map(|spent| LifetimeSpent::data(spent).to_string()).ok_or_else(|| Error::new_err("it has ended"))
     }
 
+    /// The model of the task of this name; also offline.
+    fn model(&self, py: Python<'_>, task: String) -> PyResult<Option<Model>> {
+        let found = self.with(py, |runner| runner.ask(move |running| running.model_of(&task)))?;
+        let found = found.unwrap_or(Ok(None)).map_err(|error| JournalError::new_err(error.to_string()))?;
+        Ok(found.map(Model::new))
+    }
+
+    /// Names of the tasks that there is a model of, the latest last.
+    fn models(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let found = self.with(py, |runner| runner.ask(client_sdk::Participant::models))?;
+        let found =
+            found.unwrap_or_else(|| Ok(Vec::new())).map_err(|error| JournalError::new_err(error.to_string()))?;
+        Ok(found.into_iter().map(|kept| kept.name).collect())
+    }
+
     fn set_examples(&self, py: Python<'_>, examples: u64) -> PyResult<()> {
         self.with(py, |runner| runner.set_examples(examples))
+    }
+
+    /// Reports the device's state, as JSON.
+    fn set_device(&self, py: Python<'_>, state: &str) -> PyResult<()> {
+        let state: DeviceState =
+            serde_json::from_str(state).map_err(|error| ConfigurationError::new_err(error.to_string()))?;
+        self.with(py, |runner| runner.set_device(state))
+    }
+
+    /// Name and description of the condition that holds it up.
+    fn held_up(&self, py: Python<'_>) -> PyResult<Option<(&'static str, String)>> {
+        let found = self.with(py, |runner| runner.ask(client_sdk::Participant::held_up))?;
+        Ok(found.flatten().map(|unmet| (unmet.name(), unmet.to_string())))
+    }
+
+    /// What was sent and received: today, then ever.
+    fn data_use(&self, py: Python<'_>) -> PyResult<[u64; 4]> {
+        let used = self.with(py, |runner| runner.ask(client_sdk::Participant::data_use))?.unwrap_or_default();
+        Ok([used.today.sent, used.today.received, used.total.sent, used.total.received])
     }
 
     fn pause(&self, py: Python<'_>) -> PyResult<()> {

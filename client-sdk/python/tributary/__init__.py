@@ -21,6 +21,7 @@ from ._tributary import (
     UpdateError,
 )
 from .operator import Operator, Problem
+from .model import Model
 from .participant import Participant, Plan, Task, participant
 from .simulation import simulate
 
@@ -30,6 +31,7 @@ __all__ = [
     "EnrollmentError",
     "Error",
     "JournalError",
+    "Model",
     "Operator",
     "Overdue",
     "Participant",

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from . import _tributary
+from .model import Model, views
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,22 +85,35 @@ class Task:
         self.plan = Plan._read(job.plan)
         self.architecture = json.loads(job.architecture) if job.architecture else None
         self._flat = job.take_values()
-        self.parameters = {}
-        start = 0
-        for name, shape in job.tensors:
-            length = 1
-            for size in shape:
-                length *= size
-            self.parameters[name] = self._flat[start : start + length].reshape(shape)
-            start += length
+        self.parameters = views(self._flat, job.tensors)
 
     def __repr__(self) -> str:
         return f"<Task {self.name!r}, round {self.round}, {self._flat.size} parameters>"
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the round no longer waits: training may stop."""
+        """Whether the round no longer waits: training may stop. A task that was paused comes again, with its checkpoint."""
         return self._job.is_overdue
+
+    @property
+    def checkpoint(self) -> bytes | None:
+        """What this task's training saved before it was paused or its process was killed; ``None`` if it begins."""
+        return self._job.checkpoint()
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether the last checkpoint is older than ``checkpoint_every``."""
+        return self._job.is_checkpoint_due
+
+    def save_checkpoint(self, state: bytes) -> None:
+        """Keeps the state of the training, so that it goes on from there after a pause and after its process was killed.
+
+        It replaces the last one, and is sealed in the journal, once in ``checkpoint_every`` seconds; it goes with the round.
+
+        :raises UpdateError: if it is larger than four times ``max_model_bytes``.
+        :raises Overdue: if the round no longer waits, or the task was paused.
+        """
+        self._job.save_checkpoint(state)
 
     def load_into(self, module: Any) -> Any:
         """Loads the parameters into a PyTorch module whose ``state_dict`` has the task's names; returns the module."""
@@ -200,8 +214,43 @@ class Participant:
         """What was spent on all tasks together, and the limit on it."""
         return json.loads(self._native.privacy_lifetime())
 
+    def model(self, task: str) -> Model | None:
+        """The model of a task, for use on this device: from the journal, so also offline. ``None`` before the first."""
+        found = self._native.model(task)
+        return None if found is None else Model(found)
+
+    @property
+    def models(self) -> list[str]:
+        """The tasks that there is a model of, the latest last."""
+        return self._native.models()
+
+    def set_device(
+        self,
+        *,
+        charging: bool | None = None,
+        unmetered: bool | None = None,
+        idle: bool | None = None,
+        battery_percent: int | None = None,
+        thermal: str | None = None,
+    ) -> None:
+        """Reports what the device is like, for ``device_conditions``, which are looked at at once. ``thermal`` is ``nominal``,
+        ``fair``, ``serious`` or ``critical``."""
+        state = {"charging": charging, "unmetered": unmetered, "idle": idle, "battery_percent": battery_percent, "thermal": thermal}
+        self._native.set_device(json.dumps(state))
+
+    @property
+    def held_up(self) -> tuple[str, str] | None:
+        """The condition of the device that holds it up now, by name, and in words."""
+        return self._native.held_up()
+
+    @property
+    def data_use(self) -> dict[str, int]:
+        """Bytes sent and received today (UTC), and ever with this journal; without those of TLS."""
+        return dict(zip(("sent_today", "received_today", "sent", "received"), self._native.data_use()))
+
     def pause(self) -> None:
-        """Rests at once: gives up a round whose update is not made, and sends nothing until :meth:`resume`."""
+        """Rests at once, and sends nothing until :meth:`resume`. A task that has saved a checkpoint comes again if its round still
+        waits; otherwise a round whose update is not made is given up."""
         self._native.pause()
 
     def resume(self) -> None:
@@ -288,6 +337,9 @@ def participant(
     journal_key: str | os.PathLike[str] | None = None,
     journal_generation: str | os.PathLike[str] | None = None,
     max_model_bytes: int | None = None,
+    keep_models: bool = True,
+    checkpoint_every: float = 30.0,
+    device_conditions: Mapping[str, Any] | None = None,
     seed: int | None = None,
     on_event: Callable[[str, dict[str, Any]], None] | None = None,
 ) -> Participant:
@@ -315,6 +367,12 @@ def participant(
         ``balancer_ca`` signed.
     :param journal_generation: a file that tells the journal's latest state; best on another disk than the folder.
     :param max_model_bytes: the largest model that it accepts; 256 MB by default.
+    :param keep_models: whether the journal keeps the last model of each task for :meth:`Participant.model`, all of them in
+        ``max_model_bytes`` together.
+    :param device_conditions: what must hold of the device, whose state :meth:`Participant.set_device` reports: ``charging``,
+        ``unmetered``, ``idle`` (true by default), ``min_battery_percent``, ``max_thermal`` (``fair`` by default) and
+        ``max_bytes_per_day``. What was not reported does not hold.
+    :param checkpoint_every: seconds between two checkpoints in the journal (:meth:`Task.save_checkpoint`).
     :param seed: makes rounds repeatable, for experiments.
     :param on_event: called with the name and the fields of everything that happens, from another thread. It must return at once.
     :raises ConfigurationError, EnrollmentError, JournalError: if it cannot start.
@@ -339,10 +397,14 @@ def participant(
         "journal_key": None if journal_key is None else os.fspath(journal_key),
         "journal_generation": None if journal_generation is None else os.fspath(journal_generation),
         "max_model_bytes": max_model_bytes,
+        "keep_models": keep_models,
+        "checkpoint_every_ms": int(checkpoint_every * 1000),
         "seed": seed,
     }
     if secure_aggregation is not None:
         options["secure_aggregation"] = dict(secure_aggregation)
+    if device_conditions is not None:
+        options["device_conditions"] = dict(device_conditions)
     if privacy is not None:
         options["privacy"] = dict(privacy)
     tell = None

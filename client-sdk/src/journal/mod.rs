@@ -1,10 +1,11 @@
 //! The journal: a few named records that survive a killed app, each replaced atomically.
 //!
-//! The SDK keeps five kinds: its identity (`identity`, with the private key), its state in a round (`round`: the keys
+//! The SDK keeps these kinds: its identity (`identity`, with the private key), its state in a round (`round`: the keys
 //! of a secure aggregation session, the update that may be in transit), local tensors (`personal-…`, and the
-//! personalized model for the app: `own-…`), privacy spending (`privacy`), and the models from which updates were given
-//! (`given`). A journal must not be rolled back: a participant that forgets what it sent, signed or spent can be made
-//! to send another input under the same masks, sign again or spend again. A journal stores bytes without interpreting
+//! personalized model for the app: `own-…`), privacy spending (`privacy`), the models from which updates were given
+//! (`given`), where models come from (`provenance`), published models for the app (`model-…`, and their list: `models`), a training in
+//! progress (`training`), and what was sent and received (`traffic`). A journal must not be rolled back: a participant that forgets what
+//! it sent, signed or spent can be made to send another input under the same masks, sign again or spend again. A journal stores bytes without interpreting
 //! them; an app may implement its own, which must then prevent rollbacks as [`FileJournal`] does.
 
 use std::collections::HashMap;

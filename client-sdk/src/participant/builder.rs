@@ -17,7 +17,7 @@ use super::machine::Machine;
 use super::policy::SecurityPolicy;
 use super::settings::{Saved, Settings};
 use crate::clock::{Clock, SystemClock};
-use crate::conditions::{Always, Conditions};
+use crate::conditions::{Always, Conditions, DeviceConditions, DeviceState};
 use crate::entropy::SystemSecrets;
 use crate::identity::{CertificateError, Evidence, SigningKey};
 use crate::journal::Journal;
@@ -65,6 +65,9 @@ pub enum BuildError {
     Randomness,
 }
 
+/// Tells the device's state.
+pub(crate) type Report = Box<dyn Fn() -> DeviceState + Send + Sync>;
+
 /// Made by [`Participant::builder`].
 pub struct Builder {
     settings: Settings,
@@ -78,9 +81,12 @@ pub struct Builder {
     journal: Option<Arc<dyn Journal>>,
     trainer: Option<Box<dyn Trainer>>,
     conditions: Box<dyn Conditions>,
+    device: Report,
     attributes: Box<dyn Fn() -> Attributes + Send + Sync>,
     observer: Box<dyn Fn(&Event) + Send + Sync>,
     clock: Arc<dyn Clock>,
+    checkpoint_every: Duration,
+    slice: Duration,
 }
 
 impl Participant {
@@ -99,9 +105,12 @@ impl Participant {
             journal: None,
             trainer: None,
             conditions: Box::new(Always),
+            device: Box::new(DeviceState::default),
             attributes: Box::new(Attributes::new),
             observer: Box::new(|_| ()),
             clock: Arc::new(SystemClock::new()),
+            checkpoint_every: Duration::from_secs(30),
+            slice: Duration::from_secs(1),
         }
     }
 }
@@ -233,6 +242,28 @@ impl Builder {
         self
     }
 
+    /// What must hold of the device, whose state `report` tells; it must return at once. Beside [`Self::conditions`]: both must
+    /// allow work. What holds it up is told ([`Event::HeldUp`], [`Participant::held_up`]).
+    #[must_use]
+    pub fn device_conditions(
+        mut self,
+        policy: DeviceConditions,
+        report: impl Fn() -> DeviceState + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.device = Some(policy);
+        self.device = Box::new(report);
+        self
+    }
+
+    /// Puts what tells the device's state into something else.
+    pub(crate) fn map_device<F: Fn() -> DeviceState + Send + Sync + 'static>(
+        mut self,
+        map: impl FnOnce(Report) -> F,
+    ) -> Self {
+        self.device = Box::new(map(self.device));
+        self
+    }
+
     /// Puts the conditions set so far into others.
     pub(crate) fn map_conditions<C: Conditions + 'static>(
         mut self,
@@ -275,6 +306,14 @@ impl Builder {
     #[must_use]
     pub fn max_model_bytes(mut self, bytes: u64) -> Self {
         self.settings.max_model_bytes = bytes;
+        self
+    }
+
+    /// Whether the journal keeps the last published model of each task for the app ([`Participant::model`]), all of them together
+    /// in at most [`Self::max_model_bytes`]; default: yes.
+    #[must_use]
+    pub fn keep_models(mut self, keep: bool) -> Self {
+        self.settings.keep_models = keep;
         self
     }
 
@@ -329,20 +368,28 @@ impl Builder {
         self
     }
 
+    /// Time between two checkpoints of a training in the journal: a killed process repeats no more than that. Default: 30 s. A
+    /// checkpoint of the SDK's own trainer takes two to three times the bytes of the model.
+    #[must_use]
+    pub fn checkpoint_every(mut self, interval: Duration) -> Self {
+        self.checkpoint_every = interval;
+        self
+    }
+
+    /// Longest time that a training runs before the app's conditions are looked at again; default: 1 s. If they do not hold, a
+    /// training that can is paused between two batches, and goes on from there while its round waits; the SDK's own trainer can.
+    #[must_use]
+    pub fn training_slice(mut self, slice: Duration) -> Self {
+        self.slice = slice;
+        self
+    }
+
     /// Reads the journal and builds the participant; sends nothing.
     ///
     /// # Errors
     /// [`BuildError`].
     pub fn build(mut self) -> Result<Participant, BuildError> {
-        self.check_names()?;
-        if !self.settings.security.is_valid() {
-            return Err(BuildError::BadPolicy(self.settings.security.min_tolerated_corrupt));
-        }
-        if !self.settings.privacy.is_valid() {
-            return Err(BuildError::BadPrivacyPolicy);
-        }
-        let members = self.members_ca_pem.as_deref().or(self.ca_pem.as_deref());
-        self.settings.members = Issuers::from_pem(members.ok_or(BuildError::Missing("members_ca_pem"))?)?;
+        let machine = self.machine()?;
         let trainer = self.trainer.ok_or(BuildError::Missing("trainer"))?;
         let journal = self.journal.ok_or(BuildError::Missing("journal"))?;
         let transport = match self.transport {
@@ -355,23 +402,49 @@ impl Builder {
                 return Err(BuildError::Missing("transport"));
             }
         };
-        let saved = Saved::load(|name| journal.load(name)).map_err(ParticipantError::from)?;
-        let mut entropy = [0; 32];
-        SystemRandom::new().fill(&mut entropy).map_err(|_| BuildError::Randomness)?;
-        let secrets = Box::new(SystemSecrets::new());
-        let machine = Machine::new(self.settings, self.token, &saved, SigningKey::generate, entropy, secrets)?;
         Ok(Participant {
             machine,
             transport,
             journal,
             trainer: Arc::new(Mutex::new(trainer)),
             conditions: self.conditions,
+            device: self.device,
             attributes: self.attributes,
             observer: self.observer,
             clock: self.clock,
+            checkpoint_every: self.checkpoint_every,
+            slice: self.slice,
             running: Slot::default(),
             identified: None,
         })
+    }
+
+    /// Reads the journal and builds what decides, for a caller that drives it: see [`Machine::tick`]. Of the settings, those of what
+    /// performs actions do not count: server, transport, trainer, conditions, clock, checkpoints and observer are the caller's.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn build_machine(mut self) -> Result<Machine, BuildError> {
+        self.machine()
+    }
+
+    fn machine(&mut self) -> Result<Machine, BuildError> {
+        self.check_names()?;
+        if !self.settings.security.is_valid() {
+            return Err(BuildError::BadPolicy(self.settings.security.min_tolerated_corrupt));
+        }
+        if !self.settings.privacy.is_valid() {
+            return Err(BuildError::BadPrivacyPolicy);
+        }
+        let members = self.members_ca_pem.as_deref().or(self.ca_pem.as_deref());
+        self.settings.members = Issuers::from_pem(members.ok_or(BuildError::Missing("members_ca_pem"))?)?;
+        let journal = self.journal.as_ref().ok_or(BuildError::Missing("journal"))?;
+        let saved = Saved::load(|name| journal.load(name)).map_err(ParticipantError::from)?;
+        let mut entropy = [0; 32];
+        SystemRandom::new().fill(&mut entropy).map_err(|_| BuildError::Randomness)?;
+        let secrets = Box::new(SystemSecrets::new());
+        let (settings, token) = (self.settings.clone(), self.token.take());
+        Ok(Machine::new(settings, token, &saved, SigningKey::generate, entropy, secrets)?)
     }
 
     fn check_names(&self) -> Result<(), BuildError> {

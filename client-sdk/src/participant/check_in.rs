@@ -68,11 +68,13 @@ impl CheckIn {
                 core.retry_most = core.settings.retry.most_of_many(core.settings.wait, come_back);
                 core.events.push(Event::CheckedIn { come_back, waiting_for });
                 let attempts = Attempts::not_before(now.elapsed.saturating_add(come_back));
-                return State::CheckIn(Self { attempts });
+                // The round that a training was for does not wait any more.
+                return core.without_checkpoint(None, State::CheckIn(Self { attempts }));
             }
             Ok(CheckInReply::TaskOver { task }) => {
                 let over = core.forget_keys(State::Finished(Ok(Outcome::TaskOver { task })));
-                return core.task_over(task, over);
+                let over = core.task_over(task, over);
+                return core.without_checkpoint(None, over);
             }
             Err(error) => error,
         };

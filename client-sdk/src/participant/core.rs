@@ -8,7 +8,7 @@ use rand_chacha::ChaCha20Rng;
 use secure_agg::codec::Message as _;
 use secure_agg::unopened::Departure;
 use wire::participant::{AbandonReason, Declined, LossReport, Question, RefusalCode};
-use wire::{Attempt, Attributes, Digest, ParticipantId, RoundKey};
+use wire::{Attempt, Attributes, Digest, ParticipantId, RoundKey, TaskId};
 use zeroize::Zeroizing;
 
 use super::action::Action;
@@ -16,18 +16,19 @@ use super::ahead::Ahead;
 use super::attempts::Attempts;
 use super::error::{ParticipantError, problem_of};
 use super::event::{Event, Outcome};
-use super::plan::Plan;
+use super::kept_models::KeptModels;
 use super::provenance::Shown;
 use super::record::Record;
 use super::round_end::{AbandonCause, ExchangeError, LeaveReason, RoundEnd};
 use super::session::{Session, SessionError};
 use super::settings::Settings;
 use super::size::MaxModelBytes;
-use super::snapshot::{self, IdentityRecord, LocalState, Pending, RoundCounters};
+use super::snapshot::{self, IdentityRecord, LocalState, Pending, RoundCounters, TrainingRecord};
 use super::state::{Abandon, CheckIn, Persist, State};
-use super::used_bases::{BaseId, PastInput, UsedBases};
+use super::traffic::TrafficLedger;
+use super::used_bases::UsedBases;
 use crate::clock::Now;
-use crate::conditions::Readiness;
+use crate::conditions::{DeviceState, Readiness, Unmet};
 use crate::entropy::Secrets;
 use crate::identity::{CertificateError, Certified, Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
@@ -59,6 +60,13 @@ pub(super) struct Core {
     pub(super) token_sha256: Option<Digest>,
     pub(super) examples: u64,
     pub(super) readiness: Readiness,
+    /// As the app decides it.
+    pub(super) app_readiness: Readiness,
+    /// As the app last reported it.
+    pub(super) device: DeviceState,
+    /// The condition of the device that holds it up.
+    pub(super) held_up: Option<Unmet>,
+    pub(super) traffic: TrafficLedger,
     pub(super) stopping: bool,
     /// How the last round ended; its attempt is never entered again.
     pub(super) round_end: Option<(Attempt, RoundEnd)>,
@@ -74,6 +82,14 @@ pub(super) struct Core {
     pub(super) used_bases: UsedBases,
     /// What the coordinator has shown of where models come from.
     pub(super) shown: Shown,
+    /// A training that an earlier process began.
+    pub(super) unfinished: Option<TrainingRecord>,
+    /// Whether the journal may hold a checkpoint.
+    pub(super) has_checkpoint: bool,
+    /// Published models in the journal.
+    pub(super) models: KeptModels,
+    /// The model that this process wrote last.
+    pub(super) model_written: Option<(TaskId, Digest)>,
     /// The data for an abort statement about the session in the journal, to be signed when the journal no longer holds
     /// it.
     pub(super) departure: Option<(Attempt, Departure)>,
@@ -115,12 +131,6 @@ pub(super) struct Credential {
     pub(super) csr_pem: Option<String>,
     pub(super) certificate_pem: Option<String>,
     pub(super) evidence: Option<String>,
-}
-
-/// Why the cost of an update could not be recorded.
-pub(super) enum ChargeError {
-    Refused(SessionError),
-    Journal(JournalError),
 }
 
 impl Core {
@@ -257,35 +267,6 @@ impl Core {
         let mut record = Record::new(snapshot::ROUND.to_owned(), bytes);
         record.body = pending.body.clone();
         Ok(vec![record])
-    }
-
-    /// Charges this round's update to the privacy ledger if the task is private. Returns the record to be written
-    /// before the update.
-    pub(super) fn charge(&mut self, plan: &Plan) -> Result<Option<Record>, ChargeError> {
-        let Some(round) = plan.private() else { return Ok(None) };
-        let charged = self.account.charge(plan.place, &plan.assignment.task_name, round);
-        if !charged.map_err(|refusal| ChargeError::Refused(refusal.into()))? {
-            return Ok(None);
-        }
-        let bytes = snapshot::encode_account(&self.account).map_err(ChargeError::Journal)?;
-        Ok(Some(Record::new(snapshot::PRIVACY.to_owned(), bytes)))
-    }
-
-    /// Records the base of an input hidden by masks alone. Returns the record to be written before the input.
-    pub(super) fn record_base(
-        &mut self,
-        plan: &Plan,
-        session: Option<&Session>,
-    ) -> Result<Option<Record>, ChargeError> {
-        let Some(base) = plan.base().map(BaseId::from) else { return Ok(None) };
-        let Some(session) = session else {
-            // The coordinator can read the input and learns nothing from a second one: nothing to record.
-            return self.used_bases.check(base, plan.place).map(|()| None).map_err(ChargeError::Refused);
-        };
-        let session = session.id().map_err(ChargeError::Refused)?;
-        self.used_bases.record(PastInput { base, place: plan.place, session }).map_err(ChargeError::Refused)?;
-        let bytes = self.used_bases.encode().map_err(ChargeError::Journal)?;
-        Ok(Some(Record::new(snapshot::USED_BASES.to_owned(), bytes)))
     }
 
     fn counters(&self) -> RoundCounters<'_> {

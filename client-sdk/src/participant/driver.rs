@@ -15,19 +15,24 @@ use wire::{Attributes, TaskId};
 use super::action::{Action, Input};
 use super::error::ParticipantError;
 use super::event::{Event, Outcome, Span};
+use super::kept_models::KeptModel;
 use super::machine::Machine;
 use super::plan_error::WorkError;
 use super::prefetches::{Answer, Prefetches, RoundTrip};
 use super::spans::Spans;
+use super::tick::Circumstances;
+use super::traffic::DataUse;
+use super::training_log::{CheckpointWriter, Surroundings};
 use super::wanted::Wanted;
+use super::work::RoundWork;
 use crate::clock::Clock;
-use crate::conditions::{Conditions, Readiness};
+use crate::conditions::{Conditions, DeviceState, Unmet};
 use crate::identity::{Certified, Identity};
 use crate::journal::{Journal, JournalError};
-use crate::personalize::PersonalModel;
+use crate::local_model::Model;
 use crate::privacy::{LifetimeSpent, PrivacySpent};
 use crate::trainer::Trainer;
-use crate::transport::{Transport, TransportError};
+use crate::transport::{Traffic, Transport, TransportError};
 
 /// Time for the last requests after a stop.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -50,6 +55,8 @@ struct Running {
     may_drop: bool,
     /// Start of a request that is answered at once; `None` for others.
     since: Option<Duration>,
+    /// The training that it is, if it is one.
+    training: Option<Arc<RoundWork>>,
 }
 
 /// A participant of a federation. See the [crate] for how to make one.
@@ -59,10 +66,15 @@ pub struct Participant {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) trainer: Arc<Mutex<Box<dyn Trainer>>>,
     pub(super) conditions: Box<dyn Conditions>,
+    pub(super) device: Box<dyn Fn() -> DeviceState + Send + Sync>,
     pub(super) attributes: Box<dyn Fn() -> Attributes + Send + Sync>,
     pub(super) observer: Box<dyn Fn(&Event) + Send + Sync>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) running: Slot,
+    /// Time between two checkpoints of a training.
+    pub(super) checkpoint_every: Duration,
+    /// Time between two looks at the app's conditions while a training runs that can pause.
+    pub(super) slice: Duration,
     pub(super) identified: Option<Arc<Identity>>,
 }
 
@@ -73,7 +85,17 @@ pub(super) struct Slot {
     prefetches: Prefetches,
     round_trip: RoundTrip,
     spans: Spans,
+    /// What the transport has counted so far.
+    traffic: Traffic,
+    /// The training that was started last.
+    training: Option<Arc<RoundWork>>,
     shutdown: bool,
+}
+
+impl Running {
+    fn droppable(answer: Answer) -> Self {
+        Self { answer, may_drop: true, since: None, training: None }
+    }
 }
 
 impl Participant {
@@ -126,10 +148,13 @@ impl Participant {
                     tokio::time::sleep_until(until).await;
                 }
                 action => {
+                    if let Action::Train(work) = &action {
+                        self.running.training = Some(Arc::clone(work));
+                    }
                     let span = self.running.spans.begin(&action, self.clock.now());
                     self.tell(span);
                     self.running.running = match self.running.prefetches.take(&action) {
-                        Some(answer) => Some(Running { answer, may_drop: true, since: None }),
+                        Some(answer) => Some(Running::droppable(answer)),
                         None => self.start(action),
                     };
                     self.follow();
@@ -158,14 +183,45 @@ impl Participant {
         self.machine.privacy_lifetime()
     }
 
-    /// The personalized model of a task, as the last round that this participant took part in left it; `None` before
-    /// the first. Read from the journal, so also after a restart; [`PersonalModel::load`] does the same without a
-    /// participant.
+    /// The model of a task for this app: the personalized one, as the last round that this participant took part in left it, or
+    /// else the last published one that it was given and has verified; `None` before the first. Read from the journal, so also
+    /// offline and after a restart; [`Model::load`] does the same without a participant.
     ///
     /// # Errors
-    /// [`JournalError`] if the record cannot be read or was damaged.
-    pub fn personal_model(&self, task: TaskId) -> Result<Option<PersonalModel>, JournalError> {
-        PersonalModel::load(&*self.journal, task)
+    /// [`JournalError`] if a record cannot be read or was damaged.
+    pub fn model(&self, task: TaskId) -> Result<Option<Model>, JournalError> {
+        Model::load(&*self.journal, task)
+    }
+
+    /// The same for the task of this name that it was given a model of last.
+    ///
+    /// # Errors
+    /// [`JournalError`] if a record cannot be read or was damaged.
+    pub fn model_of(&self, name: &str) -> Result<Option<Model>, JournalError> {
+        let kept = self.models()?.into_iter().rev().find(|kept| kept.name == name);
+        kept.map_or(Ok(None), |kept| self.model(kept.task))
+    }
+
+    /// The published models in the journal, one for each task, together at most
+    /// [`Builder::max_model_bytes`](super::Builder::max_model_bytes).
+    ///
+    /// # Errors
+    /// [`JournalError`] if the list cannot be read or was damaged.
+    pub fn models(&self) -> Result<Vec<KeptModel>, JournalError> {
+        Model::kept(&*self.journal)
+    }
+
+    /// The condition of the app's [`DeviceConditions`](crate::conditions::DeviceConditions) that holds it up now, if one does.
+    #[must_use]
+    pub fn held_up(&self) -> Option<Unmet> {
+        self.machine.held_up()
+    }
+
+    /// What was sent and received so far, if the transport counts: the SDK's own does. Remembered in the journal; a process that is
+    /// killed forgets at most 256 KiB.
+    #[must_use]
+    pub fn data_use(&self) -> DataUse {
+        self.machine.data_use()
     }
 
     /// Makes the participant shut down from the next poll on: see [`Self::run`].
@@ -176,12 +232,16 @@ impl Participant {
         }
     }
 
-    /// Looks at the app's conditions again at the next poll, also in the middle of a training or a request: what may be
-    /// dropped is given up if they no longer hold.
+    /// Looks at the app's conditions now, also in the middle of a training or a request. If they no longer hold, a training that
+    /// can is paused, and anything else that may be dropped is given up.
     pub fn conditions_changed(&mut self) {
-        let may_go_on = self.conditions.ready() == Readiness::Ready;
-        if !may_go_on && self.running.running.as_ref().is_some_and(|running| running.may_drop) {
-            self.running.running = None;
+        let Some(running) = self.running.running.as_ref().filter(|running| running.may_drop) else { return };
+        if self.machine.may_work(self.conditions.ready(), &(self.device)()) {
+            return;
+        }
+        match running.training.as_ref().filter(|work| work.can_go_on()) {
+            Some(work) => work.pause(),
+            None => self.running.running = None,
         }
     }
 
@@ -196,7 +256,10 @@ impl Participant {
                 self.running.running = None;
                 continue;
             }
-            let until = left.map_or(end, |left| end.min(tokio::time::Instant::now() + left));
+            let now = tokio::time::Instant::now();
+            let until = left.map_or(end, |left| end.min(now + left));
+            let can_pause = running.training.as_ref().is_some_and(|work| work.can_go_on());
+            let until = if can_pause { until.min(now + self.slice) } else { until };
             let prefetches = &mut self.running.prefetches;
             let answer = poll_fn(|context| {
                 prefetches.advance(context);
@@ -207,7 +270,6 @@ impl Participant {
                     let now = self.clock.now().elapsed;
                     if let Some(took) = running.since.map(|since| now.saturating_sub(since)) {
                         self.running.round_trip.measured(took);
-                        self.machine.set_round_trip(self.running.round_trip.least());
                     }
                     self.running.running = None;
                     let spans = self.running.spans.end(self.clock.now());
@@ -215,6 +277,7 @@ impl Participant {
                     return Some(input);
                 }
                 Err(_) if until == end => return None,
+                Err(_) if can_pause => self.conditions_changed(),
                 Err(_) => {}
             }
         }
@@ -222,15 +285,11 @@ impl Participant {
 
     /// Reports an input to the machine, and the resulting events to the observer.
     fn advance(&mut self, input: Input) -> Action {
-        if let Ok(trainer) = self.trainer.try_lock() {
-            self.machine.set_examples(trainer.examples());
-        }
-        self.machine.set_readiness(self.conditions.ready());
-        self.machine.set_attributes((self.attributes)());
         if let Some((place, context)) = self.running.spans.hear(&input, self.clock.now()) {
             self.transport.follow(place, context);
         }
-        let mut action = self.machine.poll(input, self.clock.now());
+        let circumstances = self.circumstances();
+        let mut action = self.machine.tick(input, circumstances);
         if std::mem::take(&mut self.running.shutdown) {
             action = self.machine.poll(Input::Shutdown, self.clock.now());
         }
@@ -241,6 +300,21 @@ impl Participant {
             (self.observer)(&event);
         }
         action
+    }
+
+    fn circumstances(&mut self) -> Circumstances {
+        let counted = self.transport.traffic();
+        let traffic = counted.since(std::mem::replace(&mut self.running.traffic, counted));
+        Circumstances {
+            now: self.clock.now(),
+            readiness: self.conditions.ready(),
+            device: (self.device)(),
+            attributes: (self.attributes)(),
+            // While it trains nobody asks it.
+            examples: self.trainer.try_lock().ok().map(|trainer| trainer.examples()),
+            round_trip: Some(self.running.round_trip.least()),
+            traffic,
+        }
     }
 
     /// Reports a span, if there is one.
@@ -267,15 +341,26 @@ impl Participant {
         self.running.prefetches = prefetches;
     }
 
+    /// What a training has around it here.
+    fn surroundings(&self) -> Surroundings {
+        let journal = Arc::clone(&self.journal);
+        let checkpoints = CheckpointWriter {
+            write: Arc::new(move |record| journal.save_parts(&record.name, record.parts())),
+            clock: Arc::clone(&self.clock),
+            every: self.checkpoint_every,
+        };
+        Surroundings { checkpoints: Some(checkpoints), slice: None }
+    }
+
     fn start(&self, action: Action) -> Option<Running> {
         let transport = Arc::clone(&self.transport);
         let journal = Arc::clone(&self.journal);
-        let droppable = |answer| Some(Running { answer, may_drop: true, since: None });
+        let droppable = |answer| Some(Running::droppable(answer));
         match action {
             Action::Send(request) => {
                 let since = RoundTrip::is_measured_by(&request).then(|| self.clock.now().elapsed);
                 let answer = Box::pin(async move { Input::Response(transport.send(&request).await) });
-                Some(Running { answer, may_drop: true, since })
+                Some(Running { since, ..Running::droppable(answer) })
             }
             Action::Fetch { task, model, have, layout } => {
                 let wanted = Wanted { task, model, layout };
@@ -285,26 +370,34 @@ impl Participant {
             Action::Train(work) => {
                 let trainer = Arc::clone(&self.trainer);
                 let mut encodes = self.running.spans.encoding_begins(&self.clock);
+                let (training, surroundings) = (Some(Arc::clone(&work)), self.surroundings());
                 let run = move || {
                     // A trainer that panicked is called again: its state is its own responsibility.
                     let mut trainer = trainer.lock().unwrap_or_else(PoisonError::into_inner);
-                    let done = catch_unwind(AssertUnwindSafe(|| work.run_noting(trainer.as_mut(), &mut encodes)));
+                    let done =
+                        catch_unwind(AssertUnwindSafe(|| work.run_in(trainer.as_mut(), surroundings, &mut encodes)));
                     done.unwrap_or(Err(WorkError::Panicked))
                 };
                 let answer = async { tokio::task::spawn_blocking(run).await.unwrap_or(Err(WorkError::Panicked)) };
-                droppable(Box::pin(async { Input::Trained(answer.await) }))
+                let answer = Box::pin(async { Input::Trained(answer.await) });
+                Some(Running { training, ..Running::droppable(answer) })
             }
             Action::Load(name) => {
                 let load = move || journal.load(&name);
                 droppable(Box::pin(async { Input::Loaded(blocking(load).await) }))
             }
             Action::Persist(records) => {
+                let training = self.running.training.clone();
                 let save = move || {
+                    // A checkpoint of a training that was left must not come after what removes it.
+                    if let Some(training) = training {
+                        training.settle();
+                    }
                     let mut records = records.iter();
                     records.try_for_each(|record| journal.save_parts(&record.name, record.parts()))
                 };
                 let answer = Box::pin(async { Input::Persisted(blocking(save).await) });
-                Some(Running { answer, may_drop: false, since: None })
+                Some(Running { may_drop: false, ..Running::droppable(answer) })
             }
             Action::WaitUntil(_) | Action::Finished(_) => None,
         }

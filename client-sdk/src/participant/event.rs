@@ -10,6 +10,7 @@ use wire::{Attempt, Digest, ParticipantId, TaskId, Timestamp, TraceContext};
 
 use super::policy::LoweredFloor;
 use super::provenance::ProvenanceError;
+use crate::conditions::Unmet;
 
 /// Something that happened; reported in order, at once.
 #[derive(Clone, Debug, PartialEq)]
@@ -136,6 +137,14 @@ pub enum Event {
         /// Examples trained on.
         examples: u64,
     },
+    /// A condition of the app's [`DeviceConditions`](crate::conditions::DeviceConditions) does not hold, and another one or none did
+    /// not before.
+    HeldUp { unmet: Unmet },
+    /// Training was paused because the app's conditions do not hold; it goes on from its checkpoint when they do, if the round still
+    /// waits.
+    Paused { place: Attempt },
+    /// Training goes on from a checkpoint of an earlier process.
+    Resumed { place: Attempt },
     /// Training failed, so this round gets no update; the reason stays on the device.
     TrainingFailed { place: Attempt, error: String },
     /// The coordinator returned a receipt for the update.

@@ -33,6 +33,9 @@ impl Event {
             Self::Fetched { .. } => "fetched",
             Self::Evaluated { .. } => "evaluated",
             Self::Trained { .. } => "trained",
+            Self::HeldUp { .. } => "held_up",
+            Self::Paused { .. } => "paused",
+            Self::Resumed { .. } => "resumed",
             Self::TrainingFailed { .. } => "training_failed",
             Self::Uploaded { .. } => "uploaded",
             Self::Abandoned { .. } => "abandoned",
@@ -55,7 +58,9 @@ impl Event {
                 json!({ "come_back_s": come_back.as_secs_f64(), "waiting_for": waiting_for })
             }
             Self::Asked { task, eligible } => json!({ "task": task, "eligible": eligible }),
-            Self::Invited { place } | Self::Unopened { place } => at(place, json!({})),
+            Self::Invited { place } | Self::Unopened { place } | Self::Paused { place } | Self::Resumed { place } => {
+                at(place, json!({}))
+            }
             Self::Assigned { place, cohort, remaining, is_secure } => {
                 let left = remaining.as_secs_f64();
                 at(place, json!({ "cohort": cohort, "remaining_s": left, "secure_aggregation": is_secure }))
@@ -86,6 +91,7 @@ impl Event {
             Self::Trained { place, metrics, examples } => {
                 at(place, json!({ "metrics": by_name(metrics), "examples": examples }))
             }
+            Self::HeldUp { unmet } => json!({ "condition": unmet.name(), "reason": unmet.to_string() }),
             Self::TrainingFailed { place, error } => at(place, json!({ "error": error })),
             Self::Uploaded { place, bytes, sha256 } => at(place, json!({ "bytes": bytes, "sha256": sha256 })),
             Self::Abandoned { place, reason, refusal } => at(place, json!({ "reason": reason, "refusal": refusal })),

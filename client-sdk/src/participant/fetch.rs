@@ -60,12 +60,14 @@ impl Fetch {
         match self.plan.read_model(file) {
             Ok(received) => {
                 core.events.push(Event::Fetched { place, version: base.version, bytes: base.bytes });
-                match self.session {
+                let plan = Arc::clone(&self.plan);
+                let then = match self.session {
                     Some(session) => {
                         State::AwaitDelivery(AwaitDelivery::new(self.plan, self.deadline, received, session))
                     }
                     None => LoadLocal::enter(core, self.plan, self.deadline, received, None),
-                }
+                };
+                core.keep_model(&plan, file, then)
             }
             Err(error) => {
                 core.events.push(Event::TrainingFailed { place, error: error.to_string() });

@@ -17,7 +17,7 @@ use super::session::Session;
 use super::snapshot::{self, Control};
 use super::state::{LoadLocal, LoadStep, State, Train};
 use super::train_ahead;
-use super::work::{Draws, Masks, NoiseSeed, RoundWork, SavedState};
+use super::work::{Draws, Earlier, Masks, NoiseSeed, RoundWork, SavedState};
 use crate::journal::JournalError;
 use crate::personalize::PersonalTensors;
 use crate::seed::RoundSeeds;
@@ -110,10 +110,15 @@ impl LoadLocal {
             LoadStep::Personal | LoadStep::Update(_) | LoadStep::Control => None,
         };
         let name = core.identity.as_ref().map_or("", |identity| &identity.certified.name);
-        let seeds = match core.settings.seed {
+        let mut seeds = match core.settings.seed {
             Some(seed) => RoundSeeds::repeatable(seed, self.plan.place.round, name),
             None => RoundSeeds::fresh(&mut core.rng),
         };
+        let unfinished = core.unfinished.take().filter(|unfinished| unfinished.id == self.plan.training_id());
+        if let Some(unfinished) = &unfinished {
+            seeds.training = unfinished.seed;
+        }
+        let goes_on = unfinished.is_some();
         let noise = NoiseSeed::draw(core.secrets.as_mut());
         #[cfg(feature = "deliberate-faults")]
         let noise = noise.or_repeatable(self.plan.place, name);
@@ -128,7 +133,15 @@ impl LoadLocal {
             SavedState { personal, residual, control },
             draws,
             masks,
+            Earlier { unfinished, max_model_bytes: core.settings.max_model_bytes },
         ));
-        State::Train(Train { plan: self.plan, deadline: self.deadline, work, session })
+        let place = self.plan.place;
+        let then = State::Train(Train { plan: self.plan, deadline: self.deadline, work, session });
+        if goes_on {
+            core.events.push(Event::Resumed { place });
+            return then;
+        }
+        // Another training's.
+        core.without_checkpoint(None, then)
     }
 }

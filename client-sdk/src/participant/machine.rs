@@ -1,6 +1,6 @@
 //! The participant as a state machine without I/O: one input in, one action out, time as an argument.
 //!
-//! The caller performs the [`Action`] and reports its result with the next [`Machine::poll`]. States consume
+//! The caller performs the [`Action`] and reports its result with the next [`Machine::tick`](Machine::tick). States consume
 //! themselves, one file each; what must survive is written ([`Action::Persist`]) before anything that depends on it is
 //! sent. The machine may be dropped at any time and rebuilt from the journal's records: then the same bytes are sent,
 //! or none.
@@ -13,7 +13,7 @@ use rand_chacha::ChaCha20Rng;
 use secure_agg::client::Client;
 use wire::Attempt;
 use wire::Attributes;
-use wire::participant::Answer;
+use wire::participant::{AbandonReason, Answer};
 use zeroize::Zeroizing;
 
 pub use super::action::{Action, Input};
@@ -21,26 +21,31 @@ use super::ahead::Ahead;
 use super::core::Core;
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
+use super::kept_models::KeptModels;
 pub use super::model_file::ModelFile;
 use super::provenance::Shown;
 pub use super::record::Record;
 use super::renew;
-use super::round_end::RoundEnd;
+use super::round_end::{LeaveReason, RoundEnd};
 use super::session::{Session, SessionError};
 pub use super::settings::{Saved, Settings};
-use super::snapshot::{self, IdentityRecord, RoundRecord, RoundState};
+use super::snapshot::{self, IdentityRecord, RoundRecord, RoundState, TrainingRecord};
 use super::state::{
     AwaitDelivery, CheckIn, Complain, Depart, Enroll, Fetch, LoadLocal, MessageUpload, Opening, OpeningPhase, Renew,
     Sending, Share, State, Train,
 };
+pub use super::tick::Circumstances;
+use super::traffic::{DataUse, TrafficLedger};
+pub use super::training_log::{CheckpointWriter, Surroundings};
 use super::used_bases::UsedBases;
+pub use super::work::RoundWork;
 use crate::clock::Now;
-use crate::conditions::Readiness;
+use crate::conditions::{DeviceState, Readiness, Unmet};
 use crate::entropy::Secrets;
 use crate::identity::{Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
 use crate::privacy::{LifetimeSpent, PrivacySpent};
-use crate::transport::Response;
+use crate::transport::{Response, Traffic};
 
 /// A participant without I/O.
 pub struct Machine {
@@ -91,6 +96,8 @@ impl Machine {
         let inputs = round.as_ref().map_or(0, |record| record.inputs);
         let used_bases = UsedBases::restore(saved.used_bases.as_deref().map(Vec::as_slice), inputs)?;
         let shown = Shown::restore(saved.provenance.as_deref().map(Vec::as_slice))?;
+        let models = KeptModels::restore(saved.models.as_deref().map(Vec::as_slice))?;
+        let unfinished = saved.training.as_ref().map(|record| TrainingRecord::decode(record)).transpose()?.flatten();
         let ahead = Ahead::restore(saved.update.as_deref().map(Vec::as_slice))?;
         let (round, released) = round.map(|record| (record.state, record.released)).unzip();
         let lowered = settings.security.lowered().into_iter().map(|floor| Event::Lowered { floor });
@@ -112,6 +119,10 @@ impl Machine {
             token_sha256,
             examples: 0,
             readiness: Readiness::Ready,
+            app_readiness: Readiness::Ready,
+            device: DeviceState::default(),
+            held_up: None,
+            traffic: TrafficLedger::new(DataUse::restore(saved.traffic.as_deref().map(Vec::as_slice))?),
             stopping: false,
             round_end: None,
             session: None,
@@ -120,6 +131,10 @@ impl Machine {
             account,
             used_bases,
             shown,
+            has_checkpoint: unfinished.is_some(),
+            unfinished,
+            models,
+            model_written: None,
             departure: None,
             unsaid: None,
             behind: None,
@@ -155,18 +170,48 @@ impl Machine {
 
     /// Processes an input and returns the next action.
     pub fn poll(&mut self, input: Input, now: Now) -> Action {
+        self.core.look_at_conditions(now);
         let state = std::mem::replace(&mut self.state, State::Finished(Ok(Outcome::Stopped)));
         let state = match state.handle(&mut self.core, input, now) {
             State::Finished(Err(error)) => Enroll::anew(&mut self.core, error),
             state => state,
         };
-        self.state = state.settle(&mut self.core, now);
+        let state = state.settle(&mut self.core, now);
+        self.state = self.core.with_traffic_saved(state);
         self.state.action(&mut self.core, now)
     }
 
     /// Sets whether the app's conditions hold; called before each poll.
     pub fn set_readiness(&mut self, readiness: Readiness) {
-        self.core.readiness = readiness;
+        self.core.app_readiness = readiness;
+    }
+
+    /// Reports the device's state to the policy in [`Settings::device`].
+    pub fn set_device(&mut self, state: DeviceState) {
+        self.core.device = state;
+    }
+
+    /// Adds to what was sent and received.
+    pub fn add_traffic(&mut self, more: Traffic) {
+        self.core.traffic.add(more);
+    }
+
+    /// Whether work may be done when the app says this, and the device is like this.
+    #[must_use]
+    pub fn may_work(&self, readiness: Readiness, device: &DeviceState) -> bool {
+        readiness == Readiness::Ready && self.core.unmet(device).is_none()
+    }
+
+    /// The condition of the device that held it up at the last poll.
+    #[must_use]
+    pub fn held_up(&self) -> Option<Unmet> {
+        self.core.held_up
+    }
+
+    /// What was sent and received so far.
+    #[must_use]
+    pub fn data_use(&self) -> DataUse {
+        self.core.traffic.used
     }
 
     /// Sets the device's attributes; called before each poll.
@@ -358,11 +403,12 @@ impl State {
             },
             state => match state.before_input() {
                 Some((place, deadline)) => match core.must_leave(deadline, now) {
+                    Some(LeaveReason::GiveUp(AbandonReason::Conditions)) if state.can_rest(core, now) => state,
                     Some(leave) => {
-                        if let Self::Train(state) = &state {
-                            state.work.cancel();
-                        }
-                        core.leave(place, leave)
+                        let Self::Train(Train { work, .. }) = &state else { return core.leave(place, leave) };
+                        work.cancel();
+                        let then = core.leave(place, leave);
+                        core.without_checkpoint(Some(work), then)
                     }
                     None => state,
                 },
@@ -371,8 +417,19 @@ impl State {
         }
     }
 
+    /// Whether a training can wait until the app's conditions are looked at again.
+    fn can_rest(&self, core: &Core, now: Now) -> bool {
+        match (self, core.readiness) {
+            (Self::Train(state), Readiness::NotReady { ask_again }) => {
+                state.work.can_go_on() && now.elapsed.saturating_add(ask_again) < state.deadline
+            }
+            _ => false,
+        }
+    }
+
     fn action(&mut self, core: &mut Core, now: Now) -> Action {
-        if let (true, Readiness::NotReady { ask_again }) = (self.can_wait(), core.readiness) {
+        let waits = self.can_wait() || self.can_rest(core, now);
+        if let (true, Readiness::NotReady { ask_again }) = (waits, core.readiness) {
             return Action::WaitUntil(now.elapsed.saturating_add(ask_again));
         }
         match self {

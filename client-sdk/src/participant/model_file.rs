@@ -61,6 +61,15 @@ impl ModelFile {
         }
     }
 
+    /// The file's bytes, written again if only its parameters are here: a model has one form.
+    pub(super) fn content(&self) -> Result<Bytes, CheckpointError> {
+        match &self.content {
+            Content::Whole(bytes, _) => Ok(bytes.clone()),
+            Content::Read(Ok(parameters)) => checkpoint::write(parameters).map(Bytes::from),
+            Content::Read(Err(error)) => Err(error.clone()),
+        }
+    }
+
     #[must_use]
     pub fn sha256(&self) -> Digest {
         self.sha256

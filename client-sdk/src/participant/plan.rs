@@ -14,7 +14,7 @@ use super::base::{self, BaseError, RoundBase};
 use super::model_file::ModelFile;
 use super::plan_error::{PersonalError, PlanError};
 use super::size::MaxModelBytes;
-use super::snapshot::{Control, ControlRecord, HeldUpdateId};
+use super::snapshot::{Control, ControlRecord, HeldUpdateId, TrainingId};
 use crate::journal::JournalError;
 use crate::personalize::{PersonalTensors, Personalizer};
 
@@ -121,6 +121,12 @@ impl Plan {
         let Assignment { encoding, base, .. } = &*self.assignment;
         let base = self.wanted().map_or(base.sha256, |held| held.base);
         (!has_own_noise).then(|| base_digest(encoding, base))
+    }
+
+    /// What a checkpoint of this round's training is of.
+    pub(super) fn training_id(&self) -> TrainingId {
+        let trained = AssignmentTerms::from(&*self.assignment).training();
+        TrainingId { place: self.place, base: self.assignment.base.sha256, trained }
     }
 
     /// The round's privacy terms, if the task has a mechanism.

@@ -88,6 +88,9 @@ pub enum WorkError {
     /// The trainer's result must not be sent.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
+    /// The training goes on later.
+    #[error("training was paused")]
+    Paused,
     #[error("the trainer panicked")]
     Panicked,
     /// The input cannot be signed.

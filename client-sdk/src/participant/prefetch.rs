@@ -66,6 +66,12 @@ impl State {
                 }
                 next
             }
+            // What is written in between is for the app or the data use: what was asked for early is still wanted.
+            Self::Persist(state) => match &*state.then {
+                Self::AwaitDelivery(state) => vec![poll(Announcement::Delivery, state.plan.place)],
+                then @ (Self::CheckIn(_) | Self::Upload(_)) => then.prefetch(core),
+                _ => Vec::new(),
+            },
             Self::Fetch(state) if state.has_session() => vec![poll(Announcement::Delivery, state.plan.place)],
             Self::Upload(state) => {
                 state.session_place().map(|place| poll(Announcement::Survivors, place)).into_iter().collect()
@@ -74,7 +80,6 @@ impl State {
             Self::Share(_)
             | Self::Fetch(_)
             | Self::Opening(_)
-            | Self::Persist(_)
             | Self::Enroll(_)
             | Self::Renew(_)
             | Self::AwaitDelivery(_)

@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 use super::policy::SecurityPolicy;
 use super::size::USUAL_MAX_MODEL_BYTES;
 use super::snapshot;
+use crate::conditions::DeviceConditions;
 use crate::identity::Evidence;
 use crate::pre_issued::Certificates;
 use crate::privacy::PrivacyPolicy;
@@ -42,6 +43,10 @@ pub struct Settings {
     pub privacy: PrivacyPolicy,
     /// Maximum bytes of a model, of its local state and of an encoded update, each.
     pub max_model_bytes: u64,
+    /// Whether the journal keeps published models for the app.
+    pub keep_models: bool,
+    /// What must hold of the device; nothing by default.
+    pub device: Option<DeviceConditions>,
     /// A deliberate fault, for audits.
     #[cfg(feature = "deliberate-faults")]
     pub fault: Option<crate::faults::Fault>,
@@ -63,6 +68,8 @@ impl Default for Settings {
             security: SecurityPolicy::default(),
             privacy: PrivacyPolicy::default(),
             max_model_bytes: USUAL_MAX_MODEL_BYTES,
+            keep_models: true,
+            device: None,
             #[cfg(feature = "deliberate-faults")]
             fault: None,
         }
@@ -86,6 +93,12 @@ pub struct Saved {
     pub used_bases: Option<Zeroizing<Vec<u8>>>,
     /// The record [`snapshot::PROVENANCE`].
     pub provenance: Option<Zeroizing<Vec<u8>>>,
+    /// The record [`snapshot::TRAINING`].
+    pub training: Option<Zeroizing<Vec<u8>>>,
+    /// The record [`snapshot::TRAFFIC`].
+    pub traffic: Option<Zeroizing<Vec<u8>>>,
+    /// The record [`snapshot::MODELS`].
+    pub models: Option<Zeroizing<Vec<u8>>>,
 }
 
 impl Saved {
@@ -102,6 +115,9 @@ impl Saved {
             update: load(snapshot::UPDATE)?,
             used_bases: load(snapshot::USED_BASES)?,
             provenance: load(snapshot::PROVENANCE)?,
+            training: load(snapshot::TRAINING)?,
+            traffic: load(snapshot::TRAFFIC)?,
+            models: load(snapshot::MODELS)?,
         })
     }
 }

@@ -12,7 +12,7 @@
 //! record for damaged. Version 1 has identities, updates without masks and rounds that are done; version 2 has
 //! sessions of secure aggregation; version 3 has ledgers of privacy; version 4 has residuals of codecs; version 5 has
 //! personalized models; version 6 has updates trained ahead of rounds; version 7 has control variates; version 8 has
-//! updates behind the digest; version 9 has updates that are sent in parts.
+//! updates, and published models, behind the digest; version 9 has updates that are sent in parts.
 
 use std::sync::Arc;
 
@@ -28,18 +28,24 @@ use recipe::digest::sha256;
 mod control;
 mod held;
 mod local_state;
+mod model;
 mod personalized;
 mod privacy;
 mod provenance;
 mod round;
+mod traffic;
+mod training;
 mod used_bases;
 
 pub(super) use control::{Control, ControlRecord};
 pub(super) use held::{HeldRecord, HeldUpdateId, encode_nothing_held};
 pub(super) use local_state::LocalState;
+pub(crate) use model::ModelRecord;
+pub(super) use model::{encode_model, encode_no_model};
 pub(crate) use personalized::{PersonalizedRecord, encode_personalized};
 pub(super) use privacy::{encode_account, restore};
 pub(super) use round::{Pending, RoundCounters, RoundRecord, RoundState, encode_done, encode_session};
+pub(super) use training::{Call, TrainingId, TrainingRecord, encode_no_training};
 
 /// Name of the record of the participant's identity.
 pub const IDENTITY: &str = "identity";
@@ -60,6 +66,15 @@ pub const PROVENANCE: &str = "provenance";
 
 /// Name of the record of the bases that inputs were made from.
 pub const USED_BASES: &str = "given";
+
+/// Name of the record of the list of published models.
+pub const MODELS: &str = "models";
+
+/// Name of the record of what was sent and received.
+pub const TRAFFIC: &str = "traffic";
+
+/// Name of the record of a training in progress.
+pub const TRAINING: &str = "training";
 
 const MAGIC: &[u8; 16] = b"tributary record";
 /// The newest version that is read and written.
@@ -96,6 +111,12 @@ pub fn personal(task: TaskId) -> String {
 #[must_use]
 pub fn own(task: TaskId) -> String {
     format!("own-{task}")
+}
+
+/// Name of the record of a task's published model.
+#[must_use]
+pub fn model(task: TaskId) -> String {
+    format!("model-{task}")
 }
 
 /// Name of the record of a task's control variate.
@@ -202,7 +223,7 @@ fn decode<'a, H: for<'de> Deserialize<'de>>(
         return Err(JournalError::TooNew { name: name.to_owned(), version, newest: VERSION });
     }
     let mut begins = MAGIC.len() + 2;
-    let (mut record, mut body, mut tree) = (record, None, None);
+    let (mut record, mut body, mut tree, mut body_digest) = (record, None, None, None);
     if version >= BEHIND {
         let (length, rest) = rest.split_first_chunk().ok_or_else(|| corrupt("it is cut off"))?;
         let digest = rest.first_chunk().ok_or_else(|| corrupt("it is cut off"))?;
@@ -218,7 +239,7 @@ fn decode<'a, H: for<'de> Deserialize<'de>>(
         if found != Digest(*digest) {
             return Err(changed());
         }
-        (record, body) = (before, Some(behind));
+        (record, body, body_digest) = (before, Some(behind), Some(found));
         begins += BEHIND_BYTES;
     }
     let (content, digest) = record.split_last_chunk().ok_or_else(|| corrupt("it is cut off"))?;
@@ -229,6 +250,7 @@ fn decode<'a, H: for<'de> Deserialize<'de>>(
         name,
         rest: content.get(begins..).unwrap_or_default(),
         body,
+        body_digest,
         tree: tree.filter(PartTree::is_parted).map(Arc::new),
     };
     let length = parts.take(4)?.first_chunk().map_or(usize::MAX, |bytes| u32::from_le_bytes(*bytes) as usize);
@@ -245,6 +267,8 @@ struct Parts<'a> {
     rest: &'a [u8],
     /// The bytes behind the digest.
     body: Option<&'a [u8]>,
+    /// Of the bytes behind the digest.
+    body_digest: Option<Digest>,
     /// Their parts, if they are sent in parts.
     tree: Option<Arc<PartTree>>,
 }
@@ -264,6 +288,12 @@ impl<'a> Parts<'a> {
             Some(_) => Err(JournalError::corrupt(self.name, "the update in it has another length")),
             None => self.take(bytes),
         }
+    }
+
+    /// A file behind the digest, and its own.
+    fn file(&mut self) -> Result<(Digest, &'a [u8]), JournalError> {
+        let file = self.body_digest.zip(self.body.take());
+        file.ok_or_else(|| JournalError::corrupt(self.name, "there is no file in it"))
     }
 
     fn secret(&mut self, bytes: usize) -> Result<Zeroizing<Vec<u8>>, JournalError> {

@@ -10,7 +10,8 @@ use wire::{Attempt, CoarseLoss, TaskId};
 use zeroize::Zeroizing;
 
 use super::action::Action;
-use super::core::{ChargeError, Core, persist};
+use super::charge::ChargeError;
+use super::core::{Core, persist};
 use super::event::Event;
 use super::plan::Plan;
 use super::plan_error::WorkError;
@@ -20,6 +21,7 @@ use super::snapshot::{self, ControlRecord, LocalState, Pending};
 use super::state::{Sending, State, Train};
 use super::train_ahead;
 use super::work::{Contribution, WorkOutput};
+use crate::conditions::Readiness;
 use crate::journal::JournalError;
 use crate::personalize::PersonalTensors;
 use crate::trainer::TrainerError;
@@ -34,10 +36,27 @@ impl Train {
         let place = self.plan.place;
         let Contribution { output, personal, own, evaluated, trained, examples } = match result {
             Ok(contribution) => contribution,
-            Err(error) => return failed(core, &self.plan, &error),
+            Err(WorkError::Paused) if self.work.has_state() => {
+                if core.readiness != Readiness::Ready {
+                    core.events.push(Event::Paused { place });
+                }
+                return State::Train(self);
+            }
+            Err(error) => {
+                let then = failed(core, &self.plan, &error);
+                return core.without_checkpoint(Some(&self.work), then);
+            }
+        };
+        let no_checkpoint = match core.no_checkpoint(Some(&self.work)) {
+            Ok(record) => record,
+            Err(error) => return State::Finished(Err(error.into())),
         };
         let local_state = match self.local_state(personal.as_ref(), own.as_ref()) {
             Ok(local_state) => local_state,
+            Err(error) => return State::Finished(Err(error.into())),
+        };
+        let scores = match core.scores_record(&self.plan, &evaluated, &trained) {
+            Ok(scores) => scores,
             Err(error) => return State::Finished(Err(error.into())),
         };
         let input = match output {
@@ -45,7 +64,7 @@ impl Train {
             WorkOutput::Update(update) => {
                 core.events.push(Event::Evaluated { place, metrics: evaluated });
                 core.events.push(Event::Trained { place, metrics: trained, examples });
-                return train_ahead::keep(core, &self.plan, &update, local_state);
+                return train_ahead::keep(core, &self.plan, &update, local_state, scores, no_checkpoint);
             }
         };
         if self.session.is_some() && input.signed.is_none() {
@@ -86,7 +105,8 @@ impl Train {
         let (pending, signed) = self.pending(&input, local_state);
         let records = core.pending_record(&pending);
         let records = records.map(|records| {
-            charged.into_iter().chain(given).chain(own_first).chain(let_go).chain(kept).chain(records).collect()
+            let before = charged.into_iter().chain(given).chain(own_first).chain(let_go).chain(kept).chain(scores);
+            before.chain(records).chain(no_checkpoint).collect()
         });
         persist(records, State::Upload(Sending::new(pending, signed)))
     }

@@ -109,8 +109,15 @@ fn past_input(core: &Core, plan: &Plan) -> Option<used_bases::PastInput> {
     plan.base().and_then(|base| core.used_bases.latest(base.into()))
 }
 
-/// Keeps a finished update with the local state of the same training.
-pub(super) fn keep(core: &mut Core, plan: &Plan, update: &Update, local_state: LocalState) -> State {
+/// Keeps a finished update with the local state and the scores of the same training.
+pub(super) fn keep(
+    core: &mut Core,
+    plan: &Plan,
+    update: &Update,
+    local_state: LocalState,
+    scores: Option<Record>,
+    no_checkpoint: Option<Record>,
+) -> State {
     let place = plan.place;
     let trained = AssignmentTerms::from(&*plan.assignment).training();
     let base = &plan.assignment.base;
@@ -120,7 +127,8 @@ pub(super) fn keep(core: &mut Core, plan: &Plan, update: &Update, local_state: L
     match record(plan, held, update, local_state) {
         Ok((record, local_state)) => {
             core.ahead.held = Some((held, local_state));
-            persist(Ok(vec![record]), State::CheckIn(CheckIn::default()))
+            let records = scores.into_iter().chain([record]).chain(no_checkpoint);
+            persist(Ok(records.collect()), State::CheckIn(CheckIn::default()))
         }
         Err(error) => State::Finished(Err(error.into())),
     }

@@ -26,11 +26,13 @@ use super::base::RoundBase;
 use super::plan::Plan;
 use super::plan_error::WorkError;
 use super::received::Received;
-use super::snapshot::Control;
+use super::snapshot::{Control, TrainingRecord};
+use super::training_log::{Logged, Surroundings, TrainingLog};
+use crate::checkpoints::Checkpoints;
 use crate::identity::SigningKey;
 use crate::personalize::{LocalResult, LocalRound, PersonalTensors};
 use crate::seed::RoundSeeds;
-use crate::trainer::{Cancel, Trained, Trainer, TrainingJob};
+use crate::trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};
 
 /// The masks of one input; taken once.
 pub(super) struct Masks {
@@ -87,6 +89,12 @@ pub(super) struct SavedState {
     pub(super) control: Option<Control>,
 }
 
+/// What an earlier process has trained in the same attempt, and the bound on what this one saves.
+pub(super) struct Earlier {
+    pub(super) unfinished: Option<TrainingRecord>,
+    pub(super) max_model_bytes: u64,
+}
+
 /// Evaluates, trains, encodes and masks; or computes an analysis, encodes and masks.
 pub struct RoundWork {
     plan: Arc<Plan>,
@@ -95,6 +103,7 @@ pub struct RoundWork {
     residual: Option<Residual>,
     control: Option<Control>,
     job: TrainingJob,
+    log: Arc<TrainingLog>,
     draws: Draws,
     /// `None` without secure aggregation.
     masks: Option<Masks>,
@@ -124,6 +133,7 @@ impl RoundWork {
         SavedState { personal, residual, control }: SavedState,
         draws: Draws,
         masks: Option<Masks>,
+        Earlier { unfinished, max_model_bytes }: Earlier,
     ) -> Self {
         let assignment = &plan.assignment;
         let job = TrainingJob {
@@ -135,8 +145,11 @@ impl RoundWork {
             metrics: assignment.metrics.clone(),
             seed: draws.seeds.training,
             cancel: Cancel::default(),
+            checkpoints: Checkpoints::default(),
         };
-        Self { plan, received, personal, residual, control, job, draws, masks }
+        let (id, seed, cancel) = (plan.training_id(), job.seed, job.cancel.clone());
+        let log = TrainingLog::new(id, seed, max_model_bytes, plan.is_personal(), cancel, unfinished);
+        Self { plan, received, personal, residual, control, job, log: log.into(), draws, masks }
     }
 
     /// Computes the contribution with `trainer`. Blocks for as long as training takes.
@@ -144,15 +157,28 @@ impl RoundWork {
     /// # Errors
     /// [`WorkError`]; report it to the machine as the result.
     pub fn run(&self, trainer: &mut dyn Trainer) -> Result<Contribution, WorkError> {
-        self.run_noting(trainer, &mut || ())
+        self.run_in(trainer, Surroundings::default(), &mut || ())
     }
 
-    /// The same; says when training is over, and the update is clipped, encoded and masked.
-    pub(super) fn run_noting(
+    /// The same, with checkpoints and slices; says when training is over, and the update is clipped, encoded and masked. After
+    /// [`WorkError::Paused`] it may run again, and goes on.
+    ///
+    /// # Errors
+    /// As for [`Self::run`].
+    pub fn run_in(
         &self,
         trainer: &mut dyn Trainer,
+        surroundings: Surroundings,
         encodes: &mut dyn FnMut(),
     ) -> Result<Contribution, WorkError> {
+        let run = self.log.begin(trainer, surroundings);
+        match self.compute(&mut Logged::new(trainer, &self.log, run), encodes) {
+            Err(WorkError::Trainer(TrainerError::Paused)) => Err(WorkError::Paused),
+            result => result,
+        }
+    }
+
+    fn compute(&self, trainer: &mut dyn Trainer, encodes: &mut dyn FnMut()) -> Result<Contribution, WorkError> {
         match (&self.plan.recipe.codec, &self.received) {
             (UpdateCodec::Sums(analysis), RoundBase::State(state)) => self.add_up(analysis, state, trainer, encodes),
             (_, RoundBase::Model(received)) => self.train(received, trainer, encodes),
@@ -273,8 +299,36 @@ impl RoundWork {
         Ok(send(protection)?)
     }
 
+    /// The result is no longer needed.
     pub fn cancel(&self) {
         self.job.cancel.cancel();
+    }
+
+    /// Asks the training under way to save its state and stop. It then ends with [`WorkError::Paused`], if it can.
+    pub fn pause(&self) {
+        self.log.pause();
+    }
+
+    /// Whether a training that is paused can go on later.
+    #[must_use]
+    pub fn can_go_on(&self) -> bool {
+        self.log.can_go_on()
+    }
+
+    /// Whether something was saved of the training.
+    pub(super) fn has_state(&self) -> bool {
+        self.log.has_state()
+    }
+
+    /// Waits for a checkpoint that is being written by a run that was cancelled: call it before a record is written after
+    /// that.
+    pub fn settle(&self) {
+        self.log.settle();
+    }
+
+    /// Whether the journal may hold a checkpoint of it.
+    pub(super) fn has_checkpoint(&self) -> bool {
+        self.log.is_written()
     }
 
     /// The metrics that the task names, in its order; "not measured" where the trainer has none of that name. No

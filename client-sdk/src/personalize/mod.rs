@@ -15,7 +15,6 @@ mod fed_rep;
 mod fine_tune;
 mod lora;
 mod method;
-mod personalized;
 mod pfedme;
 mod round;
 mod tensors;
@@ -33,9 +32,6 @@ use wire::Digest;
 pub use fed_per::FedPer;
 pub(crate) use method::Method;
 pub use method::MethodError;
-pub use personalized::PersonalModel;
-#[cfg(feature = "models")]
-pub use personalized::PredictError;
 pub(crate) use round::{LocalError, LocalResult, LocalRound};
 pub use tensors::PersonalTensors;
 

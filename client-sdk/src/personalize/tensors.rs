@@ -10,8 +10,12 @@ use zeroize::{Zeroize as _, Zeroizing};
 pub struct PersonalTensors(pub(super) Parameters);
 
 impl PersonalTensors {
-    pub(super) fn new(parameters: Parameters) -> Self {
+    pub(crate) fn new(parameters: Parameters) -> Self {
         Self(parameters)
+    }
+
+    pub(crate) fn parameters(&self) -> &Parameters {
+        &self.0
     }
 
     /// Serializes for the journal, as a safetensors file.

@@ -11,6 +11,7 @@ use super::round::narrow;
 use recipe::Tensors;
 
 use super::*;
+use crate::checkpoints::Checkpoints;
 use crate::models::{Architecture, Mlp};
 use crate::train::Device;
 use crate::trainer::{Cancel, Constraints, Trained, Trainer, TrainerError, TrainingJob};
@@ -94,6 +95,7 @@ fn job() -> TrainingJob {
         metrics: vec!["loss".into(), "personal_loss".into()],
         seed: 1,
         cancel: Cancel::default(),
+        checkpoints: Checkpoints::default(),
     }
 }
 

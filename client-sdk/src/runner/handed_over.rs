@@ -14,7 +14,7 @@ use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
 /// How soon a job that nobody needs any more is given up.
 const CANCEL_CHECK: Duration = Duration::from_millis(20);
 
-/// A trainer that hands each job over and waits for the answer. It evaluates nothing: the metrics in an answer count as
+/// A trainer that hands each job over and waits for the answer. A job that has saved a checkpoint is taken back at a pause. It evaluates nothing: the metrics in an answer count as
 /// those of the received model, too.
 pub(super) struct HandedOver {
     say: Sender<Said>,
@@ -29,7 +29,7 @@ impl HandedOver {
 
 impl Trainer for HandedOver {
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
-        let (answer, answered) = Answer::to(job);
+        let (answer, answered, overdue) = Answer::to(job);
         let handed = Job { parameters: model.clone(), training: job.clone(), answer };
         self.say
             .send(Said::Job(Box::new(handed)))
@@ -39,6 +39,13 @@ impl Trainer for HandedOver {
                 Ok(answer) => return answer,
                 Err(RecvTimeoutError::Timeout) if job.cancel.is_cancelled() => {
                     return Err(TrainerError::failed("nobody waits for the result any more"));
+                }
+                // The app gets the job again, with what it saved last.
+                Err(RecvTimeoutError::Timeout)
+                    if job.checkpoints.should_pause() && job.checkpoints.load().is_some() =>
+                {
+                    overdue.cancel();
+                    return Err(TrainerError::Paused);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {

@@ -11,7 +11,7 @@ use crate::trainer::{Cancel, Trained, TrainerError, TrainingJob};
 pub struct Job {
     /// The model to start from; the app may train it in place.
     pub parameters: Parameters,
-    /// The plan, and all else there is to know.
+    /// The plan, and all else there is to know; also where checkpoints of the training are kept.
     pub training: TrainingJob,
     /// Where the result goes.
     pub answer: Answer,
@@ -21,6 +21,8 @@ pub struct Job {
 #[derive(Debug)]
 pub struct Answer {
     cancel: Cancel,
+    /// The job was taken back.
+    taken_back: Cancel,
     to: SyncSender<Result<Trained, TrainerError>>,
 }
 
@@ -30,16 +32,16 @@ pub struct Answer {
 pub struct Overdue;
 
 impl Answer {
-    /// An answer to this job, and where it arrives.
-    pub(super) fn to(job: &TrainingJob) -> (Self, Receiver<Result<Trained, TrainerError>>) {
-        let (to, answered) = sync_channel(1);
-        (Self { cancel: job.cancel.clone(), to }, answered)
+    /// An answer to this job, where it arrives, and what takes the job back.
+    pub(super) fn to(job: &TrainingJob) -> (Self, Receiver<Result<Trained, TrainerError>>, Cancel) {
+        let ((to, answered), taken_back) = (sync_channel(1), Cancel::default());
+        (Self { cancel: job.cancel.clone(), taken_back: taken_back.clone(), to }, answered, taken_back)
     }
 
-    /// Whether nobody waits for the result any more.
+    /// Whether nobody waits for the result any more. A job that was paused comes again when it goes on.
     #[must_use]
     pub fn is_overdue(&self) -> bool {
-        self.cancel.is_cancelled()
+        self.cancel.is_cancelled() || self.taken_back.is_cancelled()
     }
 
     /// Hands in the result, with parameters in the layout of the job's.

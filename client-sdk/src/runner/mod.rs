@@ -46,7 +46,8 @@ pub use self::job::{Answer, Job, Overdue};
 pub use self::options::Options;
 pub use self::said::End;
 use self::said::{Said, Switches};
-use crate::conditions::{Conditions, Readiness};
+use crate::conditions::{Conditions, DeviceState, Readiness};
+use crate::participant::builder::Report;
 use crate::participant::{BuildError, Builder, Outcome, Participant, Progress};
 
 /// How often a participant looks whether its pause is over, although it is told.
@@ -107,7 +108,11 @@ impl Runner {
         let (asks, asked) = unbounded_channel();
         let trainer = HandedOver::new(say.clone(), Arc::clone(&switches));
         let pausable = |conditions| Pausable { switches: Arc::clone(&switches), conditions };
-        let participant = builder.trainer(trainer).map_conditions(pausable).build()?;
+        let state = Arc::clone(&switches);
+        let reported = move |own: Report| {
+            move || state.device.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(|| own())
+        };
+        let participant = builder.trainer(trainer).map_conditions(pausable).map_device(reported).build()?;
         let thread = std::thread::Builder::new().name("tributary".to_owned());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| BuildError::Thread(error.to_string()))?;
@@ -154,8 +159,8 @@ impl Runner {
         answered.recv().ok()
     }
 
-    /// Lets the participant rest, at once and until [`Self::resume`]: it gives up a round whose update is not made,
-    /// and sends nothing.
+    /// Lets the participant rest, at once and until [`Self::resume`]: it sends nothing. A job that has saved a checkpoint is taken
+    /// back, and handed out again when it goes on, if its round still waits; otherwise a round whose update is not made is given up.
     pub fn pause(&self) {
         self.set_paused(true);
     }
@@ -169,6 +174,13 @@ impl Runner {
     pub fn conditions_changed(&self) {
         // A thread that is gone has nothing to give up.
         let _ = self.asks.send(Ask::LookAtConditions);
+    }
+
+    /// Reports the device's state to the builder's [`DeviceConditions`](crate::conditions::DeviceConditions), which are looked at
+    /// at once. From now on this counts, not what the builder was given.
+    pub fn set_device(&self, state: DeviceState) {
+        *self.switches.device.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+        self.conditions_changed();
     }
 
     fn set_paused(&self, paused: bool) {

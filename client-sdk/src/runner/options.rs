@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 use task_spec::Attributes;
 use wire::audit::AuditKey;
 use zeroize::{Zeroize as _, Zeroizing};
 
+use crate::conditions::{DeviceConditions, DeviceState};
 use crate::journal::{FileJournal, JournalFiles};
 use crate::participant::{BuildError, Builder, Participant, ParticipantError, SecurityPolicy};
 use crate::privacy::PrivacyPolicy;
@@ -77,6 +79,18 @@ pub struct Options {
     /// [`Builder::max_model_bytes`].
     #[serde(default)]
     pub max_model_bytes: Option<u64>,
+    /// [`Builder::keep_models`].
+    #[serde(default)]
+    pub keep_models: Option<bool>,
+    /// [`Builder::device_conditions`]; the state comes with [`Runner::set_device`](super::Runner::set_device).
+    #[serde(default)]
+    pub device_conditions: Option<DeviceConditions>,
+    /// [`Builder::checkpoint_every`], in milliseconds.
+    #[serde(default)]
+    pub checkpoint_every_ms: Option<u64>,
+    /// [`Builder::training_slice`], in milliseconds.
+    #[serde(default)]
+    pub training_slice_ms: Option<u64>,
     /// [`Builder::seed`].
     #[serde(default)]
     pub seed: Option<u64>,
@@ -119,6 +133,18 @@ impl Options {
         }
         if let Some(bytes) = self.max_model_bytes {
             builder = builder.max_model_bytes(bytes);
+        }
+        if let Some(policy) = self.device_conditions {
+            builder = builder.device_conditions(policy, DeviceState::default);
+        }
+        if let Some(interval) = self.checkpoint_every_ms.map(Duration::from_millis) {
+            builder = builder.checkpoint_every(interval);
+        }
+        if let Some(slice) = self.training_slice_ms.map(Duration::from_millis) {
+            builder = builder.training_slice(slice);
+        }
+        if let Some(keep) = self.keep_models {
+            builder = builder.keep_models(keep);
         }
         Ok(builder)
     }

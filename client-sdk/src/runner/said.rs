@@ -1,8 +1,10 @@
 //! What the participant's thread says, and what the app sets for it.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use super::job::Job;
+use crate::conditions::DeviceState;
 use crate::participant::{Outcome, ParticipantError};
 
 /// How a participant ends.
@@ -19,4 +21,6 @@ pub(super) enum Said {
 pub(super) struct Switches {
     pub(super) paused: AtomicBool,
     pub(super) examples: AtomicU64,
+    /// As the app reported it here.
+    pub(super) device: Mutex<Option<DeviceState>>,
 }

@@ -9,8 +9,9 @@ use super::config::{Sgd, check as check_plan, narrow};
 use super::device::Device;
 use super::error::TrainError;
 use super::examples::Examples;
-use super::learner::StepResult;
-use super::{Run, Trained, check, learner};
+use super::learner::{LearnerState, Score, StepResult};
+use super::steering::{Steering, While};
+use super::{Stepper, Trained, check, learner, run, trained};
 use crate::models::Architecture;
 
 /// Adapters and their base.
@@ -30,36 +31,81 @@ pub struct AdaptedBase<'a> {
 /// As for [`super::train`], and [`TrainError::Constraints`] for adapters of another model.
 pub fn train_adapters(
     architecture: &Architecture,
-    AdaptedBase { base, start, adapters }: AdaptedBase<'_>,
+    adapted: AdaptedBase<'_>,
+    examples: Examples<'_>,
+    sgd: Sgd<'_>,
+    device: &Device,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> Result<Trained, TrainError> {
+    train_adapters_steered(architecture, adapted, examples, sgd, device, &mut While(go_on))
+}
+
+/// [`train_adapters`] that may also be left between two steps and go on later, with the same bits.
+///
+/// # Errors
+/// As [`train_adapters`], and [`TrainError::Paused`] if the steering paused it.
+pub(crate) fn train_adapters_steered(
+    architecture: &Architecture,
+    adapted: AdaptedBase<'_>,
     examples: Examples<'_>,
     Sgd { plan, seed }: Sgd<'_>,
     device: &Device,
-    go_on: &mut dyn FnMut(u64) -> bool,
+    steering: &mut dyn Steering,
 ) -> Result<Trained, TrainError> {
     check_plan(plan)?;
     // The 16-bit loss scale adapts over several steps, but each step has a new learner.
     let plan = &TrainingPlan { precision: Precision::F32, ..plan.clone() };
-    let clip = plan.gradient_clip.map(narrow);
-    let [momentum, weight_decay, proximal_mu] = [plan.momentum, plan.weight_decay, plan.proximal_mu].map(narrow);
-    check(architecture, base, &examples)?;
-    let others = |_| TrainError::Constraints("the adapters are another model's");
+    check(architecture, adapted.base, &examples)?;
     let count = examples.count();
     let mut batches = Batches::new(count, Sgd { plan, seed });
-    let (mut own, mut velocity) = (start.clone(), vec![0.0; start.values().len()]);
-    let run = Run::of(plan, &mut batches, go_on, |chosen, rate| {
-        let merged = adapters.merge(base, &own).map_err(others)?;
-        let mut model = learner(architecture, &merged, &examples, plan, device, chosen.len())?;
-        let (batch, gradient) = model.gradient(&examples, chosen)?;
-        let gradient = clipped(adapters.gradient(&gradient, &own).map_err(others)?, clip);
-        let pairs = own.values_mut().iter_mut().zip(start.values());
-        for ((value, start), (velocity, gradient)) in pairs.zip(velocity.iter_mut().zip(gradient)) {
+    let (own, velocity) = (adapted.start.clone(), vec![0.0; adapted.start.values().len()]);
+    let mut steps = OfAdapters { architecture, adapted, examples: &examples, plan, device, own, velocity };
+    let run = run(plan, adapted.start, count, &mut batches, steering, &mut steps)?;
+    trained(&run, plan, steps.own.into_values(), adapted.start, count)
+}
+
+/// Adapters in training.
+struct OfAdapters<'a> {
+    architecture: &'a Architecture,
+    adapted: AdaptedBase<'a>,
+    examples: &'a Examples<'a>,
+    plan: &'a TrainingPlan,
+    device: &'a Device,
+    own: Parameters,
+    velocity: Vec<f32>,
+}
+
+impl Stepper for OfAdapters<'_> {
+    fn step(&mut self, chosen: &[usize], rate: f32) -> Result<(Score, StepResult), TrainError> {
+        let AdaptedBase { base, start, adapters } = self.adapted;
+        let others = |_| TrainError::Constraints("the adapters are another model's");
+        let [momentum, weight_decay, proximal_mu] =
+            [self.plan.momentum, self.plan.weight_decay, self.plan.proximal_mu].map(narrow);
+        let merged = adapters.merge(base, &self.own).map_err(others)?;
+        let mut model = learner(self.architecture, &merged, self.examples, self.plan, self.device, chosen.len())?;
+        let (batch, gradient) = model.gradient(self.examples, chosen)?;
+        let gradient = adapters.gradient(&gradient, &self.own).map_err(others)?;
+        let gradient = clipped(gradient, self.plan.gradient_clip.map(narrow));
+        let pairs = self.own.values_mut().iter_mut().zip(start.values());
+        for ((value, start), (velocity, gradient)) in pairs.zip(self.velocity.iter_mut().zip(gradient)) {
             let pull = weight_decay * *value + proximal_mu * (*value - start);
             *velocity = momentum * *velocity + gradient + pull;
             *value -= rate * *velocity;
         }
         Ok((batch, StepResult::Taken))
-    })?;
-    run.trained(plan, own.into_values(), start, count)
+    }
+
+    fn state(&self) -> Result<LearnerState, TrainError> {
+        Ok(LearnerState { values: self.own.values().to_vec(), moments: vec![self.velocity.clone()], scale: None })
+    }
+
+    fn restore(&mut self, state: &LearnerState) -> Result<(), TrainError> {
+        self.own.values_mut().copy_from_slice(&state.values);
+        if let [velocity] = &state.moments[..] {
+            self.velocity.copy_from_slice(velocity);
+        }
+        Ok(())
+    }
 }
 
 /// Clips a gradient to an L2 norm, if given.

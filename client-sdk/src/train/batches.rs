@@ -37,9 +37,23 @@ impl Batches {
         self.chunk
     }
 
+    /// Whether there is no further step.
+    pub(super) fn is_over(&self) -> bool {
+        self.left == 0 || self.order.is_empty()
+    }
+
+    /// Leaves out so many steps, which were taken before.
+    pub(super) fn skip(&mut self, steps: u64) {
+        for _ in 0..steps {
+            if self.next().is_none() {
+                break;
+            }
+        }
+    }
+
     /// The indices of the next step.
     pub(super) fn next(&mut self) -> Option<&[usize]> {
-        if self.left == 0 || self.order.is_empty() {
+        if self.is_over() {
             return None;
         }
         self.left -= 1;

@@ -65,6 +65,9 @@ pub enum TrainError {
     /// The constraints are for another model, or leave nothing to train.
     #[error("the constraints of training do not fit: {0}")]
     Constraints(&'static str),
+    /// The training has left its state and stopped.
+    #[error("training was paused")]
+    Paused,
     /// The model's loss is not finite.
     #[error("the model's loss on these examples is not finite: its parameters or the examples are not")]
     NotFinite,

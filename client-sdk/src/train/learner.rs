@@ -4,7 +4,7 @@ use super::constraints::Flat;
 use super::error::TrainError;
 use super::examples::Examples;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Score {
     pub(super) loss: f64,
     pub(super) correct: u64,
@@ -23,6 +23,16 @@ impl Score {
         let predictions = self.predictions.max(1) as f64;
         (self.loss / predictions, self.correct as f64 / predictions)
     }
+}
+
+/// The state of a model and its optimizer between two steps, in the flat vector's order.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LearnerState {
+    pub(super) values: Vec<f32>,
+    /// The optimizer's vectors, each as long as `values`; empty before it has any.
+    pub(super) moments: Vec<Vec<f32>>,
+    /// The factor on a loss in 16 bits, and the steps since it changed.
+    pub(super) scale: Option<(f64, u32)>,
 }
 
 /// Result of a step.
@@ -50,4 +60,8 @@ pub(super) trait Learner {
     fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError>;
     /// The flat parameters, in layout order.
     fn values(&self) -> Result<Vec<f32>, TrainError>;
+    /// The state between two steps.
+    fn state(&self) -> Result<LearnerState, TrainError>;
+    /// Goes on from a state of the same model and plan.
+    fn restore(&mut self, state: &LearnerState) -> Result<(), TrainError>;
 }

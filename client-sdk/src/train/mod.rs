@@ -20,12 +20,14 @@ mod error;
 mod examples;
 mod learner;
 mod scores;
+mod steering;
 
 use learning::Parameters;
 use learning::contribution::fed_nova::Reach;
 use learning::parameters::first_not_finite;
 use task_spec::TrainingPlan;
 
+pub(crate) use self::adapted::train_adapters_steered;
 pub use self::adapted::{AdaptedBase, train_adapters};
 pub use self::config::{ConfigError, Sgd};
 pub use self::device::{Device, DeviceChoice, DeviceError};
@@ -37,7 +39,9 @@ use self::batches::Batches;
 #[cfg(feature = "candle")]
 use self::candle::CandleLearner;
 use self::config::{check as check_plan, narrow, rate};
-use self::learner::{Learner, Score, StepResult};
+use self::learner::{Learner, LearnerState, Score, StepResult};
+pub(crate) use self::steering::{Next, Steering};
+use self::steering::{RunState, While};
 use crate::models::Architecture;
 use crate::trainer::Constraints;
 
@@ -100,73 +104,131 @@ pub fn train_while(
     constraints: Constraints<'_>,
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Trained, TrainError> {
+    train_steered(architecture, start, examples, sgd, device, constraints, &mut While(go_on))
+}
+
+/// [`train_while`] that may also be left between two steps and go on later, with the same bits.
+///
+/// # Errors
+/// As [`train_while`], and [`TrainError::Paused`] if the steering paused it.
+pub(crate) fn train_steered(
+    architecture: &Architecture,
+    start: &Parameters,
+    examples: Examples<'_>,
+    sgd: Sgd<'_>,
+    device: &Device,
+    constraints: Constraints<'_>,
+    steering: &mut dyn Steering,
+) -> Result<Trained, TrainError> {
     let plan = sgd.plan;
     check_plan(plan)?;
     check(architecture, start, &examples)?;
     constraints.check(start)?;
-    let count = examples.count();
-    let mut batches = Batches::new(count, sgd);
+    let mut batches = Batches::new(examples.count(), sgd);
     let mut learner = learner(architecture, start, &examples, plan, device, batches.chunk())?;
     if !constraints.is_empty() {
         learner.constrain(&constraints.flat(start))?;
     }
-    let run = Run::of(plan, &mut batches, go_on, |chosen, rate| learner.step(&examples, chosen, rate))?;
-    run.trained(plan, learner.values()?, start, count)
+    let mut steps = OnExamples { learner: &mut *learner, examples: &examples };
+    let run = run(plan, start, examples.count(), &mut batches, steering, &mut steps)?;
+    trained(&run, plan, learner.values()?, start, examples.count())
 }
 
-/// What the steps of a training came to.
-struct Run {
-    tried: u64,
-    taken: u64,
-    reach: f64,
-    mean_loss: f64,
+/// What takes the steps of a training.
+trait Stepper {
+    /// Takes a step on the chosen examples with this learning rate.
+    fn step(&mut self, chosen: &[usize], rate: f32) -> Result<(Score, StepResult), TrainError>;
+    /// The state between two steps.
+    fn state(&self) -> Result<LearnerState, TrainError>;
+    fn restore(&mut self, state: &LearnerState) -> Result<(), TrainError>;
 }
 
-impl Run {
-    /// Lets `step` take every batch with its learning rate, while `go_on` allows it.
-    fn of(
-        plan: &TrainingPlan,
-        batches: &mut Batches,
-        go_on: &mut dyn FnMut(u64) -> bool,
-        mut step: impl FnMut(&[usize], f32) -> Result<(Score, StepResult), TrainError>,
-    ) -> Result<Self, TrainError> {
-        let mut reach = Reach::new(narrow(plan.momentum).into(), narrow(plan.proximal_mu).into());
-        let (mut score, mut tried, mut taken) = (Score::default(), 0, 0);
-        while tried == 0 || go_on(tried) {
-            let Some(chosen) = batches.next() else { break };
-            let rate = rate(plan, tried);
-            let (batch, step) = step(chosen, rate)?;
-            tried += 1;
-            if step == StepResult::Taken {
-                reach.step(rate.into());
-                taken += 1;
-            }
-            if !batch.loss.is_finite() {
-                return Err(TrainError::Diverged { step: tried, learning_rate: narrow(plan.learning_rate) });
-            }
-            score.add(batch);
-        }
-        Ok(Self { tried, taken, reach: reach.distance(), mean_loss: score.mean().0 })
+struct OnExamples<'a> {
+    learner: &'a mut dyn Learner,
+    examples: &'a Examples<'a>,
+}
+
+impl Stepper for OnExamples<'_> {
+    fn step(&mut self, chosen: &[usize], rate: f32) -> Result<(Score, StepResult), TrainError> {
+        self.learner.step(self.examples, chosen, rate)
     }
 
-    /// How far it came from `start`.
-    fn trained(
-        self,
-        plan: &TrainingPlan,
-        end: Vec<f32>,
-        start: &Parameters,
-        examples: usize,
-    ) -> Result<Trained, TrainError> {
-        if first_not_finite(&end).is_some() {
-            return Err(TrainError::Diverged { step: self.tried, learning_rate: narrow(plan.learning_rate) });
-        }
-        let mut delta = end;
-        for (value, start) in delta.iter_mut().zip(start.values()) {
-            *value -= start;
-        }
-        let Self { taken: steps, reach, mean_loss, .. } = self;
-        Ok(Trained { delta, mean_loss, steps, reach, examples: examples as u64 })
+    fn state(&self) -> Result<LearnerState, TrainError> {
+        self.learner.state()
     }
+
+    fn restore(&mut self, state: &LearnerState) -> Result<(), TrainError> {
+        self.learner.restore(state)
+    }
+}
+
+/// Lets `stepper` take every batch with its learning rate, as the steering says.
+fn run(
+    plan: &TrainingPlan,
+    start: &Parameters,
+    examples: usize,
+    batches: &mut Batches,
+    steering: &mut dyn Steering,
+    stepper: &mut dyn Stepper,
+) -> Result<RunState, TrainError> {
+    let reach = Reach::new(narrow(plan.momentum).into(), narrow(plan.proximal_mu).into());
+    let mut run = RunState { tried: 0, taken: 0, reach, score: Score::default() };
+    let earlier = steering.resume();
+    let earlier = earlier.and_then(|bytes| RunState::read(&run, examples, start.values().len(), &bytes));
+    if let Some((earlier, state)) = earlier {
+        batches.skip(earlier.tried);
+        stepper.restore(&state)?;
+        run = earlier;
+    }
+    let mut has_moved = false;
+    loop {
+        if run.tried > 0 && !batches.is_over() {
+            match steering.next(run.tried) {
+                Next::Enough => break,
+                Next::Save if has_moved => {
+                    // The training goes on whether or not it could be kept.
+                    let _ = steering.save(&run.write(examples, &stepper.state()?));
+                }
+                Next::Pause if has_moved && steering.save(&run.write(examples, &stepper.state()?)) => {
+                    return Err(TrainError::Paused);
+                }
+                Next::GoOn | Next::Save | Next::Pause => {}
+            }
+        }
+        let Some(chosen) = batches.next() else { break };
+        let rate = rate(plan, run.tried);
+        let (batch, step) = stepper.step(chosen, rate)?;
+        has_moved = true;
+        run.tried += 1;
+        if step == StepResult::Taken {
+            run.reach.step(rate.into());
+            run.taken += 1;
+        }
+        if !batch.loss.is_finite() {
+            return Err(TrainError::Diverged { step: run.tried, learning_rate: narrow(plan.learning_rate) });
+        }
+        run.score.add(batch);
+    }
+    Ok(run)
+}
+
+/// How far a training came from `start`.
+fn trained(
+    run: &RunState,
+    plan: &TrainingPlan,
+    end: Vec<f32>,
+    start: &Parameters,
+    examples: usize,
+) -> Result<Trained, TrainError> {
+    if first_not_finite(&end).is_some() {
+        return Err(TrainError::Diverged { step: run.tried, learning_rate: narrow(plan.learning_rate) });
+    }
+    let mut delta = end;
+    for (value, start) in delta.iter_mut().zip(start.values()) {
+        *value -= start;
+    }
+    let (mean_loss, reach) = (run.score.mean().0, run.reach.distance());
+    Ok(Trained { delta, mean_loss, steps: run.taken, reach, examples: examples as u64 })
 }
 
 /// Scores `parameters` on `examples`.

@@ -20,7 +20,8 @@ use wire::participant::ModelRef;
 use wire::{Attempt, TaskId, TraceContext, headers};
 
 use super::contract::{self, ANSWER_TIMEOUT, HttpRequest, PROBLEM_NEEDS};
-use super::{Download, Request, RequestSigner, Response, Transport, TransportError};
+use super::traffic::Counter;
+use super::{Download, Request, RequestSigner, Response, Traffic, Transport, TransportError};
 use crate::clock::Clock;
 use crate::identity::Identity;
 
@@ -39,6 +40,7 @@ pub struct HttpsTransport {
     signer: Option<RequestSigner>,
     /// The attempt that is followed, and its trace.
     followed: RwLock<Option<(Attempt, TraceContext)>>,
+    counter: Counter,
 }
 
 /// Who vouches for the certificate of a balancer that ends TLS.
@@ -81,7 +83,7 @@ impl HttpsTransport {
 
     fn with(server: Url, roots: Roots, signer: Option<RequestSigner>) -> Result<Self, TransportError> {
         let client = RwLock::new(client(&roots, None)?);
-        Ok(Self { server, roots, client, signer, followed: RwLock::default() })
+        Ok(Self { server, roots, client, signer, followed: RwLock::default(), counter: Counter::default() })
     }
 
     #[must_use]
@@ -106,7 +108,7 @@ impl HttpsTransport {
     async fn exchange(&self, request: &HttpRequest) -> Result<http::Response<Bytes>, TransportError> {
         let response = self.begin(&request.http, Some(request.timeout)).await?;
         let needs = request.needs(response.status());
-        collect(response, needs).await
+        collect(response, needs, &self.counter).await
     }
 
     /// Sends a request and returns the head of its answer. One that was refused for its date is signed and sent once more; a large
@@ -133,10 +135,11 @@ impl HttpsTransport {
         timeout: Option<Duration>,
     ) -> Result<reqwest::Response, TransportError> {
         let request = self.request(http)?;
-        match timeout {
+        let answer = match timeout {
             Some(timeout) => request.timeout(timeout).send().await.map_err(TransportError::unreachable),
             None => in_time(request.send()).await?.map_err(TransportError::unreachable),
-        }
+        };
+        answer.inspect(|answer| self.counter.head_received(answer.headers()))
     }
 
     fn request(&self, http: &http::Request<Bytes>) -> Result<RequestBuilder, TransportError> {
@@ -146,6 +149,7 @@ impl HttpsTransport {
             None => http.clone(),
         };
         let (parts, body) = http.into_parts();
+        self.counter.sent(&parts.headers, url.as_str().len() + body.len());
         Ok(self.client().request(parts.method, url).headers(parts.headers).body(body))
     }
 }
@@ -165,6 +169,10 @@ impl Transport for HttpsTransport {
         *self.followed.write().unwrap_or_else(PoisonError::into_inner) = Some((place, context));
     }
 
+    fn traffic(&self) -> Traffic {
+        self.counter.so_far()
+    }
+
     async fn send(&self, request: &Request) -> Response {
         let place = request.place();
         let mut request = HttpRequest::of(request);
@@ -180,7 +188,7 @@ impl Transport for HttpsTransport {
             if response.status() == http::StatusCode::RANGE_NOT_SATISFIABLE {
                 sink.clear().map_err(TransportError::protocol)?;
             }
-            return contract::checked(refusal(response).await?).map(drop);
+            return contract::checked(refusal(response, &self.counter).await?).map(drop);
         }
         contract::resume(response.status(), response.headers(), sink)?;
         sink.reserve(usize::try_from(model.bytes).unwrap_or(usize::MAX));
@@ -189,6 +197,7 @@ impl Transport for HttpsTransport {
                 sink.clear().map_err(TransportError::protocol)?;
                 return Err(TransportError::protocol(format!("the model is longer than {} bytes", model.bytes)));
             }
+            self.counter.received(chunk.len());
             sink.append(&chunk)?;
         }
         Ok(())
@@ -254,11 +263,18 @@ fn setup(what: &str, error: impl std::fmt::Display) -> TransportError {
 }
 
 /// The first so many bytes of a body and what came with them, or all if there are fewer.
-async fn collect(mut response: reqwest::Response, bytes: usize) -> Result<http::Response<Bytes>, TransportError> {
+async fn collect(
+    mut response: reqwest::Response,
+    bytes: usize,
+    counter: &Counter,
+) -> Result<http::Response<Bytes>, TransportError> {
     let mut body = Vec::new();
     while body.len() < bytes {
         match response.chunk().await {
-            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Ok(Some(chunk)) => {
+                counter.received(chunk.len());
+                body.extend_from_slice(&chunk);
+            }
             Ok(None) => break,
             // The status says enough.
             Err(_) if !response.status().is_success() => break,
@@ -269,8 +285,8 @@ async fn collect(mut response: reqwest::Response, bytes: usize) -> Result<http::
 }
 
 /// The answer in the place of a model, which comes at once, too.
-async fn refusal(response: reqwest::Response) -> Result<http::Response<Bytes>, TransportError> {
-    in_time(collect(response, PROBLEM_NEEDS)).await?
+async fn refusal(response: reqwest::Response, counter: &Counter) -> Result<http::Response<Bytes>, TransportError> {
+    in_time(collect(response, PROBLEM_NEEDS, counter)).await?
 }
 
 /// A piece of a model's transfer, or the answer that begins it.
@@ -292,7 +308,7 @@ mod tests {
     async fn an_error_whose_body_does_not_come_is_given_up() {
         let stuck = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
         let response = http::Response::builder().status(503).body(reqwest::Body::wrap_stream(stuck)).unwrap();
-        let given_up = tokio::time::timeout(ANSWER_TIMEOUT * 2, refusal(response.into())).await;
+        let given_up = tokio::time::timeout(ANSWER_TIMEOUT * 2, refusal(response.into(), &Counter::default())).await;
         assert!(matches!(given_up, Ok(Err(TransportError::Unreachable(_)))), "{given_up:?}");
     }
 

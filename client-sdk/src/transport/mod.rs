@@ -13,6 +13,7 @@ pub mod https;
 pub mod request;
 pub mod retry;
 mod signed;
+mod traffic;
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub(crate) use error::with_causes;
 pub use https::{HttpsTransport, ServerRoots};
 pub use request::{Abandonment, Manifest, Part, Request, Response, Upload};
 pub use signed::RequestSigner;
+pub use traffic::Traffic;
 
 /// A way to the coordinator.
 ///
@@ -45,6 +47,11 @@ pub trait Transport: Send + Sync {
     /// Requests about this attempt belong to this trace from now on, those about others to none; called when a round is
     /// entered that the coordinator follows. A transport that carries no traces ignores it.
     fn follow(&self, _place: Attempt, _context: TraceContext) {}
+
+    /// What was sent and received since it was made. A transport that does not count says nothing.
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
 
     /// Sends a request and returns the response of its kind.
     async fn send(&self, request: &Request) -> Response;
@@ -62,6 +69,10 @@ impl<T: Transport + ?Sized> Transport for Arc<T> {
 
     fn follow(&self, place: Attempt, context: TraceContext) {
         (**self).follow(place, context);
+    }
+
+    fn traffic(&self) -> Traffic {
+        (**self).traffic()
     }
 
     async fn send(&self, request: &Request) -> Response {

@@ -13,10 +13,13 @@ mod train;
 mod trainer;
 mod transport;
 
+mod checkpoints;
+mod device_conditions;
 mod doctored;
 mod downloads;
 mod fairness;
 mod far;
+mod local_model;
 mod members;
 mod offline;
 mod private;

@@ -140,16 +140,18 @@ async fn nothing_is_sent_while_the_apps_conditions_do_not_hold() {
 #[tokio::test(start_paused = true)]
 async fn a_round_is_given_up_when_conditions_end_before_training() {
     let coordinator = Coordinator::new(2);
-    let ready = Arc::new(AtomicBool::new(true));
-    let (asked, set) = (Arc::clone(&ready), Arc::clone(&ready));
+    // For so many looks they do not hold: when the model has come, and when it is kept.
+    let looks = Arc::new(AtomicU32::new(0));
+    let (asked, set) = (Arc::clone(&looks), Arc::clone(&looks));
+    let one_less = |looks: u32| looks.checked_sub(1);
     let participant = builder(&coordinator)
-        .conditions(move || match asked.swap(true, Ordering::Relaxed) {
-            true => Readiness::Ready,
-            false => Readiness::NotReady { ask_again: Duration::from_secs(1) },
+        .conditions(move || match asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less) {
+            Err(_) => Readiness::Ready,
+            Ok(_) => Readiness::NotReady { ask_again: Duration::from_secs(1) },
         })
         .on_event(move |event| {
             if matches!(event, Event::Assigned { place, .. } if place.round == 1) {
-                set.store(false, Ordering::Relaxed);
+                set.store(2, Ordering::Relaxed);
             }
         });
     finish(participant.build().unwrap()).await;

@@ -7,7 +7,7 @@ use client_sdk::journal::Journal;
 use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{Adapters, MetricValue, Parameters};
 use client_sdk::participant::snapshot;
-use client_sdk::{PersonalModel, Trained, Trainer, TrainerError, TrainingJob};
+use client_sdk::{Model, Origin, Trained, Trainer, TrainerError, TrainingJob};
 use task_spec::{AdapterScope, Personalization, TrainingPlan};
 use wire::participant::Assignment;
 
@@ -246,14 +246,14 @@ async fn no_method_sends_a_byte_of_what_it_keeps() {
 async fn the_app_has_the_own_model_after_each_round_and_after_a_restart() {
     let (coordinator, _, journal) = run(true).await;
     let again = coordinator.app().journal(journal).trainer(Secretive(Arc::default())).build().unwrap();
-    let model = again.personal_model(task()).unwrap().unwrap();
-    assert_eq!(model.round(), 3);
+    let model = again.model(task()).unwrap().unwrap();
+    assert_eq!(model.origin(), Origin::Personalized { round: 3 });
     // What round 3 received, and the head that it trained.
     assert_eq!(model.parameters().values(), [2.0, 2.0, 2.0, SECRET + 3.0, SECRET + 3.0]);
     // Without personalization nobody has a model of their own.
     let (coordinator, _, journal) = run(false).await;
     drop(coordinator);
-    assert!(PersonalModel::load(&journal, task()).unwrap().is_none());
+    assert!(Model::load_personalized(&journal, task()).unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]

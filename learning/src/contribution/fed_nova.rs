@@ -93,6 +93,17 @@ impl Reach {
         self.distance += rate * self.velocity;
     }
 
+    /// Its state between two steps, for [`Self::restore`].
+    #[must_use]
+    pub fn state(&self) -> [f64; 2] {
+        [self.velocity, self.distance]
+    }
+
+    /// Goes on from a state of the same solver.
+    pub fn restore(&mut self, [velocity, distance]: [f64; 2]) {
+        (self.velocity, self.distance) = (velocity, distance);
+    }
+
     /// The distance after all steps so far.
     #[must_use]
     pub fn distance(&self) -> f64 {

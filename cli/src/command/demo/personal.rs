@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use client_sdk::PersonalModel;
+use client_sdk::Model;
 use client_sdk::journal::JournalFiles;
 use client_sdk::learning::{Layout, Parameters, checkpoint};
 use client_sdk::models::Architecture;
@@ -134,7 +134,7 @@ pub(super) async fn personally(
         let cannot = || Failure::because(Exit::Data, "a participant's journal");
         let name = default_name(u32::try_from(index).unwrap_or(u32::MAX));
         let journal = JournalFiles::beside(journals.join(name)).open().map_err(cannot())?;
-        match PersonalModel::load(&journal, task).map_err(cannot())? {
+        match Model::load_personalized(&journal, task).map_err(cannot())? {
             Some(own) => accuracy(&architecture, own.parameters(), held_out).map(Some),
             None => Ok(None),
         }

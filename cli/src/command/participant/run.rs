@@ -421,6 +421,18 @@ fn tell(output: Output, event: &Event) {
             json();
             output.line(format!("round {}: trained on {examples} examples: {}", place.round, metrics(found)));
         }
+        Event::Paused { place } => {
+            json();
+            output.line(format!("round {}: training is paused", place.round));
+        }
+        Event::Resumed { place } => {
+            json();
+            output.line(format!("round {}: training goes on from its last checkpoint", place.round));
+        }
+        Event::HeldUp { unmet } => {
+            json();
+            output.note(format!("this participant waits: {unmet}"));
+        }
         Event::TrainingFailed { place, error } => {
             json();
             output.note(format!("round {}: {error}", place.round));

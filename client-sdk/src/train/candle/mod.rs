@@ -17,7 +17,7 @@ use super::config::narrow;
 use super::constraints::Flat;
 use super::error::TrainError;
 use super::examples::Examples;
-use super::learner::{Learner, Score, StepResult};
+use super::learner::{Learner, LearnerState, Score, StepResult};
 use crate::models::Architecture;
 
 /// A model on a candle device, ready to train.
@@ -302,6 +302,32 @@ impl Learner for CandleLearner<'_> {
             flat.extend(parameter.as_detached_tensor().flatten_all()?.to_vec1::<f32>()?);
         }
         Ok(flat)
+    }
+
+    fn state(&self) -> Result<LearnerState, TrainError> {
+        let mut moments = Vec::new();
+        if !self.velocity.is_empty() {
+            let mut flat = Vec::new();
+            for velocity in &self.velocity {
+                flat.extend(velocity.flatten_all()?.to_vec1::<f32>()?);
+            }
+            moments.push(flat);
+        }
+        let scale = self.scale.steps.map(|steps| (self.scale.factor, steps));
+        Ok(LearnerState { values: self.values()?, moments, scale })
+    }
+
+    fn restore(&mut self, state: &LearnerState) -> Result<(), TrainError> {
+        for (parameter, values) in self.parameters.iter().zip(self.spread(&state.values)?) {
+            parameter.set(&values)?;
+        }
+        if let [velocity] = &state.moments[..] {
+            self.velocity = self.spread(velocity)?;
+        }
+        if let Some((factor, steps)) = state.scale {
+            self.scale = LossScale { factor, steps: Some(steps) };
+        }
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use task_spec::TrainingPlan;
 use super::super::constraints::Flat;
 use super::super::error::TrainError;
 use super::super::examples::Examples;
-use super::super::learner::{Learner, Score, StepResult};
+use super::super::learner::{Learner, LearnerState, Score, StepResult};
 use super::buffer::Buffer;
 use super::conv::Conv;
 use super::core::{Core, TensorPosition};
@@ -156,6 +156,15 @@ impl Learner for Classifier {
 
     fn values(&self) -> Result<Vec<f32>, TrainError> {
         Ok(self.core.flat_parameters())
+    }
+
+    fn state(&self) -> Result<LearnerState, TrainError> {
+        Ok(self.core.state())
+    }
+
+    fn restore(&mut self, state: &LearnerState) -> Result<(), TrainError> {
+        self.core.restore(state);
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ use pulp::Arch;
 use task_spec::TrainingPlan;
 
 use super::super::constraints::Flat;
+use super::super::learner::LearnerState;
 use super::buffer::Buffer;
 use super::dense::Dense;
 use super::elementwise::Optimizer;
@@ -85,6 +86,20 @@ impl Core {
     /// The parameters as a flat vector.
     pub(super) fn flat_parameters(&self) -> Vec<f32> {
         self.flatten(&self.parameters)
+    }
+
+    /// The state between two steps.
+    pub(super) fn state(&self) -> LearnerState {
+        let moments = self.optimizer.moments().map(|moment| self.flatten(moment)).collect();
+        LearnerState { values: self.flat_parameters(), moments, scale: None }
+    }
+
+    /// Goes on from a state.
+    pub(super) fn restore(&mut self, state: &LearnerState) {
+        for_each_tile(&self.places, |tile| tile.spread(&state.values, &mut self.parameters));
+        for (moment, values) in self.optimizer.moments_mut().zip(&state.moments) {
+            for_each_tile(&self.places, |tile| tile.spread(values, moment));
+        }
     }
 
     /// The gradient as a flat vector.

@@ -115,6 +115,15 @@ impl Optimizer {
         }
     }
 
+    /// The vectors that it keeps from step to step.
+    pub(super) fn moments(&self) -> impl Iterator<Item = &Buffer> {
+        Some(&self.velocity).filter(|velocity| !velocity.is_empty()).into_iter()
+    }
+
+    pub(super) fn moments_mut(&mut self) -> impl Iterator<Item = &mut Buffer> {
+        Some(&mut self.velocity).filter(|velocity| !velocity.is_empty()).into_iter()
+    }
+
     /// Clips the gradient's norm; frozen parameters do not count.
     fn clip(&self, gradient: &mut [f32]) {
         let Some(clip) = self.clip else { return };

@@ -220,6 +220,10 @@ fn a_training_that_is_given_up_is_told_with_the_next_check_in() {
     };
     input = device.perform(fetch);
     device.machine.set_readiness(Readiness::NotReady { ask_again: Duration::from_secs(60) });
+    // The model is kept for the app all the same.
+    let keeps = device.poll(input);
+    assert!(matches!(keeps, Action::Persist(_)));
+    input = device.perform(keeps);
     let Action::WaitUntil(until) = device.poll(input) else { panic!("it goes on") };
     assert!(device.events.iter().any(|event| matches!(event, Event::Abandoned { .. })), "{:?}", device.events);
     assert_eq!(device.coordinator.count("abandon"), 0, "no round waits for it");

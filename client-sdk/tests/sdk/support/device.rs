@@ -1,13 +1,16 @@
 //! Devices that are machines on journals: killed and made again, in step with each other.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use client_sdk::clock::Now;
+use client_sdk::clock::{Clock, Now};
 use client_sdk::identity::SigningKey;
 use client_sdk::journal::{Journal, MemoryJournal};
-use client_sdk::participant::machine::{Action, Input, Machine, Saved, Settings};
-use client_sdk::participant::snapshot;
+use client_sdk::participant::machine::{
+    Action, CheckpointWriter, Input, Machine, Record, RoundWork, Saved, Settings, Surroundings,
+};
+use client_sdk::participant::{Contribution, WorkError, snapshot};
 use client_sdk::transport::{Download, Request};
 use client_sdk::{Event, Outcome, ParticipantError, Trainer};
 use secure_agg::messages::{Body as _, ShareKeys};
@@ -32,6 +35,15 @@ pub(crate) enum Effect {
 
 pub(crate) const EFFECTS: [Effect; 3] = [Effect::None, Effect::Partial, Effect::Whole];
 
+/// A clock that stands: every checkpoint is due, and every slice is over.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Now {
+        Now { elapsed: Duration::ZERO, wall: TODAY }
+    }
+}
+
 /// One process after another on one journal.
 pub(crate) struct Device<C = Line, T = Exact> {
     pub(crate) index: usize,
@@ -41,6 +53,8 @@ pub(crate) struct Device<C = Line, T = Exact> {
     pub(crate) settings: Settings,
     pub(crate) machine: Machine,
     input: Option<Input>,
+    /// The process died in the middle of a training.
+    is_restarted: bool,
     /// Gives every process other randomness, so that only the journal can make bytes the same.
     pub(crate) processes: u8,
     pub(crate) now: Duration,
@@ -53,6 +67,12 @@ pub(crate) struct Device<C = Line, T = Exact> {
     /// Every record of a round that was ever written.
     pub(crate) records: Vec<Zeroizing<Vec<u8>>>,
     pub(crate) ended: Option<Result<Outcome, ParticipantError>>,
+    /// Whether the process dies at the checkpoint of this number, and what becomes of it.
+    pub(crate) dies_at_checkpoint: Option<(usize, Effect)>,
+    /// Checkpoints that were written, by all processes.
+    pub(crate) checkpoints: Arc<AtomicUsize>,
+    /// Each run of a training is paused when it has saved something.
+    pub(crate) in_slices: bool,
 }
 
 fn start(index: usize, process: u8, journal: &dyn Journal, settings: &Settings) -> Machine {
@@ -98,6 +118,7 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
             settings,
             machine,
             input: Some(Input::Tick),
+            is_restarted: false,
             processes: 1,
             now: Duration::ZERO,
             actions: 0,
@@ -106,6 +127,9 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
             told: vec![],
             records: vec![],
             ended: None,
+            dies_at_checkpoint: None,
+            checkpoints: Arc::default(),
+            in_slices: false,
         }
     }
 
@@ -132,7 +156,13 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
         self.remember(&action);
         match (kill, action) {
             (_, Action::Finished(result)) => self.ended = Some(result),
-            (None, action) => self.input = Some(self.perform(action)),
+            (None, action) => {
+                let input = self.perform(action);
+                // What a process that died would have gone on with is lost.
+                if !std::mem::take(&mut self.is_restarted) {
+                    self.input = Some(input);
+                }
+            }
             (Some(Effect::Partial), Action::Persist(records)) => {
                 self.journal.save(&records[0].name, &records[0].content()).unwrap();
             }
@@ -200,7 +230,7 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
                 let result = self.coordinator.fetch(task, &model, &mut download);
                 Input::Fetched { have: download.into_bytes(), result }
             }
-            Action::Train(work) => Input::Trained(work.run(&mut self.trainer)),
+            Action::Train(work) => Input::Trained(self.train(&work)),
             Action::Load(name) => Input::Loaded(self.journal.load(&name)),
             Action::Persist(records) => Input::Persisted(
                 records.iter().try_for_each(|record| self.journal.save(&record.name, &record.content())),
@@ -211,6 +241,32 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
             }
             Action::Finished(_) => unreachable!("handled by the caller"),
         }
+    }
+
+    fn train(&mut self, work: &Arc<RoundWork>) -> Result<Contribution, WorkError> {
+        let dead = Arc::new(AtomicBool::new(false));
+        let (journal, written, died) = (Arc::clone(&self.journal), Arc::clone(&self.checkpoints), Arc::clone(&dead));
+        let (dies_at, dying) = (self.dies_at_checkpoint, Arc::clone(work));
+        let write = move |record: &Record| {
+            let number = written.fetch_add(1, Ordering::Relaxed);
+            let effect = dies_at.filter(|(at, _)| *at == number).map(|(_, how)| how);
+            if effect.is_some() {
+                died.store(true, Ordering::Relaxed);
+                dying.cancel();
+            }
+            if effect == Some(Effect::None) { Ok(()) } else { journal.save(&record.name, &record.content()) }
+        };
+        let clock: Arc<dyn Clock> = Arc::new(Still);
+        let writer = CheckpointWriter { write: Arc::new(write), clock: Arc::clone(&clock), every: Duration::ZERO };
+        let slice = self.in_slices.then_some((clock, Duration::ZERO));
+        let surroundings = Surroundings { checkpoints: Some(writer), slice };
+        let result = work.run_in(&mut self.trainer, surroundings, &mut || ());
+        if dead.load(Ordering::Relaxed) {
+            self.dies_at_checkpoint = None;
+            self.restart();
+            self.is_restarted = true;
+        }
+        result
     }
 
     /// A process of the same device that finds another record.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use client_sdk::journal::{Journal, MemoryJournal};
 use client_sdk::learning::Residual;
 use client_sdk::participant::snapshot;
-use client_sdk::{Participant, PersonalModel};
+use client_sdk::{Model, Origin, Participant};
 
 use crate::support::trainers::Nudge;
 use crate::support::{Coordinator, Fault, World, one_of_five, sha256, task};
@@ -43,9 +43,9 @@ async fn go_on(journal: &Arc<MemoryJournal>, change: impl FnOnce(&mut World)) ->
     (coordinator.world(|world| sha256(&world.accepted[&1]).to_string()), trained)
 }
 
-fn own_model(journal: &MemoryJournal) -> (u32, Vec<f32>) {
-    let own = PersonalModel::load(journal, task()).unwrap().unwrap();
-    (own.round(), own.parameters().values().to_vec())
+fn own_model(journal: &MemoryJournal) -> (Origin, Vec<f32>) {
+    let own = Model::load_personalized(journal, task()).unwrap().unwrap();
+    (own.origin(), own.parameters().values().to_vec())
 }
 
 fn said(version: &str) -> String {
@@ -68,11 +68,11 @@ async fn what_a_codec_left_out_stays_at_home_with_the_update_it_was_left_out_of(
 async fn a_devices_own_model_is_still_its_own() {
     let third = 1.0 / 3.0;
     let kept = journal("v5", &[(snapshot::own(task()), "own.record")]);
-    assert_eq!(own_model(&kept), (1, vec![third; 5]));
+    assert_eq!(own_model(&kept), (Origin::Personalized { round: 1 }, vec![third; 5]));
     let pending = journal("v5", &[(snapshot::ROUND.to_owned(), "round-pending.record")]);
-    assert!(PersonalModel::load(&*pending, task()).unwrap().is_none(), "it takes effect with the update");
+    assert!(Model::load_personalized(&*pending, task()).unwrap().is_none(), "it takes effect with the update");
     assert_eq!(go_on(&pending, |world| world.personal = true).await, (said("v5"), 0));
-    assert_eq!(own_model(&pending), (1, vec![third; 5]));
+    assert_eq!(own_model(&pending), (Origin::Personalized { round: 1 }, vec![third; 5]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,36 +1,48 @@
-//! A device's personalized model, for its app: complete, as of the last round that this device took part in.
+//! A task's model on this device, for its app: the last published one that was verified, or the device's personalized one.
 //!
 //! It is read from the journal, so it is available after a restart, without a network and long after the task is over.
 //! It is for use by the app on this device; nothing here sends it.
 
 use std::sync::Arc;
 
-use learning::{Parameters, checkpoint};
-use wire::TaskId;
+use learning::{MetricValue, Parameters, checkpoint};
+use wire::{Digest, TaskId};
 
 use crate::journal::{Journal, JournalError};
 #[cfg(feature = "models")]
 use crate::models::Architecture;
-use crate::participant::snapshot::{self, PersonalizedRecord};
+use crate::participant::kept_models::{KeptModel, KeptModels};
+use crate::participant::snapshot::{self, ModelRecord, PersonalizedRecord};
 use crate::personalize::PersonalTensors;
 #[cfg(feature = "models")]
 use crate::train::{Device, Inputs, Scores, TrainError, scores};
 
-/// A personalized model. Not printable, not copyable, not serializable; erased when dropped.
+/// A model. Not printable, not copyable, not serializable; erased when dropped.
 ///
 /// ```no_run
 /// # use client_sdk::Participant;
 /// # fn show(participant: &Participant, task: wire::TaskId, row: &[f32]) -> Result<(), Box<dyn std::error::Error>> {
-/// if let Some(model) = participant.personal_model(task)? {
-///     println!("class {} says the model of round {}", model.classes(row)?[0], model.round());
+/// if let Some(model) = participant.model(task)? {
+///     println!("class {} says the model {:?}", model.classes(row)?[0], model.origin());
 /// }
 /// # Ok(())
 /// # }
 /// ```
-pub struct PersonalModel {
+pub struct Model {
     tensors: PersonalTensors,
-    round: u32,
+    origin: Origin,
     architecture: Option<serde_json::Value>,
+    metrics: Vec<(String, MetricValue)>,
+}
+
+/// Where a model comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A version that the coordinator published. Its file has this digest, which was checked against the coordinator's signed record
+    /// of the version when it came, and again when it was read.
+    Published { version: u32, sha256: Digest },
+    /// Made on this device in this round.
+    Personalized { round: u32 },
 }
 
 /// Reasons a model gives no prediction.
@@ -38,7 +50,7 @@ pub struct PersonalModel {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PredictError {
-    /// The model is not built into the SDK: the app must run it from [`PersonalModel::parameters`].
+    /// The model is not built into the SDK: the app must run it from [`Model::parameters`].
     #[error("the task's model is none of the SDK's own; run it from its parameters")]
     OtherModel,
     /// The input does not fit the model, or the computation failed.
@@ -46,31 +58,74 @@ pub enum PredictError {
     Failed(#[from] TrainError),
 }
 
-impl PersonalModel {
-    /// Reads the model from a journal; `None` if no round of the task has stored one. For apps that use the model while
-    /// no participant runs.
+impl Model {
+    /// Reads a task's model from a journal: the personalized one where there is one, else the published one; `None` if the
+    /// journal has neither. For apps that use the model while no participant runs.
     ///
     /// # Errors
-    /// [`JournalError`] if the record cannot be read or was damaged.
+    /// [`JournalError`] if a record cannot be read or was damaged.
     pub fn load(journal: &dyn Journal, task: TaskId) -> Result<Option<Self>, JournalError> {
+        match Self::load_personalized(journal, task)? {
+            Some(own) => Ok(Some(own)),
+            None => Self::load_published(journal, task),
+        }
+    }
+
+    /// The last published model of a task that the participant was given; where tensors stay on the device, without these.
+    ///
+    /// # Errors
+    /// As for [`Self::load`].
+    pub fn load_published(journal: &dyn Journal, task: TaskId) -> Result<Option<Self>, JournalError> {
+        let Some(record) = journal.load(&snapshot::model(task))? else { return Ok(None) };
+        let Some(ModelRecord { version, sha256, architecture, parameters }) = ModelRecord::decode(&record)? else {
+            return Ok(None);
+        };
+        let kept = Self::kept(journal)?.into_iter().find(|kept| (kept.task, kept.sha256) == (task, sha256));
+        let metrics = kept.map(|kept| kept.metrics).unwrap_or_default();
+        let origin = Origin::Published { version, sha256 };
+        Ok(Some(Self { tensors: PersonalTensors::new(parameters), origin, architecture, metrics }))
+    }
+
+    /// The device's own model of a task with personalization, as the last round that it took part in left it.
+    ///
+    /// # Errors
+    /// As for [`Self::load`].
+    pub fn load_personalized(journal: &dyn Journal, task: TaskId) -> Result<Option<Self>, JournalError> {
         let name = snapshot::own(task);
         let Some(record) = journal.load(&name)? else { return Ok(None) };
         let PersonalizedRecord { round, architecture, model } = PersonalizedRecord::decode(&record)?;
         let read = checkpoint::read_layout(&model).and_then(|layout| checkpoint::read(&model, &Arc::new(layout)));
         let parameters = read.map_err(|error| JournalError::corrupt(&name, error))?;
-        Ok(Some(Self { tensors: PersonalTensors::new(parameters), round, architecture }))
+        let kept = Self::kept(journal)?.into_iter().find(|kept| kept.task == task);
+        let metrics = kept.map(|kept| kept.personal_metrics).unwrap_or_default();
+        let origin = Origin::Personalized { round };
+        Ok(Some(Self { tensors: PersonalTensors::new(parameters), origin, architecture, metrics }))
     }
 
-    /// All tensors, with the shared ones as this device last had them.
+    /// The published models in a journal, the one that was written last at the end.
+    ///
+    /// # Errors
+    /// [`JournalError`] if the list cannot be read or was damaged.
+    pub fn kept(journal: &dyn Journal) -> Result<Vec<KeptModel>, JournalError> {
+        let record = journal.load(snapshot::MODELS)?;
+        Ok(KeptModels::restore(record.as_deref().map(Vec::as_slice))?.models)
+    }
+
+    /// All tensors; in a personalized model the shared ones are as this device last had them.
     #[must_use]
     pub fn parameters(&self) -> &Parameters {
-        &self.tensors.0
+        self.tensors.parameters()
     }
 
-    /// The round that produced it.
     #[must_use]
-    pub fn round(&self) -> u32 {
-        self.round
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// What the trainer measured of it on this device's held-out data, by name; empty if nothing was measured yet.
+    #[must_use]
+    pub fn metrics(&self) -> &[(String, MetricValue)] {
+        &self.metrics
     }
 
     /// The task's description of its model, if it has one.
@@ -81,7 +136,7 @@ impl PersonalModel {
 }
 
 #[cfg(feature = "models")]
-impl PersonalModel {
+impl Model {
     /// The scores of each class for each of `inputs`.
     ///
     /// # Errors
@@ -127,7 +182,7 @@ mod tests {
         "00000000-0000-0000-0000-000000000001".parse().unwrap()
     }
 
-    fn stored(architecture: &Architecture, values: Option<&[f32]>, named: bool) -> PersonalModel {
+    fn stored(architecture: &Architecture, values: Option<&[f32]>, named: bool) -> Model {
         let mut parameters = architecture.initial(1).unwrap();
         if let Some(values) = values {
             parameters.values_mut().copy_from_slice(values);
@@ -136,7 +191,7 @@ mod tests {
         let record = snapshot::encode_personalized(7, architecture, &checkpoint::write(&parameters).unwrap()).unwrap();
         let journal = MemoryJournal::new();
         journal.save(&snapshot::own(task()), &record).unwrap();
-        PersonalModel::load(&journal, task()).unwrap().unwrap()
+        Model::load(&journal, task()).unwrap().unwrap()
     }
 
     #[test]
@@ -144,7 +199,7 @@ mod tests {
         // Class 1 where the first number is larger, else class 0.
         let linear = Architecture::Linear(Linear { inputs: 2, classes: 2 });
         let model = stored(&linear, Some(&[0.0, 1.0, 1.0, 0.0, 0.0, 0.0]), true);
-        assert_eq!(model.round(), 7);
+        assert_eq!(model.origin(), Origin::Personalized { round: 7 });
         assert_eq!(model.classes(&[3.0, 1.0, 1.0, 3.0]).unwrap(), [1, 0]);
         assert!(model.classes(&[1.0; 3]).unwrap_err().to_string().contains("rows of 2 numbers"));
         assert!(model.next_characters(&[0]).is_err());
@@ -163,8 +218,11 @@ mod tests {
     #[test]
     fn no_record_is_no_model_and_a_damaged_one_an_error() {
         let journal = MemoryJournal::new();
-        assert!(PersonalModel::load(&journal, task()).unwrap().is_none());
-        journal.save(&snapshot::own(task()), b"damaged").unwrap();
-        assert!(PersonalModel::load(&journal, task()).is_err());
+        assert!(Model::load(&journal, task()).unwrap().is_none());
+        for name in [snapshot::own(task()), snapshot::model(task())] {
+            let journal = MemoryJournal::new();
+            journal.save(&name, b"damaged").unwrap();
+            assert!(Model::load(&journal, task()).is_err());
+        }
     }
 }

@@ -1,0 +1,63 @@
+//! A model that the app uses.
+
+use client_sdk::train::Inputs;
+use client_sdk::{Model as Kept, Origin};
+use numpy::{PyArray1, PyArray2, PyArrayMethods as _, PyReadonlyArray2};
+use pyo3::prelude::*;
+
+use crate::errors::{Error, UpdateError};
+
+/// A model in the journal: `tributary.Model` wraps it.
+#[pyclass(frozen, module = "tributary._tributary")]
+pub(crate) struct Model(Kept);
+
+impl Model {
+    pub(crate) fn new(model: Kept) -> Self {
+        Self(model)
+    }
+}
+
+#[pymethods]
+impl Model {
+    /// Version and digest of a published model; round of a personalized one.
+    #[getter]
+    fn origin(&self) -> (Option<u32>, Option<String>, Option<u32>) {
+        match self.0.origin() {
+            Origin::Published { version, sha256 } => (Some(version), Some(sha256.to_string()), None),
+            Origin::Personalized { round } => (None, None, Some(round)),
+        }
+    }
+
+    /// Names, values and numbers of examples of what was measured.
+    #[getter]
+    fn metrics(&self) -> Vec<(String, f64, u64)> {
+        self.0.metrics().iter().map(|(name, metric)| (name.clone(), metric.value, metric.count)).collect()
+    }
+
+    /// The task's description of its model as JSON, if it has one.
+    #[getter]
+    fn architecture(&self) -> Option<String> {
+        self.0.architecture().map(ToString::to_string)
+    }
+
+    /// Names and shapes, in the order of the flat vector.
+    #[getter]
+    fn tensors(&self) -> Vec<(String, Vec<u64>)> {
+        let tensors = self.0.parameters().layout().tensors();
+        tensors.iter().map(|tensor| (tensor.name.clone(), tensor.shape.clone())).collect()
+    }
+
+    /// The model as one flat array that Python owns.
+    fn values<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f32>> {
+        PyArray1::from_slice(py, self.0.parameters().values())
+    }
+
+    /// The scores of each class for each row, before softmax; of the SDK's own models.
+    fn scores<'py>(&self, py: Python<'py>, rows: PyReadonlyArray2<'py, f32>) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let rows = rows.as_slice().map_err(|_| UpdateError::new_err("the array is not contiguous"))?;
+        let scores = py.detach(|| self.0.scores(Inputs::Rows(rows)));
+        let scores = scores.map_err(|error| Error::new_err(error.to_string()))?;
+        let shape = [scores.rows().len(), scores.classes()];
+        PyArray1::from_slice(py, scores.values()).reshape(shape)
+    }
+}

@@ -1,0 +1,70 @@
+"""Using the model of a task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _tributary
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def views(flat: np.ndarray, tensors: Sequence[tuple[str, list[int]]]) -> dict[str, np.ndarray]:
+    """The tensors of a flat vector, by name."""
+    found = {}
+    start = 0
+    for name, shape in tensors:
+        length = 1
+        for size in shape:
+            length *= size
+        found[name] = flat[start : start + length].reshape(shape)
+        start += length
+    return found
+
+
+class Model:
+    """The model of a task on this device: the personalized one where there is one, else the last published one that was verified."""
+
+    #: The model: an array of float32 for each tensor, by name.
+    parameters: dict[str, np.ndarray]
+    #: Of a published model; ``None`` of a personalized one.
+    version: int | None
+    #: SHA-256 of the published file; ``None`` of a personalized model.
+    sha256: str | None
+    #: The round that left a personalized model on the device; ``None`` of a published one.
+    round: int | None
+    #: What was measured of it on this device, by name; empty before a training that began with it.
+    metrics: dict[str, float]
+    #: The task's description of its model, if it has one.
+    architecture: Any
+
+    def __init__(self, native: _tributary.Model) -> None:
+        self._native = native
+        self.version, self.sha256, self.round = native.origin
+        self.metrics = {name: value for name, value, _ in native.metrics}
+        self.architecture = json.loads(native.architecture) if native.architecture else None
+        self.parameters = views(native.values(), native.tensors)
+
+    def __repr__(self) -> str:
+        what = f"version {self.version}" if self.round is None else f"personalized in round {self.round}"
+        return f"<Model, {what}, {sum(array.size for array in self.parameters.values())} parameters>"
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.parameters[name]
+
+    @property
+    def is_personalized(self) -> bool:
+        """Whether it was made on this device."""
+        return self.round is not None
+
+    def scores(self, rows: Any) -> np.ndarray:
+        """The scores of each class for each row of ``rows``, before softmax, if the model is one of the SDK's own.
+
+        :raises Error: if it is not, or if the rows do not fit.
+        """
+        import numpy as np
+
+        return self._native.scores(np.atleast_2d(np.ascontiguousarray(rows, dtype=np.float32)))

@@ -1,0 +1,169 @@
+//! The published models that the journal keeps for the app, one for each task: that of the last version whose record and
+//! digest were checked.
+
+use learning::MetricValue;
+use serde::{Deserialize, Serialize};
+use task_spec::PERSONAL_PREFIX;
+use wire::{Digest, TaskId};
+
+use super::core::{Core, persist};
+use super::model_file::ModelFile;
+use super::plan::Plan;
+use super::record::Record;
+use super::snapshot;
+use super::state::State;
+use crate::journal::JournalError;
+use recipe::digest::sha256;
+
+/// A published model in the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct KeptModel {
+    pub task: TaskId,
+    /// The task's name.
+    pub name: String,
+    pub version: u32,
+    /// Of the published file.
+    pub sha256: Digest,
+    /// Size of the published file.
+    pub bytes: u64,
+    /// What the trainer measured of it on this device's held-out data, by name; empty before a training that began with it.
+    pub metrics: Vec<(String, MetricValue)>,
+    /// The same of the personalized model that the same round left.
+    pub personal_metrics: Vec<(String, MetricValue)>,
+}
+
+/// All of them, the one that was written last at the end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KeptModels {
+    pub(crate) models: Vec<KeptModel>,
+}
+
+impl KeptModels {
+    /// Adds a model in place of an earlier one of its task. Those that were written longest ago make room, so that all together
+    /// have at most `most` bytes: their tasks.
+    fn add(&mut self, new: KeptModel, most: u64) -> Vec<TaskId> {
+        self.models.retain(|model| model.task != new.task);
+        self.models.push(new);
+        let mut room = most;
+        let fits = |model: &&KeptModel| {
+            let left = room.checked_sub(model.bytes);
+            room = left.unwrap_or_default();
+            left.is_some()
+        };
+        let staying = self.models.iter().rev().take_while(fits).count();
+        self.models.drain(..self.models.len() - staying).map(|model| model.task).collect()
+    }
+
+    /// Notes what was measured; whether that was of the model that is kept, and something.
+    fn measured(&mut self, task: TaskId, file: Digest, [evaluated, trained]: [&[(String, MetricValue)]; 2]) -> bool {
+        let kept = self.models.iter_mut().find(|model| (model.task, model.sha256) == (task, file));
+        let Some(kept) = kept else { return false };
+        kept.metrics = evaluated.to_vec();
+        let personal = trained.iter().filter_map(|(name, value)| Some((name.strip_prefix(PERSONAL_PREFIX)?, *value)));
+        kept.personal_metrics = personal.map(|(name, value)| (name.to_owned(), value)).collect();
+        !kept.metrics.is_empty() || !kept.personal_metrics.is_empty()
+    }
+}
+
+impl Core {
+    /// Writes the model of a file whose digest was checked, then continues with `then`.
+    pub(super) fn keep_model(&mut self, plan: &Plan, file: &ModelFile, then: State) -> State {
+        let task = plan.place.task;
+        let is_kept = self.model_written == Some((task, file.sha256()));
+        if is_kept || !self.settings.keep_models || plan.recipe.tensors.analysis.is_some() {
+            return then;
+        }
+        match self.model_records(plan, file) {
+            Ok(records) => {
+                self.model_written = Some((task, file.sha256()));
+                persist(Ok(records), then)
+            }
+            Err(error) => State::Finished(Err(error.into())),
+        }
+    }
+
+    /// What makes room first, then the list, then the file: what is not in the list takes no room, whenever the process dies.
+    fn model_records(&mut self, plan: &Plan, file: &ModelFile) -> Result<Vec<Record>, JournalError> {
+        let assignment = &*plan.assignment;
+        let (task, base) = (assignment.task, &assignment.base);
+        let name = snapshot::model(task);
+        let body = file.content().map_err(|error| JournalError::corrupt(&name, error))?;
+        if sha256(&body) != base.sha256 {
+            return Err(JournalError::corrupt(&name, "the model that was read is not the file's"));
+        }
+        let bytes = snapshot::encode_model(base.version, assignment.model.architecture.clone(), base.sha256, &body)?;
+        let kept = KeptModel {
+            task,
+            name: assignment.task_name.clone(),
+            version: base.version,
+            sha256: base.sha256,
+            bytes: base.bytes,
+            metrics: Vec::new(),
+            personal_metrics: Vec::new(),
+        };
+        let mut records = Vec::new();
+        for gone in self.models.add(kept, self.settings.max_model_bytes) {
+            records.push(Record::new(snapshot::model(gone), snapshot::encode_no_model()?));
+        }
+        records.push(Record::new(snapshot::MODELS.to_owned(), self.models.encode()?));
+        let mut record = Record::new(name, bytes);
+        record.body = body;
+        records.push(record);
+        Ok(records)
+    }
+
+    /// The record of what was measured in a round, if that was of the model that is kept.
+    pub(super) fn scores_record(
+        &mut self,
+        plan: &Plan,
+        evaluated: &[(String, MetricValue)],
+        trained: &[(String, MetricValue)],
+    ) -> Result<Option<Record>, JournalError> {
+        if !self.models.measured(plan.place.task, plan.assignment.base.sha256, [evaluated, trained]) {
+            return Ok(None);
+        }
+        Ok(Some(Record::new(snapshot::MODELS.to_owned(), self.models.encode()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(number: u8, bytes: u64) -> KeptModel {
+        KeptModel {
+            task: format!("00000000-0000-0000-0000-0000000000{number:02}").parse().unwrap(),
+            name: number.to_string(),
+            version: 1,
+            sha256: Digest([number; 32]),
+            bytes,
+            metrics: Vec::new(),
+            personal_metrics: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn those_written_longest_ago_make_room() {
+        let mut kept = KeptModels::default();
+        for (number, bytes, gone) in [(1, 40, &[][..]), (2, 50, &[]), (1, 45, &[]), (3, 10, &[2]), (4, 100, &[1, 3])] {
+            let gone: Vec<_> = gone.iter().map(|number| model(*number, 0).task).collect();
+            assert_eq!(kept.add(model(number, bytes), 100), gone, "{number}");
+            assert!(kept.models.iter().map(|model| model.bytes).sum::<u64>() <= 100);
+        }
+        assert_eq!(kept.models.len(), 1);
+    }
+
+    #[test]
+    fn what_was_measured_of_another_file_is_not_said_of_this_one() {
+        let mut kept = KeptModels { models: vec![model(1, 4)] };
+        let metrics = [("accuracy".to_owned(), MetricValue { value: 0.5, count: 4 })];
+        let of_round = [("personal_accuracy".to_owned(), metrics[0].1), ("train_loss".to_owned(), metrics[0].1)];
+        let KeptModel { task, sha256, .. } = model(1, 4);
+        assert!(!kept.measured(task, Digest([9; 32]), [&metrics, &of_round]));
+        assert!(!kept.measured(task, sha256, [&[], &of_round[1..]]), "nothing was measured");
+        assert!(kept.measured(task, sha256, [&metrics, &of_round]));
+        assert_eq!((&kept.models[0].metrics[..], &kept.models[0].personal_metrics[..]), (&metrics[..], &metrics[..]));
+        assert_eq!(KeptModels::restore(Some(&kept.encode().unwrap())).unwrap(), kept);
+    }
+}

@@ -1,0 +1,327 @@
+//! What a round's training has come to, so that it goes on after a pause and after the process was killed.
+//!
+//! The trainer's calls are numbered: a run after the first answers those that have returned from the log, and gives the
+//! one that has not what it saved. So a method that trains several models in a round repeats none of them.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use learning::{Adapters, Layout, MetricValue, Parameters, Table};
+use zeroize::Zeroizing;
+
+use super::record::Record;
+use super::snapshot::{self, Call, TrainingId, TrainingRecord};
+use crate::checkpoints::{Checkpoints, Keep, NotKept};
+use crate::clock::Clock;
+use crate::journal::JournalError;
+use crate::trainer::{Cancel, Constraints, Trained, Trainer, TrainerError, TrainingJob};
+
+/// Checkpoints may be this many times as large as a model.
+const MODELS: u64 = 4;
+
+/// What a run of a training has around it. By default it has nothing: it keeps no checkpoints and is never paused.
+#[derive(Clone, Default)]
+pub struct Surroundings {
+    /// Writes a record to the journal, and when to; from the thread that trains.
+    pub checkpoints: Option<CheckpointWriter>,
+    /// How long this run may take, and by which clock: then a trainer that can pauses.
+    pub slice: Option<(Arc<dyn Clock>, Duration)>,
+}
+
+/// Writes checkpoints to the journal.
+#[derive(Clone)]
+pub struct CheckpointWriter {
+    #[expect(clippy::type_complexity, reason = "a function is a function")]
+    pub write: Arc<dyn Fn(&Record) -> Result<(), JournalError> + Send + Sync>,
+    pub clock: Arc<dyn Clock>,
+    /// Time between two that are written.
+    pub every: Duration,
+}
+
+/// The log of one training.
+pub(super) struct TrainingLog {
+    id: TrainingId,
+    seed: u64,
+    most_bytes: u64,
+    /// Whether results of trainings are kept: where there are several.
+    keeps_results: bool,
+    cancel: Cancel,
+    /// Somebody wants the present run to pause.
+    pause: AtomicBool,
+    /// The trainer can pause.
+    pauses: AtomicBool,
+    /// Something was saved of the call under way.
+    has_state: AtomicBool,
+    /// The journal may hold a checkpoint.
+    is_written: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// The number of the run under way, or of the last; from 1.
+    run: u64,
+    is_running: bool,
+    writer: Option<CheckpointWriter>,
+    slice_end: Option<(Arc<dyn Clock>, Duration)>,
+    calls: Vec<Call>,
+    /// What the call after these has saved.
+    state: Option<Zeroizing<Vec<u8>>>,
+    /// When the last checkpoint was written, or the run began.
+    written_at: Duration,
+}
+
+impl TrainingLog {
+    /// Goes on from `earlier`, if it is of the same training.
+    pub(super) fn new(
+        id: TrainingId,
+        seed: u64,
+        max_model_bytes: u64,
+        keeps_results: bool,
+        cancel: Cancel,
+        earlier: Option<TrainingRecord>,
+    ) -> Self {
+        let (is_written, mut inner) = (earlier.is_some(), Inner::default());
+        if let Some(TrainingRecord { calls, state, .. }) = earlier {
+            (inner.calls, inner.state) = (calls, state);
+        }
+        Self {
+            id,
+            seed,
+            most_bytes: max_model_bytes.saturating_mul(MODELS),
+            keeps_results,
+            cancel,
+            pause: AtomicBool::new(false),
+            pauses: AtomicBool::new(false),
+            has_state: AtomicBool::new(inner.state.is_some()),
+            is_written: AtomicBool::new(is_written),
+            inner: inner.into(),
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a run: its number.
+    pub(super) fn begin(&self, trainer: &dyn Trainer, surroundings: Surroundings) -> u64 {
+        self.pauses.store(trainer.pauses(), Ordering::Relaxed);
+        self.pause.store(false, Ordering::Relaxed);
+        let mut inner = self.inner();
+        inner.run += 1;
+        inner.is_running = true;
+        inner.written_at = surroundings.checkpoints.as_ref().map_or(Duration::ZERO, |on| on.clock.now().elapsed);
+        inner.writer = surroundings.checkpoints;
+        inner.slice_end = surroundings.slice.map(|(clock, length)| {
+            let end = clock.now().elapsed.saturating_add(length);
+            (clock, end)
+        });
+        inner.run
+    }
+
+    /// Ends the run: nothing that still has its job can save any more.
+    fn end(&self) {
+        let mut inner = self.inner();
+        inner.is_running = false;
+        (inner.writer, inner.slice_end) = (None, None);
+    }
+
+    /// Asks the run under way to pause.
+    pub(super) fn pause(&self) {
+        self.pause.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_pause_wanted(&self) -> bool {
+        self.pause.load(Ordering::Relaxed)
+    }
+
+    /// Whether a run that stops now can go on later.
+    pub(super) fn can_go_on(&self) -> bool {
+        self.pauses.load(Ordering::Relaxed) || self.has_state.load(Ordering::Relaxed)
+    }
+
+    /// Whether something was saved of the call under way.
+    pub(super) fn has_state(&self) -> bool {
+        self.has_state.load(Ordering::Relaxed)
+    }
+
+    /// Whether the journal may hold a checkpoint.
+    pub(super) fn is_written(&self) -> bool {
+        self.is_written.load(Ordering::Relaxed)
+    }
+
+    /// Waits for a checkpoint that is being written; after [`Cancel::cancel`] no other follows.
+    pub(super) fn settle(&self) {
+        drop(self.inner());
+    }
+
+    fn returned(&self, number: usize) -> Option<Call> {
+        self.inner().calls.get(number).cloned()
+    }
+
+    /// Notes what the next call returned.
+    fn note(&self, number: usize, call: Call) {
+        let mut inner = self.inner();
+        if inner.calls.len() == number {
+            inner.calls.push(call);
+            inner.state = None;
+            self.has_state.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn save(&self, run: u64, number: usize, state: &[u8]) -> Result<(), NotKept> {
+        let mut inner = self.inner();
+        if !inner.is_running || (inner.run, inner.calls.len()) != (run, number) || self.cancel.is_cancelled() {
+            return Err(NotKept::Over);
+        }
+        let before = inner.calls.iter().map(|call| match call {
+            Call::Evaluated(_) => 0,
+            Call::Trained { values, .. } => 4 * values.len() as u64,
+        });
+        let (bytes, limit) = (before.sum::<u64>().saturating_add(state.len() as u64), self.most_bytes);
+        if bytes > limit {
+            return Err(NotKept::TooLarge { bytes, limit });
+        }
+        if let Some(writer) = inner.writer.clone() {
+            let now = writer.clock.now().elapsed;
+            if self.is_pause_wanted() || now.saturating_sub(inner.written_at) >= writer.every {
+                let record = TrainingRecord::encode(self.id, self.seed, &inner.calls, Some(state))?;
+                self.is_written.store(true, Ordering::Relaxed);
+                (writer.write)(&Record::new(snapshot::TRAINING.to_owned(), record))?;
+                inner.written_at = writer.clock.now().elapsed;
+            }
+        }
+        inner.state = Some(Zeroizing::new(state.to_vec()));
+        self.has_state.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The checkpoints of the call under way, for the trainer.
+struct OfRun {
+    log: Arc<TrainingLog>,
+    run: u64,
+    /// Of the call.
+    number: usize,
+}
+
+impl Keep for OfRun {
+    fn load(&self) -> Option<Zeroizing<Vec<u8>>> {
+        let inner = self.log.inner();
+        inner.state.clone().filter(|_| inner.calls.len() == self.number)
+    }
+
+    fn save(&self, state: &[u8]) -> Result<(), NotKept> {
+        self.log.save(self.run, self.number, state)
+    }
+
+    fn is_due(&self) -> bool {
+        let inner = self.log.inner();
+        let is_due =
+            |writer: &CheckpointWriter| writer.clock.now().elapsed.saturating_sub(inner.written_at) >= writer.every;
+        inner.writer.as_ref().is_some_and(is_due)
+    }
+
+    fn should_pause(&self) -> bool {
+        let is_over = |(clock, end): &(Arc<dyn Clock>, Duration)| clock.now().elapsed >= *end;
+        self.log.is_pause_wanted() || self.log.inner().slice_end.as_ref().is_some_and(is_over)
+    }
+}
+
+/// A trainer whose calls are in the log. Dropping it ends the run.
+pub(super) struct Logged<'a> {
+    trainer: &'a mut dyn Trainer,
+    log: &'a Arc<TrainingLog>,
+    run: u64,
+    /// Number of the next call.
+    next: usize,
+}
+
+impl<'a> Logged<'a> {
+    pub(super) fn new(trainer: &'a mut dyn Trainer, log: &'a Arc<TrainingLog>, run: u64) -> Self {
+        Self { trainer, log, run, next: 0 }
+    }
+
+    fn trained(
+        &mut self,
+        layout: &Arc<Layout>,
+        job: &TrainingJob,
+        train: impl FnOnce(&mut dyn Trainer, &TrainingJob) -> Result<Trained, TrainerError>,
+    ) -> Result<Trained, TrainerError> {
+        let number = self.next;
+        self.next += 1;
+        if let Some(Call::Trained { values, examples, metrics }) = self.log.returned(number)
+            && let Ok(parameters) = Parameters::new(Arc::clone(layout), values.to_vec())
+        {
+            return Ok(Trained { parameters, examples, metrics });
+        }
+        let checkpoints = Checkpoints::new(Arc::new(OfRun { log: Arc::clone(self.log), run: self.run, number }));
+        let trained = train(self.trainer, &TrainingJob { checkpoints, ..job.clone() })?;
+        if self.log.keeps_results {
+            let Trained { parameters, examples, metrics } = &trained;
+            let values = Zeroizing::new(parameters.values().to_vec());
+            self.log.note(number, Call::Trained { values, examples: *examples, metrics: metrics.clone() });
+        }
+        Ok(trained)
+    }
+}
+
+impl Drop for Logged<'_> {
+    fn drop(&mut self) {
+        self.log.end();
+    }
+}
+
+impl Trainer for Logged<'_> {
+    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+        self.trained(model.layout(), job, |trainer, job| trainer.train(model, job))
+    }
+
+    fn train_within(
+        &mut self,
+        model: &Parameters,
+        job: &TrainingJob,
+        constraints: Constraints<'_>,
+    ) -> Result<Trained, TrainerError> {
+        self.trained(model.layout(), job, |trainer, job| trainer.train_within(model, job, constraints))
+    }
+
+    fn train_adapters(
+        &mut self,
+        base: &Parameters,
+        start: &Parameters,
+        job: &TrainingJob,
+        adapters: &Adapters,
+    ) -> Result<Trained, TrainerError> {
+        self.trained(start.layout(), job, |trainer, job| trainer.train_adapters(base, start, job, adapters))
+    }
+
+    fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
+        self.trainer.base_model(job)
+    }
+
+    fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+        let number = self.next;
+        self.next += 1;
+        if let Some(Call::Evaluated(metrics)) = self.log.returned(number) {
+            return Ok(metrics);
+        }
+        let metrics = self.trainer.evaluate(model, job)?;
+        self.log.note(number, Call::Evaluated(metrics.clone()));
+        Ok(metrics)
+    }
+
+    fn table(&mut self, job: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
+        self.trainer.table(job)
+    }
+
+    fn examples(&self) -> u64 {
+        self.trainer.examples()
+    }
+
+    fn pauses(&self) -> bool {
+        self.trainer.pauses()
+    }
+}

@@ -1,0 +1,303 @@
+//! A process is killed in the middle of local training, or pauses: it goes on from its last checkpoint, computes the same, and
+//! leaves nothing behind.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use client_sdk::conditions::Readiness;
+use client_sdk::journal::{Journal, MemoryJournal};
+use client_sdk::learning::{MetricValue, Parameters};
+use client_sdk::participant::machine::Settings;
+use client_sdk::participant::snapshot;
+use client_sdk::runner::{Job, Next, Runner};
+use client_sdk::{Event, NotKept, Trained, Trainer, TrainerError, TrainingJob};
+
+use crate::support::cohort::Hub;
+use crate::support::device::{Device, EFFECTS, Effect};
+use crate::support::{Coordinator, in_the_clear, settings};
+
+const ROUNDS: u32 = 3;
+const STEPS: usize = 6;
+
+/// Takes steps that depend on the seed and on all before, and saves after each.
+#[derive(Clone, Default)]
+pub(crate) struct Stepping {
+    /// The rounds of all steps that were taken, by all processes.
+    taken: Arc<Mutex<Vec<u32>>>,
+    evaluated: Arc<AtomicUsize>,
+}
+
+impl Trainer for Stepping {
+    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+        let mut parameters = model.clone();
+        let mut done = 0;
+        if let Some(state) = job.checkpoints.load() {
+            done = usize::from(state[0]);
+            let values = state[1..].as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+            parameters.values_mut().iter_mut().zip(values).for_each(|(value, saved)| *value = saved);
+        }
+        while done < STEPS {
+            if job.cancel.is_cancelled() {
+                return Err(TrainerError::failed("cancelled"));
+            }
+            let step = (job.seed % 1000) as f32 / 1e6 + 1.0 / (done as f32 + 3.0);
+            parameters.values_mut().iter_mut().for_each(|value| *value = *value * 0.99 + step);
+            self.taken.lock().unwrap().push(job.round);
+            done += 1;
+            let values = parameters.values().iter().flat_map(|value| value.to_le_bytes());
+            let state: Vec<u8> = std::iter::once(done as u8).chain(values).collect();
+            let is_kept = job.checkpoints.save(&state).is_ok();
+            if is_kept && job.checkpoints.should_pause() {
+                return Err(TrainerError::Paused);
+            }
+        }
+        Ok(Trained { parameters, examples: 7, metrics: vec![] })
+    }
+
+    fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+        self.evaluated.fetch_add(1, Ordering::Relaxed);
+        Ok(vec![("loss".into(), MetricValue { value: 1.5, count: 3 })])
+    }
+
+    fn examples(&self) -> u64 {
+        7
+    }
+}
+
+pub(crate) type Alone = Device<Coordinator, Stepping>;
+
+pub(crate) fn alone(seed: Option<u64>) -> Alone {
+    let settings = Settings { seed, ..in_the_clear() };
+    Device::with(Arc::new(MemoryJournal::new()), 0, Coordinator::new(ROUNDS), Stepping::default(), settings)
+}
+
+/// What was accepted in each round.
+pub(crate) fn accepted(device: &Alone) -> Vec<Vec<u8>> {
+    device.coordinator.world(|world| {
+        assert!(world.stored.values().all(|times| *times == 1), "each round once");
+        assert!(world.abandoned.is_empty());
+        for (round, sent) in &world.sent {
+            assert!(sent.iter().all(|body| *body == world.accepted[round]), "other bytes in round {round}");
+        }
+        world.accepted.values().map(|body| body.to_vec()).collect()
+    })
+}
+
+/// No checkpoint is left in the journal.
+fn is_clean(journal: &dyn Journal) -> bool {
+    journal.load(snapshot::TRAINING).unwrap().is_none_or(|record| record.len() < 120)
+}
+
+fn resumed(device: &Alone) -> usize {
+    device.events.iter().filter(|event| matches!(event, Event::Resumed { .. })).count()
+}
+
+#[test]
+fn killed_at_every_checkpoint_it_goes_on_and_sends_the_same() {
+    let mut undisturbed = alone(Some(5));
+    undisturbed.run(500, |_| None);
+    let expected = accepted(&undisturbed);
+    assert_eq!(undisturbed.checkpoints.load(Ordering::Relaxed), STEPS * ROUNDS as usize);
+    for at in 0..STEPS * ROUNDS as usize {
+        for effect in [Effect::None, Effect::Whole] {
+            let what = format!("killed at checkpoint {at}, effect {effect:?}");
+            let mut device = alone(Some(5));
+            device.dies_at_checkpoint = Some((at, effect));
+            device.run(500, |_| None);
+            assert_eq!(accepted(&device), expected, "{what}");
+            let lost = effect == Effect::None;
+            let taken = device.trainer.taken.lock().unwrap().len();
+            assert_eq!(
+                taken,
+                STEPS * ROUNDS as usize + usize::from(lost),
+                "{what}: the step after the last checkpoint"
+            );
+            // Killed before the first checkpoint of a round it begins again; what was measured is kept with a checkpoint.
+            let begins_again = lost && at.is_multiple_of(STEPS);
+            assert_eq!(resumed(&device), usize::from(!begins_again), "{what}");
+            let evaluated = device.trainer.evaluated.load(Ordering::Relaxed);
+            assert_eq!(evaluated, ROUNDS as usize + usize::from(begins_again), "{what}");
+            assert!(is_clean(&*device.journal), "{what}");
+        }
+    }
+}
+
+#[test]
+fn without_a_seed_the_same_training_goes_on_too() {
+    // Every process draws other seeds; a training that went on with another would not repeat what the first steps were.
+    for at in 0..STEPS {
+        let mut device = alone(None);
+        device.dies_at_checkpoint = Some((at, Effect::Whole));
+        device.run(500, |_| None);
+        assert_eq!((accepted(&device).len(), resumed(&device)), (ROUNDS as usize, 1));
+        assert_eq!(device.trainer.taken.lock().unwrap().len(), STEPS * ROUNDS as usize);
+    }
+}
+
+#[test]
+fn in_slices_it_computes_the_same() {
+    let mut undisturbed = alone(Some(5));
+    undisturbed.run(500, |_| None);
+    let mut sliced = alone(Some(5));
+    sliced.in_slices = true;
+    let actions = sliced.run(500, |_| None);
+    assert_eq!(accepted(&sliced), accepted(&undisturbed));
+    assert_eq!(sliced.trainer.taken.lock().unwrap().len(), STEPS * ROUNDS as usize);
+    assert!(is_clean(&*sliced.journal));
+    // Killed at every action between slices as well.
+    for at in 0..actions {
+        for effect in EFFECTS {
+            let mut device = alone(Some(5));
+            device.in_slices = true;
+            device.run(500, |number| (number == at).then_some(effect));
+            assert_eq!(accepted(&device), accepted(&undisturbed), "killed at {at}, effect {effect:?}");
+            assert!(device.trainer.taken.lock().unwrap().len() <= STEPS * ROUNDS as usize + STEPS, "killed at {at}");
+            assert!(is_clean(&*device.journal), "killed at {at}, effect {effect:?}");
+        }
+    }
+}
+
+#[test]
+fn a_paused_training_goes_on_while_the_round_waits_and_no_longer() {
+    for too_long in [false, true] {
+        let mut device = alone(Some(5));
+        device.in_slices = true;
+        while device.trainer.taken.lock().unwrap().len() < 2 {
+            device.step(None);
+        }
+        let ask_again = Duration::from_secs(if too_long { 1 << 50 } else { 60 });
+        device.machine.set_readiness(Readiness::NotReady { ask_again });
+        let begun = device.now;
+        device.step(None);
+        device.machine.set_readiness(Readiness::Ready);
+        let abandoned = device.coordinator.world(|world| world.abandoned.clone());
+        if too_long {
+            device.run(500, |_| None);
+            let abandoned = device.coordinator.world(|world| world.abandoned.clone());
+            assert_eq!(abandoned, [(1, "conditions")]);
+            assert!(is_clean(&*device.journal));
+            continue;
+        }
+        assert!(abandoned.is_empty());
+        assert!(device.now >= begun + ask_again, "it waits");
+        assert!(device.events.iter().any(|event| matches!(event, Event::Paused { place } if place.round == 1)));
+        // Killed while it rests.
+        device.restart();
+        device.run(500, |_| None);
+        assert_eq!(accepted(&device).len(), ROUNDS as usize);
+        assert_eq!(device.trainer.taken.lock().unwrap().len(), STEPS * ROUNDS as usize);
+        assert!(is_clean(&*device.journal));
+    }
+}
+
+#[test]
+fn a_checkpoint_of_another_attempt_or_model_is_thrown_away() {
+    let mut device = alone(Some(5));
+    device.dies_at_checkpoint = Some((3, Effect::Whole));
+    while device.processes == 1 {
+        device.step(None);
+    }
+    assert!(!is_clean(&*device.journal));
+    // Meanwhile the round was over.
+    device.coordinator.world(|world| world.rounds_done = 1);
+    device.run(500, |_| None);
+    assert_eq!(resumed(&device), 0);
+    let rounds = device.trainer.taken.lock().unwrap().clone();
+    assert_eq!(rounds.iter().filter(|round| **round > 1).count(), 2 * STEPS, "{rounds:?}");
+    assert!(is_clean(&*device.journal));
+}
+
+#[test]
+fn a_checkpoint_is_bounded_and_ends_with_its_job() {
+    struct Big(Arc<Mutex<Vec<Result<(), NotKept>>>>, Arc<Mutex<Option<TrainingJob>>>);
+    impl Trainer for Big {
+        fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+            for bytes in [4000, 4001] {
+                self.0.lock().unwrap().push(job.checkpoints.save(&vec![0; bytes]));
+            }
+            *self.1.lock().unwrap() = Some(job.clone());
+            Ok(Trained { parameters: model.clone(), examples: 1, metrics: vec![] })
+        }
+
+        fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+            Ok(vec![])
+        }
+
+        fn examples(&self) -> u64 {
+            1
+        }
+    }
+    let (results, job) = (Arc::default(), Arc::default());
+    let trainer = Big(Arc::clone(&results), Arc::clone(&job));
+    let settings = Settings { max_model_bytes: 1000, ..in_the_clear() };
+    let mut device = Device::with(Arc::new(MemoryJournal::new()), 0, Coordinator::new(1), trainer, settings);
+    device.run(500, |_| None);
+    let results = std::mem::take(&mut *results.lock().unwrap());
+    assert!(matches!(results[..], [Ok(()), Err(NotKept::TooLarge { bytes: 4001, limit: 4000 })]), "{results:?}");
+    let late = job.lock().unwrap().take().unwrap().checkpoints.save(b"late");
+    assert!(matches!(late, Err(NotKept::Over)));
+    assert!(is_clean(&*device.journal));
+}
+
+#[test]
+fn in_a_session_it_is_killed_at_every_checkpoint_and_shares_nothing_twice() {
+    let run = |dies_at: Option<(usize, Effect)>| {
+        let hub = Hub::new(3, 2);
+        hub.world(|world| world.open(1, 1));
+        let mut devices: Vec<_> = (0..3)
+            .map(|index| {
+                let journal = Arc::new(MemoryJournal::new());
+                let settings = Settings { seed: Some(7), ..settings() };
+                Device::with(journal, index, hub.line(index), Stepping::default(), settings)
+            })
+            .collect();
+        devices[0].dies_at_checkpoint = dies_at;
+        for _ in 0..5000 {
+            devices.iter_mut().filter(|device| device.ended.is_none()).for_each(|device| device.step(None));
+        }
+        assert!(devices.iter().all(|device| matches!(device.ended, Some(Ok(_)))));
+        let taken = devices[0].trainer.taken.lock().unwrap().len();
+        assert!(devices.iter().all(|device| is_clean(&*device.journal)));
+        (
+            hub.world(|world| {
+                world.published.iter().map(|done| (done.round, done.survivors.clone())).collect::<Vec<_>>()
+            }),
+            taken,
+        )
+    };
+    let everybody = vec![(1, vec![0, 1, 2]), (2, vec![0, 1, 2])];
+    for at in 0..2 * STEPS {
+        for effect in [Effect::None, Effect::Whole] {
+            // What is observed says that no participant ever says two things: the hub panics otherwise.
+            let lost = usize::from(effect == Effect::None);
+            assert_eq!(run(Some((at, effect))), (everybody.clone(), 2 * STEPS + lost), "{at}, {effect:?}");
+        }
+    }
+}
+
+#[test]
+fn a_job_that_was_handed_over_is_taken_back_at_a_pause_and_comes_again() {
+    let coordinator = Coordinator::new(1);
+    let runner = Runner::start(coordinator.app().enrollment_token("token").journal(MemoryJournal::new())).unwrap();
+    let job = |runner: &Runner| loop {
+        match runner.next(Duration::from_secs(60)) {
+            Next::Job(job) => break *job,
+            Next::Waiting => {}
+            Next::Ended(end) => panic!("{end:?}"),
+        }
+    };
+    let Job { training, answer, .. } = job(&runner);
+    training.checkpoints.save(b"half").unwrap();
+    runner.pause();
+    while !answer.is_overdue() {
+        std::thread::yield_now();
+    }
+    assert!(training.checkpoints.save(b"late").is_err());
+    runner.resume();
+    let Job { parameters, training, answer } = job(&runner);
+    assert_eq!(training.checkpoints.load().unwrap().as_slice(), b"half");
+    answer.finish(Trained { parameters, examples: 3, metrics: vec![] }).unwrap();
+    assert!(matches!(runner.next(Duration::from_secs(60)), Next::Ended(Ok(_))));
+    coordinator.world(|world| assert!(world.abandoned.is_empty() && world.accepted.len() == 1));
+}

@@ -51,6 +51,8 @@ pub(crate) const TABLE: &[Allowed] = &[
         never: &["rusqlite", "sqlx", "axum", "openssl", "mimalloc"],
     },
     Allowed { package: "tributary-python", ours: &["client-sdk"], never: IO },
+    Allowed { package: "tributary-ffi", ours: &["client-sdk"], never: IO },
+    Allowed { package: "tributary-bindgen", ours: &[], never: IO },
     Allowed {
         package: "coordinator",
         // `test-servers` for tests only.

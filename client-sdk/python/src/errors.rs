@@ -1,7 +1,7 @@
 //! The exceptions of the package.
 
-use client_sdk::runner::End;
-use client_sdk::{BuildError, ParticipantError};
+use client_sdk::BuildError;
+use client_sdk::runner::{End, Kind};
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::{PyErr, create_exception};
 
@@ -15,26 +15,15 @@ create_exception!(tributary, UpdateError, PyValueError, "The update does not fit
 
 /// For settings that make no participant.
 pub(crate) fn build(error: &BuildError) -> PyErr {
-    match error {
-        BuildError::Participant(error) => participant(error),
-        _ => ConfigurationError::new_err(error.to_string()),
-    }
+    of_kind(error.into(), error.to_string())
 }
 
-/// For a participant that ended early.
-pub(crate) fn participant(error: &ParticipantError) -> PyErr {
-    let text = error.to_string();
-    match error {
-        ParticipantError::NotEnrolled
-        | ParticipantError::EnrollmentRefused(_)
-        | ParticipantError::Revoked(_)
-        | ParticipantError::Expired(_)
-        | ParticipantError::Uncertified(_)
-        | ParticipantError::PreIssuedCertificate(_)
-        | ParticipantError::Certificate(_) => EnrollmentError::new_err(text),
-        ParticipantError::Journal(_) => JournalError::new_err(text),
-        // The errors of a newer SDK, and what a coordinator refuses for good.
-        _ => Error::new_err(text),
+fn of_kind(kind: Kind, text: String) -> PyErr {
+    match kind {
+        Kind::Settings => ConfigurationError::new_err(text),
+        Kind::Enrollment => EnrollmentError::new_err(text),
+        Kind::Journal => JournalError::new_err(text),
+        Kind::Other => Error::new_err(text),
     }
 }
 
@@ -43,7 +32,7 @@ pub(crate) fn outcome(end: &End) -> Result<&'static str, PyErr> {
     match end {
         Ok(client_sdk::Outcome::TaskOver { .. }) => Ok("task_over"),
         Ok(client_sdk::Outcome::Stopped) => Ok("stopped"),
-        Err(error) => Err(participant(error)),
+        Err(error) => Err(of_kind(error.into(), error.to_string())),
     }
 }
 

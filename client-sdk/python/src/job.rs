@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use client_sdk::learning::parameters::first_not_finite;
 use client_sdk::learning::{Layout, MetricValue, Parameters};
 use client_sdk::runner::{self, Answer};
 use client_sdk::{NotKept, Trained, TrainingJob};
@@ -33,14 +32,6 @@ impl Job {
     fn take_answer(&self) -> PyResult<Answer> {
         let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         answer.take().ok_or_else(|| Error::new_err("this task was answered before; each takes one answer"))
-    }
-
-    /// The tensor and the position in it of an index of the flat vector.
-    fn place(&self, index: usize) -> (String, usize) {
-        let tensors = self.layout.tensors().iter().enumerate();
-        let found = tensors.map(|(number, tensor)| (tensor, self.layout.range(number)));
-        let found = found.into_iter().find(|(_, range)| range.contains(&index));
-        found.map_or_else(Default::default, |(tensor, range)| (tensor.name.clone(), index - range.start))
     }
 }
 
@@ -126,20 +117,12 @@ impl Job {
         metrics: Vec<(String, f64, u64)>,
     ) -> PyResult<()> {
         let values = values.as_slice().map_err(|_| UpdateError::new_err("the array is not contiguous"))?.to_vec();
-        if let Some(index) = first_not_finite(&values) {
-            let (tensor, position) = self.place(index);
-            let value = values[index];
-            return Err(UpdateError::new_err(format!("tensor {tensor:?} has {value} at position {position}")));
-        }
-        if examples == 0 {
-            return Err(UpdateError::new_err("examples is 0; an update is of at least one example"));
-        }
-        if let Some((name, value, _)) = metrics.iter().find(|(_, value, _)| !value.is_finite()) {
-            return Err(UpdateError::new_err(format!("metric {name:?} is {value}; leave out what was not measured")));
-        }
+        let metrics: Vec<_> =
+            metrics.into_iter().map(|(name, value, count)| (name, MetricValue { value, count })).collect();
+        runner::check_update(&self.layout, &values, examples, &metrics)
+            .map_err(|error| UpdateError::new_err(error.to_string()))?;
         let parameters = Parameters::new(Arc::clone(&self.layout), values);
         let parameters = parameters.map_err(|error| UpdateError::new_err(error.to_string()))?;
-        let metrics = metrics.into_iter().map(|(name, value, count)| (name, MetricValue { value, count })).collect();
         let answer = self.take_answer()?;
         let sent = py.detach(|| answer.finish(Trained { parameters, examples, metrics }));
         sent.map_err(|overdue| Overdue::new_err(overdue.to_string()))

@@ -60,17 +60,26 @@ impl JournalFiles {
 
     /// Only if nothing is sealed with another key.
     fn make_key(&self) -> Result<JournalKey, JournalError> {
-        let failed = |error| JournalError::io(format!("read {}", self.folder.display()), error);
-        for entry in fs::read_dir(&self.folder).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            if path.extension().is_some_and(|extension| extension == "record") && is_sealed(&path).map_err(failed)? {
-                let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-                let detail = format!("its key {} is not there", self.key.display());
-                return Err(JournalError::Sealed { name, detail });
-            }
-        }
+        refuse_sealed(&self.folder, || format!("its key {} is not there", self.key.display()))?;
         JournalKey::make(&self.key)
     }
+}
+
+/// Refuses a folder with sealed records, for which a new key must not be made; one that is absent has none.
+pub(crate) fn refuse_sealed(folder: &Path, detail: impl Fn() -> String) -> Result<(), JournalError> {
+    let failed = |error| JournalError::io(format!("read {}", folder.display()), error);
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed)?,
+    };
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == "record") && is_sealed(&path).map_err(failed)? {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            return Err(JournalError::Sealed { name, detail: detail() });
+        }
+    }
+    Ok(())
 }
 
 /// Creates the folder if missing; leaves it unchanged otherwise.

@@ -60,6 +60,11 @@ pub enum BuildError {
     /// A [`Runner`](crate::runner::Runner) got no thread, or no runtime for it.
     #[error("no thread can be had to run the participant on: {0}")]
     Thread(String),
+    /// The journal's key and generation are in a key store, and the options name files for them.
+    #[error(
+        "the journal's key and generation are in the device's key store; leave out `journal_key` and `journal_generation`"
+    )]
+    TwoKeys,
     /// The operating system's random source failed.
     #[error("the system gives no randomness")]
     Randomness,

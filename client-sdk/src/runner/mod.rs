@@ -28,9 +28,12 @@
 
 mod handed_over;
 mod job;
+mod key_store;
+mod kind;
 #[cfg(feature = "https")]
 mod options;
 mod said;
+mod update;
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -42,10 +45,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use self::handed_over::HandedOver;
 pub use self::job::{Answer, Job, Overdue};
+pub use self::key_store::KeyStore;
+pub use self::kind::Kind;
 #[cfg(feature = "https")]
 pub use self::options::Options;
 pub use self::said::End;
 use self::said::{Said, Switches};
+pub use self::update::{UpdateError, check_update};
 use crate::conditions::{Conditions, DeviceState, Readiness};
 use crate::participant::builder::Report;
 use crate::participant::{BuildError, Builder, Outcome, Participant, Progress};

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::Deserialize;
 use task_spec::Attributes;
 use wire::audit::AuditKey;
 use zeroize::{Zeroize as _, Zeroizing};
 
+use super::key_store::{KeyStore, Stored};
 use crate::conditions::{DeviceConditions, DeviceState};
-use crate::journal::{FileJournal, JournalFiles};
+use crate::journal::{FileJournal, JournalFiles, JournalKey, refuse_sealed};
 use crate::participant::{BuildError, Builder, Participant, ParticipantError, SecurityPolicy};
 use crate::privacy::PrivacyPolicy;
 use crate::transport::ServerRoots;
@@ -101,11 +104,42 @@ impl Options {
     ///
     /// # Errors
     /// [`BuildError`] if the journal cannot be opened.
-    pub fn into_builder(mut self) -> Result<Builder, BuildError> {
+    pub fn into_builder(self) -> Result<Builder, BuildError> {
+        let journal = self.open_journal()?;
+        Ok(self.with_journal(journal))
+    }
+
+    /// The same with the journal's key and generation in the device's key store, where a key is made if there is none.
+    ///
+    /// # Errors
+    /// [`BuildError`] if the journal cannot be opened, or if the options name files for the two as well.
+    pub fn into_builder_with_keys(self, keys: Arc<dyn KeyStore>) -> Result<Builder, BuildError> {
+        if self.journal_key.is_some() || self.journal_generation.is_some() {
+            return Err(BuildError::TwoKeys);
+        }
+        let key = match keys.key().map_err(ParticipantError::from)? {
+            Some(key) => key,
+            None => self.make_key(&*keys)?,
+        };
+        let journal = FileJournal::open(&self.journal, key, Stored(keys)).map_err(ParticipantError::from)?;
+        Ok(self.with_journal(journal))
+    }
+
+    /// Stored before anything is sealed with it; only if nothing is sealed with another.
+    fn make_key(&self, keys: &dyn KeyStore) -> Result<JournalKey, BuildError> {
+        let gone = || "the device's key store has no key".to_owned();
+        refuse_sealed(&self.journal, gone).map_err(ParticipantError::from)?;
+        let mut key = Zeroizing::new([0; JournalKey::BYTES]);
+        SystemRandom::new().fill(&mut *key).map_err(|_| BuildError::Randomness)?;
+        keys.save(<dyn KeyStore>::KEY, &*key).map_err(ParticipantError::from)?;
+        Ok(JournalKey::new(key))
+    }
+
+    fn with_journal(mut self, journal: FileJournal) -> Builder {
         let attributes = std::mem::take(&mut self.attributes);
         let mut builder = Participant::builder()
             .server(std::mem::take(&mut self.server))
-            .journal(self.open_journal()?)
+            .journal(journal)
             .labels(std::mem::take(&mut self.labels))
             .attributes(move || attributes.clone())
             .coordinator_keys(std::mem::take(&mut self.coordinator_keys))
@@ -146,7 +180,7 @@ impl Options {
         if let Some(keep) = self.keep_models {
             builder = builder.keep_models(keep);
         }
-        Ok(builder)
+        builder
     }
 
     fn open_journal(&self) -> Result<FileJournal, BuildError> {

@@ -1,0 +1,5 @@
+//! `tributary-bindgen generate --library LIBRARY --language kotlin --out-dir FOLDER`.
+
+fn main() {
+    uniffi::uniffi_bindgen_main();
+}

@@ -1,0 +1,112 @@
+//! Callbacks of an app in C.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::Arc;
+
+use crate::app::{App, CallbackError, DeviceConditions, EventListener, KeyStore};
+
+/// What an app does when it is asked; each may be NULL, and then is left out.
+///
+/// **Callbacks may come from any thread**, also two different ones at the same time; events and questions come one after the
+/// other, and so do calls of the key store. They must return at once, must not throw, and must not call what waits
+/// (`TRIBUTARY_CODE_IN_CALLBACK`). None is called any more after `tributary_close` has returned TRIBUTARY_CODE_OK. Until then
+/// `context` and the functions must stay; the structure itself may go as soon as `tributary_start` has returned.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TributaryApp {
+    /// Handed to every callback as it is.
+    pub context: *mut c_void,
+    /// Tells of an event: its name in snake case, and its fields as a JSON object. Both texts are gone when it returns.
+    pub on_event: Option<extern "C" fn(context: *mut c_void, name: *const c_char, fields: *const c_char)>,
+    /// Whether the device may work now: not 0 if so. While it may not, it is asked again every minute, and at once after
+    /// `tributary_conditions_changed`.
+    pub is_ready: Option<extern "C" fn(context: *mut c_void) -> c_int>,
+    /// Reads a secret of the journal from the device's key store into a buffer of `size` bytes, and returns its length; 0 if
+    /// none was ever saved under the name, and -1 if it cannot be read. Needs `save_secret`; without both the secrets are in
+    /// files beside the journal.
+    pub load_secret:
+        Option<extern "C" fn(context: *mut c_void, name: *const c_char, buffer: *mut u8, size: usize) -> isize>,
+    /// Replaces a secret, and returns 0 once it survives a crash; anything else if it cannot.
+    pub save_secret:
+        Option<extern "C" fn(context: *mut c_void, name: *const c_char, bytes: *const u8, count: usize) -> c_int>,
+}
+
+/// Longest secret that a key store gives back.
+const SECRET_BYTES: usize = 256;
+
+/// The app's context, for its callbacks.
+#[derive(Clone, Copy)]
+struct Context(*mut c_void);
+
+#[expect(unsafe_code, reason = "the context is the app's, and it is told which threads use it")]
+// SAFETY: the pointer is never followed here, only handed back to the app, whose promise it is that any thread may use it.
+unsafe impl Send for Context {}
+#[expect(unsafe_code, reason = "the context is the app's, and it is told which threads use it")]
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+struct Events(Context, extern "C" fn(*mut c_void, *const c_char, *const c_char));
+
+impl EventListener for Events {
+    fn on_event(&self, name: String, fields: String) -> Result<(), CallbackError> {
+        let (name, fields) = (c_text(name)?, c_text(fields)?);
+        (self.1)(self.0.0, name.as_ptr(), fields.as_ptr());
+        Ok(())
+    }
+}
+
+struct Ready(Context, extern "C" fn(*mut c_void) -> c_int);
+
+impl DeviceConditions for Ready {
+    fn is_ready(&self) -> Result<bool, CallbackError> {
+        Ok((self.1)(self.0.0) != 0)
+    }
+}
+
+struct Secrets {
+    context: Context,
+    load: extern "C" fn(*mut c_void, *const c_char, *mut u8, usize) -> isize,
+    save: extern "C" fn(*mut c_void, *const c_char, *const u8, usize) -> c_int,
+}
+
+impl KeyStore for Secrets {
+    fn load(&self, name: String) -> Result<Option<Vec<u8>>, CallbackError> {
+        let name = c_text(name)?;
+        let mut secret = vec![0; SECRET_BYTES];
+        let count = (self.load)(self.context.0, name.as_ptr(), secret.as_mut_ptr(), secret.len());
+        match usize::try_from(count) {
+            Ok(0) => Ok(None),
+            Ok(count) if count <= secret.len() => {
+                secret.truncate(count);
+                Ok(Some(secret))
+            }
+            _ => Err(CallbackError::Failed { reason: format!("load_secret returned {count}") }),
+        }
+    }
+
+    fn save(&self, name: String, secret: Vec<u8>) -> Result<(), CallbackError> {
+        let name = c_text(name)?;
+        match (self.save)(self.context.0, name.as_ptr(), secret.as_ptr(), secret.len()) {
+            0 => Ok(()),
+            failed => Err(CallbackError::Failed { reason: format!("save_secret returned {failed}") }),
+        }
+    }
+}
+
+fn c_text(text: String) -> Result<CString, CallbackError> {
+    CString::new(text).map_err(|error| CallbackError::Failed { reason: error.to_string() })
+}
+
+impl TributaryApp {
+    /// The same as the facade takes it.
+    pub(super) fn into_app(self) -> App {
+        let Self { context, on_event, is_ready, load_secret, save_secret } = self;
+        let context = Context(context);
+        let secrets = load_secret.zip(save_secret).map(|(load, save)| Secrets { context, load, save });
+        App {
+            conditions: is_ready.map(|ask| Arc::new(Ready(context, ask)) as Arc<dyn DeviceConditions>),
+            key_store: secrets.map(|secrets| Arc::new(secrets) as Arc<dyn KeyStore>),
+            events: on_event.map(|tell| Arc::new(Events(context, tell)) as Arc<dyn EventListener>),
+        }
+    }
+}

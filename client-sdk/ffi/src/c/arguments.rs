@@ -1,0 +1,130 @@
+//! What callers pass: pointers, looked at before they are used.
+//!
+//! Each function refuses NULL and what is not aligned. That other pointers point to memory of the type and length that the
+//! header asks for, which nobody else writes meanwhile, is what a caller in C promises by calling; no library can check it.
+
+use std::ffi::{CStr, c_char};
+
+use crate::error::TributaryError;
+
+fn refuse<T>(pointer: *const T, name: &str) -> Result<(), TributaryError> {
+    if pointer.is_null() {
+        return Err(TributaryError::Argument(format!("{name} is NULL")));
+    }
+    if !pointer.is_aligned() {
+        return Err(TributaryError::Argument(format!("{name} is not aligned to {} bytes", align_of::<T>())));
+    }
+    Ok(())
+}
+
+/// A text: UTF-8 up to its NUL.
+pub(super) fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str, TributaryError> {
+    refuse(pointer, name)?;
+    #[expect(unsafe_code, reason = "a text of C has no length but its NUL")]
+    // SAFETY: not NULL; the caller promises a NUL, and to leave the text as it is until the call returns. No function keeps it.
+    let text = unsafe { CStr::from_ptr(pointer) };
+    text.to_str().map_err(|error| TributaryError::Argument(format!("{name} is not UTF-8: {error}")))
+}
+
+/// An array; NULL only if it is empty.
+pub(super) fn array<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T], TributaryError> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    refuse(pointer, name)?;
+    if count.checked_mul(size_of::<T>()).is_none_or(|bytes| isize::try_from(bytes).is_err()) {
+        return Err(TributaryError::Argument(format!("{name} cannot have {count} elements")));
+    }
+    #[expect(unsafe_code, reason = "an array of C is a pointer and a count")]
+    // SAFETY: not NULL, aligned, of a size that memory can have; the caller promises so many elements, and to leave them as they
+    // are until the call returns. No function keeps the slice, and every T here is valid for all bit patterns of its size.
+    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+}
+
+/// Writes a result to where the caller wants it.
+pub(super) fn give<T>(value: T, to: *mut T, name: &str) -> Result<(), TributaryError> {
+    refuse(to, name)?;
+    #[expect(unsafe_code, reason = "the caller says where a result goes")]
+    // SAFETY: not NULL and aligned; the caller promises memory for one T, which nobody reads or writes during the call. What was
+    // there is overwritten, not dropped: nothing that is given has a destructor.
+    unsafe {
+        to.write(value);
+    }
+    Ok(())
+}
+
+/// That a result can be given, before anything is done for it.
+pub(super) fn can_give<T>(to: *mut T, name: &str) -> Result<(), TributaryError> {
+    refuse(to, name)
+}
+
+/// What the caller left at a pointer, which may be NULL.
+pub(super) fn optional<T: Copy>(pointer: *const T, name: &str) -> Result<Option<T>, TributaryError> {
+    if pointer.is_null() {
+        return Ok(None);
+    }
+    array(pointer, 1, name).map(|one| one.first().copied())
+}
+
+/// Copies a text with its NUL into a buffer. Returns whether it fits; `length`, unless NULL, gets the bytes it needs.
+pub(super) fn put_text(
+    text: &str,
+    buffer: *mut c_char,
+    size: usize,
+    length: *mut usize,
+) -> Result<bool, TributaryError> {
+    let needs = text.len() + 1;
+    if !length.is_null() {
+        give(needs, length, "length")?;
+    }
+    if size < needs {
+        return Ok(false);
+    }
+    refuse(buffer.cast_const(), "buffer")?;
+    #[expect(unsafe_code, reason = "a buffer of C is a pointer and a size")]
+    // SAFETY: not NULL; the caller promises `size` bytes, of which `needs` at most are written. The text is ours, so the two do
+    // not overlap.
+    unsafe {
+        buffer.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
+        buffer.add(text.len()).write(0);
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr::null;
+
+    fn said<T>(result: Result<T, TributaryError>) -> String {
+        result.map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_no_argument_is_refused_by_its_name() {
+        assert_eq!(said(text(null(), "options")), "options is NULL");
+        assert!(said(text(c"\xff".as_ptr(), "options")).contains("options is not UTF-8"));
+        assert_eq!(text(c"ü".as_ptr(), "options"), Ok("ü"));
+        assert_eq!(array(null::<f32>(), 0, "values"), Ok(&[][..]));
+        assert_eq!(said(array(null::<f32>(), 1, "values")), "values is NULL");
+        let floats = [1.0_f32, 2.0];
+        assert_eq!(array(floats.as_ptr(), 2, "values"), Ok(&floats[..]));
+        assert!(said(array(floats.as_ptr(), usize::MAX, "values")).contains("cannot have"));
+        let odd = floats.as_ptr().wrapping_byte_add(1);
+        assert_eq!(said(array(odd, 1, "values")), "values is not aligned to 4 bytes");
+        assert_eq!(said(give(1_u64, std::ptr::null_mut(), "out")), "out is NULL");
+        assert_eq!(optional(null::<u64>(), "app"), Ok(None));
+    }
+
+    #[test]
+    fn a_text_is_copied_whole_or_not_at_all() {
+        let mut buffer = [7 as c_char; 4];
+        let mut length = 0;
+        assert_eq!(put_text("abcd", buffer.as_mut_ptr(), 4, &raw mut length), Ok(false));
+        assert_eq!((length, buffer), (5, [7; 4]));
+        assert_eq!(put_text("abc", buffer.as_mut_ptr(), 4, std::ptr::null_mut()), Ok(true));
+        assert_eq!(text(buffer.as_ptr(), "buffer"), Ok("abc"));
+        assert_eq!(put_text("abc", std::ptr::null_mut(), 0, &raw mut length), Ok(false));
+        assert!(put_text("abc", std::ptr::null_mut(), 4, &raw mut length).is_err());
+    }
+}

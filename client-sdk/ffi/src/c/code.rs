@@ -1,0 +1,63 @@
+//! The numbers of results and errors. A number keeps its meaning for ever.
+
+use crate::error::TributaryError;
+
+/// What a call returns. 0 to 2 are no errors; for others `tributary_last_error` has the reason in words, but for TOO_SMALL and
+/// TIMEOUT, which say it all.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TributaryCode {
+    /// Done.
+    Ok = 0,
+    /// There is nothing to give: no job yet, no such tensor, no id yet.
+    Nothing = 1,
+    /// The participant has ended: its task is over, or it was told to stop.
+    Ended = 2,
+    /// An argument is NULL, not aligned, not UTF-8 or out of its range. The call did nothing.
+    Argument = 16,
+    /// A buffer is too small; the length that was given back says what it needs, with the final NUL.
+    TooSmall = 17,
+    /// A setting is missing or cannot be used.
+    Configuration = 18,
+    /// The participant is not enrolled, was revoked, or has expired: it needs a token.
+    Enrollment = 19,
+    /// The journal cannot be used: the text says what to do.
+    Journal = 20,
+    /// The update does not fit the model. Nothing was sent, and the job still takes an answer.
+    Update = 21,
+    /// The round no longer waits for the job; ask for the next one.
+    Overdue = 22,
+    /// The job was answered before.
+    Answered = 23,
+    /// There is no such handle: it was closed, answered or freed, or never was one.
+    Closed = 24,
+    /// The participant belongs to the process that made it: make it after the fork.
+    OtherProcess = 25,
+    /// The call waits, and was made from within a callback: make it from another thread.
+    InCallback = 26,
+    /// The time was up before the participant had ended.
+    Timeout = 27,
+    /// Anything else, such as what a coordinator refuses for good.
+    Failed = 28,
+    /// A defect of the library, which was contained. Please report it.
+    Defect = 29,
+}
+
+impl From<&TributaryError> for TributaryCode {
+    fn from(error: &TributaryError) -> Self {
+        match error {
+            TributaryError::Argument(_) => Self::Argument,
+            TributaryError::Configuration(_) => Self::Configuration,
+            TributaryError::Enrollment(_) => Self::Enrollment,
+            TributaryError::Journal(_) => Self::Journal,
+            TributaryError::Update(_) => Self::Update,
+            TributaryError::Overdue(_) => Self::Overdue,
+            TributaryError::Answered => Self::Answered,
+            TributaryError::Closed => Self::Closed,
+            TributaryError::OtherProcess => Self::OtherProcess,
+            TributaryError::InCallback => Self::InCallback,
+            TributaryError::Failed(_) => Self::Failed,
+            TributaryError::Defect(_) => Self::Defect,
+        }
+    }
+}

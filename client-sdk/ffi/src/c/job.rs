@@ -1,0 +1,243 @@
+//! Functions about jobs.
+//!
+//! No `unsafe` block is here; exporting a name counts as unsafe, since another library might have the same.
+#![expect(unsafe_code, reason = "`no_mangle`: all names begin with tributary_")]
+
+use std::ffi::{CString, c_char};
+use std::sync::Arc;
+
+use super::arguments::{array, can_give, give, text};
+use super::code::TributaryCode;
+use super::guard::guard;
+use super::handles::Table;
+use crate::error::TributaryError;
+use crate::job::{Job, Metric};
+
+/// One model to train: a number, to be copied freely. Any thread may use it. It stands for the job until that is answered
+/// (`tributary_job_finish`, `_fail`, `_refuse`) or freed (`tributary_job_free`); afterwards calls return
+/// `TRIBUTARY_CODE_CLOSED`, and **every pointer that was given for the job is gone**.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TributaryJob {
+    /// 0 is no job.
+    pub id: u64,
+}
+
+/// The numbers of a job that most training functions need; `tributary_job_description` has all of the plan.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TributaryPlan {
+    /// Of the task, from 1.
+    pub round: u32,
+    /// Passes over the local data; not counted if `steps` is above 0.
+    pub epochs: u32,
+    /// Number of steps; 0 if `epochs` says how many.
+    pub steps: u32,
+    /// Examples in a mini-batch.
+    pub batch_size: u32,
+    /// Of the local optimizer.
+    pub learning_rate: f64,
+    /// Of the local optimizer, from 0 to below 1.
+    pub momentum: f64,
+    /// L2 penalty.
+    pub weight_decay: f64,
+    /// For shuffling and the like: repeatable if the participant has a seed, otherwise random.
+    pub seed: u64,
+}
+
+/// A tensor of the model. The pointers belong to the job.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TributaryTensor {
+    /// Unique within the model.
+    pub name: *const c_char,
+    /// Dimensions, outermost first.
+    pub shape: *const u64,
+    /// Number of dimensions; 0 for a scalar.
+    pub dimensions: usize,
+    /// Index of its first element in the flat vector of parameters (row-major).
+    pub offset: usize,
+    /// Number of its elements.
+    pub count: usize,
+}
+
+/// A metric of the training.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TributaryMetric {
+    /// One of the task's metrics; others are dropped.
+    pub name: *const c_char,
+    /// The mean over the examples; finite.
+    pub value: f64,
+    /// Number of examples measured.
+    pub count: u64,
+}
+
+/// A job, with what pointers into it point to.
+struct HandedOut {
+    job: Arc<Job>,
+    description: CString,
+    tensors: Vec<NamedTensor>,
+}
+
+struct NamedTensor {
+    name: CString,
+    shape: Vec<u64>,
+    offset: usize,
+    count: usize,
+}
+
+static JOBS: Table<HandedOut> = Table::new();
+
+/// A handle for a job.
+pub(super) fn hand_out(job: Arc<Job>) -> Result<TributaryJob, TributaryError> {
+    let no_nul = |text: String| CString::new(text).map_err(|error| TributaryError::Failed(error.to_string()));
+    let fits = |number: u64| usize::try_from(number).map_err(|error| TributaryError::Failed(error.to_string()));
+    let named = job.tensors().into_iter().map(|tensor| {
+        let (offset, count) = (fits(tensor.offset)?, fits(tensor.count)?);
+        Ok(NamedTensor { name: no_nul(tensor.name)?, shape: tensor.shape, offset, count })
+    });
+    let tensors = named.collect::<Result<_, TributaryError>>()?;
+    let description = no_nul(job.description())?;
+    Ok(TributaryJob { id: JOBS.put(Arc::new(HandedOut { job, description, tensors })) })
+}
+
+fn with(job: TributaryJob, work: impl FnOnce(&HandedOut) -> Result<TributaryCode, TributaryError>) -> TributaryCode {
+    guard(|| work(&*JOBS.get(job.id)?))
+}
+
+/// Answers a job; unless the answer does not fit, its handle is gone.
+fn answer(job: TributaryJob, put: impl FnOnce(&Job) -> Result<(), TributaryError>) -> TributaryCode {
+    with(job, |handed_out| {
+        let answered = put(&handed_out.job);
+        if !matches!(answered, Err(TributaryError::Update(_) | TributaryError::Argument(_))) {
+            JOBS.take(job.id)?;
+        }
+        answered.map(|()| TributaryCode::Ok)
+    })
+}
+
+/// Puts the numbers of the job into `plan`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_plan(job: TributaryJob, plan: *mut TributaryPlan) -> TributaryCode {
+    with(job, |handed_out| {
+        let training = handed_out.job.training();
+        let numbers = &training.plan;
+        let found = TributaryPlan {
+            round: training.round,
+            epochs: numbers.epochs,
+            steps: numbers.steps.unwrap_or_default(),
+            batch_size: numbers.batch_size,
+            learning_rate: numbers.learning_rate,
+            momentum: numbers.momentum,
+            weight_decay: numbers.weight_decay,
+            seed: training.seed,
+        };
+        give(found, plan, "plan")?;
+        Ok(TributaryCode::Ok)
+    })
+}
+
+/// Points `json` to the job as a JSON object: `task`, `round`, `seed`, `plan`, `architecture`, `metrics`, and `tensors` with name
+/// and shape. The text belongs to the job.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_description(job: TributaryJob, json: *mut *const c_char) -> TributaryCode {
+    with(job, |handed_out| {
+        give(handed_out.description.as_ptr(), json, "json")?;
+        Ok(TributaryCode::Ok)
+    })
+}
+
+/// Puts the tensor of this number, from 0 and in the order of the parameters, into `tensor`; NOTHING beyond the last.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_tensor(
+    job: TributaryJob,
+    number: usize,
+    tensor: *mut TributaryTensor,
+) -> TributaryCode {
+    with(job, |handed_out| {
+        can_give(tensor, "tensor")?;
+        let Some(NamedTensor { name, shape, offset, count }) = handed_out.tensors.get(number) else {
+            return Ok(TributaryCode::Nothing);
+        };
+        let (name, dimensions, shape) = (name.as_ptr(), shape.len(), shape.as_ptr());
+        give(TributaryTensor { name, shape, dimensions, offset: *offset, count: *count }, tensor, "tensor")?;
+        Ok(TributaryCode::Ok)
+    })
+}
+
+/// Points `values` to the parameters of the model, `count` floats, which may be trained in place. They belong to the job, which
+/// neither reads nor writes them before it is answered; threads of the app that do both at the same time must agree among
+/// themselves.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_parameters(
+    job: TributaryJob,
+    values: *mut *mut f32,
+    count: *mut usize,
+) -> TributaryCode {
+    with(job, |handed_out| {
+        can_give(count, "count")?;
+        handed_out.job.with_values(|kept| {
+            give(kept.as_mut_ptr(), values, "values")?;
+            give(kept.len(), count, "count")
+        })??;
+        Ok(TributaryCode::Ok)
+    })
+}
+
+/// OVERDUE if the round no longer waits for the job: training may stop. OK otherwise. Cheap: call it between batches.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_check(job: TributaryJob) -> TributaryCode {
+    with(job, |handed_out| Ok(if handed_out.job.is_overdue() { TributaryCode::Overdue } else { TributaryCode::Ok }))
+}
+
+/// Hands in the trained model, of at least one example, and ends the job. What leaves the device is clipped, weighted,
+/// noised and masked as the task prescribes.
+///
+/// `values` are `count` floats in the order of the parameters, which are copied; NULL and 0, or the job's own pointer, if they
+/// were trained in place. `metrics` may be NULL if `metric_count` is 0.
+///
+/// Errors: UPDATE (of another length, not finite, no examples) and ARGUMENT, after which **the job is still open**;
+/// OVERDUE, after which it has ended; CLOSED.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_finish(
+    job: TributaryJob,
+    values: *const f32,
+    count: usize,
+    examples: u64,
+    metrics: *const TributaryMetric,
+    metric_count: usize,
+) -> TributaryCode {
+    answer(job, |job| {
+        let metrics = array(metrics, metric_count, "metrics")?.iter().map(|metric| {
+            let name = text(metric.name, "a metric's name")?.to_owned();
+            Ok(Metric { name, value: metric.value, count: metric.count })
+        });
+        let metrics = metrics.collect::<Result<_, TributaryError>>()?;
+        let (own, expected) = job.with_values(|kept| (kept.as_ptr(), kept.len()))?;
+        let is_own = values.is_null() || values == own;
+        if count != if values.is_null() { 0 } else { expected } {
+            return Err(TributaryError::Update(format!("the update has {count} parameters; the model has {expected}")));
+        }
+        let given = if is_own { None } else { Some(array(values, count, "values")?.to_vec()) };
+        job.hand_in(given, examples, metrics)
+    })
+}
+
+/// Says that training failed, and ends the job. `reason` stays on the device.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_fail(job: TributaryJob, reason: *const c_char) -> TributaryCode {
+    answer(job, |job| job.fail(text(reason, "reason")?.to_owned()))
+}
+
+/// Says that this app does not do such jobs, and ends the job. `reason` stays on the device.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_refuse(job: TributaryJob, reason: *const c_char) -> TributaryCode {
+    answer(job, |job| job.refuse(text(reason, "reason")?.to_owned()))
+}
+
+/// Ends a job without an answer, which then counts as failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_free(job: TributaryJob) -> TributaryCode {
+    guard(|| JOBS.take(job.id).map(|_| TributaryCode::Ok))
+}

@@ -1,0 +1,83 @@
+//! The errors of the facade.
+
+use client_sdk::runner::{Kind, Overdue, UpdateError};
+use client_sdk::{BuildError, ParticipantError};
+
+/// What went wrong, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(feature = "uniffi", derive(uniffi::Error), uniffi(flat_error))]
+pub enum TributaryError {
+    /// An argument that no call takes: NULL, not UTF-8, an unknown metric. The call did nothing.
+    #[error("{0}")]
+    Argument(String),
+    /// A setting is missing or cannot be used.
+    #[error("{0}")]
+    Configuration(String),
+    /// The participant is not enrolled, was revoked, or has expired.
+    #[error("{0}")]
+    Enrollment(String),
+    /// The journal cannot be used: the text says what to do.
+    #[error("{0}")]
+    Journal(String),
+    /// The update does not fit the model. Nothing was sent, and the job still takes an answer.
+    #[error("{0}")]
+    Update(String),
+    /// The round no longer waits for the job.
+    #[error("{0}")]
+    Overdue(String),
+    /// The job was answered before; each takes one answer.
+    #[error("this job was answered before; each takes one answer")]
+    Answered,
+    /// The participant was closed.
+    #[error("this participant was closed")]
+    Closed,
+    /// The participant belongs to the process that made it.
+    #[error(
+        "this participant belongs to the process that made it, and a forked child has none of its threads: make it after the fork"
+    )]
+    OtherProcess,
+    /// A call that waits was made from within a callback.
+    #[error("this call waits for the participant's thread, which makes the callback: make it from another thread")]
+    InCallback,
+    /// Anything else, such as what a coordinator refuses for good.
+    #[error("{0}")]
+    Failed(String),
+    /// A defect of the library, which was contained.
+    #[error("the library has a defect: {0}")]
+    Defect(String),
+}
+
+impl TributaryError {
+    fn of_kind(kind: Kind, text: String) -> Self {
+        match kind {
+            Kind::Settings => Self::Configuration(text),
+            Kind::Enrollment => Self::Enrollment(text),
+            Kind::Journal => Self::Journal(text),
+            Kind::Other => Self::Failed(text),
+        }
+    }
+}
+
+impl From<&BuildError> for TributaryError {
+    fn from(error: &BuildError) -> Self {
+        Self::of_kind(error.into(), error.to_string())
+    }
+}
+
+impl From<&ParticipantError> for TributaryError {
+    fn from(error: &ParticipantError) -> Self {
+        Self::of_kind(error.into(), error.to_string())
+    }
+}
+
+impl From<Overdue> for TributaryError {
+    fn from(overdue: Overdue) -> Self {
+        Self::Overdue(overdue.to_string())
+    }
+}
+
+impl From<UpdateError> for TributaryError {
+    fn from(error: UpdateError) -> Self {
+        Self::Update(error.to_string())
+    }
+}

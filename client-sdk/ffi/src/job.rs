@@ -1,0 +1,186 @@
+//! One model to train.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use client_sdk::learning::{Layout, MetricValue, Parameters, WrongLength};
+use client_sdk::runner::{self, Answer, check_update};
+use client_sdk::{Trained, TrainingJob};
+use serde_json::json;
+
+use crate::error::TributaryError;
+use crate::participant::Slot;
+
+/// One model to train. Takes one answer, from any thread; dropped without one, it counts as failed.
+#[cfg_attr(feature = "uniffi", derive(uniffi::Object))]
+pub struct Job {
+    layout: Arc<Layout>,
+    training: TrainingJob,
+    open: Mutex<Option<Open>>,
+    participant: Weak<Slot>,
+}
+
+/// A job without an answer.
+struct Open {
+    /// As received, until the app trains them in place.
+    values: Vec<f32>,
+    answer: Answer,
+}
+
+/// A tensor of the model, and where it is in the flat vector of all parameters (row-major).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "uniffi", derive(uniffi::Record))]
+pub struct Tensor {
+    /// Unique within the model.
+    pub name: String,
+    /// Outermost dimension first; empty for a scalar.
+    pub shape: Vec<u64>,
+    /// Index of its first element in the flat vector.
+    pub offset: u64,
+    /// Number of its elements.
+    pub count: u64,
+}
+
+/// A metric of the training, such as `train_loss`.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "uniffi", derive(uniffi::Record))]
+pub struct Metric {
+    /// One of the task's metrics; others are dropped.
+    pub name: String,
+    /// The mean over the examples; finite.
+    pub value: f64,
+    /// Number of examples measured.
+    pub count: u64,
+}
+
+impl Job {
+    pub(crate) fn new(job: runner::Job, participant: Weak<Slot>) -> Self {
+        let runner::Job { parameters, training, answer } = job;
+        let layout = Arc::clone(parameters.layout());
+        let open = Open { values: parameters.into_values(), answer };
+        Self { layout, training, open: Some(open).into(), participant }
+    }
+
+    /// The work of the round.
+    #[must_use]
+    pub fn training(&self) -> &TrainingJob {
+        &self.training
+    }
+
+    /// Does something with the parameters that are kept for training in place.
+    ///
+    /// # Errors
+    /// [`TributaryError::Answered`].
+    pub(crate) fn with_values<T>(&self, work: impl FnOnce(&mut Vec<f32>) -> T) -> Result<T, TributaryError> {
+        self.open().as_mut().map(|open| work(&mut open.values)).ok_or(TributaryError::Answered)
+    }
+
+    /// Hands in `values`, or the parameters as they are kept if there are none. An update that does not fit leaves the
+    /// job open.
+    pub(crate) fn hand_in(
+        &self,
+        values: Option<Vec<f32>>,
+        examples: u64,
+        metrics: Vec<Metric>,
+    ) -> Result<(), TributaryError> {
+        let metrics: Vec<_> =
+            metrics.into_iter().map(|Metric { name, value, count }| (name, MetricValue { value, count })).collect();
+        let mut open = self.open();
+        let kept = &open.as_ref().ok_or(TributaryError::Answered)?.values;
+        check_update(&self.layout, values.as_deref().unwrap_or(kept), examples, &metrics)?;
+        let Open { values: kept, answer } = open.take().ok_or(TributaryError::Answered)?;
+        drop(open);
+        let parameters = Parameters::new(Arc::clone(&self.layout), values.unwrap_or(kept));
+        let parameters = parameters.map_err(|error| TributaryError::Update(error.to_string()))?;
+        if let Some(slot) = self.participant.upgrade() {
+            slot.set_examples(examples);
+        }
+        Ok(answer.finish(Trained { parameters, examples, metrics })?)
+    }
+
+    fn take_answer(&self) -> Result<Answer, TributaryError> {
+        self.open().take().map(|open| open.answer).ok_or(TributaryError::Answered)
+    }
+
+    fn open(&self) -> MutexGuard<'_, Option<Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg_attr(feature = "uniffi", uniffi::export)]
+impl Job {
+    /// The job as a JSON object: `task`, `round`, `seed`, `plan`, `architecture`, `metrics`, and `tensors` with name and
+    /// shape in the order of the flat vector.
+    #[must_use]
+    pub fn description(&self) -> String {
+        let TrainingJob { task, round, plan, architecture, metrics, seed, analytics: _, cancel: _ } = &self.training;
+        let all = json!({ "task": task, "round": round, "seed": seed, "plan": plan, "architecture": architecture,
+                          "metrics": metrics, "tensors": self.layout.tensors() });
+        all.to_string()
+    }
+
+    /// The model's tensors, in the order of the flat vector.
+    #[must_use]
+    pub fn tensors(&self) -> Vec<Tensor> {
+        let place = |number| {
+            let range = self.layout.range(number);
+            (range.start as u64, range.len() as u64)
+        };
+        let tensors = self.layout.tensors().iter().enumerate();
+        let tensors = tensors.map(|(number, tensor)| {
+            let (offset, count) = place(number);
+            Tensor { name: tensor.name.clone(), shape: tensor.shape.clone(), offset, count }
+        });
+        tensors.collect()
+    }
+
+    /// Whether the round no longer waits: training may stop. Also true once it was answered.
+    #[must_use]
+    pub fn is_overdue(&self) -> bool {
+        self.open().as_ref().is_none_or(|open| open.answer.is_overdue())
+    }
+
+    /// A copy of the parameters to train: 32-bit floats, little-endian, tensor after tensor.
+    ///
+    /// # Errors
+    /// [`TributaryError::Answered`].
+    pub fn parameters(&self) -> Result<Vec<u8>, TributaryError> {
+        self.with_values(|values| values.iter().flat_map(|value| value.to_le_bytes()).collect())
+    }
+
+    /// Hands in the trained parameters, in the form of `parameters`, and the number of examples they are of, at least 1. What
+    /// leaves the device is clipped, weighted, noised and masked as the task prescribes.
+    ///
+    /// # Errors
+    /// [`TributaryError::Update`] if the update does not fit, and the job still takes an answer; [`TributaryError::Overdue`],
+    /// [`TributaryError::Answered`].
+    pub fn finish(&self, parameters: Vec<u8>, examples: u64, metrics: Vec<Metric>) -> Result<(), TributaryError> {
+        let (floats, rest) = parameters.as_chunks::<4>();
+        if !rest.is_empty() {
+            let text = format!("the update has {} bytes; a parameter has 4", parameters.len());
+            return Err(TributaryError::Update(text));
+        }
+        let expected = self.layout.len();
+        if floats.len() != expected {
+            return Err(TributaryError::Update(WrongLength { expected, got: floats.len() }.to_string()));
+        }
+        let values = floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        drop(parameters);
+        self.hand_in(Some(values), examples, metrics)
+    }
+
+    /// Says that training failed. The reason stays on the device.
+    ///
+    /// # Errors
+    /// [`TributaryError::Overdue`], [`TributaryError::Answered`].
+    pub fn fail(&self, reason: String) -> Result<(), TributaryError> {
+        Ok(self.take_answer()?.fail(reason)?)
+    }
+
+    /// Says that this app does not do such jobs. The reason stays on the device.
+    ///
+    /// # Errors
+    /// [`TributaryError::Overdue`], [`TributaryError::Answered`].
+    pub fn refuse(&self, reason: String) -> Result<(), TributaryError> {
+        Ok(self.take_answer()?.refuse(reason)?)
+    }
+}

@@ -1,0 +1,289 @@
+//! A participant on a thread of its own.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use client_sdk::runner::{self, Options, Runner};
+use client_sdk::{LifetimeSpent, Outcome, PrivacySpent};
+use zeroize::Zeroizing;
+
+use crate::app::{App, Asked, Kept, call, refuse_in_callback};
+use crate::error::TributaryError;
+use crate::job::Job;
+
+/// Longest wait in which a call cannot notice that another one closes the participant.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// A participant on a thread of its own. All methods may be called from any thread; those that wait (`next`, `id`,
+/// `privacy_spent`, `privacy_lifetime`, `close`) not from a callback.
+///
+/// Dropped, it stops without waiting; the journal knows how to go on.
+#[cfg_attr(feature = "uniffi", derive(uniffi::Object))]
+pub struct Participant {
+    slot: Arc<Slot>,
+    /// The process that has the threads: a child that was forked has none of them.
+    process: u32,
+}
+
+/// The runner, until the participant is closed.
+pub(crate) struct Slot(RwLock<Option<Runner>>);
+
+impl Slot {
+    fn read(&self) -> RwLockReadGuard<'_, Option<Runner>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_examples(&self, examples: u64) {
+        if let Some(runner) = self.read().as_ref() {
+            runner.set_examples(examples);
+        }
+    }
+}
+
+/// What an app that asked for work got.
+#[cfg_attr(feature = "uniffi", derive(uniffi::Enum))]
+pub enum Next {
+    /// A model to train.
+    Job {
+        /// Takes one answer.
+        job: Arc<Job>,
+    },
+    /// Nothing yet: ask again.
+    Waiting,
+    /// The participant has ended; asking again gets the same.
+    Ended {
+        /// Why.
+        end: End,
+    },
+}
+
+/// How a participant ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "uniffi", derive(uniffi::Enum))]
+pub enum End {
+    /// The task it takes part in is over.
+    TaskOver,
+    /// It was told to stop.
+    Stopped,
+}
+
+impl Participant {
+    /// Does something with the runner.
+    fn with<T>(&self, work: impl FnOnce(&Runner) -> T) -> Result<T, TributaryError> {
+        if std::process::id() != self.process {
+            return Err(TributaryError::OtherProcess);
+        }
+        self.slot.read().as_ref().map(work).ok_or(TributaryError::Closed)
+    }
+
+    /// Asks the participant something, which its own thread answers.
+    fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&client_sdk::Participant) -> T + Send + 'static,
+    ) -> Result<T, TributaryError> {
+        refuse_in_callback()?;
+        self.with(|runner| runner.ask(question))?.ok_or(TributaryError::Closed)
+    }
+
+    /// The next slice of at most `limit`.
+    fn look(&self, limit: Duration) -> Result<Next, TributaryError> {
+        match self.with(|runner| runner.next(limit))? {
+            runner::Next::Job(job) => Ok(Next::Job { job: Arc::new(Job::new(*job, Arc::downgrade(&self.slot))) }),
+            runner::Next::Waiting => Ok(Next::Waiting),
+            runner::Next::Ended(Ok(Outcome::TaskOver { .. })) => Ok(Next::Ended { end: End::TaskOver }),
+            runner::Next::Ended(Ok(Outcome::Stopped)) => Ok(Next::Ended { end: End::Stopped }),
+            runner::Next::Ended(Err(error)) => Err((&error).into()),
+        }
+    }
+}
+
+#[cfg_attr(feature = "uniffi", uniffi::export)]
+impl Participant {
+    /// Starts a participant with the options of `client_sdk::runner::Options` as JSON, in which `server`, `journal` and, at
+    /// first, `ca_pem` and `token` must be there. Sends nothing before it returns.
+    ///
+    /// # Errors
+    /// [`TributaryError::Configuration`], [`TributaryError::Enrollment`], [`TributaryError::Journal`].
+    #[cfg_attr(feature = "uniffi", uniffi::constructor)]
+    pub fn start(options: String, app: App) -> Result<Arc<Self>, TributaryError> {
+        let text = Zeroizing::new(options);
+        let options: Options = serde_json::from_str(&text).map_err(|error| {
+            // Without "at line 1 column 9": nobody has seen the line.
+            let text = error.to_string();
+            TributaryError::Configuration(text.split(" at line ").next().unwrap_or_default().to_owned())
+        })?;
+        let examples = options.examples;
+        let App { conditions, key_store, events } = app;
+        let builder = match key_store {
+            Some(keys) => options.into_builder_with_keys(Arc::new(Kept(keys))),
+            None => options.into_builder(),
+        };
+        let mut builder = builder.map_err(|error| TributaryError::from(&error))?;
+        if let Some(conditions) = conditions {
+            builder = builder.conditions(Asked(conditions));
+        }
+        if let Some(events) = events {
+            builder = builder.on_event(move |event| {
+                // Events tell, and decide nothing: an app that cannot take one goes without.
+                let _ = call(|| events.on_event(event.name().to_owned(), event.data().to_string()));
+            });
+        }
+        let runner = Runner::start(builder).map_err(|error| TributaryError::from(&error))?;
+        runner.set_examples(examples);
+        Ok(Arc::new(Self { slot: Arc::new(Slot(Some(runner).into())), process: std::process::id() }))
+    }
+
+    /// The next job, waiting for at most so many milliseconds. Threads may ask at the same time; each job goes to one.
+    ///
+    /// # Errors
+    /// Why the participant ended early; [`TributaryError::Closed`], also if it is closed meanwhile.
+    pub fn next(&self, limit_ms: u64) -> Result<Next, TributaryError> {
+        refuse_in_callback()?;
+        let mut left = Duration::from_millis(limit_ms);
+        loop {
+            let slice = left.min(SLICE);
+            let next = self.look(slice)?;
+            left = left.saturating_sub(slice);
+            if left.is_zero() || !matches!(next, Next::Waiting) {
+                return Ok(next);
+            }
+        }
+    }
+
+    /// Rests at once: gives up a round whose update is not made, and sends nothing until [`Self::resume`].
+    ///
+    /// # Errors
+    /// [`TributaryError::Closed`].
+    pub fn pause(&self) -> Result<(), TributaryError> {
+        self.with(Runner::pause)
+    }
+
+    /// Ends a pause.
+    ///
+    /// # Errors
+    /// [`TributaryError::Closed`].
+    pub fn resume(&self) -> Result<(), TributaryError> {
+        self.with(Runner::resume)
+    }
+
+    /// Has the participant ask the app's conditions now.
+    ///
+    /// # Errors
+    /// [`TributaryError::Closed`].
+    pub fn conditions_changed(&self) -> Result<(), TributaryError> {
+        self.with(Runner::conditions_changed)
+    }
+
+    /// The number of training examples that the coordinator is told of; a finished job sets it, too.
+    ///
+    /// # Errors
+    /// [`TributaryError::Closed`].
+    pub fn set_examples(&self, examples: u64) -> Result<(), TributaryError> {
+        self.with(|runner| runner.set_examples(examples))
+    }
+
+    /// The participant's id, once it is enrolled.
+    ///
+    /// # Errors
+    /// [`TributaryError::Closed`].
+    pub fn id(&self) -> Result<Option<String>, TributaryError> {
+        self.ask(|running| running.certified().map(|own| own.participant.to_string()))
+    }
+
+    /// What was spent on each private task, from the participant's own ledger, as a JSON array.
+    ///
+    /// # Errors
+    /// [`TributaryError::Closed`].
+    pub fn privacy_spent(&self) -> Result<String, TributaryError> {
+        let spent = self.ask(client_sdk::Participant::privacy_spent)?;
+        Ok(serde_json::Value::from_iter(spent.iter().map(PrivacySpent::data)).to_string())
+    }
+
+    /// What was spent on all tasks together, and the limit on it, as a JSON object.
+    ///
+    /// # Errors
+    /// [`TributaryError::Closed`].
+    pub fn privacy_lifetime(&self) -> Result<String, TributaryError> {
+        let spent = self.ask(client_sdk::Participant::privacy_lifetime)?;
+        Ok(LifetimeSpent::data(&spent).to_string())
+    }
+
+    /// Asks it to stop; `next` says when it has.
+    ///
+    /// # Errors
+    /// [`TributaryError::Closed`].
+    pub fn stop(&self) -> Result<(), TributaryError> {
+        self.with(Runner::stop)
+    }
+
+    /// Stops it and waits for its end, for at most so many milliseconds; a few seconds are enough while a request is under way.
+    /// Afterwards nothing of the app is called any more. Returns whether it has ended in time: if not, a callback does
+    /// not return, and its thread is left behind.
+    ///
+    /// # Errors
+    /// [`TributaryError::Closed`] if it was closed before.
+    pub fn close(&self, limit_ms: u64) -> Result<bool, TributaryError> {
+        refuse_in_callback()?;
+        self.stop()?;
+        let mut left = Duration::from_millis(limit_ms);
+        let has_ended = loop {
+            // Why it ended is what `next` says; whoever closes no longer asks.
+            match self.look(left.min(SLICE)) {
+                Ok(Next::Ended { .. }) => break true,
+                Ok(Next::Job { .. } | Next::Waiting) if left.is_zero() => break false,
+                Ok(Next::Job { .. } | Next::Waiting) => left = left.saturating_sub(SLICE),
+                Err(error @ (TributaryError::Closed | TributaryError::OtherProcess)) => return Err(error),
+                Err(_) => break true,
+            }
+        };
+        let runner = self.slot.0.write().unwrap_or_else(PoisonError::into_inner).take();
+        let runner = runner.ok_or(TributaryError::Closed)?;
+        if has_ended {
+            let _ = runner.close();
+        }
+        Ok(has_ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::{CallbackError, KeyStore};
+
+    /// Has nothing and keeps nothing.
+    struct Empty;
+
+    impl KeyStore for Empty {
+        fn load(&self, _: String) -> Result<Option<Vec<u8>>, CallbackError> {
+            Ok(None)
+        }
+
+        fn save(&self, _: String, _: Vec<u8>) -> Result<(), CallbackError> {
+            Err(CallbackError::Failed { reason: "it is full".to_owned() })
+        }
+    }
+
+    #[test]
+    fn settings_that_make_no_participant_are_told_by_their_type() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = folder.path().join("journal");
+        let start = |more: &str, app| {
+            let options = format!(r#"{{ "server": "https://localhost:1", "journal": {journal:?}{more} }}"#);
+            Participant::start(options, app).map(|_| ()).unwrap_err()
+        };
+        for (more, word) in [
+            ("", "ca_pem"),
+            (r#", "cohort": 3"#, "unknown field `cohort`"),
+            (r#", "ca_pem": "none""#, "certificate"),
+            (r#", "secure_aggregation": { "min_cohort": "many" }"#, "invalid type"),
+        ] {
+            let error = start(more, App::default());
+            assert!(matches!(&error, TributaryError::Configuration(text) if text.contains(word)), "{error:?}");
+        }
+        let app = || App { key_store: Some(Arc::new(Empty)), ..App::default() };
+        let error = start(r#", "journal_key": "elsewhere.key""#, app());
+        assert!(matches!(&error, TributaryError::Configuration(text) if text.contains("journal_key")), "{error:?}");
+        let error = start("", app());
+        assert!(matches!(&error, TributaryError::Journal(text) if text.contains("it is full")), "{error:?}");
+    }
+}

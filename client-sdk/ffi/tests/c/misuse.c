@@ -1,0 +1,368 @@
+// What a careless app does, with what each call must say. `.ci/sdks.sh` runs it plain and under sanitizers.
+//
+//     misuse OPTIONS.json OTHER.json
+//
+// OPTIONS.json is of a participant of a task with a cohort of one, two rounds and the tensors w of shape [2, 3] and b of shape
+// [2]; OTHER.json is of a participant with a folder of its own, whose secrets this program keeps.
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tributary.h"
+
+enum { PARAMETERS = 8 };
+
+static void expect_at(int line, const char *call, TributaryCode got, TributaryCode expected, const char *words) {
+    char reason[1024] = "";
+    tributary_last_error(reason, sizeof reason, NULL);
+    if (got != expected || (words != NULL && strstr(reason, words) == NULL)) {
+        fprintf(stderr, "misuse.c:%d: %s gave %d where %d was expected; the last error: %s\n", line, call, (int)got,
+                (int)expected, reason);
+        exit(1);
+    }
+}
+#define EXPECT(code, call) expect_at(__LINE__, #call, call, TRIBUTARY_CODE_##code, NULL)
+#define EXPECT_WORDS(code, words, call) expect_at(__LINE__, #call, call, TRIBUTARY_CODE_##code, words)
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "misuse.c:%d: not so: %s\n", __LINE__, #condition);                                        \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+static char *read_text(const char *path) {
+    FILE *file = fopen(path, "rb");
+    char *text = calloc(1, 1 << 16);
+    CHECK(file != NULL && text != NULL && fread(text, 1, (1 << 16) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+// ---- callbacks, which come from the participant's thread
+
+typedef struct {
+    _Atomic uint64_t participant;
+    atomic_int events, refused, is_ready, asked;
+} Told;
+
+static void on_event(void *context, const char *name, const char *fields) {
+    Told *told = context;
+    CHECK(name[0] != 0 && fields[0] == '{');
+    atomic_fetch_add(&told->events, 1);
+    TributaryParticipant participant = {atomic_load(&told->participant)};
+    if (participant.id != 0) {
+        // Calls that wait would wait for this very thread.
+        char text[64];
+        TributaryJob job;
+        EXPECT(IN_CALLBACK, tributary_id(participant, text, sizeof text, NULL));
+        EXPECT(IN_CALLBACK, tributary_privacy_spent(participant, text, sizeof text, NULL));
+        EXPECT(IN_CALLBACK, tributary_next(participant, 0, &job));
+        EXPECT(IN_CALLBACK, tributary_close(participant, 0));
+        EXPECT(OK, tributary_set_examples(participant, 3));
+        atomic_fetch_add(&told->refused, 1);
+    }
+}
+
+static int is_ready(void *context) {
+    Told *told = context;
+    atomic_fetch_add(&told->asked, 1);
+    return atomic_load(&told->is_ready);
+}
+
+// ---- before there is anything
+
+static void nothing_is_there(const char *options) {
+    TributaryParticipant participant = {0};
+    EXPECT_WORDS(ARGUMENT, "options is NULL", tributary_start(NULL, NULL, &participant));
+    EXPECT_WORDS(ARGUMENT, "participant is NULL", tributary_start(options, NULL, NULL));
+    EXPECT_WORDS(ARGUMENT, "participant is not aligned",
+                 tributary_start(options, NULL, (TributaryParticipant *)((uintptr_t)&participant + 1)));
+    EXPECT_WORDS(ARGUMENT, "options is not UTF-8", tributary_start("{\"server\": \"\xff\"}", NULL, &participant));
+    EXPECT_WORDS(CONFIGURATION, "", tributary_start("server", NULL, &participant));
+    EXPECT_WORDS(CONFIGURATION, "missing field `server`", tributary_start("{}", NULL, &participant));
+    TributaryApp half = {.load_secret = (ptrdiff_t(*)(void *, const char *, uint8_t *, size_t))0, .save_secret = NULL};
+    half.save_secret = (int (*)(void *, const char *, const uint8_t *, size_t))abort;
+    EXPECT_WORDS(ARGUMENT, "go together", tributary_start(options, &half, &participant));
+    CHECK(participant.id == 0);
+
+    char text[64];
+    size_t length;
+    const uint64_t made_up[] = {0, 1, 12345, UINT64_MAX};
+    for (size_t number = 0; number < sizeof made_up / sizeof *made_up; ++number) {
+        TributaryParticipant none = {made_up[number]};
+        TributaryJob job = {made_up[number]};
+        TributaryPlan plan;
+        TributaryTensor tensor;
+        const char *json;
+        float *values;
+        EXPECT(CLOSED, tributary_next(none, 0, &job));
+        EXPECT(CLOSED, tributary_pause(none));
+        EXPECT(CLOSED, tributary_resume(none));
+        EXPECT(CLOSED, tributary_conditions_changed(none));
+        EXPECT(CLOSED, tributary_set_examples(none, 1));
+        EXPECT(CLOSED, tributary_id(none, text, sizeof text, &length));
+        EXPECT(CLOSED, tributary_privacy_spent(none, text, sizeof text, &length));
+        EXPECT(CLOSED, tributary_privacy_lifetime(none, text, sizeof text, &length));
+        EXPECT(CLOSED, tributary_stop(none));
+        EXPECT(CLOSED, tributary_close(none, 0));
+        EXPECT(CLOSED, tributary_job_plan(job, &plan));
+        EXPECT(CLOSED, tributary_job_description(job, &json));
+        EXPECT(CLOSED, tributary_job_tensor(job, 0, &tensor));
+        EXPECT(CLOSED, tributary_job_parameters(job, &values, &length));
+        EXPECT(CLOSED, tributary_job_check(job));
+        EXPECT(CLOSED, tributary_job_finish(job, NULL, 0, 1, NULL, 0));
+        EXPECT(CLOSED, tributary_job_fail(job, "no"));
+        EXPECT(CLOSED, tributary_job_refuse(job, "no"));
+        EXPECT(CLOSED, tributary_job_free(job));
+    }
+    EXPECT(TOO_SMALL, tributary_last_error(text, 4, &length));
+    CHECK(length > 4);
+    EXPECT(ARGUMENT, tributary_last_error(NULL, 1000, NULL));
+    CHECK(strlen(tributary_version()) > 0);
+}
+
+// ---- with a job
+
+static TributaryJob next_job(TributaryParticipant participant) {
+    TributaryJob job = {0};
+    TributaryCode code;
+    while ((code = tributary_next(participant, 200, &job)) == TRIBUTARY_CODE_NOTHING) {
+    }
+    EXPECT(OK, code);
+    return job;
+}
+
+static void every_wrong_answer(TributaryParticipant participant, TributaryJob job) {
+    float *own, right[PARAMETERS] = {0}, wrong[PARAMETERS] = {0};
+    size_t count;
+    const char *json;
+    TributaryTensor tensor;
+    EXPECT(ARGUMENT, tributary_job_plan(job, NULL));
+    EXPECT(ARGUMENT, tributary_job_description(job, NULL));
+    EXPECT(ARGUMENT, tributary_job_tensor(job, 0, NULL));
+    EXPECT(ARGUMENT, tributary_job_parameters(job, NULL, &count));
+    EXPECT(ARGUMENT, tributary_job_parameters(job, &own, NULL));
+    EXPECT(OK, tributary_job_description(job, &json));
+    CHECK(strstr(json, "\"learning_rate\":0.05") != NULL);
+    EXPECT(OK, tributary_job_tensor(job, 1, &tensor));
+    CHECK(strcmp(tensor.name, "b") == 0 && tensor.dimensions == 1 && tensor.shape[0] == 2 && tensor.offset == 6);
+    EXPECT(NOTHING, tributary_job_tensor(job, 2, &tensor));
+    EXPECT(NOTHING, tributary_job_tensor(job, SIZE_MAX, &tensor));
+    EXPECT(OK, tributary_job_parameters(job, &own, &count));
+    CHECK(count == PARAMETERS);
+
+    // A job is no participant, and the other way round.
+    EXPECT(CLOSED, tributary_pause((TributaryParticipant){job.id}));
+    EXPECT(CLOSED, tributary_job_check((TributaryJob){participant.id}));
+
+    wrong[7] = NAN;
+    EXPECT_WORDS(UPDATE, "7 parameters; the model has 8", tributary_job_finish(job, right, 7, 1, NULL, 0));
+    EXPECT(UPDATE, tributary_job_finish(job, right, SIZE_MAX, 1, NULL, 0));
+    EXPECT(UPDATE, tributary_job_finish(job, NULL, 8, 1, NULL, 0));
+    EXPECT_WORDS(UPDATE, "tensor \"b\" has NaN at position 1", tributary_job_finish(job, wrong, 8, 1, NULL, 0));
+    EXPECT_WORDS(UPDATE, "examples is 0", tributary_job_finish(job, right, 8, 0, NULL, 0));
+    EXPECT_WORDS(ARGUMENT, "not aligned",
+                 tributary_job_finish(job, (const float *)((uintptr_t)right + 1), 8, 1, NULL, 0));
+    own[0] = INFINITY;
+    EXPECT_WORDS(UPDATE, "tensor \"w\" has inf at position 0", tributary_job_finish(job, NULL, 0, 1, NULL, 0));
+    EXPECT_WORDS(UPDATE, "tensor \"w\" has inf", tributary_job_finish(job, own, 8, 1, NULL, 0));
+    own[0] = 0;
+    TributaryMetric metrics[] = {{"accuracy", NAN, 1}, {NULL, 0.5, 1}, {"\xff", 0.5, 1}};
+    EXPECT_WORDS(UPDATE, "metric \"accuracy\" is NaN", tributary_job_finish(job, right, 8, 1, metrics, 1));
+    EXPECT_WORDS(ARGUMENT, "name is NULL", tributary_job_finish(job, right, 8, 1, metrics + 1, 1));
+    EXPECT_WORDS(ARGUMENT, "not UTF-8", tributary_job_finish(job, right, 8, 1, metrics + 2, 1));
+    EXPECT_WORDS(ARGUMENT, "metrics is NULL", tributary_job_finish(job, right, 8, 1, NULL, 1));
+    EXPECT(ARGUMENT, tributary_job_finish(job, right, 8, 1, metrics, SIZE_MAX));
+    EXPECT_WORDS(ARGUMENT, "reason is NULL", tributary_job_fail(job, NULL));
+    EXPECT(ARGUMENT, tributary_job_refuse(job, "\xff"));
+    EXPECT(OK, tributary_job_check(job));
+}
+
+typedef struct {
+    TributaryParticipant participant;
+    TributaryJob job;
+    TributaryCode code;
+} Work;
+
+static void *finish_in_thread(void *argument) {
+    Work *work = argument;
+    work->code = tributary_job_finish(work->job, NULL, 0, 5, NULL, 0);
+    return NULL;
+}
+
+static void *wait_in_thread(void *argument) {
+    Work *work = argument;
+    do {
+        work->code = tributary_next(work->participant, 600000, &work->job);
+    } while (work->code == TRIBUTARY_CODE_NOTHING);
+    return NULL;
+}
+
+static void *close_in_thread(void *argument) {
+    Work *work = argument;
+    work->code = tributary_close(work->participant, 10000);
+    return NULL;
+}
+
+static TributaryCode in_thread(void *(*function)(void *), Work work) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, function, &work) == 0 && pthread_join(thread, NULL) == 0);
+    return work.code;
+}
+
+static void a_forked_child_is_told(TributaryParticipant participant) {
+    pid_t child = fork();
+    if (child == 0) {
+        TributaryJob job;
+        char text[64];
+        int is_told = tributary_pause(participant) == TRIBUTARY_CODE_OTHER_PROCESS &&
+                      tributary_next(participant, 1000, &job) == TRIBUTARY_CODE_OTHER_PROCESS &&
+                      tributary_id(participant, text, sizeof text, NULL) == TRIBUTARY_CODE_OTHER_PROCESS;
+        _exit(is_told ? 0 : 1);
+    }
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void a_participant(const char *options) {
+    Told told = {.is_ready = 1};
+    TributaryApp app = {.context = &told, .on_event = on_event, .is_ready = is_ready};
+    TributaryParticipant participant, twice;
+    EXPECT(OK, tributary_start(options, &app, &participant));
+    memset(&app, 0, sizeof app); // The structure is not needed any more.
+    atomic_store(&told.participant, participant.id);
+    EXPECT_WORDS(JOURNAL, "in use", tributary_start(options, NULL, &twice));
+    EXPECT(ARGUMENT, tributary_next(participant, 0, NULL));
+
+    TributaryJob job = next_job(participant);
+    every_wrong_answer(participant, job);
+    a_forked_child_is_told(participant);
+    char id[64], small[8];
+    size_t length;
+    EXPECT(TOO_SMALL, tributary_id(participant, small, sizeof small, &length));
+    CHECK(length == 37);
+    EXPECT(OK, tributary_id(participant, id, sizeof id, NULL));
+    CHECK(strlen(id) == 36);
+    EXPECT(OK, tributary_privacy_lifetime(participant, (char[512]){0}, 512, NULL));
+    EXPECT(OK, in_thread(finish_in_thread, (Work){participant, job, TRIBUTARY_CODE_OK}));
+    EXPECT(CLOSED, tributary_job_finish(job, NULL, 0, 5, NULL, 0));
+    EXPECT(CLOSED, tributary_job_check(job));
+    EXPECT(CLOSED, tributary_job_free(job));
+
+    // The second round, which nobody waits for any more once the app pauses.
+    job = next_job(participant);
+    EXPECT(OK, tributary_pause(participant));
+    while (tributary_job_check(job) == TRIBUTARY_CODE_OK) {
+        usleep(10000);
+    }
+    EXPECT_WORDS(OVERDUE, "no longer waits", tributary_job_finish(job, NULL, 0, 5, NULL, 0));
+    EXPECT(CLOSED, tributary_job_fail(job, "twice"));
+    EXPECT(OK, tributary_resume(participant));
+
+    // While it may not work, it is asked once more when the app says so.
+    atomic_store(&told.is_ready, 0);
+    EXPECT(OK, tributary_conditions_changed(participant));
+    int asked = atomic_load(&told.asked);
+    EXPECT(OK, tributary_conditions_changed(participant));
+    while (atomic_load(&told.asked) == asked) {
+        usleep(1000);
+    }
+
+    // One thread waits for a job while another closes, and while a third does, too.
+    Work waiting = {participant, {0}, TRIBUTARY_CODE_OK}, closing = waiting;
+    pthread_t waiter, closer;
+    CHECK(pthread_create(&waiter, NULL, wait_in_thread, &waiting) == 0);
+    CHECK(pthread_create(&closer, NULL, close_in_thread, &closing) == 0);
+    TributaryCode here = tributary_close(participant, 10000);
+    CHECK(pthread_join(waiter, NULL) == 0 && pthread_join(closer, NULL) == 0);
+    CHECK((here == TRIBUTARY_CODE_OK) != (closing.code == TRIBUTARY_CODE_OK));
+    CHECK(here == TRIBUTARY_CODE_CLOSED || closing.code == TRIBUTARY_CODE_CLOSED);
+    CHECK(waiting.code == TRIBUTARY_CODE_ENDED || waiting.code == TRIBUTARY_CODE_CLOSED);
+    EXPECT(CLOSED, tributary_close(participant, 0));
+    EXPECT(CLOSED, tributary_next(participant, 0, &job));
+    CHECK(atomic_load(&told.events) > 0 && atomic_load(&told.refused) > 0);
+}
+
+// ---- the app's own key store
+
+typedef struct {
+    pthread_mutex_t lock; // Callbacks may come from any thread.
+    char names[2][32];
+    uint8_t secrets[2][64];
+    size_t counts[2];
+    int is_locked, saves;
+} Secrets;
+
+static ptrdiff_t load_secret(void *context, const char *name, uint8_t *buffer, size_t size) {
+    Secrets *secrets = context;
+    pthread_mutex_lock(&secrets->lock);
+    ptrdiff_t found = secrets->is_locked ? -1 : 0;
+    for (int at = 0; at < 2 && found == 0; ++at) {
+        if (strcmp(secrets->names[at], name) == 0 && secrets->counts[at] <= size) {
+            memcpy(buffer, secrets->secrets[at], secrets->counts[at]);
+            found = (ptrdiff_t)secrets->counts[at];
+        }
+    }
+    pthread_mutex_unlock(&secrets->lock);
+    return found;
+}
+
+static int save_secret(void *context, const char *name, const uint8_t *bytes, size_t count) {
+    Secrets *secrets = context;
+    int at = strcmp(name, "journal-key") == 0 ? 0 : 1;
+    CHECK(count <= sizeof secrets->secrets[at] && strlen(name) < sizeof secrets->names[at]);
+    pthread_mutex_lock(&secrets->lock);
+    strcpy(secrets->names[at], name);
+    memcpy(secrets->secrets[at], bytes, count);
+    secrets->counts[at] = count;
+    secrets->saves += 1;
+    pthread_mutex_unlock(&secrets->lock);
+    return 0;
+}
+
+static void secrets_of_its_own(const char *options) {
+    Secrets secrets = {.lock = PTHREAD_MUTEX_INITIALIZER, .is_locked = 1};
+    TributaryApp app = {.context = &secrets, .load_secret = load_secret, .save_secret = save_secret};
+    TributaryParticipant participant;
+    EXPECT_WORDS(JOURNAL, "load_secret returned -1", tributary_start(options, &app, &participant));
+    secrets.is_locked = 0;
+    for (int time = 0; time < 2; ++time) {
+        EXPECT(OK, tributary_start(options, &app, &participant));
+        if (time == 0) {
+            while (tributary_id(participant, (char[64]){0}, 64, NULL) == TRIBUTARY_CODE_NOTHING) {
+                usleep(10000);
+            }
+        }
+        EXPECT(OK, tributary_close(participant, 10000));
+        // The library waited for its threads, which thread sanitizer cannot see: with the lock it can.
+        pthread_mutex_lock(&secrets.lock);
+        CHECK(secrets.counts[0] == 32 && secrets.counts[1] == 40);
+        pthread_mutex_unlock(&secrets.lock);
+    }
+    // Another key, or none any more: the journal is not touched.
+    secrets.secrets[0][5] ^= 1;
+    EXPECT_WORDS(JOURNAL, "does not open", tributary_start(options, &app, &participant));
+    int saves = secrets.saves;
+    memset(secrets.names, 0, sizeof secrets.names);
+    EXPECT_WORDS(JOURNAL, "key store has no key", tributary_start(options, &app, &participant));
+    CHECK(secrets.saves == saves);
+}
+
+int main(int count, char **arguments) {
+    CHECK(count == 3);
+    char *options = read_text(arguments[1]), *other = read_text(arguments[2]);
+    nothing_is_there(options);
+    a_participant(options);
+    secrets_of_its_own(other);
+    free(options);
+    free(other);
+    puts("misuse: every call said what it must");
+    return 0;
+}

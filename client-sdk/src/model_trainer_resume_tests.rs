@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use learning::Patterns;
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use task_spec::TrainingPlan;
+use task_spec::{LocalOptimizer, TrainingPlan};
 
 use super::*;
 use crate::checkpoints::{Checkpoints, Keep, NotKept};
@@ -64,7 +64,9 @@ fn data(architecture: &Architecture, count: usize) -> Dataset {
 /// With everything that has a state.
 fn plans() -> Vec<TrainingPlan> {
     let plain = TrainingPlan { epochs: 2, batch_size: 4, learning_rate: 0.1, ..TrainingPlan::default() };
+    let adamw = LocalOptimizer::adamw();
     vec![
+        TrainingPlan { optimizer: adamw, weight_decay: 0.01, gradient_clip: Some(0.5), ..plain.clone() },
         TrainingPlan { steps: Some(1), ..plain.clone() },
         plain.clone(),
         TrainingPlan {
@@ -156,7 +158,7 @@ fn adapters_have_the_same_bits() {
 #[test]
 fn a_state_of_other_data_begins_anew() {
     let architecture = Architecture::Linear(Linear { inputs: 7, classes: 3 });
-    let (start, plan) = (architecture.initial(1).unwrap(), plans().remove(1));
+    let (start, plan) = (architecture.initial(1).unwrap(), plans().remove(2));
     let checkpoints = Checkpoints::new(Arc::new(Slices::default()));
     let trainer = |count| ModelTrainer::new(data(&architecture, count), data(&architecture, 0), Device::Cpu);
     let paused = trainer(10).train(&start, &job(&architecture, plan.clone(), checkpoints.clone()));
@@ -180,7 +182,7 @@ fn time_before_a_pause_counts_in_the_budget() {
     let architecture = Architecture::Linear(Linear { inputs: 7, classes: 3 });
     let plan = TrainingPlan {
         budget: Some(Budget { steps: None, time_ms: Some(6_500) }),
-        ..TrainingPlan { epochs: 100, ..plans().remove(1) }
+        ..TrainingPlan { epochs: 100, ..plans().remove(2) }
     };
     let start = architecture.initial(1).unwrap();
     let mut trainer = ModelTrainer::new(data(&architecture, 10), data(&architecture, 0), Device::Cpu)

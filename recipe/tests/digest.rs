@@ -86,7 +86,7 @@ fn the_digest_covers_everything_that_gives_words_a_meaning() {
 }
 
 /// Each field of a plan, and a value that is not its default.
-const CHANGES: [(&str, &str); 17] = [
+const CHANGES: [(&str, &str); 19] = [
     ("epochs", "2"),
     ("steps", "7"),
     ("batch_size", "7"),
@@ -97,6 +97,8 @@ const CHANGES: [(&str, &str); 17] = [
     ("fairness", r#"{"q":1.0,"loss_cap":2.0}"#),
     ("solver", r#"{"name":"fed_nova"}"#),
     ("adaptive_mu", r#"{"metric":"loss"}"#),
+    ("optimizer", r#"{"name":"adamw"}"#),
+    ("optimizer", r#"{"name":"adamw","beta1":0.8}"#),
     ("accumulate", "2"),
     ("gradient_clip", "0.5"),
     ("schedule", r#"{"kind":"step","every":2,"factor":0.5}"#),

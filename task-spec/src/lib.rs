@@ -14,6 +14,7 @@ mod gate;
 mod keys;
 mod limits;
 mod local;
+mod local_optimizer;
 mod model;
 mod named;
 mod on_device;
@@ -45,6 +46,7 @@ pub use limits::{
     is_name,
 };
 pub use local::{Budget, MAX_ACCUMULATE, Over, Precision, Schedule, Warmup, step_factor};
+pub use local_optimizer::LocalOptimizer;
 pub use model::{Initial, ModelSpec, TensorDeclaration};
 pub use named::UnknownName;
 pub use on_device::{Attribute, Attributes, Criterion, EXAMPLES, MAX_CRITERIA, MAX_TEXTS, eligible};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AdaptiveMu, Budget, Fairness, Over, Precision, Schedule, Solver, Warmup, step_factor};
+use crate::{AdaptiveMu, Budget, Fairness, LocalOptimizer, Over, Precision, Schedule, Solver, Warmup, step_factor};
 
 /// Maximum number of local epochs per round.
 pub const MAX_EPOCHS: u32 = 10_000;
@@ -24,9 +24,9 @@ pub struct TrainingPlan {
     pub batch_size: u32,
     /// Of the local optimizer.
     pub learning_rate: f64,
-    /// Of the local optimizer, in [0, 1).
+    /// Of gradient descent, in [0, 1); 0 with another optimizer.
     pub momentum: f64,
-    /// L2 penalty.
+    /// L2 penalty; with `AdamW` apart from the gradient.
     pub weight_decay: f64,
     /// FedProx μ: strength of the proximal term towards the received model.
     pub proximal_mu: f64,
@@ -39,6 +39,9 @@ pub struct TrainingPlan {
     /// Adapts `proximal_mu` from round to round. Participants receive the μ of the round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adaptive_mu: Option<AdaptiveMu>,
+    /// The rule of a step. Default: stochastic gradient descent.
+    #[serde(skip_serializing_if = "LocalOptimizer::is_sgd")]
+    pub optimizer: LocalOptimizer,
     /// Number of mini-batches whose gradients are averaged into one step, 1 to 1024.
     #[serde(skip_serializing_if = "is_one")]
     pub accumulate: u32,
@@ -77,6 +80,7 @@ impl Default for TrainingPlan {
             fairness: None,
             solver: None,
             adaptive_mu: None,
+            optimizer: LocalOptimizer::default(),
             accumulate: 1,
             gradient_clip: None,
             schedule: None,

@@ -40,6 +40,12 @@ pub(crate) const TRAINING: &[Flag] = &[
         form: FlagForm::Table(FlagKeys::none("patience=5"), Some("patience=5")),
         help: "FedProx's rule for --proximal-mu: up while a loss rises, down while it falls; metric=NAME, step=S, patience=N",
     },
+    Flag {
+        name: "local-optimizer",
+        path: "training.optimizer",
+        form: FlagForm::Choice("name", FlagKeys::none("beta1=0.9")),
+        help: "The rule of local steps: sgd, or adamw,beta1=0.9,beta2=0.999,epsilon=1e-8",
+    },
     number("accumulate", "training.accumulate", "BATCHES", "Mini-batches whose gradients are averaged into one step"),
     number(
         "gradient-clip",

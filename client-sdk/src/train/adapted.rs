@@ -4,6 +4,7 @@
 use learning::{Adapters, Parameters};
 use task_spec::{Precision, TrainingPlan};
 
+use super::adamw::AdamW;
 use super::batches::Batches;
 use super::config::{Sgd, check as check_plan, narrow};
 use super::device::Device;
@@ -58,8 +59,10 @@ pub(crate) fn train_adapters_steered(
     check(architecture, adapted.base, &examples)?;
     let count = examples.count();
     let mut batches = Batches::new(count, Sgd { plan, seed });
-    let (own, velocity) = (adapted.start.clone(), vec![0.0; adapted.start.values().len()]);
-    let mut steps = OfAdapters { architecture, adapted, examples: &examples, plan, device, own, velocity };
+    let (own, adamw) = (adapted.start.clone(), AdamW::of(plan));
+    let moments = vec![vec![0.0; own.values().len()]; if adamw.is_some() { 2 } else { 1 }];
+    let mut steps =
+        OfAdapters { architecture, adapted, examples: &examples, plan, device, own, moments, adamw, steps: 0 };
     let run = run(plan, adapted.start, count, &mut batches, steering, &mut steps)?;
     trained(&run, plan, steps.own.into_values(), adapted.start, count)
 }
@@ -72,7 +75,11 @@ struct OfAdapters<'a> {
     plan: &'a TrainingPlan,
     device: &'a Device,
     own: Parameters,
-    velocity: Vec<f32>,
+    /// Of momentum, or the two of AdamW.
+    moments: Vec<Vec<f32>>,
+    adamw: Option<AdamW>,
+    /// Steps taken.
+    steps: u64,
 }
 
 impl Stepper for OfAdapters<'_> {
@@ -86,24 +93,42 @@ impl Stepper for OfAdapters<'_> {
         let (batch, gradient) = model.gradient(self.examples, chosen)?;
         let gradient = adapters.gradient(&gradient, &self.own).map_err(others)?;
         let gradient = clipped(gradient, self.plan.gradient_clip.map(narrow));
-        let pairs = self.own.values_mut().iter_mut().zip(start.values());
-        for ((value, start), (velocity, gradient)) in pairs.zip(self.velocity.iter_mut().zip(gradient)) {
-            let pull = weight_decay * *value + proximal_mu * (*value - start);
-            *velocity = momentum * *velocity + gradient + pull;
-            *value -= rate * *velocity;
+        self.steps += 1;
+        let pairs = self.own.values_mut().iter_mut().zip(start.values()).zip(gradient);
+        match (self.adamw, &mut self.moments[..]) {
+            (Some(adamw), [means, squares]) => {
+                let sizes = adamw.sizes(rate, self.steps);
+                for (((value, start), gradient), (mean, square)) in pairs.zip(means.iter_mut().zip(squares)) {
+                    let gradient = gradient + proximal_mu * (*value - start);
+                    *value = *value * sizes.kept - adamw.step(sizes, gradient, mean, square);
+                }
+            }
+            (_, moments) => {
+                for (((value, start), gradient), velocity) in pairs.zip(moments.iter_mut().flatten()) {
+                    let pull = weight_decay * *value + proximal_mu * (*value - start);
+                    *velocity = momentum * *velocity + gradient + pull;
+                    *value -= rate * *velocity;
+                }
+            }
         }
         Ok((batch, StepResult::Taken))
     }
 
     fn state(&self) -> Result<LearnerState, TrainError> {
-        Ok(LearnerState { values: self.own.values().to_vec(), moments: vec![self.velocity.clone()], scale: None })
+        Ok(LearnerState {
+            values: self.own.values().to_vec(),
+            moments: self.moments.clone(),
+            steps: self.steps,
+            scale: None,
+        })
     }
 
     fn restore(&mut self, state: &LearnerState) -> Result<(), TrainError> {
         self.own.values_mut().copy_from_slice(&state.values);
-        if let [velocity] = &state.moments[..] {
-            self.velocity.copy_from_slice(velocity);
+        for (moment, saved) in self.moments.iter_mut().zip(&state.moments) {
+            moment.copy_from_slice(saved);
         }
+        self.steps = state.steps;
         Ok(())
     }
 }

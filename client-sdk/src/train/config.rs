@@ -1,8 +1,8 @@
 //! The settings of local stochastic gradient descent: a task's plan and the order of examples.
 
-use task_spec::{MAX_ACCUMULATE, MAX_BATCH, MAX_EPOCHS, MAX_STEPS, TrainingPlan};
+use task_spec::{LocalOptimizer, MAX_ACCUMULATE, MAX_BATCH, MAX_EPOCHS, MAX_STEPS, TrainingPlan};
 
-/// Local stochastic gradient descent, in PyTorch's form: `v = momentum * v + g`, `w = w - learning_rate * v`, where `g`
+/// Local training, by stochastic gradient descent unless the plan names another optimizer, in PyTorch's form: `v = momentum * v + g`, `w = w - learning_rate * v`, where `g`
 /// is the gradient of the step's mean loss, clipped to `gradient_clip`, plus `weight_decay * w`, plus
 /// `proximal_mu * (w - start)` (FedProx, Li et al. 2020, equation 2).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,6 +51,12 @@ pub(super) fn check(plan: &TrainingPlan) -> Result<(), ConfigError> {
     number("momentum", plan.momentum, |value| (0.0..1.0).contains(&value), "from 0 to below 1")?;
     number("weight_decay", plan.weight_decay, |value| value >= 0.0, "at least 0")?;
     number("proximal_mu", plan.proximal_mu, |value| value >= 0.0, "at least 0")?;
+    if let LocalOptimizer::AdamW { beta1, beta2, epsilon } = plan.optimizer {
+        number("beta1", beta1, |value| (0.0..1.0).contains(&value), "from 0 to below 1")?;
+        number("beta2", beta2, |value| (0.0..1.0).contains(&value), "from 0 to below 1")?;
+        number("epsilon", epsilon, |value| value > 0.0, "above 0")?;
+        number("momentum", plan.momentum, |value| value == 0.0, "0 with AdamW")?;
+    }
     number("gradient_clip", plan.gradient_clip.unwrap_or(1.0), |value| value > 0.0, "above 0")
 }
 
@@ -85,6 +91,14 @@ mod tests {
             (TrainingPlan { momentum: 1.0, ..good.clone() }, "momentum"),
             (TrainingPlan { weight_decay: -0.1, ..good.clone() }, "weight_decay"),
             (TrainingPlan { proximal_mu: f64::INFINITY, ..good.clone() }, "proximal_mu"),
+            (TrainingPlan { optimizer: LocalOptimizer::adamw(), momentum: 0.9, ..good.clone() }, "momentum"),
+            (
+                TrainingPlan {
+                    optimizer: LocalOptimizer::AdamW { beta1: 0.9, beta2: 1.0, epsilon: 1e-8 },
+                    ..good.clone()
+                },
+                "beta2",
+            ),
             (TrainingPlan { accumulate: 0, ..good.clone() }, "accumulate"),
             (TrainingPlan { gradient_clip: Some(0.0), ..good.clone() }, "gradient_clip"),
         ];

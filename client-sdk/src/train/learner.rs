@@ -31,6 +31,8 @@ pub(super) struct LearnerState {
     pub(super) values: Vec<f32>,
     /// The optimizer's vectors, each as long as `values`; empty before it has any.
     pub(super) moments: Vec<Vec<f32>>,
+    /// Number of steps taken.
+    pub(super) steps: u64,
     /// The factor on a loss in 16 bits, and the steps since it changed.
     pub(super) scale: Option<(f64, u32)>,
 }

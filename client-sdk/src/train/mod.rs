@@ -8,6 +8,7 @@
 //!
 //! Nothing here depends on rounds or the network: parameters and examples go in, a difference comes out.
 
+mod adamw;
 mod adapted;
 mod batches;
 #[cfg(feature = "candle")]

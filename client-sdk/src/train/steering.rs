@@ -106,6 +106,7 @@ impl RunState {
         let state = LearnerState {
             values: vectors.next()?,
             moments: vectors.collect(),
+            steps: taken,
             scale: (has_scale == 1).then_some(scale),
         };
         Some((Self { tried, taken, reach, score }, state))
@@ -128,7 +129,7 @@ mod tests {
         (run.tried, run.taken) = (7, 6);
         for (moments, scale) in [(0, None), (1, Some((1024.0, 5))), (2, None)] {
             let moments = vec![vec![f32::MIN_POSITIVE, -0.0, 3.5]; moments];
-            let learner = LearnerState { values: vec![0.1, 0.2, 0.3], moments, scale };
+            let learner = LearnerState { values: vec![0.1, 0.2, 0.3], moments, steps: 6, scale };
             let bytes = run.write(60, &learner);
             assert_eq!(RunState::read(&start(), 60, 3, &bytes), Some((run.clone(), learner)));
             assert_eq!(RunState::read(&start(), 61, 3, &bytes), None, "other examples");

@@ -1,7 +1,7 @@
 //! Rates, budgets and precision of local training.
 
 use crate::problem::Checks;
-use crate::{MAX_ACCUMULATE, Schedule, TaskSpec};
+use crate::{LocalOptimizer, MAX_ACCUMULATE, Schedule, TaskSpec, TrainingPlan};
 
 impl Schedule {
     fn check(&self, checks: &mut Checks) {
@@ -23,6 +23,23 @@ impl Schedule {
     }
 }
 
+impl LocalOptimizer {
+    fn check(&self, plan: &TrainingPlan, checks: &mut Checks) {
+        let Self::AdamW { beta1, beta2, epsilon } = *self else { return };
+        let field = "training.optimizer";
+        for (name, beta) in [("beta1", beta1), ("beta2", beta2)] {
+            checks.require_with((0.0..1.0).contains(&beta), field, || format!("{name} must be from 0 to below 1"));
+        }
+        checks.require((1e-30..=1.0).contains(&epsilon), field, "epsilon must be between 1e-30 and 1");
+        checks.require(plan.momentum == 0.0, "training.momentum", "is of gradient descent; AdamW has beta1 instead");
+        checks.require(
+            plan.solver.is_none(),
+            field,
+            "adamw does not go with training.solver: how far its steps go is not a sum of learning rates",
+        );
+    }
+}
+
 impl TaskSpec {
     pub(super) fn check_local_training(&self, checks: &mut Checks) {
         let plan = &self.training;
@@ -32,6 +49,7 @@ impl TaskSpec {
             "training.gradient_clip",
             "must be between 1e-30 and 1e30, or left out",
         );
+        plan.optimizer.check(plan, checks);
         if let Some(schedule) = &plan.schedule {
             schedule.check(checks);
         }

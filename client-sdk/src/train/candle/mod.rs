@@ -13,6 +13,7 @@ use candle_nn::ops::log_softmax;
 use learning::FixedClip;
 use task_spec::{Precision, TrainingPlan};
 
+use super::adamw::{AdamW, StepSizes};
 use super::config::narrow;
 use super::constraints::Flat;
 use super::error::TrainError;
@@ -28,6 +29,11 @@ pub(super) struct CandleLearner<'a> {
     parameters: Vec<Var>,
     /// Empty until the first step with momentum.
     velocity: Vec<Tensor>,
+    adamw: Option<AdamW>,
+    /// AdamW's moments, of the gradients and of their squares; empty without it.
+    moments: [Vec<Tensor>; 2],
+    /// Number of steps taken.
+    steps: u64,
     /// Anchor of the proximal term, by default the initial parameters; empty without the term.
     anchor: Vec<Tensor>,
     /// Factors on the gradients; empty if every parameter may change.
@@ -97,6 +103,12 @@ impl<'a> CandleLearner<'a> {
         } else {
             parameters.iter().map(|parameter| parameter.as_detached_tensor().copy()).collect::<Result<_, _>>()?
         };
+        let adamw = AdamW::of(plan);
+        let zeros = || -> Result<Vec<Tensor>, TrainError> {
+            let parameters = parameters.iter().filter(|_| adamw.is_some());
+            Ok(parameters.map(|parameter| parameter.as_detached_tensor().zeros_like()).collect::<Result<_, _>>()?)
+        };
+        let moments = [zeros()?, zeros()?];
         let dtype = match plan.precision {
             Precision::F32 => DType::F32,
             Precision::Bf16 => DType::BF16,
@@ -108,6 +120,9 @@ impl<'a> CandleLearner<'a> {
             device,
             parameters,
             velocity: Vec::new(),
+            adamw,
+            moments,
+            steps: 0,
             anchor,
             free: Vec::new(),
             correction: Vec::new(),
@@ -184,6 +199,22 @@ impl<'a> CandleLearner<'a> {
         Ok((score, sums))
     }
 
+    /// Updates AdamW's moments of a parameter: how far it goes down.
+    fn adamw_step(
+        moments: &mut [Vec<Tensor>; 2],
+        index: usize,
+        gradient: &Tensor,
+        adamw: AdamW,
+        sizes: StepSizes,
+    ) -> Result<Tensor, TrainError> {
+        let [means, squares] = moments;
+        let [beta1, beta2, epsilon] = [adamw.beta1, adamw.beta2, adamw.epsilon].map(f64::from);
+        means[index] = (&means[index] + (gradient - &means[index])?.affine(1.0 - beta1, 0.0)?)?;
+        squares[index] = (squares[index].affine(beta2, 0.0)? + gradient.sqr()?.affine(1.0 - beta2, 0.0)?)?;
+        let root = squares[index].sqrt()?.affine(1.0 / f64::from(sizes.root), epsilon)?;
+        Ok((means[index].affine(f64::from(sizes.rate), 0.0)? / root)?)
+    }
+
     /// Factor that clips the gradients' norm; frozen parameters do not count.
     fn clip(&self, gradients: &[Option<Tensor>]) -> Result<f64, TrainError> {
         let clip = self.plan.gradient_clip.and_then(|norm| FixedClip::new(narrow(norm)).ok());
@@ -224,6 +255,8 @@ impl Learner for CandleLearner<'_> {
         let factor = self.clip(&gradients)?;
         let [momentum, weight_decay, proximal_mu] =
             [self.plan.momentum, self.plan.weight_decay, self.plan.proximal_mu].map(|value| f64::from(narrow(value)));
+        self.steps += 1;
+        let adamw = self.adamw.map(|adamw| (adamw, adamw.sizes(rate, self.steps)));
         let mut velocity = Vec::new();
         for (index, (parameter, gradient)) in self.parameters.iter().zip(gradients).enumerate() {
             let Some(mut gradient) = gradient else { continue };
@@ -231,7 +264,7 @@ impl Learner for CandleLearner<'_> {
             if factor < 1.0 {
                 gradient = gradient.affine(factor, 0.0)?;
             }
-            if weight_decay != 0.0 {
+            if weight_decay != 0.0 && adamw.is_none() {
                 gradient = (gradient + value.affine(weight_decay, 0.0)?)?;
             }
             if let Some(anchor) = self.anchor.get(index) {
@@ -243,6 +276,15 @@ impl Learner for CandleLearner<'_> {
             }
             if let Some(free) = self.free.get(index) {
                 gradient = (gradient * free)?;
+            }
+            if let Some((adamw, sizes)) = adamw {
+                let step = Self::adamw_step(&mut self.moments, index, &gradient, adamw, sizes)?;
+                let mut decay = value.affine(f64::from(1.0 - sizes.kept), 0.0)?;
+                if let Some(free) = self.free.get(index) {
+                    decay = (decay * free)?;
+                }
+                parameter.set(&((&value - decay)? - step)?)?;
+                continue;
             }
             if let Some(velocity) = self.velocity.get(index) {
                 gradient = (velocity.affine(momentum, 0.0)? + gradient)?;
@@ -306,24 +348,28 @@ impl Learner for CandleLearner<'_> {
 
     fn state(&self) -> Result<LearnerState, TrainError> {
         let mut moments = Vec::new();
-        if !self.velocity.is_empty() {
+        let [means, squares] = &self.moments;
+        for moment in [&self.velocity, means, squares].into_iter().filter(|moment| !moment.is_empty()) {
             let mut flat = Vec::new();
-            for velocity in &self.velocity {
-                flat.extend(velocity.flatten_all()?.to_vec1::<f32>()?);
+            for tensor in moment {
+                flat.extend(tensor.flatten_all()?.to_vec1::<f32>()?);
             }
             moments.push(flat);
         }
         let scale = self.scale.steps.map(|steps| (self.scale.factor, steps));
-        Ok(LearnerState { values: self.values()?, moments, scale })
+        Ok(LearnerState { values: self.values()?, moments, steps: self.steps, scale })
     }
 
     fn restore(&mut self, state: &LearnerState) -> Result<(), TrainError> {
         for (parameter, values) in self.parameters.iter().zip(self.spread(&state.values)?) {
             parameter.set(&values)?;
         }
-        if let [velocity] = &state.moments[..] {
-            self.velocity = self.spread(velocity)?;
+        match &state.moments[..] {
+            [velocity] => self.velocity = self.spread(velocity)?,
+            [means, squares] => self.moments = [self.spread(means)?, self.spread(squares)?],
+            _ => {}
         }
+        self.steps = state.steps;
         if let Some((factor, steps)) = state.scale {
             self.scale = LossScale { factor, steps: Some(steps) };
         }

@@ -91,13 +91,13 @@ impl Core {
     /// The state between two steps.
     pub(super) fn state(&self) -> LearnerState {
         let moments = self.optimizer.moments().map(|moment| self.flatten(moment)).collect();
-        LearnerState { values: self.flat_parameters(), moments, scale: None }
+        LearnerState { values: self.flat_parameters(), moments, steps: self.optimizer.steps(), scale: None }
     }
 
     /// Goes on from a state.
     pub(super) fn restore(&mut self, state: &LearnerState) {
         for_each_tile(&self.places, |tile| tile.spread(&state.values, &mut self.parameters));
-        for (moment, values) in self.optimizer.moments_mut().zip(&state.moments) {
+        for (moment, values) in self.optimizer.moments_mut(state.steps).zip(&state.moments) {
             for_each_tile(&self.places, |tile| tile.spread(values, moment));
         }
     }

@@ -9,6 +9,7 @@ use learning::clip::norm;
 use pulp::Arch;
 use task_spec::TrainingPlan;
 
+use super::super::adamw::AdamW;
 use super::super::config::narrow;
 use super::buffer::Buffer;
 
@@ -66,13 +67,19 @@ pub(super) fn mask(arch: Arch, gradient: &mut [f32], outputs: &[f32]) {
     );
 }
 
-/// Stochastic gradient descent with only the state that it needs.
+/// Stochastic gradient descent or AdamW, with only the state that it needs.
 pub(super) struct Optimizer {
     momentum: f32,
     weight_decay: f32,
     proximal_mu: f32,
+    adamw: Option<AdamW>,
+    /// Number of steps taken.
+    steps: u64,
     /// Empty without momentum.
     velocity: Buffer,
+    /// AdamW's moments; empty without it.
+    mean: Buffer,
+    square: Buffer,
     /// Anchor of the proximal term, by default the initial parameters; empty without the term.
     anchor: Buffer,
     /// Factors on the gradient: 0 for frozen parameters; empty if none is.
@@ -90,9 +97,16 @@ impl Optimizer {
         if proximal_mu != 0.0 {
             anchor.copy_from_slice(parameters);
         }
+        let adamw = AdamW::of(plan);
+        let moment = || Buffer::zeros(if adamw.is_some() { parameters.len() } else { 0 });
         Self {
             momentum,
-            weight_decay: narrow(plan.weight_decay),
+            // AdamW's is apart from the gradient.
+            weight_decay: if adamw.is_some() { 0.0 } else { narrow(plan.weight_decay) },
+            steps: 0,
+            mean: moment(),
+            square: moment(),
+            adamw,
             proximal_mu,
             velocity: Buffer::zeros(if momentum == 0.0 { 0 } else { parameters.len() }),
             anchor,
@@ -117,11 +131,18 @@ impl Optimizer {
 
     /// The vectors that it keeps from step to step.
     pub(super) fn moments(&self) -> impl Iterator<Item = &Buffer> {
-        Some(&self.velocity).filter(|velocity| !velocity.is_empty()).into_iter()
+        [&self.velocity, &self.mean, &self.square].into_iter().filter(|moment| !moment.is_empty())
     }
 
-    pub(super) fn moments_mut(&mut self) -> impl Iterator<Item = &mut Buffer> {
-        Some(&mut self.velocity).filter(|velocity| !velocity.is_empty()).into_iter()
+    /// The same, for a state after so many steps.
+    pub(super) fn moments_mut(&mut self, steps: u64) -> impl Iterator<Item = &mut Buffer> {
+        self.steps = steps;
+        [&mut self.velocity, &mut self.mean, &mut self.square].into_iter().filter(|moment| !moment.is_empty())
+    }
+
+    /// Number of steps taken.
+    pub(super) fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// Clips the gradient's norm; frozen parameters do not count.
@@ -141,6 +162,9 @@ impl Optimizer {
     pub(super) fn step(&mut self, arch: Arch, learning_rate: f32, parameters: &mut [f32], gradient: &mut [f32]) {
         self.clip(gradient);
         let Self { momentum, weight_decay, proximal_mu, .. } = *self;
+        self.steps += 1;
+        let adamw = self.adamw.map(|adamw| (adamw, adamw.sizes(learning_rate, self.steps)));
+        let (mean, square) = (&mut self.mean, &mut self.square);
         let (velocity, anchor, free, correction) = (&mut self.velocity, &self.anchor, &self.free, &self.correction);
         arch.dispatch(
             #[inline(always)]
@@ -162,6 +186,22 @@ impl Optimizer {
                 for (velocity, gradient) in velocity.iter_mut().zip(&mut *gradient) {
                     *velocity = momentum * *velocity + *gradient;
                     *gradient = *velocity;
+                }
+                if let Some((adamw, sizes)) = adamw {
+                    for (gradient, (mean, square)) in gradient.iter_mut().zip(iter::zip(&mut **mean, &mut **square)) {
+                        *gradient = adamw.step(sizes, *gradient, mean, square);
+                    }
+                    if free.is_empty() {
+                        parameters.iter_mut().for_each(|parameter| *parameter *= sizes.kept);
+                    }
+                    // What is frozen does not decay either.
+                    for (parameter, &free) in parameters.iter_mut().zip(&**free) {
+                        *parameter *= 1.0 - (1.0 - sizes.kept) * free;
+                    }
+                    for (parameter, &step) in iter::zip(parameters, &*gradient) {
+                        *parameter -= step;
+                    }
+                    return;
                 }
                 for (parameter, &gradient) in iter::zip(parameters, &*gradient) {
                     *parameter -= learning_rate * gradient;

@@ -29,6 +29,7 @@ struct Sizes {
 }
 
 const SOFTWARE: Sizes = Sizes { masks: &[(100_000, 100), (1_000_000, 100)], sums: (100_000, 100) };
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
 const GPU: Sizes = Sizes {
     masks: &[(100_000, 1000), (1_000_000, 1000), (10_000_000, 1), (10_000_000, 1000), (10_000_000, 950 + 50 * 950)],
     sums: (1_000_000, 1000),

@@ -39,7 +39,8 @@ async fn a_name_that_no_task_has_is_told_with_those_there_are() {
     spec["name"] = json!("for-others");
     spec["selection"]["require"] = json!({ "labels": { "region": "eu" } });
     t.create_task(&spec).await;
-    let [WaitingFor::Task { there_are, .. }] = told(&t, &a, Some("smal")).await.try_into().unwrap() else { panic!() };
+    let reasons = told(&t, &a, Some("smal")).await;
+    let [WaitingFor::Task { there_are, .. }] = reasons.as_slice() else { panic!("{reasons:?}") };
     assert_eq!((there_are.len(), there_are[0].as_str()), (MAX_WAITING_FOR, "small"));
     let any = told(&t, &a, None).await;
     assert_eq!(any.len(), MAX_WAITING_FOR);

@@ -51,7 +51,7 @@ fn memory(name: &str) -> f64 {
 fn ready() {
     let architecture = Architecture::Mlp(Mlp { inputs: 784, hidden: vec![200], classes: 10 });
     let features = (0..EXAMPLES * 784).map(|index| (index % 251) as f32 / 251.0).collect();
-    let labels = (0..EXAMPLES).map(|index| (index % 10) as u32).collect();
+    let labels = (0..10).cycle().take(EXAMPLES).collect();
     let examples = Dataset::Labelled { features, labels, width: 784 };
     let held_out = Dataset::Labelled { features: vec![0.5; 784 * 64], labels: vec![1; 64], width: 784 };
     let first = architecture.initial(1).unwrap();
@@ -173,7 +173,7 @@ fn round(first: &Parameters, architecture: Option<serde_json::Value>, mut traine
                 Input::Persisted(records.iter().try_for_each(save))
             }
             Action::WaitUntil(_) => Input::Tick,
-            Action::Finished(outcome) => break drop(outcome.unwrap()),
+            Action::Finished(outcome) => break assert!(outcome.is_ok(), "{outcome:?}"),
         };
     }
     assert!(coordinator.is_done, "it has sent");

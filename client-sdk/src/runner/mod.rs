@@ -109,9 +109,8 @@ impl Runner {
         let trainer = HandedOver::new(say.clone(), Arc::clone(&switches));
         let pausable = |conditions| Pausable { switches: Arc::clone(&switches), conditions };
         let state = Arc::clone(&switches);
-        let reported = move |own: Report| {
-            move || state.device.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(|| own())
-        };
+        let reported =
+            move |own: Report| move || state.device.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(&own);
         let participant = builder.trainer(trainer).map_conditions(pausable).map_device(reported).build()?;
         let thread = std::thread::Builder::new().name("tributary".to_owned());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -173,10 +173,7 @@ fn round(first: &Parameters, architecture: Option<serde_json::Value>, mut traine
                 Input::Persisted(records.iter().try_for_each(save))
             }
             Action::WaitUntil(_) => Input::Tick,
-            Action::Finished(outcome) => {
-                outcome.unwrap();
-                break;
-            }
+            Action::Finished(outcome) => break assert!(outcome.is_ok(), "{outcome:?}"),
         };
     }
     assert!(coordinator.is_done, "it has sent");

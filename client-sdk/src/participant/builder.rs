@@ -381,11 +381,11 @@ impl Builder {
         self
     }
 
-    /// Longest time that a training runs before the app's conditions are looked at again; default: 1 s. If they do not hold, a
+    /// Longest time that a training runs before the app's conditions are looked at again, at least 10 ms; default: 1 s. If they do not hold, a
     /// training that can is paused between two batches, and goes on from there while its round waits; the SDK's own trainer can.
     #[must_use]
     pub fn training_slice(mut self, slice: Duration) -> Self {
-        self.slice = slice;
+        self.slice = slice.max(Duration::from_millis(10));
         self
     }
 

@@ -53,8 +53,8 @@ impl Machine {
     /// |---|---|---|
     /// | `Send` | [`HttpRequest::of`](crate::transport::HttpRequest::of), any HTTP client, [`HttpRequest::read`](crate::transport::HttpRequest::read) | `Response` |
     /// | `Fetch` | [`contract::model`](crate::transport::contract::model), append the body to `have` | `Fetched` |
-    /// | `Train` | [`RoundWork::run_in`](super::machine::RoundWork::run_in), with a slice where it must not take long; before a tick that may leave the round, `cancel` is not needed, the machine does it | `Trained` |
-    /// | `Load`, `Persist` | the journal; a record is durable before its result is handed in | `Loaded`, `Persisted` |
+    /// | `Train` | [`RoundWork::run_in`](super::machine::RoundWork::run_in) on any thread; with a slice where it must not take long | `Trained` |
+    /// | `Load`, `Persist` | the journal; a record is durable before its result is handed in. If a training was left while it ran, [`RoundWork::settle`](super::machine::RoundWork::settle) first | `Loaded`, `Persisted` |
     /// | `WaitUntil` | nothing before that moment | `Tick` |
     /// | `Finished` | nothing any more | |
     ///

@@ -3,17 +3,8 @@
 use serde::{Deserialize, Serialize};
 use wire::Timestamp;
 
-use super::core::{Core, persist};
-use super::event::Event;
-use super::record::Record;
-use super::snapshot;
-use super::state::State;
-use crate::clock::Now;
-use crate::conditions::{DeviceState, Readiness, Unmet};
 use crate::transport::Traffic;
 
-/// A process that is killed forgets at most so many bytes.
-const UNSAVED: u64 = 256 << 10;
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// Bytes sent and received, without those of TLS.
@@ -30,7 +21,7 @@ pub struct DataUse {
 #[derive(Default)]
 pub(super) struct TrafficLedger {
     pub(super) used: DataUse,
-    unsaved: u64,
+    pub(super) unsaved: u64,
 }
 
 impl TrafficLedger {
@@ -45,46 +36,11 @@ impl TrafficLedger {
     }
 
     /// Begins a new day, if it is one. A calendar that jumps begins one, too.
-    fn turn(&mut self, wall: Timestamp) {
+    pub(super) fn turn(&mut self, wall: Timestamp) {
         let day = wall.0.div_euclid(DAY_MS);
         if day != self.used.day {
             (self.used.day, self.used.today) = (day, Traffic::default());
         }
-    }
-}
-
-impl Core {
-    /// What holds the participant up, by the policy on the device's state.
-    pub(super) fn unmet(&self, state: &DeviceState) -> Option<Unmet> {
-        self.settings.device.as_ref()?.unmet(state, self.traffic.used.today.bytes())
-    }
-
-    /// Decides whether work may be done, and tells when another condition holds it up.
-    pub(super) fn look_at_conditions(&mut self, now: Now) {
-        self.traffic.turn(now.wall);
-        let unmet = self.unmet(&self.device);
-        let name = |unmet: Option<Unmet>| unmet.map(|unmet| unmet.name());
-        if let Some(unmet) = unmet.filter(|_| name(unmet) != name(self.held_up)) {
-            self.events.push(Event::HeldUp { unmet });
-        }
-        self.held_up = unmet;
-        self.readiness = match (unmet, &self.settings.device) {
-            (Some(_), Some(policy)) => Readiness::NotReady { ask_again: policy.ask_again() },
-            _ => self.app_readiness,
-        };
-    }
-
-    /// Writes the data use before a state that nothing waits for, if much is not written yet.
-    pub(super) fn with_traffic_saved(&mut self, state: State) -> State {
-        let cap = self.settings.device.and_then(|policy| policy.max_bytes_per_day);
-        let most = cap.map_or(UNSAVED, |cap| UNSAVED.min(cap / 16));
-        let is_quiet = matches!(state, State::CheckIn(_) | State::Upload(_) | State::Train(_) | State::Abandon(_));
-        if self.traffic.unsaved <= most || !is_quiet {
-            return state;
-        }
-        self.traffic.unsaved = 0;
-        let bytes = self.traffic.used.encode();
-        persist(bytes.map(|bytes| vec![Record::new(snapshot::TRAFFIC.to_owned(), bytes)]), state)
     }
 }
 

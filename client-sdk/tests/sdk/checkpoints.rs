@@ -11,11 +11,12 @@ use client_sdk::learning::{MetricValue, Parameters};
 use client_sdk::participant::machine::Settings;
 use client_sdk::participant::snapshot;
 use client_sdk::runner::{Job, Next, Runner};
-use client_sdk::{Event, NotKept, Trained, Trainer, TrainerError, TrainingJob};
+use client_sdk::task_spec::Personalization;
+use client_sdk::{Event, Model, NotKept, Trained, Trainer, TrainerError, TrainingJob};
 
 use crate::support::cohort::Hub;
 use crate::support::device::{Device, EFFECTS, Effect};
-use crate::support::{Coordinator, in_the_clear, settings};
+use crate::support::{Coordinator, in_the_clear, settings, task};
 
 const ROUNDS: u32 = 3;
 const STEPS: usize = 6;
@@ -118,6 +119,41 @@ fn killed_at_every_checkpoint_it_goes_on_and_sends_the_same() {
             assert_eq!(resumed(&device), usize::from(!begins_again), "{what}");
             let evaluated = device.trainer.evaluated.load(Ordering::Relaxed);
             assert_eq!(evaluated, ROUNDS as usize + usize::from(begins_again), "{what}");
+            assert!(is_clean(&*device.journal), "{what}");
+        }
+    }
+}
+
+/// A method that trains two models in each round.
+fn fine_tuning() -> Alone {
+    let device = alone(Some(5));
+    device.coordinator.world(|world| {
+        world.tweak = Some(|assignment| {
+            let how = Personalization::FineTune { epochs: Some(1), learning_rate: None };
+            assignment.encoding.personalization = Some(how);
+        });
+    });
+    device
+}
+
+#[test]
+fn of_several_trainings_in_a_round_none_is_repeated() {
+    let mut undisturbed = fine_tuning();
+    undisturbed.run(500, |_| None);
+    let (expected, own) = (accepted(&undisturbed), Model::load(&*undisturbed.journal, task()).unwrap().unwrap());
+    let all = 2 * STEPS * ROUNDS as usize;
+    assert_eq!(undisturbed.trainer.taken.lock().unwrap().len(), all);
+    for at in 0..all {
+        for effect in [Effect::None, Effect::Whole] {
+            let mut device = fine_tuning();
+            device.dies_at_checkpoint = Some((at, effect));
+            device.run(500, |_| None);
+            let what = format!("killed at checkpoint {at}, effect {effect:?}");
+            assert_eq!(accepted(&device), expected, "{what}");
+            let lost = usize::from(effect == Effect::None);
+            assert_eq!(device.trainer.taken.lock().unwrap().len(), all + lost, "{what}");
+            let found = Model::load(&*device.journal, task()).unwrap().unwrap();
+            assert_eq!(found.parameters(), own.parameters(), "{what}: the device's own model");
             assert!(is_clean(&*device.journal), "{what}");
         }
     }

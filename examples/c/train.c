@@ -159,7 +159,7 @@ int main(int count, char **arguments) {
     make_data(&data, strtoull(arguments[2], NULL, 10));
 
     char *options = read_text(arguments[1]);
-    TributaryApp app = {.on_event = on_event};
+    TributaryCallbacks app = {.on_event = on_event};
     TributaryParticipant participant;
     TributaryCode code = tributary_start(options, &app, &participant);
     free(options);

@@ -4,6 +4,7 @@
 mod cycles;
 mod edges;
 mod floor;
+mod size;
 mod tidy;
 
 use clap::Parser;
@@ -23,6 +24,12 @@ enum Chore {
         /// Minimum accuracy, from 0 to 1.
         accuracy: f64,
     },
+    /// Build the library for C, Kotlin and Swift as small as it gets, and compare its size with the limits.
+    Size {
+        /// Another target than this machine, for example aarch64-unknown-linux-gnu: needs cargo-zigbuild.
+        #[arg(long)]
+        target: Option<String>,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
@@ -30,5 +37,6 @@ fn main() -> anyhow::Result<()> {
         Chore::Tidy => tidy::run(),
         Chore::Cycles { package } => cycles::run(&package),
         Chore::Floor { accuracy } => floor::run(accuracy),
+        Chore::Size { target } => size::run(target.as_deref()),
     }
 }

@@ -7,7 +7,7 @@
 // - Handles are numbers. Any thread may use any handle. A handle that was closed, answered, freed or made up is refused
 //   with TRIBUTARY_CODE_CLOSED.
 // - Texts are UTF-8 and end with NUL. What a caller passes is not needed any more once the call has returned, but for the
-//   functions and the context of TributaryApp. What a call gives belongs to the caller if it is copied into a buffer, and to
+//   functions and the context of TributaryCallbacks. What a call gives belongs to the caller if it is copied into a buffer, and to
 //   the job if it is a pointer.
 // - A process that forks makes its participants after the fork.
 
@@ -66,7 +66,7 @@ typedef enum TributaryCode {
 // other, and so do calls of the key store. They must return at once, must not throw, and must not call what waits
 // (`TRIBUTARY_CODE_IN_CALLBACK`). None is called any more after `tributary_close` has returned TRIBUTARY_CODE_OK. Until then
 // `context` and the functions must stay; the structure itself may go as soon as `tributary_start` has returned.
-typedef struct TributaryApp {
+typedef struct TributaryCallbacks {
   // Handed to every callback as it is.
   void *context;
   // Tells of an event: its name in snake case, and its fields as a JSON object. Both texts are gone when it returns.
@@ -80,7 +80,7 @@ typedef struct TributaryApp {
   ptrdiff_t (*load_secret)(void *context, const char *name, uint8_t *buffer, size_t size);
   // Replaces a secret, and returns 0 once it survives a crash; anything else if it cannot.
   int (*save_secret)(void *context, const char *name, const uint8_t *bytes, size_t count);
-} TributaryApp;
+} TributaryCallbacks;
 
 // A participant: a number, to be copied freely. Any thread may use it. It stands for the participant from
 // `tributary_start` until `tributary_close`; afterwards, and where it is made up, calls return `TRIBUTARY_CODE_CLOSED`.
@@ -157,12 +157,12 @@ enum TributaryCode tributary_last_error(char *buffer,
 // Starts a participant on a thread of its own, and puts its handle into `participant`.
 //
 // `options` is a JSON object in UTF-8: `server`, `journal`, `ca_pem`, at first `token`, and all else in the documentation of
-// `client_sdk::runner::Options`. It is not needed any more when the call returns. `app` may be NULL; see `TributaryApp` for how
+// `client_sdk::runner::Options`. It is not needed any more when the call returns. `callbacks` may be NULL; see `TributaryCallbacks` for how
 // long what it points to must stay. Close what was started with `tributary_close`.
 //
 // Errors: ARGUMENT, CONFIGURATION, ENROLLMENT, JOURNAL.
 enum TributaryCode tributary_start(const char *options,
-                                   const struct TributaryApp *app,
+                                   const struct TributaryCallbacks *callbacks,
                                    struct TributaryParticipant *participant);
 
 // Waits for the next job for at most `limit_ms` milliseconds, and puts its handle into `job`. Threads may ask at the same time;
@@ -214,7 +214,7 @@ enum TributaryCode tributary_stop(struct TributaryParticipant participant);
 // enough while a request is under way. Jobs that were handed out are overdue afterwards, and still have to be freed.
 //
 // After OK no callback is called any more. After TIMEOUT a callback does not return: its thread is left behind, and what
-// `TributaryApp` points to must stay. Errors: CLOSED, IN_CALLBACK.
+// `TributaryCallbacks` points to must stay. Errors: CLOSED, IN_CALLBACK.
 enum TributaryCode tributary_close(struct TributaryParticipant participant,
                                    uint64_t limit_ms);
 
@@ -255,6 +255,17 @@ enum TributaryCode tributary_job_finish(struct TributaryJob job,
                                         uint64_t examples,
                                         const struct TributaryMetric *metrics,
                                         size_t metric_count);
+
+// Trains the task's ready model (`model.architecture`) as the plan says, hands in the result and ends the job: for apps without
+// a training function. `features` are `rows` rows of `width` numbers, `labels` the class of each row. Waits until it is trained.
+//
+// Errors: UPDATE (the examples do not fit the model, or the task names no ready model; a library that was built without
+// the ready models always says so) and ARGUMENT, after which **the job is still open**; OVERDUE, after which it has ended; CLOSED.
+enum TributaryCode tributary_job_train(struct TributaryJob job,
+                                       const float *features,
+                                       const uint32_t *labels,
+                                       size_t rows,
+                                       size_t width);
 
 // Says that training failed, and ends the job. `reason` stays on the device.
 enum TributaryCode tributary_job_fail(struct TributaryJob job, const char *reason);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use client_sdk::learning::{Layout, MetricValue, Parameters, WrongLength};
+use client_sdk::learning::{Layout, MetricValue, Parameters};
 use client_sdk::runner::{self, Answer, check_update};
 use client_sdk::{Trained, TrainingJob};
 use serde_json::json;
@@ -66,6 +66,12 @@ impl Job {
         &self.training
     }
 
+    /// Of the parameters.
+    #[cfg(feature = "models")]
+    pub(crate) fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
     /// Does something with the parameters that are kept for training in place.
     ///
     /// # Errors
@@ -91,10 +97,28 @@ impl Job {
         drop(open);
         let parameters = Parameters::new(Arc::clone(&self.layout), values.unwrap_or(kept));
         let parameters = parameters.map_err(|error| TributaryError::Update(error.to_string()))?;
+        self.finished(answer, Trained { parameters, examples, metrics })
+    }
+
+    /// Hands in what training made of the job.
+    #[cfg(feature = "models")]
+    pub(crate) fn answer(&self, trained: Trained) -> Result<(), TributaryError> {
+        let answer = self.take_answer()?;
+        self.finished(answer, trained)
+    }
+
+    /// Answers a job that nobody waits for any more.
+    #[cfg(feature = "models")]
+    pub(crate) fn give_up(&self) -> TributaryError {
+        let given_up = self.take_answer().and_then(|answer| Ok(answer.fail("it took too long")?));
+        given_up.err().unwrap_or(TributaryError::Answered)
+    }
+
+    fn finished(&self, answer: Answer, trained: Trained) -> Result<(), TributaryError> {
         if let Some(slot) = self.participant.upgrade() {
-            slot.set_examples(examples);
+            slot.set_examples(trained.examples);
         }
-        Ok(answer.finish(Trained { parameters, examples, metrics })?)
+        Ok(answer.finish(trained)?)
     }
 
     fn take_answer(&self) -> Result<Answer, TributaryError> {
@@ -155,16 +179,7 @@ impl Job {
     /// [`TributaryError::Update`] if the update does not fit, and the job still takes an answer; [`TributaryError::Overdue`],
     /// [`TributaryError::Answered`].
     pub fn finish(&self, parameters: Vec<u8>, examples: u64, metrics: Vec<Metric>) -> Result<(), TributaryError> {
-        let (floats, rest) = parameters.as_chunks::<4>();
-        if !rest.is_empty() {
-            let text = format!("the update has {} bytes; a parameter has 4", parameters.len());
-            return Err(TributaryError::Update(text));
-        }
-        let expected = self.layout.len();
-        if floats.len() != expected {
-            return Err(TributaryError::Update(WrongLength { expected, got: floats.len() }.to_string()));
-        }
-        let values = floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        let values = floats(&parameters)?;
         drop(parameters);
         self.hand_in(Some(values), examples, metrics)
     }
@@ -184,4 +199,14 @@ impl Job {
     pub fn refuse(&self, reason: String) -> Result<(), TributaryError> {
         Ok(self.take_answer()?.refuse(reason)?)
     }
+}
+
+/// Floats as Kotlin and Swift hand them over.
+pub(crate) fn floats(bytes: &[u8]) -> Result<Vec<f32>, TributaryError> {
+    let (floats, rest) = bytes.as_chunks::<4>();
+    if !rest.is_empty() {
+        let text = format!("{} bytes are no floats, of 4 bytes each", bytes.len());
+        return Err(TributaryError::Update(text));
+    }
+    Ok(floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
 }

@@ -7,7 +7,7 @@ use client_sdk::runner::{self, Options, Runner};
 use client_sdk::{LifetimeSpent, Outcome, PrivacySpent};
 use zeroize::Zeroizing;
 
-use crate::app::{App, Asked, Kept, call, refuse_in_callback};
+use crate::callbacks::{Asked, Callbacks, Kept, call, refuse_in_callback};
 use crate::error::TributaryError;
 use crate::job::Job;
 
@@ -105,7 +105,7 @@ impl Participant {
     /// # Errors
     /// [`TributaryError::Configuration`], [`TributaryError::Enrollment`], [`TributaryError::Journal`].
     #[cfg_attr(feature = "uniffi", uniffi::constructor)]
-    pub fn start(options: String, app: App) -> Result<Arc<Self>, TributaryError> {
+    pub fn start(options: String, callbacks: Callbacks) -> Result<Arc<Self>, TributaryError> {
         let text = Zeroizing::new(options);
         let options: Options = serde_json::from_str(&text).map_err(|error| {
             // Without "at line 1 column 9": nobody has seen the line.
@@ -113,7 +113,7 @@ impl Participant {
             TributaryError::Configuration(text.split(" at line ").next().unwrap_or_default().to_owned())
         })?;
         let examples = options.examples;
-        let App { conditions, key_store, events } = app;
+        let Callbacks { conditions, key_store, events } = callbacks;
         let builder = match key_store {
             Some(keys) => options.into_builder_with_keys(Arc::new(Kept(keys))),
             None => options.into_builder(),
@@ -248,7 +248,7 @@ impl Participant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::{CallbackError, KeyStore};
+    use crate::callbacks::{CallbackError, KeyStore};
 
     /// Has nothing and keeps nothing.
     struct Empty;
@@ -267,9 +267,9 @@ mod tests {
     fn settings_that_make_no_participant_are_told_by_their_type() {
         let folder = tempfile::tempdir().unwrap();
         let journal = folder.path().join("journal");
-        let start = |more: &str, app| {
+        let start = |more: &str, callbacks| {
             let options = format!(r#"{{ "server": "https://localhost:1", "journal": {journal:?}{more} }}"#);
-            Participant::start(options, app).map(|_| ()).unwrap_err()
+            Participant::start(options, callbacks).map(|_| ()).unwrap_err()
         };
         for (more, word) in [
             ("", "ca_pem"),
@@ -277,13 +277,13 @@ mod tests {
             (r#", "ca_pem": "none""#, "certificate"),
             (r#", "secure_aggregation": { "min_cohort": "many" }"#, "invalid type"),
         ] {
-            let error = start(more, App::default());
+            let error = start(more, Callbacks::default());
             assert!(matches!(&error, TributaryError::Configuration(text) if text.contains(word)), "{error:?}");
         }
-        let app = || App { key_store: Some(Arc::new(Empty)), ..App::default() };
-        let error = start(r#", "journal_key": "elsewhere.key""#, app());
+        let full = || Callbacks { key_store: Some(Arc::new(Empty)), ..Callbacks::default() };
+        let error = start(r#", "journal_key": "elsewhere.key""#, full());
         assert!(matches!(&error, TributaryError::Configuration(text) if text.contains("journal_key")), "{error:?}");
-        let error = start("", app());
+        let error = start("", full());
         assert!(matches!(&error, TributaryError::Journal(text) if text.contains("it is full")), "{error:?}");
     }
 }

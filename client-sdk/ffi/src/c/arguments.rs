@@ -113,7 +113,7 @@ mod tests {
         let odd = floats.as_ptr().wrapping_byte_add(1);
         assert_eq!(said(array(odd, 1, "values")), "values is not aligned to 4 bytes");
         assert_eq!(said(give(1_u64, std::ptr::null_mut(), "out")), "out is NULL");
-        assert_eq!(optional(null::<u64>(), "app"), Ok(None));
+        assert_eq!(optional(null::<u64>(), "callbacks"), Ok(None));
     }
 
     #[test]

@@ -224,6 +224,37 @@ pub extern "C" fn tributary_job_finish(
     })
 }
 
+/// Trains the task's ready model (`model.architecture`) as the plan says, hands in the result and ends the job: for apps without
+/// a training function. `features` are `rows` rows of `width` numbers, `labels` the class of each row. Waits until it is trained.
+///
+/// Errors: UPDATE (the examples do not fit the model, or the task names no ready model; a library that was built without
+/// the ready models always says so) and ARGUMENT, after which **the job is still open**; OVERDUE, after which it has ended; CLOSED.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_train(
+    job: TributaryJob,
+    features: *const f32,
+    labels: *const u32,
+    rows: usize,
+    width: usize,
+) -> TributaryCode {
+    answer(job, |job| {
+        let count = rows.checked_mul(width);
+        let count = count.ok_or_else(|| TributaryError::Argument(format!("{rows} rows of {width} are too many")))?;
+        let features = array(features, count, "features")?.to_vec();
+        train(job, features, array(labels, rows, "labels")?.to_vec(), width)
+    })
+}
+
+#[cfg(feature = "models")]
+fn train(job: &Job, features: Vec<f32>, labels: Vec<u32>, width: usize) -> Result<(), TributaryError> {
+    job.train_rows(features, labels, width)
+}
+
+#[cfg(not(feature = "models"))]
+fn train(_: &Job, _: Vec<f32>, _: Vec<u32>, _: usize) -> Result<(), TributaryError> {
+    Err(TributaryError::Update("this library was built without the ready models".to_owned()))
+}
+
 /// Says that training failed, and ends the job. `reason` stays on the device.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_fail(job: TributaryJob, reason: *const c_char) -> TributaryCode {

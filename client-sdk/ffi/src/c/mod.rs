@@ -5,13 +5,13 @@
 //! - **Panics stop here**: every function runs in [`guard()`](guard::guard), which turns one into `Defect`.
 //! - **Errors** are a code, and a text that `tributary_last_error` gives the same thread.
 //!
-//! Every pointer that a caller passes is looked at in [`arguments`], the only file besides [`app`] with `unsafe` blocks; that what
+//! Every pointer that a caller passes is looked at in [`arguments`], the only file besides [`callbacks`] with `unsafe` blocks; that what
 //! is not NULL points to what the header asks for is the caller's promise. No Rust can call these functions: the module is
 //! private, so that only a C program makes that promise.
 #![expect(unreachable_pub, reason = "cbindgen writes what is `pub` into the header")]
 
-mod app;
 mod arguments;
+mod callbacks;
 mod code;
 mod guard;
 mod handles;

@@ -6,13 +6,13 @@
 use std::ffi::c_char;
 use std::sync::Arc;
 
-use super::app::TributaryApp;
 use super::arguments::{can_give, give, optional, put_text, text};
+use super::callbacks::TributaryCallbacks;
 use super::code::TributaryCode;
 use super::guard::{guard, last_error};
 use super::handles::Table;
 use super::job::{self, TributaryJob};
-use crate::app::App;
+use crate::callbacks::Callbacks;
 use crate::error::TributaryError;
 use crate::participant::{Next, Participant};
 
@@ -59,24 +59,24 @@ pub extern "C" fn tributary_last_error(buffer: *mut c_char, size: usize, length:
 /// Starts a participant on a thread of its own, and puts its handle into `participant`.
 ///
 /// `options` is a JSON object in UTF-8: `server`, `journal`, `ca_pem`, at first `token`, and all else in the documentation of
-/// `client_sdk::runner::Options`. It is not needed any more when the call returns. `app` may be NULL; see `TributaryApp` for how
+/// `client_sdk::runner::Options`. It is not needed any more when the call returns. `callbacks` may be NULL; see `TributaryCallbacks` for how
 /// long what it points to must stay. Close what was started with `tributary_close`.
 ///
 /// Errors: ARGUMENT, CONFIGURATION, ENROLLMENT, JOURNAL.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_start(
     options: *const c_char,
-    app: *const TributaryApp,
+    callbacks: *const TributaryCallbacks,
     participant: *mut TributaryParticipant,
 ) -> TributaryCode {
     guard(|| {
         can_give(participant, "participant")?;
-        let app = optional(app, "app")?;
-        if app.is_some_and(|app| app.load_secret.is_some() != app.save_secret.is_some()) {
+        let callbacks = optional(callbacks, "callbacks")?;
+        if callbacks.is_some_and(|set| set.load_secret.is_some() != set.save_secret.is_some()) {
             return Err(TributaryError::Argument("load_secret and save_secret go together".to_owned()));
         }
-        let app = app.map_or_else(App::default, TributaryApp::into_app);
-        let started = Participant::start(text(options, "options")?.to_owned(), app)?;
+        let callbacks = callbacks.map_or_else(Callbacks::default, TributaryCallbacks::into_callbacks);
+        let started = Participant::start(text(options, "options")?.to_owned(), callbacks)?;
         give(TributaryParticipant { id: PARTICIPANTS.put(started) }, participant, "participant")?;
         Ok(TributaryCode::Ok)
     })
@@ -178,7 +178,7 @@ pub extern "C" fn tributary_stop(participant: TributaryParticipant) -> Tributary
 /// enough while a request is under way. Jobs that were handed out are overdue afterwards, and still have to be freed.
 ///
 /// After OK no callback is called any more. After TIMEOUT a callback does not return: its thread is left behind, and what
-/// `TributaryApp` points to must stay. Errors: CLOSED, IN_CALLBACK.
+/// `TributaryCallbacks` points to must stay. Errors: CLOSED, IN_CALLBACK.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_close(participant: TributaryParticipant, limit_ms: u64) -> TributaryCode {
     with(participant, |running| {

@@ -29,7 +29,7 @@ int main(int count, char **arguments) {
         return 1;
     }
     double loaded = now_ms();
-    TributaryCode (*start)(const char *, const TributaryApp *, TributaryParticipant *);
+    TributaryCode (*start)(const char *, const TributaryCallbacks *, TributaryParticipant *);
     TributaryCode (*next)(TributaryParticipant, uint64_t, TributaryJob *);
     TributaryCode (*close)(TributaryParticipant, uint64_t);
     *(void **)&start = dlsym(library, "tributary_start");

@@ -87,7 +87,7 @@ static void nothing_is_there(const char *options) {
     EXPECT_WORDS(ARGUMENT, "options is not UTF-8", tributary_start("{\"server\": \"\xff\"}", NULL, &participant));
     EXPECT_WORDS(CONFIGURATION, "", tributary_start("server", NULL, &participant));
     EXPECT_WORDS(CONFIGURATION, "missing field `server`", tributary_start("{}", NULL, &participant));
-    TributaryApp half = {.load_secret = (ptrdiff_t(*)(void *, const char *, uint8_t *, size_t))0, .save_secret = NULL};
+    TributaryCallbacks half = {.load_secret = (ptrdiff_t(*)(void *, const char *, uint8_t *, size_t))0, .save_secret = NULL};
     half.save_secret = (int (*)(void *, const char *, const uint8_t *, size_t))abort;
     EXPECT_WORDS(ARGUMENT, "go together", tributary_start(options, &half, &participant));
     CHECK(participant.id == 0);
@@ -233,7 +233,7 @@ static void a_forked_child_is_told(TributaryParticipant participant) {
 
 static void a_participant(const char *options) {
     Told told = {.is_ready = 1};
-    TributaryApp app = {.context = &told, .on_event = on_event, .is_ready = is_ready};
+    TributaryCallbacks app = {.context = &told, .on_event = on_event, .is_ready = is_ready};
     TributaryParticipant participant, twice;
     EXPECT(OK, tributary_start(options, &app, &participant));
     memset(&app, 0, sizeof app); // The structure is not needed any more.
@@ -329,7 +329,7 @@ static int save_secret(void *context, const char *name, const uint8_t *bytes, si
 
 static void secrets_of_its_own(const char *options) {
     Secrets secrets = {.lock = PTHREAD_MUTEX_INITIALIZER, .is_locked = 1};
-    TributaryApp app = {.context = &secrets, .load_secret = load_secret, .save_secret = save_secret};
+    TributaryCallbacks app = {.context = &secrets, .load_secret = load_secret, .save_secret = save_secret};
     TributaryParticipant participant;
     EXPECT_WORDS(JOURNAL, "load_secret returned -1", tributary_start(options, &app, &participant));
     secrets.is_locked = 0;

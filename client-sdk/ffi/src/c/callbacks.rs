@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
-use crate::app::{App, CallbackError, DeviceConditions, EventListener, KeyStore};
+use crate::callbacks::{CallbackError, Callbacks, DeviceConditions, EventListener, KeyStore};
 
 /// What an app does when it is asked; each may be NULL, and then is left out.
 ///
@@ -13,7 +13,7 @@ use crate::app::{App, CallbackError, DeviceConditions, EventListener, KeyStore};
 /// `context` and the functions must stay; the structure itself may go as soon as `tributary_start` has returned.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct TributaryApp {
+pub struct TributaryCallbacks {
     /// Handed to every callback as it is.
     pub context: *mut c_void,
     /// Tells of an event: its name in snake case, and its fields as a JSON object. Both texts are gone when it returns.
@@ -97,13 +97,13 @@ fn c_text(text: String) -> Result<CString, CallbackError> {
     CString::new(text).map_err(|error| CallbackError::Failed { reason: error.to_string() })
 }
 
-impl TributaryApp {
+impl TributaryCallbacks {
     /// The same as the facade takes it.
-    pub(super) fn into_app(self) -> App {
+    pub(super) fn into_callbacks(self) -> Callbacks {
         let Self { context, on_event, is_ready, load_secret, save_secret } = self;
         let context = Context(context);
         let secrets = load_secret.zip(save_secret).map(|(load, save)| Secrets { context, load, save });
-        App {
+        Callbacks {
             conditions: is_ready.map(|ask| Arc::new(Ready(context, ask)) as Arc<dyn DeviceConditions>),
             key_store: secrets.map(|secrets| Arc::new(secrets) as Arc<dyn KeyStore>),
             events: on_event.map(|tell| Arc::new(Events(context, tell)) as Arc<dyn EventListener>),

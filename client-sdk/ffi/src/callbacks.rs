@@ -79,7 +79,7 @@ pub trait EventListener: Send + Sync {
 /// What an app implements; each may be left out.
 #[derive(Clone, Default)]
 #[cfg_attr(feature = "uniffi", derive(uniffi::Record))]
-pub struct App {
+pub struct Callbacks {
     /// Default: always ready.
     #[cfg_attr(feature = "uniffi", uniffi(default = None))]
     pub conditions: Option<Arc<dyn DeviceConditions>>,

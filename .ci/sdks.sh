@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# The SDKs for C, Kotlin and Python beside the one for Rust, against a real coordinator. sdks.sh BINARY [LIBRARIES].
+#
+# 1. C: the example trains a model, and a careless program is told what it does wrong; plain and under sanitizers.
+# 2. Kotlin: the bindings and the package are compiled and tried on a JVM.
+# 3. The same bits: a round with a participant in each language publishes the model that four in C publish, byte for byte.
+#
+# LIBRARIES is a folder with libtributary_ffi, lib_tributary.so, tributary-bindgen and examples/shift; by default they are built. C
+# always runs. What else cannot be had is named in a line that begins with SKIPPED, and then this ends with 77.
+set -euo pipefail
+binary=$(realpath "${1:?the binary}")
+root=$(realpath "$(dirname "$0")/..")
+libraries=${2:-}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+skipped=0
+skip() {
+    echo "SKIPPED: $*"
+    skipped=77
+}
+
+if [ -z "$libraries" ]; then
+    # As the step before builds the programs, so that nothing is built twice.
+    (cd "$root" && cargo build --release --workspace --bins --lib --example shift)
+    libraries=${CARGO_TARGET_DIR:-$root/target}/release
+fi
+libraries=$(realpath "$libraries")
+. "$root/.ci/federation.sh"
+. "$root/.ci/sdks/participants.sh"
+
+# ---- 1. C
+
+header=$root/client-sdk/ffi/include
+flags=(-std=c11 -D_DEFAULT_SOURCE -Wall -Wextra -Werror -g -I"$header")
+native=("$libraries/libtributary_ffi.a" -lpthread -ldl -lm)
+
+# A name, and the flags of a sanitizer: the example trains, and the careless program is told.
+try_c() {
+    local name=$1
+    shift
+    gcc "${flags[@]}" "$@" -o "$work/train" "$root/examples/c/train.c" "${native[@]}"
+    gcc "${flags[@]}" "$@" -o "$work/misuse" "$root/client-sdk/ffi/tests/c/misuse.c" "${native[@]}"
+    gcc "${flags[@]}" "$@" -o "$work/ready" "$root/client-sdk/ffi/tests/c/ready.c" "${native[@]}"
+    in_federation train_in_c "$work/train"
+    in_federation ready "$work/ready"
+    in_federation misuse "$work/misuse"
+    echo "C, $name: the example learnt, a ready model was trained, and misuse was told"
+}
+
+gcc "${flags[@]}" -o "$work/shift-c" "$root/client-sdk/ffi/tests/c/shift.c" "${native[@]}"
+make --silent -C "$root/examples/c" LIBRARY="$libraries" train && rm "$root/examples/c/train"
+try_c plain
+try_c "address and undefined behaviour" -fsanitize=address,undefined -fno-sanitize-recover=all
+# The library is not instrumented, so this sees what the C programs share between their threads and the callbacks.
+echo 'called_from_lib:libtributary_ffi.so' >"$work/suppressions"
+export TSAN_OPTIONS=suppressions=$work/suppressions
+native=(-L"$libraries" -Wl,-rpath,"$libraries" -ltributary_ffi -lpthread -lm)
+try_c "threads" -fsanitize=thread
+
+gcc "${flags[@]}" -o "$work/cold_start" "$root/client-sdk/ffi/tests/c/cold_start.c" -ldl
+echo "C, cold start:"
+in_federation cold_start "$work/cold_start"
+
+# ---- 2. Kotlin
+
+shift_in_rust=("$libraries/examples/shift")
+shift_in_c=("$work/shift-c")
+shift_in_python=() shift_in_kotlin=()
+if kotlin; then
+    jvm=(java -ea -cp "$work/kotlin/classes:$kotlin_path" -Djna.library.path="$libraries")
+    in_federation misuse "${jvm[@]}" org.tributary.tests.MisuseKt
+    shift_in_kotlin=("${jvm[@]}" org.tributary.tests.ShiftKt)
+else
+    skip "a JVM, the Kotlin compiler (kotlin-jupyter-kernel from PyPI) or JNA (libjna-java) cannot be had, so no Kotlin was compiled or run"
+fi
+if python_package; then
+    shift_in_python=("$work/venv/bin/python" "$root/client-sdk/python/tests/shift.py")
+else
+    skip "numpy cannot be had from PyPI, so Python took no part in the rounds of all languages"
+fi
+
+# ---- 3. The same bits
+
+same_bits
+exit "$skipped"

@@ -1,0 +1,197 @@
+# Sourced by ../sdks.sh: participants in each language, and the rounds that they share. Needs $work, $root, $binary, $libraries.
+
+# Prints a field of what a command of the binary prints as JSON: `field data.token token create`.
+field() {
+    local path=$1
+    shift
+    "$binary" --format json "$@" | python3 -c '
+import json, sys
+found = json.loads(sys.stdin.read().splitlines()[-1])
+for key in sys.argv[1].split("."):
+    found = found[int(key) if key.isdigit() else key]
+print(json.dumps(found) if isinstance(found, (dict, list)) else found)' "$path"
+}
+
+# Writes the options of a participant: options NAME TASK [MORE AS JSON].
+options() {
+    local token
+    token=$(field data.token token create --enrollment --name "$1")
+    python3 - "$work/$1.json" "$TRIBUTARY_SERVER" "$TRIBUTARY_CA" "$token" "$work/journal-$1" "$2" "${3:-{\}}" <<'PYTHON'
+import json, sys
+path, server, ca, token, journal, task, more = sys.argv[1:]
+small = {"min_cohort": 3, "min_tolerated_colluders": 0}
+options = {"server": server, "ca_pem": open(ca).read(), "token": token, "journal": journal, "task": task, "secure_aggregation": small}
+json.dump({**options, **json.loads(more)}, open(path, "w"))
+PYTHON
+}
+
+# A task about two tensors, w of shape [2, 3] and b of shape [2]: task NAME ROUNDS COHORT [MORE LINES].
+task() {
+    cat >"$work/$1.toml" <<TOML
+name = "$1"
+metrics = ["accuracy"]
+[model]
+tensors = [{ name = "w", shape = [2, 3], init = "zeros" }, { name = "b", shape = [2], init = "zeros" }]
+[training]
+learning_rate = 0.05
+[rounds]
+count = $2
+select_max = $3
+[selection]
+cohort = { count = $3 }
+${4:-}
+TOML
+    "$binary" task create "$work/$1.toml" >/dev/null 2>"$work/$1.log" || { cat "$work/$1.log"; return 1; }
+}
+
+# Runs a function with a coordinator and a folder of its own: in_federation FUNCTION ARGUMENTS….
+in_federation() {
+    (
+        work=$(mktemp -d "$work/federation-XXXXXX")
+        trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
+        serve
+        "$@"
+    )
+}
+
+# Three participants train the example's task: train_in_c PROGRAM. The last round says how good the model is.
+train_in_c() {
+    local index pids=()
+    "$binary" task create "$root/examples/c/task.toml" >/dev/null 2>&1
+    for index in 0 1 2; do
+        options "c$index" blobs
+        "$1" "$work/c$index.json" "$index" >"$work/c$index.log" 2>&1 &
+        pids+=($!)
+    done
+    for index in 0 1 2; do
+        wait "${pids[$index]}" || { cat "$work/c$index.log"; return 1; }
+    done
+    "$binary" --format json round show blobs 3 | python3 -c '
+import json, sys
+round = json.load(sys.stdin)["data"]
+accuracy = round["metrics"]["accuracy"]["value"]
+print("C: three rounds, accuracy", accuracy)
+assert round["reported"] == 3 and accuracy > 0.8, round'
+}
+
+# An app without a training function takes part alone: ready PROGRAM.
+ready() {
+    cat >"$work/ready.toml" <<'TOML'
+name = "ready"
+[model]
+architecture = { kind = "linear", inputs = 4, classes = 2 }
+[training]
+epochs = 2
+learning_rate = 0.1
+[rounds]
+count = 2
+[selection]
+cohort = { count = 1 }
+[aggregation]
+clip_range = 8.0
+[secure_aggregation]
+enabled = false
+TOML
+    "$binary" task create "$work/ready.toml" >/dev/null 2>&1
+    options ready ready '{"secure_aggregation": {"required": false}}'
+    "$1" "$work/ready.json"
+    [ "$(field data.metrics.train_loss.value round show ready 2 | cut -c1)" = 0 ] || { "$binary" round show ready 2; return 1; }
+}
+
+# From loading the library to asking for a job, three times: cold_start PROGRAM. The first time it has no certificate yet.
+cold_start() {
+    local time
+    options cold absent
+    for time in 1 2 3; do
+        "$1" "$libraries/libtributary_ffi.so" "$work/cold.json"
+    done
+}
+
+# A careless program takes part in a task of its own: misuse PROGRAM….
+misuse() {
+    task careless 2 1 "[secure_aggregation]
+enabled = false"
+    options careless careless '{"secure_aggregation": {"required": false}}'
+    options other absent
+    "$@" "$work/careless.json" "$work/other.json"
+}
+
+# Makes the Python package as a wheel would install it, and an interpreter with NumPy.
+python_package() {
+    command -v python3 >/dev/null && python3 -m venv "$work/venv" || return 1
+    timeout 120 "$work/venv/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: numpy || return 1
+    mkdir "$work/python"
+    cp -r "$root/client-sdk/python/tributary" "$work/python/"
+    cp "$libraries/lib_tributary.so" "$work/python/tributary/_tributary.abi3.so"
+    export PYTHONPATH=$work/python
+}
+
+# Compiles the bindings, the package and its tests, and sets $kotlin_path. The compiler comes from the package of a notebook
+# kernel; TRIBUTARY_KOTLIN_JARS names a folder that has it already.
+kotlin() {
+    command -v java >/dev/null || return 1
+    local jars=${TRIBUTARY_KOTLIN_JARS:-$work/wheel/run_kotlin_kernel/jars} jna
+    if [ ! -d "$jars" ]; then
+        timeout 300 python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work" kotlin-jupyter-kernel==0.19.0.944 || return 1
+        python3 -m zipfile -e "$work"/kotlin_jupyter_kernel*.whl "$work/wheel"
+    fi
+    if [ ! -e /usr/share/java/jna.jar ] && [ "$(id -u)" = 0 ]; then
+        { timeout 60 apt-get update -qq && timeout 120 apt-get install -qq -y --no-install-recommends libjna-java; } >/dev/null 2>&1 || true
+    fi
+    jna=/usr/share/java/jna.jar
+    [ -e "$jna" ] || return 1
+    kotlin_path=$(printf '%s:' "$jars"/*.jar)$jna
+    (cd "$root" && "$libraries/tributary-bindgen" generate -c "$root/client-sdk/ffi/bindings.toml" "$libraries/libtributary_ffi.so" --language kotlin --no-format --out-dir "$work/kotlin/made")
+    java -Xmx1500m -cp "$kotlin_path" org.jetbrains.kotlin.cli.jvm.K2JVMCompiler -no-stdlib -no-reflect -nowarn -cp "$kotlin_path" \
+        -d "$work/kotlin/classes" "$work/kotlin/made" "$root/client-sdk/kotlin/src/common" "$root/client-sdk/kotlin/tests"
+}
+
+# Four participants add 0.1, 0.2, 0.3 and 0.4 in a task without noise and in one with: rounds PROGRAM PROGRAM PROGRAM PROGRAM, each
+# the name of an array with a command. Prints the digest of the model without noise.
+rounds() {
+    local index pids name round
+    task exact 2 4 "[aggregation]
+clip_range = 8.0"
+    # The noise is small beside the update: what is looked at is that everybody is in the sum, and charged for it.
+    task private 1 4 '[privacy]
+mechanism = "distributed_discrete_gaussian"
+epsilon = 400.0
+delta = 1e-5
+noise_multiplier = 0.2
+clip = { fixed = 2.0 }'
+    for name in exact private; do
+        pids=()
+        for index in 0 1 2 3; do
+            local -n program=${*:$((index + 1)):1}
+            options "$name$index" "$name" "{\"seed\": $((index + 7)), \"privacy\": {\"max_epsilon\": 500.0, \"lifetime\": {\"epsilon\": 500.0}}}"
+            "${program[@]}" "$work/$name$index.json" "0.$((index + 1))" >"$work/$name$index.out" 2>"$work/$name$index.log" &
+            pids+=($!)
+        done
+        for index in 0 1 2 3; do
+            wait "${pids[$index]}" || { cat "$work/$name$index.log" >&2; return 1; }
+        done
+    done
+    for round in "exact 1" "exact 2" "private 1"; do
+        # shellcheck disable=SC2086 # a task and a number
+        [ "$(field data.reported round show $round)" = 4 ] || { "$binary" round show $round >&2; return 1; }
+    done
+    for index in 0 1 2 3; do
+        grep -q '"private"' "$work/private$index.out" || { cat "$work/private$index.out" >&2; return 1; }
+    done
+    "$binary" model fetch exact --out "$work/exact.safetensors" >/dev/null
+    "$binary" model fetch private --out "$work/private.safetensors" >/dev/null
+    python3 "$root/.ci/sdks/mean.py" "$work/exact.safetensors" 0.5 0.0001 >&2
+    python3 "$root/.ci/sdks/mean.py" "$work/private.safetensors" 0.25 0.6 >&2
+    sha256sum <"$work/exact.safetensors"
+}
+
+# Languages that cannot be had are stood in for by C.
+same_bits() {
+    local third=shift_in_python fourth=shift_in_kotlin mixed alike
+    [ ${#shift_in_python[@]} -gt 0 ] || third=shift_in_c
+    [ ${#shift_in_kotlin[@]} -gt 0 ] || fourth=shift_in_c
+    mixed=$(in_federation rounds shift_in_rust shift_in_c $third $fourth)
+    alike=$(in_federation rounds shift_in_c shift_in_c shift_in_c shift_in_c)
+    [ "$mixed" = "$alike" ] || { echo "the models differ: $mixed, $alike"; return 1; }
+    echo "the same bits: Rust, C, ${third#shift_in_} and ${fourth#shift_in_} published what four in C do, $mixed"
+}

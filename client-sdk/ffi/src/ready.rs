@@ -1,0 +1,47 @@
+//! The ready models: an app without a training function gives its examples, and the task says which model it is.
+
+use std::sync::Arc;
+
+use client_sdk::learning::Parameters;
+use client_sdk::train::Device;
+use client_sdk::{Dataset, ModelTrainer, Trainer as _};
+
+use crate::error::TributaryError;
+use crate::job::{Job, floats};
+
+impl Job {
+    /// Trains the task's ready model on rows of numbers, each with a class, and hands in the result. Whoever asks
+    /// [`Job::is_overdue`] meanwhile is answered.
+    pub(crate) fn train_rows(&self, features: Vec<f32>, labels: Vec<u32>, width: usize) -> Result<(), TributaryError> {
+        if labels.is_empty() || labels.len().checked_mul(width) != Some(features.len()) {
+            let (numbers, rows) = (features.len(), labels.len());
+            let text =
+                format!("{numbers} numbers and {rows} classes are no {rows} rows of {width} numbers, at least one");
+            return Err(TributaryError::Update(text));
+        }
+        let model = self.with_values(|values| Parameters::new(Arc::clone(self.layout()), values.clone()))?;
+        let model = model.map_err(|error| TributaryError::Update(error.to_string()))?;
+        let rows = Dataset::Labelled { features, labels, width };
+        let nothing = Dataset::Labelled { features: Vec::new(), labels: Vec::new(), width };
+        let trained = ModelTrainer::new(rows, nothing, Device::Cpu).train(&model, self.training());
+        match trained {
+            Ok(trained) => self.answer(trained),
+            Err(_) if self.is_overdue() => Err(self.give_up()),
+            Err(error) => Err(TributaryError::Update(error.to_string())),
+        }
+    }
+}
+
+#[cfg_attr(feature = "uniffi", uniffi::export)]
+impl Job {
+    /// Trains the task's ready model (`model.architecture`) as the plan says, and hands in the result: `features` are rows of
+    /// `width` numbers (32-bit floats, little-endian), `labels` the class of each row. Waits until it is trained.
+    ///
+    /// # Errors
+    /// [`TributaryError::Update`] if the examples do not fit the model, or the task names no ready model, and the job still takes
+    /// an answer; [`TributaryError::Overdue`], [`TributaryError::Answered`].
+    pub fn train(&self, features: Vec<u8>, labels: Vec<u32>, width: u64) -> Result<(), TributaryError> {
+        let width = usize::try_from(width).unwrap_or(usize::MAX);
+        self.train_rows(floats(&features)?, labels, width)
+    }
+}

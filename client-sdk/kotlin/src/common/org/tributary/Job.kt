@@ -1,0 +1,96 @@
+package org.tributary
+
+import kotlinx.serialization.json.Json
+import kotlinx.serialization.json.JsonElement
+import kotlinx.serialization.json.JsonObject
+import kotlinx.serialization.json.JsonPrimitive
+import kotlinx.serialization.json.double
+import kotlinx.serialization.json.int
+import kotlinx.serialization.json.jsonObject
+import kotlinx.serialization.json.jsonPrimitive
+import org.tributary.ffi.Metric
+import org.tributary.ffi.Tensor
+import java.nio.ByteBuffer
+import java.nio.ByteOrder
+
+/** One model to train. Takes one answer ([finish], [fail] or [refuse]), from any thread. */
+public class Job internal constructor(private val native: org.tributary.ffi.Job) : AutoCloseable {
+    private val description: JsonObject = Json.parseToJsonElement(native.description()).jsonObject
+
+    /** The name of the task. */
+    public val task: String = description.getValue("task").jsonPrimitive.content
+
+    /** The round, from 1. */
+    public val round: Int = description.getValue("round").jsonPrimitive.int
+
+    /** How to train. */
+    public val plan: Plan = Plan(description.getValue("plan").jsonObject)
+
+    /** The task's description of its model, if it has one. */
+    public val architecture: JsonElement? = description["architecture"]
+
+    /** For shuffling and the like: an unsigned number of 64 bits. */
+    public val seed: Long = description.getValue("seed").jsonPrimitive.content.toULong().toLong()
+
+    /** Names, shapes and places of the tensors in the flat vector. */
+    public val tensors: List<Tensor> = native.tensors()
+
+    /** Whether the round no longer waits: training may stop. Cheap: look between batches. */
+    public val isOverdue: Boolean get() = native.isOverdue()
+
+    /** A copy of the parameters, flat and row-major, to be trained in place and given to [finish]. */
+    public fun parameters(): FloatArray {
+        val floats = ByteBuffer.wrap(native.parameters()).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer()
+        return FloatArray(floats.remaining()).also { floats.get(it) }
+    }
+
+    /**
+     * Hands in the trained parameters. What leaves the device is clipped, weighted, noised and masked as the task prescribes.
+     *
+     * Throws `TributaryException.Update` if they do not fit: nothing was sent, and the job still takes an answer; `Overdue` if the
+     * round no longer waits.
+     */
+    public fun finish(parameters: FloatArray, examples: Long, metrics: Map<String, Double> = emptyMap()) {
+        val count = maxOf(examples, 0).toULong()
+        native.finish(bytes(parameters), count, metrics.map { (name, value) -> Metric(name, value, count) })
+    }
+
+    /**
+     * Trains the task's ready model as the plan says, and hands in the result: for apps without a training function. [features] are
+     * rows of [width] numbers, [labels] the class of each row. Takes as long as training does.
+     *
+     * Throws `TributaryException.Update` if the examples do not fit the model, or the task names no ready model.
+     */
+    public fun train(features: FloatArray, labels: IntArray, width: Int): Unit =
+        native.train(bytes(features), labels.map { it.toUInt() }, width.toULong())
+
+    private fun bytes(floats: FloatArray): ByteArray {
+        val bytes = ByteBuffer.allocate(floats.size * Float.SIZE_BYTES).order(ByteOrder.LITTLE_ENDIAN)
+        bytes.asFloatBuffer().put(floats)
+        return bytes.array()
+    }
+
+    /** Says that training failed. The reason stays on the device. */
+    public fun fail(reason: String): Unit = native.fail(reason)
+
+    /** Says that this app does not do such jobs. The reason stays on the device. */
+    public fun refuse(reason: String): Unit = native.refuse(reason)
+
+    /** Gives the job up without an answer, unless it has one. */
+    override fun close(): Unit = native.destroy()
+}
+
+/** How to train: the numbers that most training functions need, and [all] of the plan. */
+public class Plan internal constructor(public val all: JsonObject) {
+    /** Passes over the local data, unless [steps] says how many steps. */
+    public val epochs: Int = all.getValue("epochs").jsonPrimitive.int
+
+    /** Number of steps; null if [epochs] counts. */
+    public val steps: Long? = (all["steps"] as? JsonPrimitive)?.content?.toLongOrNull()
+
+    /** Examples in a mini-batch. */
+    public val batchSize: Int = all.getValue("batch_size").jsonPrimitive.int
+
+    /** Of the local optimizer. */
+    public val learningRate: Double = all.getValue("learning_rate").jsonPrimitive.double
+}

@@ -1,0 +1,129 @@
+package org.tributary
+
+import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.NonCancellable
+import kotlinx.coroutines.currentCoroutineContext
+import kotlinx.coroutines.ensureActive
+import kotlinx.coroutines.flow.Flow
+import kotlinx.coroutines.flow.flow
+import kotlinx.coroutines.withContext
+import kotlinx.serialization.json.Json
+import kotlinx.serialization.json.JsonArray
+import kotlinx.serialization.json.JsonObject
+import kotlinx.serialization.json.jsonArray
+import kotlinx.serialization.json.jsonObject
+import org.tributary.ffi.Callbacks
+import org.tributary.ffi.DeviceConditions
+import org.tributary.ffi.EventListener
+import org.tributary.ffi.KeyStore
+import org.tributary.ffi.Next
+import org.tributary.ffi.TributaryException
+import kotlin.time.Duration
+import kotlin.time.Duration.Companion.seconds
+
+/** Something that happened to a participant: its name in snake case, and its fields. */
+public class Event(public val name: String, public val fields: JsonObject)
+
+/**
+ * A participant on a thread of its own.
+ *
+ *     Participant.start(options).use { me ->
+ *         me.jobs().collect { job ->
+ *             val parameters = job.parameters()
+ *             train(parameters, job.plan)
+ *             job.finish(parameters, examples = data.size.toLong())
+ *         }
+ *     }
+ *
+ * All methods may be called from any thread, those that suspend from any dispatcher. [TributaryException] says what went wrong.
+ */
+public class Participant private constructor(private val native: org.tributary.ffi.Participant) : AutoCloseable {
+    public companion object {
+        /**
+         * Starts a participant. [options] has `server` and `journal` (a folder of the app), at first `ca_pem` and `token`, and what
+         * the documentation of the SDK's `runner::Options` lists.
+         *
+         * [conditions], [keyStore] and [onEvent] are called on the participant's thread: they must return at once, and must not
+         * call what suspends or closes here. What they throw counts as "not ready", as a failed store, and as nothing.
+         */
+        public suspend fun start(
+            options: JsonObject,
+            conditions: DeviceConditions? = null,
+            keyStore: KeyStore? = null,
+            onEvent: ((Event) -> Unit)? = null,
+        ): Participant = withContext(Dispatchers.IO) {
+            val events = onEvent?.let { tell ->
+                object : EventListener {
+                    override fun onEvent(name: String, fields: String) = tell(Event(name, Json.parseToJsonElement(fields).jsonObject))
+                }
+            }
+            Participant(org.tributary.ffi.Participant.start(options.toString(), Callbacks(conditions, keyStore, events)))
+        }
+
+        private const val SLICE_MS = 250UL
+    }
+
+    /**
+     * The jobs that it is given, until its task is over or it is stopped. Cancelling the collector loses no job, and leaves the
+     * participant running; jobs go to one collector each.
+     */
+    public fun jobs(): Flow<Job> = flow {
+        while (true) emit(next() ?: break)
+    }
+
+    /** The next job; null once the participant has ended. */
+    public suspend fun next(): Job? {
+        while (true) {
+            currentCoroutineContext().ensureActive()
+            // A job that was taken is given to the caller, even if it is cancelled meanwhile.
+            val next = withContext(NonCancellable) { withContext(Dispatchers.IO) { native.next(SLICE_MS) } }
+            when (next) {
+                is Next.Job -> return Job(next.job)
+                is Next.Ended -> return null
+                Next.Waiting -> {}
+            }
+        }
+    }
+
+    /** Rests at once: gives up a round whose update is not made, and sends nothing until [resume]. */
+    public fun pause(): Unit = native.pause()
+
+    /** Ends a pause. */
+    public fun resume(): Unit = native.resume()
+
+    /** Has the participant ask its [DeviceConditions] now. */
+    public fun conditionsChanged(): Unit = native.conditionsChanged()
+
+    /** The number of training examples that the coordinator is told of; a finished job sets it, too. */
+    public fun setExamples(examples: Long): Unit = native.setExamples(examples.toULong())
+
+    /** The participant's id, once it is enrolled. */
+    public suspend fun id(): String? = withContext(Dispatchers.IO) { native.id() }
+
+    /** What was spent on each private task, from the participant's own ledger. */
+    public suspend fun privacySpent(): JsonArray =
+        withContext(Dispatchers.IO) { Json.parseToJsonElement(native.privacySpent()).jsonArray }
+
+    /** What was spent on all tasks together, and the limit on it. */
+    public suspend fun privacyLifetime(): JsonObject =
+        withContext(Dispatchers.IO) { Json.parseToJsonElement(native.privacyLifetime()).jsonObject }
+
+    /** Asks it to stop; [jobs] ends when it has. */
+    public fun stop(): Unit = native.stop()
+
+    /** Stops it, and suspends until it has ended or the time is up; returns which. The journal knows how to go on. */
+    public suspend fun close(limit: Duration): Boolean =
+        withContext(NonCancellable + Dispatchers.IO) { native.close(limit.inWholeMilliseconds.toULong()).also { native.destroy() } }
+
+    /** Stops it and waits for its end, a few seconds at most; a second call does nothing. Not for a thread that draws. */
+    override fun close() {
+        try {
+            native.close(10.seconds.inWholeMilliseconds.toULong())
+        } catch (_: TributaryException.Closed) {
+        } catch (_: IllegalStateException) {
+            // Destroyed before.
+            return
+        }
+        native.destroy()
+    }
+}

@@ -1,0 +1,121 @@
+package org.tributary.tests
+
+import kotlinx.coroutines.TimeoutCancellationException
+import kotlinx.coroutines.delay
+import kotlinx.coroutines.flow.first
+import kotlinx.coroutines.runBlocking
+import kotlinx.coroutines.withTimeout
+import kotlinx.serialization.json.Json
+import kotlinx.serialization.json.JsonObject
+import kotlinx.serialization.json.JsonPrimitive
+import kotlinx.serialization.json.jsonObject
+import org.tributary.Event
+import org.tributary.Job
+import org.tributary.Participant
+import org.tributary.ffi.CallbackException
+import org.tributary.ffi.DeviceConditions
+import org.tributary.ffi.KeyStore
+import org.tributary.ffi.TributaryException
+import java.io.File
+import java.util.concurrent.atomic.AtomicInteger
+import java.util.concurrent.atomic.AtomicReference
+import kotlin.time.Duration.Companion.milliseconds
+import kotlin.time.Duration.Companion.seconds
+
+/** Throws unless [code] throws an [E] whose text has [words]. */
+inline fun <reified E : Exception> expect(words: String, code: () -> Unit) {
+    try {
+        code()
+    } catch (error: Exception) {
+        check(error is E && words in error.message.orEmpty()) { "expected ${E::class.simpleName} with $words, got $error" }
+        return
+    }
+    error("expected ${E::class.simpleName} with $words, nothing was thrown")
+}
+
+/** The secrets of a journal in memory. */
+class MemoryKeys : KeyStore {
+    val secrets = HashMap<String, ByteArray>()
+    var isLocked = false
+
+    override fun load(name: String): ByteArray? {
+        if (isLocked) throw CallbackException.Failed("the screen is locked")
+        return secrets[name]
+    }
+
+    override fun save(name: String, secret: ByteArray) {
+        secrets[name] = secret
+    }
+}
+
+suspend fun wrongAnswers(job: Job) {
+    val right = job.parameters()
+    check(right.size == 8 && job.tensors.map { it.name } == listOf("w", "b") && job.plan.learningRate == 0.05)
+    expect<TributaryException.Update>("7 parameters") { job.finish(right.copyOf(7), 1) }
+    expect<TributaryException.Update>("\"b\" has NaN at position 1") { job.finish(right.copyOf().also { it[7] = Float.NaN }, 1) }
+    for (examples in listOf(0L, -1L)) expect<TributaryException.Update>("examples is 0") { job.finish(right, examples) }
+    expect<TributaryException.Update>("accuracy") { job.finish(right, 1, mapOf("accuracy" to Double.NaN)) }
+    expect<TributaryException.Update>("which model") { job.train(FloatArray(6), intArrayOf(0, 1), 3) }
+    expect<TributaryException.Update>("at least one") { job.train(FloatArray(6), IntArray(0), 3) }
+    job.finish(right, 1)
+    expect<TributaryException.Answered>("answered before") { job.finish(right, 1) }
+    expect<TributaryException.Answered>("answered before") { job.fail("twice") }
+    check(job.isOverdue)
+    job.close()
+    expect<IllegalStateException>("") { job.finish(right, 1) }
+}
+
+/**
+ * What a careless app in Kotlin does: `Misuse OPTIONS.json`, of a participant of a task with a cohort of one and two rounds, whose
+ * tensors are w of shape [2, 3] and b of shape [2].
+ */
+fun main(arguments: Array<String>): Unit = runBlocking {
+    val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject
+    expect<TributaryException.Configuration>("missing field `server`") { Participant.start(JsonObject(emptyMap())) }
+    expect<TributaryException.Configuration>("unknown field `cohort`") {
+        Participant.start(JsonObject(options + ("cohort" to JsonPrimitive(3))))
+    }
+    val keys = MemoryKeys().apply { isLocked = true }
+    expect<TributaryException.Journal>("the screen is locked") { Participant.start(options, keyStore = keys) }
+    keys.isLocked = false
+
+    val told = AtomicInteger()
+    val asked = AtomicInteger()
+    val refused = AtomicReference<Throwable>()
+    val started = AtomicReference<Participant>()
+    val conditions = object : DeviceConditions {
+        // The first answers are no answers at all: they count as no.
+        override fun isReady(): Boolean = if (asked.incrementAndGet() < 3) throw RuntimeException("no battery") else true
+    }
+    val onEvent = { _: Event ->
+        told.incrementAndGet()
+        started.get()?.let { refused.compareAndSet(null, runCatching { it.close() }.exceptionOrNull()) }
+        throw IllegalStateException("an app's own mistake")
+    }
+    val me = Participant.start(options, conditions, keys, onEvent)
+    started.set(me)
+    expect<TributaryException.Journal>("in use") { Participant.start(options, keyStore = keys) }
+    while (asked.get() < 3) {
+        me.conditionsChanged()
+        delay(10)
+    }
+    wrongAnswers(me.jobs().first())
+    check(me.id()?.length == 36)
+
+    // A collector that gives up loses no job, and the next one gets it.
+    try {
+        withTimeout(1.milliseconds) { me.next() }
+    } catch (_: TimeoutCancellationException) {
+    }
+    val job = checkNotNull(me.next())
+    check(job.round == 2)
+    me.pause()
+    while (!job.isOverdue) delay(10)
+    expect<TributaryException.Overdue>("no longer waits") { job.finish(job.parameters(), 1) }
+    check(me.close(10.seconds)) { "it did not end in time" }
+    me.close()
+    expect<IllegalStateException>("") { me.pause() }
+    check(keys.secrets.keys == setOf("journal-key", "journal-generation") && told.get() > 3)
+    check(refused.get() is TributaryException.InCallback) { "in a callback: ${refused.get()}" }
+    println("misuse in Kotlin: every call said what it must")
+}

@@ -1,0 +1,61 @@
+import Foundation
+
+/// How to train: the numbers that most training functions need. The job's `description()` has all of the plan.
+public struct Plan: Decodable, Sendable {
+    /// Passes over the local data, unless `steps` says how many steps.
+    public let epochs: Int
+    /// Number of steps; nil if `epochs` counts.
+    public let steps: Int?
+    /// Examples in a mini-batch.
+    public let batchSize: Int
+    /// Of the local optimizer.
+    public let learningRate: Double
+
+    enum CodingKeys: String, CodingKey {
+        case epochs, steps
+        case batchSize = "batch_size"
+        case learningRate = "learning_rate"
+    }
+}
+
+/// What a job says of itself.
+public struct Description: Decodable, Sendable {
+    public let task: String
+    /// From 1.
+    public let round: Int
+    /// For shuffling and the like.
+    public let seed: UInt64
+    public let plan: Plan
+    public let metrics: [String]
+}
+
+extension Job {
+    /// The task, the round and the plan.
+    public func about() throws -> Description {
+        try JSONDecoder().decode(Description.self, from: Data(description().utf8))
+    }
+
+    /// A copy of the parameters, flat and row-major, to be trained in place and given to `finish`.
+    public func floats() throws -> [Float] {
+        try parameters().withUnsafeBytes { bytes in
+            // The library's order of bytes is that of every Apple device.
+            (0..<bytes.count / 4).map { bytes.loadUnaligned(fromByteOffset: 4 * $0, as: Float.self) }
+        }
+    }
+
+    /// Hands in the trained parameters. What leaves the device is clipped, weighted, noised and masked as the task prescribes.
+    ///
+    /// Throws `TributaryError.Update` if they do not fit: nothing was sent, and the job still takes an answer; `.Overdue` if the round
+    /// no longer waits.
+    public func finish(_ parameters: [Float], examples: Int, metrics: [String: Double] = [:]) throws {
+        let count = UInt64(max(examples, 0))
+        let measured = metrics.map { Metric(name: $0.key, value: $0.value, count: count) }
+        try finish(parameters: parameters.withUnsafeBytes { Data($0) }, examples: count, metrics: measured)
+    }
+
+    /// Trains the task's ready model as the plan says, and hands in the result: for apps without a training function. `features`
+    /// are rows of `width` numbers, `labels` the class of each row. Takes as long as training does.
+    public func train(features: [Float], labels: [UInt32], width: Int) throws {
+        try train(features: features.withUnsafeBytes { Data($0) }, labels: labels, width: UInt64(width))
+    }
+}

@@ -1,0 +1,85 @@
+import Foundation
+
+/// Something that happened to a participant: its name in snake case, and its fields as JSON.
+public struct Event: Sendable {
+    public let name: String
+    public let fields: String
+}
+
+/// Waits of the library, which hold a thread, happen here and not on the threads of Swift's concurrency.
+private let waits = DispatchQueue(label: "org.tributary.waits", attributes: .concurrent)
+
+private func waiting<T: Sendable>(_ work: @escaping @Sendable () throws -> T) async throws -> T {
+    try await withCheckedThrowingContinuation { continuation in
+        waits.async { continuation.resume(with: Result(catching: work)) }
+    }
+}
+
+/// ```swift
+/// let me = try await Participant.start(options: ["server": url, "journal": folder.path, "ca_pem": ca, "token": token])
+/// for try await job in me.jobs() {
+///     var parameters = try job.floats()
+///     train(&parameters, job.plan)
+///     try job.finish(parameters, examples: data.count)
+/// }
+/// ```
+extension Participant {
+    /// Starts a participant. `options` has `server` and `journal` (a folder of the app), at first `ca_pem` and `token`, and what
+    /// the documentation of the SDK's `runner::Options` lists.
+    ///
+    /// `conditions`, `keyStore` and `onEvent` may be called from any thread: they must return at once, and must not wait for the
+    /// participant.
+    public static func start(
+        options: [String: Any],
+        conditions: DeviceConditions? = nil,
+        keyStore: KeyStore? = nil,
+        onEvent: (@Sendable (Event) -> Void)? = nil
+    ) async throws -> Participant {
+        guard JSONSerialization.isValidJSONObject(options) else {
+            throw TributaryError.Configuration(message: "the options are not JSON")
+        }
+        let json = String(decoding: try JSONSerialization.data(withJSONObject: options), as: UTF8.self)
+        let callbacks = Callbacks(conditions: conditions, keyStore: keyStore, events: onEvent.map(Listener.init))
+        return try await waiting { try Participant.start(options: json, callbacks: callbacks) }
+    }
+
+    /// The next job; nil once the participant has ended. A cancelled task loses no job.
+    public func next() async throws -> Job? {
+        while true {
+            try Task.checkCancellation()
+            switch try await waiting({ try self.next(limitMs: 250) }) {
+            case .job(let job): return job
+            case .waiting: continue
+            case .ended: return nil
+            }
+        }
+    }
+
+    /// The jobs that it is given, until its task is over or it is stopped.
+    public func jobs() -> AsyncThrowingStream<Job, Error> {
+        AsyncThrowingStream(unfolding: { try await self.next() })
+    }
+
+    /// The participant's id, once it is enrolled.
+    public func identity() async throws -> String? {
+        try await waiting { try self.id() }
+    }
+
+    /// Stops it, and waits until it has ended or the time is up; returns which. The journal knows how to go on.
+    @discardableResult
+    public func close(within seconds: TimeInterval = 10) async throws -> Bool {
+        try await waiting { try self.close(limitMs: UInt64(seconds * 1000)) }
+    }
+}
+
+private final class Listener: EventListener {
+    private let tell: @Sendable (Event) -> Void
+
+    init(_ tell: @escaping @Sendable (Event) -> Void) {
+        self.tell = tell
+    }
+
+    func onEvent(name: String, fields: String) throws {
+        tell(Event(name: name, fields: fields))
+    }
+}

@@ -1,0 +1,38 @@
+import SwiftUI
+import Tributary
+
+/// Trains the task of `examples/c/task.toml` on data that only this device has, while the phone charges and nobody uses it.
+@main
+struct BlobsApp: App {
+    static let identifier = "org.tributary.example.training"
+    @State private var text = "Training runs while the phone charges and nobody uses it."
+
+    init() {
+        BackgroundTraining.register(Self.identifier) {
+            do {
+                try await Federation.takePart()
+            } catch {
+                print("no training this time: \(error)")
+            }
+        }
+        BackgroundTraining.schedule(Self.identifier)
+    }
+
+    var body: some Scene {
+        WindowGroup {
+            VStack {
+                Text(text)
+                Button("Train now") {
+                    Task {
+                        do {
+                            try await Federation.takePart()
+                            text = "The task is over."
+                        } catch {
+                            text = "\(error)"
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! How large the libraries in people's apps are.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail};
+use cargo_metadata::MetadataCommand;
+
+/// A library that an app may take.
+struct Variant {
+    name: &'static str,
+    /// Of `tributary-ffi`.
+    features: &'static str,
+    /// Most bytes, and most of them compressed by xz.
+    limits: (u64, u64),
+}
+
+const MB: u64 = 1_000_000;
+
+const VARIANTS: &[Variant] = &[
+    Variant { name: "C, own training", features: "", limits: (3 * MB, 3 * MB) },
+    Variant { name: "C, Kotlin and Swift, own training", features: "uniffi", limits: (3 * MB, 3 * MB) },
+    Variant { name: "C, Kotlin and Swift, ready models", features: "uniffi,models", limits: (8 * MB, 3 * MB) },
+];
+
+/// Builds each library in the profile `mobile`, and compares it with its limits. Another target is linked by cargo-zigbuild.
+pub(crate) fn run(target: Option<&str>) -> anyhow::Result<()> {
+    let metadata = MetadataCommand::new().no_deps().exec().context("cargo metadata")?;
+    let folder = metadata.target_directory.as_std_path().join(target.unwrap_or_default()).join("mobile");
+    let mut large = 0;
+    for Variant { name, features, limits } in VARIANTS {
+        build(target, features)?;
+        let library = folder.join("libtributary_ffi.so");
+        let size = std::fs::metadata(&library).with_context(|| library.display().to_string())?.len();
+        let xz = compressed(&library)?;
+        let is_large = size > limits.0 || xz > limits.1;
+        let said = if is_large { ": too large" } else { "" };
+        println!("{:>9} bytes (limit {}), {:>9} by xz (limit {})  {name}{said}", size, limits.0, xz, limits.1);
+        large += usize::from(is_large);
+    }
+    if large > 0 {
+        bail!("{large} libraries are too large");
+    }
+    Ok(())
+}
+
+fn build(target: Option<&str>, features: &str) -> anyhow::Result<()> {
+    let mut cargo = match target {
+        Some(target) => {
+            let mut cargo = Command::new("cargo-zigbuild");
+            cargo.args(["zigbuild", "--target", target]);
+            cargo
+        }
+        None => {
+            let mut cargo = Command::new("cargo");
+            cargo.arg("build");
+            cargo
+        }
+    };
+    cargo.args(["--locked", "--quiet", "--profile", "mobile", "--package", "tributary-ffi", "--lib"]);
+    cargo.args(["--no-default-features", "--features", features]);
+    if !cargo.status().context("cargo; cargo-zigbuild comes from PyPI, with ziglang")?.success() {
+        bail!("the library with the features {features:?} cannot be built");
+    }
+    Ok(())
+}
+
+/// The size that a download has.
+fn compressed(library: &Path) -> anyhow::Result<u64> {
+    let xz = Command::new("xz").args(["-9", "--stdout"]).arg(library).stdout(Stdio::piped()).output().context("xz")?;
+    Ok(xz.stdout.len() as u64)
+}

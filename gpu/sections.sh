@@ -204,13 +204,19 @@ section_loss() {
     tributary=$(program tributary) bench=$(program aggregation-bench)
     case " $DEVICES " in *' cuda '*) ;; *) lacks "cuda is not among the devices: $DEVICES" ;; esac
     TRIBUTARY_AGGREGATION_DEVICE=cpu federation sum-cpu "$tributary" "${ROUNDS[@]}"
-    FAULT_AFTER=${FAULT_AFTER:-12} LD_LIBRARY_PATH=$here/lib/fault:$LD_LIBRARY_PATH TRIBUTARY_AGGREGATION_DEVICE=cuda \
-        federation lost "$tributary" "${ROUNDS[@]}"
+    rm -f "$work/fault" "$work/demo/lost.jsonl"
+    FAULT_FILE=$work/fault LD_LIBRARY_PATH=$here/lib/fault:$LD_LIBRARY_PATH TRIBUTARY_AGGREGATION_DEVICE=cuda \
+        federation lost "$tributary" "${ROUNDS[@]}" &
+    victim=$!
+    # After two rounds on the device.
+    while kill -0 $victim 2>/dev/null && [ "$(grep -cs '"event":"round"' "$work/demo/lost.jsonl" || true)" -lt 2 ]; do sleep 0.05; done
+    touch "$work/fault"
+    wait $victim
     same sum-cpu lost
     grep -q 'a kernel that traps was launched, the driver said 0' "$work/demo/lost.err" || wrong "the device was not lost"
     unmasked_by lost | grep -q 'x cuda.*x cpu' || wrong "nothing shows that the processor took over from the device"
     # shellcheck disable=SC2086  # several arguments
-    "$bench" json what=masks device=cuda ${BENCH-words=10000000 masks=48450} >/dev/null 2>&1 &
+    "$bench" json what=masks device=cuda ${LOSS_BENCH-words=10000000 masks=48450} >/dev/null 2>&1 &
     victim=$!
     sleep "${KILL_AFTER:-3}"
     if kill -9 "$victim" 2>/dev/null; then record '{"what":"killed","while":"masks are taken off"}'; else wrong "the bench was over before it was killed"; fi

@@ -43,13 +43,11 @@ if [ "${TRAINING:-yes}" = yes ]; then
         # The marking of candle's kernels as CUDA 12.4's is true if the assembler of 12.4 takes each of them.
         count=0
         for kernel in "$(find "$target/$([ "$profile" = dev ] && echo debug || echo "$profile")/build" -path '*candle-kernels-*/out' -printf '%T@ %p\n' | sort -n | tail -n1 | cut -d' ' -f2-)"/*.ptx; do
-            for arch in sm_80 sm_90; do
-                "$PTXAS_12_4" -arch=$arch "$kernel" -o /dev/null
-            done
+            "$PTXAS_12_4" -arch=sm_90 "$kernel" -o /dev/null
             count=$((count + 1))
         done
         [ "$count" -gt 0 ]
-        echo "ptxas of CUDA 12.4 takes the PTX of candle's $count files of kernels, for sm_80 and sm_90"
+        echo "ptxas of CUDA 12.4 takes the PTX of candle's $count files of kernels, for sm_90"
     )
     drivers+=',"training":"12.4"'
 fi

@@ -100,10 +100,13 @@ section_machine() {
 }
 
 section_devices() {
-    local device
+    local device answer
     for device in auto $DEVICES; do
-        record "{\"asked\":$(quoted "$device"),\"answer\":$("$(program tributary)" --format json devices --device "$device" 2>&1 | paste -sd' ' | sed 's/^\([^{].*\)\?$/{"error":"not JSON"}/')}"
+        answer=$("$(program tributary)" --format json devices --device "$device" | paste -sd' ') || wrong "$device cannot be used"
+        [[ $answer == \{*\} ]] || answer=null
+        record "{\"asked\":$(quoted "$device"),\"answer\":$answer}"
     done
+    [ ! -s "$reason" ]
 }
 
 # The suite that every device must pass: every bit equals the processor's.
@@ -209,7 +212,7 @@ section_loss() {
         federation lost "$tributary" "${ROUNDS[@]}" &
     victim=$!
     # After two rounds on the device.
-    while kill -0 $victim 2>/dev/null && [ "$(grep -cs '"event":"round"' "$work/demo/lost.jsonl" || true)" -lt 2 ]; do sleep 0.05; done
+    while kill -0 $victim 2>/dev/null && [ "$(cat "$work/demo/lost.jsonl" 2>/dev/null | grep -c '"event":"round"' || true)" -lt 2 ]; do sleep 0.05; done
     touch "$work/fault"
     wait $victim
     same sum-cpu lost

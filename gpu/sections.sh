@@ -116,7 +116,7 @@ section_conformance() {
         case $device in
             cuda) test=cuda::gpus ;;
             wgpu*) test=wgpu::adapters ;;
-            *) test=cpu ;;
+            *) test=every_cpu_kernel ;;
         esac
         outcome=0
         AGGREGATION_REQUIRE_CUDA=1 AGGREGATION_REQUIRE_WGPU=1 "$(program aggregation-devices)" "$test" --nocapture >"$work/suite" 2>&1 || outcome=$?

@@ -31,7 +31,7 @@ c++ -std=c++17 -O2 -shared -fPIC -Wno-unknown-pragmas aggregation/tests/cuda_sta
 
 # The device that is lost for good.
 bash gpu/fault.sh "$bundle/lib/fault"
-LD_LIBRARY_PATH=$bundle/lib/fault:$work/driver FAULT_AFTER=2 REASON="unspecified launch failure" "$bundle/bin/stand-in-cases" --exact falls_back --ignored
+LD_LIBRARY_PATH=$bundle/lib/fault:$work/driver FAULT_FILE=$work/driver REASON="unspecified launch failure" "$bundle/bin/stand-in-cases" --exact falls_back --ignored
 
 # A program linked with the stand-ins of libraries says that there is no driver, and finds one that is there.
 python3 gpu/stubs.py "$work/stubs" >/dev/null

@@ -4,12 +4,14 @@
 #
 #   bundle.sh [FOLDER]      with training on candle: NVIDIA's compiler comes from PyPI (160 MB) and takes two minutes of a core once
 #   TRAINING=no bundle.sh   without
+#   PROFILE=dev bundle.sh   unoptimised but for sums and training's own passes, for a rehearsal: demos are slower, sums nearly as fast
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$(realpath -m "${1:-gpu/bundle}")
 target=${CARGO_TARGET_DIR:-$PWD/target}
 # With the repository beside it, 64 MiB can be carried to a lent machine.
 most_bytes=55000000
+profile=${PROFILE:-release}
 
 rm -rf "$folder"
 mkdir -p "$folder"/{bin,lib,data,ptx}
@@ -18,7 +20,7 @@ mkdir -p "$folder"/{bin,lib,data,ptx}
 keep() {
     local name=$1 kind=$2 program
     shift 2
-    program=$(cargo build --locked --release "$@" --message-format=json-render-diagnostics | python3 -c '
+    program=$(cargo build --locked --profile "$profile" "$@" --message-format=json-render-diagnostics | python3 -c '
 import json, sys
 for line in sys.stdin:
     told = json.loads(line)
@@ -40,14 +42,12 @@ if [ "${TRAINING:-yes}" = yes ]; then
         keep training-bench device-training.bin -p client-sdk --features cuda --bin device-training
         # The marking of candle's kernels as CUDA 12.4's is true if the assembler of 12.4 takes each of them.
         count=0
-        for kernel in "$(find "$target/release/build" -path '*candle-kernels-*/out' -printf '%T@ %p\n' | sort -n | tail -n1 | cut -d' ' -f2-)"/*.ptx; do
-            for arch in sm_80 sm_90; do
-                "$PTXAS_12_4" -arch=$arch "$kernel" -o /dev/null
-            done
+        for kernel in "$(find "$target/$([ "$profile" = dev ] && echo debug || echo "$profile")/build" -path '*candle-kernels-*/out' -printf '%T@ %p\n' | sort -n | tail -n1 | cut -d' ' -f2-)"/*.ptx; do
+            "$PTXAS_12_4" -arch=sm_90 "$kernel" -o /dev/null
             count=$((count + 1))
         done
         [ "$count" -gt 0 ]
-        echo "ptxas of CUDA 12.4 takes the PTX of candle's $count files of kernels, for sm_80 and sm_90"
+        echo "ptxas of CUDA 12.4 takes the PTX of candle's $count files of kernels, for sm_90"
     )
     drivers+=',"training":"12.4"'
 fi
@@ -77,8 +77,8 @@ gzip -9 "$folder"/bin/*
 
 commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 [ -z "$(git status --porcelain 2>/dev/null)" ] || commit+=" and changes"
-printf '{"commit":"%s","built":"%s","rustc":"%s","glibc":"2.%s","drivers_from_cuda":{%s}}\n' "$commit" "$(date -u +%Y-%m-%dT%H:%MZ)" \
-    "$(rustc --version | cut -d' ' -f2)" "$newest" "$drivers" >"$folder/bundle.json"
+printf '{"commit":"%s","built":"%s","rustc":"%s","profile":"%s","glibc":"2.%s","drivers_from_cuda":{%s}}\n' "$commit" "$(date -u +%Y-%m-%dT%H:%MZ)" \
+    "$(rustc --version | cut -d' ' -f2)" "$profile" "$newest" "$drivers" >"$folder/bundle.json"
 du -b "$folder"/bin/* "$folder"/lib/* "$folder/data" "$folder/ptx"
 bytes=$(du -bs "$folder" | cut -f1)
 echo "$folder: $((bytes / 1000000)) MB of $((most_bytes / 1000000)), glibc 2.$newest or newer; there: bash run.sh"

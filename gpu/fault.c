@@ -1,11 +1,12 @@
 /* Loses a real GPU in the middle of its work. Under the name libcuda.so it is found before the driver (libcuda.so.1), which it
- * needs and whose functions it leaves alone but one: after FAULT_AFTER launches it launches a kernel that traps. CUDA calls that
- * unrecoverable: every later call in this process fails, as after a fault of the hardware. */
+ * needs and whose functions it leaves alone but one: once there is a file FAULT_FILE, a launch launches a kernel that traps first.
+ * CUDA calls that unrecoverable: every later call in this process fails, as after a fault of the hardware. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 typedef int Result;
 typedef unsigned u32;
@@ -14,14 +15,14 @@ typedef Result Load(void **, const void *);
 typedef Result Function(void **, void *, const char *);
 
 static const char TRAP[] = ".version 8.4\n.target sm_75\n.address_size 64\n.visible .entry fault() { trap; }\n";
-static atomic_long launches;
+static atomic_int lost;
 
 __attribute__((visibility("default")))
 Result cuLaunchKernel(void *function, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz, u32 shared, void *stream, void **arguments, void **extra) {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW), *module, *trap;
     Launch *launch = (Launch *)dlsym(driver, "cuLaunchKernel");
-    const char *after = getenv("FAULT_AFTER");
-    if (after && ++launches == atol(after)) {
+    const char *file = getenv("FAULT_FILE");
+    if (file && !access(file, F_OK) && !atomic_exchange(&lost, 1)) {
         Load *load = (Load *)dlsym(driver, "cuModuleLoadData");
         Function *find = (Function *)dlsym(driver, "cuModuleGetFunction");
         Result result = load(&module, TRAP);

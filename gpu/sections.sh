@@ -100,10 +100,13 @@ section_machine() {
 }
 
 section_devices() {
-    local device
+    local device answer
     for device in auto $DEVICES; do
-        record "{\"asked\":$(quoted "$device"),\"answer\":$("$(program tributary)" --format json devices --device "$device" 2>&1 | paste -sd' ' | sed 's/^\([^{].*\)\?$/{"error":"not JSON"}/')}"
+        answer=$("$(program tributary)" --format json devices --device "$device" | paste -sd' ') || wrong "$device cannot be used"
+        [[ $answer == \{*\} ]] || answer=null
+        record "{\"asked\":$(quoted "$device"),\"answer\":$answer}"
     done
+    [ ! -s "$reason" ]
 }
 
 # The suite that every device must pass: every bit equals the processor's.
@@ -113,7 +116,7 @@ section_conformance() {
         case $device in
             cuda) test=cuda::gpus ;;
             wgpu*) test=wgpu::adapters ;;
-            *) test=cpu ;;
+            *) test=every_cpu_kernel ;;
         esac
         outcome=0
         AGGREGATION_REQUIRE_CUDA=1 AGGREGATION_REQUIRE_WGPU=1 "$(program aggregation-devices)" "$test" --nocapture >"$work/suite" 2>&1 || outcome=$?
@@ -204,13 +207,19 @@ section_loss() {
     tributary=$(program tributary) bench=$(program aggregation-bench)
     case " $DEVICES " in *' cuda '*) ;; *) lacks "cuda is not among the devices: $DEVICES" ;; esac
     TRIBUTARY_AGGREGATION_DEVICE=cpu federation sum-cpu "$tributary" "${ROUNDS[@]}"
-    FAULT_AFTER=${FAULT_AFTER:-12} LD_LIBRARY_PATH=$here/lib/fault:$LD_LIBRARY_PATH TRIBUTARY_AGGREGATION_DEVICE=cuda \
-        federation lost "$tributary" "${ROUNDS[@]}"
+    rm -f "$work/fault" "$work/demo/lost.jsonl"
+    FAULT_FILE=$work/fault LD_LIBRARY_PATH=$here/lib/fault:$LD_LIBRARY_PATH TRIBUTARY_AGGREGATION_DEVICE=cuda \
+        federation lost "$tributary" "${ROUNDS[@]}" &
+    victim=$!
+    # After two rounds on the device.
+    while kill -0 $victim 2>/dev/null && [ "$(cat "$work/demo/lost.jsonl" 2>/dev/null | grep -c '"event":"round"' || true)" -lt 2 ]; do sleep 0.05; done
+    touch "$work/fault"
+    wait $victim
     same sum-cpu lost
     grep -q 'a kernel that traps was launched, the driver said 0' "$work/demo/lost.err" || wrong "the device was not lost"
     unmasked_by lost | grep -q 'x cuda.*x cpu' || wrong "nothing shows that the processor took over from the device"
     # shellcheck disable=SC2086  # several arguments
-    "$bench" json what=masks device=cuda ${BENCH-words=10000000 masks=48450} >/dev/null 2>&1 &
+    "$bench" json what=masks device=cuda ${LOSS_BENCH-words=10000000 masks=48450} >/dev/null 2>&1 &
     victim=$!
     sleep "${KILL_AFTER:-3}"
     if kill -9 "$victim" 2>/dev/null; then record '{"what":"killed","while":"masks are taken off"}'; else wrong "the bench was over before it was killed"; fi

@@ -26,6 +26,7 @@ fn found(fault: Option<Fault>, flaws: Flaws, (profile, first): (Profile, u64), c
         Some((schedule, violation))
     });
     let (schedule, violation) = broken.unwrap();
+    println!("found under seed {}", schedule.seed);
     let short = shrink(&schedule, violation.check, 100, |candidate| {
         Ok::<_, SimulationError>(runner.run(candidate, None)?.violation.map(|violation| violation.check))
     });

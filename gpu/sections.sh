@@ -91,6 +91,7 @@ section_machine() {
     done
     fact vulkan "$(find /usr/share/vulkan/icd.d /etc/vulkan/icd.d -name '*.json' 2>/dev/null | paste -sd' ' || true) ${VK_DRIVER_FILES-}"
     fact pytorch "$(python3 -c 'import torch; print(torch.__version__, torch.cuda.get_device_name(0) if torch.cuda.is_available() else "without a GPU")' 2>/dev/null || echo absent)"
+    getent hosts localhost >/dev/null || fact localhost "does not resolve: whole federations need it in /etc/hosts"
     for name in compute-sanitizer ncu; do fact $name "$(command -v $name || echo absent)"; done
     for name in tributary tributary-train aggregation-devices aggregation-bench training-bench; do
         [ -x "$(program $name)" ] || { fact "$name" "not in this bundle" && continue; }

@@ -42,6 +42,7 @@ pub(super) struct LearnerState {
 pub(super) enum StepResult {
     Taken,
     /// The gradient overflowed 16 bits: the loss scale is reduced from now on.
+    #[cfg(feature = "candle")]
     Skipped,
 }
 

@@ -22,18 +22,18 @@ class Models(unittest.TestCase):
         with federation() as running:
             running.operator.create(line("digits"))
             kept = {}
+            options = [running.options(f"p{index}", task="digits") for index in range(3)]
 
             def take_part(index):
-                with tb.participant(**running.options(f"p{index}", task="digits")) as me:
+                with tb.participant(**options[index]) as me:
                     self.assertIsNone(me.model("digits"))
                     for task in me.tasks():
                         add(task, index + 1)
                     kept[index] = (me.model("digits"), me.models, me.data_use)
 
             each(take_part, range(3))
-            options = running.options("p0")
         # The coordinator is gone.
-        with tb.participant(**options) as me:
+        with tb.participant(**options[0]) as me:
             model = me.model("digits")
             self.assertIsNone(me.model("another"))
         for found in [model, *(model for model, _, _ in kept.values())]:

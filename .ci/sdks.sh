@@ -48,6 +48,7 @@ try_c() {
 }
 
 gcc "${flags[@]}" -o "$work/shift-c" "$root/client-sdk/ffi/tests/c/shift.c" "${native[@]}"
+echo '#include "tributary.h"' | g++ -x c++ -std=c++17 -Wall -Wextra -Werror -fsyntax-only -I"$header" -
 make --silent -C "$root/examples/c" LIBRARY="$libraries" train && rm "$root/examples/c/train"
 try_c plain
 try_c "address and undefined behaviour" -fsanitize=address,undefined -fno-sanitize-recover=all

@@ -3,7 +3,8 @@
 #
 # 1. C: the example trains a model, and a careless program is told what it does wrong; plain and under sanitizers.
 # 2. Kotlin: the bindings and the package are compiled and tried on a JVM.
-# 3. The same bits: a round with a participant in each language publishes the model that four in C publish, byte for byte.
+# 3. The same bits: a round with a participant in each language publishes the model that four in C publish, byte for byte, of whom
+#    one is killed in the middle of a job.
 #
 # LIBRARIES is a folder with libtributary_ffi, lib_tributary.so, tributary-bindgen and examples/shift; by default they are built. C
 # always runs. What else cannot be had is named in a line that begins with SKIPPED, and then this ends with 77.
@@ -48,6 +49,7 @@ try_c() {
 }
 
 gcc "${flags[@]}" -o "$work/shift-c" "$root/client-sdk/ffi/tests/c/shift.c" "${native[@]}"
+echo '#include "tributary.h"' | g++ -x c++ -std=c++17 -Wall -Wextra -Werror -fsyntax-only -I"$header" -
 make --silent -C "$root/examples/c" LIBRARY="$libraries" train && rm "$root/examples/c/train"
 try_c plain
 try_c "address and undefined behaviour" -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -65,6 +67,7 @@ in_federation cold_start "$work/cold_start"
 
 shift_in_rust=("$libraries/examples/shift")
 shift_in_c=("$work/shift-c")
+shift_killed_in_c=(bash -c '"$0" "$@" die || "$0" "$@"' "$work/shift-c")
 shift_in_python=() shift_in_kotlin=()
 if kotlin; then
     jvm=(java -ea -cp "$work/kotlin/classes:$kotlin_path" -Djna.library.path="$libraries")

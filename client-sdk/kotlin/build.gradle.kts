@@ -45,16 +45,21 @@ val native by tasks.registering(Exec::class) {
     )
 }
 
+val described by tasks.registering(Exec::class) {
+    description = "Builds the library for this machine, with the descriptions of its functions: the small ones are stripped of them."
+    workingDir = repository
+    commandLine("cargo", "build", "--locked", "--package", "tributary-ffi")
+}
+
 val bindings by tasks.registering(Exec::class) {
     description = "Writes the Kotlin that calls the library."
-    dependsOn(native)
+    dependsOn(native, described)
     workingDir = repository
-    // Not the stripped copy: the description of the functions is in the library's symbols.
-    val library = System.getenv("CARGO_TARGET_DIR") ?: "target"
+    val target = System.getenv("CARGO_TARGET_DIR") ?: "target"
     commandLine(
         "cargo", "run", "--locked", "--package", "tributary-bindgen", "--", "generate", "-c", "client-sdk/ffi/bindings.toml",
         "--language", "kotlin", "--no-format", "--out-dir", made.get().dir("kotlin").asFile.path,
-        "$library/aarch64-linux-android/mobile/libtributary_ffi.so",
+        "$target/debug/${System.mapLibraryName("tributary_ffi")}",
     )
 }
 

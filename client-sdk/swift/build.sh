@@ -9,10 +9,12 @@ target=${CARGO_TARGET_DIR:-target}
 for name in "${targets[@]}"; do
     cargo build --locked --profile mobile --package tributary-ffi --target "$name"
 done
+# The small libraries are stripped of the descriptions that the bindings are made from.
+cargo build --locked --package tributary-ffi
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 cargo run --locked --package tributary-bindgen -- generate -c client-sdk/ffi/bindings.toml --language swift --no-format \
-    --out-dir "$made" "$target/aarch64-apple-darwin/mobile/libtributary_ffi.dylib"
+    --out-dir "$made" "$target/debug/libtributary_ffi.dylib"
 mv "$made/Tributary.swift" "$here/Sources/Tributary/"
 mkdir "$made/headers"
 mv "$made/CTributary.h" "$made/headers/"

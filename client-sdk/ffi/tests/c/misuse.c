@@ -290,6 +290,40 @@ static void a_participant(const char *options) {
     CHECK(atomic_load(&told.events) > 0 && atomic_load(&told.refused) > 0);
 }
 
+// ---- a callback that does not return
+
+static void blocks(void *context, const char *name, const char *fields) {
+    (void)name, (void)fields;
+    atomic_int *steps = context;
+    if (atomic_fetch_add(steps, 1) == 0) {
+        while (atomic_load(steps) < 100) {
+            usleep(1000);
+        }
+    }
+}
+
+static void a_callback_that_blocks(const char *options) {
+    static atomic_int steps; // Stays: the thread is left behind.
+    TributaryCallbacks callbacks = {.context = &steps, .on_event = blocks};
+    TributaryParticipant participant;
+    EXPECT(OK, tributary_start(options, &callbacks, &participant));
+    while (atomic_load(&steps) == 0) {
+        usleep(1000);
+    }
+    EXPECT(TIMEOUT, tributary_close(participant, 300));
+    EXPECT(CLOSED, tributary_pause(participant));
+    // Its journal is still in use, until the callback returns after all.
+    TributaryParticipant again;
+    EXPECT_WORDS(JOURNAL, "in use", tributary_start(options, NULL, &again));
+    atomic_fetch_add(&steps, 100);
+    TributaryCode code;
+    while ((code = tributary_start(options, NULL, &again)) == TRIBUTARY_CODE_JOURNAL) {
+        usleep(10000);
+    }
+    EXPECT(OK, code);
+    EXPECT(OK, tributary_close(again, 10000));
+}
+
 // ---- the app's own key store
 
 typedef struct {
@@ -361,6 +395,7 @@ int main(int count, char **arguments) {
     nothing_is_there(options);
     a_participant(options);
     secrets_of_its_own(other);
+    a_callback_that_blocks(options);
     free(options);
     free(other);
     puts("misuse: every call said what it must");

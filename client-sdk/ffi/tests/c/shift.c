@@ -1,7 +1,10 @@
 // Adds a number to every parameter: what the participants of all languages do in `.ci/sdks.sh`, which compares their bits.
 //
-//     shift OPTIONS.json NUMBER
+//     shift OPTIONS.json NUMBER [die]
+//
+// With `die` it is killed in the middle of its first job.
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,7 +12,7 @@
 
 int main(int count, char **arguments) {
     static char options[1 << 16];
-    FILE *file = count == 3 ? fopen(arguments[1], "rb") : NULL;
+    FILE *file = count >= 3 ? fopen(arguments[1], "rb") : NULL;
     if (file == NULL || fread(options, 1, sizeof options - 1, file) == 0) {
         return 2;
     }
@@ -21,6 +24,9 @@ int main(int count, char **arguments) {
     while (code == TRIBUTARY_CODE_OK || code == TRIBUTARY_CODE_NOTHING) {
         code = tributary_next(participant, 60000, &job);
         if (code == TRIBUTARY_CODE_OK) {
+            if (count > 3) {
+                raise(SIGKILL);
+            }
             float *values;
             size_t length;
             tributary_job_parameters(job, &values, &length);

@@ -1,6 +1,6 @@
 //! Mistakes, planted one at a time: the simulator finds each, by the check that it breaks, and shows how in a few operations.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed, and tells the seed")]
 
 use std::sync::{Mutex, PoisonError};
 

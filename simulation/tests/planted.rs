@@ -1,6 +1,10 @@
 //! Mistakes, planted one at a time: the simulator finds each, by the check that it breaks, and shows how in a few operations.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed, and tells the seed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that cannot go on has failed, and tells the seed"
+)]
 
 use std::sync::{Mutex, PoisonError};
 

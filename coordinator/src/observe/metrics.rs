@@ -119,6 +119,10 @@ fn describe() {
     metrics::gauge!("tributary_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     metrics::describe_gauge!("tributary_connections", "Connections held now, by kind");
     metrics::describe_counter!(
+        "tributary_connections_refused_total",
+        "Connections for which there was no slot, by kind"
+    );
+    metrics::describe_counter!(
         "tributary_connections_unread_total",
         "Connections closed because an answer was left unread"
     );
@@ -177,7 +181,8 @@ mod tests {
         for sources in ["coordinator/src", "store/src"] {
             described(&root.join(sources), &mut helped);
         }
-        helped.retain(|name| !name.contains('{'));
+        // This test has the beginning of a name in it.
+        helped.remove("tributary_");
         let manual = std::fs::read_to_string(root.join("docs/LOGGING.md")).unwrap();
         let rows = manual.lines().filter(|line| line.starts_with("| `tributary_"));
         let cells = rows.filter_map(|row| row.split('|').nth(1));

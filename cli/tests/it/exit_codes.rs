@@ -25,7 +25,7 @@ fn a_command_line_that_cannot_be_understood() {
     fails(&["demo", "--drop", "1.5"], 2, "--drop");
     fails(&["demo", "--cohort", "9", "--participants", "3"], 2, "--cohort");
     fails(&["demo", "--model", "cnn"], 2, "takes square images, and these examples are none");
-    fails(&["demo", "--data", "mnist"], 2, "--data-dir");
+    fails(&["demo", "--data", "text"], 2, "--data-dir");
     fails(&["demo", "--partition", "stripes"], 2, "dirichlet:ALPHA");
     fails(&["serve"], 2, "--config");
     fails(&["serve", "--dev"], 2, "--data-dir");

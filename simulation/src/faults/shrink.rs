@@ -1,10 +1,10 @@
 //! Makes a schedule that fails shorter: as few operations as fail by the same check.
 
 use super::outcome::Check;
-use super::schedule::{Operation, Schedule};
+use super::schedule::Schedule;
 
-/// The shortest schedule found that still `fails` by `check`, by leaving out ever smaller parts (ddmin, after Zeller and
-/// Hildebrandt 2002), and then coordinators and devices that nothing names. `fails` is asked at most `tries` times.
+/// The shortest schedule found that still `fails` by `check`, by leaving out ever smaller parts of it (after ddmin, Zeller and
+/// Hildebrandt 2002, but going on behind a part that was left out), and then coordinators and devices that nothing names. `fails` is asked at most `tries` times.
 pub fn shrink<E>(
     schedule: &Schedule,
     check: Check,
@@ -19,25 +19,23 @@ pub fn shrink<E>(
         tries -= 1;
         Ok(fails(candidate)? == Some(check))
     };
-    let mut parts = 2;
-    while !best.operations.is_empty() {
-        let count = best.operations.len();
-        let size = count.div_ceil(parts);
-        let mut is_shorter = false;
-        for begin in (0..count).step_by(size) {
-            let without = |number: usize| number < begin || number >= begin + size;
-            let operations: Vec<Operation> =
-                (0..count).filter(|n| without(*n)).map(|n| best.operations[n].clone()).collect();
+    let mut size = best.operations.len().div_ceil(2).max(1);
+    loop {
+        let (before, mut begin) = (best.operations.len(), 0);
+        while begin < best.operations.len() {
+            let end = (begin + size).min(best.operations.len());
+            let operations = [&best.operations[..begin], &best.operations[end..]].concat();
             let candidate = Schedule { operations, ..best.clone() };
             if still_fails(&candidate)? {
-                (best, is_shorter) = (candidate, true);
-                break;
+                best = candidate;
+            } else {
+                begin = end;
             }
         }
-        match is_shorter {
-            true => parts = (parts - 1).max(2),
-            false if size == 1 => break,
-            false => parts = (parts * 2).min(count),
+        if size > 1 {
+            size = size.div_ceil(2);
+        } else if best.operations.len() == before {
+            break;
         }
     }
     for fewer in [
@@ -56,6 +54,7 @@ pub fn shrink<E>(
 mod tests {
     use std::convert::Infallible;
 
+    use super::super::schedule::Operation;
     use super::*;
 
     #[test]

@@ -69,7 +69,7 @@ check-metal:
 
 # image, chart, compose file, alerts and dashboard; wants root on Debian, Debian's packages and PyPI
 deploy:
-    cargo build --release --workspace --bins
+    cargo build --release
     .ci/deploy.sh target/release/tributary
 
 # long forms of tests that CI runs short

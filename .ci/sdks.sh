@@ -21,9 +21,9 @@ skip() {
 }
 
 if [ -z "$libraries" ]; then
-    # As the step before builds the programs, so that nothing is built twice.
-    (cd "$root" && cargo build --release --workspace --bins --lib --example shift)
-    libraries=${CARGO_TARGET_DIR:-$root/target}/release
+    # As the tests build them, so that nothing is built twice.
+    (cd "$root" && cargo build --workspace --bins --lib --example shift)
+    libraries=${CARGO_TARGET_DIR:-$root/target}/debug
 fi
 libraries=$(realpath "$libraries")
 . "$root/.ci/federation.sh"

@@ -44,7 +44,7 @@ use crate::postgres::PostgresBackend;
 pub use crate::postgres::PostgresServer;
 use crate::sqlite::SqliteBackend;
 pub use crate::sqlite::{CopiedPages, copy_database};
-use crate::transaction::Aside;
+use crate::transaction::{Aside, Body, Closure};
 pub use crate::transaction::{Transaction, TransactionFuture};
 pub use crate::wake::{Wake, WakeEvent, WakeSubscription};
 
@@ -155,19 +155,23 @@ impl Store {
     /// # Errors
     /// `Schema` if the database has a newer schema than this program knows; `Full`; `Busy`; `Corrupt` if the file is
     /// not a database; `Unreachable` if there is no way to a server; `Fault` if a location cannot be reached.
-    pub async fn open(config: StoreConfig) -> Result<Self> {
-        let alone = |rows: Arc<dyn Backend>| (rows, Wake::new(), false);
-        let (rows, wake, is_shared) = match config.database {
-            Database::SqliteFile(path) => alone(Arc::new(SqliteBackend::open_file(&path, config.connections).await?)),
-            Database::SqliteMemory => alone(Arc::new(SqliteBackend::open_memory()?)),
-            Database::Postgres(server) => {
-                let rows = PostgresBackend::open(&server, config.connections).await?;
-                let wake = Wake::over(rows.bus(&server), rows.process());
-                (Arc::new(rows) as Arc<dyn Backend>, wake, true)
-            }
-        };
-        let blobs = config.blobs.open(config.clock).await?;
-        Ok(Self { rows, blobs, wake, is_shared })
+    pub fn open(config: StoreConfig) -> BoxFuture<'static, Result<Self>> {
+        Box::pin(async move {
+            let alone = |rows: Arc<dyn Backend>| (rows, Wake::new(), false);
+            let (rows, wake, is_shared) = match config.database {
+                Database::SqliteFile(path) => {
+                    alone(Arc::new(SqliteBackend::open_file(&path, config.connections).await?))
+                }
+                Database::SqliteMemory => alone(Arc::new(SqliteBackend::open_memory()?)),
+                Database::Postgres(server) => {
+                    let rows = PostgresBackend::open(&server, config.connections).await?;
+                    let wake = Wake::over(rows.bus(&server), rows.process());
+                    (Arc::new(rows) as Arc<dyn Backend>, wake, true)
+                }
+            };
+            let blobs = config.blobs.open(config.clock).await?;
+            Ok(Self { rows, blobs, wake, is_shared })
+        })
     }
 
     /// Opens a database file of SQLite, in use or not, to read its rows alone, and the blobs beside it. Nothing is migrated.
@@ -194,25 +198,35 @@ impl Store {
     /// published.
     pub async fn transact<'env, T, E, F>(&self, name: &'static str, body: F) -> std::result::Result<T, E>
     where
-        F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
-        E: From<StoreError>,
+        F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E> + Send,
+        T: Send,
+        E: From<StoreError> + Send,
     {
-        let mut body = body;
-        loop {
-            let mut aside = Aside::default();
-            let done = transaction::run(&*self.rows, name, Mode::Write, &mut aside, &mut body).await;
-            if aside.is_uncertain {
-                // Whoever fails tells nobody what it changed, and it may have changed it.
-                self.wake.publish(WakeEvent::Lost);
+        let mut body = Closure::new(body);
+        self.write(name, &mut body).await;
+        body.into_returned()
+    }
+
+    fn write<'a, 'env: 'a>(&'a self, name: &'static str, body: &'a mut (dyn Body<'env> + 'a)) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            loop {
+                let mut aside = Aside::default();
+                transaction::run(&*self.rows, name, Mode::Write, &mut aside, body).await;
+                if aside.is_uncertain {
+                    // Whoever fails tells nobody what it changed, and it may have changed it.
+                    self.wake.publish(WakeEvent::Lost);
+                }
+                if aside.has_events {
+                    self.wake.publish(WakeEvent::Recorded);
+                }
+                let Some(blob) = aside.doomed else { return };
+                match self.is_stored_again(blob).await {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(error) => return body.fail(error),
+                }
             }
-            if aside.has_events {
-                self.wake.publish(WakeEvent::Recorded);
-            }
-            match aside.doomed {
-                Some(blob) if self.is_stored_again(blob).await? => {}
-                _ => return done,
-            }
-        }
+        })
     }
 
     /// Waits until nobody removes the blob any more, and returns whether it is stored all the same: then it may be named.
@@ -231,13 +245,9 @@ impl Store {
             Some(Removal::UnderWay) => Ok(false),
             Some(Removal::Over) if self.blobs.len(blob).await?.is_none() => Ok(false),
             Some(Removal::Over) => {
-                let rows = &*self.rows;
-                let spared: Result<bool> =
-                    transaction::run(rows, "spare_blob", Mode::Write, &mut Aside::default(), |tx| {
-                        Box::pin(async move { tx.spare(blob).await })
-                    })
-                    .await;
-                spared.map(|_| true)
+                let mut spare = Closure::new(|tx| Box::pin(tx.spare(blob)));
+                transaction::run(&*self.rows, "spare_blob", Mode::Write, &mut Aside::default(), &mut spare).await;
+                spare.into_returned().map(|_| true)
             }
         }
     }
@@ -249,10 +259,19 @@ impl Store {
     /// Those of `body`; [`StoreError::Busy`]; [`StoreError::Unreachable`].
     pub async fn read<'env, T, E, F>(&self, name: &'static str, body: F) -> std::result::Result<T, E>
     where
-        F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
-        E: From<StoreError>,
+        F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E> + Send,
+        T: Send,
+        E: From<StoreError> + Send,
     {
-        transaction::run(&*self.rows, name, Mode::Read, &mut Aside::default(), body).await
+        let mut body = Closure::new(body);
+        self.look(name, &mut body).await;
+        body.into_returned()
+    }
+
+    fn look<'a, 'env: 'a>(&'a self, name: &'static str, body: &'a mut (dyn Body<'env> + 'a)) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            transaction::run(&*self.rows, name, Mode::Read, &mut Aside::default(), body).await;
+        })
     }
 
     /// Erases deleted rows, as far as the medium allows: flushes the write-ahead log to the database, where deleted

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use federation::event::{Actor, Event};
 use federation::id::Digest;
 use federation::time::Timestamp;
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::driver::{Backend, Bind, Driver, Extent, FromRow, Mode, Query, Record, Take};
@@ -43,7 +44,7 @@ impl<'env> Transaction<'env> {
 
     /// Changes any number of rows; returns their number.
     pub(crate) async fn change(&mut self, sql: &'static str, arguments: impl Bind) -> Result<u32> {
-        self.execute(sql, &arguments, Extent::Many).await?.try_into().map_err(StoreError::fault)
+        self.execute(Query::new(sql, &arguments)?, Extent::Many).await?.try_into().map_err(StoreError::fault)
     }
 
     /// Changes any number of rows.
@@ -53,12 +54,12 @@ impl<'env> Transaction<'env> {
 
     /// Changes the rows of so many keys; returns their number.
     pub(crate) async fn change_of(&mut self, keys: usize, sql: &'static str, arguments: impl Bind) -> Result<u32> {
-        self.execute(sql, &arguments, Extent::of(keys)).await?.try_into().map_err(StoreError::fault)
+        self.execute(Query::new(sql, &arguments)?, Extent::of(keys)).await?.try_into().map_err(StoreError::fault)
     }
 
     /// Changes at most one row; returns whether it did.
     pub(crate) async fn change_one(&mut self, sql: &'static str, arguments: impl Bind) -> Result<bool> {
-        match self.execute(sql, &arguments, Extent::Few).await? {
+        match self.execute(Query::new(sql, &arguments)?, Extent::Few).await? {
             0 => Ok(false),
             1 => Ok(true),
             rows => Err(StoreError::corrupt(format!("a change of one row touched {rows}"))),
@@ -125,9 +126,9 @@ impl<'env> Transaction<'env> {
         self.query(sql, &arguments, Extent::of(keys)).await
     }
 
-    async fn execute(&mut self, sql: &'static str, arguments: &impl Bind, extent: Extent) -> Result<u64> {
+    async fn execute(&mut self, query: Query<'_>, extent: Extent) -> Result<u64> {
         self.check_writable()?;
-        let result = self.driver.change(Query::new(sql, arguments)?, extent).await;
+        let result = self.driver.change(query, extent).await;
         self.note(result)
     }
 
@@ -137,9 +138,13 @@ impl<'env> Transaction<'env> {
         arguments: &impl Bind,
         extent: Extent,
     ) -> Result<T> {
-        let result = self.driver.query(Query::new(sql, arguments)?, extent, Box::new(T::default())).await;
-        let taker: Box<dyn Any> = self.note(result)?;
+        let taker: Box<dyn Any> = self.take(Query::new(sql, arguments)?, extent, Box::new(T::default())).await?;
         taker.downcast::<T>().map(|rows| *rows).map_err(|_| StoreError::fault("the rows of another query"))
+    }
+
+    async fn take(&mut self, query: Query<'_>, extent: Extent, taker: Box<dyn Take>) -> Result<Box<dyn Take>> {
+        let result = self.driver.query(query, extent, taker).await;
+        self.note(result)
     }
 
     /// A database in memory reads through its writer, which would accept a change and roll it back silently.
@@ -175,23 +180,66 @@ pub(crate) struct Aside {
     pub(crate) has_events: bool,
 }
 
+/// What runs in a transaction, without its types: what surrounds it is compiled once, and not for each transaction.
+pub(crate) trait Body<'env>: Send {
+    /// Runs it from its beginning; returns whether it returned `Ok`.
+    fn run<'t>(&'t mut self, tx: &'t mut Transaction<'env>) -> BoxFuture<'t, bool>;
+
+    /// Puts an error into the place of what it returned.
+    fn fail(&mut self, error: StoreError);
+}
+
+/// A transaction's closure, and what it returned last.
+pub(crate) struct Closure<F, T, E> {
+    body: F,
+    returned: Option<std::result::Result<T, E>>,
+}
+
+impl<F, T, E: From<StoreError>> Closure<F, T, E> {
+    pub(crate) fn new<'env>(body: F) -> Self
+    where
+        F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
+    {
+        Self { body, returned: None }
+    }
+
+    /// What it returned last, or what failed instead.
+    pub(crate) fn into_returned(self) -> std::result::Result<T, E> {
+        self.returned.unwrap_or_else(|| Err(StoreError::fault("a transaction that was never run").into()))
+    }
+}
+
+impl<'env, T, E, F> Body<'env> for Closure<F, T, E>
+where
+    F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E> + Send,
+    T: Send,
+    E: From<StoreError> + Send,
+{
+    fn run<'t>(&'t mut self, tx: &'t mut Transaction<'env>) -> BoxFuture<'t, bool> {
+        let Self { body, returned } = self;
+        let running = body(tx);
+        Box::pin(async move { returned.insert(running.await).is_ok() })
+    }
+
+    fn fail(&mut self, error: StoreError) {
+        self.returned = Some(Err(error.into()));
+    }
+}
+
 /// Runs `body` in a transaction, and commits if it returns `Ok`. If that fails, `aside` says more.
-pub(crate) async fn run<'env, T, E, F>(
+pub(crate) async fn run<'env>(
     backend: &dyn Backend,
     name: &'static str,
     mode: Mode,
     aside: &mut Aside,
-    mut body: F,
-) -> std::result::Result<T, E>
-where
-    F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
-    E: From<StoreError>,
-{
+    body: &mut dyn Body<'env>,
+) {
     let (mut attempt, mut was_refused, mut lost_at) = (1, false, None);
     loop {
         let turn = backend.turn(mode, was_refused).await;
-        let cause = match run_once(backend, name, mode, aside, &mut body).await {
-            Outcome::Done(result) => return result,
+        let cause = match run_once(backend, name, mode, aside, body).await {
+            Outcome::Done => return,
+            Outcome::Failed(error) => return body.fail(error),
             Outcome::Again(cause) => cause,
         };
         drop(turn);
@@ -203,7 +251,7 @@ where
             metrics::counter!("tributary_transactions_given_up_total", "transaction" => name, "reason" => reason)
                 .increment(1);
             tracing::warn!(transaction = name, attempts = attempt, "gave up on transaction {name}: {cause}");
-            return Err(cause.into());
+            return body.fail(cause);
         };
         metrics::counter!("tributary_transaction_retries_total", "transaction" => name, "reason" => reason)
             .increment(1);
@@ -214,61 +262,63 @@ where
     }
 }
 
-enum Outcome<T, E> {
-    Done(std::result::Result<T, E>),
+enum Outcome {
+    /// As the body returned.
+    Done,
+    /// Whatever it returned.
+    Failed(StoreError),
     /// Another writer, or the loss of a connection, was in the way.
     Again(StoreError),
 }
 
-impl<T, E: From<StoreError>> Outcome<T, E> {
+impl Outcome {
     fn failed(error: StoreError) -> Self {
         match error {
             StoreError::Busy | StoreError::Unreachable(_) => Self::Again(error),
-            error => Self::Done(Err(error.into())),
+            error => Self::Failed(error),
         }
     }
 }
 
-async fn run_once<'env, T, E, F>(
+async fn run_once<'env>(
     backend: &dyn Backend,
     name: &'static str,
     mode: Mode,
     aside: &mut Aside,
-    body: &mut F,
-) -> Outcome<T, E>
-where
-    F: for<'t> FnMut(&'t mut Transaction<'env>) -> TransactionFuture<'t, T, E>,
-    E: From<StoreError>,
-{
+    body: &mut dyn Body<'env>,
+) -> Outcome {
     let mut transaction = match backend.begin(name, mode).await {
         Ok(driver) => Transaction::new(driver, mode),
         Err(error) => return Outcome::failed(error),
     };
-    let mut result = body(&mut transaction).await;
+    let mut is_ok = body.run(&mut transaction).await;
     let mut has_events = false;
-    if result.is_ok() && transaction.again.is_none() {
+    if is_ok && transaction.again.is_none() {
         match transaction.write_events().await {
             Ok(written) => has_events = written,
-            Err(error) => result = Err(error.into()),
+            Err(error) => {
+                is_ok = false;
+                body.fail(error);
+            }
         }
     }
-    aside.doomed = transaction.doomed.filter(|_| result.is_err());
+    aside.doomed = transaction.doomed.filter(|_| !is_ok);
     let Transaction { driver, again, .. } = transaction;
-    if again.is_some() || result.is_err() {
+    if again.is_some() || !is_ok {
         // The caller must get the original error; a connection that fails to roll back is not used again.
         if let Err(error) = driver.rollback().await {
             tracing::warn!(%error, "could not roll a transaction back");
         }
-        return again.map_or(Outcome::Done(result), Outcome::Again);
+        return again.map_or(Outcome::Done, Outcome::Again);
     }
     match driver.commit().await {
         Ok(()) => {
             aside.has_events = has_events;
-            Outcome::Done(result)
+            Outcome::Done
         }
         Err(error) => {
             let failed = Outcome::failed(error);
-            aside.is_uncertain = matches!(failed, Outcome::Done(_));
+            aside.is_uncertain = matches!(failed, Outcome::Failed(_));
             failed
         }
     }
@@ -331,12 +381,13 @@ mod tests {
     async fn try_with(busy: u32) -> Result<u32> {
         let flaky = Flaky { database: SqliteBackend::open_memory()?, busy: busy.into() };
         let mut runs = 0;
-        run(&flaky, "test", Mode::Write, &mut Aside::default(), |tx| {
+        let mut body = Closure::<_, u32, StoreError>::new(|tx| {
             runs += 1;
             let runs = runs;
             Box::pin(async move { tx.clear_leases().await.map(|_| runs) })
-        })
-        .await
+        });
+        run(&flaky, "test", Mode::Write, &mut Aside::default(), &mut body).await;
+        body.into_returned()
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -128,39 +128,41 @@ impl Participant {
     }
 
     /// Works for about `limit` at most, then returns with any action still in progress. Needs a tokio runtime.
-    pub async fn poll(&mut self, limit: Duration) -> Progress {
-        let end = tokio::time::Instant::now() + limit;
-        loop {
-            let input = match self.next_input(end).await {
-                Some(input) => input,
-                None => return Progress::Working,
-            };
-            match self.advance(input) {
-                Action::Finished(result) => return Progress::Finished(result),
-                Action::WaitUntil(moment) => {
-                    let wait = moment.saturating_sub(self.clock.now().elapsed);
-                    let until = tokio::time::Instant::now() + wait;
-                    if until > end {
-                        tokio::time::sleep_until(end).await;
+    pub fn poll(&mut self, limit: Duration) -> Pin<Box<dyn Future<Output = Progress> + Send + '_>> {
+        Box::pin(async move {
+            let end = tokio::time::Instant::now() + limit;
+            loop {
+                let input = match self.next_input(end).await {
+                    Some(input) => input,
+                    None => return Progress::Working,
+                };
+                match self.advance(input) {
+                    Action::Finished(result) => return Progress::Finished(result),
+                    Action::WaitUntil(moment) => {
                         let wait = moment.saturating_sub(self.clock.now().elapsed);
-                        return Progress::Waiting(wait);
+                        let until = tokio::time::Instant::now() + wait;
+                        if until > end {
+                            tokio::time::sleep_until(end).await;
+                            let wait = moment.saturating_sub(self.clock.now().elapsed);
+                            return Progress::Waiting(wait);
+                        }
+                        tokio::time::sleep_until(until).await;
                     }
-                    tokio::time::sleep_until(until).await;
-                }
-                action => {
-                    if let Action::Train(work) = &action {
-                        self.running.training = Some(Arc::clone(work));
+                    action => {
+                        if let Action::Train(work) = &action {
+                            self.running.training = Some(Arc::clone(work));
+                        }
+                        let span = self.running.spans.begin(&action, self.clock.now());
+                        self.tell(span);
+                        self.running.running = match self.running.prefetches.take(&action) {
+                            Some(answer) => Some(Running::droppable(answer)),
+                            None => self.start(action),
+                        };
+                        self.follow();
                     }
-                    let span = self.running.spans.begin(&action, self.clock.now());
-                    self.tell(span);
-                    self.running.running = match self.running.prefetches.take(&action) {
-                        Some(answer) => Some(Running::droppable(answer)),
-                        None => self.start(action),
-                    };
-                    self.follow();
                 }
             }
-        }
+        })
     }
 
     /// The certified identity, once enrolled.

@@ -1,4 +1,7 @@
 //! Dependency injection: the only place that chooses implementations of database, blobs, device, clock and randomness.
+//!
+//! What programs call is boxed, here and in the engine: the code behind it is then compiled with this crate, and not again with each
+//! program and test that awaits it.
 
 mod choice;
 mod clock;
@@ -16,6 +19,7 @@ use std::time::Duration;
 use aggregation::device::DeviceReport;
 use axum::Router;
 use federation::time::{Clock, Timestamp};
+use futures_util::future::BoxFuture;
 use store::{Blobs, Database, Store, StoreConfig, StoreError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -88,24 +92,26 @@ impl Coordinator {
     ///
     /// # Errors
     /// [`StartError`].
-    pub async fn assemble(config: &Config, parts: Parts) -> Result<Self, StartError> {
-        let store_config = store_config(config, &parts)?;
-        let locks = locks(&store_config, &parts)?;
-        let store = Store::open(store_config).await?;
-        let shared_clock = DatabaseClock::of(&store, Arc::clone(&parts.clock)).await?;
-        let clock = shared_clock.clone().map_or(parts.clock, |clock| clock as Arc<dyn Clock>);
-        let parts = Parts { clock, random: parts.random };
-        let apart = bucket_apart(config, &parts).await.map_err(StartError::Apart)?;
-        let _files = shared::hold_files(config, &store)?;
-        let sealer = sealer(config, &parts, apart.as_ref())?;
-        let coordinator = Self::compose(config, parts, store, locks, sealer, Linger::USUAL)?;
-        let (metrics, stopped) = (coordinator.app.metrics.clone(), coordinator.stopped.clone());
-        coordinator.tasks.spawn(observe::fold(metrics, stopped));
-        if let Some(clock) = shared_clock {
-            let (store, stopped) = (coordinator.store.clone(), coordinator.stopped.clone());
-            coordinator.tasks.spawn(async move { clock.follow(&store, &stopped).await });
-        }
-        Ok(coordinator)
+    pub fn assemble(config: &Config, parts: Parts) -> BoxFuture<'_, Result<Self, StartError>> {
+        Box::pin(async move {
+            let store_config = store_config(config, &parts)?;
+            let locks = locks(&store_config, &parts)?;
+            let store = Store::open(store_config).await?;
+            let shared_clock = DatabaseClock::of(&store, Arc::clone(&parts.clock)).await?;
+            let clock = shared_clock.clone().map_or(parts.clock, |clock| clock as Arc<dyn Clock>);
+            let parts = Parts { clock, random: parts.random };
+            let apart = bucket_apart(config, &parts).await.map_err(StartError::Apart)?;
+            let _files = shared::hold_files(config, &store)?;
+            let sealer = sealer(config, &parts, apart.as_ref())?;
+            let coordinator = Self::compose(config, parts, store, locks, sealer, Linger::USUAL)?;
+            let (metrics, stopped) = (coordinator.app.metrics.clone(), coordinator.stopped.clone());
+            coordinator.tasks.spawn(observe::fold(metrics, stopped));
+            if let Some(clock) = shared_clock {
+                let (store, stopped) = (coordinator.store.clone(), coordinator.stopped.clone());
+                coordinator.tasks.spawn(async move { clock.follow(&store, &stopped).await });
+            }
+            Ok(coordinator)
+        })
     }
 
     /// The same on a store that is open already, and that others may use as well; `[database]`, `[blobs]` and `identity.seal_url` say
@@ -202,50 +208,54 @@ impl Coordinator {
     ///
     /// # Errors
     /// The store's.
-    pub async fn sign_versions(&self) -> Result<(), StoreError> {
-        let (store, app) = (&self.store, &self.app);
-        let signed = sign_unsigned(store, app.signer(), app.now()).await?;
-        if signed > 0 {
-            let key = app.sealer.audit_key();
-            tracing::warn!(signed, %key, "{signed} model versions had no record signed by {key}, and have one now");
-        }
-        Ok(())
+    pub fn sign_versions(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let (store, app) = (&self.store, &self.app);
+            let signed = sign_unsigned(store, app.signer(), app.now()).await?;
+            if signed > 0 {
+                let key = app.sealer.audit_key();
+                tracing::warn!(signed, %key, "{signed} model versions had no record signed by {key}, and have one now");
+            }
+            Ok(())
+        })
     }
 
     /// Opens everything, listens, serves, and runs background work if configured.
     ///
     /// # Errors
     /// [`StartError`].
-    pub async fn start(config: &Config, parts: Parts) -> Result<Running, StartError> {
-        // Before anything is opened.
-        let files = crate::open_files::raise_limit();
-        let connection_limits = connection_limits(config, files);
-        let coordinator = Self::begin(config, parts).await?;
-        let app = &coordinator.app;
-        let key = server_key(config, app)?;
-        let tls = crate::http::server_config(key, app.members.certificate())
-            .map_err(|error| StartError::Tls(error.into()))?;
-        let (listener, address) =
-            listen(config, config.http.listen, Entrance::Tls(Arc::new(tls).into()), connection_limits).await?;
-        let (signed_served, signed_address) = coordinator.serve_signed(config, connection_limits).await?.unzip();
-        let (health_served, health_address) = coordinator.serve_health(config).await?.unzip();
-        let observer = listener.observer();
-        let served =
-            tokio::spawn(listener.serve(Arc::clone(app), coordinator.router.clone(), coordinator.stopping.clone()));
-        let worked = config.work.enabled.then(|| coordinator.run_engine());
-        let url = url(config, address);
-        tracing::info!(%address, url, "serving at {url}");
-        Ok(Running {
-            address,
-            url,
-            signed_address,
-            health_address,
-            coordinator,
-            observer,
-            served,
-            signed_served,
-            health_served,
-            worked,
+    pub fn start(config: &Config, parts: Parts) -> BoxFuture<'_, Result<Running, StartError>> {
+        Box::pin(async move {
+            // Before anything is opened.
+            let files = crate::open_files::raise_limit();
+            let connection_limits = connection_limits(config, files);
+            let coordinator = Self::begin(config, parts).await?;
+            let app = &coordinator.app;
+            let key = server_key(config, app)?;
+            let tls = crate::http::server_config(key, app.members.certificate())
+                .map_err(|error| StartError::Tls(error.into()))?;
+            let (listener, address) =
+                listen(config, config.http.listen, Entrance::Tls(Arc::new(tls).into()), connection_limits).await?;
+            let (signed_served, signed_address) = coordinator.serve_signed(config, connection_limits).await?.unzip();
+            let (health_served, health_address) = coordinator.serve_health(config).await?.unzip();
+            let observer = listener.observer();
+            let served =
+                tokio::spawn(listener.serve(Arc::clone(app), coordinator.router.clone(), coordinator.stopping.clone()));
+            let worked = config.work.enabled.then(|| coordinator.run_engine());
+            let url = url(config, address);
+            tracing::info!(%address, url, "serving at {url}");
+            Ok(Running {
+                address,
+                url,
+                signed_address,
+                health_address,
+                coordinator,
+                observer,
+                served,
+                signed_served,
+                health_served,
+                worked,
+            })
         })
     }
 
@@ -322,12 +332,14 @@ impl Coordinator {
     }
 
     /// Stops the background tasks after writing all queued facts; the data may then be opened by another process.
-    pub async fn stop(&self) {
-        self.stopping.cancel();
-        self.stopped.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
-        self.locks.release();
+    pub fn stop(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.stopping.cancel();
+            self.stopped.cancel();
+            self.tasks.close();
+            self.tasks.wait().await;
+            self.locks.release();
+        })
     }
 }
 
@@ -382,24 +394,26 @@ impl Running {
     }
 
     /// Accepts no new requests, answers those accepted, lets running steps end, and writes queued facts.
-    pub async fn shutdown(self) {
-        tracing::info!("shutting down");
-        self.coordinator.stopping.cancel();
-        if let Err(error) = self.served.await {
-            tracing::error!(%error, "the listener ended badly: {error}");
-        }
-        if let Some(Err(error)) = async { Some(self.signed_served?.await) }.await {
-            tracing::error!(%error, "the listener of signed requests ended badly: {error}");
-        }
-        if let Some(worked) = self.worked
-            && let Err(error) = worked.await
-        {
-            tracing::error!(%error, "background work ended badly: {error}");
-        }
-        self.coordinator.stop().await;
-        if let Some(Err(error)) = async { Some(self.health_served?.await) }.await {
-            tracing::error!(%error, "the listener for health ended badly: {error}");
-        }
+    pub fn shutdown(self) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            tracing::info!("shutting down");
+            self.coordinator.stopping.cancel();
+            if let Err(error) = self.served.await {
+                tracing::error!(%error, "the listener ended badly: {error}");
+            }
+            if let Some(Err(error)) = async { Some(self.signed_served?.await) }.await {
+                tracing::error!(%error, "the listener of signed requests ended badly: {error}");
+            }
+            if let Some(worked) = self.worked
+                && let Err(error) = worked.await
+            {
+                tracing::error!(%error, "background work ended badly: {error}");
+            }
+            self.coordinator.stop().await;
+            if let Some(Err(error)) = async { Some(self.health_served?.await) }.await {
+                tracing::error!(%error, "the listener for health ended badly: {error}");
+            }
+        })
     }
 }
 
@@ -429,11 +443,13 @@ pub fn devices(config: &Config) -> Result<Vec<DeviceReport>, StartError> {
 ///
 /// # Errors
 /// [`StartError::Locked`], [`StartError::Store`].
-pub async fn migrate(config: &Config, parts: Parts) -> Result<(), StartError> {
-    let store_config = rows_alone(store_config(config, &parts)?);
-    let _locks = locks(&store_config, &parts)?;
-    Store::open(store_config).await?;
-    Ok(())
+pub fn migrate(config: &Config, parts: Parts) -> BoxFuture<'_, Result<(), StartError>> {
+    Box::pin(async move {
+        let store_config = rows_alone(store_config(config, &parts)?);
+        let _locks = locks(&store_config, &parts)?;
+        Store::open(store_config).await?;
+        Ok(())
+    })
 }
 
 /// Creates an operator token in the database, for callers that may write that file (of a stopped coordinator), or have

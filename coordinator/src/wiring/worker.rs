@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 
 use super::choice::HEALTH_CROWDS;
@@ -24,13 +25,15 @@ impl Coordinator {
     ///
     /// # Errors
     /// [`StartError`].
-    pub async fn work(config: &Config, parts: Parts) -> Result<Worker, StartError> {
-        crate::open_files::raise_limit();
-        let coordinator = Self::begin(config, parts).await?;
-        let (health_served, health_address) = coordinator.serve_health(config).await?.unzip();
-        let worked = coordinator.run_engine();
-        tracing::info!("working on rounds");
-        Ok(Worker { health_address, coordinator, health_served, worked })
+    pub fn work(config: &Config, parts: Parts) -> BoxFuture<'_, Result<Worker, StartError>> {
+        Box::pin(async move {
+            crate::open_files::raise_limit();
+            let coordinator = Self::begin(config, parts).await?;
+            let (health_served, health_address) = coordinator.serve_health(config).await?.unzip();
+            let worked = coordinator.run_engine();
+            tracing::info!("working on rounds");
+            Ok(Worker { health_address, coordinator, health_served, worked })
+        })
     }
 
     /// Answers health checks to the very end: they must see that what was begun is being completed.
@@ -59,15 +62,17 @@ impl Worker {
     }
 
     /// Lets running steps end.
-    pub async fn shutdown(self) {
-        tracing::info!("shutting down");
-        self.coordinator.stopping.cancel();
-        if let Err(error) = self.worked.await {
-            tracing::error!(%error, "background work ended badly: {error}");
-        }
-        self.coordinator.stop().await;
-        if let Some(Err(error)) = async { Some(self.health_served?.await) }.await {
-            tracing::error!(%error, "the listener for health ended badly: {error}");
-        }
+    pub fn shutdown(self) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            tracing::info!("shutting down");
+            self.coordinator.stopping.cancel();
+            if let Err(error) = self.worked.await {
+                tracing::error!(%error, "background work ended badly: {error}");
+            }
+            self.coordinator.stop().await;
+            if let Some(Err(error)) = async { Some(self.health_served?.await) }.await {
+                tracing::error!(%error, "the listener for health ended badly: {error}");
+            }
+        })
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use federation::id::TaskId;
 use federation::time::Timestamp;
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use store::{WakeEvent, WakeSubscription};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -115,8 +116,8 @@ impl Engine {
     ///
     /// # Errors
     /// The store's errors; [`StepError::LeaseLost`] while another worker does so.
-    pub async fn number_events(&self) -> Result<usize, StepError> {
-        EventLog::new(self.0.env.clone(), self.0.holder).place_all().await
+    pub fn number_events(&self) -> BoxFuture<'_, Result<usize, StepError>> {
+        Box::pin(async move { EventLog::new(self.0.env.clone(), self.0.holder).place_all().await })
     }
 
     /// Takes every step that can be taken now, one after the other, until nothing is left to do; says how many there were.
@@ -124,42 +125,44 @@ impl Engine {
     ///
     /// # Errors
     /// The first error of a step. Its task's lease is given up, except at [`StepError::Stopped`].
-    pub async fn step_all(&self) -> Result<usize, StepError> {
-        let mut steps = 0;
-        loop {
-            let survey = self.0.survey(self.0.env.clock.now()).await?;
-            if survey.runnable.is_empty() {
-                return Ok(steps);
-            }
-            let before = steps;
-            for task in survey.runnable {
-                match self.0.work_on(task).await {
-                    Ok(taken) => steps += taken,
-                    // Another worker has it.
-                    Err(StepError::LeaseLost(_)) => {}
-                    Err(error) => return Err(error),
+    pub fn step_all(&self) -> BoxFuture<'_, Result<usize, StepError>> {
+        Box::pin(async move {
+            let mut steps = 0;
+            loop {
+                let survey = self.0.survey(self.0.env.clock.now()).await?;
+                if survey.runnable.is_empty() {
+                    return Ok(steps);
+                }
+                let before = steps;
+                for task in survey.runnable {
+                    match self.0.work_on(task).await {
+                        Ok(taken) => steps += taken,
+                        // Another worker has it.
+                        Err(StepError::LeaseLost(_)) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                if steps == before {
+                    return Ok(steps);
                 }
             }
-            if steps == before {
-                return Ok(steps);
-            }
-        }
+        })
     }
 
     /// Holds every privacy ledger against what was kept of it outside the database; pauses the tasks whose ledger is another.
     ///
     /// # Errors
     /// The store's errors.
-    pub async fn check_ledgers(&self) -> Result<(), StepError> {
-        check_ledgers(&self.0.env).await
+    pub fn check_ledgers(&self) -> BoxFuture<'_, Result<(), StepError>> {
+        Box::pin(async move { check_ledgers(&self.0.env).await })
     }
 
     /// Collects garbage now.
     ///
     /// # Errors
     /// The store's errors.
-    pub async fn collect_garbage(&self) -> Result<Collected, StepError> {
-        self.0.collect_garbage(&self.0.env).await
+    pub fn collect_garbage(&self) -> BoxFuture<'_, Result<Collected, StepError>> {
+        Box::pin(async move { self.0.collect_garbage(&self.0.env).await })
     }
 
     /// Collects garbage now, and spares no blob for its youth: for whoever knows that no row is about to be written, as a
@@ -167,17 +170,19 @@ impl Engine {
     ///
     /// # Errors
     /// The store's errors.
-    pub async fn collect_all_garbage(&self) -> Result<Collected, StepError> {
-        let config = WorkConfig { garbage_grace: Duration::ZERO, ..self.0.env.config };
-        self.0.collect_garbage(&Environment { config, ..self.0.env.clone() }).await
+    pub fn collect_all_garbage(&self) -> BoxFuture<'_, Result<Collected, StepError>> {
+        Box::pin(async move {
+            let config = WorkConfig { garbage_grace: Duration::ZERO, ..self.0.env.config };
+            self.0.collect_garbage(&Environment { config, ..self.0.env.clone() }).await
+        })
     }
 
     /// When a task may have something to do, if nothing changes before.
     ///
     /// # Errors
     /// The store's errors.
-    pub async fn next_deadline(&self) -> Result<Option<Timestamp>, StepError> {
-        Ok(self.0.survey(self.0.env.clock.now()).await?.next)
+    pub fn next_deadline(&self) -> BoxFuture<'_, Result<Option<Timestamp>, StepError>> {
+        Box::pin(async move { Ok(self.0.survey(self.0.env.clock.now()).await?.next) })
     }
 
     /// Starts workers for what can be done; says how long nothing else is due.

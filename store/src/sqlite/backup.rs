@@ -132,8 +132,9 @@ mod tests {
         drop(SqliteBackend::open_file(&path, 1).await.unwrap());
         let reader = SqliteBackend::open_read_only(&path).await.unwrap();
         let mut aside = transaction::Aside::default();
-        let change = transaction::run(&reader, "test", Mode::Write, &mut aside, |tx| Box::pin(tx.clear_leases()));
-        assert!(matches!(change.await, Err::<u32, _>(StoreError::ReadOnly)));
+        let mut change = transaction::Closure::new(|tx| Box::pin(tx.clear_leases()));
+        transaction::run(&reader, "test", Mode::Write, &mut aside, &mut change).await;
+        assert!(matches!(change.into_returned(), Err(StoreError::ReadOnly)));
         Connection::open(&path).unwrap().execute_batch("DELETE FROM schema_version WHERE version > 1").unwrap();
         let refused = SqliteBackend::open_read_only(&path).await.err();
         assert!(matches!(refused, Some(StoreError::Schema(_))), "{refused:?}");

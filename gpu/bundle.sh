@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts everything that a bare machine with an NVIDIA GPU needs to run run.sh into FOLDER (gpu/bundle), at most 55 MB: programs,
-# PTX, data. Needs no GPU. It fails when a program needs a library that a bare Debian 12 lacks.
+# Puts everything that a bare machine with an NVIDIA GPU needs to run run.sh into FOLDER (gpu/bundle), at most 55 MB: programs with
+# MNIST's test set in them, and PTX. Needs no GPU. It fails when a program needs a library that a bare Debian 12 lacks.
 #
 #   bundle.sh [FOLDER]      with training on candle: NVIDIA's compiler comes from PyPI (160 MB) and takes two minutes of a core once
 #   TRAINING=no bundle.sh   without
@@ -14,7 +14,7 @@ most_bytes=55000000
 profile=${PROFILE:-release}
 
 rm -rf "$folder"
-mkdir -p "$folder"/{bin,lib,data,ptx}
+mkdir -p "$folder"/{bin,lib,ptx}
 
 # Builds, strips and keeps a program: its name in the bundle, what cargo calls it, cargo's arguments.
 keep() {
@@ -58,7 +58,6 @@ gpu/fault.sh "$folder/lib/fault"
 # The loader of Vulkan is small, and often absent where the driver is there.
 vulkan=$(ldconfig -p | sed -n 's/.*libvulkan\.so\.1 .*x86-64.*=> //p' | head -n1)
 if [ -n "$vulkan" ]; then cp -L "$vulkan" "$folder/lib/libvulkan.so.1"; else echo "no libvulkan.so.1 here (Debian: libvulkan1): the bundle has none" >&2; fi
-if [ -d ../shared/data/mnist10k ]; then cp -rL ../shared/data/mnist10k "$folder/data"; else echo "no ../shared/data/mnist10k: the section demo will not train" >&2; fi
 cp aggregation/src/cuda/{kernels.sm_75.ptx,check_ptx.py} "$folder/ptx"
 cp gpu/{run.sh,sections.sh,torch_training.py,ncu.py} "$folder"
 cp LICENSE "$folder"
@@ -79,7 +78,7 @@ commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 [ -z "$(git status --porcelain 2>/dev/null)" ] || commit+=" and changes"
 printf '{"commit":"%s","built":"%s","rustc":"%s","profile":"%s","glibc":"2.%s","drivers_from_cuda":{%s}}\n' "$commit" "$(date -u +%Y-%m-%dT%H:%MZ)" \
     "$(rustc --version | cut -d' ' -f2)" "$profile" "$newest" "$drivers" >"$folder/bundle.json"
-du -b "$folder"/bin/* "$folder"/lib/* "$folder/data" "$folder/ptx"
+du -b "$folder"/bin/* "$folder"/lib/* "$folder/ptx"
 bytes=$(du -bs "$folder" | cut -f1)
 echo "$folder: $((bytes / 1000000)) MB of $((most_bytes / 1000000)), glibc 2.$newest or newer; there: bash run.sh"
 [ "$bytes" -le $most_bytes ]

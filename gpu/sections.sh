@@ -194,7 +194,7 @@ section_demo() {
     done
     # Training on the device: other roundings, so another model; how good it is counts.
     if [ -x "$(program tributary-train)" ]; then
-        local model=(--data mnist --data-dir "$here/data/mnist10k" --model "${DEMO_MODEL:-cnn}" --rounds "${DEMO_ROUNDS:-3}" --seed 42)
+        local model=(--data mnist --model "${DEMO_MODEL:-cnn}" --rounds "${DEMO_ROUNDS:-3}" --seed 42)
         federation train-cpu "$(program tributary-train)" "${model[@]}" --device cpu
         federation "train-$TRAINING" "$(program tributary-train)" "${model[@]}" --device "$TRAINING"
     fi

@@ -92,6 +92,8 @@ pub mod participant;
 pub mod personalize;
 pub mod pre_issued;
 pub mod privacy;
+#[cfg(all(unix, feature = "process"))]
+pub mod process_trainer;
 pub mod runner;
 mod seed;
 pub mod table_trainer;
@@ -112,6 +114,8 @@ pub use participant::{
 };
 pub use pre_issued::PreIssued;
 pub use privacy::{Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent};
+#[cfg(all(unix, feature = "process"))]
+pub use process_trainer::ProcessTrainer;
 #[cfg(feature = "deliberate-faults")]
 pub use recipe::device::faults;
 pub use recipe::device::pipeline;

@@ -26,6 +26,7 @@ mod on_postgres;
 mod operator;
 mod privacy;
 mod processes;
+mod program;
 mod ready;
 mod replicas;
 mod restored;

@@ -1,0 +1,133 @@
+//! Participants whose trainer is a program that needs nothing of ours: Python's standard library.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use learning::checkpoint;
+
+use crate::support::{Background, Served, tributary};
+
+/// Adds a quarter, a half or three quarters to every parameter, by the participant's index; reports 1, 2 or 3 examples. Of the one
+/// with index 0 the first start waits for ever. All that the program can see lies in its checkpoint afterwards.
+const TRAIN: &str = r#"
+import json, os, struct, sys, time
+index = int(sys.argv[1])
+job = os.environ["TRIBUTARY_JOB"]
+about = json.load(open(f"{job}/job.json"))
+assert about["schema"] == 1 and about["task"] == "shift", about
+if about["kind"] == "evaluate":
+    sys.exit(75)
+seen = open("/proc/self/environ").read() + open("/proc/self/cmdline").read()
+seen += "".join(os.readlink(f"/proc/self/fd/{fd}") if os.path.islink(f"/proc/self/fd/{fd}") else "" for fd in os.listdir("/proc/self/fd"))
+open(sys.argv[2] + f"/seen-{index}", "a").write(seen)
+first = f"{sys.argv[2]}/first"
+if index == 0 and not os.path.exists(first):
+    open(first + ".new", "w").write(f"{os.getpid()}")
+    os.rename(first + ".new", first)
+    time.sleep(1000)
+raw = open(f"{job}/model.safetensors", "rb").read()
+start = 8 + struct.unpack("<Q", raw[:8])[0]
+values = struct.unpack(f"<{(len(raw) - start) // 4}f", raw[start:])
+trained = struct.pack(f"<{len(values)}f", *(value + (index + 1) / 4 for value in values))
+open(f"{job}/draft", "wb").write(raw[:start] + trained)
+os.rename(f"{job}/draft", f"{job}/trained.safetensors")
+open(f"{job}/progress.jsonl", "a").write('{"step": 1, "of": 1, "loss": 0.5}\n')
+open(f"{job}/draft", "w").write(json.dumps({"examples": index + 1, "metrics": {"train_loss": 0.5}}))
+os.rename(f"{job}/draft", f"{job}/result.json")
+"#;
+
+const TASK: &str = r#"
+name = "shift"
+metrics = ["train_loss"]
+[model]
+tensors = [{ name = "w", shape = [2, 3], init = "zeros" }]
+[rounds]
+count = 2
+[selection]
+cohort = { count = 3 }
+[aggregation]
+max_weight = 10
+[secure_aggregation]
+max_corrupt_fraction = 0.0
+"#;
+
+fn participant(served: &Served, folder: &Path, index: usize, token: &str) -> Background {
+    let script = folder.join("train.py");
+    let program = format!("exec python3 {} {index} {}", script.display(), folder.display());
+    let child = tributary()
+        .args([
+            "--format",
+            "json",
+            "participant",
+            "run",
+            "--server",
+            &served.url,
+            "--ca",
+            &served.ca,
+            "--task",
+            "shift",
+        ])
+        .args(["--min-cohort", "3", "--min-tolerated-colluders", "0", "--trainer", &program, "--trainer-dir"])
+        .arg(folder.join(format!("jobs-{index}")))
+        .arg("--name")
+        .arg(format!("silo-{index}"))
+        .arg("--journal")
+        .arg(folder.join(format!("journal-{index}")))
+        .env("TRIBUTARY_ENROLLMENT_TOKEN", token)
+        .stdout(Stdio::from(std::fs::File::create(folder.join(format!("said-{index}"))).unwrap()))
+        .spawn()
+        .unwrap();
+    Background(child)
+}
+
+#[test]
+fn programs_train_in_secret_and_one_is_left_alone_by_its_participant() {
+    if !Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: no python3, so no program trained for a participant");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("train.py"), TRAIN).unwrap();
+    std::fs::write(path("task.toml"), TASK).unwrap();
+    let served = Served::dev(&path("data"));
+    served.operate(&["task", "create", path("task.toml").to_str().unwrap()]).data();
+    let tokens: Vec<_> = (0..3).map(|_| served.enrollment_token()).collect();
+    let mut silos: Vec<_> = (0..3).map(|index| participant(&served, folder.path(), index, &tokens[index])).collect();
+
+    // The participant is killed, its program is not; the next one ends it, and trains.
+    let pid = loop {
+        if let Ok(pid) = std::fs::read_to_string(path("first")) {
+            break pid;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    drop(silos.remove(0));
+    assert!(Path::new(&format!("/proc/{pid}")).exists(), "nobody told it");
+    silos.push(participant(&served, folder.path(), 0, ""));
+    let watched = served.operate(&["round", "watch", "shift"]);
+    assert_eq!(watched.code, 0, "{watched}");
+    for silo in &mut silos {
+        assert_eq!(silo.0.wait().unwrap().code(), Some(0), "the task is over");
+    }
+    assert!(!Path::new(&format!("/proc/{pid}")).exists(), "nothing is left running");
+
+    let out = path("model.safetensors");
+    served.operate(&["model", "fetch", "shift", "--out", out.to_str().unwrap()]).data();
+    let bytes = std::fs::read(&out).unwrap();
+    let layout = std::sync::Arc::new(checkpoint::read_layout(&bytes).unwrap());
+    let mean = (1.0 * 0.25 + 2.0 * 0.5 + 3.0 * 0.75) / 6.0;
+    for value in checkpoint::read(&bytes, &layout).unwrap().values() {
+        assert!((value - 2.0 * mean).abs() < 1e-3, "{value} is not twice {mean}");
+    }
+    let said = std::fs::read_to_string(path("said-1")).unwrap();
+    assert!(said.contains("\"program_progress\"") && said.contains("\"loss\":0.5"), "{said}");
+    for (index, token) in tokens.iter().enumerate() {
+        let seen = std::fs::read_to_string(path(&format!("seen-{index}"))).unwrap();
+        assert!(seen.contains("TRIBUTARY_JOB="), "{seen}");
+        for secret in [token.as_str(), &served.token, "TRIBUTARY_ENROLLMENT", "journal-", &served.url] {
+            assert!(!seen.contains(secret), "the program can see {secret}");
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The folder of one job: what the program finds there, and what it leaves.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use learning::checkpoint::{self, CheckpointError, MAX_HEADER_BYTES};
+use learning::parameters::TensorSpec;
+use learning::{Layout, MetricValue, Parameters};
+use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
+use task_spec::TrainingPlan;
+
+use crate::trainer::TrainingJob;
+
+/// Where the program finds its job's folder.
+pub(super) const VARIABLE: &str = "TRIBUTARY_JOB";
+const SCHEMA: u32 = 1;
+const JOB: &str = "job.json";
+const MODEL: &str = "model.safetensors";
+const TRAINED: &str = "trained.safetensors";
+const RESULT: &str = "result.json";
+const PROGRESS: &str = "progress.jsonl";
+const CHECKPOINT: &str = "checkpoint";
+/// The program ended with status 0.
+const ENDED: &str = "ended";
+/// Most bytes of `result.json`.
+const RESULT_MAX_BYTES: u64 = 1 << 20;
+/// Most files of a folder that are counted.
+const FILES_MAX: usize = 100_000;
+
+/// What a program is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    Train,
+    Evaluate,
+}
+
+impl Kind {
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Train => "train-",
+            Self::Evaluate => "evaluate-",
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct JobDocument<'a> {
+    schema: u32,
+    kind: Kind,
+    task: &'a str,
+    round: u32,
+    seed: u64,
+    plan: &'a TrainingPlan,
+    architecture: Option<&'a serde_json::Value>,
+    metrics: &'a [String],
+    tensors: &'a [TensorSpec],
+}
+
+/// `result.json`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JobResult {
+    /// Trained or evaluated on.
+    pub(super) examples: Option<u64>,
+    #[serde(default)]
+    metrics: BTreeMap<String, Measured>,
+    /// The distance that its steps covered: see [`REACH`](crate::REACH).
+    pub(super) reach: Option<f64>,
+    /// Steps taken.
+    pub(super) steps: Option<u64>,
+}
+
+/// A mean over all examples, or over so many.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Measured {
+    Mean(f64),
+    Counted(MetricValue),
+}
+
+impl JobResult {
+    /// Its metrics; a mean without a count is of so many examples.
+    pub(super) fn metrics(&self, examples: u64) -> Vec<(String, MetricValue)> {
+        let counted = |measured: &Measured| match *measured {
+            Measured::Mean(value) => MetricValue { value, count: examples },
+            Measured::Counted(value) => value,
+        };
+        self.metrics.iter().map(|(name, measured)| (name.clone(), counted(measured))).collect()
+    }
+}
+
+/// Why a program that ended well left no result.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoResult {
+    #[error("the program ended with status 0 and left no {0}; write it under another name, then rename it")]
+    Missing(&'static str),
+    #[error("{0} is a link, a folder or another thing than a file of its own; write a file, then rename it")]
+    NoFile(&'static str),
+    #[error("{name} has {bytes} bytes; for this job it has at most {limit}")]
+    TooLarge { name: &'static str, bytes: u64, limit: u64 },
+    #[error(
+        "{RESULT} is not what a program writes, such as {{\"examples\": 640, \"metrics\": {{\"train_loss\": 0.4}}}}: {0}"
+    )]
+    Document(serde_json::Error),
+    #[error("{TRAINED} is not the trained model: {0}")]
+    Model(#[from] CheckpointError),
+    #[error("{name} cannot be read: {source}")]
+    Read { name: &'static str, source: io::Error },
+}
+
+/// A folder that belongs to one job.
+pub(super) struct JobFolder {
+    path: PathBuf,
+    kind: Kind,
+    model_bytes: u64,
+}
+
+impl JobFolder {
+    /// Makes the folder and what the program finds there.
+    pub(super) fn create(within: &Path, kind: Kind, model: &Parameters, job: &TrainingJob) -> io::Result<Self> {
+        let path = new_folder(within, kind, job.round)?;
+        private_folder().create(path.join(CHECKPOINT))?;
+        let model_bytes = checkpoint::write(model).map_err(io::Error::other)?;
+        fs::write(path.join(MODEL), &model_bytes)?;
+        // Whoever trains in place finds out at once.
+        fs::set_permissions(path.join(MODEL), fs::Permissions::from_mode(0o400))?;
+        let document = JobDocument {
+            schema: SCHEMA,
+            kind,
+            task: &job.task,
+            round: job.round,
+            seed: job.seed,
+            plan: &job.plan,
+            architecture: job.architecture.as_ref(),
+            metrics: &job.metrics,
+            tensors: model.layout().tensors(),
+        };
+        let folder = Self { path, kind, model_bytes: model_bytes.len() as u64 };
+        // Last, by a rename: a folder with a job is whole.
+        folder.replace(JOB, &serde_json::to_vec_pretty(&document)?)?;
+        Ok(folder)
+    }
+
+    /// The folder of this name, if it was made wholly.
+    pub(super) fn find(within: &Path, kind: Kind, name: &str) -> Option<Self> {
+        let number = name.strip_prefix(kind.prefix())?;
+        if !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
+            return None;
+        }
+        let path = within.join(name);
+        let model_bytes = fs::symlink_metadata(path.join(MODEL)).ok()?.len();
+        path.join(JOB).is_file().then_some(Self { path, kind, model_bytes })
+    }
+
+    /// Below the trainer's folder.
+    pub(super) fn name(&self) -> &str {
+        self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn model_bytes(&self) -> u64 {
+        self.model_bytes
+    }
+
+    /// Removes the folders of other jobs of this kind.
+    pub(super) fn remove_others(&self, within: &Path) -> io::Result<()> {
+        for folder in folders(within, self.kind)? {
+            if folder != self.path {
+                fs::remove_dir_all(folder)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_all(within: &Path, kind: Kind) -> io::Result<()> {
+        folders(within, kind)?.into_iter().try_for_each(fs::remove_dir_all)
+    }
+
+    pub(super) fn remove(self) -> io::Result<()> {
+        fs::remove_dir_all(self.path)
+    }
+
+    /// Whether the program ended with status 0, by this process's or an earlier one's account.
+    pub(super) fn has_ended(&self) -> bool {
+        self.path.join(ENDED).exists()
+    }
+
+    pub(super) fn note_end(&self) -> io::Result<()> {
+        self.replace(ENDED, b"")
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let draft = self.path.join("draft");
+        fs::write(&draft, bytes)?;
+        fs::rename(draft, self.path.join(name))
+    }
+
+    /// Reads what the program says of its result.
+    pub(super) fn result(&self) -> Result<JobResult, NoResult> {
+        serde_json::from_slice(&self.read(RESULT, RESULT_MAX_BYTES)?).map_err(NoResult::Document)
+    }
+
+    /// Reads the trained model; every value is finite.
+    pub(super) fn trained(&self, layout: &Arc<Layout>) -> Result<Parameters, NoResult> {
+        let bytes = self.read(TRAINED, self.model_bytes.saturating_add(MAX_HEADER_BYTES))?;
+        Ok(checkpoint::read(&bytes, layout)?)
+    }
+
+    /// Reads a file that the program wrote, and nothing that it points to.
+    fn read(&self, name: &'static str, limit: u64) -> Result<Vec<u8>, NoResult> {
+        let read = |source| NoResult::Read { name, source };
+        // Without waiting for whoever writes to a pipe.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::open(self.path.join(name), flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(rustix::io::Errno::NOENT) => return Err(NoResult::Missing(name)),
+            Err(rustix::io::Errno::LOOP) => return Err(NoResult::NoFile(name)),
+            Err(error) => return Err(read(error.into())),
+        };
+        let about = file.metadata().map_err(read)?;
+        if !about.is_file() || about.nlink() != 1 {
+            return Err(NoResult::NoFile(name));
+        }
+        if about.len() > limit {
+            return Err(NoResult::TooLarge { name, bytes: about.len(), limit });
+        }
+        let mut bytes = Vec::new();
+        // It may grow while it is read.
+        file.take(limit).read_to_end(&mut bytes).map_err(read)?;
+        Ok(bytes)
+    }
+
+    /// The lines of progress, opened anew.
+    pub(super) fn progress(&self) -> Option<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(self.path.join(PROGRESS), flags, Mode::empty()).ok()?);
+        file.metadata().is_ok_and(|about| about.is_file()).then_some(file)
+    }
+
+    /// What changes when the program writes to its checkpoint: number, bytes and times of the files. And the bytes of all.
+    pub(super) fn usage(&self) -> (u64, impl PartialEq + use<>) {
+        let mut bytes = 0_u64;
+        let mut checkpoint = (0_usize, 0_u64, 0_i64);
+        let mut left = vec![self.path.clone()];
+        let mut files = 0;
+        while let Some(folder) = left.pop() {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let Ok(about) = entry.metadata() else { continue };
+                files += 1;
+                if files > FILES_MAX {
+                    return (u64::MAX, checkpoint);
+                }
+                bytes = bytes.saturating_add(about.blocks().saturating_mul(512));
+                if about.is_dir() {
+                    left.push(entry.path());
+                } else if folder != self.path {
+                    let changed = about.mtime().saturating_mul(1_000_000_000).saturating_add(about.mtime_nsec());
+                    checkpoint =
+                        (checkpoint.0 + 1, checkpoint.1.saturating_add(about.len()), checkpoint.2.max(changed));
+                }
+            }
+        }
+        (bytes, checkpoint)
+    }
+}
+
+fn private_folder() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}
+
+/// A folder that was not there before.
+fn new_folder(within: &Path, kind: Kind, round: u32) -> io::Result<PathBuf> {
+    let mut number = 1_u64;
+    loop {
+        let path = within.join(format!("{}{round}-{number}", kind.prefix()));
+        match private_folder().create(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The folders of all jobs of a kind.
+fn folders(within: &Path, kind: Kind) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(within)? {
+        let entry = entry?;
+        let is_job = entry.file_name().to_str().is_some_and(|name| name.starts_with(kind.prefix()));
+        if is_job && entry.file_type()?.is_dir() {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,241 @@
+//! A trainer that is a program: in any language, on as many processes and machines as it likes.
+//!
+//! One job is one folder, which nobody but this user may read and the program finds in the variable `TRIBUTARY_JOB`:
+//!
+//! | file | by | what |
+//! |---|---|---|
+//! | `job.json` | the SDK | the schema's number, what is asked for (`train` or `evaluate`), the task, its round, the plan, a seed, names and shapes |
+//! | `model.safetensors` | the SDK | the model to begin with, `F32` |
+//! | `trained.safetensors` | the program | the model that it trained, of the same tensors |
+//! | `result.json` | the program | the number of examples, and metrics |
+//! | `progress.jsonl` | the program | if it likes: a line `{"step":120,"of":500,"loss":0.6}` now and then |
+//! | `checkpoint/` | the program | its own: what it needs to go on when it is started again |
+//!
+//! Status 0 means that the result is there, 75 (`EX_TEMPFAIL`) that this site does not take part in this job; any other is a failure,
+//! after which the program is started again, to go on from its checkpoint. It gets no address, certificate, token or key, and nothing
+//! that it started survives it: clipping, weighing, noise, masks and ledgers stay in this process.
+
+mod job_folder;
+mod program;
+mod running;
+mod strays;
+mod tail;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use learning::{MetricValue, Parameters};
+
+use self::job_folder::{JobFolder, Kind};
+pub use self::program::{Program, WrongProgram};
+use self::running::{End, Running};
+use crate::clock::{Clock, SystemClock};
+use crate::journal::disk::make_private_folder;
+use crate::trainer::{REACH, Trained, Trainer, TrainerError, TrainingJob};
+
+/// The program's word for a job in which its site takes no part.
+const REFUSED: i32 = 75;
+/// Between two looks at a program that runs.
+const LOOK: Duration = Duration::from_millis(20);
+/// Before a program that failed is started again.
+const BREAK: Duration = Duration::from_secs(1);
+
+/// A line of `progress.jsonl`; what else it says is for others.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Steps taken so far.
+    pub step: u64,
+    /// Steps that it will take.
+    #[serde(default)]
+    pub of: Option<u64>,
+    /// Of the last step or steps.
+    #[serde(default)]
+    pub loss: Option<f64>,
+    /// Examples trained on in a second, by all of its processes.
+    #[serde(default)]
+    pub samples_per_s: Option<f64>,
+}
+
+/// What a program is doing, for the app to show.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ProgramEvent {
+    /// It was started: the first time for a job, or again.
+    Started {
+        /// From 1.
+        start: u32,
+    },
+    /// It wrote a line of progress.
+    Progress(Progress),
+    /// It failed, and is started again.
+    Failed {
+        /// In words.
+        reason: String,
+    },
+}
+
+/// Trains by a program. One at a time works in a folder.
+pub struct ProcessTrainer {
+    program: Program,
+    /// Of all jobs.
+    folder: PathBuf,
+    /// Held as long as this trainer lives.
+    _lock: File,
+    examples: u64,
+    clock: Arc<dyn Clock>,
+    tell: Box<dyn FnMut(&ProgramEvent) + Send>,
+}
+
+impl ProcessTrainer {
+    /// Takes a folder, which is created if missing, and ends what an earlier trainer's program left running there. `examples` is what
+    /// the coordinator is told until a job's result says another number.
+    ///
+    /// # Errors
+    /// [`WrongProgram`]; errors of the disk; `WouldBlock` if another trainer works in the folder.
+    pub fn open(program: Program, folder: &Path, examples: u64) -> io::Result<Self> {
+        program.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        make_private_folder(folder)?;
+        let folder = folder.canonicalize()?;
+        let lock = File::create(folder.join("lock"))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                io::Error::new(io::ErrorKind::WouldBlock, format!("another trainer works in {}", folder.display()))
+            }
+            TryLockError::Error(error) => error,
+        })?;
+        strays::end_all(&folder)?;
+        let clock = Arc::new(SystemClock::new());
+        Ok(Self { program, folder, _lock: lock, examples, clock, tell: Box::new(|_| {}) })
+    }
+
+    /// Has the app told what the program does. Called on the trainer's thread.
+    #[must_use]
+    pub fn on_event(mut self, tell: impl FnMut(&ProgramEvent) + Send + 'static) -> Self {
+        self.tell = Box::new(tell);
+        self
+    }
+
+    /// The folder of a training: that of its checkpoint, if this process was killed or paused in the middle of it.
+    fn folder_to_train(&self, model: &Parameters, job: &TrainingJob) -> Result<JobFolder, TrainerError> {
+        let kept = job.checkpoints.load().and_then(|name| String::from_utf8(name.to_vec()).ok());
+        let kept = kept.and_then(|name| JobFolder::find(&self.folder, Kind::Train, &name));
+        let folder = match kept {
+            Some(folder) => folder,
+            None => JobFolder::create(&self.folder, Kind::Train, model, job).map_err(TrainerError::failed)?,
+        };
+        folder.remove_others(&self.folder).map_err(TrainerError::failed)?;
+        // Without it a participant that is killed trains again from the beginning, and no more than that.
+        let _ = job.checkpoints.save(folder.name().as_bytes());
+        Ok(folder)
+    }
+
+    /// Runs the program until its result is there.
+    fn run(&mut self, folder: &JobFolder, job: &TrainingJob) -> Result<(), TrainerError> {
+        let limit = self.program.folder_limit(folder);
+        let mut failure = String::new();
+        for start in 1..=self.program.restarts.saturating_add(1) {
+            if start > 1 {
+                (self.tell)(&ProgramEvent::Failed { reason: failure.clone() });
+                self.rest(job);
+            }
+            let command = self.program.command_line().map_err(TrainerError::failed)?;
+            let mut running =
+                Running::start(&command, folder, Arc::clone(&self.clock)).map_err(TrainerError::failed)?;
+            (self.tell)(&ProgramEvent::Started { start });
+            let end = running.watch(LOOK, &self.program, limit, job, &mut self.tell);
+            let left = running.end(self.program.grace);
+            let said = running.said();
+            left.map_err(TrainerError::failed)?;
+            failure = match end.map_err(TrainerError::failed)? {
+                End::Exited(Some(0)) => return Ok(()),
+                End::Exited(Some(REFUSED)) => {
+                    return Err(TrainerError::refused(format!("the program takes no part (status {REFUSED}){said}")));
+                }
+                End::Exited(Some(status)) => format!("the program ended with status {status}{said}"),
+                End::Exited(None) => format!("the program was killed by a signal{said}"),
+                End::Stalled(after) => {
+                    format!("the program reported no progress for {} s{said}", after.as_secs())
+                }
+                End::Paused => {
+                    let _ = job.checkpoints.save(folder.name().as_bytes());
+                    return Err(TrainerError::Paused);
+                }
+                End::Cancelled => return Err(TrainerError::failed("nobody waits for the result any more")),
+                End::FolderTooLarge(bytes) => {
+                    return Err(TrainerError::failed(format!(
+                        "the program filled its folder with {bytes} bytes, and the limit is {limit}"
+                    )));
+                }
+            };
+        }
+        let starts = self.program.restarts.saturating_add(1);
+        Err(TrainerError::failed(format!("{failure}; it was started {starts} times")))
+    }
+
+    /// Waits a moment, unless nobody waits for the result.
+    fn rest(&self, job: &TrainingJob) {
+        let until = self.clock.now().elapsed + BREAK;
+        while self.clock.now().elapsed < until && !job.cancel.is_cancelled() {
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Trainer for ProcessTrainer {
+    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+        let folder = self.folder_to_train(model, job)?;
+        // A participant that was killed after its program had ended trains no second time.
+        if !folder.has_ended() {
+            self.run(&folder, job)?;
+            folder.note_end().map_err(TrainerError::failed)?;
+        }
+        let result = folder.result().map_err(TrainerError::failed)?;
+        let parameters = folder.trained(model.layout()).map_err(TrainerError::failed)?;
+        let examples = result.examples.filter(|&examples| examples > 0).ok_or_else(|| {
+            TrainerError::failed("result.json says no number of examples above 0: {\"examples\": 640}")
+        })?;
+        self.examples = examples;
+        let mut metrics = result.metrics(examples);
+        if let Some(reach) = result.reach {
+            metrics.push((REACH.to_owned(), MetricValue { value: reach, count: result.steps.unwrap_or(1) }));
+        }
+        Ok(Trained { parameters, examples, metrics })
+    }
+
+    /// What the program measures; nothing if it does not evaluate (status 75).
+    fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+        let folder = JobFolder::create(&self.folder, Kind::Evaluate, model, job).map_err(TrainerError::failed)?;
+        folder.remove_others(&self.folder).map_err(TrainerError::failed)?;
+        let measured = match self.run(&folder, job) {
+            Ok(()) => {
+                let result = folder.result().map_err(TrainerError::failed)?;
+                Ok(result.metrics(result.examples.unwrap_or(1)))
+            }
+            Err(TrainerError::Refused(_)) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        };
+        folder.remove().map_err(TrainerError::failed)?;
+        measured
+    }
+
+    fn examples(&self) -> u64 {
+        self.examples
+    }
+
+    fn pauses(&self) -> bool {
+        true
+    }
+}
+
+impl Drop for ProcessTrainer {
+    fn drop(&mut self) {
+        // What is left of a training is for the next process; nothing else of this one lies on.
+        let _ = JobFolder::remove_all(&self.folder, Kind::Evaluate);
+    }
+}

@@ -1,0 +1,143 @@
+//! What is run, and within which limits.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::job_folder::JobFolder;
+
+/// Most processes that `{processes}` may stand for.
+const MOST_PROCESSES: u32 = 16;
+const PROCESSES: &str = "{processes}";
+/// A folder may hold so many models, and so much more.
+const MODELS: u64 = 16;
+const MORE: u64 = 1 << 30;
+
+/// A program that trains, and its limits.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Program {
+    /// A line for the shell; `{processes}` stands for their number.
+    pub command: String,
+    /// How many processes the program shall have, 1 to 16: a number, or a line for the shell that prints one, which is asked before
+    /// each start. 1 by default.
+    pub processes: String,
+    /// After so long without a line of progress or a change of its checkpoint the program is started again. None by default: a program
+    /// that reports nothing has until its round's deadline.
+    pub stall: Option<Duration>,
+    /// Between the request to end (`SIGTERM`) and the end (`SIGKILL`); 10 s by default.
+    pub grace: Duration,
+    /// How often a program that failed is started again for one job; 3 by default.
+    pub restarts: u32,
+    /// Most bytes in a job's folder; 16 models and 1 GiB by default.
+    pub folder_max_bytes: Option<u64>,
+}
+
+/// Why a program cannot be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WrongProgram {
+    /// There is nothing to run.
+    #[error("the program's command is empty; for example: python train.py")]
+    Empty,
+    /// It is not known how many processes to start.
+    #[error("the number of processes must be 1 to {MOST_PROCESSES}, or a command that prints it; {command:?} {got}")]
+    Processes {
+        /// What was asked.
+        command: String,
+        /// What became of it.
+        got: String,
+    },
+}
+
+impl Program {
+    /// A program by its command, with the usual limits.
+    pub fn new(command: impl Into<String>) -> Self {
+        Self {
+            command: command.into(),
+            processes: "1".to_owned(),
+            stall: None,
+            grace: Duration::from_secs(10),
+            restarts: 3,
+            folder_max_bytes: None,
+        }
+    }
+
+    /// Whether it can be run at all.
+    pub(super) fn check(&self) -> Result<(), WrongProgram> {
+        if self.command.trim().is_empty() {
+            return Err(WrongProgram::Empty);
+        }
+        self.processes.trim().parse::<u64>().map_or(Ok(()), |_| self.count(&self.processes).map(drop))
+    }
+
+    /// The line for the shell.
+    pub(super) fn command_line(&self) -> Result<String, WrongProgram> {
+        if !self.command.contains(PROCESSES) {
+            return Ok(self.command.clone());
+        }
+        Ok(self.command.replace(PROCESSES, &self.processes()?.to_string()))
+    }
+
+    fn processes(&self) -> Result<u32, WrongProgram> {
+        if self.processes.trim().parse::<u64>().is_ok() {
+            return self.count(&self.processes);
+        }
+        let wrong = |got: String| WrongProgram::Processes { command: self.processes.clone(), got };
+        let answered = shell(&self.processes).stdin(Stdio::null()).stderr(Stdio::null()).output();
+        let answered = answered.map_err(|error| wrong(format!("could not be run: {error}")))?;
+        if !answered.status.success() {
+            return Err(wrong(format!("ended with {}", answered.status)));
+        }
+        self.count(&String::from_utf8_lossy(&answered.stdout))
+    }
+
+    fn count(&self, text: &str) -> Result<u32, WrongProgram> {
+        let count = text.trim().parse().ok().filter(|count| (1..=MOST_PROCESSES).contains(count));
+        let short: String = text.trim().chars().take(40).collect();
+        count.ok_or_else(|| WrongProgram::Processes { command: self.processes.clone(), got: format!("says {short:?}") })
+    }
+
+    pub(super) fn folder_limit(&self, folder: &JobFolder) -> u64 {
+        self.folder_max_bytes.unwrap_or_else(|| folder.model_bytes().saturating_mul(MODELS).saturating_add(MORE))
+    }
+}
+
+/// A shell with a line, which sees nothing of this process's own settings: tokens among them.
+pub(super) fn shell(line: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", line]);
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"TRIBUTARY_") {
+            shell.env_remove(name);
+        }
+    }
+    shell
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(command: &str, processes: &str) -> Result<String, String> {
+        let program = Program { processes: processes.to_owned(), ..Program::new(command) };
+        program.check().and_then(|()| program.command_line()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_number_of_processes_is_the_sites() {
+        assert_eq!(line("train", "no command"), Ok("train".to_owned()), "nobody asks");
+        assert_eq!(line("torchrun -n {processes} x.py", "4"), Ok("torchrun -n 4 x.py".to_owned()));
+        assert_eq!(line("run {processes} {processes}", "echo 1 2 | wc -w"), Ok("run 2 2".to_owned()));
+        for (processes, said) in [
+            ("0", "says \"0\""),
+            ("17", "says \"17\""),
+            ("echo many", "says \"many\""),
+            ("echo", "says \"\""),
+            ("exit 3", "ended with exit status: 3"),
+        ] {
+            let error = line("run {processes}", processes).unwrap_err();
+            assert!(error.contains(said) && error.contains("1 to 16"), "{error}");
+        }
+        assert!(line(" ", "1").unwrap_err().contains("python train.py"));
+    }
+}

@@ -7,10 +7,10 @@ use client_sdk::clock::Now;
 use client_sdk::journal::MemoryJournal;
 use client_sdk::participant::{Driven, Step};
 use client_sdk::runner::{Called, Job};
-use client_sdk::{DeviceConditions, DeviceState, Outcome, Thermal, Trained};
+use client_sdk::{DeviceConditions, DeviceState, Origin, Outcome, Thermal, Trained};
 use wire::Timestamp;
 
-use crate::support::{Coordinator, task};
+use crate::support::{Coordinator, sha256, task};
 
 const GOOD: DeviceState = DeviceState {
     charging: Some(true),
@@ -78,9 +78,13 @@ fn it_says_what_to_do_and_does_it_on_the_thread_that_asks() {
     assert!(is_over(&end), "{end:?}");
     assert_eq!(rounds, [1, 2]);
     assert_eq!(coordinator.world(|world| world.accepted.len()), 2);
+    let last = coordinator.world(|world| sha256(&Coordinator::file(world, 1)));
+    let kept = participant.model_of("task").unwrap().map(|model| model.origin());
     assert!(
-        participant.model_of("digits").unwrap().is_some() || participant.look(|machine| machine.identity().is_some())
+        matches!(kept, Some(Origin::Published { sha256, .. }) if sha256 == last),
+        "what the second round began with"
     );
+    assert!(participant.model_of("another").unwrap().is_none());
     assert!(is_over(&participant.tick(time.now(), GOOD, None)), "it says so again");
     assert!(!participant.perform(&mut Called::new(3, trained)), "there is nothing to do");
 }
@@ -116,7 +120,9 @@ fn while_it_trains(participant: &Driven, train: impl FnOnce(Job) + Send, meanwhi
             assert!(participant.perform(&mut Called::new(3, call)));
         });
         begun.recv().unwrap();
-        meanwhile(&|| drop(go_on.send(())));
+        meanwhile(&|| {
+            let _ = go_on.send(());
+        });
     });
 }
 

@@ -48,7 +48,8 @@ TOML
 in_federation() {
     (
         work=$(mktemp -d "$work/federation-XXXXXX")
-        trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
+        # A function may have stopped the coordinator itself.
+        trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
         serve
         "$@"
     )

@@ -478,7 +478,7 @@ enum TributaryCode tributary_machine_open(const char *options,
 // hold and no checkpoint was saved.
 //
 // Returns OK; ENDED once the participant has ended, and then always. Errors: why it ended early (ENROLLMENT, JOURNAL, FAILED), ARGUMENT,
-// CLOSED, IN_CALLBACK.
+// CLOSED, IN_CALLBACK, OTHER_PROCESS.
 enum TributaryCode tributary_machine_tick(struct TributaryMachine machine,
                                           const struct TributaryCircumstances *circumstances,
                                           enum TributaryTodo *todo,
@@ -488,7 +488,8 @@ enum TributaryCode tributary_machine_tick(struct TributaryMachine machine,
 // if it said TRAIN. A training is asked to pause after `training_slice_ms` of the options, which an app that saves checkpoints may do
 // (`tributary_job_should_pause`). While it sends or fetches, a helper thread may look up the server's name, or read the model's file.
 //
-// Returns OK; NOTHING if there was nothing to do that no other thread does. Errors: ARGUMENT, CLOSED, IN_CALLBACK.
+// Returns OK; NOTHING if there was nothing to do that no other thread does. Errors: ARGUMENT, CLOSED, IN_CALLBACK,
+// OTHER_PROCESS.
 enum TributaryCode tributary_machine_perform(struct TributaryMachine machine,
                                              TributaryTrain train,
                                              void *context);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::clock::{Clock as _, Now, SystemClock};
+use client_sdk::participant::machine::Machine as Deciding;
 use client_sdk::participant::{Driven, Step};
 use client_sdk::runner::Called;
 use client_sdk::{DeviceState, Outcome};
@@ -73,6 +74,8 @@ pub trait Trainer: Send + Sync {
 pub struct Machine {
     driven: Driven,
     clock: SystemClock,
+    /// The process that opened it: a child that was forked may find its locks held.
+    process: u32,
 }
 
 #[cfg_attr(feature = "uniffi", uniffi::export)]
@@ -90,7 +93,7 @@ impl Machine {
         }
         let driven = builder(options, callbacks, true)?.0.build_driven();
         let driven = driven.map_err(|error| TributaryError::from(&error))?;
-        Ok(Arc::new(Self { driven, clock: SystemClock::new() }))
+        Ok(Arc::new(Self { driven, clock: SystemClock::new(), process: std::process::id() }))
     }
 
     /// Says what to do next. It neither waits nor starts a thread: it computes for microseconds, beside hashing and writing out what is
@@ -98,13 +101,13 @@ impl Machine {
     /// up, or the conditions do not hold and no checkpoint was saved.
     ///
     /// # Errors
-    /// Why it ended early; [`TributaryError::InCallback`].
+    /// Why it ended early; [`TributaryError::InCallback`], [`TributaryError::OtherProcess`].
     pub fn tick(&self, circumstances: Circumstances) -> Result<Todo, TributaryError> {
         refuse_in_callback()?;
         let Circumstances { elapsed_ms, device, examples } = circumstances;
         let own = self.clock.now();
         let now = Now { elapsed: elapsed_ms.map_or(own.elapsed, Duration::from_millis), ..own };
-        Ok(match self.driven.tick(now, device, examples) {
+        Ok(match self.driven()?.tick(now, device, examples) {
             Step::Send => Todo::Send,
             Step::Fetch => Todo::Fetch,
             Step::Train => Todo::Train,
@@ -127,7 +130,7 @@ impl Machine {
     /// read the model's file.
     ///
     /// # Errors
-    /// [`TributaryError::InCallback`].
+    /// [`TributaryError::InCallback`], [`TributaryError::OtherProcess`].
     pub fn perform(&self, trainer: Arc<dyn Trainer>) -> Result<bool, TributaryError> {
         self.perform_with(|job| {
             // Why it failed is the app's own; the job that it dropped counts as failed.
@@ -139,39 +142,52 @@ impl Machine {
     }
 
     /// Has it end from the next tick on: an unfinished training is given up, and an update that waits to be sent stays in the journal.
-    pub fn stop(&self) {
-        self.driven.stop();
+    ///
+    /// # Errors
+    /// [`TributaryError::OtherProcess`].
+    pub fn stop(&self) -> Result<(), TributaryError> {
+        self.driven().map(Driven::stop)
     }
 
     /// The participant's id, once it is enrolled.
-    #[must_use]
-    pub fn id(&self) -> Option<String> {
-        self.driven.look(|machine| machine.identity().map(|identity| identity.certified.participant.to_string()))
+    ///
+    /// # Errors
+    /// [`TributaryError::OtherProcess`].
+    pub fn id(&self) -> Result<Option<String>, TributaryError> {
+        let own = |machine: &Deciding| machine.identity().map(|identity| identity.certified.participant.to_string());
+        Ok(self.driven()?.look(own))
     }
 
     /// The condition of the device that held it up at the last tick; nothing if none did.
-    #[must_use]
-    pub fn held_up(&self) -> Option<HeldUp> {
-        self.driven.look(client_sdk::participant::machine::Machine::held_up).map(Into::into)
+    ///
+    /// # Errors
+    /// [`TributaryError::OtherProcess`].
+    pub fn held_up(&self) -> Result<Option<HeldUp>, TributaryError> {
+        Ok(self.driven()?.look(Deciding::held_up).map(Into::into))
     }
 
     /// As `Participant.model`; it reads the journal on this thread.
     ///
     /// # Errors
-    /// [`TributaryError::Journal`].
+    /// [`TributaryError::Journal`], [`TributaryError::OtherProcess`].
     pub fn model(&self, task: String) -> Result<Option<Arc<Model>>, TributaryError> {
-        Ok(self.driven.model_of(&task)?.map(Model::new))
+        Ok(self.driven()?.model_of(&task)?.map(Model::new))
     }
 }
 
 impl Machine {
+    fn driven(&self) -> Result<&Driven, TributaryError> {
+        if std::process::id() == self.process { Ok(&self.driven) } else { Err(TributaryError::OtherProcess) }
+    }
+
     /// The same with a function.
     pub(crate) fn perform_with(&self, mut train: impl FnMut(Arc<Job>) + Send) -> Result<bool, TributaryError> {
         refuse_in_callback()?;
+        let driven = self.driven()?;
         let mut trainer = Called::new(0, |job| {
             let job = Arc::new(Job::new(job, None));
             call(|| train(job));
         });
-        Ok(self.driven.perform(&mut trainer))
+        Ok(driven.perform(&mut trainer))
     }
 }

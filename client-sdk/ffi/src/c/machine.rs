@@ -95,7 +95,7 @@ pub extern "C" fn tributary_machine_open(
 /// hold and no checkpoint was saved.
 ///
 /// Returns OK; ENDED once the participant has ended, and then always. Errors: why it ended early (ENROLLMENT, JOURNAL, FAILED), ARGUMENT,
-/// CLOSED, IN_CALLBACK.
+/// CLOSED, IN_CALLBACK, OTHER_PROCESS.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_machine_tick(
     machine: TributaryMachine,
@@ -131,7 +131,8 @@ pub extern "C" fn tributary_machine_tick(
 /// if it said TRAIN. A training is asked to pause after `training_slice_ms` of the options, which an app that saves checkpoints may do
 /// (`tributary_job_should_pause`). While it sends or fetches, a helper thread may look up the server's name, or read the model's file.
 ///
-/// Returns OK; NOTHING if there was nothing to do that no other thread does. Errors: ARGUMENT, CLOSED, IN_CALLBACK.
+/// Returns OK; NOTHING if there was nothing to do that no other thread does. Errors: ARGUMENT, CLOSED, IN_CALLBACK,
+/// OTHER_PROCESS.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_machine_perform(
     machine: TributaryMachine,
@@ -157,7 +158,7 @@ pub extern "C" fn tributary_machine_perform(
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_machine_stop(machine: TributaryMachine) -> TributaryCode {
     with(machine, |machine| {
-        machine.stop();
+        machine.stop()?;
         Ok(TributaryCode::Ok)
     })
 }
@@ -170,7 +171,7 @@ pub extern "C" fn tributary_machine_id(
     size: usize,
     length: *mut usize,
 ) -> TributaryCode {
-    with(machine, |machine| match machine.id() {
+    with(machine, |machine| match machine.id()? {
         Some(id) => put(&id, buffer, size, length),
         None => Ok(TributaryCode::Nothing),
     })
@@ -184,7 +185,7 @@ pub extern "C" fn tributary_machine_held_up(
     size: usize,
     length: *mut usize,
 ) -> TributaryCode {
-    with(machine, |machine| match machine.held_up() {
+    with(machine, |machine| match machine.held_up()? {
         Some(held_up) => put(&held_up.in_words(), buffer, size, length),
         None => Ok(TributaryCode::Nothing),
     })

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -51,6 +52,23 @@ static int threads(void) {
     }
     closedir(folder);
     return count;
+}
+
+// It belongs to the process that opened it.
+static void a_forked_child_is_told(TributaryMachine machine) {
+    pid_t child = fork();
+    if (child == 0) {
+        TributaryCircumstances now = {.examples = TRIBUTARY_UNKNOWN};
+        TributaryTodo todo;
+        uint64_t until;
+        char text[64];
+        int is_told = tributary_machine_tick(machine, &now, &todo, &until) == TRIBUTARY_CODE_OTHER_PROCESS &&
+                      tributary_machine_id(machine, text, sizeof text, NULL) == TRIBUTARY_CODE_OTHER_PROCESS &&
+                      tributary_machine_stop(machine) == TRIBUTARY_CODE_OTHER_PROCESS;
+        _exit(is_told ? 0 : 1);
+    }
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static void on_event(void *context, const char *name, const char *fields) {
@@ -103,6 +121,7 @@ int main(int count, char **arguments) {
     int before = threads();
     EXPECT(OK, tributary_machine_open(options, &callbacks, &app.machine));
     CHECK(threads() == before);
+    a_forked_child_is_told(app.machine);
     TributaryMachine twice;
     EXPECT_WORDS(JOURNAL, "in use", tributary_machine_open(options, NULL, &twice));
     EXPECT(NOTHING, tributary_machine_perform(app.machine, train, &app));

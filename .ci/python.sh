@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The Python package: built as a wheel, installed into an environment of its own, tested against a real coordinator.
 # python.sh BINARY. Ends with 77, and says so, if maturin and NumPy cannot be had from PyPI. PyTorch's example is tested where
-# PyTorch is (TRIBUTARY_TORCH=1 fetches it); it says SKIPPED otherwise.
+# PyTorch is (TRIBUTARY_TORCH=1 fetches it), the notebook where nbclient is; they say SKIPPED otherwise.
 set -euo pipefail
 binary=$(realpath "${1:?the binary}")
 package=$(realpath "$(dirname "$0")/../client-sdk/python")
@@ -23,6 +23,8 @@ exec '$(command -v cargo)' build --workspace --lib --message-format json-render-
 CARGO
 chmod +x "$work/bin/cargo"
 export PATH="$work/venv/bin:$PATH"
+# The notebook is tested where these can be had, and says SKIPPED otherwise.
+timeout 120 pip install --quiet --disable-pip-version-check --only-binary=:all: nbclient ipykernel matplotlib >"$work/pip.log" 2>&1 || tail -n 1 "$work/pip.log"
 (cd "$package" && PATH="$work/bin:$PATH" maturin build --quiet --out "$work/wheels")
 pip install --quiet --disable-pip-version-check --no-deps "$work"/wheels/*.whl
 (cd "$package" && mypy --no-error-summary tributary)

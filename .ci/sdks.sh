@@ -3,8 +3,8 @@
 #
 # 1. C: the example trains a model, and a careless program is told what it does wrong; plain and under sanitizers.
 # 2. Kotlin: the bindings and the package are compiled and tried on a JVM.
-# 3. The same bits: a round with a participant in each language publishes the model that four in C publish, byte for byte, of whom
-#    one is killed in the middle of a job.
+# 3. The same bits: rounds with a participant in each language, killed at each step of a round and in the middle of its training, publish
+#    the model that four in C publish whom nobody kills, byte for byte.
 #
 # LIBRARIES is a folder with libtributary_ffi, lib_tributary.so, tributary-bindgen and examples/shift; by default they are built. C
 # always runs. What else cannot be had is named in a line that begins with SKIPPED, and then this ends with 77.
@@ -41,11 +41,13 @@ try_c() {
     shift
     gcc "${flags[@]}" "$@" -o "$work/train" "$root/examples/c/train.c" "${native[@]}"
     gcc "${flags[@]}" "$@" -o "$work/misuse" "$root/client-sdk/ffi/tests/c/misuse.c" "${native[@]}"
+    gcc "${flags[@]}" "$@" -o "$work/machine" "$root/client-sdk/ffi/tests/c/machine.c" "${native[@]}"
     gcc "${flags[@]}" "$@" -o "$work/ready" "$root/client-sdk/ffi/tests/c/ready.c" "${native[@]}"
     in_federation train_in_c "$work/train"
     in_federation ready "$work/ready"
+    in_federation machine "$work/machine"
     in_federation misuse "$work/misuse"
-    echo "C, $name: the example learnt, a ready model was trained, and misuse was told"
+    echo "C, $name: the example learnt, a ready model was trained and used, a participant was driven, and misuse was told"
 }
 
 gcc "${flags[@]}" -o "$work/shift-c" "$root/client-sdk/ffi/tests/c/shift.c" "${native[@]}"
@@ -67,11 +69,11 @@ in_federation cold_start "$work/cold_start"
 
 shift_in_rust=("$libraries/examples/shift")
 shift_in_c=("$work/shift-c")
-shift_killed_in_c=(bash -c '"$0" "$@" die || "$0" "$@"' "$work/shift-c")
 shift_in_python=() shift_in_kotlin=()
 if kotlin; then
     jvm=(java -ea -cp "$work/kotlin/classes:$kotlin_path" -Djna.library.path="$libraries")
     in_federation misuse "${jvm[@]}" org.tributary.tests.MisuseKt
+    in_federation machine "${jvm[@]}" org.tributary.tests.DrivenKt
     shift_in_kotlin=("${jvm[@]}" org.tributary.tests.ShiftKt)
 else
     skip "a JVM, the Kotlin compiler (kotlin-jupyter-kernel from PyPI) or JNA (libjna-java) cannot be had, so no Kotlin was compiled or run"

@@ -48,7 +48,8 @@ TOML
 in_federation() {
     (
         work=$(mktemp -d "$work/federation-XXXXXX")
-        trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
+        # A function may have stopped the coordinator itself.
+        trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
         serve
         "$@"
     )
@@ -74,8 +75,9 @@ print("C: three rounds, accuracy", accuracy)
 assert round["reported"] == 3 and accuracy > 0.8, round'
 }
 
-# An app without a training function takes part alone: ready PROGRAM.
+# An app without a training function takes part alone, and uses the model, also when the coordinator is gone: ready PROGRAM.
 ready() {
+    local used
     cat >"$work/ready.toml" <<'TOML'
 name = "ready"
 [model]
@@ -94,8 +96,21 @@ enabled = false
 TOML
     "$binary" task create "$work/ready.toml" >/dev/null 2>&1
     options ready ready '{"secure_aggregation": {"required": false}}'
-    "$1" "$work/ready.json"
+    used=$("$1" "$work/ready.json")
     [ "$(field data.metrics.train_loss.value round show ready 2 | cut -c1)" = 0 ] || { "$binary" round show ready 2; return 1; }
+    # shellcheck disable=SC2046 # one or more
+    kill $(jobs -p) && wait
+    [ "$("$1" "$work/ready.json" offline)" = "$used" ] || { echo "without the coordinator the model is another one than $used"; return 1; }
+    echo "ready: the library trained, and the model was used, also without the coordinator: $used"
+}
+
+# An app drives a participant itself: machine PROGRAM….
+machine() {
+    task driven 2 1 "[secure_aggregation]
+enabled = false"
+    options driven driven '{"secure_aggregation": {"required": false}, "device_conditions": {}, "training_slice_ms": 10}'
+    "$@" "$work/driven.json"
+    [ "$(field data.reported round show driven 2)" = 1 ] || { "$binary" round show driven 2; return 1; }
 }
 
 # From loading the library to asking for a job, three times: cold_start PROGRAM. The first time it has no certificate yet.
@@ -109,9 +124,9 @@ cold_start() {
 
 # A careless program takes part in a task of its own: misuse PROGRAM….
 misuse() {
-    task careless 2 1 "[secure_aggregation]
+    task careless 3 1 "[secure_aggregation]
 enabled = false"
-    options careless careless '{"secure_aggregation": {"required": false}}'
+    options careless careless '{"secure_aggregation": {"required": false}, "max_model_bytes": 1000}'
     options other absent
     "$@" "$work/careless.json" "$work/other.json"
 }
@@ -146,10 +161,34 @@ kotlin() {
         -d "$work/kotlin/classes" "$work/kotlin/made" "$root/client-sdk/kotlin/src/common" "$root/client-sdk/kotlin/tests"
 }
 
-# Four participants add 0.1, 0.2, 0.3 and 0.4 in a task without noise and in one with: rounds PROGRAM PROGRAM PROGRAM PROGRAM, each
-# the name of an array with a command. Prints the digest of the model without noise.
+# Runs a program that is killed at one moment after the other, and then lives: killed_at "MOMENT …" PROGRAM….
+killed_at() {
+    local moment status
+    for moment in $1; do
+        status=0
+        "${@:2}" "$moment" || status=$?
+        [ "$status" = 137 ] || { echo "it was not killed at $moment, but ended with $status"; return 1; }
+    done
+    "${@:2}"
+}
+
+# That nobody has sent other bytes for what it had sent before: the coordinator refuses, and counts, what differs.
+never_another_answer() {
+    local metrics
+    metrics=$(curl --silent --show-error --fail --cacert "$TRIBUTARY_CA" -H "Authorization: Bearer $TRIBUTARY_TOKEN" "$TRIBUTARY_SERVER/metrics") || return 1
+    grep -q '^tributary_request' <<<"$metrics" || { echo "no metrics came"; return 1; }
+    if grep 'tributary_rejections_total{code="different' <<<"$metrics"; then
+        echo "somebody gave another answer to a question that it had answered"
+        return 1
+    fi
+}
+
+# Four participants add 0.1, 0.2, 0.3 and 0.4 in a task without noise and in one with: rounds MOMENTS PROGRAM PROGRAM PROGRAM PROGRAM, each
+# program the name of an array with a command. Without noise, all but Rust's are killed at each of the moments, the steps of a round.
+# Prints the digest of the model without noise.
 rounds() {
-    local index pids name round
+    local index pids name round moments=$1
+    shift
     task exact 2 4 "[aggregation]
 clip_range = 8.0"
     # The noise is small beside the update: what is looked at is that everybody is in the sum, and charged for it.
@@ -163,8 +202,10 @@ clip = { fixed = 2.0 }'
         pids=()
         for index in 0 1 2 3; do
             local -n program=${*:$((index + 1)):1}
-            options "$name$index" "$name" "{\"seed\": $((index + 7)), \"privacy\": {\"max_epsilon\": 500.0, \"lifetime\": {\"epsilon\": 500.0}}}"
-            "${program[@]}" "$work/$name$index.json" "0.$((index + 1))" >"$work/$name$index.out" 2>"$work/$name$index.log" &
+            local at=$moments
+            [ "$name" = exact ] && [ "${*:$((index + 1)):1}" != shift_in_rust ] || at=
+            options "$name$index" "$name" "{\"seed\": $((index + 7)), \"checkpoint_every_ms\": 0, \"privacy\": {\"max_epsilon\": 500.0, \"lifetime\": {\"epsilon\": 500.0}}}"
+            killed_at "$at" "${program[@]}" "$work/$name$index.json" "0.$((index + 1))" >"$work/$name$index.out" 2>"$work/$name$index.log" &
             pids+=($!)
         done
         for index in 0 1 2 3; do
@@ -175,7 +216,10 @@ clip = { fixed = 2.0 }'
         # shellcheck disable=SC2086 # a task and a number
         [ "$(field data.reported round show $round)" = 4 ] || { "$binary" round show $round >&2; return 1; }
     done
+    never_another_answer >&2 || return 1
     for index in 0 1 2 3; do
+        [ -z "$moments" ] || [ "${*:$((index + 1)):1}" = shift_in_rust ] || grep -q 'goes on from its checkpoint' "$work/exact$index.log" ||
+            { echo "it began again:" >&2; cat "$work/exact$index.log" >&2; return 1; }
         grep -q '"private"' "$work/private$index.out" || { cat "$work/private$index.out" >&2; return 1; }
     done
     "$binary" model fetch exact --out "$work/exact.safetensors" >/dev/null
@@ -185,13 +229,16 @@ clip = { fixed = 2.0 }'
     sha256sum <"$work/exact.safetensors"
 }
 
-# Languages that cannot be had are stood in for by C. The four in C do the same although one of them is killed in the middle of a job.
+# The steps of a round at which a participant is killed.
+steps="enrolled invited assigned shared fetched delivered middle trained answered uploaded confirmed unmasked"
+
+# Languages that cannot be had are stood in for by C. The four in C do the same and nobody kills them.
 same_bits() {
     local third=shift_in_python fourth=shift_in_kotlin mixed alike
     [ ${#shift_in_python[@]} -gt 0 ] || third=shift_in_c
     [ ${#shift_in_kotlin[@]} -gt 0 ] || fourth=shift_in_c
-    mixed=$(in_federation rounds shift_in_rust shift_in_c $third $fourth)
-    alike=$(in_federation rounds shift_in_c shift_in_c shift_in_c shift_killed_in_c)
+    mixed=$(in_federation rounds "$steps" shift_in_rust shift_in_c $third $fourth)
+    alike=$(in_federation rounds "" shift_in_c shift_in_c shift_in_c shift_in_c)
     [ "$mixed" = "$alike" ] || { echo "the models differ: $mixed, $alike"; return 1; }
-    echo "the same bits: Rust, C, ${third#shift_in_} and ${fourth#shift_in_} published what four in C do, one of them killed and started again: $mixed"
+    echo "the same bits: Rust, C, ${third#shift_in_} and ${fourth#shift_in_}, all but Rust killed and started again at ${steps// /, }, published what four in C do whom nobody kills: $mixed"
 }

@@ -71,6 +71,15 @@ impl Model {
         }
     }
 
+    /// The same for the task of this name that the journal was given a model of last.
+    ///
+    /// # Errors
+    /// As for [`Self::load`].
+    pub fn load_of(journal: &dyn Journal, name: &str) -> Result<Option<Self>, JournalError> {
+        let kept = Self::kept(journal)?.into_iter().rev().find(|kept| kept.name == name);
+        kept.map_or(Ok(None), |kept| Self::load(journal, kept.task))
+    }
+
     /// The last published model of a task that the participant was given; where tensors stay on the device, without these.
     ///
     /// # Errors

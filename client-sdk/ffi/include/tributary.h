@@ -8,7 +8,7 @@
 //   with TRIBUTARY_CODE_CLOSED.
 // - Texts are UTF-8 and end with NUL. What a caller passes is not needed any more once the call has returned, but for the
 //   functions and the context of TributaryCallbacks. What a call gives belongs to the caller if it is copied into a buffer, and to
-//   the job if it is a pointer.
+//   the job or the model if it is a pointer.
 // - A process that forks makes its participants after the fork.
 
 
@@ -21,18 +21,21 @@
 #include <stdlib.h>
 
 
+// What the app does not know of its device.
+#define TRIBUTARY_UNKNOWN -1
+
 // What a call returns. 0 to 2 are no errors; for others `tributary_last_error` has the reason in words, but for TOO_SMALL and
 // TIMEOUT, which say it all.
 typedef enum TributaryCode {
   // Done.
   TRIBUTARY_CODE_OK = 0,
-  // There is nothing to give: no job yet, no such tensor, no id yet.
+  // There is nothing to give: no job yet, no such tensor, no id yet, no model; or it is not so.
   TRIBUTARY_CODE_NOTHING = 1,
   // The participant has ended: its task is over, or it was told to stop.
   TRIBUTARY_CODE_ENDED = 2,
   // An argument is NULL, not aligned, not UTF-8 or out of its range. The call did nothing.
   TRIBUTARY_CODE_ARGUMENT = 16,
-  // A buffer is too small; the length that was given back says what it needs, with the final NUL.
+  // A buffer is too small; the length that was given back says what it needs, with the final NUL if it is a text.
   TRIBUTARY_CODE_TOO_SMALL = 17,
   // A setting is missing or cannot be used.
   TRIBUTARY_CODE_CONFIGURATION = 18,
@@ -40,7 +43,7 @@ typedef enum TributaryCode {
   TRIBUTARY_CODE_ENROLLMENT = 19,
   // The journal cannot be used: the text says what to do.
   TRIBUTARY_CODE_JOURNAL = 20,
-  // The update does not fit the model. Nothing was sent, and the job still takes an answer.
+  // The update does not fit the model, or a checkpoint is too large. Nothing was sent, and the job still takes an answer.
   TRIBUTARY_CODE_UPDATE = 21,
   // The round no longer waits for the job; ask for the next one.
   TRIBUTARY_CODE_OVERDUE = 22,
@@ -60,6 +63,37 @@ typedef enum TributaryCode {
   TRIBUTARY_CODE_DEFECT = 29,
 } TributaryCode;
 
+// What to do next.
+typedef enum TributaryTodo {
+  // Send a request and wait for its answer: perform.
+  TRIBUTARY_TODO_SEND = 0,
+  // Fetch a model: perform.
+  TRIBUTARY_TODO_FETCH = 1,
+  // Train: perform, which takes as long as the app's training does.
+  TRIBUTARY_TODO_TRAIN = 2,
+  // Read or write the journal: perform.
+  TRIBUTARY_TODO_JOURNAL = 3,
+  // Another thread performs what was said: tick again later, or when it has returned.
+  TRIBUTARY_TODO_BUSY = 4,
+  // Nothing before a moment.
+  TRIBUTARY_TODO_WAIT_UNTIL = 5,
+} TributaryTodo;
+
+// What the device is like. A number beside those that are named is as good as `TRIBUTARY_UNKNOWN`. What a condition of
+// `device_conditions` in the options is about and is not known does not hold.
+typedef struct TributaryDeviceState {
+  // 1 if it is, 0 if it is not.
+  int32_t charging;
+  // 1 if the network costs nothing by the byte, 0 if it does.
+  int32_t unmetered;
+  // 1 if nobody uses the device, 0 if somebody does.
+  int32_t idle;
+  // 0 to 100.
+  int32_t battery_percent;
+  // 0 nominal, 1 fair, 2 serious (the system slows down), 3 critical.
+  int32_t thermal;
+} TributaryDeviceState;
+
 // What an app does when it is asked; each may be NULL, and then is left out.
 //
 // **Callbacks may come from any thread**, also two different ones at the same time; events and questions come one after the
@@ -71,9 +105,11 @@ typedef struct TributaryCallbacks {
   void *context;
   // Tells of an event: its name in snake case, and its fields as a JSON object. Both texts are gone when it returns.
   void (*on_event)(void *context, const char *name, const char *fields);
-  // Whether the device may work now: not 0 if so. While it may not, it is asked again every minute, and at once after
-  // `tributary_conditions_changed`.
-  int (*is_ready)(void *context);
+  // Tells what the device is like, by changing `state`, in which nothing is known; anything but 0 if it cannot, and then nothing is. What is
+  // asked of the device is `device_conditions` of the options; by default it charges, nobody uses it, its network is unmetered, and it
+  // is not hot. While that does not hold, this is asked again after `ask_again_ms`, and at once after
+  // `tributary_conditions_changed`. If it is NULL, the participant works whenever it runs.
+  int (*device_state)(void *context, struct TributaryDeviceState *state);
   // Reads a secret of the journal from the device's key store into a buffer of `size` bytes, and returns its length; 0 if
   // none was ever saved under the name, and -1 if it cannot be read. Needs `save_secret`; without both the secrets are in
   // files beside the journal.
@@ -97,6 +133,18 @@ typedef struct TributaryJob {
   uint64_t id;
 } TributaryJob;
 
+// Bytes sent and received, without those of TLS.
+typedef struct TributaryDataUse {
+  // In this day of UTC.
+  uint64_t sent_today;
+  // In this day of UTC.
+  uint64_t received_today;
+  // Ever with this journal.
+  uint64_t sent;
+  // Ever with this journal.
+  uint64_t received;
+} TributaryDataUse;
+
 // The numbers of a job that most training functions need; `tributary_job_description` has all of the plan.
 typedef struct TributaryPlan {
   // Of the task, from 1.
@@ -117,7 +165,7 @@ typedef struct TributaryPlan {
   uint64_t seed;
 } TributaryPlan;
 
-// A tensor of the model. The pointers belong to the job.
+// A tensor of a job's model, or of a model. The pointers belong to the job or the model.
 typedef struct TributaryTensor {
   // Unique within the model.
   const char *name;
@@ -131,15 +179,58 @@ typedef struct TributaryTensor {
   size_t count;
 } TributaryTensor;
 
-// A metric of the training.
+// A metric: of a training, or of a model.
 typedef struct TributaryMetric {
-  // One of the task's metrics; others are dropped.
+  // Of a training: one of the task's metrics; others are dropped. Of a model: belongs to the model.
   const char *name;
   // The mean over the examples; finite.
   double value;
   // Number of examples measured.
   uint64_t count;
 } TributaryMetric;
+
+// The model of a task on this device: a number, to be copied freely. Any thread may use it. It stands for the model until
+// `tributary_model_free`, also after the participant was closed; afterwards calls return `TRIBUTARY_CODE_CLOSED`, and **every
+// pointer that was given for the model is gone**.
+typedef struct TributaryModel {
+  // 0 is no model.
+  uint64_t id;
+} TributaryModel;
+
+// Where a model comes from. The pointers belong to the model.
+typedef struct TributaryOrigin {
+  // Of a personalized model: the round that left it on the device, from 1. 0 of a published one.
+  uint32_t round;
+  // Of a published model: 0 is what the task began with. 0 of a personalized one.
+  uint32_t version;
+  // Of a published model: SHA-256 of its file, in hexadecimal. NULL of a personalized one.
+  const char *sha256;
+  // The task's description of its model as JSON; NULL if it has none.
+  const char *architecture;
+} TributaryOrigin;
+
+// A participant that the app drives: a number, to be copied freely. `tributary_machine_tick` says what to do next, and
+// `tributary_machine_perform` does it on the thread that calls it; it has no thread of its own. Any thread may use it, until
+// `tributary_machine_close`; afterwards calls return `TRIBUTARY_CODE_CLOSED`.
+typedef struct TributaryMachine {
+  // 0 is no machine.
+  uint64_t id;
+} TributaryMachine;
+
+// What is so at a tick.
+typedef struct TributaryCircumstances {
+  // Milliseconds on a clock of the app that never jumps, since a moment of its choice.
+  uint64_t elapsed_ms;
+  // What the device is like, for `device_conditions` of the options; without these it does not count.
+  struct TributaryDeviceState device;
+  // Number of training examples; `TRIBUTARY_UNKNOWN` if it is as before.
+  int64_t examples;
+} TributaryCircumstances;
+
+// Trains, when the app performs what a tick said, and on that thread; it answers the job before it returns. Without an answer the round is
+// given up, unless `tributary_job_should_pause` and a checkpoint was saved: then it is called again with the same job, and goes on. The
+// handle is gone when it has returned.
+typedef void (*TributaryTrain)(void *context, struct TributaryJob job);
 
 #ifdef __cplusplus
 extern "C" {
@@ -174,13 +265,14 @@ enum TributaryCode tributary_next(struct TributaryParticipant participant,
                                   uint64_t limit_ms,
                                   struct TributaryJob *job);
 
-// Rests at once: gives up a round whose update is not made, and sends nothing until `tributary_resume`. Does not wait.
+// Rests at once, and sends nothing until `tributary_resume`. A job that has saved a checkpoint is taken back, and comes again if its round
+// still waits; otherwise a round whose update is not made is given up. Does not wait.
 enum TributaryCode tributary_pause(struct TributaryParticipant participant);
 
 // Ends a pause. Does not wait.
 enum TributaryCode tributary_resume(struct TributaryParticipant participant);
 
-// Has the participant ask `is_ready` now. Does not wait.
+// Has the participant ask `device_state` now. Does not wait.
 enum TributaryCode tributary_conditions_changed(struct TributaryParticipant participant);
 
 // Sets the number of training examples that the coordinator is told of; `tributary_job_finish` sets it, too. Does not wait.
@@ -206,6 +298,16 @@ enum TributaryCode tributary_privacy_lifetime(struct TributaryParticipant partic
                                               char *buffer,
                                               size_t size,
                                               size_t *length);
+
+// Copies the condition of the device that holds the participant up now into `buffer`, as `tributary_last_error` does with its text: its
+// name (`charging`, `unmetered`, `idle`, `battery`, `thermal` or `data_cap`), a colon, and the same in words. NOTHING if none does.
+enum TributaryCode tributary_held_up(struct TributaryParticipant participant,
+                                     char *buffer,
+                                     size_t size,
+                                     size_t *length);
+
+// Puts into `used` what was sent and received.
+enum TributaryCode tributary_data_use(struct TributaryParticipant participant, struct TributaryDataUse *used);
 
 // Asks the participant to stop, and returns at once; `tributary_next` says when it has.
 enum TributaryCode tributary_stop(struct TributaryParticipant participant);
@@ -241,6 +343,30 @@ enum TributaryCode tributary_job_parameters(struct TributaryJob job,
 // OVERDUE if the round no longer waits for the job: training may stop. OK otherwise. Cheap: call it between batches.
 enum TributaryCode tributary_job_check(struct TributaryJob job);
 
+// OK if the training should rest, because the device's conditions do not hold or the app pauses: save a checkpoint then. The job is
+// taken back, and comes again when it goes on, if its round still waits. NOTHING if it may go on. Cheap: call it between batches.
+enum TributaryCode tributary_job_should_pause(struct TributaryJob job);
+
+// Copies what the training of this job saved last, before it was paused or its process was killed, into `buffer` of `size` bytes;
+// NOTHING if it begins. `length`, unless NULL, gets its number of bytes; TOO_SMALL if there is room for fewer.
+enum TributaryCode tributary_job_checkpoint(struct TributaryJob job,
+                                            uint8_t *buffer,
+                                            size_t size,
+                                            size_t *length);
+
+// Keeps `count` bytes, the state of the training, so that it goes on from there after a pause, and after its process was killed. They
+// are copied, replace the last ones, and go with the round. The journal seals them, once in `checkpoint_every_ms` of the options; what
+// was saved in between serves a pause, and not a new process.
+//
+// Errors: UPDATE (more than four times `max_model_bytes`), OVERDUE (the round no longer waits, or the job was taken back), JOURNAL; the
+// last ones are still there, and so is the job. ARGUMENT, CLOSED.
+enum TributaryCode tributary_job_save_checkpoint(struct TributaryJob job,
+                                                 const uint8_t *state,
+                                                 size_t count);
+
+// OK if the last checkpoint in the journal is old enough for a new one; NOTHING if it is not. Cheap: call it between batches.
+enum TributaryCode tributary_job_is_checkpoint_due(struct TributaryJob job);
+
 // Hands in the trained model, of at least one example, and ends the job. What leaves the device is clipped, weighted,
 // noised and masked as the task prescribes.
 //
@@ -275,6 +401,121 @@ enum TributaryCode tributary_job_refuse(struct TributaryJob job, const char *rea
 
 // Ends a job without an answer, which then counts as failed.
 enum TributaryCode tributary_job_free(struct TributaryJob job);
+
+// Puts a handle for the model of a task into `model`, for use on this device: the last published one that was verified, or the device's
+// own where the task personalizes; NOTHING before the first. It is read from the journal, so it is there without a network, too, and
+// after the participant has ended; and it stays as it is while the participant goes on. Free it with `tributary_model_free`.
+//
+// Errors: ARGUMENT, JOURNAL, CLOSED, IN_CALLBACK.
+enum TributaryCode tributary_model(struct TributaryParticipant participant,
+                                   const char *task,
+                                   struct TributaryModel *model);
+
+// The same while no participant runs: from the journal that the options name, without a thread and without a network. `options` and
+// `callbacks` are those of `tributary_start`; of the callbacks, those for secrets count. A running participant has the journal for
+// itself, and is asked with `tributary_model`.
+//
+// Errors: ARGUMENT, CONFIGURATION, JOURNAL.
+enum TributaryCode tributary_model_load(const char *options,
+                                        const struct TributaryCallbacks *callbacks,
+                                        const char *task,
+                                        struct TributaryModel *model);
+
+// Copies the names of the tasks that there is a model of, the latest last, into `buffer` as a JSON array, as `tributary_last_error`
+// does with its text.
+enum TributaryCode tributary_models(struct TributaryParticipant participant,
+                                    char *buffer,
+                                    size_t size,
+                                    size_t *length);
+
+// Puts into `origin` where the model comes from.
+enum TributaryCode tributary_model_origin(struct TributaryModel model, struct TributaryOrigin *origin);
+
+// Puts the tensor of this number, from 0 and in the order of the parameters, into `tensor`; NOTHING beyond the last.
+enum TributaryCode tributary_model_tensor(struct TributaryModel model,
+                                          size_t number,
+                                          struct TributaryTensor *tensor);
+
+// Puts into `metric` what was measured of the model on this device, by number, from 0; NOTHING beyond the last. There is none before
+// a training that began with the model.
+enum TributaryCode tributary_model_metric(struct TributaryModel model,
+                                          size_t number,
+                                          struct TributaryMetric *metric);
+
+// Points `values` to the parameters, `count` floats, flat and row-major. They belong to the model, and are only to be read.
+enum TributaryCode tributary_model_parameters(struct TributaryModel model,
+                                              const float **values,
+                                              size_t *count);
+
+// Computes the scores of each class for each row, before softmax, if the model is one of the SDK's own (`model.architecture`), and
+// copies them into `scores`, row after row; `size` is its room in floats. `rows` are `count` numbers, row after row. `length`, unless
+// NULL, gets the number of scores; TOO_SMALL if there is room for fewer.
+//
+// Errors: ARGUMENT (the model is none of the SDK's own, or the rows do not fit; a library that was built without the ready models
+// always says so), CLOSED.
+enum TributaryCode tributary_model_scores(struct TributaryModel model,
+                                          const float *rows,
+                                          size_t count,
+                                          float *scores,
+                                          size_t size,
+                                          size_t *length);
+
+// Forgets the model.
+enum TributaryCode tributary_model_free(struct TributaryModel model);
+
+// Opens the journal, and puts the handle of a participant that the app drives into `machine`. `options` and `callbacks` are those of
+// `tributary_start`, but `device_state` must be NULL, since it comes with each tick; events are told by the thread that ticks. Starts no
+// thread, and sends nothing. Close it with `tributary_machine_close`.
+//
+// Errors: ARGUMENT, CONFIGURATION, ENROLLMENT, JOURNAL.
+enum TributaryCode tributary_machine_open(const char *options,
+                                          const struct TributaryCallbacks *callbacks,
+                                          struct TributaryMachine *machine);
+
+// Says what to do next: puts it into `todo`, and into `until_ms` the moment of WAIT_UNTIL, on the clock of `elapsed_ms`; otherwise 0.
+// It neither waits nor starts a thread: it computes for microseconds, beside hashing and writing out what is to be sent. While a
+// thread performs what was said, the answer is BUSY, unless the round is left meanwhile: because its time is up, or the conditions do not
+// hold and no checkpoint was saved.
+//
+// Returns OK; ENDED once the participant has ended, and then always. Errors: why it ended early (ENROLLMENT, JOURNAL, FAILED), ARGUMENT,
+// CLOSED, IN_CALLBACK, OTHER_PROCESS.
+enum TributaryCode tributary_machine_tick(struct TributaryMachine machine,
+                                          const struct TributaryCircumstances *circumstances,
+                                          enum TributaryTodo *todo,
+                                          uint64_t *until_ms);
+
+// Does on this thread what the last tick said, and waits for it; then the next tick says how it goes on. `train` is called with `context`
+// if it said TRAIN. A training is asked to pause after `training_slice_ms` of the options, which an app that saves checkpoints may do
+// (`tributary_job_should_pause`). While it sends or fetches, a helper thread may look up the server's name, or read the model's file.
+//
+// Returns OK; NOTHING if there was nothing to do that no other thread does. Errors: ARGUMENT, CLOSED, IN_CALLBACK,
+// OTHER_PROCESS.
+enum TributaryCode tributary_machine_perform(struct TributaryMachine machine,
+                                             TributaryTrain train,
+                                             void *context);
+
+// Has it end from the next tick on: an unfinished training is given up, and an update that waits to be sent stays in the journal.
+enum TributaryCode tributary_machine_stop(struct TributaryMachine machine);
+
+// Copies the participant's id into `buffer`, as `tributary_last_error` does with its text. NOTHING before it is enrolled.
+enum TributaryCode tributary_machine_id(struct TributaryMachine machine,
+                                        char *buffer,
+                                        size_t size,
+                                        size_t *length);
+
+// The condition of the device that held it up at the last tick, as `tributary_held_up` says it.
+enum TributaryCode tributary_machine_held_up(struct TributaryMachine machine,
+                                             char *buffer,
+                                             size_t size,
+                                             size_t *length);
+
+// As `tributary_model`; reads the journal on this thread.
+enum TributaryCode tributary_machine_model(struct TributaryMachine machine,
+                                           const char *task,
+                                           struct TributaryModel *model);
+
+// Forgets the machine at once; the journal knows how to go on. The journal is free once no thread performs anything for it.
+enum TributaryCode tributary_machine_close(struct TributaryMachine machine);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -3,17 +3,13 @@
 use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-use client_sdk::conditions::{Conditions, Readiness};
 use client_sdk::journal::JournalError;
 use client_sdk::runner;
 use zeroize::Zeroizing;
 
+use crate::conditions::DeviceConditions;
 use crate::error::TributaryError;
-
-/// When conditions are asked again that did not hold, unless the app says earlier that they changed.
-const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// What an app's own code threw or returned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,19 +28,6 @@ impl From<uniffi::UnexpectedUniFFICallbackError> for CallbackError {
     fn from(error: uniffi::UnexpectedUniFFICallbackError) -> Self {
         Self::Failed { reason: error.reason }
     }
-}
-
-/// Whether the device may work now: charging, idle, on an unmetered network, whatever the app decides.
-///
-/// Asked on the participant's thread before each step; must return at once. An error counts as no.
-#[cfg_attr(feature = "uniffi", uniffi::export(with_foreign))]
-pub trait DeviceConditions: Send + Sync {
-    /// Whether work may be done now. While it may not, it is asked again every minute, and at once after
-    /// `Participant.conditions_changed`.
-    ///
-    /// # Errors
-    /// [`CallbackError`], which counts as no.
-    fn is_ready(&self) -> Result<bool, CallbackError>;
 }
 
 /// The device's key store: it keeps two small secrets of one journal, `journal-key` and `journal-generation`.
@@ -80,7 +63,8 @@ pub trait EventListener: Send + Sync {
 #[derive(Clone, Default)]
 #[cfg_attr(feature = "uniffi", derive(uniffi::Record))]
 pub struct Callbacks {
-    /// Default: always ready.
+    /// What the device is like. Default: not told; the participant then works whenever it runs, unless `device_conditions` of the options
+    /// say otherwise.
     #[cfg_attr(feature = "uniffi", uniffi(default = None))]
     pub conditions: Option<Arc<dyn DeviceConditions>>,
     /// Default: files beside the journal's folder.
@@ -110,18 +94,6 @@ pub(crate) fn call<T>(code: impl FnOnce() -> T) -> T {
 /// Refuses a call that waits, if it is made by the app's code in a callback.
 pub(crate) fn refuse_in_callback() -> Result<(), TributaryError> {
     if IN_CALLBACK.get() { Err(TributaryError::InCallback) } else { Ok(()) }
-}
-
-/// The app's conditions as the SDK asks for them.
-pub(crate) struct Asked(pub(crate) Arc<dyn DeviceConditions>);
-
-impl Conditions for Asked {
-    fn ready(&self) -> Readiness {
-        match call(|| self.0.is_ready()) {
-            Ok(true) => Readiness::Ready,
-            Ok(false) | Err(CallbackError::Failed { .. }) => Readiness::NotReady { ask_again: ASK_AGAIN },
-        }
-    }
 }
 
 /// The app's key store as the SDK uses it.
@@ -157,16 +129,5 @@ mod tests {
         let thrown = std::panic::catch_unwind(|| call(|| panic!("thrown")));
         assert!(thrown.is_err());
         assert_eq!(refuse_in_callback(), Ok(()));
-    }
-
-    #[test]
-    fn conditions_that_fail_count_as_no() {
-        struct Fails;
-        impl DeviceConditions for Fails {
-            fn is_ready(&self) -> Result<bool, CallbackError> {
-                Err(CallbackError::Failed { reason: "no battery".to_owned() })
-            }
-        }
-        assert_eq!(Asked(Arc::new(Fails)).ready(), Readiness::NotReady { ask_again: ASK_AGAIN });
     }
 }

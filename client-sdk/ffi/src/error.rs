@@ -1,7 +1,8 @@
 //! The errors of the facade.
 
+use client_sdk::journal::JournalError;
 use client_sdk::runner::{Kind, Overdue, UpdateError};
-use client_sdk::{BuildError, ParticipantError};
+use client_sdk::{BuildError, NotKept, ParticipantError};
 
 /// What went wrong, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,7 +20,7 @@ pub enum TributaryError {
     /// The journal cannot be used: the text says what to do.
     #[error("{0}")]
     Journal(String),
-    /// The update does not fit the model. Nothing was sent, and the job still takes an answer.
+    /// The update does not fit the model, or a checkpoint is too large. Nothing was sent, and the job still takes an answer.
     #[error("{0}")]
     Update(String),
     /// The round no longer waits for the job.
@@ -79,5 +80,21 @@ impl From<Overdue> for TributaryError {
 impl From<UpdateError> for TributaryError {
     fn from(error: UpdateError) -> Self {
         Self::Update(error.to_string())
+    }
+}
+
+impl From<JournalError> for TributaryError {
+    fn from(error: JournalError) -> Self {
+        Self::Journal(error.to_string())
+    }
+}
+
+impl From<NotKept> for TributaryError {
+    fn from(error: NotKept) -> Self {
+        match error {
+            NotKept::Over => Self::Overdue(error.to_string()),
+            NotKept::Journal(error) => error.into(),
+            too_large => Self::Update(too_large.to_string()),
+        }
     }
 }

@@ -8,6 +8,7 @@ use client_sdk::{Trained, TrainingJob};
 use serde_json::json;
 
 use crate::error::TributaryError;
+use crate::model::tensors;
 use crate::participant::Slot;
 
 /// One model to train. Takes one answer, from any thread; dropped without one, it counts as failed.
@@ -16,7 +17,8 @@ pub struct Job {
     layout: Arc<Layout>,
     training: TrainingJob,
     open: Mutex<Option<Open>>,
-    participant: Weak<Slot>,
+    /// Told the number of examples.
+    participant: Option<Weak<Slot>>,
 }
 
 /// A job without an answer.
@@ -53,7 +55,7 @@ pub struct Metric {
 }
 
 impl Job {
-    pub(crate) fn new(job: runner::Job, participant: Weak<Slot>) -> Self {
+    pub(crate) fn new(job: runner::Job, participant: Option<Weak<Slot>>) -> Self {
         let runner::Job { parameters, training, answer } = job;
         let layout = Arc::clone(parameters.layout());
         let open = Open { values: parameters.into_values(), answer };
@@ -114,8 +116,13 @@ impl Job {
         given_up.err().unwrap_or(TributaryError::Answered)
     }
 
+    /// Keeps a checkpoint.
+    pub(crate) fn save(&self, state: &[u8]) -> Result<(), TributaryError> {
+        Ok(self.training.checkpoints.save(state)?)
+    }
+
     fn finished(&self, answer: Answer, trained: Trained) -> Result<(), TributaryError> {
-        if let Some(slot) = self.participant.upgrade() {
+        if let Some(slot) = self.participant.as_ref().and_then(Weak::upgrade) {
             slot.set_examples(trained.examples);
         }
         Ok(answer.finish(trained)?)
@@ -146,22 +153,43 @@ impl Job {
     /// The model's tensors, in the order of the flat vector.
     #[must_use]
     pub fn tensors(&self) -> Vec<Tensor> {
-        let place = |number| {
-            let range = self.layout.range(number);
-            (range.start as u64, range.len() as u64)
-        };
-        let tensors = self.layout.tensors().iter().enumerate();
-        let tensors = tensors.map(|(number, tensor)| {
-            let (offset, count) = place(number);
-            Tensor { name: tensor.name.clone(), shape: tensor.shape.clone(), offset, count }
-        });
-        tensors.collect()
+        tensors(&self.layout)
     }
 
     /// Whether the round no longer waits: training may stop. Also true once it was answered.
     #[must_use]
     pub fn is_overdue(&self) -> bool {
         self.open().as_ref().is_none_or(|open| open.answer.is_overdue())
+    }
+
+    /// What the training of this job saved last, before it was paused or its process was killed; nothing if it begins.
+    #[must_use]
+    pub fn checkpoint(&self) -> Option<Vec<u8>> {
+        self.training.checkpoints.load().map(|state| state.to_vec())
+    }
+
+    /// Keeps the state of the training, so that it goes on from there after a pause, and after its process was killed. It replaces
+    /// the last one, has at most four times `max_model_bytes`, and goes with the round. The journal seals it, once in
+    /// `checkpoint_every_ms` of the options; what was saved in between serves a pause, and not a new process.
+    ///
+    /// # Errors
+    /// [`TributaryError::Update`] if it is too large; [`TributaryError::Overdue`] if the round no longer waits, or the job was
+    /// answered or taken back; [`TributaryError::Journal`]. The last one is still there.
+    pub fn save_checkpoint(&self, state: Vec<u8>) -> Result<(), TributaryError> {
+        self.save(&state)
+    }
+
+    /// Whether the last checkpoint in the journal is old enough for a new one. Cheap: look between batches.
+    #[must_use]
+    pub fn is_checkpoint_due(&self) -> bool {
+        self.training.checkpoints.is_due()
+    }
+
+    /// Whether the training should rest: save a checkpoint then. The job is taken back, and comes again when it goes on, if its round
+    /// still waits. Cheap: look between batches.
+    #[must_use]
+    pub fn should_pause(&self) -> bool {
+        self.training.checkpoints.should_pause()
     }
 
     /// A copy of the parameters to train: 32-bit floats, little-endian, tensor after tensor.

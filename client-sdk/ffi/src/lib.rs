@@ -1,6 +1,6 @@
 //! The participant for C, Kotlin and Swift.
 //!
-//! One facade in safe Rust ([`Participant`], [`Job`], [`Callbacks`], [`TributaryError`]) over the runner of the SDK. Kotlin and
+//! One facade in safe Rust ([`Participant`], [`Machine`], [`Job`], [`Model`], [`Callbacks`], [`TributaryError`]) over the runner of the SDK. Kotlin and
 //! Swift call it through the scaffolding that uniffi makes of it; C calls it through `c`, which adds handles, texts in
 //! buffers and error codes, and no rule of its own. The header is `include/tributary.h`.
 
@@ -9,13 +9,20 @@ uniffi::setup_scaffolding!("tributary");
 
 mod c;
 mod callbacks;
+mod conditions;
 mod error;
 mod job;
+mod machine;
+mod model;
+mod options;
 mod participant;
 #[cfg(feature = "models")]
 mod ready;
 
-pub use self::callbacks::{CallbackError, Callbacks, DeviceConditions, EventListener, KeyStore};
+pub use self::callbacks::{CallbackError, Callbacks, EventListener, KeyStore};
+pub use self::conditions::{DataUse, DeviceConditions, HeldUp};
 pub use self::error::TributaryError;
 pub use self::job::{Job, Metric, Tensor};
+pub use self::machine::{Circumstances, Machine, Todo, Trainer};
+pub use self::model::{Model, load_model};
 pub use self::participant::{End, Next, Participant};

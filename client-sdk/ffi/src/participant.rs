@@ -3,19 +3,21 @@
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use client_sdk::runner::{self, Options, Runner};
-use client_sdk::{LifetimeSpent, Outcome, PrivacySpent};
-use zeroize::Zeroizing;
+use client_sdk::runner::{self, Runner};
+use client_sdk::{Builder, LifetimeSpent, Outcome, PrivacySpent};
 
-use crate::callbacks::{Asked, Callbacks, Kept, call, refuse_in_callback};
+use crate::callbacks::{Callbacks, Kept, call, refuse_in_callback};
+use crate::conditions::{self, DataUse, HeldUp};
 use crate::error::TributaryError;
 use crate::job::Job;
+use crate::model::Model;
+use crate::options;
 
 /// Longest wait in which a call cannot notice that another one closes the participant.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// A participant on a thread of its own. All methods may be called from any thread; those that wait (`next`, `id`,
-/// `privacy_spent`, `privacy_lifetime`, `close`) not from a callback.
+/// `model`, `models`, `privacy_spent`, `privacy_lifetime`, `held_up`, `data_use`, `close`) not from a callback.
 ///
 /// Dropped, it stops without waiting; the journal knows how to go on.
 #[cfg_attr(feature = "uniffi", derive(uniffi::Object))]
@@ -88,7 +90,7 @@ impl Participant {
     /// The next slice of at most `limit`.
     fn look(&self, limit: Duration) -> Result<Next, TributaryError> {
         match self.with(|runner| runner.next(limit))? {
-            runner::Next::Job(job) => Ok(Next::Job { job: Arc::new(Job::new(*job, Arc::downgrade(&self.slot))) }),
+            runner::Next::Job(job) => Ok(Next::Job { job: Arc::new(Job::new(*job, Some(Arc::downgrade(&self.slot)))) }),
             runner::Next::Waiting => Ok(Next::Waiting),
             runner::Next::Ended(Ok(Outcome::TaskOver { .. })) => Ok(Next::Ended { end: End::TaskOver }),
             runner::Next::Ended(Ok(Outcome::Stopped)) => Ok(Next::Ended { end: End::Stopped }),
@@ -106,28 +108,7 @@ impl Participant {
     /// [`TributaryError::Configuration`], [`TributaryError::Enrollment`], [`TributaryError::Journal`].
     #[cfg_attr(feature = "uniffi", uniffi::constructor)]
     pub fn start(options: String, callbacks: Callbacks) -> Result<Arc<Self>, TributaryError> {
-        let text = Zeroizing::new(options);
-        let options: Options = serde_json::from_str(&text).map_err(|error| {
-            // Without "at line 1 column 9": nobody has seen the line.
-            let text = error.to_string();
-            TributaryError::Configuration(text.split(" at line ").next().unwrap_or_default().to_owned())
-        })?;
-        let examples = options.examples;
-        let Callbacks { conditions, key_store, events } = callbacks;
-        let builder = match key_store {
-            Some(keys) => options.into_builder_with_keys(Arc::new(Kept(keys))),
-            None => options.into_builder(),
-        };
-        let mut builder = builder.map_err(|error| TributaryError::from(&error))?;
-        if let Some(conditions) = conditions {
-            builder = builder.conditions(Asked(conditions));
-        }
-        if let Some(events) = events {
-            builder = builder.on_event(move |event| {
-                // Events tell, and decide nothing: an app that cannot take one goes without.
-                let _ = call(|| events.on_event(event.name().to_owned(), event.data().to_string()));
-            });
-        }
+        let (builder, examples) = builder(options, callbacks, false)?;
         let runner = Runner::start(builder).map_err(|error| TributaryError::from(&error))?;
         runner.set_examples(examples);
         Ok(Arc::new(Self { slot: Arc::new(Slot(Some(runner).into())), process: std::process::id() }))
@@ -150,7 +131,8 @@ impl Participant {
         }
     }
 
-    /// Rests at once: gives up a round whose update is not made, and sends nothing until [`Self::resume`].
+    /// Rests at once, and sends nothing until [`Self::resume`]. A job that has saved a checkpoint is taken back, and comes again if its
+    /// round still waits; otherwise a round whose update is not made is given up.
     ///
     /// # Errors
     /// [`TributaryError::Closed`].
@@ -166,7 +148,7 @@ impl Participant {
         self.with(Runner::resume)
     }
 
-    /// Has the participant ask the app's conditions now.
+    /// Has the participant ask what the device is like now ([`Callbacks::conditions`]).
     ///
     /// # Errors
     /// [`TributaryError::Closed`].
@@ -208,6 +190,40 @@ impl Participant {
         Ok(LifetimeSpent::data(&spent).to_string())
     }
 
+    /// The model of a task for use on this device: the last published one that was verified, or the device's own where the task
+    /// personalizes; nothing before the first. From the journal, so it is there without a network, too, and after the participant has
+    /// ended. While none runs, `load_model` does the same.
+    ///
+    /// # Errors
+    /// [`TributaryError::Journal`], [`TributaryError::Closed`].
+    pub fn model(&self, task: String) -> Result<Option<Arc<Model>>, TributaryError> {
+        Ok(self.ask(move |running| running.model_of(&task))??.map(Model::new))
+    }
+
+    /// Names of the tasks that there is a model of, the latest last.
+    ///
+    /// # Errors
+    /// [`TributaryError::Journal`], [`TributaryError::Closed`].
+    pub fn models(&self) -> Result<Vec<String>, TributaryError> {
+        Ok(self.ask(client_sdk::Participant::models)??.into_iter().map(|kept| kept.name).collect())
+    }
+
+    /// The condition of the device that holds it up now; nothing if none does.
+    ///
+    /// # Errors
+    /// [`TributaryError::Closed`].
+    pub fn held_up(&self) -> Result<Option<HeldUp>, TributaryError> {
+        Ok(self.ask(client_sdk::Participant::held_up)?.map(Into::into))
+    }
+
+    /// What was sent and received.
+    ///
+    /// # Errors
+    /// [`TributaryError::Closed`].
+    pub fn data_use(&self) -> Result<DataUse, TributaryError> {
+        Ok(self.ask(client_sdk::Participant::data_use)?.into())
+    }
+
     /// Asks it to stop; `next` says when it has.
     ///
     /// # Errors
@@ -245,6 +261,30 @@ impl Participant {
     }
 }
 
+/// The settings and callbacks of an app, and its number of training examples. `is_told`: it says what the device is like even without a
+/// callback.
+pub(crate) fn builder(options: String, callbacks: Callbacks, is_told: bool) -> Result<(Builder, u64), TributaryError> {
+    let options = options::read(options)?;
+    let examples = options.examples;
+    let Callbacks { conditions, key_store, events } = callbacks;
+    let policy = conditions::policy(options.device_conditions, is_told || conditions.is_some())?;
+    let builder = match key_store {
+        Some(keys) => options.into_builder_with_keys(Arc::new(Kept(keys))),
+        None => options.into_builder(),
+    };
+    let mut builder = builder.map_err(|error| TributaryError::from(&error))?;
+    if let Some(conditions) = conditions {
+        builder = builder.device_conditions(policy, move || conditions::ask(&*conditions));
+    }
+    if let Some(events) = events {
+        builder = builder.on_event(move |event| {
+            // Events tell, and decide nothing: an app that cannot take one goes without.
+            let _ = call(|| events.on_event(event.name().to_owned(), event.data().to_string()));
+        });
+    }
+    Ok((builder, examples))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,6 +316,8 @@ mod tests {
             (r#", "cohort": 3"#, "unknown field `cohort`"),
             (r#", "ca_pem": "none""#, "certificate"),
             (r#", "secure_aggregation": { "min_cohort": "many" }"#, "invalid type"),
+            (r#", "device_conditions": { "charged": true }"#, "unknown field `charged`"),
+            (r#", "device_conditions": {}"#, "nobody tells"),
         ] {
             let error = start(more, Callbacks::default());
             assert!(matches!(&error, TributaryError::Configuration(text) if text.contains(word)), "{error:?}");

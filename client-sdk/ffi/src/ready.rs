@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use client_sdk::learning::Parameters;
-use client_sdk::train::Device;
-use client_sdk::{Dataset, ModelTrainer, Trainer as _};
+use client_sdk::train::{Device, Inputs, Scores};
+use client_sdk::{Dataset, ModelTrainer, Trainer as _, TrainerError};
 
 use crate::error::TributaryError;
 use crate::job::{Job, floats};
+use crate::model::Model;
 
 impl Job {
     /// Trains the task's ready model on rows of numbers, each with a class, and hands in the result. Whoever asks
@@ -26,6 +27,8 @@ impl Job {
         let trained = ModelTrainer::new(rows, nothing, Device::Cpu).train(&model, self.training());
         match trained {
             Ok(trained) => self.answer(trained),
+            // It comes again, and goes on from what the trainer has saved.
+            Err(error @ TrainerError::Paused) => Err(TributaryError::Overdue(error.to_string())),
             Err(_) if self.is_overdue() => Err(self.give_up()),
             Err(error) => Err(TributaryError::Update(error.to_string())),
         }
@@ -43,5 +46,25 @@ impl Job {
     pub fn train(&self, features: Vec<u8>, labels: Vec<u32>, width: u64) -> Result<(), TributaryError> {
         let width = usize::try_from(width).unwrap_or(usize::MAX);
         self.train_rows(floats(&features)?, labels, width)
+    }
+}
+
+impl Model {
+    /// The scores of each class for each row of numbers, if the model is one of the SDK's own.
+    pub(crate) fn score_rows(&self, rows: &[f32]) -> Result<Scores, TributaryError> {
+        self.kept().scores(Inputs::Rows(rows)).map_err(|error| TributaryError::Argument(error.to_string()))
+    }
+}
+
+#[cfg_attr(feature = "uniffi", uniffi::export)]
+impl Model {
+    /// The scores of each class for each row, before softmax, row after row, if the model is one of the SDK's own
+    /// (`model.architecture`). `rows` and scores are 32-bit floats, little-endian.
+    ///
+    /// # Errors
+    /// [`TributaryError::Argument`] if it is none of them, or the rows do not fit.
+    pub fn scores(&self, rows: Vec<u8>) -> Result<Vec<u8>, TributaryError> {
+        let scores = self.score_rows(&floats(&rows)?)?;
+        Ok(scores.values().iter().flat_map(|score| score.to_le_bytes()).collect())
     }
 }

@@ -14,7 +14,9 @@ import org.tributary.Job
 import org.tributary.Participant
 import org.tributary.ffi.CallbackException
 import org.tributary.ffi.DeviceConditions
+import org.tributary.ffi.DeviceState
 import org.tributary.ffi.KeyStore
+import org.tributary.ffi.Thermal
 import org.tributary.ffi.TributaryException
 import java.io.File
 import java.util.concurrent.atomic.AtomicInteger
@@ -54,9 +56,14 @@ suspend fun wrongAnswers(job: Job) {
     expect<TributaryException.Update>("7 parameters") { job.finish(right.copyOf(7), 1) }
     expect<TributaryException.Update>("\"b\" has NaN at position 1") { job.finish(right.copyOf().also { it[7] = Float.NaN }, 1) }
     for (examples in listOf(0L, -1L)) expect<TributaryException.Update>("examples is 0") { job.finish(right, examples) }
+    check(job.checkpoint() == null && !job.shouldPause && !job.isCheckpointDue)
+    expect<TributaryException.Update>("its limit is 4000") { job.saveCheckpoint(ByteArray(5000)) }
+    job.saveCheckpoint(byteArrayOf(1, 2))
+    check(job.checkpoint()?.toList() == listOf<Byte>(1, 2))
     expect<TributaryException.Update>("accuracy") { job.finish(right, 1, mapOf("accuracy" to Double.NaN)) }
     expect<TributaryException.Update>("which model") { job.train(FloatArray(6), intArrayOf(0, 1), 3) }
     expect<TributaryException.Update>("at least one") { job.train(FloatArray(6), IntArray(0), 3) }
+    for (index in right.indices) right[index] += 1f
     job.finish(right, 1)
     expect<TributaryException.Answered>("answered before") { job.finish(right, 1) }
     expect<TributaryException.Answered>("answered before") { job.fail("twice") }
@@ -66,7 +73,7 @@ suspend fun wrongAnswers(job: Job) {
 }
 
 /**
- * What a careless app in Kotlin does: `Misuse OPTIONS.json`, of a participant of a task with a cohort of one and two rounds, whose
+ * What a careless app in Kotlin does: `Misuse OPTIONS.json`, of a participant of a task with a cohort of one and three rounds, whose
  * tensors are w of shape [2, 3] and b of shape [2].
  */
 fun main(arguments: Array<String>): Unit = runBlocking {
@@ -84,8 +91,11 @@ fun main(arguments: Array<String>): Unit = runBlocking {
     val refused = AtomicReference<Throwable>()
     val started = AtomicReference<Participant>()
     val conditions = object : DeviceConditions {
-        // The first answers are no answers at all: they count as no.
-        override fun isReady(): Boolean = if (asked.incrementAndGet() < 3) throw RuntimeException("no battery") else true
+        // The first answers are no answers at all: nothing is known then.
+        override fun state(): DeviceState {
+            if (asked.incrementAndGet() < 3) throw RuntimeException("no battery")
+            return DeviceState(charging = true, unmetered = true, idle = true, thermal = Thermal.NOMINAL)
+        }
     }
     val onEvent = { _: Event ->
         told.incrementAndGet()
@@ -95,6 +105,7 @@ fun main(arguments: Array<String>): Unit = runBlocking {
     val me = Participant.start(options, conditions, keys, onEvent)
     started.set(me)
     expect<TributaryException.Journal>("in use") { Participant.start(options, keyStore = keys) }
+    check(me.model("careless") == null && me.models().isEmpty())
     while (asked.get() < 3) {
         me.conditionsChanged()
         delay(10)
@@ -109,6 +120,9 @@ fun main(arguments: Array<String>): Unit = runBlocking {
     }
     val job = checkNotNull(me.next())
     check(job.round == 2)
+    check(me.models() == listOf("careless")) { "models of ${me.models()}" }
+    check(me.model("careless")?.version == 1) { "version ${me.model("careless")?.version}" }
+    check(me.dataUse().sent > 500UL) { "sent: ${me.dataUse()}" }
     me.pause()
     while (!job.isOverdue) delay(10)
     expect<TributaryException.Overdue>("no longer waits") { job.finish(job.parameters(), 1) }

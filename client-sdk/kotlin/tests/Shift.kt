@@ -3,22 +3,50 @@ package org.tributary.tests
 import kotlinx.coroutines.runBlocking
 import kotlinx.serialization.json.Json
 import kotlinx.serialization.json.jsonObject
+import org.tributary.Job
 import org.tributary.Participant
 import java.io.File
+import java.nio.ByteBuffer
+import java.nio.ByteOrder
+
+/** The process is killed as the system kills an app: nothing of it runs any more. */
+private fun dieAt(moment: String?, now: String) {
+    if (moment != now) return
+    ProcessBuilder("kill", "-9", ProcessHandle.current().pid().toString()).start()
+    Thread.sleep(Long.MAX_VALUE)
+}
+
+private fun train(job: Job, number: Float, moment: String?) {
+    val parameters = job.parameters()
+    val half = parameters.size / 2
+    val saved = job.checkpoint()
+    if (saved == null) {
+        for (index in 0 until half) parameters[index] += number
+        val state = ByteBuffer.allocate(parameters.size * Float.SIZE_BYTES).order(ByteOrder.LITTLE_ENDIAN)
+        state.asFloatBuffer().put(parameters)
+        job.saveCheckpoint(state.array())
+    } else {
+        ByteBuffer.wrap(saved).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer().get(parameters)
+        System.err.println("kotlin: goes on from its checkpoint")
+    }
+    dieAt(moment, "middle")
+    for (index in half until parameters.size) parameters[index] += number
+    job.finish(parameters, examples = 10)
+    dieAt(moment, "answered")
+}
 
 /**
  * Adds a number to every parameter: the participant in Kotlin of `.ci/sdks.sh`, like `client-sdk/ffi/tests/c/shift.c`.
  *
- *     Shift OPTIONS.json NUMBER
+ *     Shift OPTIONS.json NUMBER [MOMENT]
  */
 fun main(arguments: Array<String>): Unit = runBlocking {
     val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject
     val number = arguments[1].toFloat()
-    Participant.start(options).use { me ->
+    val moment = arguments.getOrNull(2)
+    Participant.start(options, onEvent = { dieAt(moment, it.name) }).use { me ->
         me.jobs().collect { job ->
-            val parameters = job.parameters()
-            for (index in parameters.indices) parameters[index] += number
-            job.finish(parameters, examples = 10)
+            job.use { train(it, number, moment) }
             System.err.println("kotlin: handed in")
         }
         println(me.privacySpent())

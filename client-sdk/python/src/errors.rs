@@ -3,7 +3,7 @@
 use client_sdk::BuildError;
 use client_sdk::runner::{End, Kind};
 use pyo3::exceptions::{PyException, PyValueError};
-use pyo3::{PyErr, create_exception};
+use pyo3::{PyErr, PyResult, create_exception};
 
 create_exception!(tributary, Error, PyException, "Anything that this package raises by itself.");
 create_exception!(tributary, ConfigurationError, Error, "A setting is missing or cannot be used.");
@@ -34,6 +34,16 @@ pub(crate) fn outcome(end: &End) -> Result<&'static str, PyErr> {
         Ok(client_sdk::Outcome::Stopped) => Ok("stopped"),
         Err(error) => Err(of_kind(error.into(), error.to_string())),
     }
+}
+
+/// Refuses a call in a process that was forked from the one that has the participant.
+pub(crate) fn of_this_process(process: u32) -> PyResult<()> {
+    if std::process::id() == process {
+        return Ok(());
+    }
+    Err(closed(
+        "this participant belongs to the process that made it, and a forked child has none of its threads: make it after the fork",
+    ))
 }
 
 /// After `close`, or in a process that was forked from the one that has the participant.

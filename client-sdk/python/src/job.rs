@@ -29,6 +29,15 @@ impl Job {
         Self { layout, training, values, answer: Some(answer).into() }
     }
 
+    /// Answers it as failed, unless it was answered, or saved a checkpoint and should pause.
+    pub(crate) fn give_up(&self, reason: &str) -> PyResult<()> {
+        let checkpoints = &self.training.checkpoints;
+        if checkpoints.should_pause() && checkpoints.load().is_some() {
+            return Ok(());
+        }
+        self.fail(reason.to_owned())
+    }
+
     fn take_answer(&self) -> PyResult<Answer> {
         let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         answer.take().ok_or_else(|| Error::new_err("this task was answered before; each takes one answer"))
@@ -99,6 +108,12 @@ impl Job {
     #[getter]
     fn is_checkpoint_due(&self) -> bool {
         self.training.checkpoints.is_due()
+    }
+
+    /// Whether the training should rest.
+    #[getter]
+    fn should_pause(&self) -> bool {
+        self.training.checkpoints.should_pause()
     }
 
     /// The model as one flat array that Python owns; once.

@@ -5,6 +5,7 @@
 
 mod errors;
 mod job;
+mod machine;
 mod model;
 mod participant;
 
@@ -16,6 +17,8 @@ mod _tributary {
     use super::errors::{ClosedError, ConfigurationError, EnrollmentError, Error, JournalError, Overdue, UpdateError};
     #[pymodule_export]
     use super::job::Job;
+    #[pymodule_export]
+    use super::machine::Machine;
     #[pymodule_export]
     use super::model::Model;
     #[pymodule_export]

@@ -1,11 +1,14 @@
 //! A model that the app uses.
 
+use std::path::PathBuf;
+
+use client_sdk::journal::JournalFiles;
 use client_sdk::train::Inputs;
 use client_sdk::{Model as Kept, Origin};
 use numpy::{PyArray1, PyArray2, PyArrayMethods as _, PyReadonlyArray2};
 use pyo3::prelude::*;
 
-use crate::errors::{Error, UpdateError};
+use crate::errors::{Error, JournalError, UpdateError};
 
 /// A model in the journal: `tributary.Model` wraps it.
 #[pyclass(frozen, module = "tributary._tributary")]
@@ -19,6 +22,25 @@ impl Model {
 
 #[pymethods]
 impl Model {
+    /// The model of a task in a journal that no participant uses.
+    #[staticmethod]
+    fn load(
+        py: Python<'_>,
+        task: &str,
+        journal: PathBuf,
+        key: Option<PathBuf>,
+        generation: Option<PathBuf>,
+    ) -> PyResult<Option<Self>> {
+        let beside = JournalFiles::beside(&journal);
+        let files = JournalFiles {
+            key: key.unwrap_or(beside.key),
+            generation: generation.unwrap_or(beside.generation),
+            folder: beside.folder,
+        };
+        let found = py.detach(|| files.open().and_then(|journal| Kept::load_of(&journal, task)));
+        found.map(|found| found.map(Self)).map_err(|error| JournalError::new_err(error.to_string()))
+    }
+
     /// Version and digest of a published model; round of a personalized one.
     #[getter]
     fn origin(&self) -> (Option<u32>, Option<String>, Option<u32>) {

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use client_sdk::runner::{Next, Options, Runner};
-use client_sdk::{DeviceState, Event, LifetimeSpent, PrivacySpent};
+use client_sdk::{BuildError, Builder, DeviceState, Event, LifetimeSpent, PrivacySpent};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -35,11 +35,7 @@ enum Found<'py> {
 
 impl Participant {
     fn runner(&self) -> PyResult<RwLockReadGuard<'_, Option<Runner>>> {
-        if std::process::id() != self.process {
-            return Err(errors::closed(
-                "this participant belongs to the process that made it, and a forked child has none of its threads: make it after the fork",
-            ));
-        }
+        errors::of_this_process(self.process)?;
         Ok(self.runner.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -60,20 +56,7 @@ impl Participant {
     #[new]
     #[pyo3(signature = (options, on_event = None))]
     fn new(py: Python<'_>, options: &str, on_event: Option<Py<PyAny>>) -> PyResult<Self> {
-        let options: Options = serde_json::from_str(options).map_err(|error| {
-            // Without "at line 1 column 9": nobody has seen the line.
-            let text = error.to_string();
-            ConfigurationError::new_err(text.split(" at line ").next().unwrap_or_default().to_owned())
-        })?;
-        let examples = options.examples;
-        let runner = py.detach(|| {
-            let mut builder = options.into_builder()?;
-            if let Some(callable) = on_event {
-                builder = builder.on_event(move |event| tell(&callable, event));
-            }
-            Runner::start(builder)
-        });
-        let runner = runner.map_err(|error| errors::build(&error))?;
+        let (runner, examples) = builder(py, options, on_event, Runner::start)?;
         runner.set_examples(examples);
         Ok(Self { runner: Some(runner).into(), asking: Mutex::default(), process: std::process::id() })
     }
@@ -142,8 +125,7 @@ impl Participant {
 
     /// Reports the device's state, as JSON.
     fn set_device(&self, py: Python<'_>, state: &str) -> PyResult<()> {
-        let state: DeviceState =
-            serde_json::from_str(state).map_err(|error| ConfigurationError::new_err(error.to_string()))?;
+        let state = device(state)?;
         self.with(py, |runner| runner.set_device(state))
     }
 
@@ -171,27 +153,67 @@ impl Participant {
         self.with(py, Runner::stop)
     }
 
-    /// Stops and waits for the end; a second call does nothing.
-    fn close(&self, py: Python<'_>) {
+    /// Stops and waits for the end, for so many seconds; a second call does nothing. Returns whether it has ended in time.
+    fn close(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         if std::process::id() != self.process {
-            return;
+            return Ok(true);
         }
+        let mut left = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let has_ended = loop {
+            let slice = left.min(SIGNALS);
+            // Whoever asks for a job is woken by the end.
+            let ended = py.detach(|| {
+                let open = self.runner.read().unwrap_or_else(PoisonError::into_inner);
+                let Some(runner) = open.as_ref() else { return Some(true) };
+                runner.stop();
+                let _one = self.asking();
+                matches!(runner.next(slice), Next::Ended(_)).then_some(false)
+            });
+            match ended {
+                Some(true) => return Ok(true),
+                Some(false) => break true,
+                None if left.is_zero() => break false,
+                None => left = left.saturating_sub(slice),
+            }
+            py.check_signals()?;
+        };
         py.detach(|| {
-            self.stop_quietly();
             let runner = self.runner.write().unwrap_or_else(PoisonError::into_inner).take();
-            // How it ended is what `next` says; whoever closes no longer asks.
-            let _ = runner.map(Runner::close);
+            // How it ended is what `next` says; whoever closes no longer asks. A thread that does not end is left behind.
+            if let Some(runner) = runner.filter(|_| has_ended) {
+                let _ = runner.close();
+            }
         });
+        Ok(has_ended)
     }
 }
 
-impl Participant {
-    /// Wakes whoever asks for a job, so that the lock comes free.
-    fn stop_quietly(&self) {
-        if let Some(runner) = self.runner.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
-            runner.stop();
+/// Makes something of the options as JSON, and of a callable for events; also returns the number of training examples.
+pub(crate) fn builder<T: Send>(
+    py: Python<'_>,
+    options: &str,
+    on_event: Option<Py<PyAny>>,
+    make: impl FnOnce(Builder) -> Result<T, BuildError> + Send,
+) -> PyResult<(T, u64)> {
+    let options: Options = serde_json::from_str(options).map_err(|error| {
+        // Without "at line 1 column 9": nobody has seen the line.
+        let text = error.to_string();
+        ConfigurationError::new_err(text.split(" at line ").next().unwrap_or_default().to_owned())
+    })?;
+    let examples = options.examples;
+    let made = py.detach(|| {
+        let mut builder = options.into_builder()?;
+        if let Some(callable) = on_event {
+            builder = builder.on_event(move |event| tell(&callable, event));
         }
-    }
+        make(builder)
+    });
+    Ok((made.map_err(|error| errors::build(&error))?, examples))
+}
+
+/// Reads the device's state.
+pub(crate) fn device(state: &str) -> PyResult<DeviceState> {
+    serde_json::from_str(state).map_err(|error| ConfigurationError::new_err(error.to_string()))
 }
 
 /// Calls Python with an event. What it raises is printed as Python does for callbacks, and changes nothing.

@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 import numpy as np
 from federation import each, federation
@@ -58,6 +59,29 @@ class Examples(unittest.TestCase):
         right = (data.data / 16 @ model["coef"].T + model["intercept"]).argmax(axis=1) == data.target
         print(f"scikit-learn, {SITES} sites: accuracy {right.mean():.4f}")
         self.assertGreater(right.mean(), 0.93)
+
+    @installed("nbclient", "ipykernel", "matplotlib", "pandas")
+    def test_the_notebook_runs_on_real_digits(self):
+        import nbclient
+        import nbformat
+
+        notebook = nbformat.read(EXAMPLES / "mnist.ipynb", as_version=4)
+        nbformat.validate(notebook)
+        with federation() as running:
+            known = {
+                "TRIBUTARY_SERVER": running.url,
+                "TRIBUTARY_CA": running.ca,
+                "TRIBUTARY_TOKEN": running.token,
+                "MNIST": str(EXAMPLES.parents[2] / "datasets" / "mnist10k"),
+                "OMP_NUM_THREADS": "1",
+                "OPENBLAS_NUM_THREADS": "1",
+            }
+            with unittest.mock.patch.dict(os.environ, known):
+                nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute(cwd=running.folder)
+        outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+        self.assertTrue(any("image/png" in output.get("data", {}) for output in outputs), "a plot was drawn")
+        self.assertTrue(any("<table" in output.get("data", {}).get("text/html", "") for output in outputs), "a table was shown")
+        print("the notebook:", outputs[-1]["text"].strip())
 
     @installed("sklearn", "torch")
     def test_pytorch(self):

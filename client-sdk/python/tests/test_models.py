@@ -36,6 +36,9 @@ class Models(unittest.TestCase):
         with tb.participant(**options[0]) as me:
             model = me.model("digits")
             self.assertIsNone(me.model("another"))
+            with self.assertRaisesRegex(tb.JournalError, "in use"):
+                tb.Model.load("digits", options[0]["journal"])
+        self.assertEqual(tb.Model.load("digits", options[0]["journal"]).sha256, model.sha256)
         for found in [model, *(model for model, _, _ in kept.values())]:
             # What the second round began with: the mean of 1, 2 and 3, but for quantization.
             self.assertEqual((found.version, found.is_personalized, found.parameters["w"].shape), (1, False, (2, 3)))

@@ -20,8 +20,9 @@ from ._tributary import (
     Overdue,
     UpdateError,
 )
-from .operator import Operator, Problem
+from .machine import Machine, Todo, machine
 from .model import Model
+from .operator import Operator, Problem
 from .participant import Participant, Plan, Task, participant
 from .simulation import simulate
 
@@ -31,6 +32,7 @@ __all__ = [
     "EnrollmentError",
     "Error",
     "JournalError",
+    "Machine",
     "Model",
     "Operator",
     "Overdue",
@@ -38,7 +40,9 @@ __all__ = [
     "Plan",
     "Problem",
     "Task",
+    "Todo",
     "UpdateError",
+    "machine",
     "participant",
     "simulate",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,25 @@ class Model:
         self.metrics = {name: value for name, value, _ in native.metrics}
         self.architecture = json.loads(native.architecture) if native.architecture else None
         self.parameters = views(native.values(), native.tensors)
+
+    @classmethod
+    def load(
+        cls,
+        task: str,
+        journal: str | os.PathLike[str],
+        *,
+        journal_key: str | os.PathLike[str] | None = None,
+        journal_generation: str | os.PathLike[str] | None = None,
+    ) -> Model | None:
+        """The model of a task while no participant runs: from its journal, without a thread and without a network. ``None`` if the
+        journal has none. A running participant has the journal for itself, and is asked with :meth:`Participant.model`.
+
+        :raises JournalError: if the journal cannot be read, such as while a participant uses it.
+        """
+        key = None if journal_key is None else os.fspath(journal_key)
+        generation = None if journal_generation is None else os.fspath(journal_generation)
+        found = _tributary.Model.load(task, os.fspath(journal), key, generation)
+        return None if found is None else cls(found)
 
     def __repr__(self) -> str:
         what = f"version {self.version}" if self.round is None else f"personalized in round {self.round}"

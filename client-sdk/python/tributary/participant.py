@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import json
 import os
@@ -13,6 +12,8 @@ from . import _tributary
 from .model import Model, views
 
 if TYPE_CHECKING:
+    import asyncio
+
     import numpy as np
 
     class Module(Protocol):
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
         def state_dict(self) -> Mapping[str, Any]: ...
 
     Parameters = Union[Mapping[str, Any], Sequence[Any], Module]
+
+
+class _HasExamples(Protocol):
+    examples: int
+
 
 #: Seconds that an asynchronous ask waits in its thread, and so the longest time a cancelled one goes on.
 _SLICE = 0.2
@@ -78,7 +84,7 @@ class Task:
     #: The model: an array of float32 for each tensor, by name. They may be trained in place.
     parameters: dict[str, np.ndarray]
 
-    def __init__(self, job: _tributary.Job, participant: Participant) -> None:
+    def __init__(self, job: _tributary.Job, participant: _HasExamples) -> None:
         self._job = job
         self._participant = participant
         self.name, self.round, self.seed, self.metrics = job.task, job.round, job.seed, job.metrics
@@ -114,6 +120,12 @@ class Task:
         :raises Overdue: if the round no longer waits, or the task was paused.
         """
         self._job.save_checkpoint(state)
+
+    @property
+    def should_pause(self) -> bool:
+        """Whether the training should rest: save a checkpoint then. The task is taken back, and comes again when it goes on, if its round
+        still waits."""
+        return self._job.should_pause
 
     def load_into(self, module: Any) -> Any:
         """Loads the parameters into a PyTorch module whose ``state_dict`` has the task's names; returns the module."""
@@ -235,8 +247,7 @@ class Participant:
     ) -> None:
         """Reports what the device is like, for ``device_conditions``, which are looked at at once. ``thermal`` is ``nominal``,
         ``fair``, ``serious`` or ``critical``."""
-        state = {"charging": charging, "unmetered": unmetered, "idle": idle, "battery_percent": battery_percent, "thermal": thermal}
-        self._native.set_device(json.dumps(state))
+        self._native.set_device(_device(charging, unmetered, idle, battery_percent, thermal))
 
     @property
     def held_up(self) -> tuple[str, str] | None:
@@ -261,9 +272,12 @@ class Participant:
         """Asks it to stop; :meth:`tasks` ends when it has."""
         self._native.stop()
 
-    def close(self) -> None:
-        """Stops it and waits for its end, a few seconds at most. The journal knows how to go on."""
-        self._native.close()
+    def close(self, timeout: float = 10.0) -> bool:
+        """Stops it and waits for its end, for at most ``timeout`` seconds. The journal knows how to go on.
+
+        :returns: whether it has ended in time. If not, ``on_event`` does not return, and its thread is left behind with the journal.
+        """
+        return self._native.close(timeout)
 
     def __enter__(self) -> Participant:
         return self
@@ -293,6 +307,8 @@ class Tasks:
         return self
 
     async def __anext__(self) -> Task:
+        import asyncio  # It takes as long as all the rest, and who gets here has it.
+
         while True:
             found = self._kept()
             if found is None:
@@ -339,6 +355,7 @@ def participant(
     max_model_bytes: int | None = None,
     keep_models: bool = True,
     checkpoint_every: float = 30.0,
+    training_slice: float = 1.0,
     device_conditions: Mapping[str, Any] | None = None,
     seed: int | None = None,
     on_event: Callable[[str, dict[str, Any]], None] | None = None,
@@ -373,47 +390,51 @@ def participant(
         ``unmetered``, ``idle`` (true by default), ``min_battery_percent``, ``max_thermal`` (``fair`` by default) and
         ``max_bytes_per_day``. What was not reported does not hold.
     :param checkpoint_every: seconds between two checkpoints in the journal (:meth:`Task.save_checkpoint`).
+    :param training_slice: seconds after which a training looks at the device's conditions again (:attr:`Task.should_pause`).
     :param seed: makes rounds repeatable, for experiments.
-    :param on_event: called with the name and the fields of everything that happens, from another thread. It must return at once.
+    :param on_event: called with the name and the fields of everything that happens, from another thread. It must return at once. What it
+        raises is printed, as Python does with callbacks, and changes nothing.
     :raises ConfigurationError, EnrollmentError, JournalError: if it cannot start.
     """
-    server = server or os.environ.get("TRIBUTARY_SERVER")
+    text, tell = _options(locals())
+    return Participant(_tributary.Participant(text, tell), examples)
+
+
+def _options(given: Mapping[str, Any]) -> tuple[str, Callable[[str, str], None] | None]:
+    """The arguments of :func:`participant` as the native part takes them."""
+    server = given["server"] or os.environ.get("TRIBUTARY_SERVER")
     if not server:
         raise _tributary.ConfigurationError("a participant needs the address of its coordinator: give it, or set TRIBUTARY_SERVER")
     options: dict[str, Any] = {
         "server": server,
-        "journal": os.fspath(journal),
-        "ca_pem": _pem(ca or os.environ.get("TRIBUTARY_CA")),
-        "token": token or os.environ.get("TRIBUTARY_ENROLLMENT_TOKEN"),
-        "task": task,
-        "name": name,
-        "examples": _whole(examples),
-        "labels": dict(labels or {}),
-        "attributes": dict(attributes or {}),
-        "members_ca_pem": _pem(members_ca),
-        "coordinator_keys": list(coordinator_keys),
-        "signed_requests": signed_requests,
-        "balancer_ca_pem": _pem(balancer_ca),
-        "journal_key": None if journal_key is None else os.fspath(journal_key),
-        "journal_generation": None if journal_generation is None else os.fspath(journal_generation),
-        "max_model_bytes": max_model_bytes,
-        "keep_models": keep_models,
-        "checkpoint_every_ms": int(checkpoint_every * 1000),
-        "seed": seed,
+        "journal": os.fspath(given["journal"]),
+        "ca_pem": _pem(given["ca"] or os.environ.get("TRIBUTARY_CA")),
+        "token": given["token"] or os.environ.get("TRIBUTARY_ENROLLMENT_TOKEN"),
+        "examples": _whole(given["examples"]),
+        "labels": dict(given["labels"] or {}),
+        "attributes": dict(given["attributes"] or {}),
+        "members_ca_pem": _pem(given["members_ca"]),
+        "coordinator_keys": list(given["coordinator_keys"]),
+        "balancer_ca_pem": _pem(given["balancer_ca"]),
+        "checkpoint_every_ms": int(given["checkpoint_every"] * 1000),
+        "training_slice_ms": int(given["training_slice"] * 1000),
     }
-    if secure_aggregation is not None:
-        options["secure_aggregation"] = dict(secure_aggregation)
-    if device_conditions is not None:
-        options["device_conditions"] = dict(device_conditions)
-    if privacy is not None:
-        options["privacy"] = dict(privacy)
-    tell = None
-    if on_event is not None:
+    options.update({name: given[name] for name in ("task", "name", "signed_requests", "max_model_bytes", "keep_models", "seed")})
+    options.update({name: os.fspath(given[name]) for name in ("journal_key", "journal_generation") if given[name] is not None})
+    policies = ("secure_aggregation", "device_conditions", "privacy")
+    options.update({name: dict(given[name]) for name in policies if given[name] is not None})
+    on_event = given["on_event"]
+    if on_event is None:
+        return json.dumps(options), None
+    return json.dumps(options), lambda name, fields: on_event(name, json.loads(fields))
 
-        def tell(name: str, fields: str) -> None:
-            on_event(name, json.loads(fields))
 
-    return Participant(_tributary.Participant(json.dumps(options), tell), examples)
+def _device(
+    charging: bool | None, unmetered: bool | None, idle: bool | None, battery_percent: int | None, thermal: str | None
+) -> str:
+    """The device's state as the native part takes it."""
+    state = {"charging": charging, "unmetered": unmetered, "idle": idle, "battery_percent": battery_percent, "thermal": thermal}
+    return json.dumps(state)
 
 
 def _pem(ca: str | os.PathLike[str] | None) -> str | None:

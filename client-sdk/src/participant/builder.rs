@@ -7,15 +7,18 @@ use std::time::Duration;
 use ring::rand::{SecureRandom, SystemRandom};
 use wire::Attributes;
 use wire::audit::AuditKey;
-use wire::certificate::{BadChain, Issuers};
+use wire::certificate::Issuers;
 use zeroize::Zeroizing;
 
+use super::build_error::BuildError;
+use super::driven::{Around, Driven};
 use super::driver::{Participant, Slot};
 use super::error::ParticipantError;
 use super::event::Event;
 use super::machine::Machine;
 use super::policy::SecurityPolicy;
 use super::settings::{Saved, Settings};
+use super::training_log::{Surroundings, checkpoint_writer};
 use crate::clock::{Clock, SystemClock};
 use crate::conditions::{Always, Conditions, DeviceConditions, DeviceState};
 use crate::entropy::SystemSecrets;
@@ -24,51 +27,8 @@ use crate::journal::Journal;
 use crate::pre_issued::{Certificates, PreIssued};
 use crate::privacy::PrivacyPolicy;
 use crate::trainer::Trainer;
+use crate::transport::Transport;
 use crate::transport::retry::RetryPolicy;
-use crate::transport::{Transport, TransportError};
-
-/// Reasons a participant cannot be built.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// A required setting is missing.
-    #[error("`{0}` is not set")]
-    Missing(&'static str),
-    /// A name that a coordinator rejects.
-    #[error("{what} {value:?} is not 1 to 64 letters, digits, '-', '_' or '.'")]
-    BadName { what: &'static str, value: String },
-    /// A label that a coordinator rejects.
-    #[error("label {label:?}: name and value must be 1 to 128 bytes each")]
-    BadLabel { label: String },
-    /// A policy that no session can satisfy.
-    #[error("min_tolerated_corrupt is {0}: a fraction of the cohort between 0 and 0.5 can be tolerated")]
-    BadPolicy(f64),
-    /// The authorities of members cannot be read.
-    #[error(
-        "the authority of members cannot be used: {0}; name the certificates that sign members' own in `members_ca_pem`"
-    )]
-    BadMembers(#[from] BadChain),
-    /// Privacy limits out of their range.
-    #[error("a privacy policy needs epsilons above 0 and finite, and deltas above 0 and below 1")]
-    BadPrivacyPolicy,
-    /// The server's address or the CA cannot be used.
-    #[error(transparent)]
-    Transport(#[from] TransportError),
-    /// The journal cannot be read, or there is neither certificate nor token.
-    #[error(transparent)]
-    Participant(#[from] ParticipantError),
-    /// A [`Runner`](crate::runner::Runner) got no thread, or no runtime for it.
-    #[error("no thread can be had to run the participant on: {0}")]
-    Thread(String),
-    /// The journal's key and generation are in a key store, and the options name files for them.
-    #[error(
-        "the journal's key and generation are in the device's key store; leave out `journal_key` and `journal_generation`"
-    )]
-    TwoKeys,
-    /// The operating system's random source failed.
-    #[error("the system gives no randomness")]
-    Randomness,
-}
 
 /// Tells the device's state.
 pub(crate) type Report = Box<dyn Fn() -> DeviceState + Send + Sync>;
@@ -395,18 +355,9 @@ impl Builder {
     /// [`BuildError`].
     pub fn build(mut self) -> Result<Participant, BuildError> {
         let machine = self.machine()?;
+        let transport = self.chosen_transport()?;
         let trainer = self.trainer.ok_or(BuildError::Missing("trainer"))?;
         let journal = self.journal.ok_or(BuildError::Missing("journal"))?;
-        let transport = match self.transport {
-            Some(transport) => transport,
-            #[cfg(feature = "https")]
-            None => https(self.server.as_deref(), self.ca_pem.as_deref(), self.signed.as_ref(), &self.clock)?,
-            #[cfg(not(feature = "https"))]
-            None => {
-                drop(self.server);
-                return Err(BuildError::Missing("transport"));
-            }
-        };
         Ok(Participant {
             machine,
             transport,
@@ -431,6 +382,36 @@ impl Builder {
     /// [`BuildError`].
     pub fn build_machine(mut self) -> Result<Machine, BuildError> {
         self.machine()
+    }
+
+    /// Reads the journal and builds a participant that its caller drives; it performs its actions on the threads of who asks for that. A
+    /// trainer and what tells the device's state are not needed: both are given as it goes.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn build_driven(mut self) -> Result<Driven, BuildError> {
+        let machine = self.machine()?;
+        let transport = self.chosen_transport()?;
+        let journal = self.journal.ok_or(BuildError::Missing("journal"))?;
+        let surroundings = Surroundings {
+            checkpoints: Some(checkpoint_writer(&journal, &self.clock, self.checkpoint_every)),
+            slice: Some((Arc::clone(&self.clock), self.slice)),
+        };
+        let Self { conditions, attributes, observer, clock, .. } = self;
+        Driven::new(machine, Around { transport, journal, conditions, attributes, observer, clock, surroundings })
+    }
+
+    fn chosen_transport(&mut self) -> Result<Arc<dyn Transport>, BuildError> {
+        match self.transport.take() {
+            Some(transport) => Ok(transport),
+            #[cfg(feature = "https")]
+            None => https(self.server.as_deref(), self.ca_pem.as_deref(), self.signed.as_ref(), &self.clock),
+            #[cfg(not(feature = "https"))]
+            None => {
+                drop(self.server.take());
+                Err(BuildError::Missing("transport"))
+            }
+        }
     }
 
     fn machine(&mut self) -> Result<Machine, BuildError> {

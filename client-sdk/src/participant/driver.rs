@@ -22,7 +22,7 @@ use super::prefetches::{Answer, Prefetches, RoundTrip};
 use super::spans::Spans;
 use super::tick::Circumstances;
 use super::traffic::DataUse;
-use super::training_log::{CheckpointWriter, Surroundings};
+use super::training_log::{Surroundings, checkpoint_writer};
 use super::wanted::Wanted;
 use super::work::RoundWork;
 use crate::clock::Clock;
@@ -200,8 +200,7 @@ impl Participant {
     /// # Errors
     /// [`JournalError`] if a record cannot be read or was damaged.
     pub fn model_of(&self, name: &str) -> Result<Option<Model>, JournalError> {
-        let kept = self.models()?.into_iter().rev().find(|kept| kept.name == name);
-        kept.map_or(Ok(None), |kept| self.model(kept.task))
+        Model::load_of(&*self.journal, name)
     }
 
     /// The published models in the journal, one for each task, together at most
@@ -345,12 +344,7 @@ impl Participant {
 
     /// What a training has around it here.
     fn surroundings(&self) -> Surroundings {
-        let journal = Arc::clone(&self.journal);
-        let checkpoints = CheckpointWriter {
-            write: Arc::new(move |record| journal.save_parts(&record.name, record.parts())),
-            clock: Arc::clone(&self.clock),
-            every: self.checkpoint_every,
-        };
+        let checkpoints = checkpoint_writer(&self.journal, &self.clock, self.checkpoint_every);
         Surroundings { checkpoints: Some(checkpoints), slice: None }
     }
 

@@ -15,7 +15,7 @@ use super::record::Record;
 use super::snapshot::{self, Call, TrainingId, TrainingRecord};
 use crate::checkpoints::{Checkpoints, Keep, NotKept};
 use crate::clock::Clock;
-use crate::journal::JournalError;
+use crate::journal::{Journal, JournalError};
 use crate::trainer::{Cancel, Constraints, Trained, Trainer, TrainerError, TrainingJob};
 
 /// Checkpoints may be this many times as large as a model.
@@ -38,6 +38,16 @@ pub struct CheckpointWriter {
     pub clock: Arc<dyn Clock>,
     /// Time between two that are written.
     pub every: Duration,
+}
+
+/// One that writes to this journal.
+pub(super) fn checkpoint_writer(
+    journal: &Arc<dyn Journal>,
+    clock: &Arc<dyn Clock>,
+    every: Duration,
+) -> CheckpointWriter {
+    let (journal, clock) = (Arc::clone(journal), Arc::clone(clock));
+    CheckpointWriter { write: Arc::new(move |record| journal.save_parts(&record.name, record.parts())), clock, every }
 }
 
 /// The log of one training.

@@ -26,6 +26,7 @@
 //! # }
 //! ```
 
+mod called;
 mod handed_over;
 mod job;
 mod key_store;
@@ -43,6 +44,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+pub use self::called::Called;
 use self::handed_over::HandedOver;
 pub use self::job::{Answer, Job, Overdue};
 pub use self::key_store::KeyStore;

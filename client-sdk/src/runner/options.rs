@@ -105,7 +105,7 @@ impl Options {
     /// # Errors
     /// [`BuildError`] if the journal cannot be opened.
     pub fn into_builder(self) -> Result<Builder, BuildError> {
-        let journal = self.open_journal()?;
+        let journal = self.journal()?;
         Ok(self.with_journal(journal))
     }
 
@@ -114,6 +114,29 @@ impl Options {
     /// # Errors
     /// [`BuildError`] if the journal cannot be opened, or if the options name files for the two as well.
     pub fn into_builder_with_keys(self, keys: Arc<dyn KeyStore>) -> Result<Builder, BuildError> {
+        let journal = self.journal_with_keys(keys)?;
+        Ok(self.with_journal(journal))
+    }
+
+    /// Opens the journal alone, for an app that uses a model while no participant runs ([`Model::load_of`](crate::Model::load_of)).
+    ///
+    /// # Errors
+    /// [`BuildError`] if the journal cannot be opened, such as while a participant has it.
+    pub fn journal(&self) -> Result<FileJournal, BuildError> {
+        let beside = JournalFiles::beside(&self.journal);
+        let files = JournalFiles {
+            key: self.journal_key.clone().unwrap_or(beside.key),
+            generation: self.journal_generation.clone().unwrap_or(beside.generation),
+            folder: beside.folder,
+        };
+        Ok(files.open().map_err(ParticipantError::from)?)
+    }
+
+    /// The same with key and generation in the device's key store.
+    ///
+    /// # Errors
+    /// As for [`Self::into_builder_with_keys`].
+    pub fn journal_with_keys(&self, keys: Arc<dyn KeyStore>) -> Result<FileJournal, BuildError> {
         if self.journal_key.is_some() || self.journal_generation.is_some() {
             return Err(BuildError::TwoKeys);
         }
@@ -121,8 +144,7 @@ impl Options {
             Some(key) => key,
             None => self.make_key(&*keys)?,
         };
-        let journal = FileJournal::open(&self.journal, key, Stored(keys)).map_err(ParticipantError::from)?;
-        Ok(self.with_journal(journal))
+        Ok(FileJournal::open(&self.journal, key, Stored(keys)).map_err(ParticipantError::from)?)
     }
 
     /// Stored before anything is sealed with it; only if nothing is sealed with another.
@@ -181,16 +203,6 @@ impl Options {
             builder = builder.keep_models(keep);
         }
         builder
-    }
-
-    fn open_journal(&self) -> Result<FileJournal, BuildError> {
-        let beside = JournalFiles::beside(&self.journal);
-        let files = JournalFiles {
-            key: self.journal_key.clone().unwrap_or(beside.key),
-            generation: self.journal_generation.clone().unwrap_or(beside.generation),
-            folder: beside.folder,
-        };
-        Ok(files.open().map_err(ParticipantError::from)?)
     }
 }
 

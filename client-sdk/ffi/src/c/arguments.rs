@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, c_char};
 
+use super::code::TributaryCode;
 use crate::error::TributaryError;
 
 fn refuse<T>(pointer: *const T, name: &str) -> Result<(), TributaryError> {
@@ -66,29 +67,41 @@ pub(super) fn optional<T: Copy>(pointer: *const T, name: &str) -> Result<Option<
     array(pointer, 1, name).map(|one| one.first().copied())
 }
 
-/// Copies a text with its NUL into a buffer. Returns whether it fits; `length`, unless NULL, gets the bytes it needs.
-pub(super) fn put_text(
+/// Copies values into a buffer with room for `size` of them. TOO_SMALL if there is room for fewer; `length`, unless NULL, gets how
+/// many there are.
+pub(super) fn put_all<T: Copy>(
+    values: &[T],
+    buffer: *mut T,
+    size: usize,
+    length: *mut usize,
+) -> Result<TributaryCode, TributaryError> {
+    if !length.is_null() {
+        give(values.len(), length, "length")?;
+    }
+    if size < values.len() {
+        return Ok(TributaryCode::TooSmall);
+    }
+    if !values.is_empty() {
+        refuse(buffer.cast_const(), "buffer")?;
+        #[expect(unsafe_code, reason = "a buffer of C is a pointer and a size")]
+        // SAFETY: not NULL and aligned; the caller promises room for `size` values, of which no more are written. The values are
+        // ours, so the two do not overlap.
+        unsafe {
+            buffer.copy_from_nonoverlapping(values.as_ptr(), values.len());
+        }
+    }
+    Ok(TributaryCode::Ok)
+}
+
+/// The same for a text with its NUL.
+pub(super) fn put(
     text: &str,
     buffer: *mut c_char,
     size: usize,
     length: *mut usize,
-) -> Result<bool, TributaryError> {
-    let needs = text.len() + 1;
-    if !length.is_null() {
-        give(needs, length, "length")?;
-    }
-    if size < needs {
-        return Ok(false);
-    }
-    refuse(buffer.cast_const(), "buffer")?;
-    #[expect(unsafe_code, reason = "a buffer of C is a pointer and a size")]
-    // SAFETY: not NULL; the caller promises `size` bytes, of which `needs` at most are written. The text is ours, so the two do
-    // not overlap.
-    unsafe {
-        buffer.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
-        buffer.add(text.len()).write(0);
-    }
-    Ok(true)
+) -> Result<TributaryCode, TributaryError> {
+    let bytes: Vec<u8> = text.bytes().chain([0]).collect();
+    put_all(&bytes, buffer.cast(), size, length)
 }
 
 #[cfg(test)]
@@ -120,11 +133,13 @@ mod tests {
     fn a_text_is_copied_whole_or_not_at_all() {
         let mut buffer = [7 as c_char; 4];
         let mut length = 0;
-        assert_eq!(put_text("abcd", buffer.as_mut_ptr(), 4, &raw mut length), Ok(false));
+        assert_eq!(put("abcd", buffer.as_mut_ptr(), 4, &raw mut length), Ok(TributaryCode::TooSmall));
         assert_eq!((length, buffer), (5, [7; 4]));
-        assert_eq!(put_text("abc", buffer.as_mut_ptr(), 4, std::ptr::null_mut()), Ok(true));
+        assert_eq!(put("abc", buffer.as_mut_ptr(), 4, std::ptr::null_mut()), Ok(TributaryCode::Ok));
         assert_eq!(text(buffer.as_ptr(), "buffer"), Ok("abc"));
-        assert_eq!(put_text("abc", std::ptr::null_mut(), 0, &raw mut length), Ok(false));
-        assert!(put_text("abc", std::ptr::null_mut(), 4, &raw mut length).is_err());
+        assert_eq!(put("abc", std::ptr::null_mut(), 0, &raw mut length), Ok(TributaryCode::TooSmall));
+        assert!(put("abc", std::ptr::null_mut(), 4, &raw mut length).is_err());
+        assert_eq!(put_all::<u8>(&[], std::ptr::null_mut(), 0, &raw mut length), Ok(TributaryCode::Ok));
+        assert_eq!(length, 0);
     }
 }

@@ -3,7 +3,59 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
-use crate::callbacks::{CallbackError, Callbacks, DeviceConditions, EventListener, KeyStore};
+use client_sdk::{DeviceState, Thermal};
+
+use crate::callbacks::{CallbackError, Callbacks, EventListener, KeyStore};
+use crate::conditions::DeviceConditions;
+
+/// What the app does not know of its device.
+pub const TRIBUTARY_UNKNOWN: i32 = -1;
+
+/// What the device is like. A number beside those that are named is as good as `TRIBUTARY_UNKNOWN`. What a condition of
+/// `device_conditions` in the options is about and is not known does not hold.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TributaryDeviceState {
+    /// 1 if it is, 0 if it is not.
+    pub charging: i32,
+    /// 1 if the network costs nothing by the byte, 0 if it does.
+    pub unmetered: i32,
+    /// 1 if nobody uses the device, 0 if somebody does.
+    pub idle: i32,
+    /// 0 to 100.
+    pub battery_percent: i32,
+    /// 0 nominal, 1 fair, 2 serious (the system slows down), 3 critical.
+    pub thermal: i32,
+}
+
+impl TributaryDeviceState {
+    const fn unknown() -> Self {
+        let nothing = TRIBUTARY_UNKNOWN;
+        Self { charging: nothing, unmetered: nothing, idle: nothing, battery_percent: nothing, thermal: nothing }
+    }
+
+    /// The same as the SDK takes it.
+    pub(super) fn known(self) -> DeviceState {
+        let is_so = |number| match number {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        };
+        DeviceState {
+            charging: is_so(self.charging),
+            unmetered: is_so(self.unmetered),
+            idle: is_so(self.idle),
+            battery_percent: u8::try_from(self.battery_percent).ok().filter(|percent| *percent <= 100),
+            thermal: match self.thermal {
+                0 => Some(Thermal::Nominal),
+                1 => Some(Thermal::Fair),
+                2 => Some(Thermal::Serious),
+                3 => Some(Thermal::Critical),
+                _ => None,
+            },
+        }
+    }
+}
 
 /// What an app does when it is asked; each may be NULL, and then is left out.
 ///
@@ -18,9 +70,11 @@ pub struct TributaryCallbacks {
     pub context: *mut c_void,
     /// Tells of an event: its name in snake case, and its fields as a JSON object. Both texts are gone when it returns.
     pub on_event: Option<extern "C" fn(context: *mut c_void, name: *const c_char, fields: *const c_char)>,
-    /// Whether the device may work now: not 0 if so. While it may not, it is asked again every minute, and at once after
-    /// `tributary_conditions_changed`.
-    pub is_ready: Option<extern "C" fn(context: *mut c_void) -> c_int>,
+    /// Tells what the device is like, by changing `state`, in which nothing is known; anything but 0 if it cannot, and then nothing is. What is
+    /// asked of the device is `device_conditions` of the options; by default it charges, nobody uses it, its network is unmetered, and it
+    /// is not hot. While that does not hold, this is asked again after `ask_again_ms`, and at once after
+    /// `tributary_conditions_changed`. If it is NULL, the participant works whenever it runs.
+    pub device_state: Option<extern "C" fn(context: *mut c_void, state: *mut TributaryDeviceState) -> c_int>,
     /// Reads a secret of the journal from the device's key store into a buffer of `size` bytes, and returns its length; 0 if
     /// none was ever saved under the name, and -1 if it cannot be read. Needs `save_secret`; without both the secrets are in
     /// files beside the journal.
@@ -36,7 +90,7 @@ const SECRET_BYTES: usize = 256;
 
 /// The app's context, for its callbacks.
 #[derive(Clone, Copy)]
-struct Context(*mut c_void);
+pub(super) struct Context(pub(super) *mut c_void);
 
 #[expect(unsafe_code, reason = "the context is the app's, and it is told which threads use it")]
 // SAFETY: the pointer is never followed here, only handed back to the app, whose promise it is that any thread may use it.
@@ -55,11 +109,15 @@ impl EventListener for Events {
     }
 }
 
-struct Ready(Context, extern "C" fn(*mut c_void) -> c_int);
+struct Device(Context, extern "C" fn(*mut c_void, *mut TributaryDeviceState) -> c_int);
 
-impl DeviceConditions for Ready {
-    fn is_ready(&self) -> Result<bool, CallbackError> {
-        Ok((self.1)(self.0.0) != 0)
+impl DeviceConditions for Device {
+    fn state(&self) -> Result<DeviceState, CallbackError> {
+        let mut state = TributaryDeviceState::unknown();
+        match (self.1)(self.0.0, &raw mut state) {
+            0 => Ok(state.known()),
+            failed => Err(CallbackError::Failed { reason: format!("device_state returned {failed}") }),
+        }
     }
 }
 
@@ -100,13 +158,34 @@ fn c_text(text: String) -> Result<CString, CallbackError> {
 impl TributaryCallbacks {
     /// The same as the facade takes it.
     pub(super) fn into_callbacks(self) -> Callbacks {
-        let Self { context, on_event, is_ready, load_secret, save_secret } = self;
+        let Self { context, on_event, device_state, load_secret, save_secret } = self;
         let context = Context(context);
         let secrets = load_secret.zip(save_secret).map(|(load, save)| Secrets { context, load, save });
         Callbacks {
-            conditions: is_ready.map(|ask| Arc::new(Ready(context, ask)) as Arc<dyn DeviceConditions>),
+            conditions: device_state.map(|ask| Arc::new(Device(context, ask)) as Arc<dyn DeviceConditions>),
             key_store: secrets.map(|secrets| Arc::new(secrets) as Arc<dyn KeyStore>),
             events: on_event.map(|tell| Arc::new(Events(context, tell)) as Arc<dyn EventListener>),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_say_nothing_are_unknown() {
+        assert_eq!(TributaryDeviceState::unknown().known(), DeviceState::default());
+        let odd = TributaryDeviceState { charging: 2, unmetered: -5, idle: 1, battery_percent: 101, thermal: 4 };
+        assert_eq!(odd.known(), DeviceState { idle: Some(true), ..DeviceState::default() });
+        let low = TributaryDeviceState { charging: 0, unmetered: 1, idle: 0, battery_percent: 100, thermal: 3 };
+        let known = DeviceState {
+            charging: Some(false),
+            unmetered: Some(true),
+            idle: Some(false),
+            battery_percent: Some(100),
+            thermal: Some(Thermal::Critical),
+        };
+        assert_eq!(low.known(), known);
     }
 }

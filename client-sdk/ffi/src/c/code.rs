@@ -9,13 +9,13 @@ use crate::error::TributaryError;
 pub enum TributaryCode {
     /// Done.
     Ok = 0,
-    /// There is nothing to give: no job yet, no such tensor, no id yet.
+    /// There is nothing to give: no job yet, no such tensor, no id yet, no model; or it is not so.
     Nothing = 1,
     /// The participant has ended: its task is over, or it was told to stop.
     Ended = 2,
     /// An argument is NULL, not aligned, not UTF-8 or out of its range. The call did nothing.
     Argument = 16,
-    /// A buffer is too small; the length that was given back says what it needs, with the final NUL.
+    /// A buffer is too small; the length that was given back says what it needs, with the final NUL if it is a text.
     TooSmall = 17,
     /// A setting is missing or cannot be used.
     Configuration = 18,
@@ -23,7 +23,7 @@ pub enum TributaryCode {
     Enrollment = 19,
     /// The journal cannot be used: the text says what to do.
     Journal = 20,
-    /// The update does not fit the model. Nothing was sent, and the job still takes an answer.
+    /// The update does not fit the model, or a checkpoint is too large. Nothing was sent, and the job still takes an answer.
     Update = 21,
     /// The round no longer waits for the job; ask for the next one.
     Overdue = 22,

@@ -6,10 +6,11 @@
 use std::ffi::{CString, c_char};
 use std::sync::Arc;
 
-use super::arguments::{array, can_give, give, text};
+use super::arguments::{array, can_give, give, put_all, text};
 use super::code::TributaryCode;
 use super::guard::guard;
 use super::handles::Table;
+use super::tensors::{NamedTensor, TributaryTensor, give_tensor, named, no_nul};
 use crate::error::TributaryError;
 use crate::job::{Job, Metric};
 
@@ -45,27 +46,11 @@ pub struct TributaryPlan {
     pub seed: u64,
 }
 
-/// A tensor of the model. The pointers belong to the job.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct TributaryTensor {
-    /// Unique within the model.
-    pub name: *const c_char,
-    /// Dimensions, outermost first.
-    pub shape: *const u64,
-    /// Number of dimensions; 0 for a scalar.
-    pub dimensions: usize,
-    /// Index of its first element in the flat vector of parameters (row-major).
-    pub offset: usize,
-    /// Number of its elements.
-    pub count: usize,
-}
-
-/// A metric of the training.
+/// A metric: of a training, or of a model.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct TributaryMetric {
-    /// One of the task's metrics; others are dropped.
+    /// Of a training: one of the task's metrics; others are dropped. Of a model: belongs to the model.
     pub name: *const c_char,
     /// The mean over the examples; finite.
     pub value: f64,
@@ -80,26 +65,18 @@ struct HandedOut {
     tensors: Vec<NamedTensor>,
 }
 
-struct NamedTensor {
-    name: CString,
-    shape: Vec<u64>,
-    offset: usize,
-    count: usize,
-}
-
 static JOBS: Table<HandedOut> = Table::new();
 
 /// A handle for a job.
 pub(super) fn hand_out(job: Arc<Job>) -> Result<TributaryJob, TributaryError> {
-    let no_nul = |text: String| CString::new(text).map_err(|error| TributaryError::Failed(error.to_string()));
-    let fits = |number: u64| usize::try_from(number).map_err(|error| TributaryError::Failed(error.to_string()));
-    let named = job.tensors().into_iter().map(|tensor| {
-        let (offset, count) = (fits(tensor.offset)?, fits(tensor.count)?);
-        Ok(NamedTensor { name: no_nul(tensor.name)?, shape: tensor.shape, offset, count })
-    });
-    let tensors = named.collect::<Result<_, TributaryError>>()?;
+    let tensors = named(job.tensors())?;
     let description = no_nul(job.description())?;
     Ok(TributaryJob { id: JOBS.put(Arc::new(HandedOut { job, description, tensors })) })
+}
+
+/// Forgets a handle, if it is still one.
+pub(super) fn forget(job: TributaryJob) {
+    let _ = JOBS.take(job.id);
 }
 
 fn with(job: TributaryJob, work: impl FnOnce(&HandedOut) -> Result<TributaryCode, TributaryError>) -> TributaryCode {
@@ -155,15 +132,7 @@ pub extern "C" fn tributary_job_tensor(
     number: usize,
     tensor: *mut TributaryTensor,
 ) -> TributaryCode {
-    with(job, |handed_out| {
-        can_give(tensor, "tensor")?;
-        let Some(NamedTensor { name, shape, offset, count }) = handed_out.tensors.get(number) else {
-            return Ok(TributaryCode::Nothing);
-        };
-        let (name, dimensions, shape) = (name.as_ptr(), shape.len(), shape.as_ptr());
-        give(TributaryTensor { name, shape, dimensions, offset: *offset, count: *count }, tensor, "tensor")?;
-        Ok(TributaryCode::Ok)
-    })
+    with(job, |handed_out| give_tensor(&handed_out.tensors, number, tensor))
 }
 
 /// Points `values` to the parameters of the model, `count` floats, which may be trained in place. They belong to the job, which
@@ -189,6 +158,52 @@ pub extern "C" fn tributary_job_parameters(
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_check(job: TributaryJob) -> TributaryCode {
     with(job, |handed_out| Ok(if handed_out.job.is_overdue() { TributaryCode::Overdue } else { TributaryCode::Ok }))
+}
+
+/// OK if the training should rest, because the device's conditions do not hold or the app pauses: save a checkpoint then. The job is
+/// taken back, and comes again when it goes on, if its round still waits. NOTHING if it may go on. Cheap: call it between batches.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_should_pause(job: TributaryJob) -> TributaryCode {
+    with(job, |handed_out| Ok(if_so(handed_out.job.should_pause())))
+}
+
+/// Copies what the training of this job saved last, before it was paused or its process was killed, into `buffer` of `size` bytes;
+/// NOTHING if it begins. `length`, unless NULL, gets its number of bytes; TOO_SMALL if there is room for fewer.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_checkpoint(
+    job: TributaryJob,
+    buffer: *mut u8,
+    size: usize,
+    length: *mut usize,
+) -> TributaryCode {
+    with(job, |handed_out| match handed_out.job.checkpoint() {
+        Some(state) => put_all(&state, buffer, size, length),
+        None => Ok(TributaryCode::Nothing),
+    })
+}
+
+/// Keeps `count` bytes, the state of the training, so that it goes on from there after a pause, and after its process was killed. They
+/// are copied, replace the last ones, and go with the round. The journal seals them, once in `checkpoint_every_ms` of the options; what
+/// was saved in between serves a pause, and not a new process.
+///
+/// Errors: UPDATE (more than four times `max_model_bytes`), OVERDUE (the round no longer waits, or the job was taken back), JOURNAL; the
+/// last ones are still there, and so is the job. ARGUMENT, CLOSED.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_save_checkpoint(job: TributaryJob, state: *const u8, count: usize) -> TributaryCode {
+    with(job, |handed_out| {
+        handed_out.job.save(array(state, count, "state")?)?;
+        Ok(TributaryCode::Ok)
+    })
+}
+
+/// OK if the last checkpoint in the journal is old enough for a new one; NOTHING if it is not. Cheap: call it between batches.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_job_is_checkpoint_due(job: TributaryJob) -> TributaryCode {
+    with(job, |handed_out| Ok(if_so(handed_out.job.is_checkpoint_due())))
+}
+
+fn if_so(holds: bool) -> TributaryCode {
+    if holds { TributaryCode::Ok } else { TributaryCode::Nothing }
 }
 
 /// Hands in the trained model, of at least one example, and ends the job. What leaves the device is clipped, weighted,

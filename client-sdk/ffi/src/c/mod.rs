@@ -16,4 +16,7 @@ mod code;
 mod guard;
 mod handles;
 mod job;
+mod machine;
+mod model;
 mod participant;
+mod tensors;

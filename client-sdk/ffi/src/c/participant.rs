@@ -6,13 +6,14 @@
 use std::ffi::c_char;
 use std::sync::Arc;
 
-use super::arguments::{can_give, give, optional, put_text, text};
+use super::arguments::{can_give, give, optional, put, text};
 use super::callbacks::TributaryCallbacks;
 use super::code::TributaryCode;
 use super::guard::{guard, last_error};
 use super::handles::Table;
 use super::job::{self, TributaryJob};
 use crate::callbacks::Callbacks;
+use crate::conditions::DataUse;
 use crate::error::TributaryError;
 use crate::participant::{Next, Participant};
 
@@ -27,7 +28,7 @@ pub struct TributaryParticipant {
 
 static PARTICIPANTS: Table<Participant> = Table::new();
 
-fn with(
+pub(super) fn with(
     participant: TributaryParticipant,
     work: impl FnOnce(&Participant) -> Result<TributaryCode, TributaryError>,
 ) -> TributaryCode {
@@ -38,8 +39,13 @@ fn done(result: Result<(), TributaryError>) -> Result<TributaryCode, TributaryEr
     result.map(|()| TributaryCode::Ok)
 }
 
-fn put(text: &str, buffer: *mut c_char, size: usize, length: *mut usize) -> Result<TributaryCode, TributaryError> {
-    Ok(if put_text(text, buffer, size, length)? { TributaryCode::Ok } else { TributaryCode::TooSmall })
+/// The callbacks of an app; none if there are none.
+pub(super) fn callbacks_of(callbacks: *const TributaryCallbacks) -> Result<Callbacks, TributaryError> {
+    let callbacks = optional(callbacks, "callbacks")?;
+    if callbacks.is_some_and(|set| set.load_secret.is_some() != set.save_secret.is_some()) {
+        return Err(TributaryError::Argument("load_secret and save_secret go together".to_owned()));
+    }
+    Ok(callbacks.map_or_else(Callbacks::default, TributaryCallbacks::into_callbacks))
 }
 
 /// The version of the library, as text. Belongs to the library, for ever.
@@ -71,11 +77,7 @@ pub extern "C" fn tributary_start(
 ) -> TributaryCode {
     guard(|| {
         can_give(participant, "participant")?;
-        let callbacks = optional(callbacks, "callbacks")?;
-        if callbacks.is_some_and(|set| set.load_secret.is_some() != set.save_secret.is_some()) {
-            return Err(TributaryError::Argument("load_secret and save_secret go together".to_owned()));
-        }
-        let callbacks = callbacks.map_or_else(Callbacks::default, TributaryCallbacks::into_callbacks);
+        let callbacks = callbacks_of(callbacks)?;
         let started = Participant::start(text(options, "options")?.to_owned(), callbacks)?;
         give(TributaryParticipant { id: PARTICIPANTS.put(started) }, participant, "participant")?;
         Ok(TributaryCode::Ok)
@@ -106,7 +108,8 @@ pub extern "C" fn tributary_next(
     })
 }
 
-/// Rests at once: gives up a round whose update is not made, and sends nothing until `tributary_resume`. Does not wait.
+/// Rests at once, and sends nothing until `tributary_resume`. A job that has saved a checkpoint is taken back, and comes again if its round
+/// still waits; otherwise a round whose update is not made is given up. Does not wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_pause(participant: TributaryParticipant) -> TributaryCode {
     with(participant, |participant| done(participant.pause()))
@@ -118,7 +121,7 @@ pub extern "C" fn tributary_resume(participant: TributaryParticipant) -> Tributa
     with(participant, |participant| done(participant.resume()))
 }
 
-/// Has the participant ask `is_ready` now. Does not wait.
+/// Has the participant ask `device_state` now. Does not wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_conditions_changed(participant: TributaryParticipant) -> TributaryCode {
     with(participant, |participant| done(participant.conditions_changed()))
@@ -166,6 +169,46 @@ pub extern "C" fn tributary_privacy_lifetime(
     length: *mut usize,
 ) -> TributaryCode {
     with(participant, |participant| put(&participant.privacy_lifetime()?, buffer, size, length))
+}
+
+/// Copies the condition of the device that holds the participant up now into `buffer`, as `tributary_last_error` does with its text: its
+/// name (`charging`, `unmetered`, `idle`, `battery`, `thermal` or `data_cap`), a colon, and the same in words. NOTHING if none does.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_held_up(
+    participant: TributaryParticipant,
+    buffer: *mut c_char,
+    size: usize,
+    length: *mut usize,
+) -> TributaryCode {
+    with(participant, |participant| match participant.held_up()? {
+        Some(held_up) => put(&held_up.in_words(), buffer, size, length),
+        None => Ok(TributaryCode::Nothing),
+    })
+}
+
+/// Bytes sent and received, without those of TLS.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TributaryDataUse {
+    /// In this day of UTC.
+    pub sent_today: u64,
+    /// In this day of UTC.
+    pub received_today: u64,
+    /// Ever with this journal.
+    pub sent: u64,
+    /// Ever with this journal.
+    pub received: u64,
+}
+
+/// Puts into `used` what was sent and received.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_data_use(participant: TributaryParticipant, used: *mut TributaryDataUse) -> TributaryCode {
+    with(participant, |participant| {
+        can_give(used, "used")?;
+        let DataUse { sent_today, received_today, sent, received } = participant.data_use()?;
+        give(TributaryDataUse { sent_today, received_today, sent, received }, used, "used")?;
+        Ok(TributaryCode::Ok)
+    })
 }
 
 /// Asks the participant to stop, and returns at once; `tributary_next` says when it has.

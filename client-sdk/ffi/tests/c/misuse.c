@@ -2,8 +2,8 @@
 //
 //     misuse OPTIONS.json OTHER.json
 //
-// OPTIONS.json is of a participant of a task with a cohort of one, two rounds and the tensors w of shape [2, 3] and b of shape
-// [2]; OTHER.json is of a participant with a folder of its own, whose secrets this program keeps.
+// OPTIONS.json is of a participant of a task with a cohort of one, three rounds and the tensors w of shape [2, 3] and b of shape
+// [2], and allows a model of 1000 bytes; OTHER.json is of a participant with a folder of its own, whose secrets this program keeps.
 
 #include <math.h>
 #include <pthread.h>
@@ -49,7 +49,7 @@ static char *read_text(const char *path) {
 
 typedef struct {
     _Atomic uint64_t participant;
-    atomic_int events, refused, is_ready, asked;
+    atomic_int events, refused, is_good, asked;
 } Told;
 
 static void on_event(void *context, const char *name, const char *fields) {
@@ -63,6 +63,12 @@ static void on_event(void *context, const char *name, const char *fields) {
         TributaryJob job;
         EXPECT(IN_CALLBACK, tributary_id(participant, text, sizeof text, NULL));
         EXPECT(IN_CALLBACK, tributary_privacy_spent(participant, text, sizeof text, NULL));
+        TributaryModel model;
+        TributaryDataUse used;
+        EXPECT(IN_CALLBACK, tributary_model(participant, "careless", &model));
+        EXPECT(IN_CALLBACK, tributary_models(participant, text, sizeof text, NULL));
+        EXPECT(IN_CALLBACK, tributary_held_up(participant, text, sizeof text, NULL));
+        EXPECT(IN_CALLBACK, tributary_data_use(participant, &used));
         EXPECT(IN_CALLBACK, tributary_next(participant, 0, &job));
         EXPECT(IN_CALLBACK, tributary_close(participant, 0));
         EXPECT(OK, tributary_set_examples(participant, 3));
@@ -70,10 +76,17 @@ static void on_event(void *context, const char *name, const char *fields) {
     }
 }
 
-static int is_ready(void *context) {
+static const TributaryDeviceState GOOD = {
+    .charging = 1, .unmetered = 1, .idle = 1, .battery_percent = TRIBUTARY_UNKNOWN, .thermal = 0};
+
+static int device_state(void *context, TributaryDeviceState *state) {
     Told *told = context;
+    CHECK(state->charging == TRIBUTARY_UNKNOWN && state->thermal == TRIBUTARY_UNKNOWN);
     atomic_fetch_add(&told->asked, 1);
-    return atomic_load(&told->is_ready);
+    if (atomic_load(&told->is_good)) {
+        *state = GOOD;
+    }
+    return 0;
 }
 
 // ---- before there is anything
@@ -110,6 +123,32 @@ static void nothing_is_there(const char *options) {
         EXPECT(CLOSED, tributary_id(none, text, sizeof text, &length));
         EXPECT(CLOSED, tributary_privacy_spent(none, text, sizeof text, &length));
         EXPECT(CLOSED, tributary_privacy_lifetime(none, text, sizeof text, &length));
+        TributaryModel model = {made_up[number]};
+        TributaryMachine machine = {made_up[number]};
+        TributaryOrigin origin;
+        TributaryMetric metric;
+        TributaryDataUse used;
+        TributaryTodo todo;
+        TributaryCircumstances now = {.elapsed_ms = 0, .device = GOOD, .examples = 1};
+        const float *parameters;
+        uint64_t until;
+        EXPECT(CLOSED, tributary_model(none, "careless", &model));
+        EXPECT(CLOSED, tributary_models(none, text, sizeof text, &length));
+        EXPECT(CLOSED, tributary_held_up(none, text, sizeof text, &length));
+        EXPECT(CLOSED, tributary_data_use(none, &used));
+        EXPECT(CLOSED, tributary_model_origin(model, &origin));
+        EXPECT(CLOSED, tributary_model_tensor(model, 0, &tensor));
+        EXPECT(CLOSED, tributary_model_metric(model, 0, &metric));
+        EXPECT(CLOSED, tributary_model_parameters(model, &parameters, &length));
+        EXPECT(CLOSED, tributary_model_scores(model, NULL, 0, NULL, 0, &length));
+        EXPECT(CLOSED, tributary_model_free(model));
+        EXPECT(CLOSED, tributary_machine_tick(machine, &now, &todo, &until));
+        EXPECT(CLOSED, tributary_machine_perform(machine, NULL, NULL));
+        EXPECT(CLOSED, tributary_machine_stop(machine));
+        EXPECT(CLOSED, tributary_machine_id(machine, text, sizeof text, &length));
+        EXPECT(CLOSED, tributary_machine_held_up(machine, text, sizeof text, &length));
+        EXPECT(CLOSED, tributary_machine_model(machine, "careless", &model));
+        EXPECT(CLOSED, tributary_machine_close(machine));
         EXPECT(CLOSED, tributary_stop(none));
         EXPECT(CLOSED, tributary_close(none, 0));
         EXPECT(CLOSED, tributary_job_plan(job, &plan));
@@ -117,6 +156,10 @@ static void nothing_is_there(const char *options) {
         EXPECT(CLOSED, tributary_job_tensor(job, 0, &tensor));
         EXPECT(CLOSED, tributary_job_parameters(job, &values, &length));
         EXPECT(CLOSED, tributary_job_check(job));
+        EXPECT(CLOSED, tributary_job_should_pause(job));
+        EXPECT(CLOSED, tributary_job_checkpoint(job, NULL, 0, &length));
+        EXPECT(CLOSED, tributary_job_save_checkpoint(job, NULL, 0));
+        EXPECT(CLOSED, tributary_job_is_checkpoint_due(job));
         EXPECT(CLOSED, tributary_job_finish(job, NULL, 0, 1, NULL, 0));
         EXPECT(CLOSED, tributary_job_fail(job, "no"));
         EXPECT(CLOSED, tributary_job_refuse(job, "no"));
@@ -180,6 +223,21 @@ static void every_wrong_answer(TributaryParticipant participant, TributaryJob jo
     EXPECT_WORDS(ARGUMENT, "not UTF-8", tributary_job_finish(job, right, 8, 1, metrics + 2, 1));
     EXPECT_WORDS(ARGUMENT, "metrics is NULL", tributary_job_finish(job, right, 8, 1, NULL, 1));
     EXPECT(ARGUMENT, tributary_job_finish(job, right, 8, 1, metrics, SIZE_MAX));
+    // More than four times the largest model that the options allow, and a buffer that is too small.
+    static uint8_t state[8000];
+    size_t saved;
+    EXPECT(NOTHING, tributary_job_checkpoint(job, state, sizeof state, &saved));
+    EXPECT_WORDS(UPDATE, "its limit is 4000", tributary_job_save_checkpoint(job, state, sizeof state));
+    EXPECT_WORDS(ARGUMENT, "state is NULL", tributary_job_save_checkpoint(job, NULL, 1));
+    state[0] = 7;
+    EXPECT(OK, tributary_job_save_checkpoint(job, state, 3));
+    EXPECT(TOO_SMALL, tributary_job_checkpoint(job, NULL, 0, &saved));
+    CHECK(saved == 3);
+    EXPECT(ARGUMENT, tributary_job_checkpoint(job, NULL, 3, NULL));
+    EXPECT(OK, tributary_job_checkpoint(job, state + 10, 3, NULL));
+    CHECK(state[10] == 7 && state[11] == 0);
+    EXPECT(NOTHING, tributary_job_should_pause(job));
+    EXPECT(NOTHING, tributary_job_is_checkpoint_due(job));
     EXPECT_WORDS(ARGUMENT, "reason is NULL", tributary_job_fail(job, NULL));
     EXPECT(ARGUMENT, tributary_job_refuse(job, "\xff"));
     EXPECT(OK, tributary_job_check(job));
@@ -232,14 +290,31 @@ static void a_forked_child_is_told(TributaryParticipant participant) {
 }
 
 static void a_participant(const char *options) {
-    Told told = {.is_ready = 1};
-    TributaryCallbacks app = {.context = &told, .on_event = on_event, .is_ready = is_ready};
+    Told told = {.is_good = 0};
+    TributaryCallbacks app = {.context = &told, .on_event = on_event, .device_state = device_state};
     TributaryParticipant participant, twice;
     EXPECT(OK, tributary_start(options, &app, &participant));
     memset(&app, 0, sizeof app); // The structure is not needed any more.
     atomic_store(&told.participant, participant.id);
     EXPECT_WORDS(JOURNAL, "in use", tributary_start(options, NULL, &twice));
     EXPECT(ARGUMENT, tributary_next(participant, 0, NULL));
+
+    // Of the device nothing is known, which holds it up until the app tells.
+    char held_up[128];
+    TributaryCode code;
+    while ((code = tributary_held_up(participant, held_up, sizeof held_up, NULL)) == TRIBUTARY_CODE_NOTHING) {
+        usleep(1000);
+    }
+    EXPECT(OK, code);
+    CHECK(strcmp(held_up, "charging: the device is not charging") == 0);
+    EXPECT(ARGUMENT, tributary_data_use(participant, NULL));
+    TributaryModel model;
+    EXPECT(NOTHING, tributary_model(participant, "careless", &model));
+    EXPECT_WORDS(ARGUMENT, "task is NULL", tributary_model(participant, NULL, &model));
+    EXPECT_WORDS(ARGUMENT, "model is NULL", tributary_model(participant, "careless", NULL));
+    EXPECT_WORDS(JOURNAL, "in use", tributary_model_load(options, NULL, "careless", &model));
+    atomic_store(&told.is_good, 1);
+    EXPECT(OK, tributary_conditions_changed(participant));
 
     TributaryJob job = next_job(participant);
     every_wrong_answer(participant, job);
@@ -256,8 +331,25 @@ static void a_participant(const char *options) {
     EXPECT(CLOSED, tributary_job_check(job));
     EXPECT(CLOSED, tributary_job_free(job));
 
-    // The second round, which nobody waits for any more once the app pauses.
+    // The second round: a job with a checkpoint is taken back at a pause, and comes again.
     job = next_job(participant);
+    EXPECT(OK, tributary_job_save_checkpoint(job, (const uint8_t *)"half", 4));
+    EXPECT(OK, tributary_pause(participant));
+    while (tributary_job_check(job) == TRIBUTARY_CODE_OK) {
+        usleep(10000);
+    }
+    EXPECT(OVERDUE, tributary_job_finish(job, NULL, 0, 5, NULL, 0));
+    EXPECT(CLOSED, tributary_job_save_checkpoint(job, (const uint8_t *)"more", 4));
+    EXPECT(OK, tributary_resume(participant));
+    job = next_job(participant);
+    uint8_t half[4];
+    EXPECT(OK, tributary_job_checkpoint(job, half, sizeof half, NULL));
+    CHECK(memcmp(half, "half", 4) == 0);
+    EXPECT(OK, tributary_job_finish(job, NULL, 0, 5, NULL, 0));
+
+    // The third, of which nothing is saved: nobody waits for it any more.
+    job = next_job(participant);
+    EXPECT(NOTHING, tributary_job_checkpoint(job, half, sizeof half, NULL));
     EXPECT(OK, tributary_pause(participant));
     while (tributary_job_check(job) == TRIBUTARY_CODE_OK) {
         usleep(10000);
@@ -267,7 +359,7 @@ static void a_participant(const char *options) {
     EXPECT(OK, tributary_resume(participant));
 
     // While it may not work, it is asked once more when the app says so.
-    atomic_store(&told.is_ready, 0);
+    atomic_store(&told.is_good, 0);
     EXPECT(OK, tributary_conditions_changed(participant));
     int asked = atomic_load(&told.asked);
     EXPECT(OK, tributary_conditions_changed(participant));

@@ -1,8 +1,9 @@
-// An app without a training function: the library trains the task's ready model on its rows.
+// An app without a training function: the library trains the task's ready model on its rows, and the app uses the model.
 //
-//     ready OPTIONS.json
+//     ready OPTIONS.json [offline]
 //
-// The task's model is `linear` with 4 inputs and 2 classes.
+// The task's model is `linear` with 4 inputs and 2 classes. Prints what the model says of some rows; with `offline` it only does that, while
+// the coordinator is gone: by a participant, and without one.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,9 +22,47 @@ static void expect(const char *what, TributaryCode got, TributaryCode expected, 
     }
 }
 
+// What the model says of the first two rows.
+typedef struct {
+    unsigned version, right;
+    float scores[4];
+} Used;
+
+static Used use(TributaryModel model, const float *features) {
+    TributaryOrigin origin;
+    TributaryTensor tensor;
+    TributaryMetric metric;
+    const float *values;
+    size_t parameters, length;
+    Used used;
+    expect("origin", tributary_model_origin(model, &origin), TRIBUTARY_CODE_OK, "");
+    expect("values", tributary_model_parameters(model, &values, &parameters), TRIBUTARY_CODE_OK, "");
+    expect("tensor", tributary_model_tensor(model, 0, &tensor), TRIBUTARY_CODE_OK, "");
+    expect("beyond", tributary_model_tensor(model, 2, &tensor), TRIBUTARY_CODE_NOTHING, "");
+    expect("metric", tributary_model_metric(model, 0, &metric), TRIBUTARY_CODE_NOTHING, "");
+    expect("scores", tributary_model_scores(model, features, 2 * WIDTH, used.scores, 3, &length), TRIBUTARY_CODE_TOO_SMALL, "");
+    expect("scores", tributary_model_scores(model, features, 2 * WIDTH, used.scores, 4, &length), TRIBUTARY_CODE_OK, "");
+    expect("too few", tributary_model_scores(model, features, 3, used.scores, 4, NULL), TRIBUTARY_CODE_ARGUMENT, "");
+    used.version = origin.version;
+    used.right = (used.scores[0] > used.scores[1]) + (used.scores[3] > used.scores[2]);
+    if (length != 4 || parameters != 10 || tensor.dimensions != 2 || origin.round != 0 || strlen(origin.sha256) != 64 ||
+        strstr(origin.architecture, "linear") == NULL) {
+        fprintf(stderr, "another model than the task's: %zu parameters, %zu scores\n", parameters, length);
+        exit(1);
+    }
+    expect("free", tributary_model_free(model), TRIBUTARY_CODE_OK, "");
+    expect("freed", tributary_model_origin(model, &origin), TRIBUTARY_CODE_CLOSED, "");
+    return used;
+}
+
+static void print(Used used) {
+    printf("version %u, scores %g %g, %g %g, right %u of 2\n", used.version, used.scores[0], used.scores[1], used.scores[2],
+           used.scores[3], used.right);
+}
+
 int main(int count, char **arguments) {
     static char options[1 << 16];
-    FILE *file = count == 2 ? fopen(arguments[1], "rb") : NULL;
+    FILE *file = count >= 2 ? fopen(arguments[1], "rb") : NULL;
     if (file == NULL || fread(options, 1, sizeof options - 1, file) == 0) {
         return 2;
     }
@@ -38,6 +77,17 @@ int main(int count, char **arguments) {
         }
     }
     TributaryParticipant participant;
+    TributaryModel model;
+    if (count == 3) {
+        expect("start offline", tributary_start(options, NULL, &participant), TRIBUTARY_CODE_OK, "");
+        expect("model", tributary_model(participant, "ready", &model), TRIBUTARY_CODE_OK, "");
+        expect("close", tributary_close(participant, 10000), TRIBUTARY_CODE_OK, "");
+        use(model, features);
+        expect("no model", tributary_model_load(options, NULL, "another", &model), TRIBUTARY_CODE_NOTHING, "");
+        expect("load", tributary_model_load(options, NULL, "ready", &model), TRIBUTARY_CODE_OK, "");
+        print(use(model, features));
+        return 0;
+    }
     expect("start", tributary_start(options, NULL, &participant), TRIBUTARY_CODE_OK, "");
     for (;;) {
         TributaryJob job;
@@ -57,7 +107,11 @@ int main(int count, char **arguments) {
         expect("train", tributary_job_train(job, features, labels, ROWS, WIDTH), TRIBUTARY_CODE_OK, "");
         expect("twice", tributary_job_train(job, features, labels, ROWS, WIDTH), TRIBUTARY_CODE_CLOSED, "");
     }
+    char names[64];
+    expect("models", tributary_models(participant, names, sizeof names, NULL), TRIBUTARY_CODE_OK, "");
+    expect("their names", strcmp(names, "[\"ready\"]") == 0 ? TRIBUTARY_CODE_OK : TRIBUTARY_CODE_FAILED, TRIBUTARY_CODE_OK, "");
+    expect("model", tributary_model(participant, "ready", &model), TRIBUTARY_CODE_OK, "");
     expect("close", tributary_close(participant, 10000), TRIBUTARY_CODE_OK, "");
-    puts("ready: the library trained");
+    print(use(model, features));
     return 0;
 }

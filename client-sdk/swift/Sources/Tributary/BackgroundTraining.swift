@@ -1,50 +1,83 @@
 #if os(iOS)
 import BackgroundTasks
 import Foundation
+import Network
 import UIKit
 
-/// Ready while the device charges, does not save power and is not hot. The network is what `BGProcessingTaskRequest` asks for.
+/// What this device is like. `device_conditions` of the options say what is asked of it. A device in low power mode counts as one that does
+/// not charge, and one whose app is in front as one that is in use.
 public final class AppleConditions: DeviceConditions {
     @MainActor
     public init() {
         UIDevice.current.isBatteryMonitoringEnabled = true
-        charging = Charging(UIDevice.current.batteryState)
-        observer = NotificationCenter.default.addObserver(
-            forName: UIDevice.batteryStateDidChangeNotification, object: nil, queue: .main
-        ) { [charging] _ in
-            MainActor.assumeIsolated { charging.set(UIDevice.current.batteryState) }
+        known.look()
+        let changes = [
+            UIDevice.batteryStateDidChangeNotification, UIDevice.batteryLevelDidChangeNotification,
+            UIApplication.didBecomeActiveNotification, UIApplication.willResignActiveNotification,
+            UIApplication.didEnterBackgroundNotification,
+        ]
+        observers = changes.map { name in
+            NotificationCenter.default.addObserver(forName: name, object: nil, queue: .main) { [known] _ in
+                MainActor.assumeIsolated { known.look() }
+            }
         }
+        path.pathUpdateHandler = { [known] path in
+            known.set(unmetered: path.status == .satisfied && !path.isExpensive && !path.isConstrained)
+        }
+        path.start(queue: DispatchQueue(label: "org.tributary.network"))
     }
 
-    private let charging: Charging
-    private let observer: NSObjectProtocol
+    private let known = Known()
+    private let path = NWPathMonitor()
+    private let observers: [NSObjectProtocol]
 
     deinit {
-        NotificationCenter.default.removeObserver(observer)
+        path.cancel()
+        observers.forEach(NotificationCenter.default.removeObserver)
     }
 
-    public func isReady() throws -> Bool {
+    public func state() throws -> DeviceState {
         let process = ProcessInfo.processInfo
-        let isCool = process.thermalState == .nominal || process.thermalState == .fair
-        return charging.isCharging && !process.isLowPowerModeEnabled && isCool
+        var state = known.state
+        if process.isLowPowerModeEnabled {
+            state.charging = false
+        }
+        state.thermal =
+            switch process.thermalState {
+            case .nominal: .nominal
+            case .fair: .fair
+            case .serious: .serious
+            case .critical: .critical
+            @unknown default: nil
+            }
+        return state
     }
 }
 
-/// The battery's state, which only the main thread may ask for.
-private final class Charging: @unchecked Sendable {
+/// What only the main thread or the system's own may ask for.
+private final class Known: @unchecked Sendable {
     private let lock = NSLock()
-    private var state: UIDevice.BatteryState
+    private var found = DeviceState()
 
-    init(_ state: UIDevice.BatteryState) {
-        self.state = state
+    var state: DeviceState {
+        lock.withLock { found }
     }
 
-    func set(_ state: UIDevice.BatteryState) {
-        lock.withLock { self.state = state }
+    func set(unmetered: Bool) {
+        lock.withLock { found.unmetered = unmetered }
     }
 
-    var isCharging: Bool {
-        lock.withLock { state == .charging || state == .full }
+    @MainActor
+    func look() {
+        let device = UIDevice.current
+        let isCharging = device.batteryState == .charging || device.batteryState == .full
+        let percent = device.batteryLevel < 0 ? nil : UInt8(device.batteryLevel * 100)
+        let isIdle = UIApplication.shared.applicationState != .active
+        lock.withLock {
+            found.charging = isCharging
+            found.batteryPercent = percent
+            found.idle = isIdle
+        }
     }
 }
 

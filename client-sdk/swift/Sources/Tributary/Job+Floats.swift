@@ -37,10 +37,7 @@ extension Job {
 
     /// A copy of the parameters, flat and row-major, to be trained in place and given to `finish`.
     public func floats() throws -> [Float] {
-        try parameters().withUnsafeBytes { bytes in
-            // The library's order of bytes is that of every Apple device.
-            (0..<bytes.count / 4).map { bytes.loadUnaligned(fromByteOffset: 4 * $0, as: Float.self) }
-        }
+        try parameters().floats
     }
 
     /// Hands in the trained parameters. What leaves the device is clipped, weighted, noised and masked as the task prescribes.

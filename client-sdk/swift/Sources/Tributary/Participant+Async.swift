@@ -28,19 +28,17 @@ extension Participant {
     /// the documentation of the SDK's `runner::Options` lists.
     ///
     /// `conditions`, `keyStore` and `onEvent` may be called from any thread: they must return at once, and must not wait for the
-    /// participant.
+    /// participant. With `conditions` the policy is `device_conditions` of the options: by default the device charges, nobody uses it, its
+    /// network is unmetered, and it is not hot.
     public static func start(
         options: [String: Any],
         conditions: DeviceConditions? = nil,
         keyStore: KeyStore? = nil,
         onEvent: (@Sendable (Event) -> Void)? = nil
     ) async throws -> Participant {
-        guard JSONSerialization.isValidJSONObject(options) else {
-            throw TributaryError.Configuration(message: "the options are not JSON")
-        }
-        let json = String(decoding: try JSONSerialization.data(withJSONObject: options), as: UTF8.self)
+        let options = try json(options)
         let callbacks = Callbacks(conditions: conditions, keyStore: keyStore, events: onEvent.map(Listener.init))
-        return try await waiting { try Participant.start(options: json, callbacks: callbacks) }
+        return try await waiting { try Participant.start(options: options, callbacks: callbacks) }
     }
 
     /// The next job; nil once the participant has ended. A cancelled task loses no job.
@@ -65,6 +63,12 @@ extension Participant {
         try await waiting { try self.id() }
     }
 
+    /// The model of a task for use on this device: the last published one that was verified, or the device's own where the task
+    /// personalizes; nil before the first. From the journal, so without a network, too; while no participant runs, `Model.load` does it.
+    public func model(of task: String) async throws -> Model? {
+        try await waiting { try self.model(task: task) }
+    }
+
     /// Stops it, and waits until it has ended or the time is up; returns which. The journal knows how to go on.
     @discardableResult
     public func close(within seconds: TimeInterval = 10) async throws -> Bool {
@@ -72,7 +76,14 @@ extension Participant {
     }
 }
 
-private final class Listener: EventListener {
+func json(_ options: [String: Any]) throws -> String {
+    guard JSONSerialization.isValidJSONObject(options) else {
+        throw TributaryError.Configuration(message: "the options are not JSON")
+    }
+    return String(decoding: try JSONSerialization.data(withJSONObject: options), as: UTF8.self)
+}
+
+final class Listener: EventListener {
     private let tell: @Sendable (Event) -> Void
 
     init(_ tell: @escaping @Sendable (Event) -> Void) {

@@ -1,5 +1,6 @@
 //! The participant's state machine, part by part.
 
+mod driven;
 mod eligibility;
 mod renew;
 mod size;

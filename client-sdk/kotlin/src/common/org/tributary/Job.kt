@@ -10,8 +10,6 @@ import kotlinx.serialization.json.jsonObject
 import kotlinx.serialization.json.jsonPrimitive
 import org.tributary.ffi.Metric
 import org.tributary.ffi.Tensor
-import java.nio.ByteBuffer
-import java.nio.ByteOrder
 
 /** One model to train. Takes one answer ([finish], [fail] or [refuse]), from any thread. */
 public class Job internal constructor(private val native: org.tributary.ffi.Job) : AutoCloseable {
@@ -39,10 +37,28 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
     public val isOverdue: Boolean get() = native.isOverdue()
 
     /** A copy of the parameters, flat and row-major, to be trained in place and given to [finish]. */
-    public fun parameters(): FloatArray {
-        val floats = ByteBuffer.wrap(native.parameters()).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer()
-        return FloatArray(floats.remaining()).also { floats.get(it) }
-    }
+    public fun parameters(): FloatArray = floats(native.parameters())
+
+    /** What the training of this job saved last, before it was paused or its process was killed; null if it begins. */
+    public fun checkpoint(): ByteArray? = native.checkpoint()
+
+    /**
+     * Keeps the state of the training, so that it goes on from there after a pause, and after its process was killed. It replaces the last
+     * one, and goes with the round. The journal seals it, once in `checkpoint_every_ms` of the options.
+     *
+     * Throws `TributaryException.Update` if it is larger than four times `max_model_bytes`, and `Overdue` if the round no longer waits, or
+     * the job was taken back.
+     */
+    public fun saveCheckpoint(state: ByteArray): Unit = native.saveCheckpoint(state)
+
+    /** Whether the last checkpoint is old enough for a new one. Cheap: look between batches. */
+    public val isCheckpointDue: Boolean get() = native.isCheckpointDue()
+
+    /**
+     * Whether the training should rest: save a checkpoint then. The job is taken back, and comes again when it goes on, if its round still
+     * waits. Cheap: look between batches.
+     */
+    public val shouldPause: Boolean get() = native.shouldPause()
 
     /**
      * Hands in the trained parameters. What leaves the device is clipped, weighted, noised and masked as the task prescribes.
@@ -63,12 +79,6 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
      */
     public fun train(features: FloatArray, labels: IntArray, width: Int): Unit =
         native.train(bytes(features), labels.map { it.toUInt() }, width.toULong())
-
-    private fun bytes(floats: FloatArray): ByteArray {
-        val bytes = ByteBuffer.allocate(floats.size * Float.SIZE_BYTES).order(ByteOrder.LITTLE_ENDIAN)
-        bytes.asFloatBuffer().put(floats)
-        return bytes.array()
-    }
 
     /** Says that training failed. The reason stays on the device. */
     public fun fail(reason: String): Unit = native.fail(reason)

@@ -13,8 +13,10 @@ import kotlinx.serialization.json.JsonObject
 import kotlinx.serialization.json.jsonArray
 import kotlinx.serialization.json.jsonObject
 import org.tributary.ffi.Callbacks
+import org.tributary.ffi.DataUse
 import org.tributary.ffi.DeviceConditions
 import org.tributary.ffi.EventListener
+import org.tributary.ffi.HeldUp
 import org.tributary.ffi.KeyStore
 import org.tributary.ffi.Next
 import org.tributary.ffi.TributaryException
@@ -23,6 +25,10 @@ import kotlin.time.Duration.Companion.seconds
 
 /** Something that happened to a participant: its name in snake case, and its fields. */
 public class Event(public val name: String, public val fields: JsonObject)
+
+internal fun listener(tell: (Event) -> Unit): EventListener = object : EventListener {
+    override fun onEvent(name: String, fields: String) = tell(Event(name, Json.parseToJsonElement(fields).jsonObject))
+}
 
 /**
  * A participant on a thread of its own.
@@ -44,7 +50,9 @@ public class Participant private constructor(private val native: org.tributary.f
          * the documentation of the SDK's `runner::Options` lists.
          *
          * [conditions], [keyStore] and [onEvent] are called on the participant's thread: they must return at once, and must not
-         * call what suspends or closes here. What they throw counts as "not ready", as a failed store, and as nothing.
+         * call what suspends or closes here. What they throw counts as a device of which nothing is known, as a failed store, and as nothing.
+         * With [conditions] the policy is `device_conditions` of the options: by default the device charges, nobody uses it, its network is
+         * unmetered, and it is not hot.
          */
         public suspend fun start(
             options: JsonObject,
@@ -52,12 +60,8 @@ public class Participant private constructor(private val native: org.tributary.f
             keyStore: KeyStore? = null,
             onEvent: ((Event) -> Unit)? = null,
         ): Participant = withContext(Dispatchers.IO) {
-            val events = onEvent?.let { tell ->
-                object : EventListener {
-                    override fun onEvent(name: String, fields: String) = tell(Event(name, Json.parseToJsonElement(fields).jsonObject))
-                }
-            }
-            Participant(org.tributary.ffi.Participant.start(options.toString(), Callbacks(conditions, keyStore, events)))
+            val callbacks = Callbacks(conditions, keyStore, onEvent?.let(::listener))
+            Participant(org.tributary.ffi.Participant.start(options.toString(), callbacks))
         }
 
         private const val SLICE_MS = 250UL
@@ -85,7 +89,10 @@ public class Participant private constructor(private val native: org.tributary.f
         }
     }
 
-    /** Rests at once: gives up a round whose update is not made, and sends nothing until [resume]. */
+    /**
+     * Rests at once, and sends nothing until [resume]. A job that has saved a checkpoint is taken back, and comes again if its round still
+     * waits; otherwise a round whose update is not made is given up.
+     */
     public fun pause(): Unit = native.pause()
 
     /** Ends a pause. */
@@ -107,6 +114,21 @@ public class Participant private constructor(private val native: org.tributary.f
     /** What was spent on all tasks together, and the limit on it. */
     public suspend fun privacyLifetime(): JsonObject =
         withContext(Dispatchers.IO) { Json.parseToJsonElement(native.privacyLifetime()).jsonObject }
+
+    /**
+     * The model of a task for use on this device: the last published one that was verified, or the device's own where the task
+     * personalizes; null before the first. From the journal, so without a network, too; while no participant runs, [Model.load] does it.
+     */
+    public suspend fun model(task: String): Model? = withContext(Dispatchers.IO) { native.model(task)?.let(::Model) }
+
+    /** The tasks that there is a model of, the latest last. */
+    public suspend fun models(): List<String> = withContext(Dispatchers.IO) { native.models() }
+
+    /** The condition of the device that holds it up now, if one does. */
+    public suspend fun heldUp(): HeldUp? = withContext(Dispatchers.IO) { native.heldUp() }
+
+    /** What was sent and received. */
+    public suspend fun dataUse(): DataUse = withContext(Dispatchers.IO) { native.dataUse() }
 
     /** Asks it to stop; [jobs] ends when it has. */
     public fun stop(): Unit = native.stop()

@@ -6,24 +6,36 @@ import android.os.BatteryManager
 import android.os.Build
 import android.os.PowerManager
 import org.tributary.ffi.DeviceConditions
+import org.tributary.ffi.DeviceState
+import org.tributary.ffi.Thermal
 
 /**
- * Ready while the device charges, is on an unmetered network, is not hot and does not save power. What is left out with `false` is
- * not asked. WorkManager's constraints start and stop the work; these also hold in the middle of it.
+ * What this device is like. `device_conditions` of the options say what is asked of it. A device that saves power counts as one that does not
+ * charge. WorkManager's constraints start and stop the work; these also hold in the middle of it.
  */
-public class AndroidConditions(
-    context: Context,
-    private val charging: Boolean = true,
-    private val unmetered: Boolean = true,
-) : DeviceConditions {
+public class AndroidConditions(context: Context) : DeviceConditions {
     private val battery = context.getSystemService(BatteryManager::class.java)
     private val network = context.getSystemService(ConnectivityManager::class.java)
     private val power = context.getSystemService(PowerManager::class.java)
 
-    override fun isReady(): Boolean {
-        if (charging && !battery.isCharging) return false
-        if (unmetered && (network.activeNetwork == null || network.isActiveNetworkMetered)) return false
-        if (power.isPowerSaveMode) return false
-        return Build.VERSION.SDK_INT < Build.VERSION_CODES.Q || power.currentThermalStatus < PowerManager.THERMAL_STATUS_SEVERE
+    override fun state(): DeviceState = DeviceState(
+        charging = battery.isCharging && !power.isPowerSaveMode,
+        unmetered = network.activeNetwork != null && !network.isActiveNetworkMetered,
+        // The screen is off.
+        idle = !power.isInteractive,
+        batteryPercent = battery.getIntProperty(BatteryManager.BATTERY_PROPERTY_CAPACITY).takeIf { it in 0..100 }?.toUByte(),
+        thermal = thermal(),
+    )
+
+    private fun thermal(): Thermal {
+        // Before Android 10 nobody tells, and the system slows down by itself.
+        if (Build.VERSION.SDK_INT < Build.VERSION_CODES.Q) return Thermal.FAIR
+        val status = power.currentThermalStatus
+        return when {
+            status <= PowerManager.THERMAL_STATUS_NONE -> Thermal.NOMINAL
+            status <= PowerManager.THERMAL_STATUS_MODERATE -> Thermal.FAIR
+            status <= PowerManager.THERMAL_STATUS_SEVERE -> Thermal.SERIOUS
+            else -> Thermal.CRITICAL
+        }
     }
 }

@@ -1,0 +1,193 @@
+//! A participant that the app drives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use client_sdk::clock::{Clock as _, Now, SystemClock};
+use client_sdk::participant::machine::Machine as Deciding;
+use client_sdk::participant::{Driven, Step};
+use client_sdk::runner::Called;
+use client_sdk::{DeviceState, Outcome};
+
+use crate::callbacks::{CallbackError, Callbacks, call, refuse_in_callback};
+use crate::conditions::HeldUp;
+use crate::error::TributaryError;
+use crate::job::Job;
+use crate::model::Model;
+use crate::participant::{End, builder};
+
+/// What is so at a tick.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "uniffi", derive(uniffi::Record))]
+pub struct Circumstances {
+    /// Milliseconds on a clock of the app that never jumps, since a moment of its choice; nothing for the library's own clock.
+    #[cfg_attr(feature = "uniffi", uniffi(default = None))]
+    pub elapsed_ms: Option<u64>,
+    /// What the device is like, for `device_conditions` of the options; without these it does not count.
+    pub device: DeviceState,
+    /// Number of training examples; nothing if it is as before.
+    #[cfg_attr(feature = "uniffi", uniffi(default = None))]
+    pub examples: Option<u64>,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "uniffi", derive(uniffi::Enum))]
+pub enum Todo {
+    /// Send a request and wait for its answer: `perform`.
+    Send,
+    /// Fetch a model: `perform`.
+    Fetch,
+    /// Train: `perform`, which takes as long as the app's training does.
+    Train,
+    /// Read or write the journal: `perform`.
+    Journal,
+    /// Another thread performs what was said: tick again later, or when it has returned.
+    Busy,
+    /// Nothing before this moment, on the clock of `elapsed_ms`.
+    WaitUntil {
+        /// In milliseconds.
+        elapsed_ms: u64,
+    },
+    /// Nothing any more.
+    Ended {
+        /// Why.
+        end: End,
+    },
+}
+
+/// Trains, when the app calls `perform` after a tick has said so; on that thread.
+#[cfg_attr(feature = "uniffi", uniffi::export(with_foreign))]
+pub trait Trainer: Send + Sync {
+    /// Trains, and answers the job before it returns. Without an answer the round is given up, unless `job.should_pause()` and a checkpoint was
+    /// saved: then it is called again with the same job, and goes on.
+    ///
+    /// # Errors
+    /// [`CallbackError`]: the training failed.
+    fn train(&self, job: Arc<Job>) -> Result<(), CallbackError>;
+}
+
+/// A participant that the app drives: `tick` says what to do next, and `perform` does it on the thread that calls it. It has no thread of
+/// its own. All methods may be called from any thread, but `tick` and `perform` not from a callback. Dropped at any moment, the journal
+/// knows how to go on.
+#[cfg_attr(feature = "uniffi", derive(uniffi::Object))]
+pub struct Machine {
+    driven: Driven,
+    clock: SystemClock,
+    /// The process that opened it: a child that was forked may find its locks held.
+    process: u32,
+}
+
+#[cfg_attr(feature = "uniffi", uniffi::export)]
+impl Machine {
+    /// Opens the journal. The options are those of `Participant.start`; of the callbacks the conditions must be left out, since what the
+    /// device is like comes with each tick. Events are told by the thread that ticks. Sends nothing.
+    ///
+    /// # Errors
+    /// [`TributaryError::Configuration`], [`TributaryError::Enrollment`], [`TributaryError::Journal`].
+    #[cfg_attr(feature = "uniffi", uniffi::constructor)]
+    pub fn open(options: String, callbacks: Callbacks) -> Result<Arc<Self>, TributaryError> {
+        if callbacks.conditions.is_some() {
+            let text = "the conditions of a machine come with each tick: leave out the callback".to_owned();
+            return Err(TributaryError::Configuration(text));
+        }
+        let driven = builder(options, callbacks, true)?.0.build_driven();
+        let driven = driven.map_err(|error| TributaryError::from(&error))?;
+        Ok(Arc::new(Self { driven, clock: SystemClock::new(), process: std::process::id() }))
+    }
+
+    /// Says what to do next. It neither waits nor starts a thread: it computes for microseconds, beside hashing and writing out what is
+    /// to be sent. While a thread performs what was said, the answer is `Busy`, unless the round is left meanwhile: because its time is
+    /// up, or the conditions do not hold and no checkpoint was saved.
+    ///
+    /// # Errors
+    /// Why it ended early; [`TributaryError::InCallback`], [`TributaryError::OtherProcess`].
+    pub fn tick(&self, circumstances: Circumstances) -> Result<Todo, TributaryError> {
+        refuse_in_callback()?;
+        let Circumstances { elapsed_ms, device, examples } = circumstances;
+        let own = self.clock.now();
+        let now = Now { elapsed: elapsed_ms.map_or(own.elapsed, Duration::from_millis), ..own };
+        Ok(match self.driven()?.tick(now, device, examples) {
+            Step::Send => Todo::Send,
+            Step::Fetch => Todo::Fetch,
+            Step::Train => Todo::Train,
+            Step::Journal => Todo::Journal,
+            Step::Busy => Todo::Busy,
+            Step::WaitUntil(moment) => {
+                // Not a moment too early.
+                let rounded_up = moment.as_nanos().div_ceil(1_000_000);
+                Todo::WaitUntil { elapsed_ms: u64::try_from(rounded_up).unwrap_or(u64::MAX) }
+            }
+            Step::Finished(Ok(Outcome::TaskOver { .. })) => Todo::Ended { end: End::TaskOver },
+            Step::Finished(Ok(Outcome::Stopped)) => Todo::Ended { end: End::Stopped },
+            Step::Finished(Err(error)) => return Err((&error).into()),
+        })
+    }
+
+    /// Does on this thread what the last tick said, and waits for it; then the next tick says how it goes on. Returns whether there was
+    /// something to do that no other thread does. A training is asked to pause after `training_slice_ms` of the options, which an app that
+    /// saves checkpoints may do ([`Job::should_pause`]). While it sends or fetches, a helper thread may look up the server's name, or
+    /// read the model's file.
+    ///
+    /// # Errors
+    /// [`TributaryError::InCallback`], [`TributaryError::OtherProcess`].
+    pub fn perform(&self, trainer: Arc<dyn Trainer>) -> Result<bool, TributaryError> {
+        self.perform_with(|job| {
+            // Why it failed is the app's own; the job that it dropped counts as failed.
+            let answer = Arc::clone(&job);
+            if let Err(error) = trainer.train(job) {
+                let _ = answer.fail(error.to_string());
+            }
+        })
+    }
+
+    /// Has it end from the next tick on: an unfinished training is given up, and an update that waits to be sent stays in the journal.
+    ///
+    /// # Errors
+    /// [`TributaryError::OtherProcess`].
+    pub fn stop(&self) -> Result<(), TributaryError> {
+        self.driven().map(Driven::stop)
+    }
+
+    /// The participant's id, once it is enrolled.
+    ///
+    /// # Errors
+    /// [`TributaryError::OtherProcess`].
+    pub fn id(&self) -> Result<Option<String>, TributaryError> {
+        let own = |machine: &Deciding| machine.identity().map(|identity| identity.certified.participant.to_string());
+        Ok(self.driven()?.look(own))
+    }
+
+    /// The condition of the device that held it up at the last tick; nothing if none did.
+    ///
+    /// # Errors
+    /// [`TributaryError::OtherProcess`].
+    pub fn held_up(&self) -> Result<Option<HeldUp>, TributaryError> {
+        Ok(self.driven()?.look(Deciding::held_up).map(Into::into))
+    }
+
+    /// As `Participant.model`; it reads the journal on this thread.
+    ///
+    /// # Errors
+    /// [`TributaryError::Journal`], [`TributaryError::OtherProcess`].
+    pub fn model(&self, task: String) -> Result<Option<Arc<Model>>, TributaryError> {
+        Ok(self.driven()?.model_of(&task)?.map(Model::new))
+    }
+}
+
+impl Machine {
+    fn driven(&self) -> Result<&Driven, TributaryError> {
+        if std::process::id() == self.process { Ok(&self.driven) } else { Err(TributaryError::OtherProcess) }
+    }
+
+    /// The same with a function.
+    pub(crate) fn perform_with(&self, mut train: impl FnMut(Arc<Job>) + Send) -> Result<bool, TributaryError> {
+        refuse_in_callback()?;
+        let driven = self.driven()?;
+        let mut trainer = Called::new(0, |job| {
+            let job = Arc::new(Job::new(job, None));
+            call(|| train(job));
+        });
+        Ok(driven.perform(&mut trainer))
+    }
+}

@@ -1,0 +1,120 @@
+//! A model that the app uses.
+
+use std::sync::Arc;
+
+use client_sdk::Origin;
+use client_sdk::learning::{Layout, MetricValue};
+
+use crate::callbacks::{Kept, KeyStore};
+use crate::error::TributaryError;
+use crate::job::{Metric, Tensor};
+use crate::options;
+
+/// The model of a task on this device: the personalized one where there is one, else the last published one that was verified. It
+/// stays as it is while the participant goes on, and after it was closed.
+#[cfg_attr(feature = "uniffi", derive(uniffi::Object))]
+pub struct Model(client_sdk::Model);
+
+impl Model {
+    pub(crate) fn new(model: client_sdk::Model) -> Arc<Self> {
+        Arc::new(Self(model))
+    }
+
+    /// All parameters, tensor after tensor.
+    pub(crate) fn values(&self) -> &[f32] {
+        self.0.parameters().values()
+    }
+
+    #[cfg(feature = "models")]
+    pub(crate) fn kept(&self) -> &client_sdk::Model {
+        &self.0
+    }
+}
+
+#[cfg_attr(feature = "uniffi", uniffi::export)]
+impl Model {
+    /// Of a published model: 0 is what the task began with. Nothing of a personalized one.
+    #[must_use]
+    pub fn version(&self) -> Option<u32> {
+        match self.0.origin() {
+            Origin::Published { version, .. } => Some(version),
+            Origin::Personalized { .. } => None,
+        }
+    }
+
+    /// SHA-256 of the published file; nothing of a personalized model.
+    #[must_use]
+    pub fn sha256(&self) -> Option<String> {
+        match self.0.origin() {
+            Origin::Published { sha256, .. } => Some(sha256.to_string()),
+            Origin::Personalized { .. } => None,
+        }
+    }
+
+    /// The round that left a personalized model on the device; nothing of a published one.
+    #[must_use]
+    pub fn round(&self) -> Option<u32> {
+        match self.0.origin() {
+            Origin::Published { .. } => None,
+            Origin::Personalized { round } => Some(round),
+        }
+    }
+
+    /// The task's description of its model as JSON, if it has one.
+    #[must_use]
+    pub fn architecture(&self) -> Option<String> {
+        self.0.architecture().map(ToString::to_string)
+    }
+
+    /// What was measured of it on this device; empty before a training that began with it.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<Metric> {
+        let metrics = self.0.metrics().iter();
+        metrics
+            .map(|(name, MetricValue { value, count })| Metric { name: name.clone(), value: *value, count: *count })
+            .collect()
+    }
+
+    /// Its tensors, in the order of the flat vector.
+    #[must_use]
+    pub fn tensors(&self) -> Vec<Tensor> {
+        tensors(self.0.parameters().layout())
+    }
+
+    /// A copy of the parameters: 32-bit floats, little-endian, tensor after tensor.
+    #[must_use]
+    pub fn parameters(&self) -> Vec<u8> {
+        self.values().iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+}
+
+/// The model of a task while no participant runs: from the journal that the options name, without a thread and without a network.
+/// `options` are those of `Participant.start`; nothing if the journal has no model of the task. A running participant has the
+/// journal for itself, and is asked with `Participant.model`.
+///
+/// # Errors
+/// [`TributaryError::Configuration`], [`TributaryError::Journal`].
+#[cfg_attr(feature = "uniffi", uniffi::export)]
+pub fn load_model(
+    options: String,
+    key_store: Option<Arc<dyn KeyStore>>,
+    task: String,
+) -> Result<Option<Arc<Model>>, TributaryError> {
+    let options = options::read(options)?;
+    let journal = match key_store {
+        Some(keys) => options.journal_with_keys(Arc::new(Kept(keys))),
+        None => options.journal(),
+    };
+    let journal = journal.map_err(|error| TributaryError::from(&error))?;
+    Ok(client_sdk::Model::load_of(&journal, &task)?.map(Model::new))
+}
+
+/// Where each tensor is in the flat vector.
+pub(crate) fn tensors(layout: &Layout) -> Vec<Tensor> {
+    let tensors = layout.tensors().iter().enumerate().map(|(number, tensor)| {
+        let range = layout.range(number);
+        let (offset, count) = (range.start as u64, range.len() as u64);
+        Tensor { name: tensor.name.clone(), shape: tensor.shape.clone(), offset, count }
+    });
+    tensors.collect()
+}

@@ -1,0 +1,181 @@
+// An app that drives a participant itself, on its own thread.
+//
+//     machine OPTIONS.json
+//
+// OPTIONS.json is of a participant of a task with a cohort of one, whose `device_conditions` are the usual ones.
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tributary.h"
+
+static void expect_at(int line, const char *call, TributaryCode got, TributaryCode expected, const char *words) {
+    char reason[1024] = "";
+    tributary_last_error(reason, sizeof reason, NULL);
+    if (got != expected || strstr(reason, words) == NULL) {
+        fprintf(stderr, "machine.c:%d: %s gave %d where %d was expected; the last error: %s\n", line, call, (int)got, (int)expected, reason);
+        exit(1);
+    }
+}
+#define EXPECT(code, call) expect_at(__LINE__, #call, call, TRIBUTARY_CODE_##code, "")
+#define EXPECT_WORDS(code, words, call) expect_at(__LINE__, #call, call, TRIBUTARY_CODE_##code, words)
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "machine.c:%d: not so: %s\n", __LINE__, #condition);                                       \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+typedef struct {
+    TributaryMachine machine;
+    int events, trained, paused;
+} App;
+
+static uint64_t elapsed_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static int threads(void) {
+    DIR *folder = opendir("/proc/self/task");
+    CHECK(folder != NULL);
+    int count = 0;
+    while (readdir(folder) != NULL) {
+        ++count;
+    }
+    closedir(folder);
+    return count;
+}
+
+// It belongs to the process that opened it.
+static void a_forked_child_is_told(TributaryMachine machine) {
+    pid_t child = fork();
+    if (child == 0) {
+        TributaryCircumstances now = {.examples = TRIBUTARY_UNKNOWN};
+        TributaryTodo todo;
+        uint64_t until;
+        char text[64];
+        int is_told = tributary_machine_tick(machine, &now, &todo, &until) == TRIBUTARY_CODE_OTHER_PROCESS &&
+                      tributary_machine_id(machine, text, sizeof text, NULL) == TRIBUTARY_CODE_OTHER_PROCESS &&
+                      tributary_machine_stop(machine) == TRIBUTARY_CODE_OTHER_PROCESS;
+        _exit(is_told ? 0 : 1);
+    }
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void on_event(void *context, const char *name, const char *fields) {
+    App *app = context;
+    CHECK(name[0] != 0 && fields[0] == '{');
+    ++app->events;
+}
+
+static int tells(void *context, TributaryDeviceState *state) {
+    (void)context, (void)state;
+    return 0;
+}
+
+// The first job is done in two slices: the app saves what it has, and rests when it should.
+static void train(void *context, TributaryJob job) {
+    App *app = context;
+    uint8_t state[1];
+    EXPECT_WORDS(IN_CALLBACK, "another thread", tributary_machine_perform(app->machine, train, app));
+    TributaryCode code = tributary_job_checkpoint(job, state, sizeof state, NULL);
+    if (app->trained == 0 && code == TRIBUTARY_CODE_NOTHING) {
+        EXPECT(OK, tributary_job_save_checkpoint(job, (const uint8_t *)"x", 1));
+        while (tributary_job_should_pause(job) == TRIBUTARY_CODE_NOTHING) {
+            usleep(1000);
+        }
+        ++app->paused;
+        return;
+    }
+    CHECK(app->trained > 0 || (code == TRIBUTARY_CODE_OK && state[0] == 'x'));
+    float *values;
+    size_t count;
+    EXPECT(OK, tributary_job_parameters(job, &values, &count));
+    for (size_t index = 0; index < count; ++index) {
+        values[index] += 1;
+    }
+    EXPECT(OK, tributary_job_finish(job, NULL, 0, 10, NULL, 0));
+    ++app->trained;
+}
+
+int main(int count, char **arguments) {
+    static char options[1 << 16];
+    FILE *file = count == 2 ? fopen(arguments[1], "rb") : NULL;
+    if (file == NULL || fread(options, 1, sizeof options - 1, file) == 0) {
+        return 2;
+    }
+    fclose(file);
+    App app = {.events = 0};
+    TributaryCallbacks callbacks = {.context = &app, .on_event = on_event, .device_state = tells};
+    EXPECT_WORDS(CONFIGURATION, "come with each tick", tributary_machine_open(options, &callbacks, &app.machine));
+    callbacks.device_state = NULL;
+    int before = threads();
+    EXPECT(OK, tributary_machine_open(options, &callbacks, &app.machine));
+    CHECK(threads() == before);
+    a_forked_child_is_told(app.machine);
+    TributaryMachine twice;
+    EXPECT_WORDS(JOURNAL, "in use", tributary_machine_open(options, NULL, &twice));
+    EXPECT(NOTHING, tributary_machine_perform(app.machine, train, &app));
+    EXPECT_WORDS(ARGUMENT, "train is NULL", tributary_machine_perform(app.machine, NULL, &app));
+
+    TributaryDeviceState good = {.charging = 1, .unmetered = 1, .idle = 1, .battery_percent = TRIBUTARY_UNKNOWN, .thermal = 0};
+    TributaryDeviceState used = good;
+    used.idle = 0;
+    TributaryTodo todo;
+    uint64_t until;
+    char text[128];
+    int rested = 0, performed[4] = {0};
+    EXPECT_WORDS(ARGUMENT, "circumstances is NULL", tributary_machine_tick(app.machine, NULL, &todo, &until));
+    for (;;) {
+        // While somebody uses the device nothing is done but to write what is made.
+        TributaryCircumstances now = {.elapsed_ms = elapsed_ms(), .device = rested < 3 ? used : good, .examples = 10};
+        before = threads();
+        TributaryCode code = tributary_machine_tick(app.machine, &now, &todo, &until);
+        // A helper of an earlier request may end at any time.
+        CHECK(threads() <= before);
+        if (code == TRIBUTARY_CODE_ENDED) {
+            break;
+        }
+        CHECK(code == TRIBUTARY_CODE_OK && todo != TRIBUTARY_TODO_BUSY);
+        if (todo == TRIBUTARY_TODO_WAIT_UNTIL) {
+            CHECK(until >= now.elapsed_ms);
+            if (rested < 3) {
+                EXPECT(OK, tributary_machine_held_up(app.machine, text, sizeof text, NULL));
+                CHECK(strcmp(text, "idle: the device is in use") == 0);
+                ++rested;
+            } else {
+                usleep(20000); // Earlier than it says does no harm.
+            }
+            continue;
+        }
+        CHECK(rested == 3 || todo == TRIBUTARY_TODO_JOURNAL);
+        ++performed[todo];
+        EXPECT(OK, tributary_machine_perform(app.machine, train, &app));
+    }
+    for (int kind = TRIBUTARY_TODO_SEND; kind <= TRIBUTARY_TODO_JOURNAL; ++kind) {
+        CHECK(performed[kind] > 0);
+    }
+    CHECK(app.trained == 2 && app.paused == 1 && app.events > 5);
+    EXPECT(OK, tributary_machine_id(app.machine, text, sizeof text, NULL));
+    CHECK(strlen(text) == 36);
+    TributaryModel model;
+    TributaryOrigin origin;
+    EXPECT(OK, tributary_machine_model(app.machine, "driven", &model));
+    EXPECT(OK, tributary_model_origin(model, &origin));
+    CHECK(origin.version == 1 && origin.round == 0 && origin.architecture == NULL);
+    EXPECT(OK, tributary_model_free(model));
+    EXPECT(OK, tributary_machine_stop(app.machine));
+    EXPECT(OK, tributary_machine_close(app.machine));
+    EXPECT(CLOSED, tributary_machine_close(app.machine));
+    printf("machine: driven by hand, %d requests and %d writes in two rounds\n", performed[TRIBUTARY_TODO_SEND], performed[TRIBUTARY_TODO_JOURNAL]);
+    return 0;
+}

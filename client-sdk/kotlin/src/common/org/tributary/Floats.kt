@@ -1,0 +1,17 @@
+package org.tributary
+
+import java.nio.ByteBuffer
+import java.nio.ByteOrder
+
+/** Floats as the library takes them: little-endian. */
+internal fun bytes(floats: FloatArray): ByteArray {
+    val bytes = ByteBuffer.allocate(floats.size * Float.SIZE_BYTES).order(ByteOrder.LITTLE_ENDIAN)
+    bytes.asFloatBuffer().put(floats)
+    return bytes.array()
+}
+
+/** Floats as the library gives them. */
+internal fun floats(bytes: ByteArray): FloatArray {
+    val floats = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer()
+    return FloatArray(floats.remaining()).also { floats.get(it) }
+}

@@ -1,0 +1,74 @@
+package org.tributary.tests
+
+import kotlinx.coroutines.runBlocking
+import kotlinx.serialization.json.Json
+import kotlinx.serialization.json.JsonObject
+import kotlinx.serialization.json.JsonPrimitive
+import kotlinx.serialization.json.jsonObject
+import org.tributary.Job
+import org.tributary.Machine
+import org.tributary.Model
+import org.tributary.ffi.DeviceState
+import org.tributary.ffi.Thermal
+import org.tributary.ffi.Todo
+import org.tributary.ffi.TributaryException
+import java.io.File
+import kotlin.time.Duration.Companion.milliseconds
+
+/**
+ * An app in Kotlin that drives a participant itself, like `client-sdk/ffi/tests/c/machine.c`, and then uses the model without a
+ * participant and without a coordinator.
+ *
+ *     Driven OPTIONS.json
+ */
+fun main(arguments: Array<String>) {
+    val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject
+    val good = DeviceState(charging = true, unmetered = true, idle = true, batteryPercent = null, thermal = Thermal.NOMINAL)
+    val begin = System.nanoTime()
+    var rested = 0
+    var paused = 0
+    val rounds = mutableListOf<Int>()
+    Machine.open(options).use { machine ->
+        val train = { job: Job ->
+            expect<TributaryException.InCallback>("another thread") { machine.perform {} }
+            if (rounds.isEmpty() && job.checkpoint() == null) {
+                job.saveCheckpoint(byteArrayOf(7))
+                while (!job.shouldPause) Thread.sleep(1)
+                paused += 1
+            } else {
+                check(rounds.isNotEmpty() || job.checkpoint()?.single() == 7.toByte())
+                job.finish(FloatArray(8) { 1f + rounds.size }, examples = 10)
+                rounds += job.round
+            }
+        }
+        while (true) {
+            val elapsed = ((System.nanoTime() - begin) / 1_000_000).milliseconds
+            val device = if (rested < 2) good.copy(unmetered = null) else good
+            when (val todo = machine.tick(device, examples = 10, elapsed = elapsed)) {
+                Todo.Send, Todo.Fetch, Todo.Train -> check(rested == 2 && machine.perform(train))
+                Todo.Journal -> check(machine.perform(train))
+                is Todo.WaitUntil -> if (rested < 2) {
+                    check(machine.heldUp()?.condition == "unmetered")
+                    rested += 1
+                } else {
+                    Thread.sleep(20)
+                }
+                Todo.Busy -> error("no other thread performs anything")
+                is Todo.Ended -> break
+            }
+        }
+        check(rounds == listOf(1, 2) && paused == 1 && machine.id()?.length == 36)
+        check(machine.model("driven")?.version == 1)
+    }
+    // Nobody can be asked at this address, and nobody is.
+    val offline = JsonObject(options + ("server" to JsonPrimitive("https://localhost:1")))
+    runBlocking {
+        val model = checkNotNull(Model.load(offline, "driven"))
+        check(model.version == 1 && !model.isPersonalized && model.sha256?.length == 64 && model.metrics.isEmpty())
+        check(model.tensors.map { it.name to it.shape } == listOf("w" to listOf(2UL, 3UL), "b" to listOf(2UL)))
+        check(model.parameters().all { it in 0.999f..1.001f })
+        expect<TributaryException.Argument>("none of the SDK's own") { model.scores(FloatArray(3)) }
+        check(Model.load(offline, "another") == null)
+    }
+    println("driven in Kotlin: two rounds by hand, and the model without a participant")
+}

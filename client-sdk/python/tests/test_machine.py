@@ -1,0 +1,91 @@
+"""A participant that its caller drives, in this thread, against a real coordinator."""
+
+import threading
+import time
+import unittest
+
+import numpy as np
+import tributary as tb
+from federation import federation, line
+
+GOOD = {"charging": True, "unmetered": True, "idle": True, "thermal": "nominal"}
+
+
+class Machines(unittest.TestCase):
+    def test_two_rounds_are_driven_by_hand(self):
+        with federation() as running:
+            running.operator.create(line("driven", rounds=2, cohort=1, secure_aggregation={"enabled": False}))
+            events, asked, here = [], [], threading.get_ident()
+            options = running.options("driven", task="driven", device_conditions={}, training_slice=0.01)
+            options.update(secure_aggregation={"required": False}, on_event=lambda name, _: events.append((name, threading.get_ident())))
+            me = tb.machine(**options)
+            with self.assertRaisesRegex(tb.JournalError, "in use"):
+                tb.machine(**options)
+            self.assertFalse(me.perform(self.fail), "nothing was said")
+
+            def train(task):
+                self.assertEqual((threading.get_ident(), me.tick(**GOOD).what), (here, "busy"))
+                asked.append((task.round, task.checkpoint))
+                if asked == [(1, None)]:
+                    task.save_checkpoint(b"half")
+                    while not task.should_pause:
+                        time.sleep(0.001)
+                    return
+                task.send([array + 1 for array in task.parameters.values()], examples=10)
+
+            said = {}
+            threads = threading.active_count()
+            while not (todo := me.tick(**({} if said.get("wait_until", 0) < 3 else GOOD))).is_over:
+                said[todo.what] = said.get(todo.what, 0) + 1
+                if todo.is_performed:
+                    self.assertTrue(me.perform(train))
+                elif said["wait_until"] <= 3:
+                    self.assertEqual(me.held_up, ("charging", "the device is not charging"))
+                    self.assertEqual([todo.what, todo.until is None], ["wait_until", False])
+                else:
+                    time.sleep(0.02)  # earlier than it says does no harm
+            self.assertEqual(threading.active_count(), threads)
+            self.assertEqual(todo.what, "task_over")
+            self.assertEqual(asked, [(1, None), (1, b"half"), (2, None)])
+            self.assertEqual(set(said), {"send", "fetch", "train", "journal", "wait_until"})
+            self.assertEqual({thread for _, thread in events}, {here})
+            self.assertIn("uploaded", [name for name, _ in events])
+            self.assertEqual(me.model("driven").version, 1)
+            self.assertIsNotNone(me.id)
+            self.assertEqual(running.operator.rounds("driven")[0]["reported"], 1)
+            del me
+        # Nobody runs, and the coordinator is gone.
+        model = tb.Model.load("driven", options["journal"])
+        self.assertEqual((model.version, model.parameters["w"].shape), (1, (2, 3)))
+        np.testing.assert_allclose(model["b"], 1.0, atol=1e-4)
+        self.assertIsNone(tb.Model.load("another", options["journal"]))
+
+    def test_what_a_training_raises_is_raised_and_the_task_counts_as_failed(self):
+        with federation() as running:
+            running.operator.create(line("raises", rounds=1, cohort=1, secure_aggregation={"enabled": False}))
+            me = tb.machine(**{**running.options("raises", task="raises"), "secure_aggregation": {"required": False}})
+            kept = []
+
+            def train(task):
+                kept.append(task)
+                raise ZeroDivisionError("an app's own mistake")
+
+            while not kept:
+                todo = me.tick()
+                if todo.what == "train":
+                    with self.assertRaisesRegex(ZeroDivisionError, "own mistake"):
+                        me.perform(train)
+                elif todo.is_performed:
+                    me.perform(train)
+            with self.assertRaisesRegex(tb.Error, "answered before"):
+                kept[0].send(kept[0].parameters, examples=1)
+            with self.assertRaises(TypeError):
+                tb.machine(running.url, journals="elsewhere")
+            me.stop()
+            while not (todo := me.tick()).is_over:
+                me.perform(train)
+            self.assertEqual(todo.what, "stopped")
+
+
+if __name__ == "__main__":
+    unittest.main()

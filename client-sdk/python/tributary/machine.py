@@ -1,0 +1,117 @@
+"""A participant that the app drives, in the app's own thread."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from . import _tributary
+from .model import Model
+from .participant import Task, _device, _options, _whole, participant
+
+
+@dataclasses.dataclass(frozen=True)
+class Todo:
+    """What to do next."""
+
+    #: ``send``, ``fetch``, ``train`` or ``journal``: :meth:`Machine.perform`. ``busy``: another thread performs what was said.
+    #: ``wait_until``: nothing before :attr:`until`. ``task_over`` and ``stopped``: nothing any more.
+    what: str
+    #: Of ``wait_until``: seconds on the clock of ``elapsed``.
+    until: float | None = None
+
+    @property
+    def is_performed(self) -> bool:
+        """Whether :meth:`Machine.perform` does it."""
+        return self.what in ("send", "fetch", "train", "journal")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing to do any more."""
+        return self.what in ("task_over", "stopped")
+
+
+class Machine:
+    """A participant that its caller drives; made by :func:`machine`. It has no thread of its own::
+
+        while not (todo := me.tick(charging=True, unmetered=True, idle=True, thermal="nominal")).is_over:
+            if todo.is_performed:
+                me.perform(lambda task: task.send(train(task.parameters, task.plan), examples=len(data)))
+            elif todo.what == "wait_until":
+                ...  # anything else, until then or earlier
+    """
+
+    #: The number of training examples that the coordinator is told of; :meth:`Task.send` sets it, too.
+    examples: int
+
+    def __init__(self, native: _tributary.Machine, examples: int) -> None:
+        self._native = native
+        self.examples = examples
+
+    def tick(
+        self,
+        *,
+        elapsed: float | None = None,
+        charging: bool | None = None,
+        unmetered: bool | None = None,
+        idle: bool | None = None,
+        battery_percent: int | None = None,
+        thermal: str | None = None,
+    ) -> Todo:
+        """Says what to do next; neither waits nor starts a thread.
+
+        While a thread performs what was said, the answer is ``busy``, unless the round is left meanwhile: because its time is up, or
+        the conditions do not hold and no checkpoint was saved.
+
+        :param elapsed: seconds on a clock that never jumps, since any moment; by default on the library's own. The other arguments are
+            those of :meth:`Participant.set_device`, for ``device_conditions``.
+        :raises EnrollmentError, JournalError, Error: if it ended early.
+        """
+        state = _device(charging, unmetered, idle, battery_percent, thermal)
+        return Todo(*self._native.tick(elapsed, state, _whole(self.examples)))
+
+    def perform(self, train: Callable[[Task], Any]) -> bool:
+        """Does what the last tick said, in this thread, and waits for it; a check-in waits up to 25 seconds, and Ctrl-C is seen
+        afterwards.
+
+        ``train`` is called with a task if it is ``train``, and answers it before it returns. If the task's ``should_pause`` says so, it
+        may save a checkpoint and return without an answer, and is called again. What it raises is raised, and the task counts as
+        failed. While it sends or fetches, a helper thread may look up the server's name, or read the model's file.
+
+        :returns: whether there was something to do that no other thread does.
+        """
+        return self._native.perform(lambda job: train(Task(job, self)))
+
+    def stop(self) -> None:
+        """Has it end from the next tick on; an update that waits to be sent stays in the journal."""
+        self._native.stop()
+
+    @property
+    def id(self) -> str | None:
+        """The participant's id, once it is enrolled."""
+        return self._native.id
+
+    @property
+    def held_up(self) -> tuple[str, str] | None:
+        """The condition of the device that held it up at the last tick, by name, and in words."""
+        return self._native.held_up()
+
+    def model(self, task: str) -> Model | None:
+        """The model of a task, as :meth:`Participant.model`."""
+        found = self._native.model(task)
+        return None if found is None else Model(found)
+
+
+def machine(server: str | None = None, **settings: Any) -> Machine:
+    """Opens a participant that its caller drives. The arguments are those of :func:`participant`; ``on_event`` is called by the thread
+    that ticks. Starts no thread, and sends nothing.
+
+    :raises ConfigurationError, EnrollmentError, JournalError: if it cannot be opened.
+    """
+    import inspect  # It takes a while, and few need it.
+
+    given = inspect.signature(participant).bind(server, **settings)
+    given.apply_defaults()
+    text, tell = _options(given.arguments)
+    return Machine(_tributary.Machine(text, tell), given.arguments["examples"])

@@ -1,0 +1,302 @@
+//! A participant that its caller drives and that performs its actions itself, each on the thread of who asks for it: for SDKs of
+//! other languages, whose apps have neither a runtime for [`Participant`](super::Participant) nor Rust for
+//! [`Machine::tick`].
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use wire::Attributes;
+
+use super::action::{Action, Input};
+use super::build_error::BuildError;
+use super::error::ParticipantError;
+use super::event::{Event, Outcome};
+use super::machine::Machine;
+use super::plan_error::WorkError;
+use super::prefetches::RoundTrip;
+use super::tick::Circumstances;
+use super::training_log::Surroundings;
+use super::wanted::Wanted;
+use super::work::RoundWork;
+use crate::clock::{Clock, Now};
+use crate::conditions::{Conditions, DeviceState};
+use crate::identity::Identity;
+use crate::journal::{Journal, JournalError};
+use crate::local_model::Model;
+use crate::trainer::Trainer;
+use crate::transport::{Traffic, Transport, TransportError};
+
+/// What to do next.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Send a request and wait for its answer: [`Driven::perform`].
+    Send,
+    /// Fetch a model: [`Driven::perform`].
+    Fetch,
+    /// Train: [`Driven::perform`], which takes as long as the trainer does.
+    Train,
+    /// Read or write the journal: [`Driven::perform`].
+    Journal,
+    /// Another thread performs what was said: tick again later, or when it has returned.
+    Busy,
+    /// Nothing before this moment, on the clock of [`Now::elapsed`].
+    WaitUntil(Duration),
+    /// Nothing any more.
+    Finished(Result<Outcome, ParticipantError>),
+}
+
+/// What a participant works with.
+pub(super) struct Around {
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) journal: Arc<dyn Journal>,
+    pub(super) conditions: Box<dyn Conditions>,
+    pub(super) attributes: Box<dyn Fn() -> Attributes + Send + Sync>,
+    pub(super) observer: Box<dyn Fn(&Event) + Send + Sync>,
+    /// Of checkpoints and round trips.
+    pub(super) clock: Arc<dyn Clock>,
+    /// Of each training.
+    pub(super) surroundings: Surroundings,
+}
+
+/// An action that a thread performs.
+struct Running {
+    number: u64,
+    /// Whether its result may be left aside; writes are completed first.
+    may_drop: bool,
+    training: Option<Arc<RoundWork>>,
+}
+
+/// What changes, held for microseconds.
+struct Inner {
+    machine: Machine,
+    /// What was said last, until somebody performs it.
+    action: Option<Action>,
+    running: Option<Running>,
+    /// The result of what was performed, until the next tick.
+    result: Option<Input>,
+    /// Number of actions that were performed.
+    performed: u64,
+    /// The training that was started last.
+    training: Option<Arc<RoundWork>>,
+    identified: Option<Arc<Identity>>,
+    traffic: Traffic,
+    round_trip: RoundTrip,
+    stops: bool,
+}
+
+/// A participant that its caller drives: [`Self::tick`] says what to do next and neither waits nor starts a thread, and
+/// [`Self::perform`] does it on the caller's thread. Made by [`Builder::build_driven`](super::Builder::build_driven). Any thread may
+/// call; several may.
+///
+/// It makes no request ahead of time, and tells no spans.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use client_sdk::clock::{Clock, SystemClock};
+/// # use client_sdk::participant::{Driven, Step};
+/// # use client_sdk::{DeviceState, Trainer};
+/// # fn drive(participant: &Driven, trainer: &mut dyn Trainer, clock: &SystemClock) {
+/// loop {
+///     match participant.tick(clock.now(), DeviceState::default(), Some(trainer.examples())) {
+///         Step::Send | Step::Fetch | Step::Train | Step::Journal => {
+///             participant.perform(trainer);
+///         }
+///         Step::WaitUntil(moment) => std::thread::sleep(moment.saturating_sub(clock.now().elapsed)), // or do something else
+///         Step::Busy => unreachable!("no other thread performs anything"),
+///         Step::Finished(outcome) => break println!("{outcome:?}"),
+///     }
+/// }
+/// # }
+/// ```
+pub struct Driven {
+    inner: Mutex<Inner>,
+    around: Around,
+    /// For requests, on the threads that perform them.
+    runtime: Runtime,
+}
+
+impl Driven {
+    pub(super) fn new(machine: Machine, around: Around) -> Result<Self, BuildError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| BuildError::Thread(error.to_string()))?;
+        let inner = Inner {
+            machine,
+            action: None,
+            running: None,
+            result: None,
+            performed: 0,
+            training: None,
+            identified: None,
+            traffic: Traffic::default(),
+            round_trip: RoundTrip::default(),
+            stops: false,
+        };
+        Ok(Self { inner: inner.into(), around, runtime })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what to do next. `now` is the caller's time, whose [`Now::elapsed`] never jumps; `device` is for the policy of
+    /// [`Builder::device_conditions`](super::Builder::device_conditions); `examples` is the number of training examples, `None` as before.
+    ///
+    /// While a thread performs an action, the answer is [`Step::Busy`], unless the round is left: because its time is up, or the
+    /// conditions do not hold and no checkpoint was saved. Then what the thread does counts no more, and its training is cancelled. A
+    /// training that has saved a checkpoint is asked to pause.
+    ///
+    /// It computes for microseconds, beside hashing and writing out what is to be sent, and some more when a new certificate came.
+    pub fn tick(&self, now: Now, device: DeviceState, examples: Option<u64>) -> Step {
+        let (readiness, attributes) = (self.around.conditions.ready(), (self.around.attributes)());
+        let mut inner = self.inner();
+        if let Some(running) = &inner.running {
+            let is_over = inner.machine.deadline().is_some_and(|deadline| now.elapsed >= deadline);
+            let may_work = inner.machine.may_work(readiness, &device);
+            let rests = running.training.as_ref().filter(|work| !may_work && work.can_go_on());
+            if let Some(training) = rests {
+                training.pause();
+            }
+            let leaves = is_over || inner.stops || (!may_work && rests.is_none());
+            if !(leaves && running.may_drop) {
+                return Step::Busy;
+            }
+            inner.running = None;
+        }
+        let counted = self.around.transport.traffic();
+        let traffic = counted.since(std::mem::replace(&mut inner.traffic, counted));
+        let round_trip = Some(inner.round_trip.least());
+        let input = inner.result.take().unwrap_or(Input::Tick);
+        let circumstances = Circumstances { now, readiness, device, attributes, examples, round_trip, traffic };
+        let mut action = inner.machine.tick(input, circumstances);
+        if std::mem::take(&mut inner.stops) {
+            action = inner.machine.poll(Input::Shutdown, now);
+        }
+        if let Err(error) = self.identify(&mut inner) {
+            action = inner.machine.poll(Input::Unidentified(error), now);
+        }
+        let step = Step::of(&action);
+        inner.action = Some(action);
+        let events = inner.machine.take_events();
+        drop(inner);
+        for event in events {
+            (self.around.observer)(&event);
+        }
+        step
+    }
+
+    /// Shows the transport a new certificate.
+    fn identify(&self, inner: &mut Inner) -> Result<(), TransportError> {
+        let Some(identity) = inner.machine.presented() else { return Ok(()) };
+        if inner.identified.as_ref().is_none_or(|known| !Arc::ptr_eq(known, identity)) {
+            self.around.transport.identify(identity)?;
+            inner.identified = Some(Arc::clone(identity));
+        }
+        Ok(())
+    }
+
+    /// Does on this thread what the last tick said, and waits for it; then the next tick says how it goes on. A training runs for about
+    /// [`Builder::training_slice`](super::Builder::training_slice) before a trainer that can is asked to pause. Returns whether there was
+    /// something to do that no other thread does.
+    ///
+    /// While it sends or fetches, a helper thread may look up the server's name, or read the model's file. Must not be called from within
+    /// a tokio runtime.
+    pub fn perform(&self, trainer: &mut dyn Trainer) -> bool {
+        let (number, action, trained_before) = {
+            let mut inner = self.inner();
+            let action = match inner.action.take() {
+                Some(action) if Step::of(&action).is_performed() => action,
+                _ => return false,
+            };
+            inner.performed += 1;
+            let number = inner.performed;
+            let training = if let Action::Train(work) = &action { Some(Arc::clone(work)) } else { None };
+            let trained_before = inner.training.clone();
+            if training.is_some() {
+                inner.training.clone_from(&training);
+            }
+            let may_drop = !matches!(action, Action::Persist(_));
+            inner.running = Some(Running { number, may_drop, training });
+            (number, action, trained_before)
+        };
+        let begin = self.around.clock.now().elapsed;
+        let is_measured = matches!(&action, Action::Send(request) if RoundTrip::is_measured_by(request));
+        let result = self.result_of(action, trainer, trained_before);
+        let mut inner = self.inner();
+        if is_measured {
+            inner.round_trip.measured(self.around.clock.now().elapsed.saturating_sub(begin));
+        }
+        if inner.running.as_ref().is_some_and(|running| running.number == number) {
+            inner.running = None;
+            inner.result = Some(result);
+        }
+        true
+    }
+
+    fn result_of(&self, action: Action, trainer: &mut dyn Trainer, trained_before: Option<Arc<RoundWork>>) -> Input {
+        let Around { transport, journal, .. } = &self.around;
+        match action {
+            Action::Send(request) => Input::Response(self.runtime.block_on(transport.send(&request))),
+            Action::Fetch { task, model, have, layout } => {
+                let folder = journal.transfers().filter(|_| have.is_empty());
+                self.runtime.block_on(Wanted { task, model, layout }.fetch(&**transport, folder, have))
+            }
+            Action::Train(work) => {
+                let surroundings = self.around.surroundings.clone();
+                // A trainer that panicked is called again: its state is its own responsibility.
+                let done = catch_unwind(AssertUnwindSafe(|| work.run_in(trainer, surroundings, &mut || ())));
+                Input::Trained(done.unwrap_or(Err(WorkError::Panicked)))
+            }
+            Action::Load(name) => Input::Loaded(journal.load(&name)),
+            Action::Persist(records) => {
+                // A checkpoint of a training that was left must not come after what removes it.
+                if let Some(training) = trained_before {
+                    training.settle();
+                }
+                let mut records = records.iter();
+                Input::Persisted(records.try_for_each(|record| journal.save_parts(&record.name, record.parts())))
+            }
+            Action::WaitUntil(_) | Action::Finished(_) => Input::Tick,
+        }
+    }
+
+    /// Has it shut down from the next tick on: unfinished training is abandoned, and an update that waits to be sent stays in the journal.
+    pub fn stop(&self) {
+        self.inner().stops = true;
+    }
+
+    /// Looks at the machine, such as for what it has spent.
+    pub fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
+        look(&self.inner().machine)
+    }
+
+    /// The model of the task of this name, as [`Participant::model_of`](super::Participant::model_of). It reads the journal on this thread.
+    ///
+    /// # Errors
+    /// [`JournalError`] if a record cannot be read or was damaged.
+    pub fn model_of(&self, name: &str) -> Result<Option<Model>, JournalError> {
+        Model::load_of(&*self.around.journal, name)
+    }
+}
+
+impl Step {
+    fn of(action: &Action) -> Self {
+        match action {
+            Action::Send(_) => Self::Send,
+            Action::Fetch { .. } => Self::Fetch,
+            Action::Train(_) => Self::Train,
+            Action::Load(_) | Action::Persist(_) => Self::Journal,
+            Action::WaitUntil(moment) => Self::WaitUntil(*moment),
+            Action::Finished(outcome) => Self::Finished(outcome.clone()),
+        }
+    }
+
+    /// Whether [`Driven::perform`] has something to do.
+    fn is_performed(&self) -> bool {
+        match self {
+            Self::Send | Self::Fetch | Self::Train | Self::Journal => true,
+            Self::Busy | Self::WaitUntil(_) | Self::Finished(_) => false,
+        }
+    }
+}

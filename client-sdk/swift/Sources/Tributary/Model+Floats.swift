@@ -1,0 +1,75 @@
+import Foundation
+
+extension Model {
+    /// The model of a task while no participant runs: from the journal that `options` name, those of `Participant.start`, without a thread
+    /// and without a network. Nil if the journal has none. It reads the disk, so it is not for the main thread.
+    public static func load(options: [String: Any], task: String, keyStore: KeyStore? = nil) throws -> Model? {
+        try loadModel(options: json(options), keyStore: keyStore, task: task)
+    }
+
+    /// A copy of the parameters, flat and row-major.
+    public func values() -> [Float] {
+        parameters().floats
+    }
+
+    /// What was measured of it on this device, by name; empty before a training that began with it.
+    public func measured() -> [String: Double] {
+        Dictionary(metrics().map { ($0.name, $0.value) }, uniquingKeysWith: { $1 })
+    }
+
+    /// The scores of each class for each row, before softmax, row after row, if the model is one of the SDK's own.
+    public func scores(of rows: [Float]) throws -> [Float] {
+        try scores(rows: rows.withUnsafeBytes { Data($0) }).floats
+    }
+}
+
+extension Machine {
+    /// Opens the journal; `options` are those of `Participant.start`. `onEvent` is called by the thread that ticks. Sends nothing.
+    ///
+    /// ```swift
+    /// let machine = try Machine.open(options: options, keyStore: KeychainStore(journal: "digits"))
+    /// while true {
+    ///     switch try machine.tick(circumstances: Circumstances(device: device())) {
+    ///     case .send, .fetch, .train, .journal: _ = try machine.perform { job in try train(job) }
+    ///     case .waitUntil(let elapsedMs): await sleep(until: elapsedMs)
+    ///     case .busy: break  // another thread performs it
+    ///     case .ended: return
+    ///     }
+    /// }
+    /// ```
+    public static func open(
+        options: [String: Any],
+        keyStore: KeyStore? = nil,
+        onEvent: (@Sendable (Event) -> Void)? = nil
+    ) throws -> Machine {
+        let callbacks = Callbacks(conditions: nil, keyStore: keyStore, events: onEvent.map(Listener.init))
+        return try Machine.open(options: json(options), callbacks: callbacks)
+    }
+
+    /// Does on this thread what the last tick said, and waits for it. `train` is called if it said `.train`, and answers the job before it
+    /// returns; if `job.shouldPause()`, it may save a checkpoint and return without an answer, and is called again.
+    public func perform(_ train: @escaping @Sendable (Job) throws -> Void) throws -> Bool {
+        try perform(trainer: Called(train))
+    }
+}
+
+private final class Called: Trainer {
+    private let call: @Sendable (Job) throws -> Void
+
+    init(_ call: @escaping @Sendable (Job) throws -> Void) {
+        self.call = call
+    }
+
+    func train(job: Job) throws {
+        try call(job)
+    }
+}
+
+extension Data {
+    /// The library's order of bytes is that of every Apple device.
+    var floats: [Float] {
+        withUnsafeBytes { bytes in
+            (0..<bytes.count / 4).map { bytes.loadUnaligned(fromByteOffset: 4 * $0, as: Float.self) }
+        }
+    }
+}

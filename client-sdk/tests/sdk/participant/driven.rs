@@ -1,0 +1,203 @@
+//! A participant that its caller drives, with nothing but this test's thread.
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use client_sdk::clock::Now;
+use client_sdk::journal::MemoryJournal;
+use client_sdk::participant::{Driven, Step};
+use client_sdk::runner::{Called, Job};
+use client_sdk::{DeviceConditions, DeviceState, Origin, Outcome, Thermal, Trained};
+use wire::Timestamp;
+
+use crate::support::{Coordinator, sha256, task};
+
+const GOOD: DeviceState = DeviceState {
+    charging: Some(true),
+    unmetered: Some(true),
+    idle: Some(true),
+    battery_percent: None,
+    thermal: Some(Thermal::Nominal),
+};
+
+fn driven(coordinator: &Coordinator) -> Driven {
+    let app = coordinator.app().enrollment_token("token").journal(MemoryJournal::new());
+    app.device_conditions(DeviceConditions::default(), DeviceState::default).build_driven().unwrap()
+}
+
+fn trained(mut job: Job) {
+    job.parameters.values_mut().iter_mut().for_each(|value| *value += 1.0);
+    job.answer.finish(Trained { parameters: job.parameters, examples: 3, metrics: vec![] }).unwrap();
+}
+
+/// Its caller's time.
+struct Time(Duration);
+
+impl Time {
+    fn now(&self) -> Now {
+        Now { elapsed: self.0, wall: Timestamp(0) }
+    }
+
+    /// Ticks, and performs with `train` what is said, until it is said that something else is to be done than `until` excludes.
+    fn drive(&mut self, participant: &Driven, train: impl FnMut(Job) + Send, until: impl Fn(&Step) -> bool) -> Step {
+        let mut trainer = Called::new(3, train);
+        for _ in 0..200 {
+            let step = participant.tick(self.now(), GOOD, Some(3));
+            if until(&step) {
+                return step;
+            }
+            match step {
+                Step::Send | Step::Fetch | Step::Train | Step::Journal => assert!(participant.perform(&mut trainer)),
+                Step::WaitUntil(moment) => self.0 = moment,
+                Step::Busy | Step::Finished(_) => return step,
+            }
+        }
+        panic!("it does not come to an end")
+    }
+}
+
+fn is_over(step: &Step) -> bool {
+    matches!(step, Step::Finished(Ok(Outcome::TaskOver { task: over })) if *over == task())
+}
+
+#[test]
+fn it_says_what_to_do_and_does_it_on_the_thread_that_asks() {
+    let coordinator = Coordinator::new(2);
+    let (participant, mut time) = (driven(&coordinator), Time(Duration::ZERO));
+    let here = std::thread::current().id();
+    let mut rounds = Vec::new();
+    let end = time.drive(
+        &participant,
+        |job| {
+            assert_eq!(std::thread::current().id(), here);
+            rounds.push(job.training.round);
+            trained(job);
+        },
+        |_| false,
+    );
+    assert!(is_over(&end), "{end:?}");
+    assert_eq!(rounds, [1, 2]);
+    assert_eq!(coordinator.world(|world| world.accepted.len()), 2);
+    let last = coordinator.world(|world| sha256(&Coordinator::file(world, 1)));
+    let kept = participant.model_of("task").unwrap().map(|model| model.origin());
+    assert!(
+        matches!(kept, Some(Origin::Published { sha256, .. }) if sha256 == last),
+        "what the second round began with"
+    );
+    assert!(participant.model_of("another").unwrap().is_none());
+    assert!(is_over(&participant.tick(time.now(), GOOD, None)), "it says so again");
+    assert!(!participant.perform(&mut Called::new(3, trained)), "there is nothing to do");
+}
+
+#[test]
+fn conditions_are_looked_at_in_each_tick() {
+    let coordinator = Coordinator::new(1);
+    let (participant, mut time) = (driven(&coordinator), Time(Duration::ZERO));
+    let idle = participant.tick(time.now(), DeviceState::default(), Some(3));
+    // The identity is made before anything is asked.
+    assert!(matches!(idle, Step::Journal | Step::WaitUntil(_)), "{idle:?}");
+    participant.perform(&mut Called::new(3, trained));
+    for _ in 0..3 {
+        let rests = participant.tick(time.now(), DeviceState { idle: Some(false), ..GOOD }, Some(3));
+        assert!(matches!(rests, Step::WaitUntil(moment) if moment > time.0), "{rests:?}");
+        assert_eq!(participant.look(|machine| machine.held_up().map(|unmet| unmet.name())), Some("idle"));
+    }
+    assert!(coordinator.world(|world| world.calls.is_empty()));
+    assert!(is_over(&time.drive(&participant, trained, |_| false)));
+}
+
+/// Trains on another thread until the test lets it go on, and ticks meanwhile.
+fn while_it_trains(participant: &Driven, train: impl FnOnce(Job) + Send, meanwhile: impl FnOnce(&dyn Fn())) {
+    std::thread::scope(|scope| {
+        let ((begin, begun), (go_on, goes_on)) = (channel(), channel());
+        let mut train = Some(train);
+        scope.spawn(move || {
+            let call = move |job: Job| {
+                begin.send(()).unwrap();
+                let _ = goes_on.recv();
+                train.take().unwrap()(job);
+            };
+            assert!(participant.perform(&mut Called::new(3, call)));
+        });
+        begun.recv().unwrap();
+        meanwhile(&|| {
+            let _ = go_on.send(());
+        });
+    });
+}
+
+#[test]
+fn a_tick_does_not_wait_for_a_training_and_leaves_it_when_the_conditions_end() {
+    let coordinator = Coordinator::new(2);
+    let (participant, mut time) = (driven(&coordinator), Time(Duration::ZERO));
+    time.drive(&participant, trained, |step| matches!(step, Step::Train));
+    let late = |job: Job| {
+        assert!(job.answer.is_overdue());
+        let values = Trained { parameters: job.parameters, examples: 3, metrics: vec![] };
+        assert!(job.answer.finish(values).is_err());
+    };
+    while_it_trains(&participant, late, |go_on| {
+        assert!(matches!(participant.tick(time.now(), GOOD, None), Step::Busy));
+        assert!(!participant.perform(&mut Called::new(3, trained)), "another thread does it");
+        let left = participant.tick(time.now(), DeviceState::default(), None);
+        assert!(!matches!(left, Step::Busy | Step::Train), "{left:?}");
+        go_on();
+    });
+    assert!(is_over(&time.drive(&participant, trained, |_| false)));
+    coordinator.world(|world| {
+        assert_eq!(world.abandoned.iter().map(|(round, _)| *round).collect::<Vec<_>>(), [1]);
+        assert_eq!(world.accepted.keys().copied().collect::<Vec<_>>(), [2]);
+    });
+}
+
+#[test]
+fn a_training_with_a_checkpoint_pauses_and_goes_on() {
+    let coordinator = Coordinator::new(1);
+    let (participant, mut time) = (driven(&coordinator), Time(Duration::ZERO));
+    time.drive(&participant, trained, |step| matches!(step, Step::Train));
+    // It has saved before the conditions end, and is asked to pause; without an answer it comes again.
+    let (saved, was_saved) = channel();
+    let training = std::thread::scope(|scope| {
+        let participant = &participant;
+        let performed = scope.spawn(move || {
+            let call = |job: Job| {
+                job.training.checkpoints.save(b"half").unwrap();
+                saved.send(()).unwrap();
+                while !job.training.checkpoints.should_pause() {
+                    std::thread::yield_now();
+                }
+            };
+            participant.perform(&mut Called::new(3, call))
+        });
+        was_saved.recv().unwrap();
+        let busy = participant.tick(time.now(), DeviceState::default(), None);
+        assert!(matches!(busy, Step::Busy), "{busy:?}");
+        performed.join().unwrap()
+    });
+    assert!(training);
+    let rests = participant.tick(time.now(), DeviceState::default(), None);
+    assert!(matches!(rests, Step::WaitUntil(_)), "{rests:?}");
+    let mut found = Vec::new();
+    let end = time.drive(
+        &participant,
+        |job| {
+            found.push(job.training.checkpoints.load().map(|state| state.to_vec()));
+            trained(job);
+        },
+        |_| false,
+    );
+    assert!(is_over(&end), "{end:?}");
+    assert_eq!(found, [Some(b"half".to_vec())]);
+    assert_eq!(coordinator.world(|world| world.accepted.len()), 1);
+}
+
+#[test]
+fn a_stop_ends_it_and_an_app_without_an_answer_gives_the_round_up() {
+    let coordinator = Coordinator::new(2);
+    let (participant, mut time) = (driven(&coordinator), Time(Duration::ZERO));
+    time.drive(&participant, drop, |_| coordinator.world(|world| !world.abandoned.is_empty()));
+    assert_eq!(coordinator.world(|world| world.abandoned.clone()), [(1, "training_failed")]);
+    participant.stop();
+    let end = time.drive(&participant, trained, |_| false);
+    assert!(matches!(end, Step::Finished(Ok(Outcome::Stopped))), "{end:?}");
+}

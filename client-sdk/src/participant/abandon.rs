@@ -33,7 +33,7 @@ impl Abandon {
         match once_more(core, result, self.attempts, MOST_ATTEMPTS, "give up the round", now) {
             Ok(Some(attempts)) => State::Abandon(Self { attempts, ..self }),
             Ok(None) if core.stopping => State::Finished(Ok(Outcome::Stopped)),
-            Ok(None) => State::CheckIn(CheckIn::default()),
+            Ok(None) => State::CheckIn(CheckIn { attempts: Attempts::after_giving_up(core, self.why, now) }),
             Err(end) => State::Finished(Err(end)),
         }
     }

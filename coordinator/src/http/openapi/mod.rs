@@ -1,6 +1,7 @@
 //! The contract as OpenAPI 3.1, generated from the handlers' descriptions.
 
 mod answers;
+mod names;
 mod shapes;
 
 use std::sync::OnceLock;
@@ -85,8 +86,8 @@ impl Document {
 fn complete(described: &OpenApi) -> Value {
     let mut document = json!(described);
     for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
-        for (_, operation) in item.as_object_mut().into_iter().flatten() {
-            describe(path, operation);
+        for (method, operation) in item.as_object_mut().into_iter().flatten() {
+            describe(method, path, operation);
         }
     }
     let mut components = document["components"].take();
@@ -154,9 +155,10 @@ fn bound(schema: &mut Value) {
 }
 
 /// Adds the path's variables, the answers that its handler does not name, and the role that a token needs.
-fn describe(path: &str, operation: &mut Value) {
-    // Handlers in different files share names, but an operation id must be unique.
-    operation.as_object_mut().and_then(|operation| operation.remove("operationId"));
+fn describe(method: &str, path: &str, operation: &mut Value) {
+    let is_list = operation["parameters"].as_array().into_iter().flatten().any(|own| own["name"] == "cursor");
+    // Handlers in different files share names, which an operation id must not.
+    operation["operationId"] = names::operation(method, path, is_list).into();
     let names = path.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(name, _)| name);
     let mut parameters: Vec<_> =
         names.map(|name| json!({ "in": "path", "name": name, "required": true, "schema": variable(name) })).collect();

@@ -186,7 +186,8 @@ fn places_below_its_policy_are_given_up_ever_less_often() {
     let hub = Hub::new(1, 1);
     hub.world(|world| world.plain = true);
     let mut device = Device::new(0, &hub, crate::support::settings());
-    let given_up = |device: &Device| device.events.iter().filter(|event| matches!(event, Event::Abandoned { .. })).count();
+    let given_up =
+        |device: &Device| device.events.iter().filter(|event| matches!(event, Event::Abandoned { .. })).count();
     let mut at = Vec::new();
     for attempt in 1..=12 {
         hub.world(|world| world.open(1, attempt));

@@ -14,13 +14,13 @@ from client.api.default import (  # noqa: E402
     cancel_task,
     create_enrollment_token,
     create_task,
+    get_presets,
     get_task,
     get_task_model_parameters,
     get_task_round,
     list_audit,
     list_operator_tokens,
     list_participants,
-    list_presets,
     list_task_models,
     list_task_round_assignments,
     list_task_rounds,
@@ -60,7 +60,7 @@ assert [one.version for one in models] == [2, 1, 0], models
 assert len(listed(list_participants)) >= 3 and all(one.name for one in listed(list_participants))
 assert len(listed(list_task_round_assignments, "demo", 2)) == 3
 assert listed(list_operator_tokens)[0].role and listed(list_audit)[0].kind
-assert "private" in {preset.name for preset in call(list_presets)}
+assert "private" in {preset.name for preset in call(get_presets).items}
 
 # Create: the task that is there, by another name.
 spec = call(get_task, "waiting").spec

@@ -76,7 +76,7 @@ impl TableFile {
         };
         let fits = |number: &f64| {
             let is_within = wanted.range().is_none_or(|(low, high)| (low..=high).contains(number));
-            is_within && (*number as f32).is_finite()
+            is_within && number.abs() <= f64::from(f32::MAX)
         };
         number.filter(fits).ok_or_else(|| {
             let range = wanted.range().map(|(low, high)| format!(" from {low} to {high}")).unwrap_or_default();
@@ -120,6 +120,8 @@ fn listed(words: &[&str]) -> Vec<String> {
 
 impl Fitted {
     /// For a model: each row with its class.
+    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant, and classes are few")]
+    #[expect(clippy::cast_sign_loss, reason = "classes count from 0")]
     pub(super) fn labelled(self) -> Labelled {
         Labelled {
             features: self.values.iter().map(|&value| value as f32).collect(),

@@ -7,7 +7,7 @@ mod shapes;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{OpenApi, RefOr, Required, Schema};
@@ -97,6 +97,7 @@ fn complete(described: &OpenApi) -> Value {
         components["schemas"][name] = json!(schema);
     }
     components["schemas"].as_object_mut().into_iter().flatten().for_each(|(_, schema)| close(schema));
+    components["schemas"].as_object_mut().into_iter().for_each(name_objects);
     bound(&mut components);
     bound(&mut document["paths"]);
     components["securitySchemes"] = json!({
@@ -131,6 +132,24 @@ fn close(schema: &mut Value) {
             branch["additionalProperties"] = false.into();
         }
     }
+}
+
+/// Gives each object within a variant of an enum a name of its own: generators of clients make a type of every object, and those that
+/// have none are lost.
+fn name_objects(schemas: &mut Map<String, Value>) {
+    let mut named = Map::new();
+    for (name, schema) in schemas.iter_mut() {
+        for branch in schema.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
+            for (key, inner) in branch.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
+                if inner["type"] == "object" && inner.get("properties").is_some() {
+                    let own = format!("{name}_{key}");
+                    let reference = json!({ "$ref": format!("#/components/schemas/{own}") });
+                    named.insert(own, std::mem::replace(inner, reference));
+                }
+            }
+        }
+    }
+    schemas.extend(named);
 }
 
 /// Says of unsigned integers what they may be at most: as generated, they have the formats of signed ones.

@@ -8,7 +8,7 @@ use crate::{Result, Store};
 
 /// What is there is counted, and what has ended or was revoked is not.
 pub async fn what_is_there_is_counted(store: &Store) {
-    let empty = store.read("test", |tx| Box::pin(async move { tx.census().await })).await;
+    let empty: Result<Census> = store.read("test", |tx| Box::pin(async move { tx.census().await })).await;
     let none = TaskStatus::ALL.map(|status| (status, 0)).to_vec();
     assert_eq!(empty.unwrap(), Census { tasks: none, ..Census::default() });
     collecting(store, 3).await;

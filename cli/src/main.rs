@@ -8,6 +8,7 @@ mod command;
 mod data;
 mod failure;
 mod lean;
+mod model_size;
 mod output;
 mod parse;
 mod server;

@@ -27,9 +27,10 @@ fn parse(words: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>)
 
 /// Lets `-1` be a value that is out of range, not an argument that nobody knows.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
-    let numbers = |arg: clap::Arg| match arg.get_action().takes_values() {
-        true => arg.allow_negative_numbers(true),
-        false => arg,
+    let numbers = |arg: clap::Arg| {
+        let takes_values =
+            arg.get_action().takes_values() && arg.get_num_args().is_none_or(|count| count.takes_values());
+        if takes_values { arg.allow_negative_numbers(true) } else { arg }
     };
     command.mut_args(numbers).mut_subcommands(with_negative_numbers)
 }

@@ -17,8 +17,8 @@ use std::path::Path;
 use client_sdk::models::{Architecture, InputKind};
 use task_spec::{TaskSpec, TensorDeclaration, in_words};
 
-use crate::data;
 use crate::failure::{Exit, Failure, Outcome};
+use crate::model_size::sized;
 
 /// Largest task file that is read.
 const MAX_BYTES: u64 = 4 << 20;
@@ -72,9 +72,9 @@ pub(crate) fn expand(spec: &mut TaskSpec) -> Result<(), (&'static str, String)> 
     }
     let table = spec.model.table.as_ref().filter(|_| known);
     if let Some((table, classes)) = table.and_then(|table| Some((table, table.classes()?))) {
-        let sized = data::sized(Some(value), &kind, InputKind::Features(table.width()), classes);
-        let sized = sized.map_err(|why| (KEY, format!("does not fit model.table: {why}")))?;
-        *value = serde_json::to_value(sized).map_err(|error| (KEY, error.to_string()))?;
+        let fitting = sized(Some(value), &kind, InputKind::Features(table.width()), classes);
+        let fitting = fitting.map_err(|why| (KEY, format!("does not fit model.table: {why}")))?;
+        *value = serde_json::to_value(fitting).map_err(|error| (KEY, error.to_string()))?;
     }
     let architecture: Architecture = serde_json::from_value(value.clone()).map_err(|error| (KEY, error.to_string()))?;
     let tensors = declarations(&architecture).map_err(|error| (KEY, error.to_string()))?;

@@ -7,7 +7,7 @@ use std::path::Path;
 use csv::{ErrorKind, Position, ReaderBuilder, StringRecord, Trim};
 
 use super::error::TableError;
-use super::{Column, MAX_BYTES, TableFile, Words, check_cells, check_names};
+use super::table::{Column, MAX_BYTES, TableFile, Words, check_cells, check_names};
 
 /// Separators that a file of one column may have meant.
 const OTHER_SEPARATORS: [char; 3] = [';', '\t', '|'];

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use crate::failure::{Exit, Failure, chain};
 
+/// Most cells of a table.
+pub(super) const MAX_CELLS: usize = 1 << 27;
+
 /// Errors of a table's file, or between it and a task.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TableError {
@@ -12,7 +15,7 @@ pub(crate) enum TableError {
     Read { path: PathBuf, source: io::Error },
     #[error("{} is larger than 1 GiB, the most that is read", .path.display())]
     TooLarge { path: PathBuf },
-    #[error("{} has more than {} cells, the most that is read", .path.display(), super::MAX_CELLS)]
+    #[error("{} has more than {} cells, the most that is read", .path.display(), MAX_CELLS)]
     TooManyCells { path: PathBuf },
     #[error("{} is empty; its first line must name the columns, separated by commas", .path.display())]
     Empty { path: PathBuf },

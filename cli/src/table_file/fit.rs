@@ -5,7 +5,7 @@ use learning::{AnalyticsError, Table};
 use task_spec::{TableColumn, TableSpec};
 
 use super::error::TableError;
-use super::{Cell, Column, TableFile};
+use super::table::{Cell, Column, TableFile};
 
 /// Most words that a message lists.
 const SHOWN: usize = 12;

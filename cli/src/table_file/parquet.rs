@@ -8,7 +8,7 @@ use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 
 use super::error::TableError;
-use super::{Column, MAX_BYTES, TableFile, Words, check_cells, check_names};
+use super::table::{Column, MAX_BYTES, TableFile, Words, check_cells, check_names};
 
 pub(super) fn read(path: &Path) -> Result<TableFile, TableError> {
     let unreadable = |source| TableError::Read { path: path.into(), source };
@@ -74,7 +74,6 @@ fn take(column: &mut Option<Column>, field: &Field, before: usize) -> Result<(),
         | Field::TimestampMicros(_) => return Err("times; write them as numbers, for example of days"),
         Field::Group(_) | Field::ListInternal(_) | Field::MapInternal(_) => return Err("groups or lists"),
     };
-    let nothing = || Words { text: String::new(), ends: vec![0; before] };
     match (value, &mut *column) {
         (Value::Nothing, None) => {}
         (Value::Nothing, Some(Column::Numbers(numbers))) => numbers.push(None),
@@ -86,7 +85,7 @@ fn take(column: &mut Option<Column>, field: &Field, before: usize) -> Result<(),
         }
         (Value::Number(number), Some(Column::Numbers(numbers))) => numbers.push(Some(number)),
         (Value::Word(word), None) => {
-            let mut words = nothing();
+            let mut words = Words::empty(before);
             words.push(word);
             *column = Some(Column::Words(words));
         }

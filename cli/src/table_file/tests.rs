@@ -1,6 +1,7 @@
 //! Files of both kinds, right ones and every wrong one.
 
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
 use ::parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical};

@@ -9,7 +9,8 @@ use client_sdk::{Constraints, ModelTrainer, Trained, Trainer, TrainerError, Trai
 use datasets::Dataset;
 use task_spec::TableSpec;
 
-use super::{TableError, TableFile};
+use super::error::TableError;
+use super::table::TableFile;
 use crate::data::own_split;
 use crate::failure::chain;
 use crate::trainer::owned;

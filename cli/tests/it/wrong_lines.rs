@@ -33,7 +33,7 @@ const LINES: &[(&str, &str, &str)] = &[
     ("demo --data mnits", "'mnits' for '--data", "synthetic, mnist, text"),
     ("demo --data csv:x.csv", "--data", "`participant run` and `model evaluate`"),
     ("demo --data text", "--data-dir", "TRIBUTARY_DATA_DIR in the environment"),
-    ("demo --data mnist --data-dir nowhere", "nowhere", "train-images-idx3-ubyte"),
+    ("demo --data mnist --data-dir nowhere", "nowhere", "t10k-images-idx3-ubyte"),
     ("demo --alpha -1", "alpha = -1", "a number from 0"),
     ("demo --alpha x", "--alpha", "a number is expected"),
     ("demo --drop 2", "--drop", "at least 0 and below 1"),
@@ -56,7 +56,7 @@ const LINES: &[(&str, &str, &str)] = &[
     ("simulate --dropout 2 --population 100", "dropout", "between 0 and 0.8"),
     ("simulate --replay nosuch.json --faults", "nosuch.json", "cannot read the schedule"),
     // A coordinator.
-    ("serve", "--config <FILE>", "--config <FILE>|--dev"),
+    ("serve", "--config <FILE>", "Usage: tributary serve --config <FILE>"),
     ("serve --dev", "--data-dir <DIR>", "serve --data-dir <DIR> --dev"),
     ("serve --dev --config x.toml", "'--dev' cannot be used with '--config", "Usage: tributary serve"),
     ("serve --config nosuch.toml", "nosuch.toml", "cannot read the configuration file"),

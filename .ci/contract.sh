@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The OpenAPI document as a contract: it is valid, and a real coordinator with real state keeps to it under thousands of requests that
-# schemathesis makes of it. contract.sh BINARY. Ends with 77, and says so, if schemathesis cannot be had from PyPI.
+# schemathesis makes of it, and a client generated from it can be used (client.py). contract.sh BINARY. Ends with 77, and says so, if
+# schemathesis cannot be had from PyPI.
 set -euo pipefail
 binary=$(realpath "${1:?the binary}")
 cd "$(dirname "$0")"
@@ -12,7 +13,7 @@ if ! command -v openssl >/dev/null; then
     exit 77
 fi
 if ! { python3 -m venv "$work/venv" && timeout 300 "$work/venv/bin/pip" install --quiet --disable-pip-version-check \
-    --only-binary=:all: schemathesis==4.32.5 openapi-spec-validator==0.9.0 requests==2.34.2; } >"$work/pip.log" 2>&1; then
+    --only-binary=:all: schemathesis==4.32.5 openapi-spec-validator==0.9.0 requests==2.34.2 openapi-python-client==0.29.1; } >"$work/pip.log" 2>&1; then
     tail -n 3 "$work/pip.log"
     echo "SKIPPED: schemathesis and openapi-spec-validator cannot be had from PyPI, so nothing holds the coordinator to its document"
     exit 77
@@ -25,6 +26,17 @@ export TRIBUTARY_HTTP_POLL_MAX_MS=100
 serve
 two_rounds
 "$binary" task create "$work/task.toml" --set name=waiting >/dev/null
+
+# A client that knows nothing but the document. What it cannot generate are messages of participants; it warns of them.
+curl --silent --fail --cacert "$TRIBUTARY_CA" "$TRIBUTARY_SERVER/openapi.json" >"$work/openapi.json"
+cat >"$work/client.yaml" <<'YAML'
+content_type_overrides:
+  application/vnd.safetensors: application/octet-stream
+  application/x-ndjson: application/octet-stream
+YAML
+"$work/venv/bin/openapi-python-client" generate --path "$work/openapi.json" --meta none --output-path "$work/client" \
+    --config "$work/client.yaml" >"$work/generated.log" 2>&1 || { tail -n 20 "$work/generated.log"; exit 1; }
+"$work/venv/bin/python" client.py "$work"
 
 if ! "$work/venv/bin/python" contract.py "$work"; then
     grep -iE 'error|panic' "$work/serve.log" | tail -n 20 || true

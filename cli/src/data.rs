@@ -4,12 +4,15 @@
 //! example without talking to each other.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use client_sdk::models::{Architecture, InputKind};
 use datasets::{Dataset, Federated, Labelled, Partition, idx, synthetic, text};
 use serde_json::Value;
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::model_size::sized;
+use crate::table_file::TablePath;
 use crate::task_input::{FlagValue, TaskInput};
 
 /// Part of a participant's shard that it keeps out of training, to evaluate the models it receives.
@@ -32,12 +35,32 @@ pub(crate) enum Source {
     Text,
 }
 
+/// What `--data` names: a ready source, or a table of one's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DataChoice {
+    Ready(Source),
+    Table(TablePath),
+}
+
+impl FromStr for DataChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let ready = <Source as clap::ValueEnum>::from_str(text, false).map(Self::Ready);
+        ready.or_else(|_| text.parse().map(Self::Table)).map_err(|()| {
+            "there are synthetic, mnist, text, and tables of your own as csv:FILE or parquet:FILE".to_owned()
+        })
+    }
+}
+
 /// Which data, dealt out how.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DataArgs {
-    /// What to train on
-    #[arg(long, value_enum, default_value = "synthetic")]
-    pub(crate) data: Source,
+    /// What to train on: synthetic (the Synthetic(α, β) benchmark of Li et al. 2020, generated), mnist (10,000 digits, or anything
+    /// in its IDX format from --data-dir), text (next characters of input.txt in --data-dir, one participant per speaker), or a
+    /// table of your own, csv:FILE or parquet:FILE, whose columns the task names (`participant run`, `model evaluate`)
+    #[arg(long, value_name = "DATA", default_value = "synthetic")]
+    pub(crate) data: DataChoice,
     /// Folder with the data's files; of MNIST 10,000 digits come with the program
     #[arg(long, env = "TRIBUTARY_DATA_DIR", value_name = "DIR", required_if_eq("data", "text"))]
     pub(crate) data_dir: Option<PathBuf>,
@@ -68,11 +91,26 @@ impl DataArgs {
         self.seed.unwrap_or(SEED)
     }
 
-    /// Reads or generates the data and deals it out.
+    /// The ready source.
+    ///
+    /// # Errors
+    /// A table was named, where no task says which columns to take.
+    pub(crate) fn source(&self) -> Outcome<Source> {
+        match &self.data {
+            DataChoice::Ready(source) => Ok(*source),
+            DataChoice::Table(_) => {
+                let detail = "--data: tables of your own are for `participant run` and `model evaluate`, where a task names their \
+                              columns; here it takes synthetic, mnist or text";
+                Err(Failure::new(Exit::Usage, detail))
+            }
+        }
+    }
+
+    /// Reads or generates the data of a ready source and deals it out.
     pub(crate) fn load(&self) -> Outcome<Federated> {
         let participants = self.participants as usize;
         let dir = || self.data_dir.as_deref().ok_or_else(|| Failure::new(Exit::Usage, "this data needs --data-dir"));
-        match self.data {
+        match self.source()? {
             Source::Synthetic => {
                 let natural = synthetic::generate(participants, self.alpha, self.beta, self.seed())?;
                 match self.partition {
@@ -142,25 +180,12 @@ fn architecture(source: Source, asked: Option<&Value>, test: &Dataset) -> Outcom
         Source::Mnist => "mlp",
         Source::Text => "gru",
     };
-    let kind = asked.and_then(|asked| asked.get("kind")?.as_str()).unwrap_or(usual);
     let (input, classes) = match test {
         Dataset::Labelled(data) => (InputKind::Features(data.width), data.classes),
         Dataset::Text(data) => (InputKind::Characters, data.vocabulary),
     };
-    let refuse = |why: String| Failure::new(Exit::Usage, "the model does not fit the data").with_error(MODEL, why);
-    let classes = u32::try_from(classes).map_err(|_| refuse(format!("{classes} classes are too many for a model")))?;
-    let fitting = Architecture::fitting(kind, input, classes).map_err(|error| refuse(error.to_string()))?;
-    let Some(asked) = asked.and_then(Value::as_object) else { return Ok(fitting) };
-    let mut sizes = serde_json::to_value(&fitting).map_err(Failure::because(Exit::Internal, "the model's sizes"))?;
-    sizes.as_object_mut().into_iter().for_each(|sizes| sizes.extend(asked.clone()));
-    let architecture: Architecture = serde_json::from_value(sizes).map_err(|error| refuse(error.to_string()))?;
-    if (architecture.input(), architecture.classes()) != (fitting.input(), fitting.classes()) {
-        let sizes = serde_json::to_string(&fitting).unwrap_or_default();
-        return Err(refuse(format!(
-            "has other sizes than these data, which need {sizes}: leave inputs and classes out"
-        )));
-    }
-    Ok(architecture)
+    sized(asked, usual, input, classes)
+        .map_err(|why| Failure::new(Exit::Usage, "the model does not fit the data").with_error(MODEL, why))
 }
 
 #[cfg(test)]
@@ -171,7 +196,7 @@ mod tests {
 
     fn args(data: Source) -> DataArgs {
         DataArgs {
-            data,
+            data: DataChoice::Ready(data),
             data_dir: None,
             partition: None,
             alpha: 1.0,

@@ -8,18 +8,19 @@ mod command;
 mod data;
 mod failure;
 mod lean;
+mod model_size;
 mod output;
+mod parse;
 mod server;
 mod signal;
+mod table_file;
 mod task_file;
 mod task_input;
 mod trainer;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
-use crate::command::{Cli, Command};
+use crate::command::Command;
 use crate::failure::{Exit, Failure};
 use crate::output::{Format, Output};
 
@@ -28,7 +29,7 @@ use crate::output::{Format, Output};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse::cli() {
         Ok(cli) => cli,
         Err(error) => return misunderstood(&error),
     };

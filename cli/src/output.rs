@@ -3,13 +3,15 @@
 //!
 //! All output goes through [`Output`]; nothing else writes to stdout. A closed pipe (`| head`) is not an error.
 
+use std::fs::OpenOptions;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure, Outcome};
 
 pub(crate) mod svg;
 mod table;
@@ -48,10 +50,34 @@ struct Event<'a, T> {
     data: &'a T,
 }
 
+/// Checks that a file can be written, before the work whose result it is for. A file that was not there is not left behind.
+///
+/// # Errors
+/// Why it cannot be written.
+pub(crate) fn check_writable(path: &Path) -> Outcome {
+    let is_new = !path.exists();
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))?;
+    if is_new {
+        // Whatever happens to it, it can be written again.
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
 impl Output {
     /// Writes to the process's stdout and stderr.
     pub(crate) fn new(format: Format) -> Self {
         Self { format, terminal: io::stdout().is_terminal() }
+    }
+
+    /// Columns of the terminal; `None` if the output goes elsewhere.
+    pub(crate) fn width(self) -> Option<usize> {
+        let (_, columns) = self.is_live().then(|| console::Term::stdout().size_checked())??;
+        Some(columns.into())
     }
 
     /// Whether the output is a terminal, so that lines may be redrawn.

@@ -32,3 +32,42 @@ pub(crate) async fn shutdown() {
         std::future::pending::<()>().await;
     }
 }
+
+/// Hang-ups (SIGHUP), which do not end the process from this call on.
+#[cfg(unix)]
+pub(crate) fn hangups() -> Hangups {
+    Hangups(tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok())
+}
+
+/// See [`hangups`].
+#[cfg(unix)]
+pub(crate) struct Hangups(Option<tokio::signal::unix::Signal>);
+
+#[cfg(unix)]
+impl Hangups {
+    /// Whether there was another; never returns where there can be none.
+    pub(crate) async fn next(&mut self) -> bool {
+        match &mut self.0 {
+            Some(signals) => signals.recv().await.is_some(),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// There are none here.
+#[cfg(not(unix))]
+pub(crate) fn hangups() -> Hangups {
+    Hangups
+}
+
+/// See [`hangups`].
+#[cfg(not(unix))]
+pub(crate) struct Hangups;
+
+#[cfg(not(unix))]
+impl Hangups {
+    /// Never returns.
+    pub(crate) async fn next(&mut self) -> bool {
+        std::future::pending().await
+    }
+}

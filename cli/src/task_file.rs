@@ -14,10 +14,11 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use client_sdk::models::Architecture;
-use task_spec::{TaskSpec, TensorDeclaration};
+use client_sdk::models::{Architecture, InputKind};
+use task_spec::{TaskSpec, TensorDeclaration, in_words};
 
 use crate::failure::{Exit, Failure, Outcome};
+use crate::model_size::sized;
 
 /// Largest task file that is read.
 const MAX_BYTES: u64 = 4 << 20;
@@ -37,7 +38,7 @@ pub(crate) fn text(path: &Path) -> Outcome<String> {
 
 /// Reads a task file and fills in the tensors.
 pub(crate) fn read(path: &Path) -> Outcome<TaskSpec> {
-    let mut spec: TaskSpec = toml::from_str(&text(path)?).map_err(|error| wrong(path, error))?;
+    let mut spec: TaskSpec = toml::from_str(&text(path)?).map_err(|error| wrong(path, in_words(&error.to_string())))?;
     expand(&mut spec)
         .map_err(|(field, detail)| wrong(path, "one key has a value that cannot work").with_error(field, detail))?;
     Ok(spec)
@@ -54,20 +55,26 @@ pub(crate) fn wrong(path: &Path, detail: impl std::fmt::Display) -> Failure {
     Failure::new(Exit::Configuration, format!("{}: {detail}", path.display()))
 }
 
-/// Completes `model.tensors` from `model.architecture`. Tensors that are written down stay; for an architecture that
+/// Completes the sizes of `model.architecture` from the columns of `model.table`, and `model.tensors` from `model.architecture`. Tensors that are written down stay; for an architecture that
 /// this build does not know, the tensors must be given.
 ///
 /// # Errors
 /// The key and what is wrong with it.
 pub(crate) fn expand(spec: &mut TaskSpec) -> Result<(), (&'static str, String)> {
     const KEY: &str = "model.architecture";
-    let Some(value) = &spec.model.architecture else {
+    let Some(value) = &mut spec.model.architecture else {
         return Ok(());
     };
-    let known =
-        value.get("kind").and_then(serde_json::Value::as_str).is_some_and(|kind| Architecture::KINDS.contains(&kind));
+    let kind = value.get("kind").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+    let known = Architecture::KINDS.contains(&kind.as_str());
     if !known && !spec.model.tensors.is_empty() {
         return Ok(());
+    }
+    let table = spec.model.table.as_ref().filter(|_| known);
+    if let Some((table, classes)) = table.and_then(|table| Some((table, table.classes()?))) {
+        let fitting = sized(Some(value), &kind, InputKind::Features(table.width()), classes);
+        let fitting = fitting.map_err(|why| (KEY, format!("does not fit model.table: {why}")))?;
+        *value = serde_json::to_value(fitting).map_err(|error| (KEY, error.to_string()))?;
     }
     let architecture: Architecture = serde_json::from_value(value.clone()).map_err(|error| (KEY, error.to_string()))?;
     let tensors = declarations(&architecture).map_err(|error| (KEY, error.to_string()))?;

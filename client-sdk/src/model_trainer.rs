@@ -272,6 +272,7 @@ mod tests {
             task: "t".into(),
             round: 1,
             plan: TrainingPlan { epochs: 20, batch_size: 4, learning_rate: 0.5, ..TrainingPlan::default() },
+            table: None,
             analytics: None,
             architecture: architecture.map(|json| serde_json::from_str(json).unwrap()),
             metrics: vec![],

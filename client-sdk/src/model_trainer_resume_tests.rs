@@ -86,6 +86,7 @@ fn job(architecture: &Architecture, plan: TrainingPlan, checkpoints: Checkpoints
         round: 1,
         plan,
         architecture: Some(serde_json::to_value(architecture).unwrap()),
+        table: None,
         analytics: None,
         metrics: vec![],
         seed: 3,

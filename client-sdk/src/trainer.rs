@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use learning::{Adapters, MetricValue, Parameters, Table};
-use task_spec::{Analytics, TrainingPlan};
+use task_spec::{Analytics, TableSpec, TrainingPlan};
 
 use crate::checkpoints::Checkpoints;
 
@@ -126,6 +126,8 @@ pub struct TrainingJob {
     pub plan: TrainingPlan,
     /// The task's description of its model, for trainers that support several.
     pub architecture: Option<serde_json::Value>,
+    /// Which columns of their tables devices learn from, if the task names them.
+    pub table: Option<TableSpec>,
     /// The analysis, if the task is one: then [`Trainer::table`] is called, and nothing is trained.
     pub analytics: Option<Analytics>,
     /// The task's metrics; others are dropped. With a privacy mechanism all of them stay on the device.

@@ -157,6 +157,7 @@ impl Federation {
             round,
             plan,
             architecture: Some(serde_json::to_value(&self.architecture)?),
+            table: None,
             analytics: None,
             metrics: Vec::new(),
             seed,

@@ -37,6 +37,47 @@ impl FixedClip {
     }
 }
 
+/// What clipping takes from an update.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clipping {
+    /// L2 norm of the update before it is clipped.
+    pub norm: f64,
+    /// The bound on it, if the task has one.
+    pub bound: Option<f32>,
+    /// Coordinates outside of ± `range` once the norm is clipped.
+    pub outside: usize,
+    /// The bound on each coordinate, if the task's codec has one.
+    pub range: Option<f32>,
+}
+
+impl Clipping {
+    /// `None` if the update is within both limits.
+    #[must_use]
+    pub fn of(delta: &[f32], bound: Option<FixedClip>, range: Option<f32>) -> Option<Self> {
+        let norm = norm(delta);
+        let factor = bound.map_or(1.0, |bound| bound.factor(norm));
+        let is_outside = |value: &&f32| range.is_some_and(|range| f64::from(value.abs()) * factor > f64::from(range));
+        let outside = delta.iter().filter(is_outside).count();
+        (factor < 1.0 || outside > 0).then_some(Self { norm, bound: bound.map(FixedClip::bound), outside, range })
+    }
+}
+
+/// In words for people.
+impl std::fmt::Display for Clipping {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let norm = self.bound.filter(|&bound| self.norm > f64::from(bound));
+        if let Some(bound) = norm {
+            write!(f, "its norm of {:.3} was scaled to the task's {bound}", self.norm)?;
+        }
+        if let Some(range) = self.range.filter(|_| self.outside > 0) {
+            let and = if norm.is_some() { ", and " } else { "" };
+            let coordinates = if self.outside == 1 { "coordinate was" } else { "coordinates were" };
+            write!(f, "{and}{} {coordinates} cut to the task's ±{range}", self.outside)?;
+        }
+        Ok(())
+    }
+}
+
 /// Independent partial sums: fast, and the order of additions is the same on every device.
 const LANES: usize = 8;
 
@@ -74,6 +115,21 @@ mod tests {
         let factor = clip.factor(norm(&values));
         let clipped = values.iter().map(|&v| (f64::from(v) * factor).powi(2)).sum::<f64>().sqrt();
         assert!((clipped - 1.0).abs() < 1e-12, "{clipped}");
+    }
+
+    #[test]
+    fn what_clipping_takes_is_told_and_nothing_if_it_takes_nothing() {
+        let bound = FixedClip::new(5.0).ok();
+        assert_eq!(Clipping::of(&[3.0, -4.0], bound, Some(4.0)), None);
+        assert_eq!(Clipping::of(&[3e9, -4.0], None, None), None);
+        let both = Clipping::of(&[6.0, -8.0], bound, Some(3.5)).unwrap();
+        assert_eq!(both, Clipping { norm: 10.0, bound: Some(5.0), outside: 1, range: Some(3.5) });
+        assert_eq!(
+            both.to_string(),
+            "its norm of 10.000 was scaled to the task's 5, and 1 coordinate was cut to the task's ±3.5"
+        );
+        let range = Clipping::of(&[3.0, -4.0], bound, Some(1.0)).unwrap();
+        assert_eq!(range.to_string(), "2 coordinates were cut to the task's ±1");
     }
 
     #[test]

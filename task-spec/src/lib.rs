@@ -30,6 +30,7 @@ mod schedule;
 mod secure_aggregation;
 mod selection;
 mod solver;
+mod table;
 mod task;
 mod training;
 
@@ -57,7 +58,7 @@ pub use privacy::{
     AdaptiveClip, Clip, NOISE_RANGE, NoisedBy, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySampler,
     PrivacySpec, PrivacyView, SAMPLING_RATE_MIN, Sampling,
 };
-pub use problem::{Deployment, SpecError};
+pub use problem::{Deployment, SpecError, in_words};
 pub use retain::Retain;
 pub use robust::{MAX_ROBUST_COHORT, RobustRule, RobustSpec};
 pub use rounds::RoundsSpec;
@@ -65,5 +66,6 @@ pub use schedule::{Ahead, LEAST_WEIGHT, MAX_STALENESS, Mode, ScheduleSpec, Stale
 pub use secure_aggregation::SecureAggregationSpec;
 pub use selection::{Cohort, Oort, PowerOfChoice, Quotas, Requirements, SelectionSpec, Strategy, Stratified};
 pub use solver::{AdaptiveMu, Solver};
+pub use table::{MAX_TABLE_COLUMNS, MAX_TABLE_WORDS, TableColumn, TableSpec};
 pub use task::{Draw, TaskSpec};
 pub use training::{MAX_BATCH, MAX_EPOCHS, MAX_STEPS, TrainingPlan};

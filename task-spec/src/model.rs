@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::TableSpec;
+
 /// The model: its tensors, and which of them stay local.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -12,6 +14,9 @@ pub struct ModelSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub architecture: Option<serde_json::Value>,
+    /// Which columns of their tables participants learn from, if their data are tables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<TableSpec>,
     /// All tensors, in the order of the flat vector. May be omitted in a task file if `tributary` knows the
     /// architecture.
     #[serde(default)]

@@ -22,6 +22,26 @@ pub struct SpecError {
     pub problem: String,
 }
 
+/// What is said of a value that cannot be read, with kinds of numbers as operators call them instead of as the code does.
+#[must_use]
+pub fn in_words(error: &str) -> String {
+    let whole = ["u8", "u16", "u32", "u64", "usize"].map(|code| (code, "a whole number, 0 or more"));
+    let signed = ["i8", "i16", "i32", "i64"].map(|code| (code, "a whole number"));
+    let other =
+        [("f32", "a number"), ("f64", "a number"), ("a boolean", "true or false"), ("a map", "a table of keys")];
+    let kinds = whole.into_iter().chain(signed).chain(other);
+    kinds.fold(error.to_owned(), |told, (code, words)| {
+        let (expected, told_as) = (format!("expected {code}"), format!("expected {words}"));
+        told.lines()
+            .map(|line| match line.strip_suffix(&expected) {
+                Some(before) => format!("{before}{told_as}"),
+                None => line.to_owned(),
+            })
+            .collect::<Vec<_>>()
+            .join("\n")
+    })
+}
+
 /// The problems found so far.
 #[derive(Default)]
 pub(crate) struct Checks(Vec<SpecError>);
@@ -75,6 +95,21 @@ impl Checks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kinds_of_numbers_are_said_as_operators_call_them() {
+        for (code, words) in [
+            (
+                "invalid type: string \"ten\", expected u32",
+                "invalid type: string \"ten\", expected a whole number, 0 or more",
+            ),
+            ("at line 3\nexpected f64\n", "at line 3\nexpected a number"),
+            ("invalid type: integer `1`, expected a boolean", "invalid type: integer `1`, expected true or false"),
+            ("unknown field `u8`, expected `u16`", "unknown field `u8`, expected `u16`"),
+        ] {
+            assert_eq!(in_words(code), words);
+        }
+    }
 
     #[test]
     fn ranges_are_said_as_operators_write_numbers() {

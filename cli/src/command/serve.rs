@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use coordinator::config::Config;
+use coordinator::observe::LogLevel;
 use coordinator::{Coordinator, Parts, Running, StartError, TokenError};
 use wire::admin::OperatorTokenReply;
 
@@ -61,8 +62,11 @@ impl Serve {
         if let Some(level) = log {
             config.telemetry.level = log_level(level)?;
         }
-        coordinator::observe::start_logging(&config.telemetry)
+        let level = coordinator::observe::start_logging(&config.telemetry)
             .map_err(Failure::because(Exit::Configuration, "cannot start logging"))?;
+        if let Some(file) = self.config.clone() {
+            tokio::spawn(follow_level(file, level));
+        }
         // Registered first: a signal during start-up must not be lost.
         let mut stop = std::pin::pin!(signal::shutdown());
         let running = start(&config).await?;
@@ -86,6 +90,18 @@ impl Serve {
         running.shutdown().await;
         output.event("stopped", &serde_json::json!({}));
         Ok(())
+    }
+}
+
+/// At each SIGHUP reads the file again, and logs by the `telemetry.level` that it has then. Nothing else is taken from it.
+pub(super) async fn follow_level(file: PathBuf, level: LogLevel) {
+    let mut asked = signal::hangups();
+    while asked.next().await {
+        let told = load(&file).map(|config| config.telemetry.level).map_err(|failure| failure.detail);
+        match told.and_then(|told| level.set(&told).map(|()| told).map_err(|error| error.to_string())) {
+            Ok(level) => tracing::warn!(level, "the log level is that of the file now: {level}"),
+            Err(why) => tracing::error!("the log level stays as it is: {why}"),
+        }
     }
 }
 

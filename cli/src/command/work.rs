@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use coordinator::{Coordinator, Parts};
 
-use super::serve::{load, start_failure};
+use super::serve::{follow_level, load, start_failure};
 use crate::arguments::log_level;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
@@ -33,8 +33,9 @@ impl Work {
         if let Some(level) = log {
             config.telemetry.level = log_level(level)?;
         }
-        coordinator::observe::start_logging(&config.telemetry)
+        let level = coordinator::observe::start_logging(&config.telemetry)
             .map_err(Failure::because(Exit::Configuration, "cannot start logging"))?;
+        tokio::spawn(follow_level(self.config.clone(), level));
         // Registered first: a signal during start-up must not be lost.
         let stop = std::pin::pin!(signal::shutdown());
         let parts = Parts::system().map_err(|error| start_failure(&error))?;

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use task_spec::{Deployment, SpecError, TaskSpec};
+use task_spec::{Deployment, SpecError, TaskSpec, in_words};
 
 mod defaults;
 mod flags;
@@ -271,7 +271,7 @@ fn parse(whole: &Table, parameters: u64) -> Result<TaskSpec, TaskInputError> {
     }
     serde_path_to_error::deserialize(Value::Object(whole)).map_err(|error| {
         let key = error.path().to_string();
-        TaskInputError { key, why: error.into_inner().to_string() }
+        TaskInputError { key, why: in_words(&error.into_inner().to_string()) }
     })
 }
 

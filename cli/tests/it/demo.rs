@@ -351,7 +351,7 @@ fn people_see_a_table_and_what_to_do_next() {
         "ROUND",
         "STATE",
         "COHORT",
-        "ACCURACY",
+        "TEST ACC",
         "COMPLETED",
         "Model: ",
         ".safetensors",

@@ -447,7 +447,7 @@ fn people_are_told_what_is_promised_and_what_was_spent() {
     assert_eq!(ran.code, 0, "{ran}");
     for words in [
         "EPSILON",
-        "ACCURACY",
+        "TEST ACC",
         "distributed_skellam, noise multiplier 4",
         "no limit on epsilon",
         "Participants report no",

@@ -143,8 +143,18 @@ impl Job {
     /// shape in the order of the flat vector.
     #[must_use]
     pub fn description(&self) -> String {
-        let TrainingJob { task, round, plan, architecture, metrics, seed, analytics: _, cancel: _, checkpoints: _ } =
-            &self.training;
+        let TrainingJob {
+            task,
+            round,
+            plan,
+            architecture,
+            metrics,
+            seed,
+            table: _,
+            analytics: _,
+            cancel: _,
+            checkpoints: _,
+        } = &self.training;
         let all = json!({ "task": task, "round": round, "seed": seed, "plan": plan, "architecture": architecture,
                           "metrics": metrics, "tensors": self.layout.tensors() });
         all.to_string()

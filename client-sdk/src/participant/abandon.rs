@@ -2,6 +2,7 @@
 //! the same effect.
 
 use wire::Attempt;
+use wire::participant::RefusalCode;
 
 use super::action::Action;
 use super::attempts::Attempts;
@@ -33,8 +34,22 @@ impl Abandon {
         match once_more(core, result, self.attempts, MOST_ATTEMPTS, "give up the round", now) {
             Ok(Some(attempts)) => State::Abandon(Self { attempts, ..self }),
             Ok(None) if core.stopping => State::Finished(Ok(Outcome::Stopped)),
-            Ok(None) => State::CheckIn(CheckIn::default()),
+            Ok(None) => State::CheckIn(CheckIn { attempts: after_giving_up(core, self.why, now) }),
             Err(end) => State::Finished(Err(end)),
         }
     }
+}
+
+/// When to check in after a place was given up: what the app's own limits do not allow now, they will not allow in a second, so the
+/// participant asks ever later, until it takes part again.
+fn after_giving_up(core: &mut Core, AbandonCause { refusal, .. }: AbandonCause, now: Now) -> Attempts {
+    let stays =
+        matches!(refusal, Some(RefusalCode::Policy | RefusalCode::Privacy | RefusalCode::TooLarge | RefusalCode::App));
+    if !stays {
+        return Attempts::default();
+    }
+    core.refused_in_a_row = core.refused_in_a_row.saturating_add(1);
+    let retry = &core.settings.retry;
+    let pause = retry.delay(core.refused_in_a_row, retry.most_in_vain, None, &mut core.rng);
+    Attempts::not_before(now.elapsed.saturating_add(pause))
 }

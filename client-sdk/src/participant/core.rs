@@ -101,6 +101,8 @@ pub(super) struct Core {
     pub(super) behind: Option<Declined>,
     /// The last invitation declined, so that each is reported once.
     pub(super) declined: Option<Attempt>,
+    /// Places given up in a row because the app's own limits do not allow the task.
+    pub(super) refused_in_a_row: u32,
     /// Trainings ahead of rounds.
     pub(super) ahead: Ahead,
     /// Loss of the last training, for a task that asked. In memory only: after a restart nothing is reported until the

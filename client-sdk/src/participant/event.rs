@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use learning::MetricValue;
+use learning::{Clipping, MetricValue};
 use wire::audit::AuditKey;
 use wire::participant::{AbandonReason, DiscardReason, RefusalCode, WaitingFor};
 use wire::provenance::SignedProvenance;
@@ -137,6 +137,9 @@ pub enum Event {
         /// Examples trained on.
         examples: u64,
     },
+    /// The update was longer than the task's limits and counts for less than it is: a smaller learning rate or fewer steps keep it
+    /// within them, or larger limits of the task.
+    Clipped { place: Attempt, clipping: Clipping },
     /// A condition of the app's [`DeviceConditions`](crate::conditions::DeviceConditions) does not hold, and another one or none did
     /// not before.
     HeldUp { unmet: Unmet },

@@ -1,6 +1,6 @@
 //! Events as data, for programs that are not written in Rust.
 
-use learning::MetricValue;
+use learning::{Clipping, MetricValue};
 use serde_json::{Map, Value, json};
 use wire::Attempt;
 
@@ -33,6 +33,7 @@ impl Event {
             Self::Fetched { .. } => "fetched",
             Self::Evaluated { .. } => "evaluated",
             Self::Trained { .. } => "trained",
+            Self::Clipped { .. } => "clipped",
             Self::HeldUp { .. } => "held_up",
             Self::Paused { .. } => "paused",
             Self::Resumed { .. } => "resumed",
@@ -90,6 +91,9 @@ impl Event {
             Self::Evaluated { place, metrics } => at(place, json!({ "metrics": by_name(metrics) })),
             Self::Trained { place, metrics, examples } => {
                 at(place, json!({ "metrics": by_name(metrics), "examples": examples }))
+            }
+            Self::Clipped { place, clipping: Clipping { norm, bound, outside, range } } => {
+                at(place, json!({ "norm": norm, "norm_bound": bound, "coordinates": outside, "range": range }))
             }
             Self::HeldUp { unmet } => json!({ "condition": unmet.name(), "reason": unmet.to_string() }),
             Self::TrainingFailed { place, error } => at(place, json!({ "error": error })),

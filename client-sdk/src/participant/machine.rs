@@ -139,6 +139,7 @@ impl Machine {
             unsaid: None,
             behind: None,
             declined: None,
+            refused_in_a_row: 0,
             ahead,
             loss: None,
             questions: Vec::new(),

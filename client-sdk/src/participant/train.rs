@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use learning::MetricValue;
+use learning::{Clipping, MetricValue};
 use task_spec::TRAINING_LOSS;
 use wire::participant::{AbandonReason, Assignment, Counted, LossReport, RefusalCode};
 use wire::{Attempt, CoarseLoss, TaskId};
@@ -27,6 +27,13 @@ use crate::personalize::PersonalTensors;
 use crate::trainer::TrainerError;
 use recipe::device::pipeline::{MaskedInput, PipelineError};
 
+/// Tells the app that its update does not count as it is.
+fn told_with(core: &mut Core, place: Attempt, clipping: Option<Clipping>) {
+    if let Some(clipping) = clipping {
+        core.events.push(Event::Clipped { place, clipping });
+    }
+}
+
 impl Train {
     pub(super) fn action(&self) -> Action {
         Action::Train(Arc::clone(&self.work))
@@ -34,7 +41,10 @@ impl Train {
 
     pub(super) fn trained(self, core: &mut Core, result: Result<Contribution, WorkError>) -> State {
         let place = self.plan.place;
-        let Contribution { output, personal, own, evaluated, trained, examples } = match result {
+        if result.is_ok() {
+            core.refused_in_a_row = 0;
+        }
+        let Contribution { output, personal, own, evaluated, trained, examples, clipping } = match result {
             Ok(contribution) => contribution,
             Err(WorkError::Paused) if self.work.has_state() => {
                 if core.readiness != Readiness::Ready {
@@ -64,6 +74,7 @@ impl Train {
             WorkOutput::Update(update) => {
                 core.events.push(Event::Evaluated { place, metrics: evaluated });
                 core.events.push(Event::Trained { place, metrics: trained, examples });
+                told_with(core, place, clipping);
                 return train_ahead::keep(core, &self.plan, &update, local_state, scores, no_checkpoint);
             }
         };
@@ -90,6 +101,7 @@ impl Train {
         if self.plan.wanted().is_none() {
             core.events.push(Event::Evaluated { place, metrics: evaluated });
             core.events.push(Event::Trained { place, metrics: trained, examples });
+            told_with(core, place, clipping);
         }
         let kept = match self.control(&input) {
             Ok(kept) => kept,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use learning::analytics::{Analysis, AnalyticsState};
 use learning::contribution::staleness::discount;
-use learning::{MetricValue, Parameters, Residual, Update};
+use learning::{Clipping, MetricValue, Parameters, Residual, Update};
 use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use recipe::device::pipeline::{self, Encoder, MaskedInput, PipelineError, Protection, WeightedUpdate};
@@ -117,6 +117,8 @@ pub struct Contribution {
     pub(super) evaluated: Vec<(String, MetricValue)>,
     pub(super) trained: Vec<(String, MetricValue)>,
     pub(super) examples: u64,
+    /// What clipping took, if anything; told with the training.
+    pub(super) clipping: Option<Clipping>,
 }
 
 /// The update, as input or kept.
@@ -141,6 +143,7 @@ impl RoundWork {
             round: plan.counted_round(),
             plan: assignment.training.in_round(plan.counted_round()),
             architecture: assignment.model.architecture.clone(),
+            table: assignment.model.table.clone(),
             analytics: assignment.encoding.analytics.clone(),
             metrics: assignment.metrics.clone(),
             seed: draws.seeds.training,
@@ -203,7 +206,8 @@ impl RoundWork {
         discount(&mut update, bound, weight);
         let output = WorkOutput::MaskedInput(self.masked(&update)?);
         let examples = update.examples;
-        Ok(Contribution { output, personal: None, own: None, evaluated: Vec::new(), trained: Vec::new(), examples })
+        let (evaluated, trained) = (Vec::new(), Vec::new());
+        Ok(Contribution { output, personal: None, own: None, evaluated, trained, examples, clipping: None })
     }
 
     /// Computes the device's contribution to an analysis.
@@ -220,7 +224,7 @@ impl RoundWork {
         let input = self.protected(|protection| pipeline::masked_sums(&values, analysis.codec(), protection))?;
         let (evaluated, trained, examples) = (Vec::new(), Vec::new(), table.rows() as u64);
         let output = WorkOutput::MaskedInput(input);
-        Ok(Contribution { output, personal: None, own: None, evaluated, trained, examples })
+        Ok(Contribution { output, personal: None, own: None, evaluated, trained, examples, clipping: None })
     }
 
     fn train(
@@ -251,12 +255,23 @@ impl RoundWork {
         let weight = received.weight(rule, &trained, &evaluated, control)?;
         let WeightedUpdate { update, control } =
             pipeline::update(&received.model, &trained.parameters, weight, metrics)?;
+        let clipping = self.clipping(&update);
         let output = match self.plan.is_ahead {
             true => WorkOutput::Update(Box::new(update)),
             false => WorkOutput::MaskedInput(MaskedInput { control, ..self.masked(&update)? }),
         };
         let Trained { metrics: trained, examples, .. } = trained;
-        Ok(Contribution { output, personal, own, evaluated, trained, examples })
+        Ok(Contribution { output, personal, own, evaluated, trained, examples, clipping })
+    }
+
+    /// What clipping will take from an update.
+    fn clipping(&self, update: &Update) -> Option<Clipping> {
+        let Recipe { codec, .. } = &self.plan.recipe;
+        let encoding = &self.plan.assignment.encoding;
+        // Other codecs have ranges of their own, which follow from the norm.
+        let is_dense = matches!(codec, UpdateCodec::Plain(_)) && encoding.compression.is_none();
+        let bound = codec.norm_bound(self.plan.private().map(|round| round.clip));
+        Clipping::of(&update.delta, bound, is_dense.then_some(encoding.clip_range))
     }
 
     /// The control variate that counted at the start.

@@ -93,6 +93,7 @@ mod tests {
         };
         ModelSpec {
             architecture: None,
+            table: None,
             tensors: vec![tensor("base", 3), tensor("head", 2)],
             personal: vec!["head*".into()],
             seed: 9,

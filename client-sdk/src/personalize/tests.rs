@@ -79,6 +79,7 @@ fn model(personal: &[&str]) -> ModelSpec {
     };
     ModelSpec {
         architecture: None,
+        table: None,
         tensors: vec![tensor("body", &[1, 2]), tensor("norm", &[1]), tensor("head", &[1])],
         personal: personal.iter().map(|&pattern| pattern.into()).collect(),
         seed: 9,
@@ -91,6 +92,7 @@ fn job() -> TrainingJob {
         round: 1,
         plan: TrainingPlan { epochs: 2, learning_rate: 0.25, ..TrainingPlan::default() },
         architecture: None,
+        table: None,
         analytics: None,
         metrics: vec!["loss".into(), "personal_loss".into()],
         seed: 1,

@@ -21,6 +21,7 @@ mod fairness;
 mod far;
 mod local_model;
 mod members;
+mod names;
 mod offline;
 mod private;
 mod provenance;

@@ -181,6 +181,31 @@ fn an_update_goes_out_uncovered_only_if_the_app_allows_it() {
     assert!(refusals(&device).is_empty() && device.events.iter().any(told));
 }
 
+#[test]
+fn places_below_its_policy_are_given_up_ever_less_often() {
+    let hub = Hub::new(1, 1);
+    hub.world(|world| world.plain = true);
+    let mut device = Device::new(0, &hub, crate::support::settings());
+    let given_up =
+        |device: &Device| device.events.iter().filter(|event| matches!(event, Event::Abandoned { .. })).count();
+    let mut at = Vec::new();
+    for attempt in 1..=12 {
+        hub.world(|world| world.open(1, attempt));
+        let before = given_up(&device);
+        for _ in 0..1000 {
+            if given_up(&device) > before {
+                break;
+            }
+            device.step(None);
+        }
+        assert_eq!(given_up(&device), before + 1, "attempt {attempt}");
+        at.push(device.now);
+    }
+    let (early, late) = (at[3] - at[0], at[11] - at[8]);
+    // Waits are random up to a bound that doubles from half a second to a minute.
+    assert!(early <= std::time::Duration::from_millis(3500) && late > 2 * early, "{early:?}, {late:?}");
+}
+
 /// A cohort in which each assignment is spoiled: nobody may deal anything.
 fn refused_at_assignment(words: &str, spoil: impl FnOnce(&Hub)) {
     let hub = Hub::new(3, 1);

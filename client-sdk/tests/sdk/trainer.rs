@@ -1,6 +1,6 @@
 //! What a trainer may get wrong: a local error each time, the place is given up, and nothing is sent.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use client_sdk::learning::{Layout, MetricValue, Parameters, TensorSpec};
 use client_sdk::{Trained, TrainerError};
@@ -96,4 +96,29 @@ async fn what_is_large_is_clamped_and_metrics_nobody_asked_for_are_dropped() {
     .await;
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!(coordinator.world(|world| world.accepted.len()), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_that_is_clipped_is_told_and_one_that_is_not_is_not() {
+    for (step, outside) in [(0.5, None), (3.0, Some(2))] {
+        let coordinator = Coordinator::new(1);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&told);
+        let trainer = By(move |model: &Parameters| {
+            let mut parameters = model.clone();
+            parameters.values_mut()[..2].iter_mut().for_each(|value| *value += step);
+            trained(parameters)
+        });
+        let journal = client_sdk::journal::MemoryJournal::new();
+        let app = coordinator.app().enrollment_token("t").journal(journal).trainer(trainer);
+        let mut participant = app.on_event(move |event| seen.lock().unwrap().push(event.clone())).build().unwrap();
+        participant.run(std::future::pending()).await.unwrap();
+        let told = told.lock().unwrap();
+        let clipped: Vec<_> = told.iter().filter(|event| event.name() == "clipped").collect();
+        assert_eq!(clipped.len(), usize::from(outside.is_some()), "{step}: {clipped:?}");
+        if let (Some(outside), [event]) = (outside, &clipped[..]) {
+            let data = event.data();
+            assert_eq!((&data["coordinates"], &data["range"]), (&outside.into(), &1.0.into()), "{data}");
+        }
+    }
 }

@@ -109,7 +109,10 @@ pub(crate) enum Error {
     #[error("the authority that certifies participants is unavailable; try again later")]
     Signer(String),
     /// The task is invalid.
-    #[error("{} fields are wrong", .0.len())]
+    #[error("{}", match .0.len() {
+        1 => "one field is wrong".to_owned(),
+        several => format!("{several} fields are wrong"),
+    })]
     InvalidTask(Vec<SpecError>),
     /// A value of the task is none that its key takes.
     #[error("the body: {}: {}", .0.field, .0.problem)]

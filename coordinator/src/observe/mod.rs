@@ -5,7 +5,7 @@ mod logging;
 mod metrics;
 mod traces;
 
-pub use logging::{LoggingError, start as start_logging};
+pub use logging::{LogLevel, LoggingError, start as start_logging};
 
 pub use metrics::recorder;
 pub(crate) use metrics::{count_dropped, fold, rendered};

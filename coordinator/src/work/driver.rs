@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::census::keep_counting;
 use super::close_phase::close_phase;
 use super::collect_garbage::{ClockPace, Collected, collect_garbage};
 use super::grant::grant;
@@ -83,6 +84,7 @@ impl Engine {
     pub async fn run(&self, shutdown: CancellationToken) {
         describe_metrics();
         let log = tokio::spawn(EventLog::new(self.0.env.clone(), self.0.holder).run(shutdown.clone()));
+        let counting = tokio::spawn(keep_counting(self.0.env.clone(), shutdown.clone()));
         let mut wakes = self.0.env.store.wake().subscribe();
         let mut workers = Workers::default();
         let started = Instant::now();
@@ -109,6 +111,7 @@ impl Engine {
             }
         }
         while workers.finish_one().await {}
+        counting.await.unwrap_or_else(|error| tracing::error!(%error, "counting for gauges ended badly: {error}"));
         log.await.unwrap_or_else(|error| tracing::error!(%error, "placing events ended badly: {error}"));
     }
 

@@ -9,6 +9,7 @@
 //! Nothing here knows HTTP, and no request calls in here: the two meet in stored facts, and a wake-up is only a hint to
 //! look earlier than the next poll would.
 
+mod census;
 mod close_phase;
 mod collect_garbage;
 mod draw;

@@ -132,7 +132,10 @@ async fn the_document_names_every_route() {
         "#/components/schemas/Page_RoundView"
     );
     assert_eq!(answer("404", "application/problem+json"), "#/components/schemas/Problem");
-    assert_eq!((&rounds["x-role"], &rounds["operationId"]), (&json!("viewer"), &json!(null)));
+    assert_eq!((&rounds["x-role"], &rounds["operationId"]), (&json!("viewer"), &json!("list_task_rounds")));
+    let ids = document["paths"].as_object().unwrap().values().flat_map(|item| item.as_object().unwrap().values());
+    let ids: Vec<_> = ids.map(|operation| operation["operationId"].as_str().unwrap()).collect();
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "each operation has an id of its own: {ids:?}");
     let parameter = |at: usize| (&rounds["parameters"][at]["in"], &rounds["parameters"][at]["name"]);
     assert_eq!(parameter(0), (&json!("path"), &json!("task")));
     assert_eq!(parameter(2), (&json!("query"), &json!("limit")));

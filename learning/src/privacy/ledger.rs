@@ -297,11 +297,7 @@ impl Ledger {
         after.add(cost);
         let total = self.total_of(&after);
         let Some(budget) = self.budget.epsilon else { return Ok((after, total)) };
-        let of = |epsilons: &Epsilons| match self.budget.against {
-            PrivacyView::Published => epsilons.published,
-            PrivacyView::CohortKnown => epsilons.cohort_known,
-            PrivacyView::Server => epsilons.server.unwrap_or(f64::INFINITY),
-        };
+        let of = |epsilons: &Epsilons| epsilons.against(self.budget.against);
         let would_be = of(&total);
         if would_be > budget {
             let (spent, delta) = (of(&self.spent()), self.budget.delta);

@@ -1,7 +1,7 @@
 //! A release as it happened, and its cost to different observers.
 
 use serde::{Deserialize, Serialize};
-use task_spec::{NoisedBy, PrivacyAccounting, PrivacyMechanism};
+use task_spec::{NoisedBy, PrivacyAccounting, PrivacyMechanism, PrivacyView};
 
 use super::accountant::integer_noise::sum_divergence;
 use super::accountant::{
@@ -225,6 +225,18 @@ pub struct Epsilons {
     /// As `closeness`, for `cohort_known` and so for `server`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cohort_closeness: Option<Closeness>,
+}
+
+impl Epsilons {
+    /// The figure that a budget for this view limits; infinite if there is none.
+    #[must_use]
+    pub fn against(&self, view: PrivacyView) -> f64 {
+        match view {
+            PrivacyView::Published => self.published,
+            PrivacyView::CohortKnown => self.cohort_known,
+            PrivacyView::Server => self.server.unwrap_or(f64::INFINITY),
+        }
+    }
 }
 
 impl Epsilons {

@@ -21,6 +21,7 @@ pub mod admitted;
 pub mod assignment;
 pub mod blob;
 pub mod blob_reference;
+pub mod census;
 pub mod check_in;
 pub mod concurrency;
 pub mod consistency;
@@ -78,6 +79,7 @@ macro_rules! conformance_tests {
             blob_reference::needed_blobs_are_named_and_no_others,
             blob_reference::states_of_superseded_versions_are_not_needed,
             blob_reference::blobs_are_needed_in_every_state_that_has_not_ended,
+            census::what_is_there_is_counted,
             check_in::candidates_are_those_ready_with_their_history,
             check_in::candidates_come_with_their_loss_and_speed,
             check_in::check_ins_are_replaced_removed_and_expire,

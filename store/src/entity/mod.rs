@@ -14,6 +14,7 @@ pub mod task;
 pub mod admitted;
 pub mod assignment;
 pub mod blob_reference;
+pub mod census;
 pub mod check_in;
 pub mod consistency;
 pub mod doomed;

@@ -12,9 +12,9 @@ impl TaskSpec {
             "must be at most 1 MiB; `repeat` describes many equal columns at once",
         );
         checks.require(
-            self.model == ModelSpec::default(),
+            self.model == ModelSpec { table: self.model.table.clone(), ..ModelSpec::default() },
             "model",
-            "must be left out: an analysis has no model, its state is what is published",
+            "must be left out except for model.table: an analysis has no model, its state is what is published",
         );
         checks.require(
             self.training == TrainingPlan::default(),

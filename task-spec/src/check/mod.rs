@@ -15,6 +15,7 @@ mod robust;
 mod schedule;
 mod selection;
 mod solver;
+mod table;
 
 use std::collections::BTreeSet;
 
@@ -55,6 +56,9 @@ impl TaskSpec {
             self.check_analytics(analytics, &mut checks);
         }
         self.check_compression(&mut checks);
+        if let Some(table) = &self.model.table {
+            self.check_table(table, &mut checks);
+        }
         checks.found()
     }
 

@@ -359,7 +359,7 @@ impl Demo {
 
     fn scene(&self, input: TaskInput) -> Outcome<Scene> {
         let federated = self.data.load()?;
-        let (architecture, input) = data::model(self.data.data, input, &federated.test)?;
+        let (architecture, input) = data::model(self.data.source()?, input, &federated.test)?;
         let seed = self.data.seed();
         let is_compared = !self.personalize.is_empty() || input.value_of("personalization").is_some();
         let held_out = if is_compared { personal::HELD_OUT } else { data::OWN_HELD_OUT };

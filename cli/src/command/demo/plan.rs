@@ -93,7 +93,7 @@ impl Plan<'_> {
         let Draft { spec: draft, drawn, implied } = self.draft()?;
         let usual = TaskDefaults {
             architecture,
-            source: self.data.data,
+            source: self.data.source()?,
             description,
             seed: self.data.seed(),
             participants: self.data.participants,

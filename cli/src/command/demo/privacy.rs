@@ -85,7 +85,7 @@ pub(super) fn words(report: &PrivacyReport) -> Vec<String> {
         format!("Privacy      of a participant's whole data: {mechanism}{noise}, updates clipped to L2 norm {}{adapts}", figure(report.clip)),
         format!("             {budget} at delta {:e}, published; of {} participants {drawn}", spec.delta.unwrap_or_default(), spec.population.unwrap_or_default()),
         "             EPSILON is what has been spent on those who see the models and not who took part. Participants report no".to_owned(),
-        "             metrics: ACCURACY is the demo's own, of each published model on data that nobody trained on.".to_owned(),
+        "             metrics: TEST ACC is the demo's own, of each published model on data that nobody trained on.".to_owned(),
     ];
     lines.push(
         "             Its devices live for this one task: they have no limit over all tasks, as those of an app do."

@@ -10,15 +10,19 @@ use learning::contribution::scaffold;
 use learning::parameters::LayoutError;
 use learning::{Layout, Parameters, TensorSpec, checkpoint};
 
-use crate::data::DataArgs;
+use crate::data::{DataArgs, DataChoice};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, number};
+use crate::task_file;
 
 /// Which file on which data.
 #[derive(clap::Args)]
 pub(crate) struct Evaluate {
     /// The model, as safetensors
     file: PathBuf,
+    /// The task's file, which names the columns of a table: with --data csv:FILE or parquet:FILE
+    #[arg(long, value_name = "FILE")]
+    task: Option<PathBuf>,
     #[command(flatten)]
     data: DataArgs,
 }
@@ -40,7 +44,7 @@ impl Evaluate {
         let bytes = std::fs::read(&self.file)
             .map_err(Failure::because(Exit::Data, format!("cannot read {}", self.file.display())))?;
         let layout = checkpoint::read_layout(&bytes).map_err(Failure::because(Exit::Data, unreadable()))?;
-        let test = self.data.load()?.test;
+        let test = self.test()?;
         let layout = without_control(&layout).map_err(Failure::because(Exit::Data, unreadable()))?;
         let architecture = Architecture::of_tensors(&layout).ok_or_else(|| {
             Failure::new(Exit::Data, format!("{}: its tensors are those of no ready model", unreadable()))
@@ -51,6 +55,25 @@ impl Evaluate {
             format!("accuracy {:.2} %, loss {loss:.4}, on {} examples", 100.0 * accuracy, number(examples))
         });
         Ok(())
+    }
+}
+
+impl Evaluate {
+    /// The test part of ready data, or a whole table.
+    fn test(&self) -> Outcome<Dataset> {
+        let DataChoice::Table(table) = &self.data.data else { return Ok(self.data.load()?.test) };
+        let task = self.task.as_deref().ok_or_else(|| {
+            Failure::new(Exit::Usage, "--data names a table: add --task FILE, the task's file, which names its columns")
+        })?;
+        let spec = task_file::read(task)?;
+        let columns = spec.model.table.as_ref().filter(|table| table.classes().is_some());
+        let columns = columns.ok_or_else(|| {
+            task_file::wrong(task, "names no columns with classes").with_error(
+                "model.table",
+                "must name the columns that the model takes and the one that it predicts, with `one_of`".to_owned(),
+            )
+        })?;
+        Ok(Dataset::Labelled(table.read()?.labelled(columns)?))
     }
 }
 

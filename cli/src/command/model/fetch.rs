@@ -18,6 +18,8 @@ use crate::server::Server;
 pub(super) struct FetchedModel {
     pub(super) path: PathBuf,
     pub(super) version: u32,
+    /// The round that made it; none made the model that the task began with.
+    pub(super) round: Option<u32>,
     pub(super) sha256: Digest,
     /// Size of the file.
     pub(super) bytes: u64,

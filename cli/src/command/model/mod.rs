@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use wire::inspect::{ModelView, TaskView};
+use wire::inspect::{ModelView, TaskSummary, TaskView};
 use wire::{TaskId, route};
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -123,8 +123,12 @@ impl ModelCommand {
                 if let Some(path) = provenance {
                     provenance::save(&server, &model, &path).await?;
                 }
+                if model.version == 0 && version.is_none() {
+                    say_untrained(&server, id, output).await?;
+                }
+                let (version, round) = (model.version, model.round);
                 let answer =
-                    fetch::FetchedModel { path: out, version: model.version, sha256: model.sha256, bytes: model.bytes };
+                    fetch::FetchedModel { path: out, version, round, sha256: model.sha256, bytes: model.bytes };
                 output.answer(&answer, || {
                     format!("{} (version {}, sha256 {})", answer.path.display(), model.version, model.sha256)
                 });
@@ -144,6 +148,20 @@ impl ModelCommand {
             Self::Evaluate(evaluate) => evaluate.run(output),
         }
     }
+}
+
+/// Says that the newest version is the one that nobody has trained, and whether an earlier task of the same name has a trained one.
+async fn say_untrained(server: &Server, id: TaskId, output: Output) -> Outcome {
+    output
+        .note("version 0 is the model that the task began with: no round has been completed, so nothing is learnt yet");
+    let tasks: Vec<TaskSummary> = server.list(route::TASKS, usize::MAX).await?;
+    let name = tasks.iter().find(|task| task.id == id).map(|task| task.name.as_str());
+    let earlier =
+        tasks.iter().find(|task| task.id != id && Some(task.name.as_str()) == name && task.status.is_terminal());
+    if let Some(TaskSummary { id, name, status, .. }) = earlier {
+        output.note(format!("an earlier task `{name}` is {status}: `tributary model fetch {id}` fetches its model"));
+    }
+    Ok(())
 }
 
 /// The version of a task's model that was promoted.

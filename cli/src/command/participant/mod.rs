@@ -7,6 +7,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Align, Output, Table, when};
 use crate::server::{Server, ServerArgs};
 
+mod events;
 mod run;
 mod traces;
 

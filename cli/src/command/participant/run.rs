@@ -4,29 +4,28 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use client_sdk::identity::CertificateError;
 use client_sdk::journal::{JournalError, JournalFiles};
-use client_sdk::participant::{BuildError, Event, Outcome as End, Participant, ParticipantError};
-use client_sdk::train::DeviceChoice;
+use client_sdk::participant::{BuildError, Builder, Event, Outcome as End, Participant, ParticipantError};
+use client_sdk::train::{Device, DeviceChoice};
 use client_sdk::transport::ServerRoots;
-use client_sdk::{
-    Attribute, Attributes, Lifetime, LifetimeSpent, ModelTrainer, PreIssued, PrivacyPolicy, PrivacySpent,
-    SecurityPolicy, WaitingFor,
-};
+use client_sdk::{Attribute, Attributes, Lifetime, ModelTrainer, PreIssued, PrivacyPolicy, SecurityPolicy};
 use coordinator::observe::SpanQueue;
+use tokio_util::sync::CancellationToken;
 use url::Url;
 use wire::audit::AuditKey;
 use zeroize::Zeroizing;
 
+use super::events::{Told, tell_lifetime, tell_spent};
 use super::traces::{Traces, TracesArgs, trace};
 use crate::arguments::parse_label;
-use crate::data::{self, DataArgs};
+use crate::data::{self, DataArgs, DataChoice};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Output, bytes, duration, figure};
+use crate::output::Output;
 use crate::server::read_ca;
 use crate::signal;
+use crate::table_file::{FileTrainer, Misfit};
 use crate::trainer::owned;
 
 /// Arguments of `tributary participant run`.
@@ -155,8 +154,15 @@ pub(crate) fn default_name(index: u32) -> String {
 impl Run {
     pub(super) async fn run(self, output: Output) -> Outcome {
         let traces = self.traces.start()?;
-        let mut participant = self.build(output, traces.as_ref().map(Traces::queue))?;
-        let ended = participant.run(signal::shutdown()).await;
+        let unfit = Unfit::default();
+        let mut participant = self.build(output, traces.as_ref().map(Traces::queue), &unfit)?;
+        let stopped = async {
+            tokio::select! {
+                () = signal::shutdown() => {}
+                () = unfit.given_up.cancelled() => {}
+            }
+        };
+        let ended = participant.run(stopped).await;
         if let Some(traces) = traces {
             traces.end().await;
         }
@@ -171,6 +177,9 @@ impl Run {
                 output.line(format!("task {task} is over"));
                 Ok(())
             }
+            Ok(_) if unfit.given_up.is_cancelled() => {
+                Err(Failure::new(Exit::Data, unfit.misfit.why().unwrap_or("the data do not fit the task")))
+            }
             Ok(_) => {
                 output.event("stopped", &serde_json::json!({}));
                 output.line("stopped; the journal knows how to go on");
@@ -180,7 +189,7 @@ impl Run {
         }
     }
 
-    fn build(&self, output: Output, spans: Option<SpanQueue>) -> Outcome<Participant> {
+    fn build(&self, output: Output, spans: Option<SpanQueue>, unfit: &Unfit) -> Outcome<Participant> {
         if self.index >= self.data.participants {
             let detail = format!("--index {} is not below --participants {}", self.index, self.data.participants);
             return Err(Failure::new(Exit::Usage, detail));
@@ -195,11 +204,7 @@ impl Run {
         let ca = self.ca.as_deref().map(read_ca).transpose()?;
         let balancer_ca = self.balancer_ca.as_deref().map(read_ca).transpose()?;
         let members_ca = self.members_ca.as_deref().map(read_ca).transpose()?;
-        let federated = self.data.load()?;
-        let shard = federated.shards.into_iter().nth(self.index as usize);
-        let shard = shard.ok_or_else(|| Failure::new(Exit::Data, format!("there is no shard {}", self.index)))?;
-        let (train, held_out) = data::own_split(shard, self.data.seed());
-        let trainer = ModelTrainer::new(owned(train), owned(held_out), device);
+        let builder = self.with_trainer(Participant::builder(), device, &unfit.misfit)?;
         let beside = JournalFiles::beside(&self.journal);
         let journal = JournalFiles {
             key: self.journal_key.clone().unwrap_or(beside.key),
@@ -208,14 +213,15 @@ impl Run {
         };
         let journal = journal.open().map_err(|error| failure(&error.into()))?;
         let attributes: Attributes = self.attributes.iter().cloned().collect();
-        let waiting = Waiting::default();
-        let mut builder = Participant::builder()
+        let told = Told::default();
+        // One that takes part in any task may find one that its table fits.
+        let noticed = self.task.is_some().then(|| unfit.clone());
+        let mut builder = builder
             .server(self.server.as_str())
             .name(self.name.clone().unwrap_or_else(|| default_name(self.index)))
             .labels(self.labels.iter().cloned().collect::<BTreeMap<_, _>>())
             .attributes(move || attributes.clone())
             .journal(journal)
-            .trainer(trainer)
             .seed(self.data.seed)
             .secure_aggregation(SecurityPolicy {
                 required: !self.insecure_aggregation,
@@ -236,8 +242,8 @@ impl Run {
             .max_model_bytes(self.max_model_mb.saturating_mul(1_000_000))
             .on_event(move |event| {
                 spans.iter().for_each(|spans| trace(spans, event));
-                tell(output, event);
-                waiting.tell(output, event);
+                told.tell(output, event);
+                noticed.iter().for_each(|unfit| unfit.notice(event));
             });
         if let Some(pem) = &ca {
             builder = builder.ca_pem(String::from_utf8_lossy(pem));
@@ -259,6 +265,33 @@ impl Run {
             builder = builder.task(task);
         }
         builder.build().map_err(|error| build_failure(&error))
+    }
+
+    fn with_trainer(&self, builder: Builder, device: Device, misfit: &Misfit) -> Outcome<Builder> {
+        if let DataChoice::Table(table) = &self.data.data {
+            return Ok(builder.trainer(FileTrainer::new(table.read()?, self.data.seed(), device, misfit.clone())));
+        }
+        let federated = self.data.load()?;
+        let shard = federated.shards.into_iter().nth(self.index as usize);
+        let shard = shard.ok_or_else(|| Failure::new(Exit::Data, format!("there is no shard {}", self.index)))?;
+        let (train, held_out) = data::own_split(shard, self.data.seed());
+        Ok(builder.trainer(ModelTrainer::new(owned(train), owned(held_out), device)))
+    }
+}
+
+/// Notices when the participant's table does not fit the one task that it is for: it has given up its place then, and would
+/// give up the next.
+#[derive(Clone, Default)]
+struct Unfit {
+    misfit: Misfit,
+    given_up: CancellationToken,
+}
+
+impl Unfit {
+    fn notice(&self, event: &Event) {
+        if matches!(event, Event::Abandoned { .. }) && self.misfit.why().is_some() {
+            self.given_up.cancel();
+        }
     }
 }
 
@@ -298,156 +331,5 @@ pub(crate) fn build_failure(error: &BuildError) -> Failure {
         BuildError::BadName { .. } | BuildError::BadPolicy(_) => Failure::new(Exit::Usage, error),
         BuildError::Transport(_) | BuildError::BadMembers(_) => Failure::new(Exit::Configuration, error),
         _ => Failure::new(Exit::Internal, error),
-    }
-}
-
-/// Prints the privacy spent on a task, from the participant's own ledger.
-fn tell_spent(output: Output, spent: &PrivacySpent) {
-    output.event("privacy_spent", &spent.data());
-    let limit = spent.limit.map_or_else(String::new, |limit| format!(" of {}", figure(limit)));
-    output.line(format!(
-        "privacy spent on {}: epsilon {}{limit} at delta {:e}, in {} updates",
-        spent.name,
-        figure(spent.epsilon),
-        spent.delta,
-        spent.releases
-    ));
-    if let Some(damage) = &spent.damaged {
-        output.note(format!(
-            "the privacy ledger of {} cannot be trusted, so nothing more is sent to it: {damage}",
-            spent.name
-        ));
-    }
-}
-
-/// Prints the privacy spent on all tasks together.
-fn tell_lifetime(output: Output, spent: &LifetimeSpent) {
-    let LifetimeSpent { epsilon, delta, limit, .. } = *spent;
-    output.event("privacy_lifetime", &spent.data());
-    let epsilon =
-        epsilon.map_or_else(|| "nobody knows how much".to_owned(), |epsilon| format!("epsilon {}", figure(epsilon)));
-    let limit = limit.map_or_else(String::new, |limit| format!(" of {}", figure(limit)));
-    output.line(format!("privacy spent on all tasks together: {epsilon}{limit} at delta {delta:e}"));
-}
-
-/// What was last said to be waited for.
-#[derive(Default)]
-struct Waiting(Mutex<Vec<WaitingFor>>);
-
-impl Waiting {
-    /// Says what the participant waits for whenever that changes, and again after it had something to do.
-    fn tell(&self, output: Output, event: &Event) {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match event {
-            Event::CheckedIn { waiting_for, .. } if *said != *waiting_for => {
-                output.event(event.name(), &event.data());
-                waiting_for.iter().for_each(|reason| output.line(format!("waiting: {reason}")));
-                said.clone_from(waiting_for);
-            }
-            Event::Assigned { .. } | Event::ToTrain { .. } => said.clear(),
-            _ => {}
-        }
-    }
-}
-
-fn tell(output: Output, event: &Event) {
-    let json = || output.event(event.name(), &event.data());
-    let metrics = |metrics: &[(String, learning::MetricValue)]| {
-        let words: Vec<_> = metrics.iter().map(|(name, metric)| format!("{name} {:.4}", metric.value)).collect();
-        words.join(", ")
-    };
-    match event {
-        Event::Lowered { floor } => {
-            json();
-            output.note(format!("this participant {floor}"));
-        }
-        Event::Enrolled { participant, name } => {
-            json();
-            output.line(format!("enrolled as {name} ({participant})"));
-        }
-        Event::Renewed => {
-            json();
-            output.line("the certificate was renewed");
-        }
-        Event::Asked { task, eligible } => {
-            json();
-            let word = if *eligible { "is" } else { "is not" };
-            output.line(format!("task {task} asked: this {word} a device for it"));
-        }
-        Event::Assigned { place, cohort, is_secure, .. } => {
-            json();
-            let readable = if *is_secure { "" } else { "; the coordinator can read the update" };
-            output.line(format!("round {}: drawn into a cohort of {cohort}{readable}", place.round));
-        }
-        Event::Unmasked { place, signers } => {
-            json();
-            output.line(format!("round {}: helped to open the sum, with {signers} who signed for it", place.round));
-        }
-        Event::KeyPinned { key } => {
-            json();
-            output.note(format!(
-                "models are taken from now on if {key} has signed them; compare it with the coordinator's key"
-            ));
-        }
-        // The refusal that follows says it to people.
-        Event::Unproven { .. } => json(),
-        Event::Equivocation { taken, refused, .. } => {
-            json();
-            let (taken, refused) = (&taken.record, &refused.record);
-            output.note(format!(
-                "the coordinator has signed two models under one number; keep both records: {taken} and {refused}"
-            ));
-        }
-        Event::Rebased { place, version } => {
-            json();
-            let task = place.task;
-            output
-                .note(format!("task {task} has gone back to version {version}, and goes on from another model of it"));
-        }
-        Event::Refused { place, reason } => {
-            json();
-            output.note(format!("round {}: this participant takes no part: {reason}", place.round));
-        }
-        Event::Abandoned { place, reason, refusal } => {
-            json();
-            let what = refusal.map(|code| format!(" ({}: {code})", code.as_str())).unwrap_or_default();
-            output.line(format!("round {}: gave up its place: {}{what}", place.round, reason.as_str()));
-        }
-        Event::Evaluated { place, metrics: found } => {
-            json();
-            output.line(format!("round {}: received model: {}", place.round, metrics(found)));
-        }
-        Event::Trained { place, metrics: found, examples } => {
-            json();
-            output.line(format!("round {}: trained on {examples} examples: {}", place.round, metrics(found)));
-        }
-        Event::Paused { place } => {
-            json();
-            output.line(format!("round {}: training is paused", place.round));
-        }
-        Event::Resumed { place } => {
-            json();
-            output.line(format!("round {}: training goes on from its last checkpoint", place.round));
-        }
-        Event::HeldUp { unmet } => {
-            json();
-            output.note(format!("this participant waits: {unmet}"));
-        }
-        Event::TrainingFailed { place, error } => {
-            json();
-            output.note(format!("round {}: {error}", place.round));
-        }
-        Event::Uploaded { place, bytes: size, .. } => {
-            json();
-            output.line(format!("round {}: sent {}", place.round, bytes(*size)));
-        }
-        Event::RoundOver { place, reason } => {
-            json();
-            output.line(format!("round {}: over without this participant: {reason}", place.round));
-        }
-        Event::Retry { what, error, after } => {
-            output.note(format!("cannot {what} now: {error}; again in {}", duration(*after)));
-        }
-        _ => {}
     }
 }

@@ -10,7 +10,7 @@ use wire::{TaskId, route};
 use super::chart;
 use crate::command::task::BUDGET_ADVICE;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Align, Output, Table, figure, when};
+use crate::output::{Align, Output, Table, check_writable, figure, when};
 use crate::server::{Server, ServerArgs};
 
 /// Releases of a page.
@@ -30,6 +30,7 @@ pub(crate) struct Show {
 
 impl Show {
     pub(super) async fn run(self, output: Output) -> Outcome {
+        self.svg.as_deref().map_or(Ok(()), check_writable)?;
         let server = Server::new(&self.server)?;
         let Some(name) = &self.task else { return total(&server, output).await };
         let id = server.task(name).await?;

@@ -12,7 +12,7 @@ use learning::privacy::{Choice, NoServerEpsilon, Plan, PlanError, PlanRequest, S
 
 use super::chart;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Align, Output, Table, figure, number};
+use crate::output::{Align, Output, Table, check_writable, figure, number};
 
 /// Poisson cohorts are sometimes small: noise shares rely on the size that all but this fraction of rounds reach.
 const SMALL_COHORTS: f64 = 0.01;
@@ -164,6 +164,7 @@ fn parse_accounting(text: &str) -> Result<PrivacyAccounting, String> {
 
 impl PlanArgs {
     pub(super) fn run(self, output: Output) -> Outcome {
+        self.svg.as_deref().map_or(Ok(()), check_writable)?;
         let shares = self.shares()?;
         let request = self.request(shares)?;
         let plan = plan(&request).map_err(|error| no_plan(&error))?;

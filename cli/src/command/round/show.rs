@@ -48,7 +48,7 @@ fn head(round: &RoundView) -> String {
         format!("State       {}", state(round) + &base_given_by(round)),
         format!("Cohort      {} drawn, {} reported, {} dropped", round.cohort, round.reported, round.dropped),
         format!("Bytes       {} up, {} down", bytes(round.bytes_up), bytes(round.bytes_down)),
-        format!("Metrics     {}", metrics(round)),
+        format!("Reported    {}", reported(round)),
         format!("Base        {}", model(&round.base)),
     ];
     lines.extend(round.distributions.iter().map(|(name, of)| spread(name, of)));
@@ -67,6 +67,15 @@ fn head(round: &RoundView) -> String {
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// What participants measured: the model that the round began with, and their training. Neither is the accuracy of the model that the
+/// round made, which `demo` and `model evaluate` measure.
+fn reported(round: &RoundView) -> String {
+    match metrics(round).as_str() {
+        "" => "nothing".to_owned(),
+        words => format!("{words} (means over the cohort, each on its own data, of version {})", round.base.version),
+    }
 }
 
 fn model(ModelVersionRef { version, sha256 }: &ModelVersionRef) -> String {

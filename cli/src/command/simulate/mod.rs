@@ -12,7 +12,7 @@ use self::machine::{Stopwatch, cpu_seconds, peak_memory};
 use self::refused::failure;
 use crate::data;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Output, duration, number};
+use crate::output::{Output, check_writable, duration, number};
 use crate::task_input::TaskInput;
 use crate::trainer::cores;
 
@@ -60,6 +60,7 @@ impl Simulate {
     }
 
     fn simulate(self, output: Output) -> Outcome {
+        self.svg.as_deref().map_or(Ok(()), check_writable)?;
         let (experiment, description, cohort) = self.experiment()?;
         let kind = experiment.architecture.kind();
         output.line(format!("Devices      {}, {}", number(self.population.into()), self.devices));

@@ -100,6 +100,7 @@ pub(crate) fn model(personal: bool) -> ModelSpec {
     let tensor = |name: &str, size| TensorDeclaration { name: name.into(), shape: vec![size], init: Initial::Zeros };
     ModelSpec {
         architecture: None,
+        table: None,
         tensors: vec![tensor("base", 3), tensor("head", 2)],
         personal: if personal { vec!["head".into()] } else { vec![] },
         seed: 1,

@@ -15,7 +15,7 @@ use recipe::TaskModel;
 use serde::Deserialize;
 use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
-use task_spec::{Deployment, SpecError, TaskSpec};
+use task_spec::{Deployment, SpecError, TaskSpec, in_words};
 use utoipa::IntoParams;
 use wire::admin::{CheckedTask, CreateTask};
 use wire::inspect::TaskView;
@@ -90,8 +90,8 @@ fn read_spec(bytes: &[u8]) -> Result<TaskSpec> {
         match path.strip_prefix("spec.").filter(|_| error.inner().is_data()) {
             Some(field) => {
                 let told = error.inner().to_string();
-                let problem = told.rsplit_once(" at line ").map_or(told.as_str(), |(problem, _)| problem).to_owned();
-                Error::UnreadableTask(SpecError { field: field.to_owned(), problem })
+                let problem = told.rsplit_once(" at line ").map_or(told.as_str(), |(problem, _)| problem);
+                Error::UnreadableTask(SpecError { field: field.to_owned(), problem: in_words(problem) })
             }
             None => malformed(error.inner()),
         }

@@ -1,12 +1,13 @@
 //! The contract as OpenAPI 3.1, generated from the handlers' descriptions.
 
 mod answers;
+mod names;
 mod shapes;
 
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{OpenApi, RefOr, Required, Schema};
@@ -85,8 +86,8 @@ impl Document {
 fn complete(described: &OpenApi) -> Value {
     let mut document = json!(described);
     for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
-        for (_, operation) in item.as_object_mut().into_iter().flatten() {
-            describe(path, operation);
+        for (method, operation) in item.as_object_mut().into_iter().flatten() {
+            describe(method, path, operation);
         }
     }
     let mut components = document["components"].take();
@@ -96,6 +97,7 @@ fn complete(described: &OpenApi) -> Value {
         components["schemas"][name] = json!(schema);
     }
     components["schemas"].as_object_mut().into_iter().flatten().for_each(|(_, schema)| close(schema));
+    components["schemas"].as_object_mut().into_iter().for_each(name_objects);
     bound(&mut components);
     bound(&mut document["paths"]);
     components["securitySchemes"] = json!({
@@ -132,6 +134,24 @@ fn close(schema: &mut Value) {
     }
 }
 
+/// Gives each object within a variant of an enum a name of its own: generators of clients make a type of every object, and those that
+/// have none are lost.
+fn name_objects(schemas: &mut Map<String, Value>) {
+    let mut named = Map::new();
+    for (name, schema) in schemas.iter_mut() {
+        for branch in schema.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
+            for (key, inner) in branch.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
+                if inner["type"] == "object" && inner.get("properties").is_some() {
+                    let own = format!("{name}_{key}");
+                    let reference = json!({ "$ref": format!("#/components/schemas/{own}") });
+                    named.insert(own, std::mem::replace(inner, reference));
+                }
+            }
+        }
+    }
+    schemas.extend(named);
+}
+
 /// Says of unsigned integers what they may be at most: as generated, they have the formats of signed ones.
 fn bound(schema: &mut Value) {
     let is_unsigned = schema["minimum"].as_f64().is_some_and(|minimum| minimum >= 0.0);
@@ -154,9 +174,10 @@ fn bound(schema: &mut Value) {
 }
 
 /// Adds the path's variables, the answers that its handler does not name, and the role that a token needs.
-fn describe(path: &str, operation: &mut Value) {
-    // Handlers in different files share names, but an operation id must be unique.
-    operation.as_object_mut().and_then(|operation| operation.remove("operationId"));
+fn describe(method: &str, path: &str, operation: &mut Value) {
+    let is_list = operation["parameters"].as_array().into_iter().flatten().any(|own| own["name"] == "cursor");
+    // Handlers in different files share names, which an operation id must not.
+    operation["operationId"] = names::operation(method, path, is_list).into();
     let names = path.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(name, _)| name);
     let mut parameters: Vec<_> =
         names.map(|name| json!({ "in": "path", "name": name, "required": true, "schema": variable(name) })).collect();

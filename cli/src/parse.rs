@@ -1,0 +1,118 @@
+//! Reads the command line, and says what would be right where clap says only what is wrong.
+
+use std::error::Error as _;
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
+
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, FromArgMatches as _};
+
+use crate::command::Cli;
+
+/// Parses the process's arguments.
+///
+/// # Errors
+/// What is wrong with them, and what would be right.
+pub(crate) fn cli() -> Result<Cli, clap::Error> {
+    parse(std::env::args_os())
+}
+
+fn parse(words: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>) -> Result<Cli, clap::Error> {
+    let mut command = with_negative_numbers(Cli::command());
+    let matches = command.try_get_matches_from_mut(words);
+    let cli = matches
+        .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command)));
+    cli.map_err(|error| explained(error, &command))
+}
+
+/// Lets `-1` be a value that is out of range, not an argument that nobody knows.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let numbers = |arg: clap::Arg| {
+        let takes_values =
+            arg.get_action().takes_values() && arg.get_num_args().is_none_or(|count| count.takes_values());
+        if takes_values { arg.allow_negative_numbers(true) } else { arg }
+    };
+    command.mut_args(numbers).mut_subcommands(with_negative_numbers)
+}
+
+fn explained(mut error: clap::Error, command: &clap::Command) -> clap::Error {
+    let tips = match error.kind() {
+        ErrorKind::MissingRequiredArgument => environment(&error, command),
+        ErrorKind::ValueValidation => error.source().and_then(expected).map(str::to_owned).into_iter().collect(),
+        _ => Vec::new(),
+    };
+    if !tips.is_empty() {
+        let tips = tips.into_iter().map(StyledStr::from).collect();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+    }
+    error
+}
+
+/// Which of the missing arguments may be variables of the environment.
+fn environment(error: &clap::Error, command: &clap::Command) -> Vec<String> {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else { return Vec::new() };
+    let mut tips = Vec::new();
+    for flag in missing.iter().filter_map(|shown| shown.split_whitespace().next()) {
+        let long = flag.trim_start_matches('-');
+        if let Some(variable) = variable(command, long) {
+            tips.push(format!("{flag} may also be given as {variable} in the environment"));
+        }
+    }
+    tips
+}
+
+/// The variable of the environment that stands in for a flag, which is the same in each subcommand.
+fn variable(command: &clap::Command, long: &str) -> Option<String> {
+    let own = command.get_arguments().find(|arg| arg.get_long() == Some(long)).and_then(clap::Arg::get_env);
+    let own = own.map(|name| name.to_string_lossy().into_owned());
+    own.or_else(|| command.get_subcommands().find_map(|subcommand| variable(subcommand, long)))
+}
+
+/// What would have been right, where the error of the value itself does not say it.
+fn expected(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    if let Some(error) = error.downcast_ref::<ParseIntError>() {
+        return Some(match error.kind() {
+            IntErrorKind::PosOverflow => "a smaller whole number is expected",
+            _ => "a whole number is expected, 0 or more",
+        });
+    }
+    if error.is::<ParseFloatError>() {
+        return Some("a number is expected, as in 0.5 or 1e-5");
+    }
+    if error.is::<std::net::AddrParseError>() {
+        return Some("an address with a port is expected, as in 127.0.0.1:8443");
+    }
+    error.is::<url::ParseError>().then_some("a URL is expected, as in https://localhost:8443")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(words: &str) -> String {
+        let words = std::iter::once("tributary").chain(words.split(' '));
+        parse(words).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        with_negative_numbers(Cli::command()).debug_assert();
+    }
+
+    #[test]
+    fn a_negative_number_is_a_value_that_is_out_of_range() {
+        let refused = said("demo --participants -1");
+        assert!(refused.contains("invalid value '-1' for '--participants"), "{refused}");
+        let refused = said("task list --limit -3 --server https://x --token t");
+        assert!(refused.contains("invalid value '-3'") && refused.contains("a whole number is expected"), "{refused}");
+        assert!(said("demo --alpha x").contains("a number is expected, as in 0.5"));
+        assert!(said("task list --server nowhere --token t").contains("a URL is expected"));
+    }
+
+    #[test]
+    fn a_missing_argument_names_its_variable() {
+        let refused = said("task list");
+        assert!(refused.contains("--token may also be given as TRIBUTARY_TOKEN in the environment"), "{refused}");
+        assert!(refused.contains("--server may also be given as TRIBUTARY_SERVER in the environment"), "{refused}");
+    }
+}

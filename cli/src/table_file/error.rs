@@ -1,0 +1,61 @@
+//! What is wrong with a table, where, and what would be right.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::failure::{Exit, Failure, chain};
+
+/// Most cells of a table.
+pub(super) const MAX_CELLS: usize = 1 << 27;
+
+/// Errors of a table's file, or between it and a task.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TableError {
+    #[error("cannot read {}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{} is larger than 1 GiB, the most that is read", .path.display())]
+    TooLarge { path: PathBuf },
+    #[error("{} has more than {} cells, the most that is read", .path.display(), MAX_CELLS)]
+    TooManyCells { path: PathBuf },
+    #[error("{} is empty; its first line must name the columns, separated by commas", .path.display())]
+    Empty { path: PathBuf },
+    #[error("{} names its columns, and has no row below them; at least one is needed", .path.display())]
+    NoRows { path: PathBuf },
+    #[error(
+        "{}, line 1: the header is one column, `{header}`; columns must be separated by commas, and these seem to be \
+         separated by {separator:?}",
+        .path.display()
+    )]
+    Separator { path: PathBuf, header: String, separator: char },
+    #[error("{}: column {column} has no name in the header; each must have one", .path.display())]
+    NoName { path: PathBuf, column: usize },
+    #[error("{}: the header names `{name}` twice; each column must have a name of its own", .path.display())]
+    SameName { path: PathBuf, name: String },
+    #[error("{}, line {line}: has {found} cells, and the header names {expected}: each line must have as many", .path.display())]
+    Ragged { path: PathBuf, line: u64, found: u64, expected: u64 },
+    #[error("{}, line {line}: is not UTF-8; save the file as UTF-8", .path.display())]
+    NotUtf8 { path: PathBuf, line: u64 },
+    #[error("{} is no CSV file that can be read", .path.display())]
+    Csv { path: PathBuf, source: csv::Error },
+    #[error("{} is no Parquet file that can be read", .path.display())]
+    Parquet { path: PathBuf, source: parquet::errors::ParquetError },
+    #[error("{}, column `{column}`: holds {found}; numbers, words and yes or no can be read", .path.display())]
+    Kind { path: PathBuf, column: String, found: &'static str },
+    #[error("{}: there is no column `{column}`, which the task takes; its columns are {}", .path.display(), .found.join(", "))]
+    Missing { path: PathBuf, column: String, found: Vec<String> },
+    #[error("{}, {place}, column `{column}`: {found}; {expected} is expected", .path.display())]
+    Cell {
+        path: PathBuf,
+        /// The row or line.
+        place: String,
+        column: String,
+        found: String,
+        expected: String,
+    },
+}
+
+impl From<TableError> for Failure {
+    fn from(error: TableError) -> Self {
+        Self::new(Exit::Data, chain(&error))
+    }
+}

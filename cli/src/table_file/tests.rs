@@ -1,0 +1,181 @@
+//! Files of both kinds, right ones and every wrong one.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use ::parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical};
+use ::parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use ::parquet::file::properties::WriterProperties;
+use ::parquet::file::writer::SerializedFileWriter;
+use ::parquet::schema::types::Type;
+use task_spec::TableSpec;
+
+use super::*;
+use crate::failure::chain;
+
+const SPEC: &str = "features = [{ column = \"age\", low = 0, high = 100 }, { column = \"ward\", one_of = [\"icu\", \"general\"] }]\n\
+                    label = { column = \"sick\", one_of = [\"no\", \"yes\"] }";
+const GOOD: &str = "id,sick,age,ward\n1,no,50,icu\n2,yes, 25 ,general\n";
+
+fn spec(text: &str) -> TableSpec {
+    toml::from_str(text).unwrap()
+}
+
+fn csv_of(bytes: &[u8]) -> Result<TableFile, TableError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ward.csv");
+    std::fs::write(&path, bytes).unwrap();
+    format!("csv:{}", path.display()).parse::<TablePath>().unwrap().read()
+}
+
+/// What is said of this file and the task, without the folder.
+fn said(bytes: &[u8]) -> String {
+    let error = csv_of(bytes).and_then(|table| table.labelled(&spec(SPEC))).unwrap_err();
+    let text = chain(&error);
+    let name = text.find("ward.csv").unwrap_or_default();
+    text[name..].to_owned()
+}
+
+#[test]
+fn columns_are_taken_by_name_scaled_and_spread() {
+    let labelled = csv_of(GOOD.as_bytes()).unwrap().labelled(&spec(SPEC)).unwrap();
+    assert_eq!((labelled.width, labelled.classes), (3, 2));
+    assert_eq!(labelled.features, [0.5, 1.0, 0.0, 0.25, 0.0, 1.0]);
+    assert_eq!(labelled.labels, [0, 1]);
+    let marked = [&b"\xef\xbb\xbf"[..], GOOD.as_bytes()].concat();
+    assert_eq!(csv_of(&marked).unwrap().names(), ["id", "sick", "age", "ward"], "a byte order mark is no name");
+    let quoted = "sick,age,ward\nno,\"50\",\"icu\"\n";
+    assert_eq!(csv_of(quoted.as_bytes()).unwrap().labelled(&spec(SPEC)).unwrap().labels, [0]);
+}
+
+#[test]
+fn an_analysis_takes_numbers_as_they_are() {
+    let wanted = spec("features = [{ column = \"age\" }]\nlabel = { column = \"id\" }");
+    let table = csv_of(GOOD.as_bytes()).unwrap().fit(&wanted).unwrap().table().unwrap();
+    assert_eq!((table.row(0), table.row(1), table.targets()), (&[50.0][..], &[25.0][..], &[1.0, 2.0][..]));
+    let alone = csv_of(GOOD.as_bytes()).unwrap().fit(&spec("features = [{ column = \"age\" }]")).unwrap();
+    assert_eq!(alone.table().unwrap().targets(), [0.0; 0]);
+}
+
+#[test]
+fn each_mistake_in_a_file_is_placed_and_says_what_would_be_right() {
+    let header = "id,sick,age,ward\n";
+    for (bytes, expected) in [
+        (String::new(), "ward.csv is empty; its first line must name the columns, separated by commas"),
+        (header.to_owned(), "ward.csv names its columns, and has no row below them; at least one is needed"),
+        (
+            "id;sick;age\n1;no;50\n".to_owned(),
+            "ward.csv, line 1: the header is one column, `id;sick;age`; columns must be separated by commas, and these seem to be \
+             separated by ';'",
+        ),
+        (
+            format!("{GOOD}3,no,50\n"),
+            "ward.csv, line 4: has 3 cells, and the header names 4: each line must have as many",
+        ),
+        ("id,,age\n1,2,3\n".to_owned(), "ward.csv: column 2 has no name in the header; each must have one"),
+        (
+            "age,age\n1,2\n".to_owned(),
+            "ward.csv: the header names `age` twice; each column must have a name of its own",
+        ),
+        (
+            "sick,Age,ward\nno,50,icu\n".to_owned(),
+            "ward.csv: there is no column `age`, which the task takes; its columns are `sick`, `Age`, `ward`",
+        ),
+        (
+            format!("{GOOD}3,no,old,icu\n"),
+            "ward.csv, line 4, column `age`: the cell is `old`; a number from 0 to 100 is expected",
+        ),
+        (
+            format!("{GOOD}3,no,\"3,5\",icu\n"),
+            "ward.csv, line 4, column `age`: the cell is `3,5`; a number from 0 to 100, with a point before decimals, is expected",
+        ),
+        (
+            format!("{GOOD}3,no,NaN,icu\n"),
+            "ward.csv, line 4, column `age`: the cell is `NaN`; a number from 0 to 100 is expected",
+        ),
+        (
+            format!("{GOOD}3,no,999,icu\n"),
+            "ward.csv, line 4, column `age`: the cell is `999`; a number from 0 to 100 is expected",
+        ),
+        (
+            format!("{GOOD}3,no,,icu\n"),
+            "ward.csv, line 4, column `age`: the cell is empty; a number from 0 to 100 is expected",
+        ),
+        (
+            format!("{GOOD}3,perhaps,50,icu\n"),
+            "ward.csv, line 4, column `sick`: the cell is `perhaps`; one of `no`, `yes` is expected",
+        ),
+        (
+            format!("{GOOD}3,no,50,\n"),
+            "ward.csv, line 4, column `ward`: the cell is empty; one of `icu`, `general` is expected",
+        ),
+    ] {
+        assert_eq!(said(bytes.as_bytes()), expected);
+    }
+    assert_eq!(said(b"sick,age,ward\nno,\xff,icu\n"), "ward.csv, line 2: is not UTF-8; save the file as UTF-8");
+}
+
+#[test]
+fn what_is_no_path_of_a_table_or_no_file_is_said() {
+    for text in ["", "csv", "csv:", "xlsx:a", "mnits"] {
+        assert!(text.parse::<TablePath>().is_err(), "{text}");
+    }
+    let missing = "parquet:/no/such.parquet".parse::<TablePath>().unwrap().read().unwrap_err();
+    assert!(chain(&missing).starts_with("cannot read /no/such.parquet: "), "{missing:?}");
+    let folder = "csv:/tmp".parse::<TablePath>().unwrap().read().unwrap_err();
+    assert!(chain(&folder).starts_with("cannot read /tmp: "), "{folder:?}");
+}
+
+/// A Parquet file of a word, a number and a whole number in each row; no number in the last.
+fn parquet_file(path: &Path, compression: Compression) {
+    let column = |name: &str, kind, converted| {
+        let column = Type::primitive_type_builder(name, kind).with_repetition(Repetition::OPTIONAL);
+        Arc::new(column.with_converted_type(converted).build().unwrap())
+    };
+    let fields = vec![
+        column("ward", Physical::BYTE_ARRAY, ConvertedType::UTF8),
+        column("age", Physical::DOUBLE, ConvertedType::NONE),
+        column("sick", Physical::INT64, ConvertedType::NONE),
+    ];
+    let schema = Arc::new(Type::group_type_builder("rows").with_fields(fields).build().unwrap());
+    let properties = Arc::new(WriterProperties::builder().set_compression(compression).build());
+    let mut file = SerializedFileWriter::new(File::create(path).unwrap(), schema, properties).unwrap();
+    let mut group = file.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let words = ["icu", "general", "icu"].map(ByteArray::from);
+    column.typed::<ByteArrayType>().write_batch(&words, Some(&[1, 1, 1]), None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<DoubleType>().write_batch(&[50.0, 25.0], Some(&[1, 1, 0]), None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int64Type>().write_batch(&[0, 1, 1], Some(&[1, 1, 1]), None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    file.close().unwrap();
+}
+
+#[test]
+fn parquet_is_read_as_pandas_writes_it_and_its_rows_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ward.parquet");
+    let wanted = spec(&SPEC.replace("[\"no\", \"yes\"]", "[\"0\", \"1\"]"));
+    let words =
+        spec("features = [{ column = \"ward\", one_of = [\"general\", \"icu\"] }]\nlabel = { column = \"sick\" }");
+    for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY] {
+        parquet_file(&path, compression);
+        let table = format!("parquet:{}", path.display()).parse::<TablePath>().unwrap().read().unwrap();
+        assert_eq!((table.rows(), table.names()), (3, vec!["ward", "age", "sick"]));
+        let fitted = table.fit(&words).unwrap().table().unwrap();
+        assert_eq!((fitted.row(0), fitted.targets()), (&[0.0, 1.0][..], &[0.0, 1.0, 1.0][..]));
+        let empty = chain(&table.labelled(&wanted).unwrap_err());
+        assert!(
+            empty.ends_with("row 3, column `age`: the cell is empty; a number from 0 to 100 is expected"),
+            "{empty}"
+        );
+    }
+    std::fs::write(&path, b"PAR1 and no more").unwrap();
+    let broken = format!("parquet:{}", path.display()).parse::<TablePath>().unwrap().read().unwrap_err();
+    assert!(chain(&broken).contains("is no Parquet file that can be read: "), "{broken:?}");
+}

@@ -1,0 +1,145 @@
+//! The SDK's trainer on a table, whose columns a task names.
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+use client_sdk::learning::{Adapters, MetricValue, Parameters, Table};
+use client_sdk::train::Device;
+use client_sdk::{Constraints, ModelTrainer, Trained, Trainer, TrainerError, TrainingJob};
+use datasets::Dataset;
+use task_spec::TableSpec;
+
+use super::error::TableError;
+use super::table::TableFile;
+use crate::data::own_split;
+use crate::failure::chain;
+use crate::trainer::owned;
+
+/// Why the table does not fit a task, once that is known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Misfit(Arc<OnceLock<String>>);
+
+impl Misfit {
+    pub(crate) fn why(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+
+    fn note(&self, why: String) -> TrainerError {
+        let refused = TrainerError::refused(why.clone());
+        // The first reason is as good as the next.
+        let _ = self.0.set(why);
+        refused
+    }
+}
+
+/// Trains on the columns that each task names.
+pub(crate) struct FileTrainer {
+    file: TableFile,
+    seed: u64,
+    device: Device,
+    misfit: Misfit,
+    /// What the latest task made of the table.
+    ready: Option<(TableSpec, Ready)>,
+}
+
+enum Ready {
+    Model(Box<ModelTrainer>),
+    Rows(Table),
+}
+
+impl FileTrainer {
+    pub(crate) fn new(file: TableFile, seed: u64, device: Device, misfit: Misfit) -> Self {
+        Self { file, seed, device, misfit, ready: None }
+    }
+
+    /// The table as this job takes it.
+    fn ready(&mut self, job: &TrainingJob) -> Result<&mut Ready, TrainerError> {
+        let Some(spec) = &job.table else {
+            return Err(self.misfit.note(format!(
+                "task {:?} does not name the columns of a table (`model.table` of its file), so it takes none",
+                job.task
+            )));
+        };
+        let is_analysis = job.analytics.is_some();
+        let is_same = self
+            .ready
+            .as_ref()
+            .is_some_and(|(last, ready)| last == spec && is_analysis == matches!(ready, Ready::Rows(_)));
+        if !is_same {
+            let made = self.make(spec, is_analysis).map_err(|why| self.misfit.note(why))?;
+            self.ready = Some((spec.clone(), made));
+        }
+        let ready = self.ready.as_mut().map(|(_, ready)| ready);
+        ready.ok_or_else(|| TrainerError::failed("the table is not ready"))
+    }
+
+    fn make(&self, spec: &TableSpec, is_analysis: bool) -> Result<Ready, String> {
+        let fitted = self.file.fit(spec).map_err(|error: TableError| chain(&error))?;
+        if is_analysis {
+            return fitted.table().map(Ready::Rows).map_err(|error| chain(&error));
+        }
+        let (train, held_out) = own_split(Dataset::Labelled(fitted.labelled()), self.seed);
+        let trainer = ModelTrainer::new(owned(train), owned(held_out), self.device.clone());
+        Ok(Ready::Model(Box::new(trainer)))
+    }
+
+    fn model(&mut self, job: &TrainingJob) -> Result<&mut ModelTrainer, TrainerError> {
+        match self.ready(job)? {
+            Ready::Model(trainer) => Ok(trainer),
+            Ready::Rows(_) => Err(TrainerError::refused("an analysis trains nothing")),
+        }
+    }
+}
+
+impl Trainer for FileTrainer {
+    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+        self.model(job)?.train(model, job)
+    }
+
+    fn train_within(
+        &mut self,
+        model: &Parameters,
+        job: &TrainingJob,
+        constraints: Constraints<'_>,
+    ) -> Result<Trained, TrainerError> {
+        self.model(job)?.train_within(model, job, constraints)
+    }
+
+    fn train_adapters(
+        &mut self,
+        base: &Parameters,
+        start: &Parameters,
+        job: &TrainingJob,
+        adapters: &Adapters,
+    ) -> Result<Trained, TrainerError> {
+        self.model(job)?.train_adapters(base, start, job, adapters)
+    }
+
+    fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
+        self.model(job)?.base_model(job)
+    }
+
+    fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+        self.model(job)?.evaluate(model, job)
+    }
+
+    fn table(&mut self, job: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
+        match self.ready(job)? {
+            Ready::Rows(table) => Ok(Cow::Borrowed(table)),
+            Ready::Model(_) => Err(TrainerError::refused("a model is trained on a table, and does not show it")),
+        }
+    }
+
+    /// Until a task has said what it takes: all rows, some of which may be held out.
+    fn examples(&self) -> u64 {
+        match &self.ready {
+            Some((_, Ready::Model(trainer))) => trainer.examples(),
+            Some((_, Ready::Rows(table))) => table.rows() as u64,
+            None => self.file.rows() as u64,
+        }
+    }
+
+    fn pauses(&self) -> bool {
+        true
+    }
+}

@@ -12,7 +12,7 @@ use learning::parameters::TensorSpec;
 use learning::{Layout, MetricValue, Parameters};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
-use task_spec::TrainingPlan;
+use task_spec::{TableSpec, TrainingPlan};
 
 use crate::trainer::TrainingJob;
 
@@ -58,6 +58,7 @@ struct JobDocument<'a> {
     seed: u64,
     plan: &'a TrainingPlan,
     architecture: Option<&'a serde_json::Value>,
+    table: Option<&'a TableSpec>,
     metrics: &'a [String],
     tensors: &'a [TensorSpec],
 }
@@ -138,6 +139,7 @@ impl JobFolder {
             seed: job.seed,
             plan: &job.plan,
             architecture: job.architecture.as_ref(),
+            table: job.table.as_ref(),
             metrics: &job.metrics,
             tensors: model.layout().tensors(),
         };

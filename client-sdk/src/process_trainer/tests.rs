@@ -72,6 +72,7 @@ impl Site {
             plan: TrainingPlan::default(),
             architecture: None,
             analytics: None,
+            table: None,
             metrics: vec!["train_loss".to_owned()],
             seed: 42,
             cancel: Cancel::default(),

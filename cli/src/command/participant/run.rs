@@ -18,6 +18,7 @@ use wire::audit::AuditKey;
 use zeroize::Zeroizing;
 
 use super::events::{Told, tell_lifetime, tell_spent};
+use super::program::ProgramArgs;
 use super::traces::{Traces, TracesArgs, trace};
 use crate::arguments::parse_label;
 use crate::data::{self, DataArgs, DataChoice};
@@ -133,6 +134,8 @@ pub(crate) struct Run {
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
     #[command(flatten)]
+    program: ProgramArgs,
+    #[command(flatten)]
     data: DataArgs,
     #[command(flatten)]
     traces: TracesArgs,
@@ -204,7 +207,7 @@ impl Run {
         let ca = self.ca.as_deref().map(read_ca).transpose()?;
         let balancer_ca = self.balancer_ca.as_deref().map(read_ca).transpose()?;
         let members_ca = self.members_ca.as_deref().map(read_ca).transpose()?;
-        let builder = self.with_trainer(Participant::builder(), device, &unfit.misfit)?;
+        let builder = self.with_trainer(Participant::builder(), device, &unfit.misfit, output)?;
         let beside = JournalFiles::beside(&self.journal);
         let journal = JournalFiles {
             key: self.journal_key.clone().unwrap_or(beside.key),
@@ -267,7 +270,10 @@ impl Run {
         builder.build().map_err(|error| build_failure(&error))
     }
 
-    fn with_trainer(&self, builder: Builder, device: Device, misfit: &Misfit) -> Outcome<Builder> {
+    fn with_trainer(&self, builder: Builder, device: Device, misfit: &Misfit, output: Output) -> Outcome<Builder> {
+        if let Some(trainer) = self.program.open(output)? {
+            return Ok(builder.trainer(trainer));
+        }
         if let DataChoice::Table(table) = &self.data.data {
             return Ok(builder.trainer(FileTrainer::new(table.read()?, self.data.seed(), device, misfit.clone())));
         }

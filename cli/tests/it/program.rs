@@ -8,6 +8,9 @@ use learning::checkpoint;
 
 use crate::support::{Background, Served, tributary};
 
+/// What docs/PROGRAMS.md shows.
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/silo");
+
 /// Adds a quarter, a half or three quarters to every parameter, by the participant's index; reports 1, 2 or 3 examples. Of the one
 /// with index 0 the first start waits for ever. All that the program can see lies in its checkpoint afterwards.
 const TRAIN: &str = r#"
@@ -83,8 +86,7 @@ fn participant(served: &Served, folder: &Path, index: usize, token: &str) -> Bac
 
 #[test]
 fn programs_train_in_secret_and_one_is_left_alone_by_its_participant() {
-    if !Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: no python3, so no program trained for a participant");
+    if !has_python() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -94,7 +96,12 @@ fn programs_train_in_secret_and_one_is_left_alone_by_its_participant() {
     let served = Served::dev(&path("data"));
     served.operate(&["task", "create", path("task.toml").to_str().unwrap()]).data();
     let tokens: Vec<_> = (0..3).map(|_| served.enrollment_token()).collect();
-    let mut silos: Vec<_> = (0..3).map(|index| participant(&served, folder.path(), index, &tokens[index])).collect();
+    let start = |index: usize, token: &str| {
+        let (script, at) = (path("train.py"), folder.path());
+        let program = format!("exec python3 {} {index} {}", script.display(), at.display());
+        participant(&served, at, "shift", index, token, &program)
+    };
+    let mut silos: Vec<_> = (0..3).map(|index| start(index, &tokens[index])).collect();
 
     // The participant is killed, its program is not; the next one ends it, and trains.
     let pid = loop {
@@ -105,7 +112,7 @@ fn programs_train_in_secret_and_one_is_left_alone_by_its_participant() {
     };
     drop(silos.remove(0));
     assert!(Path::new(&format!("/proc/{pid}")).exists(), "nobody told it");
-    silos.push(participant(&served, folder.path(), 0, ""));
+    silos.push(start(0, ""));
     let watched = served.operate(&["round", "watch", "shift"]);
     assert_eq!(watched.code, 0, "{watched}");
     for silo in &mut silos {
@@ -113,12 +120,8 @@ fn programs_train_in_secret_and_one_is_left_alone_by_its_participant() {
     }
     assert!(!Path::new(&format!("/proc/{pid}")).exists(), "nothing is left running");
 
-    let out = path("model.safetensors");
-    served.operate(&["model", "fetch", "shift", "--out", out.to_str().unwrap()]).data();
-    let bytes = std::fs::read(&out).unwrap();
-    let layout = std::sync::Arc::new(checkpoint::read_layout(&bytes).unwrap());
     let mean = (1.0 * 0.25 + 2.0 * 0.5 + 3.0 * 0.75) / 6.0;
-    for value in checkpoint::read(&bytes, &layout).unwrap().values() {
+    for value in newest(&served, folder.path(), "shift").values() {
         assert!((value - 2.0 * mean).abs() < 1e-3, "{value} is not twice {mean}");
     }
     let said = std::fs::read_to_string(path("said-1")).unwrap();
@@ -130,4 +133,34 @@ fn programs_train_in_secret_and_one_is_left_alone_by_its_participant() {
             assert!(!seen.contains(secret), "the program can see {secret}");
         }
     }
+}
+
+#[test]
+fn the_example_fits_a_line_to_the_rows_of_three_sites() {
+    if !has_python() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::dev(&folder.path().join("data"));
+    served.operate(&["task", "create", &format!("{EXAMPLE}/line.toml")]).data();
+    let mut sites: Vec<_> = (0..3)
+        .map(|index| {
+            let rows = folder.path().join(format!("rows-{index}.csv"));
+            let x = |row: u32| f64::from(row * 3 + index) / 15.0 - 1.0;
+            let lines: String = (0..10).map(|row| format!("{},{}\n", x(row), 2.0 * x(row) + 1.0)).collect();
+            std::fs::write(&rows, lines).unwrap();
+            let program = format!("python3 {EXAMPLE}/line.py {}", rows.display());
+            participant(&served, folder.path(), "line", index as usize, &served.enrollment_token(), &program)
+        })
+        .collect();
+    let watched = served.operate(&["round", "watch", "line"]);
+    assert_eq!(watched.code, 0, "{watched}");
+    for site in &mut sites {
+        assert_eq!(site.0.wait().unwrap().code(), Some(0), "the task is over");
+    }
+    let line = newest(&served, folder.path(), "line");
+    let value = |name: &str| line.tensor(line.layout().find(name).unwrap())[0];
+    assert!((value("a") - 2.0).abs() < 0.05 && (value("b") - 1.0).abs() < 0.05, "{:?}", line.values());
+    let shown = served.operate(&["round", "show", "line", "5"]).data();
+    assert!(shown["metrics"]["loss"]["value"].as_f64().unwrap() < 0.01, "{shown}");
 }

@@ -14,12 +14,13 @@ if ! { python3 -m venv "$work/venv" && timeout 300 "$work/venv/bin/pip" install 
     echo "SKIPPED: maturin, numpy, scikit-learn, pandas and mypy cannot be had from PyPI, so nobody has tried the Python package"
     exit 77
 fi
-# Asked for this package alone, cargo would compile what the tests have compiled once more, with fewer features.
+# Asked for this package alone, cargo would compile what the tests have compiled once more, with fewer features. An example has them
+# all, and sdks.sh builds the same.
 mkdir "$work/bin"
 cat >"$work/bin/cargo" <<CARGO
 #!/bin/sh
 [ "\$1" = rustc ] || exec '$(command -v cargo)' "\$@"
-exec '$(command -v cargo)' build --workspace --lib --message-format json-render-diagnostics
+exec '$(command -v cargo)' build --workspace --bins --lib --example shift --message-format json-render-diagnostics
 CARGO
 chmod +x "$work/bin/cargo"
 export PATH="$work/venv/bin:$PATH"

@@ -55,23 +55,28 @@ max_weight = 10
 max_corrupt_fraction = 0.0
 "#;
 
-fn participant(served: &Served, folder: &Path, index: usize, token: &str) -> Background {
-    let script = folder.join("train.py");
-    let program = format!("exec python3 {} {index} {}", script.display(), folder.display());
+fn has_python() -> bool {
+    let version = Command::new("python3").arg("--version").stdout(Stdio::null()).status();
+    let has = version.is_ok_and(|status| status.success());
+    if !has {
+        eprintln!("SKIPPED: no python3, so no program trained for a participant");
+    }
+    has
+}
+
+/// The values of a task's newest model.
+fn newest(served: &Served, folder: &Path, task: &str) -> learning::Parameters {
+    let out = folder.join("model.safetensors");
+    served.operate(&["model", "fetch", task, "--out", out.to_str().unwrap()]).data();
+    let bytes = std::fs::read(&out).unwrap();
+    let layout = std::sync::Arc::new(checkpoint::read_layout(&bytes).unwrap());
+    checkpoint::read(&bytes, &layout).unwrap()
+}
+
+fn participant(served: &Served, folder: &Path, task: &str, index: usize, token: &str, program: &str) -> Background {
     let child = tributary()
-        .args([
-            "--format",
-            "json",
-            "participant",
-            "run",
-            "--server",
-            &served.url,
-            "--ca",
-            &served.ca,
-            "--task",
-            "shift",
-        ])
-        .args(["--min-cohort", "3", "--min-tolerated-colluders", "0", "--trainer", &program, "--trainer-dir"])
+        .args(["--format", "json", "participant", "run", "--server", &served.url, "--ca", &served.ca, "--task", task])
+        .args(["--min-cohort", "3", "--min-tolerated-colluders", "0", "--trainer", program, "--trainer-dir"])
         .arg(folder.join(format!("jobs-{index}")))
         .arg("--name")
         .arg(format!("silo-{index}"))

@@ -207,7 +207,9 @@ class Starts(unittest.TestCase):
         with federation() as running:
             options = running.options("waiting")
             program = (
-                "import sys, tributary as tb\n"
+                # What a shell runs in the background ignores Ctrl-C from the start.
+                "import signal, sys, tributary as tb\n"
+                "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
                 "with tb.participant(sys.argv[1], ca=sys.argv[2], token=sys.argv[3], journal=sys.argv[4]) as me:\n"
                 "    print('waiting', flush=True)\n"
                 "    list(me.tasks())\n"

@@ -28,9 +28,9 @@ use crate::trainer::TrainerError;
 use recipe::device::pipeline::{MaskedInput, PipelineError};
 
 /// Tells the app that its update does not count as it is.
-fn told_with(core: &mut Core, place: Attempt, clipping: Option<Clipping>) {
+fn told_with(core: &mut Core, place: Attempt, clipping: Option<Box<Clipping>>) {
     if let Some(clipping) = clipping {
-        core.events.push(Event::Clipped { place, clipping });
+        core.events.push(Event::Clipped { place, clipping: *clipping });
     }
 }
 

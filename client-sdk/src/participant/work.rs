@@ -118,7 +118,7 @@ pub struct Contribution {
     pub(super) trained: Vec<(String, MetricValue)>,
     pub(super) examples: u64,
     /// What clipping took, if anything; told with the training.
-    pub(super) clipping: Option<Clipping>,
+    pub(super) clipping: Option<Box<Clipping>>,
 }
 
 /// The update, as input or kept.
@@ -255,7 +255,7 @@ impl RoundWork {
         let weight = received.weight(rule, &trained, &evaluated, control)?;
         let WeightedUpdate { update, control } =
             pipeline::update(&received.model, &trained.parameters, weight, metrics)?;
-        let clipping = self.clipping(&update);
+        let clipping = self.clipping(&update).map(Box::new);
         let output = match self.plan.is_ahead {
             true => WorkOutput::Update(Box::new(update)),
             false => WorkOutput::MaskedInput(MaskedInput { control, ..self.masked(&update)? }),

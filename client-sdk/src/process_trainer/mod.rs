@@ -15,6 +15,7 @@
 //! after which the program is started again, to go on from its checkpoint. It gets no address, certificate, token or key, and nothing
 //! that it started survives it: clipping, weighing, noise, masks and ledgers stay in this process.
 
+mod event;
 mod job_folder;
 mod program;
 mod running;
@@ -31,54 +32,18 @@ use std::time::Duration;
 
 use learning::{MetricValue, Parameters};
 
+pub use self::event::{ProgramEvent, Progress};
 use self::job_folder::{JobFolder, Kind};
 pub use self::program::{Program, WrongProgram};
-use self::running::{End, Running};
+use self::running::{End, LOOK, Running};
 use crate::clock::{Clock, SystemClock};
 use crate::journal::disk::make_private_folder;
 use crate::trainer::{REACH, Trained, Trainer, TrainerError, TrainingJob};
 
 /// The program's word for a job in which its site takes no part.
 const REFUSED: i32 = 75;
-/// Between two looks at a program that runs.
-const LOOK: Duration = Duration::from_millis(20);
 /// Before a program that failed is started again.
 const BREAK: Duration = Duration::from_secs(1);
-
-/// A line of `progress.jsonl`; what else it says is for others.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[non_exhaustive]
-pub struct Progress {
-    /// Steps taken so far.
-    pub step: u64,
-    /// Steps that it will take.
-    #[serde(default)]
-    pub of: Option<u64>,
-    /// Of the last step or steps.
-    #[serde(default)]
-    pub loss: Option<f64>,
-    /// Examples trained on in a second, by all of its processes.
-    #[serde(default)]
-    pub samples_per_s: Option<f64>,
-}
-
-/// What a program is doing, for the app to show.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum ProgramEvent {
-    /// It was started: the first time for a job, or again.
-    Started {
-        /// From 1.
-        start: u32,
-    },
-    /// It wrote a line of progress.
-    Progress(Progress),
-    /// It failed, and is started again.
-    Failed {
-        /// In words.
-        reason: String,
-    },
-}
 
 /// Trains by a program. One at a time works in a folder.
 pub struct ProcessTrainer {
@@ -148,7 +113,7 @@ impl ProcessTrainer {
             let mut running =
                 Running::start(&command, folder, Arc::clone(&self.clock)).map_err(TrainerError::failed)?;
             (self.tell)(&ProgramEvent::Started { start });
-            let end = running.watch(LOOK, &self.program, limit, job, &mut self.tell);
+            let end = running.watch(&self.program, limit, job, &mut self.tell);
             let left = running.end(self.program.grace);
             let said = running.said();
             left.map_err(TrainerError::failed)?;

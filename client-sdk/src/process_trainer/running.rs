@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+use super::event::{ProgramEvent, Progress};
 use super::job_folder::{JobFolder, VARIABLE};
 use super::program::{Program, shell};
 use super::strays;
 use super::tail::Tail;
-use super::{ProgramEvent, Progress};
 use crate::clock::Clock;
 use crate::trainer::TrainingJob;
 
+/// Between two looks at a program that runs.
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// Between two looks at what is in the folder.
 const FOLDER_LOOK: Duration = Duration::from_secs(1);
 /// Most bytes of progress that are read at once; older ones are skipped.
@@ -60,7 +62,6 @@ impl<'f> Running<'f> {
     /// Waits until it ends, or must be ended.
     pub(super) fn watch(
         &mut self,
-        look: Duration,
         program: &Program,
         limit: u64,
         job: &TrainingJob,
@@ -98,7 +99,7 @@ impl<'f> Running<'f> {
                     return Ok(End::Stalled(stall));
                 }
             }
-            std::thread::sleep(look);
+            std::thread::sleep(LOOK);
         }
     }
 
@@ -112,7 +113,7 @@ impl<'f> Running<'f> {
             while waitid(WaitId::Pid(self.group), options)?.is_none()
                 && self.clock.now().elapsed.saturating_sub(begun) < grace
             {
-                std::thread::sleep(super::LOOK);
+                std::thread::sleep(LOOK);
             }
         }
         let _ = kill_process_group(self.group, Signal::KILL);

@@ -25,7 +25,7 @@ const COLUMNS: [(&str, usize); 16] = [
     (TRAIN_LOSS, 10),
     ("TEST ACC", 8),
     ("SUM OPENED", 15),
-    ("DROPPED IN", 0),
+    ("DROPPED IN", 10),
 ];
 
 /// What is left out first where the terminal is narrower than a row; the rest of a round is in `round show` and in JSON.
@@ -188,7 +188,7 @@ mod tests {
             assert!(row.len() <= width, "{width}: {row}");
             assert!(row.contains("TEST ACC") && row.contains("DROPPED"), "{row}");
         }
-        assert_eq!(left_out(Some(146)), [""; 0]);
-        assert_eq!(left_out(Some(140)), ["SELECT"]);
+        assert_eq!(left_out(Some(156)), [""; 0]);
+        assert_eq!(left_out(Some(150)), ["SELECT"]);
     }
 }

@@ -99,7 +99,8 @@ impl Last {
                 self.waiting_for.clone_from(waiting_for);
             }
             Event::Invited { place } | Event::Trained { place, .. } => {
-                if self.refused.take_if(|(task, _)| *task == place.task).is_some() {
+                let was_refused = self.refused.take_if(|(task, _)| *task == place.task).is_some();
+                if was_refused {
                     output.line(format!(
                         "round {}: what this participant refused has changed: it takes part",
                         place.round

@@ -1,0 +1,36 @@
+//! What a program is doing.
+
+/// A line of `progress.jsonl`; what else it says is for others.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Steps taken so far.
+    pub step: u64,
+    /// Steps that it will take.
+    #[serde(default)]
+    pub of: Option<u64>,
+    /// Of the last step or steps.
+    #[serde(default)]
+    pub loss: Option<f64>,
+    /// Examples trained on in a second, by all of its processes.
+    #[serde(default)]
+    pub samples_per_s: Option<f64>,
+}
+
+/// What a program is doing, for the app to show.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ProgramEvent {
+    /// It was started: the first time for a job, or again.
+    Started {
+        /// From 1.
+        start: u32,
+    },
+    /// It wrote a line of progress.
+    Progress(Progress),
+    /// It failed, and is started again.
+    Failed {
+        /// In words.
+        reason: String,
+    },
+}

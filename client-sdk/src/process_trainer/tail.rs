@@ -2,14 +2,29 @@
 
 use std::collections::VecDeque;
 use std::io::Read;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Bytes that are kept of each stream.
 const KEPT: usize = 4096;
+/// How long a stream is waited for whose program has ended: somebody else may have it, too.
+const END: Duration = Duration::from_secs(1);
 
 /// The last bytes of a stream, which is read to its end on a thread of its own, however long it is.
 #[derive(Clone, Default)]
-pub(super) struct Tail(Arc<Mutex<VecDeque<u8>>>);
+pub(super) struct Tail(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    read: Mutex<Bytes>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Bytes {
+    kept: VecDeque<u8>,
+    has_ended: bool,
+}
 
 impl Tail {
     pub(super) fn of(mut stream: impl Read + Send + 'static) -> Self {
@@ -21,20 +36,29 @@ impl Tail {
             while let Ok(read @ 1..) = stream.read(&mut buffer) {
                 kept.push(&buffer[..read]);
             }
+            kept.end();
         });
         tail
     }
 
     fn push(&self, bytes: &[u8]) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(bytes);
-        let excess = kept.len().saturating_sub(KEPT);
-        kept.drain(..excess);
+        let mut read = self.0.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.kept.extend(bytes);
+        let excess = read.kept.len().saturating_sub(KEPT);
+        read.kept.drain(..excess);
     }
 
-    /// As text without what would steer a terminal.
+    fn end(&self) {
+        self.0.read.lock().unwrap_or_else(PoisonError::into_inner).has_ended = true;
+        self.0.ended.notify_all();
+    }
+
+    /// As text without what would steer a terminal; of a program that has ended.
     pub(super) fn text(&self) -> String {
-        let kept: Vec<u8> = self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        let read = self.0.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.0.ended.wait_timeout_while(read, END, |read| !read.has_ended);
+        let (read, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let kept: Vec<u8> = read.kept.iter().copied().collect();
         let text = String::from_utf8_lossy(&kept);
         text.trim().chars().filter(|c| *c == '\n' || *c == '\t' || !c.is_control()).collect()
     }
@@ -49,6 +73,7 @@ mod tests {
         let tail = Tail::default();
         tail.push(&[b'a'; 10_000]);
         tail.push(b"\x1b[31mno memory\r\n");
+        tail.end();
         assert_eq!(tail.text().len(), KEPT - 3);
         assert!(tail.text().ends_with("a[31mno memory"), "{}", tail.text());
     }

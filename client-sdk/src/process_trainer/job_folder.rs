@@ -197,7 +197,11 @@ impl JobFolder {
     }
 
     pub(super) fn note_end(&self) -> io::Result<()> {
-        self.replace(ENDED, b"")
+        match File::create_new(self.path.join(ENDED)) {
+            // The program has made it, or a link of this name, which is not followed.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made.map(drop),
+        }
     }
 
     fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {

@@ -12,8 +12,8 @@
 //! | `checkpoint/` | the program | its own: what it needs to go on when it is started again |
 //!
 //! Status 0 means that the result is there, 75 (`EX_TEMPFAIL`) that this site does not take part in this job; any other is a failure,
-//! after which the program is started again, to go on from its checkpoint. It gets no address, certificate, token or key, and nothing
-//! that it started survives it: clipping, weighing, noise, masks and ledgers stay in this process.
+//! after which the program is started again, to go on from its checkpoint. It is handed no address, certificate, token or key: clipping,
+//! weighing, noise, masks and ledgers stay in this process. What it started is ended with it, as far as it can be found.
 
 mod event;
 mod job_folder;

@@ -31,3 +31,4 @@ pip install --quiet --disable-pip-version-check --no-deps "$work"/wheels/*.whl
 (cd "$package" && mypy --no-error-summary tributary)
 cd "$work"
 TRIBUTARY_BINARY=$binary python -m unittest discover --start-directory "$package/tests" --verbose
+PATH="$(dirname "$binary"):$PATH" python "$package/../../docs/site/tutorials.py" "$package/../../docs/tutorials/data-scientist.md"

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Runs the commands of pages as a reader would: tutorials.py PAGE…, each in a bash and an empty folder of its own.
+
+Blocks of `sh` run in their order and must succeed. Of `sh fails` each line must fail. `sh once` is what the environment has already: a build.
+The programs that the page names are on the PATH.
+"""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+FENCE = re.compile(r"^```(\w[^\n]*)\n(.*?)^```$", re.M | re.S)
+LIMIT_S = 300
+
+
+def script(page):
+    parts = ["set -euo pipefail"]
+    for kind, block in FENCE.findall(page):
+        if kind == "sh":
+            parts.append(block)
+        elif kind == "sh fails":
+            parts += [f"if {line}; then echo 'this should have failed: {line}'; exit 1; fi" for line in block.splitlines()]
+        elif kind.startswith("sh") and kind != "sh once":
+            sys.exit(f"no such kind of block: {kind}")
+    return "\n".join(parts)
+
+
+def run(path):
+    """How a page's commands ended, and what they said."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as output:
+        # A session of its own: what the page starts ends with it. A file, since what it leaves running holds the output.
+        command = ["bash", "-c", script(pathlib.Path(path).read_text())]
+        shell = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, start_new_session=True)
+        try:
+            status = shell.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            status = f"still running after {LIMIT_S} s"
+        finally:
+            os.killpg(shell.pid, signal.SIGKILL)
+            shell.wait()
+        output.seek(0)
+        return status, output.read()
+
+
+def main():
+    for path in sys.argv[1:]:
+        started = time.monotonic()
+        status, output = run(path)
+        if status != 0:
+            sys.exit(f"{output}\n{path}: {status}")
+        print(f"{path}: its commands ran, in {time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -67,7 +67,7 @@ async fn main() -> Outcome {
     }
     if wanted("observed") {
         let in_parts = asked.iter().any(|argument| argument == "parts");
-        observed::run(number.map_or(1000, |number| number as usize), 9, in_parts).await?;
+        observed::run(number.map_or(1000, |number| number as usize), 15, in_parts).await?;
     }
     if wanted("recovery") {
         recovery::run().await?;

@@ -27,7 +27,7 @@ use crate::unread::connect;
 use crate::{Outcome, processor};
 
 const PARTICIPANTS: u32 = 10;
-const ROUNDS: u32 = 60;
+const ROUNDS: u32 = 300;
 const STREAMS: usize = 100;
 
 /// Ways of observing a coordinator.

@@ -115,11 +115,11 @@ impl Server {
         let tasks = self.get(route::TASKS).await?;
         let mut tasks = tasks["items"].as_array().unwrap().iter();
         let task = tasks.find(|known| known["name"] == task).unwrap()["id"].as_str().unwrap().to_owned();
-        let page = self.get(&format!("{}?limit=100", route::fill(route::ROUNDS, &[&task]))).await?;
+        let page = self.get(&format!("{}?limit=500", route::fill(route::ROUNDS, &[&task]))).await?;
         Ok(page["items"].as_array().unwrap().clone())
     }
 
-    /// How many rounds of a task have completed, of the newest hundred.
+    /// How many rounds of a task have completed, of the newest 500.
     pub(crate) async fn completed(&self, task: &str) -> Outcome<usize> {
         Ok(self.rounds_of(task).await?.iter().filter(|round| round["state"] == "COMPLETED").count())
     }

@@ -86,6 +86,11 @@ impl Server {
         Ok(Self { base, client, token })
     }
 
+    /// The same coordinator, asked with another token.
+    pub(crate) fn bearing(&self, token: &str) -> Self {
+        Self { token: token.to_owned(), ..self.clone() }
+    }
+
     /// `GET` of a JSON body.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, String)]) -> Outcome<T> {
         read_json(self.send(self.request(Method::GET, path, query).timeout(TIMEOUT)).await?).await

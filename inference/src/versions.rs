@@ -60,7 +60,7 @@ pub enum Placed {
 /// Why nothing can be rolled back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoWayBack {
-    #[error("no version was used before the one in use")]
+    #[error("there is no version before the one in use")]
     None,
 }
 
@@ -199,17 +199,21 @@ impl<M> Versions<M> {
         Some((version, verdict))
     }
 
-    /// The version to go back to. A canary is taken back by this alone: then there is none to load.
+    /// The version to go back to: the one used before, or else the newest of these `others` that is older than the stable one. A
+    /// canary is taken back by this alone: then there is none to load.
     ///
     /// # Errors
     /// [`NoWayBack`].
-    pub fn roll_back(&mut self) -> Result<Option<u32>, NoWayBack> {
+    pub fn roll_back(&mut self, others: &[u32]) -> Result<Option<u32>, NoWayBack> {
         if let Some((held, _)) = self.canary.take() {
             self.refused.insert(held.version);
             self.draining = Some(held);
             return Ok(None);
         }
-        self.previous.map(Some).ok_or(NoWayBack::None)
+        let stable = self.stable.as_ref().map_or(0, |held| held.version);
+        let is_good = |version: &u32| *version < stable && !self.refused.contains(version);
+        let older = || others.iter().copied().filter(is_good).max();
+        self.previous.or_else(older).map(Some).ok_or(NoWayBack::None)
     }
 
     /// Puts the version that [`Self::roll_back`] named in the place of the stable one, which is refused from now on.

@@ -87,17 +87,19 @@ fn a_canary_is_promoted_taken_back_or_overtaken() {
 fn a_way_back_is_there_once_and_what_was_left_is_not_used_again() {
     let mut versions = Versions::new(None, BTreeSet::new());
     versions.place(held(1), warm(), at(0), &AT_ONCE, false);
-    assert_eq!(versions.roll_back(), Err(NoWayBack::None));
+    assert_eq!(versions.roll_back(&[]), Err(NoWayBack::None));
+    assert_eq!(versions.roll_back(&[2, 1, 0]), Ok(Some(0)), "what is older, if nothing was used before");
     versions.place(held(2), warm(), at(1), &AT_ONCE, false);
     versions.drained();
-    assert_eq!(versions.roll_back(), Ok(Some(1)));
+    assert_eq!(versions.roll_back(&[]), Ok(Some(1)));
     versions.go_back(held(1), warm());
     assert_eq!(versions.answering(), [1]);
     assert!(!versions.wants(2) && versions.wants(3), "only what is newer than what was left");
-    assert_eq!(versions.roll_back(), Err(NoWayBack::None), "it does not go to and fro");
+    assert_eq!(versions.roll_back(&[]), Err(NoWayBack::None), "it does not go to and fro");
     versions.drained();
+    assert_eq!(versions.roll_back(&[5, 2]), Err(NoWayBack::None));
     versions.place(held(3), warm(), at(2), &TRIED, false);
-    assert_eq!(versions.roll_back(), Ok(None), "a canary is taken back without another");
+    assert_eq!(versions.roll_back(&[]), Ok(None), "a canary is taken back without another");
     assert!(versions.answering() == [1] && !versions.wants(3));
 }
 
@@ -125,7 +127,7 @@ proptest! {
                     }
                 }
                 _ => if versions.draining().is_none()
-                    && let Ok(Some(previous)) = versions.roll_back()
+                    && let Ok(Some(previous)) = versions.roll_back(&[])
                     && versions.make_room()
                 {
                     versions.go_back(held(previous), warm());

@@ -18,7 +18,7 @@ use super::meters;
 use super::model::{Loaded, Unservable};
 
 /// How often the folder is looked at when nobody says that something changed.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(250);
 /// How often a version that is tried or drained is looked at.
 const WATCH: Duration = Duration::from_millis(20);
 

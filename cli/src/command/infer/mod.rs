@@ -3,8 +3,6 @@
 mod rollback;
 mod serve;
 
-pub(crate) use serve::announce;
-
 use crate::failure::Outcome;
 use crate::output::Output;
 

@@ -20,7 +20,7 @@ use crate::signal;
 #[derive(clap::Args)]
 pub(crate) struct Serve {
     /// URL of the coordinator whose published versions are served; without it, what is in --models
-    #[arg(long, env = "TRIBUTARY_SERVER", value_name = "URL", requires_all = ["token", "tasks"])]
+    #[arg(long, value_name = "URL", requires_all = ["token", "tasks"])]
     from: Option<Url>,
     /// PEM file of the authority that signed its certificate; without it, the authorities this machine trusts
     #[arg(long, env = "TRIBUTARY_CA", value_name = "FILE")]
@@ -217,7 +217,7 @@ fn folders(models: &std::path::Path) -> Outcome<Vec<String>> {
 }
 
 /// Says what is served where.
-pub(crate) fn announce(running: &Running, is_tls: bool, output: Output) {
+fn announce(running: &Running, is_tls: bool, output: Output) {
     let scheme = if is_tls { "https" } else { "http" };
     let models: Vec<_> = running.models().into_iter().map(|(name, version)| ServedModel { name, version }).collect();
     let serving = Serving { url: format!("{scheme}://{}", running.address), health: running.health, models };

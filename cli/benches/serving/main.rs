@@ -37,7 +37,10 @@ impl Drop for Server {
 impl Server {
     fn ours(name: &'static str, models: &Path, flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tributary"));
-        command.args(["--format", "json", "infer", "serve", "--listen", "127.0.0.1:0", "--models"]).arg(models).args(flags);
+        command
+            .args(["--format", "json", "infer", "serve", "--listen", "127.0.0.1:0", "--models"])
+            .arg(models)
+            .args(flags);
         Self::until(name, command, |line| {
             let event: serde_json::Value = serde_json::from_str(line).ok()?;
             Some(event["url"].as_str()?.strip_prefix("http://")?.to_owned())

@@ -1,13 +1,14 @@
 //! `POST /v2/models/{model}[/versions/{version}]/infer`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Extension;
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, header};
+use http_body_util::LengthLimitError;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use wire::admin::Role;
@@ -26,6 +27,8 @@ use crate::serving::served::{Chosen, Served};
 const JSON_LENGTH: &str = "inference-header-content-length";
 /// What keeps a caller on one side while a new version is tried.
 const KEY: &str = "tributary-key";
+/// Time for a body to come.
+const BODY: Duration = Duration::from_secs(30);
 /// Longest id of a request, which is sent back.
 const ID_MAX: usize = 1024;
 
@@ -68,7 +71,7 @@ pub(super) async fn infer(
     Extension(peer): Extension<Peer>,
     Path(name): Path<String>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Body,
 ) -> Response {
     counted(&serving, peer, &name, None, &headers, body).await
 }
@@ -78,7 +81,7 @@ pub(super) async fn infer_version(
     Extension(peer): Extension<Peer>,
     Path((name, version)): Path<(String, String)>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Body,
 ) -> Response {
     counted(&serving, peer, &name, Some(&version), &headers, body).await
 }
@@ -89,7 +92,7 @@ async fn counted(
     name: &str,
     version: Option<&str>,
     headers: &HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Body,
 ) -> Response {
     let began = Instant::now();
     let answer = answer(serving, peer, name, version, headers, body, began).await;
@@ -107,12 +110,12 @@ async fn answer(
     name: &str,
     version: Option<&str>,
     headers: &HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Body,
     began: Instant,
 ) -> Result<Response> {
     let served = admitted(serving, headers, peer, Role::Predictor, name).await?;
     let arriving = serving.engine.arriving(served.index);
-    let body = body.map_err(|rejection| too_large_or_cut(serving, &rejection))?;
+    let body = read_body(serving, body).await?;
     let (request, binary) = read(headers, &body)?;
     let version = version.map(|text| number(served, text)).transpose()?;
     let draw = match headers.get(KEY) {
@@ -159,12 +162,18 @@ fn choose(served: &Arc<Served>, version: Option<u32>, draw: u64) -> Result<Chose
     })
 }
 
-fn too_large_or_cut(serving: &Serving, rejection: &BytesRejection) -> Refusal {
-    if rejection.status() == http::StatusCode::PAYLOAD_TOO_LARGE {
-        let most = serving.settings.body_max;
-        return Refusal::new(ProblemType::TooLarge, format!("the body may have at most {most} bytes here"));
-    }
-    Refusal::new(ProblemType::MalformedRequest, "the body was cut off")
+/// The body of somebody who was let in.
+async fn read_body(serving: &Serving, body: Body) -> Result<Bytes> {
+    let most = serving.settings.body_max;
+    let late = |_| Refusal::new(ProblemType::TooSlow, format!("the body took longer than {} s", BODY.as_secs()));
+    let read = tokio::time::timeout(BODY, to_bytes(body, most)).await.map_err(late)?;
+    read.map_err(|error| {
+        let cause = std::error::Error::source(&error);
+        if cause.is_some_and(<dyn std::error::Error>::is::<LengthLimitError>) {
+            return Refusal::new(ProblemType::TooLarge, format!("the body may have at most {most} bytes here"));
+        }
+        Refusal::new(ProblemType::MalformedRequest, "the body was cut off")
+    })
 }
 
 /// The JSON of a request, and the bytes after it.

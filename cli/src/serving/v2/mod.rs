@@ -9,7 +9,7 @@ mod tensors;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
@@ -31,7 +31,6 @@ type Result<T, E = Refusal> = std::result::Result<T, E>;
 
 /// All routes. Health is for everybody.
 pub(super) fn router(serving: Arc<Serving>) -> Router {
-    let body_max = serving.settings.body_max;
     Router::new()
         .route("/v2", get(server))
         .route("/v2/health/live", get(live))
@@ -44,11 +43,11 @@ pub(super) fn router(serving: Arc<Serving>) -> Router {
         .route("/v2/models/{model}/versions/{version}/infer", post(infer::infer_version))
         .route("/tributary/models/{model}/rollback", post(roll_back))
         .route("/metrics", get(metrics))
+        .route("/openapi.json", get(document))
         .fallback(async || Refusal::new(ProblemType::NotFound, "there is no such path here"))
         .method_not_allowed_fallback(async || {
             Refusal::new(ProblemType::MethodNotAllowed, "the path does not take this method")
         })
-        .layer(DefaultBodyLimit::max(body_max))
         .with_state(serving)
 }
 
@@ -102,6 +101,11 @@ fn no_version(served: &Served, version: &str) -> Refusal {
     let there: Vec<_> = served.answering().iter().map(u32::to_string).collect();
     let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
     Refusal::new(ProblemType::NotFound, format!("{} answers by no version {version:?}, but by {there}", served.name))
+}
+
+/// The API as OpenAPI.
+async fn document() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], include_str!("openapi.json"))
 }
 
 async fn live() -> Json<serde_json::Value> {

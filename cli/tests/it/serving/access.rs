@@ -23,7 +23,7 @@ fn files(folder: &Path) -> Files {
     let mut authority = CertificateParams::new(vec![]).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let ca = authority.self_signed(&authority_key).unwrap();
-    let issuer = Issuer::from_params(&authority, &authority_key);
+    let issuer = Issuer::new(authority, authority_key);
     let made = |name: &str| {
         let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
         let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
@@ -112,6 +112,17 @@ fn nobody_is_let_in_by_nothing_where_others_can_reach_it() {
     assert!(ran.code == 2 && ran.stderr.contains("without --certificate and --key"), "{ran}");
     let Files { certificate, key, .. } = files(folder.path());
     let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
-    let ran = run(&["infer", "serve", "--models", models, "--listen", "0.0.0.0:0", "--certificate", certificate, "--key", key]);
+    let ran = run(&[
+        "infer",
+        "serve",
+        "--models",
+        models,
+        "--listen",
+        "0.0.0.0:0",
+        "--certificate",
+        certificate,
+        "--key",
+        key,
+    ]);
     assert!(ran.code == 2 && ran.stderr.contains("say who may ask"), "{ran}");
 }

@@ -14,7 +14,8 @@ async fn wrong_requests_are_told_what_is_wrong() {
         body
     };
     let long = json!({ "inputs": [{ "name": "input", "shape": [7, 5], "datatype": "FP32", "data": vec![0.5; 35] }] });
-    let huge = json!({ "inputs": [{ "name": "input", "shape": [20000, 5], "datatype": "FP32", "data": vec![0.5; 100_000] }] });
+    let huge =
+        json!({ "inputs": [{ "name": "input", "shape": [20000, 5], "datatype": "FP32", "data": vec![0.5; 100_000] }] });
     let mut output = asked(&row(1));
     output["outputs"] = json!([{ "name": "logits" }]);
     for (path, body, status, words) in [

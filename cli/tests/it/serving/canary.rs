@@ -14,7 +14,9 @@ async fn a_worse_version_is_taken_back_before_its_time_is_over_and_each_key_has_
     let last = worse.values().len() - (3 * 7 + 3);
     worse.values_mut()[last..].iter_mut().for_each(|value| *value = -*value);
     publish(folder.path(), 2, &worse);
-    models.wait("a canary", async || models.metric("tributary_infer_swaps_total", "outcome=\"tried\"").await == 1.0).await;
+    models
+        .wait("a canary", async || models.metric("tributary_infer_swaps_total", "outcome=\"tried\"").await == 1.0)
+        .await;
     let (mut sides, mut number) = (std::collections::BTreeMap::new(), 0);
     models
         .wait("the verdict", async || {
@@ -36,7 +38,9 @@ async fn a_worse_version_is_taken_back_before_its_time_is_over_and_each_key_has_
     let (version, _) = models.infer(&row(1), Some("patient-1")).await.unwrap();
     assert_eq!(version, 1);
     publish(folder.path(), 3, &parameters(1));
-    models.wait("the next", async || models.metric("tributary_infer_swaps_total", "outcome=\"tried\"").await == 2.0).await;
+    models
+        .wait("the next", async || models.metric("tributary_infer_swaps_total", "outcome=\"tried\"").await == 2.0)
+        .await;
 }
 
 #[tokio::test]

@@ -20,9 +20,11 @@ async fn a_corrupt_file_and_a_model_of_nan_are_never_used() {
     nan.values_mut()[4] = f32::NAN;
     publish(folder.path(), 3, &nan);
     publish_with(folder.path(), 4, b"no model at all", None);
-    models.wait("three that are unfit", async || {
-        models.metric("tributary_infer_swaps_total", "outcome=\"unfit\"").await == 3.0
-    }).await;
+    models
+        .wait("three that are unfit", async || {
+            models.metric("tributary_infer_swaps_total", "outcome=\"unfit\"").await == 3.0
+        })
+        .await;
     let (version, scores) = models.infer(&row(1), None).await.unwrap();
     assert!(version == 1 && are_of(1, &row(1), &scores));
     publish(folder.path(), 5, &parameters(5));
@@ -60,7 +62,8 @@ async fn killed_in_the_middle_of_swaps_it_starts_on_a_version_that_was_verified(
 #[tokio::test]
 async fn a_full_queue_says_when_to_come_back() {
     let folder = folder();
-    let models = std::sync::Arc::new(Models::serve(folder.path(), &["--threads", "1", "--max-batch", "1", "--queue", "2"]));
+    let models =
+        std::sync::Arc::new(Models::serve(folder.path(), &["--threads", "1", "--max-batch", "1", "--queue", "2"]));
     let ask = |number: u32| {
         let models = std::sync::Arc::clone(&models);
         tokio::spawn(async move {

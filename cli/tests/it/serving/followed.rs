@@ -34,9 +34,11 @@ async fn published_versions_are_fetched_verified_and_answer_when_the_coordinator
     let kept_ca = folder.path().join("ca.pem");
     std::fs::copy(&ca, &kept_ca).unwrap();
     drop(served);
-    models.wait("a failure to reach it", async || {
-        models.metric("tributary_infer_fetch_failures_total", "reason=\"away\"").await > 0.0
-    }).await;
+    models
+        .wait("a failure to reach it", async || {
+            models.metric("tributary_infer_fetch_failures_total", "reason=\"away\"").await > 0.0
+        })
+        .await;
     assert_eq!(version(&models).await.as_deref(), Some("2"), "it goes on without");
     drop(models);
     let ca = kept_ca.to_str().unwrap();
@@ -73,9 +75,11 @@ async fn a_full_disk_stops_new_versions_and_not_the_one_that_answers() {
     std::fs::create_dir(&place).unwrap();
     served.operate(&["model", "fetch", "demo", "--model-version", "1", "--out", first.to_str().unwrap()]).data();
     let models = Models::until(on_a_full_disk(&place, &first, &flags(&served)));
-    models.wait("a failure to keep it", async || {
-        models.metric("tributary_infer_fetch_failures_total", "reason=\"disk\"").await > 0.0
-    }).await;
+    models
+        .wait("a failure to keep it", async || {
+            models.metric("tributary_infer_fetch_failures_total", "reason=\"disk\"").await > 0.0
+        })
+        .await;
     assert_eq!(version(&models).await.as_deref(), Some("1"), "it goes on");
     std::fs::write(folder.path().join("models.go"), "").unwrap();
     models.until_answers(2).await;

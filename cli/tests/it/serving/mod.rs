@@ -108,7 +108,8 @@ impl Models {
 
     /// The sum of a metric over its labels, where these words are among them.
     pub(crate) async fn metric(&self, name: &str, words: &str) -> f64 {
-        let text = self.client.get(format!("http://{}/metrics", self.health)).send().await.unwrap().text().await.unwrap();
+        let text =
+            self.client.get(format!("http://{}/metrics", self.health)).send().await.unwrap().text().await.unwrap();
         let is_it = |line: &&str| line.starts_with(name) && line.contains(words);
         text.lines().filter(is_it).map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
     }

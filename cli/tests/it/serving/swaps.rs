@@ -58,13 +58,17 @@ async fn many_rows_are_parted_and_answered_in_their_order() {
     });
     for _ in 0..2 {
         let (status, answer) = models.post("/v2/models/digits/versions/1/infer", &body, None).await;
-        assert_eq!((status, &answer["id"], &answer["outputs"][0]["shape"]), (200, &"mine".into(), &serde_json::json!([37])));
+        assert_eq!(
+            (status, &answer["id"], &answer["outputs"][0]["shape"]),
+            (200, &"mine".into(), &serde_json::json!([37]))
+        );
         let scores: Vec<f32> = serde_json::from_value(answer["outputs"][1]["data"].clone()).unwrap();
         for (row, scores) in rows.iter().zip(scores.chunks(3)) {
             assert!(are_of(1, row, scores));
         }
     }
     assert_eq!(models.metric("tributary_infer_cache_hits_total", "").await, 1.0, "the second time it is remembered");
-    let sizes = models.metric("tributary_infer_batch_size_sum", "").await / models.metric("tributary_infer_batch_size_count", "").await;
+    let sizes = models.metric("tributary_infer_batch_size_sum", "").await
+        / models.metric("tributary_infer_batch_size_count", "").await;
     assert!(sizes <= 4.0, "{sizes}");
 }

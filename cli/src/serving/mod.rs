@@ -28,6 +28,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use rand::RngExt as _;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
+use ring::rand::SystemRandom;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -168,7 +169,8 @@ pub(crate) async fn start(
     let models = settings.names.iter().enumerate().map(served).collect();
     let cache = (settings.cache_bytes > 0).then(|| Predictions::new(settings.cache_bytes));
     let unreadable = |_| Failure::new(Exit::Internal, "the system gives no randomness");
-    let draws = Mutex::new(ChaCha8Rng::try_from_rng(&mut rand::rngs::SysRng).map_err(unreadable)?);
+    let seed: [u8; 32] = ring::rand::generate(&SystemRandom::new()).map_err(unreadable)?.expose();
+    let draws = Mutex::new(ChaCha8Rng::from_seed(seed));
     let (engine, latencies, answered) = (Arc::new(engine), Mutex::default(), AtomicU64::new(0));
     let serving = Arc::new(Serving { settings, access, models, engine, cache, handle, draws, latencies, answered });
     // What is there is ready before the first request.

@@ -204,7 +204,8 @@ impl Server {
 
     /// One task.
     pub(crate) async fn task_view(&self, id: TaskId) -> Outcome<TaskView> {
-        self.get(&route::fill(route::TASK, &[&id]), &[]).await
+        let path = route::fill(route::TASK, &[&id]);
+        self.get(&path, &[]).await
     }
 
     /// Waits up to `wait` for a round to leave the state `after`; `None` if there is no such round yet.

@@ -91,7 +91,8 @@ async fn newest(server: &Server, task: TaskId, after: Option<u32>) -> Outcome<Op
         query.push(("after_version", after.to_string()));
         query.push(("wait_ms", WAIT.as_millis().to_string()));
     }
-    let page: Page<ModelView> = server.get(&route::fill(route::MODELS, &[&task]), &query).await?;
+    let path = route::fill(route::MODELS, &[&task]);
+    let page: Page<ModelView> = server.get(&path, &query).await?;
     Ok(page.items.into_iter().next().filter(|model| model.removed_at.is_none()))
 }
 

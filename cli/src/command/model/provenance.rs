@@ -103,7 +103,8 @@ fn digest(path: &Path) -> Outcome<(Digest, u64)> {
 
 /// The record of a version, as it was signed.
 async fn get(server: &Server, model: &ModelView) -> Outcome<SignedProvenance> {
-    server.get(&route::fill(route::MODEL_PROVENANCE, &[&model.task, &model.version]), &[]).await
+    let path = route::fill(route::MODEL_PROVENANCE, &[&model.task, &model.version]);
+    server.get(&path, &[]).await
 }
 
 /// Saves the record of a version, if it is signed.

@@ -20,9 +20,6 @@ use serde_json::{Value, json};
 
 use crate::support::{Background, tributary};
 
-/// Numbers of an example.
-pub(crate) const WIDTH: usize = 5;
-
 fn model() -> Architecture {
     Architecture::Mlp(Mlp { inputs: 5, hidden: vec![7], classes: 3 })
 }

@@ -1,3 +1,5 @@
+//! Batches of a simulated crowd, under a virtual clock.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Sides of keys, and verdicts on canaries.
+
 use proptest::prelude::*;
 
 use super::*;

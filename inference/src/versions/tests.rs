@@ -1,3 +1,5 @@
+//! Versions from use to nothing, by hand and by chance.
+
 use std::time::Duration;
 
 use proptest::prelude::*;

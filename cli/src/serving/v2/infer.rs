@@ -17,11 +17,11 @@ use wire::problem::ProblemType;
 use super::problem::Refusal;
 use super::tensors::{CLASSES, InputTensor, OutputTensor, SCORES, TensorParameters, input, output};
 use super::{Result, admitted, number};
-use crate::serving::Serving;
 use crate::serving::listener::Peer;
 use crate::serving::meters;
 use crate::serving::model::{Input, Prediction};
 use crate::serving::served::{Chosen, Served};
+use crate::serving::shared::Serving;
 
 /// Length of the JSON before binary data.
 const JSON_LENGTH: &str = "inference-header-content-length";

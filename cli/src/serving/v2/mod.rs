@@ -19,11 +19,11 @@ use serde_json::json;
 use wire::admin::Role;
 use wire::problem::{Problem, ProblemType};
 
-use super::Serving;
 use super::access::{Sender, no_model};
 use super::listener::Peer;
 use super::model::Loaded;
 use super::served::{NotRolledBack, Served};
+use super::shared::Serving;
 use problem::Refusal;
 use tensors::{TensorMetadata, signature};
 

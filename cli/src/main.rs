@@ -12,6 +12,7 @@ mod model_size;
 mod output;
 mod parse;
 mod server;
+mod serving;
 mod signal;
 mod table_file;
 mod task_file;

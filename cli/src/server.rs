@@ -86,6 +86,11 @@ impl Server {
         Ok(Self { base, client, token })
     }
 
+    /// The same coordinator, asked with another token.
+    pub(crate) fn bearing(&self, token: &str) -> Self {
+        Self { token: token.to_owned(), ..self.clone() }
+    }
+
     /// `GET` of a JSON body.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, String)]) -> Outcome<T> {
         read_json(self.send(self.request(Method::GET, path, query).timeout(TIMEOUT)).await?).await
@@ -199,7 +204,8 @@ impl Server {
 
     /// One task.
     pub(crate) async fn task_view(&self, id: TaskId) -> Outcome<TaskView> {
-        self.get(&route::fill(route::TASK, &[&id]), &[]).await
+        let path = route::fill(route::TASK, &[&id]);
+        self.get(&path, &[]).await
     }
 
     /// Waits up to `wait` for a round to leave the state `after`; `None` if there is no such round yet.

@@ -30,6 +30,7 @@ pub(crate) const TABLE: &[Allowed] = &[
         never: &["tokio", "axum", "rusqlite", "sqlx", "ring", "chacha20", "x25519-dalek"],
     },
     Allowed { package: "datasets", ours: &[], never: IO },
+    Allowed { package: "inference", ours: &[], never: IO },
     Allowed { package: "recipe", ours: &["federation", "learning", "secure-agg", "task-spec", "wire"], never: IO },
     Allowed { package: "wire", ours: &["federation", "secure-agg", "task-spec"], never: IO },
     Allowed {
@@ -103,6 +104,7 @@ pub(crate) const TABLE: &[Allowed] = &[
             "coordinator",
             "datasets",
             "federation",
+            "inference",
             "learning",
             "recipe",
             "secure-agg",

@@ -16,6 +16,7 @@ mod demo;
 mod devices;
 mod export;
 mod fsck;
+pub(crate) mod infer;
 mod keeping;
 mod manual;
 mod migrate;
@@ -44,6 +45,9 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// What a server of models logs unless it is told otherwise.
+const SERVING_LOG: &str = "warn,tributary::serving=info";
+
 /// The subcommands.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
@@ -69,6 +73,11 @@ pub(crate) enum Command {
     Model {
         #[command(subcommand)]
         command: model::ModelCommand,
+    },
+    /// Serve published models, and go back to the version before
+    Infer {
+        #[command(subcommand)]
+        command: infer::InferCommand,
     },
     /// Look at participants, revoke them, or run one
     Participant {
@@ -116,6 +125,7 @@ impl Command {
         match self {
             Self::Round { command } => command.is_stream(),
             Self::Participant { command } => command.is_stream(),
+            Self::Infer { command } => command.is_stream(),
             Self::Demo(_) | Self::Serve(_) | Self::Work(_) | Self::Backup(_) | Self::Restore(_) | Self::Fsck(_) => true,
             Self::Simulate(_)
             | Self::Task { .. }
@@ -132,6 +142,10 @@ impl Command {
         }
     }
 
+    fn serves_models(&self) -> bool {
+        matches!(self, Self::Infer { command } if command.is_stream())
+    }
+
     /// What the allocator is told, if it is told anything.
     pub(crate) fn allocator(&self) -> Option<Options> {
         match self {
@@ -141,6 +155,7 @@ impl Command {
             | Self::Task { .. }
             | Self::Round { .. }
             | Self::Model { .. }
+            | Self::Infer { .. }
             | Self::Participant { .. }
             | Self::Token { .. }
             | Self::Privacy { .. }
@@ -160,7 +175,8 @@ impl Command {
     pub(crate) async fn run(self, log: Option<&str>, output: Output) -> Outcome {
         // The tree has one provider; installing it twice (a test in the same process) is no error.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        // A server logs as its configuration says; everything else is quiet unless asked.
+        // A server logs as its configuration says, or what becomes of versions; everything else is quiet unless asked.
+        let log = log.or_else(|| self.serves_models().then_some(SERVING_LOG));
         if let (Some(level), false) = (log, matches!(self, Self::Serve(_) | Self::Work(_))) {
             let telemetry = TelemetryConfig { level: log_level(level)?, ..TelemetryConfig::default() };
             coordinator::observe::start_logging(&telemetry)
@@ -183,6 +199,7 @@ impl Command {
             Self::Task { command } => command.run(output).await,
             Self::Round { command } => command.run(output).await,
             Self::Model { command } => command.run(output).await,
+            Self::Infer { command } => command.run(output).await,
             Self::Participant { command } => command.run(output).await,
             Self::Token { command } => command.run(output).await,
             Self::Privacy { command } => command.run(output).await,

@@ -62,7 +62,7 @@ pub(crate) struct Create {
     /// day, otherwise until it is revoked
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     valid_for: Option<Duration>,
-    /// Id or name of a task that the operator may see, or run with the role operator; may be repeated. Default: everything
+    /// Id or name of a task that the operator may see, run with the role operator, or ask the model of; may be repeated. Default: everything
     #[arg(long = "task", value_name = "TASK", conflicts_with = "enrollment")]
     tasks: Vec<String>,
     /// Write it into the database of a stopped coordinator, for operators who may write that file and have no token
@@ -105,7 +105,7 @@ fn parse_role(text: &str) -> Result<Role, String> {
     Role::ALL
         .into_iter()
         .find(|role| role.as_str() == text)
-        .ok_or_else(|| "a role is viewer, operator or admin".to_owned())
+        .ok_or_else(|| "a role is predictor, viewer, operator or admin".to_owned())
 }
 
 impl TokenCommand {

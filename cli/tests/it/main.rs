@@ -33,6 +33,7 @@ mod replicas;
 mod restored;
 mod resumed;
 mod secrecy;
+mod serving;
 mod shown;
 mod shredded;
 mod signed;

@@ -125,7 +125,7 @@ const LINES: &[(&str, &str, &str)] = &[
     ("participant show @", "<PARTICIPANT>", "Usage: tributary participant show"),
     // Tokens, privacy, the log, and what is stored.
     ("token create @", "--role <ROLE>", "Usage: tributary token create"),
-    ("token create --role king --name x @", "--role", "viewer, operator or admin"),
+    ("token create --role king --name x @", "--role", "predictor, viewer, operator or admin"),
     ("token create --role viewer --name x --valid-for soon @", "--valid-for", "30d, 12h or 45m"),
     ("token create --enrollment --role viewer @", "--enrollment", "cannot be used with '--role"),
     ("token revoke nobody @", "`nobody`", "no id of a token"),

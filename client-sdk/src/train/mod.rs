@@ -34,7 +34,7 @@ pub use self::config::{ConfigError, Sgd};
 pub use self::device::{Device, DeviceChoice, DeviceError};
 pub use self::error::TrainError;
 pub use self::examples::Examples;
-pub use self::scores::{Inputs, Scores, scores};
+pub use self::scores::{Inputs, Predictor, Scores, scores};
 
 use self::batches::Batches;
 #[cfg(feature = "candle")]

@@ -1,12 +1,15 @@
 //! What a model says of inputs: the use of a model, as opposed to its training.
 
+use std::sync::Arc;
+
 use learning::Parameters;
 use task_spec::TrainingPlan;
 
 use super::device::Device;
 use super::error::TrainError;
 use super::examples::Examples;
-use super::{EVALUATION_BATCH, check, learner};
+use super::learner::Learner;
+use super::{EVALUATION_BATCH, check, cpu, learner};
 use crate::models::{Architecture, InputKind};
 
 /// What a model is asked about.
@@ -65,37 +68,130 @@ pub fn scores(
     inputs: Inputs<'_>,
     device: &Device,
 ) -> Result<Scores, TrainError> {
-    // Learners take labelled examples; here nothing looks at the labels.
-    let labels;
+    let mut labels = Vec::new();
+    let examples = examples(architecture, inputs, &mut labels)?;
+    check(architecture, parameters, &examples)?;
+    let size = EVALUATION_BATCH.min(examples.count());
+    let plan = TrainingPlan::default();
+    let mut learner = learner(architecture, parameters, &examples, &plan, device, size)?;
+    score_all(architecture, &mut *learner, &examples, size)
+}
+
+/// A model on the CPU that is asked again and again, by one thread: what [`scores`] prepares is kept between calls.
+pub struct Predictor {
+    architecture: Architecture,
+    parameters: Arc<Parameters>,
+    batch: usize,
+    /// For examples with this many predictions each.
+    prepared: Option<(usize, Box<dyn Learner + Send>)>,
+}
+
+impl Predictor {
+    /// A model whose inputs are computed `batch` examples at a time, at least one.
+    ///
+    /// # Errors
+    /// [`TrainError`]: parameters of another model.
+    pub fn new(architecture: Architecture, parameters: Arc<Parameters>, batch: usize) -> Result<Self, TrainError> {
+        if architecture.layout()? != **parameters.layout() {
+            return Err(TrainError::OtherModel { kind: architecture.kind() });
+        }
+        Ok(Self { architecture, parameters, batch: batch.max(1), prepared: None })
+    }
+
+    /// What [`scores`] gives on the CPU.
+    ///
+    /// # Errors
+    /// [`TrainError`]: inputs that do not fit the model.
+    pub fn scores(&mut self, inputs: Inputs<'_>) -> Result<Scores, TrainError> {
+        let mut labels = Vec::new();
+        let examples = examples(&self.architecture, inputs, &mut labels)?;
+        examples.check(&self.architecture)?;
+        let length = examples.length();
+        if self.prepared.as_ref().is_none_or(|(of, _)| *of != length) {
+            let (plan, values) = (TrainingPlan::default(), self.parameters.values());
+            self.prepared = Some((length, cpu::learner(&self.architecture, values, &plan, &examples, self.batch)));
+        }
+        match &mut self.prepared {
+            Some((_, learner)) => score_all(&self.architecture, &mut **learner, &examples, self.batch),
+            None => unreachable!("it was prepared above"),
+        }
+    }
+}
+
+/// Inputs as learners take them: labelled, with labels that nothing looks at.
+fn examples<'a>(
+    architecture: &Architecture,
+    inputs: Inputs<'a>,
+    labels: &'a mut Vec<u32>,
+) -> Result<Examples<'a>, TrainError> {
     let takes = |what: String| TrainError::Inputs { kind: architecture.kind(), what };
-    let examples = match (inputs, architecture.input()) {
+    match (inputs, architecture.input()) {
         (Inputs::Rows(features), InputKind::Features(width)) => {
             if features.is_empty() || !features.len().is_multiple_of(width) {
                 return Err(takes(format!("rows of {width} numbers; these are {} numbers", features.len())));
             }
-            labels = vec![0; features.len() / width];
-            Examples::Labelled { features, labels: &labels, width }
+            labels.resize(features.len() / width, 0);
+            Ok(Examples::Labelled { features, labels, width })
         }
         (Inputs::Characters(inputs), InputKind::Characters) => {
             let classes = architecture.classes();
             if inputs.is_empty() || inputs.iter().any(|&character| character >= classes) {
                 return Err(takes(format!("characters numbered below {classes}, at least one")));
             }
-            Examples::Text { inputs, targets: inputs, length: inputs.len() }
+            Ok(Examples::Text { inputs, targets: inputs, length: inputs.len() })
         }
-        (Inputs::Rows(_), InputKind::Characters) => return Err(takes("characters, not rows of numbers".to_owned())),
-        (Inputs::Characters(_), InputKind::Features(_)) => {
-            return Err(takes("rows of numbers, not characters".to_owned()));
-        }
-    };
-    check(architecture, parameters, &examples)?;
+        (Inputs::Rows(_), InputKind::Characters) => Err(takes("characters, not rows of numbers".to_owned())),
+        (Inputs::Characters(_), InputKind::Features(_)) => Err(takes("rows of numbers, not characters".to_owned())),
+    }
+}
+
+/// The scores of all examples, at most `size` at a time.
+fn score_all(
+    architecture: &Architecture,
+    learner: &mut dyn Learner,
+    examples: &Examples<'_>,
+    size: usize,
+) -> Result<Scores, TrainError> {
     let all: Vec<usize> = (0..examples.count()).collect();
-    let size = EVALUATION_BATCH.min(all.len());
-    let plan = TrainingPlan::default();
-    let mut learner = learner(architecture, parameters, &examples, &plan, device, size)?;
     let mut values = Vec::new();
     for chosen in all.chunks(size) {
-        values.extend(learner.logits(&examples, chosen)?);
+        values.extend(learner.logits(examples, chosen)?);
     }
     Ok(Scores { classes: architecture.classes() as usize, values })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::{Gru, Mlp};
+
+    #[test]
+    fn a_predictor_gives_the_scores_of_the_model_however_often_and_in_what_batches() {
+        let model = Architecture::Mlp(Mlp { inputs: 5, hidden: vec![7], classes: 3 });
+        let parameters = Arc::new(model.initial(3).unwrap());
+        let rows: Vec<f32> = (0_u8..50).map(|number| f32::from(number) / 50.0).collect();
+        let all = scores(&model, &parameters, Inputs::Rows(&rows), &Device::Cpu).unwrap();
+        let mut predictor = Predictor::new(model.clone(), Arc::clone(&parameters), 4).unwrap();
+        for _ in 0..2 {
+            assert_eq!(predictor.scores(Inputs::Rows(&rows)).unwrap().classes(), 3);
+            let alone: Vec<_> =
+                rows.chunks(5).flat_map(|row| predictor.scores(Inputs::Rows(row)).unwrap().values).collect();
+            for (one, of_all) in alone.iter().zip(all.values()) {
+                assert!((one - of_all).abs() <= 1e-6, "{one} and {of_all}");
+            }
+        }
+        assert!(predictor.scores(Inputs::Rows(&[0.0; 4])).is_err());
+        assert!(Predictor::new(Architecture::Mlp(Mlp::default()), parameters, 4).is_err());
+    }
+
+    #[test]
+    fn a_predictor_takes_sequences_of_any_length() {
+        let model = Architecture::Gru(Gru::with_vocabulary(5));
+        let parameters = Arc::new(model.initial(3).unwrap());
+        let mut predictor = Predictor::new(model.clone(), Arc::clone(&parameters), 4).unwrap();
+        for text in [&[0, 1, 2][..], &[4], &[1, 1, 2, 3], &[0, 1, 2]] {
+            let expected = scores(&model, &parameters, Inputs::Characters(text), &Device::Cpu).unwrap();
+            assert_eq!(predictor.scores(Inputs::Characters(text)).unwrap(), expected);
+        }
+    }
 }

@@ -237,6 +237,17 @@ role!(Viewer: |_| Self);
 role!(Operator: Self);
 role!(Admin: Self);
 
+/// The bearer of any token, for whatever it is: nothing but the bearer's own may be answered.
+pub(super) struct Anybody(pub(super) Bearer);
+
+impl FromRequestParts<Arc<App>> for Anybody {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
+        bearer(parts, app, Role::Predictor).await.map(Self)
+    }
+}
+
 /// A viewer for everything or for some tasks alone: what is answered must be within the bearer's scope.
 pub(super) struct InScope(pub(super) Bearer);
 

@@ -14,6 +14,11 @@ static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
 const FOLD: Duration = Duration::from_secs(5);
 /// Buckets of batch sizes.
 const SIZES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+/// Buckets of seconds of one prediction, which is fast.
+const SHORT_SECONDS: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
+/// Histograms with those.
+const SHORT: [&str; 3] =
+    ["tributary_infer_request_seconds", "tributary_infer_queue_seconds", "tributary_infer_compute_seconds"];
 /// Buckets of seconds.
 const SECONDS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 600.0, 3600.0];
 
@@ -68,9 +73,12 @@ fn install() -> PrometheusHandle {
 }
 
 fn buckets() -> Result<PrometheusBuilder, BuildError> {
-    PrometheusBuilder::new()
+    let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_size".to_owned()), &SIZES)?
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?;
+    SHORT.iter().try_fold(builder, |builder, name| {
+        builder.set_buckets_for_metric(Matcher::Full((*name).to_owned()), &SHORT_SECONDS)
+    })
 }
 
 fn describe() {
@@ -178,7 +186,7 @@ mod tests {
     fn every_metric_of_the_manual_has_its_help_and_every_help_is_in_the_manual() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut helped = BTreeSet::new();
-        for sources in ["coordinator/src", "store/src"] {
+        for sources in ["coordinator/src", "store/src", "cli/src/serving"] {
             described(&root.join(sources), &mut helped);
         }
         // This test has the beginning of a name in it.

@@ -141,7 +141,7 @@ async fn the_document_names_every_route() {
     assert_eq!(parameter(2), (&json!("query"), &json!("limit")));
     // Names are those of the wire, not those of the code.
     let names = |schema: &str| document["components"]["schemas"][schema]["enum"].clone();
-    assert_eq!(names("Role"), json!(["viewer", "operator", "admin"]));
+    assert_eq!(names("Role"), json!(["predictor", "viewer", "operator", "admin"]));
     assert_eq!(names("RoundState"), json!(RoundState::ALL));
     assert_eq!(names("EventKind"), json!(EventKind::ALL));
     // What is described is served: neither an unknown path nor a method that is not taken.

@@ -33,6 +33,8 @@ pub mod route {
     pub const ENROLLMENT_TOKENS: &str = "/v1/enrollment-tokens";
     /// `GET`, `POST`: operator tokens. [`super::CreateOperatorToken`].
     pub const OPERATOR_TOKENS: &str = "/v1/operator-tokens";
+    /// `GET`, by any token: what it allows, [`super::BearerView`].
+    pub const OPERATOR_TOKEN: &str = "/v1/operator-tokens/current";
     /// `POST`: revoke an operator token.
     pub const OPERATOR_TOKEN_REVOKE: &str = "/v1/operator-tokens/{token}/revoke";
     /// `GET`: the ways to sign in with a browser, [`super::SignInWays`]. `POST`, no token but the one in the body: a cookie in its
@@ -98,6 +100,8 @@ task_spec::named_enum! {
     #[derive(PartialOrd, Ord)]
     #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
     pub enum Role {
+        /// Ask models that are served (`tributary infer serve`) for predictions, and nothing of a coordinator.
+        Predictor = "predictor",
         /// Look.
         Viewer = "viewer",
         /// Run tasks and enrol participants.
@@ -163,6 +167,21 @@ pub struct OperatorTokenView {
     pub tasks: Option<Vec<TaskId>>,
 }
 
+/// What the bearer of a token may do at present.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BearerView {
+    /// Name of the owner.
+    pub name: String,
+    pub role: Role,
+    /// From then on it is refused; absent if it counts until it is revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// The tasks that it is for; absent if it is for everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<Vec<TaskId>>,
+}
+
 /// Body of `POST` [`crate::route::SIGN_INS`].
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -213,7 +232,10 @@ mod tests {
 
     #[test]
     fn roles_are_pinned() {
-        assert_eq!(Role::ALL.map(Role::as_str), ["viewer", "operator", "admin"]);
-        assert_eq!(serde_json::to_value(Role::ALL).unwrap(), serde_json::json!(["viewer", "operator", "admin"]));
+        assert_eq!(Role::ALL.map(Role::as_str), ["predictor", "viewer", "operator", "admin"]);
+        assert_eq!(
+            serde_json::to_value(Role::ALL).unwrap(),
+            serde_json::json!(["predictor", "viewer", "operator", "admin"])
+        );
     }
 }

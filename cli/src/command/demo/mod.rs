@@ -19,6 +19,7 @@ use crate::command::privacy::ledger;
 use crate::data::{self, DataArgs};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
+use crate::serving::Running;
 use crate::task_input::{FlagValue, ShortFlags, TaskArgs, TaskInput};
 use crate::trainer::cores;
 use crate::{signal, task_file};
@@ -33,6 +34,7 @@ mod plan;
 mod privacy;
 mod rounds;
 mod scene;
+mod serve;
 mod table;
 mod tell;
 mod world;
@@ -81,6 +83,9 @@ pub(crate) struct Demo {
     /// Keep the coordinator running after the last round
     #[arg(long)]
     inspect: bool,
+    /// Serve the final model when the rounds are over, and keep the coordinator running
+    #[arg(long)]
+    serve: bool,
     /// Where to write the final model [default: a file in the system's temporary folder]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -154,12 +159,26 @@ impl Demo {
             played = self.play_all(input, &folder, output) => played?,
             () = &mut stop => return Err(Failure::new(Exit::Round, "the demo was interrupted")),
         };
+        let serving = match self.serve {
+            true => Some(self.serve(&world, &folder, output).await?),
+            false => None,
+        };
         if self.inspect {
             tell_how_to_look(&world, output);
+        }
+        if self.inspect || self.serve {
             stop.await;
+        }
+        if let Some(serving) = serving {
+            serving.shutdown().await;
         }
         world.shutdown().await;
         Ok(())
+    }
+
+    async fn serve(&self, world: &World, folder: &Path, output: Output) -> Outcome<Running> {
+        let task = world.server.task_view(world.server.task(&world.task).await?).await?;
+        serve::serve(world, &task, folder, output).await
     }
 
     /// Number of hostile participants.

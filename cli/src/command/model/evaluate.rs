@@ -105,7 +105,7 @@ pub(crate) fn examples(data: &Dataset) -> Examples<'_> {
 }
 
 /// The model's part of a published file, without SCAFFOLD's control variate.
-fn without_control(layout: &Layout) -> Result<Layout, LayoutError> {
+pub(crate) fn without_control(layout: &Layout) -> Result<Layout, LayoutError> {
     let is_models = |tensor: &&TensorSpec| !tensor.name.starts_with(scaffold::CONTROL);
     Layout::new(layout.tensors().iter().filter(is_models).cloned().collect())
 }

@@ -34,7 +34,7 @@ struct Partial {
 }
 
 /// Downloads `model` to `out`. A partial download is stored beside it, under a name with the digest.
-pub(super) async fn fetch(server: &Server, model: &ModelView, out: &Path, output: Output) -> Outcome {
+pub(crate) async fn fetch(server: &Server, model: &ModelView, out: &Path, output: Output) -> Outcome {
     let mut partial = Partial::open(out, model)?;
     let bar = progress(output, model.bytes);
     bar.set_position(partial.length);

@@ -10,10 +10,11 @@ use crate::output::{Align, Output, Table, bytes, when};
 use crate::server::{Server, ServerArgs};
 
 mod evaluate;
-mod fetch;
+pub(crate) mod fetch;
 mod provenance;
 
-pub(crate) use evaluate::{Score, examples};
+pub(crate) use evaluate::{Score, examples, without_control};
+pub(crate) use provenance::record;
 
 /// What to do with model versions.
 #[derive(clap::Subcommand)]

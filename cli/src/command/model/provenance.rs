@@ -103,7 +103,8 @@ fn digest(path: &Path) -> Outcome<(Digest, u64)> {
 
 /// The record of a version, as it was signed.
 async fn get(server: &Server, model: &ModelView) -> Outcome<SignedProvenance> {
-    server.get(&route::fill(route::MODEL_PROVENANCE, &[&model.task, &model.version]), &[]).await
+    let path = route::fill(route::MODEL_PROVENANCE, &[&model.task, &model.version]);
+    server.get(&path, &[]).await
 }
 
 /// Saves the record of a version, if it is signed.
@@ -128,13 +129,18 @@ fn opened(signed: &SignedProvenance, model: &ModelView) -> Outcome<Provenance> {
     Ok(record)
 }
 
+/// The record of a version, which is signed and its; none if it was published before records were kept.
+pub(crate) async fn record(server: &Server, model: &ModelView) -> Outcome<Option<SignedProvenance>> {
+    match get(server, model).await {
+        Ok(signed) => opened(&signed, model).map(|_| Some(signed)),
+        Err(failure) if failure.exit == Exit::NotFound => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
 /// Shows a version, and where it comes from.
 pub(super) async fn show(server: &Server, model: ModelView, output: Output) -> Outcome {
-    let provenance = match get(server, &model).await {
-        Ok(signed) => Some(opened(&signed, &model)?),
-        Err(failure) if failure.exit == Exit::NotFound => None,
-        Err(failure) => return Err(failure),
-    };
+    let provenance = record(server, &model).await?.map(|signed| opened(&signed, &model)).transpose()?;
     let shown = Shown { model, provenance };
     output.answer(&shown, || match &shown.provenance {
         Some(record) => told(record),

@@ -31,7 +31,7 @@ pub(super) fn learner(
     plan: &TrainingPlan,
     examples: &Examples<'_>,
     batch: usize,
-) -> Box<dyn Learner> {
+) -> Box<dyn Learner + Send> {
     match architecture {
         Architecture::Linear(sizes) => {
             Box::new(Classifier::dense("linear", &[sizes.inputs, sizes.classes], start, plan, batch))

@@ -39,6 +39,7 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(revoke_participant::revoke_participant)))
         .routes(times.short(routes!(enrollment_tokens::create)))
         .routes(times.short(routes!(operator_tokens::list, operator_tokens::create)))
+        .routes(times.short(routes!(operator_tokens::current)))
         .routes(times.short(routes!(operator_tokens::revoke)))
         .routes(times.short(routes!(sign_ins::ways, sign_ins::create)))
         .routes(times.short(routes!(sign_ins::authorize)))

@@ -1,4 +1,4 @@
-//! `GET` and `POST /v1/operator-tokens`, `POST …/{token}/revoke`.
+//! `GET` and `POST /v1/operator-tokens`, `GET …/current`, `POST …/{token}/revoke`.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use store::entity::token::{OperatorToken, TaskScope};
 use store::{Store, StoreError};
 use task_spec::is_name;
 use utoipa::IntoParams;
-use wire::admin::{CreateOperatorToken, OperatorTokenReply, OperatorTokenView, Role};
+use wire::admin::{BearerView, CreateOperatorToken, OperatorTokenReply, OperatorTokenView, Role};
 use wire::inspect::Page;
 use wire::route;
 
@@ -26,7 +26,7 @@ use crate::config::DatabaseError;
 use crate::http::app::{App, named_task};
 use crate::http::extract::{Json, Path, Query, read_json_bytes};
 use crate::http::inspect::{PageQuery, page};
-use crate::http::operators::Admin;
+use crate::http::operators::{Admin, Anybody, Bearer};
 use crate::http::problem::{Error, Result};
 use crate::lock::LockError;
 use crate::random::Random;
@@ -80,7 +80,7 @@ fn check(request: &CreateOperatorToken) -> std::result::Result<(), TokenError> {
         return Err(TokenError::Invalid("tasks must name 1 to 64 tasks; a token without it is for all"));
     }
     match role {
-        Role::Viewer | Role::Operator => Ok(()),
+        Role::Predictor | Role::Viewer | Role::Operator => Ok(()),
         Role::Admin => Err(TokenError::Invalid("an admin's token is for everything: leave tasks out")),
     }
 }
@@ -135,6 +135,15 @@ pub(super) fn told(scope: TaskScope) -> Option<Vec<TaskId>> {
         TaskScope::All => None,
         TaskScope::Only(tasks) => Some(tasks),
     }
+}
+
+/// Get what the bearer's token allows.
+#[utoipa::path(
+    get, path = route::OPERATOR_TOKEN, security(("token" = ["predictor"])), responses((status = 200, body = BearerView)),
+)]
+pub(in crate::http) async fn current(Anybody(bearer): Anybody) -> Json<BearerView> {
+    let Bearer { name, role, scope, until, .. } = bearer;
+    Json(BearerView { name, role, expires_at: until, tasks: told(scope) })
 }
 
 /// Create an operator token.

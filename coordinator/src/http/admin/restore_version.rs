@@ -53,6 +53,7 @@ pub(in crate::http) async fn restore(
         .await?;
     let wake = app.store.wake();
     wake.publish(WakeEvent::Work);
+    wake.publish(WakeEvent::Task(id));
     if !outdated.is_empty() {
         wake.publish(WakeEvent::Assigned(outdated.into()));
     }

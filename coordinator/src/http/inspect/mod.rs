@@ -16,6 +16,7 @@ pub(super) mod privacy;
 mod round_view;
 pub(super) mod rounds;
 pub(super) mod tasks;
+mod wait;
 
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(presets::list)))
         .routes(times.short(routes!(privacy::show)))
         .routes(times.short(routes!(privacy::total)))
-        .routes(times.short(routes!(models::list)))
+        .routes(times.poll(routes!(models::list)))
         .routes(times.short(routes!(models::show)))
         .routes(times.short(routes!(models::provenance)))
         .routes(times.short(routes!(participants::list)))

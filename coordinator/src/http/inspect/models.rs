@@ -1,16 +1,19 @@
-//! `GET /v1/tasks/{task}/models` and `…/models/{version}`.
+//! `GET /v1/tasks/{task}/models`, which may wait for a new version, and `…/models/{version}`.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use federation::id::TaskId;
 use federation::model_version::ModelVersion;
-use store::Transaction;
+use serde::Deserialize;
 use store::entity::model_version::StoredVersion;
+use store::{Transaction, WakeEvent};
+use utoipa::IntoParams;
 use wire::inspect::{ModelView, Page};
 use wire::provenance::SignedProvenance;
 use wire::route;
 
+use super::wait::{Wait, Woken};
 use super::{PageQuery, page};
 use crate::http::app::App;
 use crate::http::etag::{IfNoneMatch, Revised, Tagged};
@@ -19,23 +22,48 @@ use crate::http::operators::{OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 use crate::provenance;
 
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct ModelsQuery {
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+    /// Items per page, 1 to 500; default 50.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<u32>,
+    /// Wait until there is a newer version than this.
+    after_version: Option<u32>,
+    /// Maximum wait, in milliseconds; then the list is as it is.
+    wait_ms: u64,
+}
+
 /// List model versions, newest first.
 #[utoipa::path(
-    get, path = route::MODELS, params(PageQuery), security(("token" = ["viewer"])),
+    get, path = route::MODELS, params(ModelsQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<ModelView>)),
 )]
 pub(in crate::http) async fn list(
     OfTask { task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
-    Query(query): Query<PageQuery>,
+    Query(ModelsQuery { cursor, limit, after_version, wait_ms }): Query<ModelsQuery>,
 ) -> Result<Json<Page<ModelView>>> {
-    let (limit, before) = (query.limit()?, query.cursor::<u32>()?);
+    let paging = PageQuery { cursor, limit };
+    let (limit, before) = (paging.limit()?, paging.cursor::<u32>()?);
     let task = task.id;
-    let rows = app
-        .store
-        .read("list_models", |tx| Box::pin(async move { tx.stored_versions(task, before, limit + 1).await }))
-        .await?;
-    Ok(Json(page(rows, limit, |row| row.model.version.to_string(), view)))
+    let mut wait = Wait::begin(&app, wait_ms);
+    loop {
+        let rows = app
+            .store
+            .read("list_models", |tx| Box::pin(async move { tx.stored_versions(task, before, limit + 1).await }))
+            .await?;
+        let is_awaited = |after: u32| rows.first().is_none_or(|newest| newest.model.version <= after);
+        if after_version.is_some_and(is_awaited)
+            && wait.next(|event| *event == WakeEvent::Task(task)).await == Woken::Changed
+        {
+            continue;
+        }
+        return Ok(Json(page(rows, limit, |row| row.model.version.to_string(), view)));
+    }
 }
 
 /// Get one model version.

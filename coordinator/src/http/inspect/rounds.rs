@@ -1,7 +1,6 @@
 //! `GET /v1/tasks/{task}/rounds` and `…/rounds/{round}`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use federation::id::RoundKey;
@@ -18,6 +17,7 @@ use super::attempt::attempt_at;
 use super::narrow::NarrowedQuery;
 use super::page;
 use super::round_view::views;
+use super::wait::{Wait, Woken};
 use crate::http::app::App;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::operators::{OfTask, Viewer};
@@ -74,11 +74,7 @@ pub(in crate::http) async fn show(
     Query(query): Query<RoundQuery>,
 ) -> Result<Json<RoundView>> {
     let key = RoundKey { task: task.id, number };
-    let wait = Duration::from_millis(query.wait_ms).min(app.config.http.poll_max());
-    let end = tokio::time::sleep(wait);
-    tokio::pin!(end);
-    // Subscribes before the first read, so that no change in between is missed.
-    let mut events = app.store.wake().subscribe();
+    let mut wait = Wait::begin(&app, query.wait_ms);
     loop {
         let found = find(&app, &task, key, query.attempt).await?;
         // A round that does not exist yet may be waited for too.
@@ -86,21 +82,12 @@ pub(in crate::http) async fn show(
             Some(view) if query.after_state != Some(view.state) => return Ok(Json(view)),
             found => found,
         };
-        let changed = async {
-            while let Some(event) = events.next().await {
-                if matches!(event, WakeEvent::Round(round) if round == key) || event == WakeEvent::Lost {
-                    return;
-                }
-            }
-        };
-        tokio::select! {
-            () = changed => {}
-            () = &mut end => {
+        match wait.next(|event| matches!(event, WakeEvent::Round(round) if *round == key)).await {
+            Woken::Changed => {}
+            Woken::TimeIsUp => {
                 return found.map(Json).ok_or_else(|| Error::NotFound(format!("the task has no round {number} yet")));
             }
-            () = app.shutdown.cancelled() => {
-                return found.map(Json).ok_or(Error::ShuttingDown);
-            }
+            Woken::ShuttingDown => return found.map(Json).ok_or(Error::ShuttingDown),
         }
     }
 }

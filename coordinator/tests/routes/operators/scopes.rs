@@ -22,6 +22,8 @@ enum Is {
     Refused,
     /// About the bearer.
     Own,
+    /// About the bearer's sign-in, of which a token has none.
+    SignIn,
 }
 
 fn operators_routes() -> BTreeMap<String, Is> {
@@ -85,8 +87,9 @@ fn operators_routes() -> BTreeMap<String, Is> {
             ],
             Is::Refused,
         ),
-        of("GET", &[route::SIGN_IN], Is::Own),
-        of("DELETE", &[route::SIGN_IN], Is::Own),
+        of("GET", &[route::OPERATOR_TOKEN], Is::Own),
+        of("GET", &[route::SIGN_IN], Is::SignIn),
+        of("DELETE", &[route::SIGN_IN], Is::SignIn),
     ];
     all.into_iter().flatten().collect()
 }
@@ -155,7 +158,8 @@ async fn every_route_says_what_it_is_for_a_token_for_some_tasks() {
                     assert_eq!(status, if path.ends_with("events") { 422 } else { 200 }, "{key}");
                 }
                 Is::Refused => drop(call("").await.problem(ProblemType::Forbidden)),
-                Is::Own => drop(call("").await.problem(ProblemType::NotFound)),
+                Is::Own => assert_eq!(call("").await.json()["tasks"], json!([small]), "{key}"),
+                Is::SignIn => drop(call("").await.problem(ProblemType::NotFound)),
             }
         }
     }

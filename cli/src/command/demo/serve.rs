@@ -1,0 +1,76 @@
+//! The demo's model, served: what `--serve` ends with.
+
+use std::path::Path;
+use std::time::Duration;
+
+use client_sdk::models::{Architecture, InputKind};
+use inference::batcher::Batching;
+use inference::rollout::Rollout;
+use inference::scale::Replicas;
+use serde::Serialize;
+use wire::inspect::TaskView;
+
+use super::world::World;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::Output;
+use crate::serving::{self, Running, Settings};
+
+/// How long the first version may take to be ready.
+const READY: Duration = Duration::from_secs(30);
+
+#[derive(Serialize)]
+struct Served<'a> {
+    url: &'a str,
+    model: &'a str,
+    version: u32,
+    /// A command for a shell that asks the model.
+    curl: String,
+}
+
+/// Serves the demo's model on a free port, by following its coordinator as anybody does, and says how to ask it.
+pub(super) async fn serve(world: &World, task: &TaskView, folder: &Path, output: Output) -> Outcome<Running> {
+    let name = &world.task;
+    let settings = Settings {
+        models: folder.join("models"),
+        names: vec![name.clone()],
+        listen: ([127, 0, 0, 1], 0).into(),
+        health: None,
+        batching: Batching::default(),
+        rollout: Rollout::default(),
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        body_max: 16 << 20,
+        cache_bytes: 0,
+        replicas: Replicas::default(),
+        replicas_of: None,
+    };
+    let running = serving::start(settings, None, Some(world.server.clone()), output).await?;
+    let ready = async {
+        loop {
+            if let [(_, Some(version))] = running.models()[..] {
+                return version;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let not_ready = |_| Failure::new(Exit::Data, "no version of the model can be served: ready models alone are");
+    let version = tokio::time::timeout(READY, ready).await.map_err(not_ready)?;
+    let url = format!("http://{}", running.address);
+    let told = Served { url: &url, model: name, version, curl: curl(&url, name, task) };
+    output.event("model_served", &told);
+    output.line(format!("\nVersion {version} of {name} answers at {url} (docs/SERVING.md):\n\n  {}\n", told.curl));
+    Ok(running)
+}
+
+/// A command that asks about one example of zeros.
+fn curl(url: &str, name: &str, task: &TaskView) -> String {
+    let told = task.spec.model.architecture.clone();
+    let model: Option<Architecture> = told.and_then(|told| serde_json::from_value(told).ok());
+    let (datatype, width) = match model.as_ref().map(Architecture::input) {
+        Some(InputKind::Characters) => ("INT64", 8),
+        Some(InputKind::Features(width)) => ("FP32", width),
+        None => ("FP32", 1),
+    };
+    format!(
+        r#"curl {url}/v2/models/{name}/infer -d '{{"inputs":[{{"name":"input","shape":[1,{width}],"datatype":"{datatype}","data":['$(yes 0 | head -n {width} | paste -sd, -)']}}]}}'"#
+    )
+}

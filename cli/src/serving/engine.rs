@@ -1,0 +1,290 @@
+//! The queues of all models, and the threads that compute: one per core. `inference::batcher` says what makes a batch.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use client_sdk::train::TrainError;
+use inference::Moment;
+use inference::batcher::{Batch, Batcher, Batching, Next, Part, Refused};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::meters;
+use super::model::{Input, Loaded, Prediction, joined};
+
+/// Who is told what the canary and the stable version said of the same examples, as classes.
+pub(crate) type Compared = Arc<dyn Fn(&[u32], &[u32]) + Send + Sync>;
+
+/// What computes a batch.
+#[derive(Clone)]
+pub(crate) struct Lane {
+    pub(crate) model: Arc<Loaded>,
+    /// The stable version, if the model is tried beside it.
+    pub(crate) beside: Option<(Arc<Loaded>, Compared)>,
+}
+
+impl PartialEq for Lane {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.model, &other.model)
+    }
+}
+
+/// A part of a request that waits for its answer.
+struct Asker {
+    input: Input,
+    answer: oneshot::Sender<Result<Prediction, TrainError>>,
+}
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoAnswer {
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error(transparent)]
+    Unfit(#[from] TrainError),
+    #[error("shutting down; try again later")]
+    ShuttingDown,
+}
+
+struct Queue {
+    name: String,
+    batcher: Batcher<Lane, Asker>,
+    /// Most that waited at once since somebody looked, with those for whom there was no room.
+    demand: usize,
+}
+
+#[derive(Default)]
+struct Queues {
+    all: Vec<Queue>,
+    /// Whose turn it is first, so that no model waits for another.
+    turn: usize,
+    is_stopping: bool,
+}
+
+struct Shared {
+    queues: Mutex<Queues>,
+    changed: Condvar,
+    began: Instant,
+}
+
+/// The queues and their threads. Dropped, it stops: what waits is not computed.
+pub(crate) struct Engine {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// A request that is being read.
+pub(crate) struct Arriving<'a> {
+    engine: &'a Engine,
+    model: usize,
+    number: u64,
+}
+
+impl Drop for Arriving<'_> {
+    fn drop(&mut self) {
+        let mut queues = self.engine.shared.lock();
+        queues.all[self.model].batcher.arrived(self.number);
+        self.engine.shared.changed.notify_one();
+    }
+}
+
+impl Engine {
+    /// Starts the threads, for models of these names.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub(crate) fn start(models: &[String], batching: Batching, threads: usize) -> std::io::Result<Self> {
+        let queue = |name: &String| Queue { name: name.clone(), batcher: Batcher::new(batching), demand: 0 };
+        let queues = Queues { all: models.iter().map(queue).collect(), ..Queues::default() };
+        let shared = Arc::new(Shared { queues: Mutex::new(queues), changed: Condvar::new(), began: Instant::now() });
+        let start = |number: usize| {
+            let shared = Arc::clone(&shared);
+            std::thread::Builder::new().name(format!("compute-{number}")).spawn(move || shared.work())
+        };
+        let threads = (0..threads.max(1)).map(start).collect::<Result<_, _>>()?;
+        Ok(Self { shared, threads })
+    }
+
+    /// Time since the start.
+    pub(crate) fn now(&self) -> Moment {
+        self.shared.began.elapsed()
+    }
+
+    /// Notes that a request for this model is being read.
+    pub(crate) fn arriving(&self, model: usize) -> Arriving<'_> {
+        let now = self.now();
+        let number = self.shared.lock().all[model].batcher.arrives(now);
+        Arriving { engine: self, model, number }
+    }
+
+    /// Asks a model. Dropped before it is answered, what of it waits is not computed.
+    ///
+    /// # Errors
+    /// [`NoAnswer`].
+    pub(crate) async fn ask(&self, arriving: Arriving<'_>, lane: &Lane, input: Input) -> Result<Prediction, NoAnswer> {
+        let answers = self.queue(arriving, lane, input)?;
+        let mut all = Prediction::default();
+        for answer in answers {
+            all.extend(answer.await.map_err(|_| NoAnswer::ShuttingDown)??);
+        }
+        Ok(all)
+    }
+
+    fn queue(
+        &self,
+        arriving: Arriving<'_>,
+        lane: &Lane,
+        input: Input,
+    ) -> Result<Vec<oneshot::Receiver<Result<Prediction, TrainError>>>, NoAnswer> {
+        let (examples, now) = (input.examples(), self.now());
+        let mut queues = self.shared.lock();
+        if queues.is_stopping {
+            return Err(NoAnswer::ShuttingDown);
+        }
+        let queue = &mut queues.all[arriving.model];
+        let ranges: Vec<_> = queue.batcher.limits().parts(examples)?.collect();
+        let (mut parts, mut answers) = (Vec::with_capacity(ranges.len()), Vec::with_capacity(ranges.len()));
+        let mut input = Some(input);
+        for range in ranges {
+            let (answer, receiver) = oneshot::channel();
+            let whole = range == (0..examples);
+            // Nearly every request is one part.
+            let part = if whole { input.take() } else { input.as_ref().map(|input| input.part(range.clone())) };
+            let Some(input) = part else { continue };
+            parts.push((range.len(), Asker { input, answer }));
+            answers.push(receiver);
+        }
+        let wanted = queue.batcher.waiting() + parts.len();
+        queue.demand = queue.demand.max(wanted);
+        queue.batcher.offer(now, lane, parts.into_iter())?;
+        queue.batcher.arrived(arriving.number);
+        meters::queue_size(&queue.name, queue.batcher.waiting());
+        drop(queues);
+        self.shared.changed.notify_one();
+        Ok(answers)
+    }
+
+    /// Most requests for one model that waited at once since the last look, with those that found no room.
+    pub(crate) fn take_demand(&self) -> usize {
+        let mut queues = self.shared.lock();
+        queues
+            .all
+            .iter_mut()
+            .map(|queue| std::mem::replace(&mut queue.demand, queue.batcher.waiting()))
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.lock().is_stopping = true;
+        self.shared.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a compute thread does until the engine stops.
+    fn work(&self) {
+        let mut queues = self.lock();
+        while !queues.is_stopping {
+            let now = self.began.elapsed();
+            match queues.next(now) {
+                Found::Batch(model, batch) => {
+                    let name = queues.all[model].name.clone();
+                    meters::queue_size(&name, queues.all[model].batcher.waiting());
+                    drop(queues);
+                    let took = compute(&name, batch, now);
+                    queues = self.lock();
+                    queues.all[model].batcher.computed(took);
+                }
+                Found::Wait(Some(until)) => {
+                    let waited = self.changed.wait_timeout(queues, until.saturating_sub(now));
+                    queues = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                Found::Wait(None) => queues = self.changed.wait(queues).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+enum Found {
+    Batch(usize, Batch<Lane, Asker>),
+    /// Until this moment at most.
+    Wait(Option<Moment>),
+}
+
+impl Queues {
+    /// The next batch, of the models in turn.
+    fn next(&mut self, now: Moment) -> Found {
+        let (count, mut until) = (self.all.len(), None::<Moment>);
+        for step in 0..count {
+            let model = (self.turn + step) % count;
+            match self.all[model].batcher.next(now, |asker| asker.answer.is_closed()) {
+                Next::Compute(batch) => {
+                    self.turn = model + 1;
+                    return Found::Batch(model, batch);
+                }
+                Next::WaitUntil(at) => until = Some(until.map_or(at, |until| until.min(at))),
+                Next::Nothing => {}
+            }
+        }
+        Found::Wait(until)
+    }
+}
+
+/// Computes a batch and answers its askers; how long that took. Texts of different lengths, and examples that do not fit, are
+/// computed request by request.
+fn compute(name: &str, batch: Batch<Lane, Asker>, now: Moment) -> Duration {
+    let began = Instant::now();
+    let Batch { lane, parts } = batch;
+    let examples: usize = parts.iter().map(|part| part.examples).sum();
+    for part in &parts {
+        meters::queued(name, now.saturating_sub(part.since));
+    }
+    let together = joined(parts.iter().map(|part| &part.asker.input));
+    let said = together.as_ref().map(|input| lane.model.compute(input));
+    let took = began.elapsed();
+    let classes = match said {
+        Some(Ok(all)) => {
+            let classes = lane.beside.is_some().then(|| all.classes.clone());
+            share(parts, all, examples);
+            classes
+        }
+        Some(Err(_)) | None => {
+            for Part { asker: Asker { input, answer }, .. } in parts {
+                let _ = answer.send(lane.model.compute(&input));
+            }
+            None
+        }
+    };
+    meters::computed(name, examples, took);
+    // After everybody has an answer: nobody waits for the comparison.
+    if let (Some((stable, tell)), Some(classes), Some(input)) = (&lane.beside, classes, together)
+        && let Ok(other) = stable.compute(&input)
+    {
+        tell(&classes, &other.classes);
+    }
+    took
+}
+
+/// Answers each part with what was said of its examples.
+fn share(parts: Vec<Part<Asker>>, all: Prediction, examples: usize) {
+    let (scores, classes) = (all.scores.len() / examples.max(1), all.classes.len() / examples.max(1));
+    let mut start = 0;
+    for Part { examples, asker, .. } in parts {
+        let range = start..start + examples;
+        let of = |each: usize| range.start * each..range.end * each;
+        let mine = Prediction { scores: all.scores[of(scores)].to_vec(), classes: all.classes[of(classes)].to_vec() };
+        let _ = asker.answer.send(Ok(mine));
+        start += examples;
+    }
+}

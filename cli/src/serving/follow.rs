@@ -1,0 +1,121 @@
+//! New versions from a coordinator: waited for by long poll, fetched in ranges, verified, and kept on disk.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use client_sdk::models::Architecture;
+use tokio_util::sync::CancellationToken;
+use wire::inspect::{ModelView, Page};
+use wire::{TaskId, route};
+
+use super::folder::Record;
+use super::meters;
+use super::served::Served;
+use crate::command::model::{fetch, record};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::Output;
+use crate::server::Server;
+
+/// How long the coordinator is asked to wait for a new version.
+const WAIT: Duration = Duration::from_secs(20);
+/// The first and the longest pause after a failure.
+const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// Newest versions that stay on disk, beside those in use and the one before.
+const KEPT: usize = 3;
+
+/// Follows a task by the name of its model until `stop`. Whatever fails is told, and tried again.
+pub(super) async fn follow(server: Server, served: Arc<Served>, output: Output, stop: CancellationToken) {
+    let followed = async {
+        let (mut seen, mut pause) = (None, PAUSE);
+        loop {
+            match next(&server, &served, &mut seen, output).await {
+                Ok(()) => pause = PAUSE,
+                Err(failure) => {
+                    let reason = match failure.exit {
+                        Exit::Io => "disk",
+                        Exit::Integrity | Exit::Damaged => "integrity",
+                        Exit::Connection | Exit::Unavailable => "away",
+                        _ => "refused",
+                    };
+                    meters::fetch_failed(&served.name, reason);
+                    let name = &served.name;
+                    tracing::warn!(
+                        model = name,
+                        reason,
+                        "no new version of {name}: {}: {}",
+                        failure.title,
+                        failure.detail
+                    );
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = followed => {}
+        () = stop.cancelled() => {}
+    }
+}
+
+/// Waits for a newer version than `seen`, and keeps it.
+async fn next(server: &Server, served: &Served, seen: &mut Option<(TaskId, u32)>, output: Output) -> Outcome {
+    let (task, after) = match *seen {
+        Some((task, version)) => (task, Some(version)),
+        None => (server.task(&served.name).await?, None),
+    };
+    let newest = newest(server, task, after).await?;
+    let Some(model) = newest.filter(|model| after.is_none_or(|after| model.version > after)) else {
+        // A task of this name may have taken the place of one that is over.
+        *seen = None;
+        if after.is_none() {
+            tokio::time::sleep(PAUSE_MAX).await;
+        }
+        return Ok(());
+    };
+    if served.wants(model.version) && !served.folder.file(model.version).exists() {
+        fetch_one(server, served, &model, output).await?;
+        let newest = served.folder.versions().unwrap_or_default();
+        let kept: Vec<_> = newest.into_iter().take(KEPT).chain(served.needed()).collect();
+        served.folder.retain(&kept).map_err(Failure::because(Exit::Io, "cannot remove an old version"))?;
+    }
+    *seen = Some((task, model.version));
+    Ok(())
+}
+
+/// The newest version, which is newer than `after` unless the wait was in vain.
+async fn newest(server: &Server, task: TaskId, after: Option<u32>) -> Outcome<Option<ModelView>> {
+    let mut query = vec![("limit", "1".to_owned())];
+    if let Some(after) = after {
+        query.push(("after_version", after.to_string()));
+        query.push(("wait_ms", WAIT.as_millis().to_string()));
+    }
+    let path = route::fill(route::MODELS, &[&task]);
+    let page: Page<ModelView> = server.get(&path, &query).await?;
+    Ok(page.items.into_iter().next().filter(|model| model.removed_at.is_none()))
+}
+
+async fn fetch_one(server: &Server, served: &Served, model: &ModelView, output: Output) -> Outcome {
+    let provenance = record(server, model).await?;
+    if let Some(signed) = &provenance {
+        let opened = signed.open().map_err(|error| Failure::new(Exit::Integrity, error))?;
+        if let Some(key) = served.key().filter(|key| *key != opened.coordinator) {
+            let detail = format!("its record is signed by the key {}, not by {key}", opened.coordinator);
+            return Err(Failure::new(Exit::Integrity, detail));
+        }
+        served.trust(opened.coordinator);
+    } else if served.key().is_some() {
+        let detail = format!("version {} has no signed record, and earlier ones have", model.version);
+        return Err(Failure::new(Exit::Integrity, detail));
+    }
+    let spec = server.task_view(model.task).await?.spec;
+    let architecture: Option<Architecture> = spec.model.architecture.and_then(|told| serde_json::from_value(told).ok());
+    let cannot = || Failure::because(Exit::Io, "cannot keep a version");
+    let incoming = served.folder.incoming(model.version).map_err(cannot())?;
+    fetch::fetch(server, model, &incoming, output).await?;
+    let record = Record { task: model.task, sha256: model.sha256, architecture, provenance };
+    served.folder.keep(model.version, &record).map_err(cannot())?;
+    served.changed.notify_one();
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! What is counted of serving. Never an input, never an output.
+
+use std::time::Duration;
+
+use inference::scale::{Load, Replicas};
+
+/// Says what each metric means; called once, after the recorder is there.
+pub(super) fn describe() {
+    metrics::describe_counter!("tributary_infer_requests_total", "Requests for predictions, by model and status");
+    metrics::describe_histogram!("tributary_infer_request_seconds", "Time to the answer of a request for predictions");
+    metrics::describe_gauge!("tributary_infer_queue_size", "Requests that wait to be computed, by model");
+    metrics::describe_histogram!("tributary_infer_queue_seconds", "How long a request waited to be computed");
+    metrics::describe_histogram!("tributary_infer_batch_size", "Examples computed at once");
+    metrics::describe_histogram!("tributary_infer_compute_seconds", "Time that a batch took to be computed");
+    metrics::describe_counter!(
+        "tributary_infer_swaps_total",
+        "What became of versions: used, tried, promoted, taken_back, rolled_back or unfit"
+    );
+    metrics::describe_gauge!("tributary_infer_version", "Number of the version that answers, by model and side");
+    metrics::describe_counter!(
+        "tributary_infer_fetch_failures_total",
+        "Versions that could not be fetched or kept, by reason: away, integrity, disk or refused"
+    );
+    metrics::describe_counter!("tributary_infer_cache_hits_total", "Predictions that were remembered");
+    metrics::describe_counter!("tributary_infer_cache_misses_total", "Predictions that were not remembered");
+    metrics::describe_gauge!("tributary_infer_desired_replicas", "How many replicas there should be by the rule");
+}
+
+pub(super) fn queue_size(model: &str, waiting: usize) {
+    metrics::gauge!("tributary_infer_queue_size", "model" => model.to_owned()).set(count(waiting));
+}
+
+pub(super) fn queued(model: &str, waited: Duration) {
+    metrics::histogram!("tributary_infer_queue_seconds", "model" => model.to_owned()).record(waited);
+}
+
+pub(super) fn computed(model: &str, examples: usize, took: Duration) {
+    metrics::histogram!("tributary_infer_batch_size", "model" => model.to_owned()).record(count(examples));
+    metrics::histogram!("tributary_infer_compute_seconds", "model" => model.to_owned()).record(took);
+}
+
+pub(super) fn answered(model: &str, status: u16, took: Duration) {
+    let (model, status) = (model.to_owned(), status.to_string());
+    metrics::counter!("tributary_infer_requests_total", "model" => model.clone(), "status" => status).increment(1);
+    metrics::histogram!("tributary_infer_request_seconds", "model" => model).record(took);
+}
+
+pub(super) fn swapped(model: &str, outcome: &'static str) {
+    metrics::counter!("tributary_infer_swaps_total", "model" => model.to_owned(), "outcome" => outcome).increment(1);
+}
+
+/// 0 for a side that nothing answers on: version 0 is never served.
+pub(super) fn versions(model: &str, stable: Option<u32>, canary: Option<u32>) {
+    for (side, version) in [("stable", stable), ("canary", canary)] {
+        metrics::gauge!("tributary_infer_version", "model" => model.to_owned(), "side" => side)
+            .set(version.unwrap_or(0));
+    }
+}
+
+pub(super) fn fetch_failed(model: &str, reason: &'static str) {
+    metrics::counter!("tributary_infer_fetch_failures_total", "model" => model.to_owned(), "reason" => reason)
+        .increment(1);
+}
+
+pub(super) fn cached(model: &str, hit: bool) {
+    if hit {
+        metrics::counter!("tributary_infer_cache_hits_total", "model" => model.to_owned()).increment(1);
+    } else {
+        metrics::counter!("tributary_infer_cache_misses_total", "model" => model.to_owned()).increment(1);
+    }
+}
+
+pub(super) fn desired(replicas: Replicas, now: u32, load: Load) {
+    metrics::gauge!("tributary_infer_desired_replicas").set(replicas.desired(now, load));
+}
+
+/// Processor time of this process so far; none where the system does not tell it as Linux does.
+pub(super) fn processor_time() -> Option<Duration> {
+    // Fields 14 and 15, in hundredths of a second; the second field, in parentheses, may hold blanks.
+    let told = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let mut fields = told.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let (user, system): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    Some(Duration::from_millis(10 * (user + system)))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a measurement, which nothing depends on")]
+fn count(items: usize) -> f64 {
+    items as f64
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #[test]
+    fn the_system_tells_the_processor_time() {
+        assert!(super::processor_time().is_some());
+    }
+}

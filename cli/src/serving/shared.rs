@@ -1,0 +1,111 @@
+//! What all requests share.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use inference::batcher::Batching;
+use inference::latency::Latencies;
+use inference::rollout::Rollout;
+use inference::scale::{Load, Replicas};
+use metrics_exporter_prometheus::PrometheusHandle;
+use rand::RngExt as _;
+use rand_chacha::ChaCha8Rng;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::access::Access;
+use super::cache::Predictions;
+use super::engine::Engine;
+use super::meters;
+use super::served::Served;
+
+/// How often the load is looked at.
+const LOAD: Duration = Duration::from_secs(5);
+
+/// How models are served.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Folder of the models.
+    pub(crate) models: PathBuf,
+    /// Their names; those of tasks, where there is a coordinator.
+    pub(crate) names: Vec<String>,
+    pub(crate) listen: SocketAddr,
+    /// Where health and metrics are told in the clear, if anywhere.
+    pub(crate) health: Option<SocketAddr>,
+    pub(crate) batching: Batching,
+    pub(crate) rollout: Rollout,
+    /// Threads that compute.
+    pub(crate) threads: usize,
+    /// Longest body of a request.
+    pub(crate) body_max: usize,
+    /// Bytes of predictions that are remembered; none if 0.
+    pub(crate) cache_bytes: u64,
+    pub(crate) replicas: Replicas,
+    /// A name that has an address for each replica, by which they are counted.
+    pub(crate) replicas_of: Option<String>,
+}
+
+/// What all requests share.
+pub(super) struct Serving {
+    pub(super) settings: Settings,
+    pub(super) access: Access,
+    pub(super) models: Vec<Arc<Served>>,
+    pub(super) engine: Arc<Engine>,
+    pub(super) cache: Option<Predictions>,
+    pub(super) handle: PrometheusHandle,
+    /// Of requests without a key.
+    pub(super) draws: Mutex<ChaCha8Rng>,
+    pub(super) latencies: Mutex<Latencies>,
+    pub(super) answered: AtomicU64,
+}
+
+impl Serving {
+    pub(super) fn model(&self, name: &str) -> Option<&Arc<Served>> {
+        self.models.iter().find(|served| served.name == name)
+    }
+
+    pub(super) fn draw(&self) -> u64 {
+        self.draws.lock().unwrap_or_else(PoisonError::into_inner).random()
+    }
+
+    pub(super) fn metrics(&self) -> String {
+        self.handle.run_upkeep();
+        self.handle.render()
+    }
+
+    pub(super) fn note_latency(&self, took: Duration) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        self.latencies.lock().unwrap_or_else(PoisonError::into_inner).note(took);
+    }
+
+    /// Publishes how many replicas there should be, until `stop`.
+    pub(super) async fn watch_load(&self, stop: &CancellationToken) {
+        let cores = std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
+        let (mut before, mut used) = (Instant::now(), meters::processor_time());
+        while stop.run_until_cancelled(tokio::time::sleep(LOAD)).await.is_some() {
+            let (now, uses) = (Instant::now(), meters::processor_time());
+            let spent = uses.zip(used).map(|(uses, used)| uses.saturating_sub(used).as_secs_f64());
+            let processor = spent.map_or(f64::NAN, |spent| spent / (now - before).as_secs_f64() / cores);
+            (before, used) = (now, uses);
+            let latency = {
+                let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+                let latency = latencies.percentile(99).unwrap_or_default();
+                latencies.clear();
+                latency
+            };
+            let load = Load { latency, processor, queue: self.engine.take_demand() };
+            meters::desired(self.settings.replicas, self.replicas().await, load);
+        }
+    }
+
+    /// How many replicas there are: one, unless a name tells.
+    async fn replicas(&self) -> u32 {
+        let Some(name) = &self.settings.replicas_of else { return 1 };
+        let port = self.settings.listen.port();
+        let found = tokio::net::lookup_host((name.as_str(), port)).await.map_or(1, Iterator::count);
+        u32::try_from(found).unwrap_or(u32::MAX).max(1)
+    }
+}

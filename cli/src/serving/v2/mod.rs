@@ -1,0 +1,231 @@
+//! The Open Inference Protocol v2 over HTTP (KServe, Triton, Seldon and OpenVINO speak it), with its extension for binary data.
+//!
+//! Beside it: `POST /tributary/models/{model}/rollback`, and `/metrics`.
+
+mod infer;
+mod problem;
+mod tensors;
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use http::{HeaderMap, StatusCode, header};
+use serde::Serialize;
+use serde_json::json;
+use wire::admin::Role;
+use wire::problem::{Problem, ProblemType};
+
+use super::access::{Sender, no_model};
+use super::listener::Peer;
+use super::model::Loaded;
+use super::served::{NotRolledBack, Served};
+use super::shared::Serving;
+use problem::Refusal;
+use tensors::{TensorMetadata, signature};
+
+type Result<T, E = Refusal> = std::result::Result<T, E>;
+
+/// All routes. Health is for everybody.
+pub(super) fn router(serving: Arc<Serving>) -> Router {
+    Router::new()
+        .route("/v2", get(server))
+        .route("/v2/health/live", get(live))
+        .route("/v2/health/ready", get(ready))
+        .route("/v2/models/{model}", get(model))
+        .route("/v2/models/{model}/ready", get(model_ready))
+        .route("/v2/models/{model}/infer", post(infer::infer))
+        .route("/v2/models/{model}/versions/{version}", get(version))
+        .route("/v2/models/{model}/versions/{version}/ready", get(version_ready))
+        .route("/v2/models/{model}/versions/{version}/infer", post(infer::infer_version))
+        .route("/tributary/models/{model}/rollback", post(roll_back))
+        .route("/metrics", get(metrics))
+        .route("/openapi.json", get(document))
+        .fallback(async || Refusal::new(ProblemType::NotFound, "there is no such path here"))
+        .method_not_allowed_fallback(async || {
+            Refusal::new(ProblemType::MethodNotAllowed, "the path does not take this method")
+        })
+        .with_state(serving)
+}
+
+/// Routes for a listener in the clear that is told nothing but health.
+pub(super) fn health_router(serving: Arc<Serving>) -> Router {
+    Router::new()
+        .route("/v2/health/live", get(live))
+        .route("/v2/health/ready", get(ready))
+        .route("/metrics", get(all_metrics))
+        .with_state(serving)
+}
+
+/// What a request says of its sender.
+fn sender(headers: &HeaderMap, peer: Peer) -> Sender<'_> {
+    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let token = bearer.and_then(|value| value.split_once(' '));
+    let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, secret)| secret.trim());
+    Sender { token, certified: peer.certified }
+}
+
+/// The model of this name, for somebody with at least this role.
+async fn admitted<'a>(
+    serving: &'a Serving,
+    headers: &HeaderMap,
+    peer: Peer,
+    role: Role,
+    name: &str,
+) -> Result<&'a Arc<Served>> {
+    let served = serving.model(name);
+    // Who may not ask learns nothing of which models there are.
+    let task = served.and_then(|served| served.task());
+    serving.access.admit(sender(headers, peer), role, Some((name, task))).await?;
+    Ok(served.ok_or_else(|| no_model(name))?)
+}
+
+/// A version of it in memory.
+fn in_memory(served: &Served, version: Option<&str>) -> Result<Arc<Loaded>> {
+    let number = version.map(|text| number(served, text)).transpose()?;
+    let missing = || match version {
+        Some(version) => no_version(served, version),
+        None => Refusal::new(ProblemType::Unavailable, format!("{} has no version yet that is ready", served.name)),
+    };
+    served.at(number).ok_or_else(missing)
+}
+
+fn number(served: &Served, version: &str) -> Result<u32> {
+    version.parse().map_err(|_| no_version(served, version))
+}
+
+fn no_version(served: &Served, version: &str) -> Refusal {
+    let there: Vec<_> = served.answering().iter().map(u32::to_string).collect();
+    let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+    Refusal::new(ProblemType::NotFound, format!("{} answers by no version {version:?}, but by {there}", served.name))
+}
+
+/// The API as OpenAPI.
+async fn document() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], include_str!("openapi.json"))
+}
+
+async fn live() -> Json<serde_json::Value> {
+    Json(json!({ "live": true }))
+}
+
+async fn ready(State(serving): State<Arc<Serving>>) -> Response {
+    let waits: Vec<_> =
+        serving.models.iter().filter(|served| served.answering().is_empty()).map(|served| &served.name).collect();
+    if waits.is_empty() {
+        return Json(json!({ "ready": true })).into_response();
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "ready": false }))).into_response()
+}
+
+async fn server(
+    State(serving): State<Arc<Serving>>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+) -> Result<Json<serde_json::Value>> {
+    serving.access.admit(sender(&headers, peer), Role::Predictor, None).await?;
+    let version = env!("CARGO_PKG_VERSION");
+    Ok(Json(json!({ "name": "tributary", "version": version, "extensions": ["binary_tensor_data"] })))
+}
+
+#[derive(Serialize)]
+struct ModelMetadata {
+    name: String,
+    versions: Vec<String>,
+    platform: String,
+    inputs: [TensorMetadata; 1],
+    outputs: [TensorMetadata; 2],
+}
+
+fn metadata(served: &Served, loaded: &Loaded, versions: Vec<u32>) -> Json<ModelMetadata> {
+    let (input, outputs) = signature(loaded.architecture());
+    Json(ModelMetadata {
+        name: served.name.clone(),
+        versions: versions.iter().map(u32::to_string).collect(),
+        platform: format!("tributary_{}", loaded.architecture().kind()),
+        inputs: [input],
+        outputs,
+    })
+}
+
+async fn model(
+    State(serving): State<Arc<Serving>>,
+    Extension(peer): Extension<Peer>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<ModelMetadata>> {
+    let served = admitted(&serving, &headers, peer, Role::Predictor, &name).await?;
+    Ok(metadata(served, &*in_memory(served, None)?, served.answering()))
+}
+
+async fn version(
+    State(serving): State<Arc<Serving>>,
+    Extension(peer): Extension<Peer>,
+    Path((name, version)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Json<ModelMetadata>> {
+    let served = admitted(&serving, &headers, peer, Role::Predictor, &name).await?;
+    let loaded = in_memory(served, Some(&version))?;
+    Ok(metadata(served, &loaded, vec![loaded.version]))
+}
+
+#[derive(Serialize)]
+struct Ready {
+    name: String,
+    ready: bool,
+}
+
+async fn model_ready(
+    State(serving): State<Arc<Serving>>,
+    Extension(peer): Extension<Peer>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<Ready>> {
+    let served = admitted(&serving, &headers, peer, Role::Predictor, &name).await?;
+    in_memory(served, None)?;
+    Ok(Json(Ready { name, ready: true }))
+}
+
+async fn version_ready(
+    State(serving): State<Arc<Serving>>,
+    Extension(peer): Extension<Peer>,
+    Path((name, version)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Json<Ready>> {
+    let served = admitted(&serving, &headers, peer, Role::Predictor, &name).await?;
+    in_memory(served, Some(&version))?;
+    Ok(Json(Ready { name, ready: true }))
+}
+
+async fn roll_back(
+    State(serving): State<Arc<Serving>>,
+    Extension(peer): Extension<Peer>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<serde_json::Value>> {
+    let served = admitted(&serving, &headers, peer, Role::Operator, &name).await?;
+    let version = served.roll_back().await.map_err(|error| {
+        let kind = match error {
+            NotRolledBack::NoWayBack(_) | NotRolledBack::Previous { .. } => ProblemType::Conflict,
+            NotRolledBack::Draining => ProblemType::Unavailable,
+        };
+        Refusal::from(Problem::new(kind, error.to_string()))
+    })?;
+    Ok(Json(json!({ "name": name, "version": version.to_string() })))
+}
+
+async fn metrics(
+    State(serving): State<Arc<Serving>>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+) -> Result<String> {
+    serving.access.admit(sender(&headers, peer), Role::Viewer, None).await?;
+    Ok(serving.metrics())
+}
+
+async fn all_metrics(State(serving): State<Arc<Serving>>) -> String {
+    serving.metrics()
+}

@@ -1,0 +1,362 @@
+//! Tensors of the Open Inference Protocol v2: numbers in JSON, nested or flat, or bytes after it.
+
+use std::fmt;
+
+use client_sdk::models::{Architecture, InputKind};
+use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use super::super::model::{Input, Prediction};
+
+/// Name of the one input of a model.
+pub(super) const INPUT: &str = "input";
+/// Names of its outputs.
+pub(super) const SCORES: &str = "scores";
+pub(super) const CLASSES: &str = "classes";
+
+task_spec::named_enum! {
+    /// Kinds of elements that are taken and given.
+    pub(super) enum Datatype {
+        Fp32 = "FP32",
+        Int64 = "INT64",
+    }
+}
+
+impl Datatype {
+    /// Bytes of an element.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::Fp32 => 4,
+            Self::Int64 => 8,
+        }
+    }
+}
+
+/// What a request says of a tensor.
+#[derive(Debug, Deserialize)]
+pub(super) struct InputTensor {
+    pub(super) name: String,
+    pub(super) shape: Vec<u64>,
+    pub(super) datatype: String,
+    #[serde(default)]
+    pub(super) parameters: TensorParameters,
+    pub(super) data: Option<Flat>,
+}
+
+/// What goes with a tensor of a request.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct TensorParameters {
+    /// Size of its data among the bytes after the JSON.
+    pub(super) binary_data_size: Option<usize>,
+    /// Whether the output's data are to come as bytes.
+    pub(super) binary_data: Option<bool>,
+}
+
+/// A tensor that a model takes or gives, in its metadata.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct TensorMetadata {
+    pub(super) name: &'static str,
+    pub(super) datatype: &'static str,
+    /// -1 for any size.
+    pub(super) shape: Vec<i64>,
+}
+
+/// The input and the outputs of a model.
+pub(super) fn signature(model: &Architecture) -> (TensorMetadata, [TensorMetadata; 2]) {
+    let tensor = |name, datatype: Datatype, shape| TensorMetadata { name, datatype: datatype.as_str(), shape };
+    let classes = i64::from(model.classes());
+    match model.input() {
+        InputKind::Features(width) => {
+            let width = i64::try_from(width).unwrap_or(i64::MAX);
+            let outputs =
+                [tensor(SCORES, Datatype::Fp32, vec![-1, classes]), tensor(CLASSES, Datatype::Int64, vec![-1])];
+            (tensor(INPUT, Datatype::Fp32, vec![-1, width]), outputs)
+        }
+        InputKind::Characters => {
+            let outputs =
+                [tensor(SCORES, Datatype::Fp32, vec![-1, -1, classes]), tensor(CLASSES, Datatype::Int64, vec![-1, -1])];
+            (tensor(INPUT, Datatype::Int64, vec![-1, -1]), outputs)
+        }
+    }
+}
+
+/// The numbers of a tensor in JSON: in one array, or in arrays of arrays, in row-major order.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Flat(Vec<f64>);
+
+struct Numbers<'a>(&'a mut Vec<f64>);
+
+impl<'de> DeserializeSeed<'de> for Numbers<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "what a model takes is far below 2^53, and checked afterwards")]
+impl<'de> Visitor<'de> for Numbers<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("numbers, or arrays of numbers")
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<(), E> {
+        self.0.push(value);
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
+        self.0.push(value as f64);
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
+        self.0.push(value as f64);
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(Numbers(self.0))?.is_some() {}
+        Ok(())
+    }
+}
+
+impl<'de> Deserialize<'de> for Flat {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Array;
+        impl<'de> Visitor<'de> for Array {
+            type Value = Flat;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array of numbers")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Flat, A::Error> {
+                let mut numbers = Vec::new();
+                Numbers(&mut numbers).visit_seq(items)?;
+                Ok(Flat(numbers))
+            }
+        }
+        deserializer.deserialize_seq(Array)
+    }
+}
+
+/// What a request asks this model about. `binary`: the bytes after the JSON.
+///
+/// # Errors
+/// What is wrong, and what would be right.
+pub(super) fn input(model: &Architecture, tensors: Vec<InputTensor>, binary: &[u8]) -> Result<Input, String> {
+    let (expected, _) = signature(model);
+    let [tensor] = <[InputTensor; 1]>::try_from(tensors)
+        .map_err(|tensors| format!("inputs: this model takes one, `{INPUT}`; these are {}", tensors.len()))?;
+    let InputTensor { name, shape, datatype, parameters, data } = tensor;
+    if name != INPUT {
+        return Err(format!("inputs: this model's is called `{INPUT}`, not {name:?}"));
+    }
+    if datatype != expected.datatype {
+        return Err(format!("{INPUT}: its datatype is {}, not {datatype:?}", expected.datatype));
+    }
+    let fits = shape.len() == expected.shape.len()
+        && shape.iter().zip(&expected.shape).all(|(&size, &one)| one == -1 || i64::try_from(size) == Ok(one));
+    if !fits {
+        return Err(format!("{INPUT}: its shape is {:?} with -1 for any size, and this is {shape:?}", expected.shape));
+    }
+    let elements = shape.iter().try_fold(1_u64, |all, &size| all.checked_mul(size));
+    let elements = elements.and_then(|elements| usize::try_from(elements).ok()).filter(|elements| *elements > 0);
+    let elements = elements.ok_or_else(|| format!("{INPUT}: the shape {shape:?} holds nothing, or too much"))?;
+    let numbers = match (data, parameters.binary_data_size) {
+        (Some(Flat(numbers)), None) => numbers,
+        (None, Some(size)) if size == binary.len() => {
+            let datatype = Datatype::ALL.into_iter().find(|one| one.as_str() == datatype);
+            decode(binary, datatype.unwrap_or(Datatype::Fp32))
+        }
+        (None, Some(size)) => {
+            return Err(format!("{INPUT}: binary_data_size is {size}, and {} bytes follow the JSON", binary.len()));
+        }
+        (Some(_), Some(_)) | (None, None) => {
+            return Err(format!("{INPUT}: give either data, or binary_data_size and that many bytes after the JSON"));
+        }
+    };
+    if numbers.len() != elements {
+        return Err(format!("{INPUT}: the shape {shape:?} holds {elements} elements, and these are {}", numbers.len()));
+    }
+    match model.input() {
+        InputKind::Features(width) => Ok(Input::Rows { values: rows(numbers)?, width }),
+        InputKind::Characters => {
+            let length = usize::try_from(shape[1]).unwrap_or(usize::MAX);
+            Ok(Input::Texts { characters: characters(numbers, model.classes())?, length })
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "characters are far below 2^53")]
+fn decode(bytes: &[u8], datatype: Datatype) -> Vec<f64> {
+    match datatype {
+        Datatype::Fp32 => bytes.as_chunks().0.iter().map(|bytes| f64::from(f32::from_le_bytes(*bytes))).collect(),
+        Datatype::Int64 => bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes) as f64).collect(),
+    }
+}
+
+fn rows(numbers: Vec<f64>) -> Result<Vec<f32>, String> {
+    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+    let narrow = |(index, number): (usize, f64)| {
+        let value = number as f32;
+        // What it is stays here: inputs are told to nobody.
+        value.is_finite().then_some(value).ok_or_else(|| format!("{INPUT}: element {index} is no finite FP32"))
+    };
+    numbers.into_iter().enumerate().map(narrow).collect()
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be a whole number in range")]
+fn characters(numbers: Vec<f64>, vocabulary: u32) -> Result<Vec<u32>, String> {
+    let narrow = |(index, number): (usize, f64)| {
+        let is_one = number.fract() == 0.0 && (0.0..f64::from(vocabulary)).contains(&number);
+        is_one
+            .then_some(number as u32)
+            .ok_or_else(|| format!("{INPUT}: element {index} is no whole number from 0 to {}", vocabulary - 1))
+    };
+    numbers.into_iter().enumerate().map(narrow).collect()
+}
+
+/// A tensor of an answer.
+#[derive(Debug, Serialize)]
+pub(super) struct OutputTensor<'a> {
+    pub(super) name: &'static str,
+    pub(super) datatype: &'static str,
+    pub(super) shape: Vec<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) parameters: Option<BinarySize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) data: Option<Data<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct BinarySize {
+    pub(super) binary_data_size: usize,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Data<'a> {
+    Scores(&'a [f32]),
+    Classes(&'a [u32]),
+}
+
+impl Data<'_> {
+    fn datatype(&self) -> Datatype {
+        match self {
+            Self::Scores(_) => Datatype::Fp32,
+            Self::Classes(_) => Datatype::Int64,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Scores(values) => values.len(),
+            Self::Classes(values) => values.len(),
+        }
+    }
+
+    fn append_to(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Scores(values) => bytes.extend(values.iter().flat_map(|value| value.to_le_bytes())),
+            Self::Classes(values) => bytes.extend(values.iter().flat_map(|&value| i64::from(value).to_le_bytes())),
+        }
+    }
+}
+
+/// An output of this name, as JSON or, appended to `binary`, as bytes; none if the model has none of this name.
+pub(super) fn output<'a>(
+    name: &str,
+    said: &'a Prediction,
+    shape: &[usize],
+    classes: usize,
+    binary: Option<&mut Vec<u8>>,
+) -> Option<OutputTensor<'a>> {
+    let (name, data, shape) = match name {
+        SCORES => (SCORES, Data::Scores(&said.scores), [shape, &[classes]].concat()),
+        CLASSES => (CLASSES, Data::Classes(&said.classes), shape.to_vec()),
+        _ => return None,
+    };
+    let datatype = data.datatype();
+    let (parameters, data) = match binary {
+        Some(bytes) => {
+            data.append_to(bytes);
+            (Some(BinarySize { binary_data_size: data.len() * datatype.bytes() }), None)
+        }
+        None => (None, Some(data)),
+    };
+    Some(OutputTensor { name, datatype: datatype.as_str(), shape, parameters, data })
+}
+
+#[cfg(test)]
+mod tests {
+    use client_sdk::models::{Gru, Linear};
+
+    use super::*;
+
+    fn asked(model: &Architecture, json: &str, binary: &[u8]) -> Result<Input, String> {
+        let tensors = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        input(model, tensors, binary)
+    }
+
+    #[test]
+    fn rows_come_nested_flat_or_as_bytes() {
+        let model = Architecture::Linear(Linear { inputs: 2, classes: 3 });
+        let expected = Input::Rows { values: vec![1.0, 2.5, -3.0, 4.0], width: 2 };
+        let with = |data: &str| format!(r#"[{{"name":"input","shape":[2,2],"datatype":"FP32",{data}}}]"#);
+        assert_eq!(asked(&model, &with(r#""data":[[1,2.5],[-3,4]]"#), &[]), Ok(expected.clone()));
+        assert_eq!(asked(&model, &with(r#""data":[1,2.5,-3,4]"#), &[]), Ok(expected.clone()));
+        let bytes: Vec<u8> = [1.0_f32, 2.5, -3.0, 4.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+        assert_eq!(asked(&model, &with(r#""parameters":{"binary_data_size":16}"#), &bytes), Ok(expected));
+        let nan: Vec<u8> = [f32::NAN; 4].iter().flat_map(|value| value.to_le_bytes()).collect();
+        for (data, binary, why) in [
+            (r#""data":[1,2,3]"#, &[][..], "holds 4 elements, and these are 3"),
+            (r#""data":[1,2,3,1e300]"#, &[], "element 3 is no finite FP32"),
+            (r#""data":[1,2,3,1e999]"#, &[], "number out of range"),
+            (r#""data":[1,2,3,"a"]"#, &[], "expected numbers, or arrays of numbers"),
+            (r#""data":5"#, &[], "an array of numbers"),
+            (r#""data":[1,2,3,null]"#, &[], "numbers, or arrays of numbers"),
+            (r#""parameters":{"binary_data_size":16}"#, &bytes[..15], "and 15 bytes follow"),
+            (r#""parameters":{"binary_data_size":16}"#, &nan, "element 0 is no finite FP32"),
+            (r#""parameters":{}"#, &[], "give either data"),
+        ] {
+            let told = asked(&model, &with(data), binary).unwrap_err();
+            assert!(told.contains(why), "{told}");
+        }
+        for (json, why) in [
+            ("[]", "this model takes one, `input`; these are 0"),
+            (r#"[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]"#, "called `input`, not \"x\""),
+            (r#"[{"name":"input","shape":[1,3],"datatype":"FP32","data":[1,2,3]}]"#, "shape is [-1, 2]"),
+            (r#"[{"name":"input","shape":[2],"datatype":"FP32","data":[1,2]}]"#, "shape is [-1, 2]"),
+            (r#"[{"name":"input","shape":[0,2],"datatype":"FP32","data":[]}]"#, "holds nothing, or too much"),
+            (r#"[{"name":"input","shape":[9223372036854775808,2],"datatype":"FP32","data":[]}]"#, "too much"),
+            (r#"[{"name":"input","shape":[-1,2],"datatype":"FP32","data":[1,2]}]"#, "invalid value"),
+            (r#"[{"name":"input","shape":[1,2],"datatype":"FP64","data":[1,2]}]"#, "FP32, not \"FP64\""),
+        ] {
+            let told = asked(&model, json, &[]).unwrap_err();
+            assert!(told.contains(why), "{told}");
+        }
+    }
+
+    #[test]
+    fn texts_are_whole_numbers_below_the_vocabulary() {
+        let model = Architecture::Gru(Gru::with_vocabulary(5));
+        let with = |data: &str| {
+            asked(&model, &format!(r#"[{{"name":"input","shape":[1,3],"datatype":"INT64","data":{data}}}]"#), &[])
+        };
+        assert_eq!(with("[0,4,1]"), Ok(Input::Texts { characters: vec![0, 4, 1], length: 3 }));
+        for wrong in ["[0,5,1]", "[0,-1,1]", "[0,0.5,1]", "[0,18446744073709551615,1]"] {
+            assert!(with(wrong).unwrap_err().contains("from 0 to 4"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_an_error_and_no_overflow_of_the_stack() {
+        let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(serde_json::from_str::<Flat>(&deep).unwrap_err().to_string().contains("recursion limit"));
+    }
+}

@@ -1,0 +1,90 @@
+//! What goes wrong on disk or with the process: what answers is always a version that was verified.
+
+use std::time::Duration;
+
+use learning::checkpoint;
+use serde_json::json;
+
+use super::{Models, are_of, folder, parameters, publish, publish_with, row};
+
+const TASK: &str = "00000000-0000-0000-0000-000000000001";
+
+#[tokio::test]
+async fn a_corrupt_file_and_a_model_of_nan_are_never_used() {
+    let folder = folder();
+    let models = Models::serve(folder.path(), &[]);
+    let file = checkpoint::write(&parameters(2)).unwrap();
+    let record = json!({ "task": TASK, "sha256": "ab".repeat(32) });
+    publish_with(folder.path(), 2, &file, Some(record));
+    let mut nan = parameters(3);
+    nan.values_mut()[4] = f32::NAN;
+    publish(folder.path(), 3, &nan);
+    publish_with(folder.path(), 4, b"no model at all", None);
+    models
+        .wait("three that are unfit", async || {
+            models.metric("tributary_infer_swaps_total", "outcome=\"unfit\"").await == 3.0
+        })
+        .await;
+    let (version, scores) = models.infer(&row(1), None).await.unwrap();
+    assert!(version == 1 && are_of(1, &row(1), &scores));
+    publish(folder.path(), 5, &parameters(5));
+    models.until_answers(5).await;
+    assert_eq!(models.metric("tributary_infer_swaps_total", "outcome=\"unfit\"").await, 3.0, "each was judged once");
+}
+
+#[tokio::test]
+async fn killed_in_the_middle_of_swaps_it_starts_on_a_version_that_was_verified() {
+    let folder = folder();
+    for kill in 0..4_u32 {
+        let models = Models::serve(folder.path(), &[]);
+        let (first, scores) = models.infer(&row(kill), None).await.unwrap();
+        assert!(are_of(first, &row(kill), &scores));
+        for version in [first + 1, first + 2] {
+            publish(folder.path(), version, &parameters(version));
+        }
+        // Somewhere between reading a version and writing what is in use: the looks are 250 ms apart.
+        tokio::time::sleep(Duration::from_millis(u64::from(90 * kill))).await;
+        drop(models);
+        // Half of a version, as a fetch leaves it.
+        let half = folder.path().join(format!("digits/.incoming-{}", first + 3));
+        std::fs::create_dir_all(&half).unwrap();
+        std::fs::write(half.join("model.safetensors"), "half").unwrap();
+        let models = Models::serve(folder.path(), &[]);
+        let (version, scores) = models.infer(&row(kill), None).await.unwrap();
+        assert!((first..=first + 2).contains(&version) && are_of(version, &row(kill), &scores), "{version}");
+        models.until_answers(first + 2).await;
+    }
+    std::fs::write(folder.path().join("digits/state.json"), "{").unwrap();
+    let models = Models::serve(folder.path(), &[]);
+    assert_eq!(models.infer(&row(1), None).await.unwrap().0, 9, "without a word on what was in use, the newest");
+}
+
+#[tokio::test]
+async fn a_full_queue_says_when_to_come_back() {
+    let folder = folder();
+    let models =
+        std::sync::Arc::new(Models::serve(folder.path(), &["--threads", "1", "--max-batch", "1", "--queue", "2"]));
+    let ask = |number: u32| {
+        let models = std::sync::Arc::clone(&models);
+        tokio::spawn(async move {
+            let mut refused = 0;
+            for turn in 0..200 {
+                match models.infer(&row(number + turn), None).await {
+                    Ok((1, _)) => {}
+                    Err((429, answer)) => {
+                        refused += 1;
+                        assert!(answer["error"].as_str().unwrap().contains("try again in"), "{answer}");
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            refused
+        })
+    };
+    let mut refused = 0;
+    for asker in (0..16).map(ask).collect::<Vec<_>>() {
+        refused += asker.await.unwrap();
+    }
+    assert_eq!(models.metric("tributary_infer_requests_total", "status=\"429\"").await, f64::from(refused));
+    assert_eq!(models.metric("tributary_infer_queue_size", "").await, 0.0);
+}

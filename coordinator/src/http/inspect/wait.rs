@@ -1,0 +1,50 @@
+//! Waiting for a change of what a view shows.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use store::{WakeEvent, WakeSubscription};
+use tokio::time::Sleep;
+
+use crate::http::app::App;
+
+/// A request that waits for a change, as long as it asks to and the configuration allows.
+pub(super) struct Wait<'a> {
+    app: &'a App,
+    events: WakeSubscription,
+    end: Pin<Box<Sleep>>,
+}
+
+/// Why a wait is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Woken {
+    /// What is shown may have changed.
+    Changed,
+    TimeIsUp,
+    ShuttingDown,
+}
+
+impl<'a> Wait<'a> {
+    /// Made before the first read, so that no change in between is missed.
+    pub(super) fn begin(app: &'a App, wait_ms: u64) -> Self {
+        let wait = Duration::from_millis(wait_ms).min(app.config.http.poll_max());
+        Self { app, events: app.store.wake().subscribe(), end: Box::pin(tokio::time::sleep(wait)) }
+    }
+
+    /// Waits for an event that is one of these.
+    pub(super) async fn next(&mut self, is_one: impl Fn(&WakeEvent) -> bool) -> Woken {
+        let events = &mut self.events;
+        let changed = async {
+            while let Some(event) = events.next().await {
+                if is_one(&event) || event == WakeEvent::Lost {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = changed => Woken::Changed,
+            () = &mut self.end => Woken::TimeIsUp,
+            () = self.app.shutdown.cancelled() => Woken::ShuttingDown,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Which waiting requests are computed together.
+//!
+//! A request is one or more parts of at most [`Batching::max_batch`] examples. Parts wait in one bounded queue per model. An idle
+//! worker asks for a batch ([`Batcher::next`]): the parts of the oldest one's lane (a version of the model), in their order. It is
+//! closed when it is full or its oldest part has waited [`Batching::max_delay`], and at once if no other request is on its way:
+//! the delay is a limit, which a request meets only while others are being read.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::Moment;
+
+/// Limits of batches and of the queue. All at least 1, except the delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batching {
+    /// Most examples in a batch.
+    pub max_batch: usize,
+    /// Longest that a batch is kept open for requests that are being read.
+    pub max_delay: Duration,
+    /// Most parts that wait.
+    pub queue: usize,
+}
+
+impl Default for Batching {
+    fn default() -> Self {
+        Self { max_batch: 32, max_delay: Duration::from_millis(10), queue: 100 }
+    }
+}
+
+impl Batching {
+    /// The examples of each part of a request of this many.
+    ///
+    /// # Errors
+    /// [`Refused::TooLarge`] if the queue would not hold it when it is empty.
+    pub fn parts(&self, examples: usize) -> Result<impl Iterator<Item = Range<usize>> + use<>, Refused> {
+        let most = self.max_batch.saturating_mul(self.queue);
+        if examples > most {
+            return Err(Refused::TooLarge { examples, most });
+        }
+        let size = self.max_batch.max(1);
+        Ok((0..examples).step_by(size).map(move |start| start..examples.min(start + size)))
+    }
+}
+
+/// Why a request does not wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("a request may have at most {most} examples here, and this one has {examples}")]
+    TooLarge { examples: usize, most: usize },
+    #[error("{waiting} requests wait already; try again in {} s", .retry_after.as_secs().max(1))]
+    Full { waiting: usize, retry_after: Duration },
+}
+
+/// A part of a request, which waits.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Part<T> {
+    /// Number of examples.
+    pub examples: usize,
+    /// When it began to wait.
+    pub since: Moment,
+    pub asker: T,
+}
+
+/// Parts to be computed together.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Batch<L, T> {
+    pub lane: L,
+    /// In the order in which they came; at least one.
+    pub parts: Vec<Part<T>>,
+}
+
+/// What an idle worker is to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next<L, T> {
+    Compute(Batch<L, T>),
+    /// Ask again then, or when something changes.
+    WaitUntil(Moment),
+    /// Ask again when something changes.
+    Nothing,
+}
+
+/// The queue of a model.
+#[derive(Debug)]
+pub struct Batcher<L, T> {
+    limits: Batching,
+    waiting: VecDeque<(L, Part<T>)>,
+    /// Since when requests are being read.
+    arriving: BTreeMap<u64, Moment>,
+    arrived: u64,
+    /// What a batch took lately.
+    pace: Duration,
+}
+
+impl<L: Clone + PartialEq, T> Batcher<L, T> {
+    #[must_use]
+    pub fn new(limits: Batching) -> Self {
+        let limits =
+            Batching { max_batch: limits.max_batch.max(1), queue: limits.queue.max(1), max_delay: limits.max_delay };
+        Self { limits, waiting: VecDeque::new(), arriving: BTreeMap::new(), arrived: 0, pace: Duration::ZERO }
+    }
+
+    /// Number of parts that wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    #[must_use]
+    pub fn limits(&self) -> Batching {
+        self.limits
+    }
+
+    /// Notes that a request is on its way, and numbers it. [`Self::arrived`] ends that, whatever becomes of the request.
+    pub fn arrives(&mut self, now: Moment) -> u64 {
+        self.arrived += 1;
+        self.arriving.insert(self.arrived, now);
+        self.arrived
+    }
+
+    /// The request with this number is not on its way any more.
+    pub fn arrived(&mut self, arrival: u64) {
+        self.arriving.remove(&arrival);
+    }
+
+    /// Has all parts of a request wait, or none.
+    ///
+    /// # Errors
+    /// [`Refused::Full`], with the time in which what waits will have been computed.
+    pub fn offer(
+        &mut self,
+        now: Moment,
+        lane: &L,
+        parts: impl ExactSizeIterator<Item = (usize, T)>,
+    ) -> Result<(), Refused> {
+        if self.waiting.len() + parts.len() > self.limits.queue {
+            return Err(Refused::Full { waiting: self.waiting.len(), retry_after: self.time_to_empty() });
+        }
+        self.waiting.extend(parts.map(|(examples, asker)| (lane.clone(), Part { examples, since: now, asker })));
+        Ok(())
+    }
+
+    /// What an idle worker is to do now. Parts whose asker `is_gone` are dropped.
+    pub fn next(&mut self, now: Moment, is_gone: impl Fn(&T) -> bool) -> Next<L, T> {
+        self.waiting.retain(|(_, part)| !is_gone(&part.asker));
+        let Some((lane, first)) = self.waiting.front() else { return Next::Nothing };
+        let due = first.since + self.limits.max_delay;
+        let ((count, is_full), lane) = (self.fitting(lane), lane.clone());
+        if !is_full && now < due {
+            // A request that takes longer than the delay to be read holds nobody up.
+            let newest = self.arriving.values().max().map(|&since| since + self.limits.max_delay);
+            if let Some(newest) = newest.filter(|&newest| newest > now) {
+                return Next::WaitUntil(due.min(newest));
+            }
+        }
+        Next::Compute(self.take(lane, count))
+    }
+
+    /// Notes what computing a batch took.
+    pub fn computed(&mut self, took: Duration) {
+        self.pace = (self.pace * 7 + took) / 8;
+    }
+
+    /// About how long what waits now will take.
+    fn time_to_empty(&self) -> Duration {
+        let examples: usize = self.waiting.iter().map(|(_, part)| part.examples).sum();
+        let batches = u32::try_from(examples.div_ceil(self.limits.max_batch)).unwrap_or(u32::MAX);
+        self.pace.saturating_mul(batches)
+    }
+
+    /// How many of the lane's parts fit into a batch, from the oldest on, and whether no more would.
+    fn fitting(&self, lane: &L) -> (usize, bool) {
+        let (mut count, mut examples) = (0, 0);
+        for (_, part) in self.waiting.iter().filter(|(of, _)| of == lane) {
+            if count > 0 && examples + part.examples > self.limits.max_batch {
+                return (count, true);
+            }
+            (count, examples) = (count + 1, examples + part.examples);
+        }
+        (count, examples >= self.limits.max_batch)
+    }
+
+    /// Takes the lane's first parts.
+    fn take(&mut self, lane: L, count: usize) -> Batch<L, T> {
+        let mut parts = Vec::with_capacity(count);
+        let mut others = VecDeque::with_capacity(self.waiting.len());
+        for (of, part) in self.waiting.drain(..) {
+            if of == lane && parts.len() < count {
+                parts.push(part);
+            } else {
+                others.push_back((of, part));
+            }
+        }
+        self.waiting = others;
+        Batch { lane, parts }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! Versions from use to nothing, by hand and by chance.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const AT_ONCE: Rollout = Rollout {
+    canary_percent: 0.0,
+    hold: Duration::from_secs(60),
+    abort: crate::rollout::Abort {
+        min_requests: 10,
+        error_rate: 0.01,
+        p99: Duration::from_millis(50),
+        disagreement: 0.2,
+    },
+};
+const TRIED: Rollout = Rollout { canary_percent: 20.0, ..AT_ONCE };
+
+fn warm() -> Warm {
+    Warm::judge(&[0.5], &[1.0, 2.0], 1, 2).unwrap()
+}
+
+fn held(version: u32) -> Held<&'static str> {
+    Held { version, model: "a model" }
+}
+
+fn at(seconds: u64) -> Moment {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn what_is_not_finite_never_becomes_warm() {
+    assert_eq!(Warm::judge(&[0.0], &[f32::NAN, 1.0], 1, 2).unwrap_err(), Unfit::NotFinite);
+    assert_eq!(Warm::judge(&[0.0], &[f32::INFINITY, 1.0], 1, 2).unwrap_err(), Unfit::NotFinite);
+    assert_eq!(Warm::judge(&[f32::NAN], &[0.0, 1.0], 1, 2).unwrap_err(), Unfit::Parameters);
+    let unfit = Warm::judge(&[0.0], &[0.0, 1.0, 2.0], 1, 2).unwrap_err();
+    assert_eq!(unfit, Unfit::Scores { examples: 1, found: 3, expected: 2 });
+}
+
+#[test]
+fn a_swap_drains_the_old_one_and_waits_for_it_before_the_next() {
+    let mut versions = Versions::new(None, BTreeSet::new());
+    assert!(versions.make_room());
+    assert_eq!(versions.place(held(1), warm(), at(0), &AT_ONCE, false), Placed::Stable { before: None });
+    assert!(versions.make_room());
+    assert_eq!(versions.place(held(2), warm(), at(1), &AT_ONCE, false), Placed::Stable { before: Some(1) });
+    assert_eq!(versions.draining().map(|held| held.version), Some(1));
+    assert!(versions.at(1).is_none(), "what is drained takes nothing new");
+    assert!(!versions.make_room(), "two are in memory");
+    versions.drained();
+    assert!(versions.make_room());
+    assert_eq!((versions.previous(), versions.answering()), (Some(1), vec![2]));
+}
+
+#[test]
+fn a_canary_is_promoted_taken_back_or_overtaken() {
+    let mut versions = Versions::new(None, BTreeSet::new());
+    assert_eq!(
+        versions.place(held(1), warm(), at(0), &TRIED, false),
+        Placed::Stable { before: None },
+        "nothing to go back to"
+    );
+    assert_eq!(versions.place(held(2), warm(), at(0), &TRIED, false), Placed::Canary);
+    assert_eq!(versions.route(0, &TRIED).map(|held| held.version), Some(2));
+    assert_eq!(versions.route(u64::MAX, &TRIED).map(|held| held.version), Some(1));
+    assert_eq!(versions.judge(at(59), &TRIED), Some((2, Verdict::Hold(at(60)))));
+    assert_eq!(versions.judge(at(60), &TRIED), Some((2, Verdict::Promote)));
+    assert_eq!((versions.answering(), versions.previous()), (vec![2], Some(1)));
+    versions.drained();
+
+    versions.place(held(3), warm(), at(61), &TRIED, false);
+    let watch = versions.watch(3).unwrap();
+    watch.compare(&[0; 20], &[1; 20]);
+    assert!(matches!(versions.judge(at(62), &TRIED), Some((3, Verdict::TakeBack(_)))));
+    assert!(versions.answering() == [2] && !versions.wants(3) && versions.wants(4));
+    versions.drained();
+
+    versions.place(held(4), warm(), at(63), &TRIED, false);
+    assert!(!versions.make_room(), "the one that is overtaken is drained first");
+    versions.drained();
+    assert!(versions.make_room());
+    assert_eq!(versions.place(held(5), warm(), at(64), &TRIED, true), Placed::Stable { before: Some(2) });
+    assert!(!versions.refused().contains(&4));
+}
+
+#[test]
+fn a_way_back_is_there_once_and_what_was_left_is_not_used_again() {
+    let mut versions = Versions::new(None, BTreeSet::new());
+    versions.place(held(1), warm(), at(0), &AT_ONCE, false);
+    assert_eq!(versions.roll_back(&[]), Err(NoWayBack::None));
+    assert_eq!(versions.roll_back(&[2, 1, 0]), Ok(Some(0)), "what is older, if nothing was used before");
+    versions.place(held(2), warm(), at(1), &AT_ONCE, false);
+    versions.drained();
+    assert_eq!(versions.roll_back(&[]), Ok(Some(1)));
+    versions.go_back(held(1), warm());
+    assert_eq!(versions.answering(), [1]);
+    assert!(!versions.wants(2) && versions.wants(3), "only what is newer than what was left");
+    assert_eq!(versions.roll_back(&[]), Err(NoWayBack::None), "it does not go to and fro");
+    versions.drained();
+    assert_eq!(versions.roll_back(&[5, 2]), Err(NoWayBack::None));
+    versions.place(held(3), warm(), at(2), &TRIED, false);
+    assert_eq!(versions.roll_back(&[]), Ok(None), "a canary is taken back without another");
+    assert!(versions.answering() == [1] && !versions.wants(3));
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_two_versions_are_in_memory_at_most_and_one_always_answers(
+        steps in proptest::collection::vec((0_u8..6, 0_u64..40), 1..200)
+    ) {
+        let (mut versions, mut newest, mut now) = (Versions::new(None, BTreeSet::new()), 1, 0);
+        versions.place(held(1), warm(), at(0), &TRIED, false);
+        for (step, seconds) in steps {
+            now += seconds;
+            match step {
+                0 | 1 => {
+                    newest += 1;
+                    if versions.wants(newest) && versions.make_room() {
+                        versions.place(held(newest), warm(), at(now), if step == 0 { &TRIED } else { &AT_ONCE }, false);
+                    }
+                }
+                2 => drop(versions.drained()),
+                3 => drop(versions.judge(at(now), &TRIED)),
+                4 => {
+                    if let Some(watch) = versions.watch(newest) {
+                        watch.compare(&[0; 20], &[1; 20]);
+                    }
+                }
+                _ => if versions.draining().is_none()
+                    && let Ok(Some(previous)) = versions.roll_back(&[])
+                    && versions.make_room()
+                {
+                    versions.go_back(held(previous), warm());
+                },
+            }
+            prop_assert!(versions.in_memory() <= 2);
+            let route = versions.route(now, &TRIED).map(|held| held.version);
+            prop_assert!(route.is_some_and(|version| versions.answering().contains(&version)));
+            let stable = versions.stable().map(|held| held.version);
+            prop_assert!(stable.is_some_and(|version| !versions.refused().contains(&version) ), "{stable:?}");
+        }
+    }
+}

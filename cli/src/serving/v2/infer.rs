@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use wire::admin::Role;
 use wire::problem::ProblemType;
 
+use super::asked::{Result, admitted, no_version, number};
 use super::problem::Refusal;
 use super::tensors::{CLASSES, InputTensor, OutputTensor, SCORES, TensorParameters, input, output};
-use super::{Result, admitted, number};
 use crate::serving::listener::Peer;
 use crate::serving::meters;
 use crate::serving::model::{Input, Prediction};
@@ -157,7 +157,7 @@ fn is_finite(said: &Prediction) -> bool {
 
 fn choose(served: &Arc<Served>, version: Option<u32>, draw: u64) -> Result<Chosen> {
     served.choose(version, draw).ok_or_else(|| match version {
-        Some(version) => super::no_version(served, &version.to_string()),
+        Some(version) => no_version(served, &version.to_string()),
         None => Refusal::new(ProblemType::Unavailable, format!("{} has no version yet that is ready", served.name)),
     })
 }

@@ -2,6 +2,7 @@
 //!
 //! Beside it: `POST /tributary/models/{model}/rollback`, and `/metrics`.
 
+mod asked;
 mod infer;
 mod problem;
 mod tensors;
@@ -19,15 +20,13 @@ use serde_json::json;
 use wire::admin::Role;
 use wire::problem::{Problem, ProblemType};
 
-use super::access::{Sender, no_model};
 use super::listener::Peer;
 use super::model::Loaded;
 use super::served::{NotRolledBack, Served};
 use super::shared::Serving;
+use asked::{Result, admitted, in_memory, sender};
 use problem::Refusal;
 use tensors::{TensorMetadata, signature};
-
-type Result<T, E = Refusal> = std::result::Result<T, E>;
 
 /// All routes. Health is for everybody.
 pub(super) fn router(serving: Arc<Serving>) -> Router {
@@ -58,49 +57,6 @@ pub(super) fn health_router(serving: Arc<Serving>) -> Router {
         .route("/v2/health/ready", get(ready))
         .route("/metrics", get(all_metrics))
         .with_state(serving)
-}
-
-/// What a request says of its sender.
-fn sender(headers: &HeaderMap, peer: Peer) -> Sender<'_> {
-    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let token = bearer.and_then(|value| value.split_once(' '));
-    let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, secret)| secret.trim());
-    Sender { token, certified: peer.certified }
-}
-
-/// The model of this name, for somebody with at least this role.
-async fn admitted<'a>(
-    serving: &'a Serving,
-    headers: &HeaderMap,
-    peer: Peer,
-    role: Role,
-    name: &str,
-) -> Result<&'a Arc<Served>> {
-    let served = serving.model(name);
-    // Who may not ask learns nothing of which models there are.
-    let task = served.and_then(|served| served.task());
-    serving.access.admit(sender(headers, peer), role, Some((name, task))).await?;
-    Ok(served.ok_or_else(|| no_model(name))?)
-}
-
-/// A version of it in memory.
-fn in_memory(served: &Served, version: Option<&str>) -> Result<Arc<Loaded>> {
-    let number = version.map(|text| number(served, text)).transpose()?;
-    let missing = || match version {
-        Some(version) => no_version(served, version),
-        None => Refusal::new(ProblemType::Unavailable, format!("{} has no version yet that is ready", served.name)),
-    };
-    served.at(number).ok_or_else(missing)
-}
-
-fn number(served: &Served, version: &str) -> Result<u32> {
-    version.parse().map_err(|_| no_version(served, version))
-}
-
-fn no_version(served: &Served, version: &str) -> Refusal {
-    let there: Vec<_> = served.answering().iter().map(u32::to_string).collect();
-    let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
-    Refusal::new(ProblemType::NotFound, format!("{} answers by no version {version:?}, but by {there}", served.name))
 }
 
 /// The API as OpenAPI.

@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 rank, processes = net.begin()
 job = tributary.job()
 if job.kind == "evaluate":
-    job.refuse("plain.py evaluates")
+    net.evaluate(job)
 model = net.model()
 model.load_state_dict(job.model())
 optimizer = net.sgd(job, model.parameters())

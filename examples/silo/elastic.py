@@ -16,7 +16,7 @@ EVERY = int(os.environ.get("CHECKPOINT_STEPS", 1))
 rank, processes = net.begin()
 job = tributary.job()
 if job.kind == "evaluate":
-    job.refuse("plain.py evaluates")
+    net.evaluate(job)
 model = net.model()
 model.load_state_dict(job.model())
 optimizer = net.sgd(job, model.parameters())

@@ -13,6 +13,7 @@ mod output;
 mod parse;
 mod server;
 mod signal;
+mod silo;
 mod table_file;
 mod task_file;
 mod task_input;

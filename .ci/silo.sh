@@ -16,5 +16,7 @@ fi
 # With the standard library alone, and what else is there.
 "$python" "$root/client-sdk/python/tests/test_program.py"
 "$python" "$tests/others.py"
+TRIBUTARY_BINARY=$binary "$python" "$tests/kills.py"
 "$python" "$tests/equality.py"
 TRIBUTARY_BINARY=$binary "$python" "$tests/exact.py"
+TRIBUTARY_BINARY=$binary "$python" "$tests/scaling.py"

@@ -2,6 +2,8 @@
 
     tributary participant run … --trainer 'torchrun --standalone --nproc-per-node {processes} examples/silo/ddp.py 0' --trainer-dir jobs
 """
+import time
+
 import net
 import torch
 import tributary
@@ -24,11 +26,12 @@ wrapped = DistributedDataParallel(model) if processes > 1 else model
 x, y = net.rows()
 loss = torch.zeros(())
 for step, of, batch in net.steps(job, len(x), start):
-    mine = batch[rank::processes]
+    begun, mine = time.perf_counter(), batch[rank::processes]
     optimizer.zero_grad()
     loss = cross_entropy(wrapped(x[mine]), y[mine])
     loss.backward()
     optimizer.step()
-    job.progress(step, of, loss)
+    seconds = time.perf_counter() - begun
+    job.progress(step, of, loss, samples_per_s=len(batch) / seconds, step_s=seconds)
     job.checkpoint.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()})
 job.done(wrapped, examples=len(x), metrics={"train_loss": loss})

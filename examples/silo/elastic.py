@@ -38,7 +38,7 @@ for step, of, batch in net.steps(job, len(x), start):
         for tensor in [loss, *(parameter.grad for parameter in model.parameters())]:
             dist.all_reduce(tensor)
     optimizer.step()
-    job.progress(step, of, loss, processes=processes)
+    job.progress(step, of, loss)
     if step % EVERY == 0:
         job.checkpoint.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()})
 job.done(model, examples=len(x), metrics={"train_loss": loss})

@@ -122,8 +122,8 @@ class Alone(unittest.TestCase):
         metrics = {"loss": 0.5, "accuracy": {"value": 0.25, "count": 4}}
         self.assertEqual(folder.result(), {"examples": 7, "metrics": metrics, "reach": 0.5, "steps": 5})
         lines = (folder.path / "progress.jsonl").read_text().splitlines()
-        self.assertEqual(json.loads(lines[0]), {"step": 1, "of": 2, "samples_per_s": 10.5})
-        self.assertEqual(json.loads(lines[1]), {"step": 2, "of": 2, "loss": 0.5, "communication_s": 0.25})
+        self.assertEqual(json.loads(lines[0]), {"step": 1, "of": 2, "samples_per_s": 10.5, "processes": 1})
+        self.assertEqual(json.loads(lines[1]), {"step": 2, "of": 2, "loss": 0.5, "communication_s": 0.25, "processes": 1})
         self.assertEqual({entry.name for entry in folder.path.iterdir()}, {"checkpoint", "job.json", "model.safetensors", "progress.jsonl", "result.json", "trained.safetensors"})
 
     def test_what_is_wrong_is_told_and_leaves_nothing(self):

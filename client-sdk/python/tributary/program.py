@@ -133,10 +133,16 @@ class Job:
     def progress(
         self, step: int, of: int | None = None, loss: float | None = None, samples_per_s: float | None = None, **more: Any
     ) -> None:
-        """Tells the participant how far the training is. Cheap; from rank 0, elsewhere it does nothing."""
+        """Tells the participant how far the training is. Cheap; from rank 0, elsewhere it does nothing.
+
+        :param samples_per_s: by all processes together.
+        :param more: what ``tributary silo report`` looks at: ``step_s`` (seconds of a step), ``communication_s`` (of it, spent waiting
+            for other processes), ``utilisation`` (of the devices, 0 to 1); and whatever else the script likes to keep.
+        """
         if self.rank != 0:
             return
         said: dict[str, Any] = {"step": int(step), "of": of, "loss": _number(loss), "samples_per_s": _number(samples_per_s)}
+        said["processes"] = self.processes
         said.update({name: _number(value) for name, value in more.items()})
         line = json.dumps({name: value for name, value in said.items() if value is not None}, allow_nan=False)
         with open(self._folder / "progress.jsonl", "a", encoding="utf-8") as file:
@@ -421,7 +427,7 @@ def _number(value: Any) -> Any:
 
 def _metric(name: str, value: Any) -> Any:
     mean, count = value if isinstance(value, tuple) else (value, None)
-    mean = float(mean)
+    mean = float(mean.item() if hasattr(mean, "item") else mean)
     if not math.isfinite(mean):
         raise JobError(f"the metric {name} is {mean}")
     return mean if count is None else {"value": mean, "count": int(count)}

@@ -14,6 +14,7 @@ class Federation:
         self.temporary = tempfile.TemporaryDirectory(prefix="tributary-silo-")
         self.path = pathlib.Path(self.temporary.name)
         self.binary = os.environ["TRIBUTARY_BINARY"]
+        self.silos = []
         serve = [self.binary, "--format", "json", "serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir", self.path / "data"]
         self.coordinator = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for line in self.coordinator.stdout:
@@ -30,6 +31,10 @@ class Federation:
         return self
 
     def __exit__(self, *_):
+        for silo in self.silos:
+            if silo.poll() is None:
+                silo.terminate()
+                silo.wait()
         self.coordinator.terminate()
         self.coordinator.wait()
         self.coordinator.stdout.close()
@@ -55,22 +60,21 @@ class Federation:
                 ended = f"nothing after {seconds} s"
             if ended != 0:
                 said = (self.path / f"said-{index}").read_text()[-3000:]
-                for other in silos:
-                    other.kill()
                 raise AssertionError(f"{task}: silo {index} ended with {ended}:\n{said}")
 
     def silo(self, task, index, trainer, *more, enrolled=False):
         """A participant; what it says goes to a file, said-INDEX."""
         environment = {name: value for name, value in self.variables.items() if name != "TRIBUTARY_TOKEN"}
         if not enrolled:
-            answer = self.operate("token", "create", "--enrollment")
+            answer = self.operate("token", "create", "--enrollment", "--name", f"silo-{index}")
             environment["TRIBUTARY_ENROLLMENT_TOKEN"] = answer[0]["data"]["token"]
         command = [self.binary, "--format", "json", "participant", "run", "--task", task, "--name", f"silo-{index}"]
-        command += ["--min-cohort", "3", "--min-tolerated-colluders", "0", "--journal", self.path / f"journal-{index}"]
+        command += ["--seed", "42", "--min-cohort", "3", "--min-tolerated-colluders", "0", "--journal", self.path / f"journal-{index}"]
         command += ["--trainer", trainer, "--trainer-dir", self.path / f"jobs-{index}", *more]
         said = open(self.path / f"said-{index}", "a")
         with said:
-            return subprocess.Popen(command, env=environment, stdout=said, stderr=subprocess.STDOUT)
+            self.silos.append(subprocess.Popen(command, env=environment, stdout=said, stderr=subprocess.STDOUT))
+        return self.silos[-1]
 
     def model(self, task, version):
         """Where a version of the model is."""

@@ -33,7 +33,7 @@ fn each_size_has_its_strategy() {
         ("6.9B", 8, 2, None, Sharding::ShardGradOp, 19_837_500_000, false),
         ("6.9B", 8, 2, Some(Engine::Deepspeed), Sharding::Zero2, 19_837_500_000, false),
         ("7e9", 8, 2, None, Sharding::FullShard, 7_000_000_000, false),
-        ("70e9", 8, 2, None, Sharding::FullShard, 70_000_000_000, true),
+        ("70e9", 8, 4, None, Sharding::FullShard, 35_000_000_000, true),
         ("7e9", 8, 2, Some(Engine::Deepspeed), Sharding::Zero2, 20_125_000_000, false),
         ("70e9", 8, 4, Some(Engine::Deepspeed), Sharding::Zero3, 35_000_000_000, true),
         ("175e9", 8, 8, None, Sharding::Zero3Offload, 10_937_500_000, true),
@@ -221,7 +221,7 @@ fn scripts_are_sound_for_the_shell_and_say_what_the_plan_says() {
         "completions: 2",
         "nvidia.com/gpu: 8",
         "name: NCCL_NET_GDR_LEVEL, value: \"5\"",
-        "--node-rank \"$JOB_COMPLETION_INDEX\"",
+        "--node-rank \"\\$JOB_COMPLETION_INDEX\"",
     ] {
         assert!(text.contains(words), "{words} is not in\n{text}");
     }
@@ -244,6 +244,6 @@ fn a_script_runs_its_launcher() {
     let ran = std::process::Command::new("/bin/sh").arg(&path).env("PATH", folder.path()).output().unwrap();
     assert_eq!(
         String::from_utf8_lossy(&ran.stdout),
-        "DDP 64 --standalone --nproc-per-node 8 --max-restarts 0 train.py\n"
+        "DDP 32 --standalone --nproc-per-node 8 --max-restarts 0 train.py\n"
     );
 }

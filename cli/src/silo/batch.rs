@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
+use super::WrongRequest;
 use super::figure::Figure;
+use super::request::Request;
 use super::rules::{REFERENCE_BATCH, REFERENCE_RATE, WARMUP_EPOCHS};
-use super::{Request, WrongRequest};
 
 /// The batch of one step, and the learning rate for it.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -7,6 +7,7 @@ mod document;
 mod figure;
 mod memory;
 pub(crate) mod report;
+mod request;
 mod rules;
 mod script;
 mod sizes;
@@ -14,7 +15,8 @@ mod strategy;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use document::{Request, plan};
+pub(crate) use document::plan;
+pub(crate) use request::Request;
 pub(crate) use rules::{Engine, Gpu, Network};
 pub(crate) use script::{Launcher, script};
 pub(crate) use sizes::{bytes, count};

@@ -1,8 +1,9 @@
 //! Which of the strategies for a model's size is taken.
 
+use super::WrongRequest;
 use super::memory::{state, usable};
+use super::request::Request;
 use super::rules::{Engine, STRATEGIES, Sharding, StrategyRow};
-use super::{Request, WrongRequest};
 
 /// The engine and its strategy: the first whose state and one example fit, otherwise the last.
 pub(super) fn choose(

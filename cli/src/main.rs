@@ -14,6 +14,7 @@ mod parse;
 mod server;
 mod serving;
 mod signal;
+mod silo;
 mod table_file;
 mod task_file;
 mod task_input;

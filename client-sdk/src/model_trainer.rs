@@ -277,6 +277,7 @@ mod tests {
             architecture: architecture.map(|json| serde_json::from_str(json).unwrap()),
             metrics: vec![],
             seed: 1,
+            deadline: None,
             cancel: Cancel::default(),
             checkpoints: Checkpoints::default(),
         }

@@ -90,6 +90,7 @@ fn job(architecture: &Architecture, plan: TrainingPlan, checkpoints: Checkpoints
         analytics: None,
         metrics: vec![],
         seed: 3,
+        deadline: None,
         cancel: Cancel::default(),
         checkpoints,
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use learning::{Adapters, MetricValue, Parameters, Table};
 use task_spec::{Analytics, TableSpec, TrainingPlan};
+use wire::Timestamp;
 
 use crate::checkpoints::Checkpoints;
 
@@ -134,6 +135,8 @@ pub struct TrainingJob {
     pub metrics: Vec<String>,
     /// Seed for shuffling and the like: repeatable if the participant has a seed, otherwise random.
     pub seed: u64,
+    /// When the round stops waiting, by this device's wall clock; `None` if nobody waits for a certain time.
+    pub deadline: Option<Timestamp>,
     /// Set when the result is no longer needed.
     pub cancel: Cancel,
     /// Where training leaves its state, to go on after a pause and after the process was killed; by default nowhere.

@@ -161,6 +161,7 @@ impl Federation {
             analytics: None,
             metrics: Vec::new(),
             seed,
+            deadline: None,
             cancel: Cancel::default(),
             checkpoints: Checkpoints::default(),
         };

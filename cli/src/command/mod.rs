@@ -26,6 +26,7 @@ mod privacy;
 mod restore;
 mod round;
 mod serve;
+mod silo;
 mod simulate;
 pub(crate) mod task;
 mod token;
@@ -94,6 +95,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: privacy::PrivacyCommand,
     },
+    /// For a participant with many GPUs, whose trainer is a program
+    Silo {
+        #[command(subcommand)]
+        command: silo::SiloCommand,
+    },
     /// Write rounds and metrics of tasks in the formats of other tools
     Export(export::Export),
     /// List, export and check the log of everything that changed
@@ -132,6 +138,7 @@ impl Command {
             | Self::Model { .. }
             | Self::Token { .. }
             | Self::Privacy { .. }
+            | Self::Silo { .. }
             | Self::Audit { .. }
             | Self::CheckConfig(_)
             | Self::Devices(_)
@@ -159,6 +166,7 @@ impl Command {
             | Self::Participant { .. }
             | Self::Token { .. }
             | Self::Privacy { .. }
+            | Self::Silo { .. }
             | Self::Audit { .. }
             | Self::CheckConfig(_)
             | Self::Devices(_)
@@ -203,6 +211,7 @@ impl Command {
             Self::Participant { command } => command.run(output).await,
             Self::Token { command } => command.run(output).await,
             Self::Privacy { command } => command.run(output).await,
+            Self::Silo { command } => command.run(output),
             Self::Audit { command } => command.run(output).await,
         }
     }

@@ -152,6 +152,7 @@ impl Job {
             seed,
             table: _,
             analytics: _,
+            deadline: _,
             cancel: _,
             checkpoints: _,
         } = &self.training;

@@ -8,6 +8,8 @@ A participant takes part with its own training::
     for task in me.tasks():
         task.send(train(task.parameters, task.plan), examples=len(data))
 
+A script that `tributary participant run --trainer` starts, on any number of processes, asks for its :func:`job` instead.
+
 An operator creates tasks and follows them: :class:`Operator`.
 """
 
@@ -24,6 +26,7 @@ from .machine import Machine, Todo, machine
 from .model import Model
 from .operator import Operator, Problem
 from .participant import Participant, Plan, Task, participant
+from .program import Job, JobError, job
 from .simulation import simulate
 
 __all__ = [
@@ -31,6 +34,8 @@ __all__ = [
     "ConfigurationError",
     "EnrollmentError",
     "Error",
+    "Job",
+    "JobError",
     "JournalError",
     "Machine",
     "Model",
@@ -42,6 +47,7 @@ __all__ = [
     "Task",
     "Todo",
     "UpdateError",
+    "job",
     "machine",
     "participant",
     "simulate",

@@ -117,14 +117,14 @@ impl CheckIn {
         let deadline = core.deadline(remaining, now);
         let proof = core.prove(place, &assignment);
         let then = match &proof.verdict {
-            Ok(()) => Self::accepted(core, assignment, deadline),
+            Ok(()) => Self::accepted(core, assignment, deadline, now),
             Err(error) => core.refuse(place, &error.clone().into(), None),
         };
         proof.before(then)
     }
 
     /// Begins with an assignment, if all else about it is as it must be.
-    fn accepted(core: &mut Core, assignment: Box<Assignment>, deadline: Duration) -> State {
+    fn accepted(core: &mut Core, assignment: Box<Assignment>, deadline: Duration, now: Now) -> State {
         let place = assignment.attempt_key();
         let session = core.session.take().filter(|session| session.place == place);
         let session = of_session(core, &assignment, session);
@@ -164,7 +164,7 @@ impl CheckIn {
         let plan = Arc::new(plan);
         match session {
             Some(session) => Share::enter(core, plan, deadline, session),
-            None if plan.wanted().is_some() => LoadLocal::enter(core, plan, deadline, RoundBase::Held, None),
+            None if plan.wanted().is_some() => LoadLocal::enter(core, plan, deadline, (RoundBase::Held, None), now),
             None => State::Fetch(Fetch::new(plan, deadline, None)),
         }
     }

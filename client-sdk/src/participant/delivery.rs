@@ -69,7 +69,7 @@ impl AwaitDelivery {
         match receive(&session, &delivery) {
             Ok(Received::Ready(masking)) => {
                 core.events.push(Event::Delivered { place, dealers: masking.dealers().len() });
-                LoadLocal::enter(core, plan, deadline, received, Some((session, masking)))
+                LoadLocal::enter(core, plan, deadline, (received, Some((session, masking))), now)
             }
             Ok(Received::Challenge(challenge)) => {
                 Self::new(plan, deadline, received, session).challenge(core, challenge)

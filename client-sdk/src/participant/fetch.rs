@@ -65,7 +65,7 @@ impl Fetch {
                     Some(session) => {
                         State::AwaitDelivery(AwaitDelivery::new(self.plan, self.deadline, received, session))
                     }
-                    None => LoadLocal::enter(core, self.plan, self.deadline, received, None),
+                    None => LoadLocal::enter(core, self.plan, self.deadline, (received, None), now),
                 };
                 core.keep_model(&plan, file, then)
             }

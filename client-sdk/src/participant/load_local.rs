@@ -18,6 +18,7 @@ use super::snapshot::{self, Control};
 use super::state::{LoadLocal, LoadStep, State, Train};
 use super::train_ahead;
 use super::work::{Draws, Earlier, Masks, NoiseSeed, RoundWork, SavedState};
+use crate::clock::Now;
 use crate::journal::JournalError;
 use crate::personalize::PersonalTensors;
 use crate::seed::RoundSeeds;
@@ -28,13 +29,13 @@ impl LoadLocal {
         core: &mut Core,
         plan: Arc<Plan>,
         deadline: Duration,
-        received: RoundBase,
-        masks: Option<(Session, Box<Masking>)>,
+        (received, masks): (RoundBase, Option<(Session, Box<Masking>)>),
+        now: Now,
     ) -> State {
         let state = Self { plan, deadline, received, masks, step: LoadStep::Personal };
         // An update trained ahead includes the training of personal tensors.
         let trains = state.plan.wanted().is_none();
-        if trains && state.plan.is_personal() { State::LoadLocal(state) } else { state.recalled(core, None) }
+        if trains && state.plan.is_personal() { State::LoadLocal(state) } else { state.recalled(core, None, now) }
     }
 
     pub(super) fn action(&self) -> Action {
@@ -51,7 +52,12 @@ impl LoadLocal {
     }
 
     /// A damaged record is an error: starting over would silently discard what this device has learnt.
-    pub(super) fn loaded(self, core: &mut Core, result: Result<Option<Zeroizing<Vec<u8>>>, JournalError>) -> State {
+    pub(super) fn loaded(
+        self,
+        core: &mut Core,
+        result: Result<Option<Zeroizing<Vec<u8>>>, JournalError>,
+        now: Now,
+    ) -> State {
         let name = self.name();
         let record = match result {
             Ok(record) => record,
@@ -60,22 +66,22 @@ impl LoadLocal {
         let record = record.as_ref().map(|record| record.as_slice());
         match self.step {
             LoadStep::Personal => match self.plan.personal(record) {
-                Ok(personal) => self.recalled(core, personal),
+                Ok(personal) => self.recalled(core, personal, now),
                 Err(error) => State::Finished(Err(JournalError::corrupt(&name, error).into())),
             },
             LoadStep::Residual(_) => match record.map(|record| self.plan.residual(record)).transpose() {
-                Ok(residual) => self.remembered(core, residual),
+                Ok(residual) => self.remembered(core, residual, now),
                 Err(error) => State::Finished(Err(JournalError::corrupt(&name, error).into())),
             },
             LoadStep::Update(residual) => match train_ahead::recall(&self.plan, record) {
                 Ok(update) => {
                     let received = RoundBase::Update(Box::new(update));
-                    Self { received, step: LoadStep::Residual(None), ..self }.train(core, residual, None)
+                    Self { received, step: LoadStep::Residual(None), ..self }.train(core, residual, None, now)
                 }
                 Err(error) => State::Finished(Err(error.into())),
             },
             LoadStep::Control => match self.plan.control(record) {
-                Ok(control) => self.train(core, None, control),
+                Ok(control) => self.train(core, None, control, now),
                 Err(NoControl::Unsettled(reason)) => {
                     let place = self.plan.place;
                     core.events.push(Event::Refused { place, reason });
@@ -87,24 +93,24 @@ impl LoadLocal {
     }
 
     /// Continues after the personal tensors were loaded.
-    fn recalled(self, core: &mut Core, personal: Option<PersonalTensors>) -> State {
+    fn recalled(self, core: &mut Core, personal: Option<PersonalTensors>, now: Now) -> State {
         // Control variates are used with neither personal tensors nor residuals.
         if self.plan.keeps_control() {
             return State::LoadLocal(Self { step: LoadStep::Control, ..self });
         }
         let state = Self { step: LoadStep::Residual(personal), ..self };
-        if state.plan.keeps_residual() { State::LoadLocal(state) } else { state.remembered(core, None) }
+        if state.plan.keeps_residual() { State::LoadLocal(state) } else { state.remembered(core, None, now) }
     }
 
     /// Continues after the residual was loaded.
-    fn remembered(self, core: &mut Core, residual: Option<Residual>) -> State {
+    fn remembered(self, core: &mut Core, residual: Option<Residual>, now: Now) -> State {
         if self.plan.wanted().is_none() {
-            return self.train(core, residual, None);
+            return self.train(core, residual, None, now);
         }
         State::LoadLocal(Self { step: LoadStep::Update(residual), ..self })
     }
 
-    fn train(self, core: &mut Core, residual: Option<Residual>, control: Option<Control>) -> State {
+    fn train(self, core: &mut Core, residual: Option<Residual>, control: Option<Control>, now: Now) -> State {
         let personal = match self.step {
             LoadStep::Residual(personal) => personal,
             LoadStep::Personal | LoadStep::Update(_) | LoadStep::Control => None,
@@ -133,6 +139,7 @@ impl LoadLocal {
             SavedState { personal, residual, control },
             draws,
             masks,
+            now.wall.plus(self.deadline.saturating_sub(now.elapsed)),
             Earlier { unfinished, max_model_bytes: core.settings.max_model_bytes },
         ));
         let place = self.plan.place;

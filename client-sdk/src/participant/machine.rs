@@ -326,7 +326,7 @@ impl State {
             (state, Input::Response(response)) => state.heard(core, response, now),
             (Self::Fetch(state), Input::Fetched { have, result }) => state.fetched(core, have, result, now),
             (Self::Fetch(state), Input::Given(file)) => state.came(core, &file, now),
-            (Self::LoadLocal(state), Input::Loaded(result)) => state.loaded(core, result),
+            (Self::LoadLocal(state), Input::Loaded(result)) => state.loaded(core, result, now),
             (Self::Train(state), Input::Trained(result)) => state.trained(core, result),
             // Time alone, or what was done for a state that was left by a shutdown.
             (state, _) => state,

@@ -20,6 +20,7 @@ use secure_agg::client::Masking;
 use task_spec::below;
 #[cfg(feature = "deliberate-faults")]
 use wire::Attempt;
+use wire::Timestamp;
 use zeroize::Zeroizing;
 
 use super::base::RoundBase;
@@ -135,6 +136,7 @@ impl RoundWork {
         SavedState { personal, residual, control }: SavedState,
         draws: Draws,
         masks: Option<Masks>,
+        deadline: Timestamp,
         Earlier { unfinished, max_model_bytes }: Earlier,
     ) -> Self {
         let assignment = &plan.assignment;
@@ -147,6 +149,7 @@ impl RoundWork {
             analytics: assignment.encoding.analytics.clone(),
             metrics: assignment.metrics.clone(),
             seed: draws.seeds.training,
+            deadline: Some(deadline),
             cancel: Cancel::default(),
             checkpoints: Checkpoints::default(),
         };

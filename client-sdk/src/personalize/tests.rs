@@ -96,6 +96,7 @@ fn job() -> TrainingJob {
         analytics: None,
         metrics: vec!["loss".into(), "personal_loss".into()],
         seed: 1,
+        deadline: None,
         cancel: Cancel::default(),
         checkpoints: Checkpoints::default(),
     }

@@ -1,7 +1,7 @@
 //! What a program is doing.
 
 /// A line of `progress.jsonl`; what else it says is for others.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 #[non_exhaustive]
 pub struct Progress {
     /// Steps taken so far.
@@ -15,6 +15,18 @@ pub struct Progress {
     /// Examples trained on in a second, by all of its processes.
     #[serde(default)]
     pub samples_per_s: Option<f64>,
+    /// Seconds of a step.
+    #[serde(default)]
+    pub step_s: Option<f64>,
+    /// Seconds of it in which processes waited for each other's numbers.
+    #[serde(default)]
+    pub communication_s: Option<f64>,
+    /// The part of the time that its devices were busy, 0 to 1.
+    #[serde(default)]
+    pub utilisation: Option<f64>,
+    /// How many processes train.
+    #[serde(default)]
+    pub processes: Option<u32>,
 }
 
 /// What a program is doing, for the app to show.

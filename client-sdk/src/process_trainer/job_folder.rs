@@ -12,7 +12,8 @@ use learning::parameters::TensorSpec;
 use learning::{Layout, MetricValue, Parameters};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
-use task_spec::{TableSpec, TrainingPlan};
+use task_spec::{Budget, TableSpec, TrainingPlan};
+use wire::Timestamp;
 
 use crate::trainer::TrainingJob;
 
@@ -23,12 +24,16 @@ const JOB: &str = "job.json";
 const MODEL: &str = "model.safetensors";
 const TRAINED: &str = "trained.safetensors";
 const RESULT: &str = "result.json";
+/// Says that this site takes no part, for a program whose status is not its own: under `torchrun`, for example.
+const REFUSED: &str = "refused";
 const PROGRESS: &str = "progress.jsonl";
 const CHECKPOINT: &str = "checkpoint";
 /// The program ended with status 0.
 const ENDED: &str = "ended";
 /// Most bytes of `result.json`.
 const RESULT_MAX_BYTES: u64 = 1 << 20;
+/// Most bytes of `refused`.
+const REFUSED_MAX_BYTES: u64 = 4096;
 /// Most files of a folder that are counted.
 const FILES_MAX: usize = 100_000;
 
@@ -56,6 +61,10 @@ struct JobDocument<'a> {
     task: &'a str,
     round: u32,
     seed: u64,
+    /// When the round stops waiting, in milliseconds since 1970 by this machine's clock.
+    deadline: Option<Timestamp>,
+    /// The task's budget, and no more time than is left.
+    budget: Budget,
     plan: &'a TrainingPlan,
     architecture: Option<&'a serde_json::Value>,
     table: Option<&'a TableSpec>,
@@ -123,30 +132,44 @@ pub(super) struct JobFolder {
 }
 
 impl JobFolder {
-    /// Makes the folder and what the program finds there.
-    pub(super) fn create(within: &Path, kind: Kind, model: &Parameters, job: &TrainingJob) -> io::Result<Self> {
+    /// Makes the folder and what the program finds there; `now` is the time of the machine.
+    pub(super) fn create(
+        within: &Path,
+        kind: Kind,
+        model: &Parameters,
+        job: &TrainingJob,
+        now: Timestamp,
+    ) -> io::Result<Self> {
         let path = new_folder(within, kind, job.round)?;
         private_folder().create(path.join(CHECKPOINT))?;
         let model_bytes = checkpoint::write(model).map_err(io::Error::other)?;
         fs::write(path.join(MODEL), &model_bytes)?;
         // Whoever trains in place finds out at once.
         fs::set_permissions(path.join(MODEL), fs::Permissions::from_mode(0o400))?;
+        let folder = Self { path, kind, model_bytes: model_bytes.len() as u64 };
+        // Last, by a rename: a folder with a job is whole.
+        folder.describe(model.layout(), job, now)?;
+        Ok(folder)
+    }
+
+    /// Writes `job.json`: at first, and again if a later process goes on with the job, which may have less time.
+    pub(super) fn describe(&self, layout: &Layout, job: &TrainingJob, now: Timestamp) -> io::Result<()> {
+        let left = job.deadline.map(|deadline| u64::try_from(deadline.0.saturating_sub(now.0)).unwrap_or(0));
         let document = JobDocument {
             schema: SCHEMA,
-            kind,
+            kind: self.kind,
             task: &job.task,
             round: job.round,
             seed: job.seed,
+            deadline: job.deadline,
+            budget: job.plan.budget.unwrap_or_default().tighter(Budget { steps: None, time_ms: left }),
             plan: &job.plan,
             architecture: job.architecture.as_ref(),
             table: job.table.as_ref(),
             metrics: &job.metrics,
-            tensors: model.layout().tensors(),
+            tensors: layout.tensors(),
         };
-        let folder = Self { path, kind, model_bytes: model_bytes.len() as u64 };
-        // Last, by a rename: a folder with a job is whole.
-        folder.replace(JOB, &serde_json::to_vec_pretty(&document)?)?;
-        Ok(folder)
+        self.replace(JOB, &serde_json::to_vec_pretty(&document)?)
     }
 
     /// The folder of this name, if it was made wholly.
@@ -213,6 +236,20 @@ impl JobFolder {
     /// Reads what the program says of its result.
     pub(super) fn result(&self) -> Result<JobResult, NoResult> {
         serde_json::from_slice(&self.read(RESULT, RESULT_MAX_BYTES)?).map_err(NoResult::Document)
+    }
+
+    /// Why the program takes no part, if it says so in a file.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let why = self.read(REFUSED, REFUSED_MAX_BYTES).ok()?;
+        Some(String::from_utf8_lossy(&why).chars().filter(|c| !c.is_control()).collect())
+    }
+
+    /// What an earlier start refused is not what the next one does.
+    pub(super) fn forget_refusal(&self) -> io::Result<()> {
+        match fs::remove_file(self.path.join(REFUSED)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Reads the trained model; every value is finite.

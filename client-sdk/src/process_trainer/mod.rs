@@ -4,10 +4,11 @@
 //!
 //! | file | by | what |
 //! |---|---|---|
-//! | `job.json` | the SDK | the schema's number, what is asked for (`train` or `evaluate`), the task, its round, the plan, a seed, names and shapes |
+//! | `job.json` | the SDK | the schema's number, what is asked for (`train` or `evaluate`), the task, its round, the plan, what time and steps are left, a seed, names and shapes |
 //! | `model.safetensors` | the SDK | the model to begin with, `F32` |
 //! | `trained.safetensors` | the program | the model that it trained, of the same tensors |
 //! | `result.json` | the program | the number of examples, and metrics |
+//! | `refused` | the program | instead of status 75, if its status is not its own: why this site takes no part |
 //! | `progress.jsonl` | the program | if it likes: a line `{"step":120,"of":500,"loss":0.6}` now and then |
 //! | `checkpoint/` | the program | its own: what it needs to go on when it is started again |
 //!
@@ -88,11 +89,15 @@ impl ProcessTrainer {
 
     /// The folder of a training: that of its checkpoint, if this process was killed or paused in the middle of it.
     fn folder_to_train(&self, model: &Parameters, job: &TrainingJob) -> Result<JobFolder, TrainerError> {
+        let now = self.clock.now().wall;
         let kept = job.checkpoints.load().and_then(|name| String::from_utf8(name.to_vec()).ok());
         let kept = kept.and_then(|name| JobFolder::find(&self.folder, Kind::Train, &name));
         let folder = match kept {
-            Some(folder) => folder,
-            None => JobFolder::create(&self.folder, Kind::Train, model, job).map_err(TrainerError::failed)?,
+            Some(folder) => {
+                folder.describe(model.layout(), job, now).map_err(TrainerError::failed)?;
+                folder
+            }
+            None => JobFolder::create(&self.folder, Kind::Train, model, job, now).map_err(TrainerError::failed)?,
         };
         folder.remove_others(&self.folder).map_err(TrainerError::failed)?;
         // Without it a participant that is killed trains again from the beginning, and no more than that.
@@ -110,6 +115,7 @@ impl ProcessTrainer {
                 self.rest(job);
             }
             let command = self.program.command_line().map_err(TrainerError::failed)?;
+            folder.forget_refusal().map_err(TrainerError::failed)?;
             let mut running =
                 Running::start(&command, folder, Arc::clone(&self.clock)).map_err(TrainerError::failed)?;
             (self.tell)(&ProgramEvent::Started { start });
@@ -117,6 +123,9 @@ impl ProcessTrainer {
             let left = running.end(self.program.grace);
             let said = running.said();
             left.map_err(TrainerError::failed)?;
+            if let Some(why) = folder.refusal() {
+                return Err(TrainerError::refused(format!("the program takes no part: {why}")));
+            }
             failure = match end.map_err(TrainerError::failed)? {
                 End::Exited(Some(0)) => return Ok(()),
                 End::Exited(Some(REFUSED)) => {
@@ -175,7 +184,8 @@ impl Trainer for ProcessTrainer {
 
     /// What the program measures; nothing if it does not evaluate (status 75).
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
-        let folder = JobFolder::create(&self.folder, Kind::Evaluate, model, job).map_err(TrainerError::failed)?;
+        let now = self.clock.now().wall;
+        let folder = JobFolder::create(&self.folder, Kind::Evaluate, model, job, now).map_err(TrainerError::failed)?;
         folder.remove_others(&self.folder).map_err(TrainerError::failed)?;
         let measured = match self.run(&folder, job) {
             Ok(()) => {

@@ -7,8 +7,9 @@ use std::sync::Mutex;
 use learning::Layout;
 use learning::checkpoint;
 use learning::parameters::TensorSpec;
-use task_spec::TrainingPlan;
+use task_spec::{Budget, TrainingPlan};
 use tempfile::TempDir;
+use wire::Timestamp;
 use zeroize::Zeroizing;
 
 use super::*;
@@ -75,6 +76,7 @@ impl Site {
             table: None,
             metrics: vec!["train_loss".to_owned()],
             seed: 42,
+            deadline: None,
             cancel: Cancel::default(),
             checkpoints: Checkpoints::new(Arc::clone(&kept) as Arc<dyn Keep>),
         };
@@ -127,7 +129,40 @@ fn a_result_is_read_and_says_what_it_says() {
         (&job["schema"], &job["kind"], &job["round"], &job["seed"]),
         (&1.into(), &"train".into(), &3.into(), &42.into())
     );
+    assert_eq!((&job["deadline"], &job["budget"]), (&serde_json::Value::Null, &serde_json::json!({})), "nobody waits");
     assert_eq!(job["tensors"], serde_json::json!([{ "name": "w", "shape": [3] }]));
+}
+
+#[test]
+fn a_job_says_what_its_round_allows() {
+    let mut site = Site::new();
+    let trainer = site.trainer(Program::new(line(&[COPY, TRAINED, RESULT])));
+    let now = Timestamp(1_000_000);
+    let mut allowed = |deadline: i64, budget: Option<Budget>| {
+        (site.job.deadline, site.job.plan.budget) = (Some(Timestamp(deadline)), budget);
+        let folder = JobFolder::create(&trainer.folder, Kind::Train, &w(), &site.job, now).unwrap();
+        let job = std::fs::read(folder.path().join("job.json")).unwrap();
+        let job: serde_json::Value = serde_json::from_slice(&job).unwrap();
+        (job["deadline"].clone(), job["budget"].clone())
+    };
+    let budget = Some(Budget { steps: Some(7), time_ms: Some(9_000) });
+    assert_eq!(allowed(1_005_000, None), (1_005_000.into(), serde_json::json!({ "time_ms": 5_000 })));
+    assert_eq!(allowed(1_005_000, budget), (1_005_000.into(), serde_json::json!({ "steps": 7, "time_ms": 5_000 })));
+    assert_eq!(allowed(1_050_000, budget), (1_050_000.into(), serde_json::json!({ "steps": 7, "time_ms": 9_000 })));
+    assert_eq!(allowed(999_000, None), (999_000.into(), serde_json::json!({ "time_ms": 0 })), "it is over");
+}
+
+#[test]
+fn a_file_refuses_where_the_status_is_a_launchers() {
+    let site = Site::new();
+    let refuses = r#"printf 'no rows\033[31m here' >"$TRIBUTARY_JOB/refused"; exit 1"#;
+    for program in [refuses.to_owned(), refuses.replace("exit 1", "exit 0")] {
+        let told = site.trainer(Program::new(program)).train(&w(), &site.job).unwrap_err();
+        assert!(matches!(told, TrainerError::Refused(_)), "{told}");
+        assert!(told.to_string().contains("takes no part: no rows[31m here"), "{told}");
+    }
+    // What was refused before is not refused for ever.
+    assert_eq!(site.train(Program::new(line(&[COPY, TRAINED, RESULT]))).unwrap().examples, 3);
 }
 
 #[test]
@@ -272,14 +307,14 @@ fn a_pause_and_a_kill_lose_what_is_not_in_the_checkpoint_alone() {
 #[test]
 fn progress_is_told() {
     let site = Site::new();
-    let said = r#"printf '{"step":1}\nnonsense\n{"step":2,"of":3,"loss":0.5,"more":[1]}\n{"step":' >>"$TRIBUTARY_JOB/progress.jsonl"; "#;
+    let said = r#"printf '{"step":1}\nnonsense\n{"step":2,"of":3,"loss":0.5,"processes":2,"more":[1]}\n{"step":' >>"$TRIBUTARY_JOB/progress.jsonl"; "#;
     let told = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&told);
     let mut trainer = site
         .trainer(Program::new(line(&[said, COPY, TRAINED, RESULT])))
         .on_event(move |event| heard.lock().unwrap().push(event.clone()));
     trainer.train(&w(), &site.job).unwrap();
-    let progress = Progress { step: 2, of: Some(3), loss: Some(0.5), samples_per_s: None };
+    let progress = Progress { step: 2, of: Some(3), loss: Some(0.5), processes: Some(2), ..Progress::default() };
     assert_eq!(told.lock().unwrap().last(), Some(&ProgramEvent::Progress(progress)));
 }
 
@@ -289,4 +324,29 @@ fn one_trainer_works_in_a_folder() {
     let _first = site.trainer(Program::new("true"));
     let told = ProcessTrainer::open(Program::new("true"), &site.work(), 1).err().unwrap();
     assert!(told.to_string().contains("another trainer works in"), "{told}");
+}
+
+/// Run with `--run-ignored only`, in a release build: what a job costs beside its program, at ten million parameters.
+#[test]
+#[ignore = "a measurement"]
+fn what_the_folder_costs() {
+    let site = Site::new();
+    let large = model("w", &vec![0.5; 10_000_000]);
+    let mut trainer = site.trainer(Program::new(line(&[COPY, TRAINED, RESULT])));
+    let clock = SystemClock::new();
+    let begun = clock.now().elapsed;
+    let folder = JobFolder::create(&trainer.folder, Kind::Train, &large, &site.job, clock.now().wall).unwrap();
+    let made = clock.now().elapsed;
+    std::fs::copy(folder.path().join("model.safetensors"), folder.path().join("trained.safetensors")).unwrap();
+    let copied = clock.now().elapsed;
+    assert_eq!(folder.trained(large.layout()).unwrap(), large);
+    let read = clock.now().elapsed;
+    assert_eq!(trainer.train(&large, &site.job).unwrap().examples, 3);
+    let whole = clock.now().elapsed;
+    println!(
+        "d = 10^7: folder made in {:?}, result read in {:?}; with a program that copies, by a shell: {:?}",
+        made - begun,
+        read - copied,
+        whole - read
+    );
 }

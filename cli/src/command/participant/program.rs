@@ -7,6 +7,7 @@ use client_sdk::process_trainer::{ProcessTrainer, Program, ProgramEvent};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
+use crate::silo::report::PROGRESS;
 
 /// The program that trains, in place of the ready models.
 #[derive(clap::Args)]
@@ -54,10 +55,7 @@ fn tell(output: Output, event: &ProgramEvent) {
         ProgramEvent::Progress(progress) => {
             let (step, of) = (progress.step, progress.of);
             let (loss, rate) = (progress.loss, progress.samples_per_s);
-            output.event(
-                "program_progress",
-                &serde_json::json!({ "step": step, "of": of, "loss": loss, "samples_per_s": rate }),
-            );
+            output.event(PROGRESS, progress);
             let of = of.map_or_else(String::new, |of| format!(" of {of}"));
             let loss = loss.map_or_else(String::new, |loss| format!(", loss {loss:.4}"));
             let rate = rate.map_or_else(String::new, |rate| format!(", {rate:.0} examples/s"));

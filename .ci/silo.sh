@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# The examples for silos: each parallel one against one process, silos of several processes in rounds, and those without PyTorch.
+# silo.sh BINARY. Ends with 77, and says so, where PyTorch is absent (TRIBUTARY_TORCH=1 fetches it: 5 GB).
+set -euo pipefail
+binary=$(realpath "${1:?the binary}")
+root=$(realpath "$(dirname "$0")/..")
+tests=$root/examples/silo/tests
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python=python3
+if [ -n "${TRIBUTARY_TORCH:-}" ]; then
+    python3 -m venv "$work/venv"
+    timeout 900 "$work/venv/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: torch numpy safetensors scikit-learn peft accelerate
+    python=$work/venv/bin/python
+fi
+# With the standard library alone, and what else is there.
+"$python" "$root/client-sdk/python/tests/test_program.py"
+"$python" "$tests/others.py"
+TRIBUTARY_BINARY=$binary "$python" "$tests/kills.py"
+"$python" "$tests/equality.py"
+TRIBUTARY_BINARY=$binary "$python" "$tests/exact.py"
+TRIBUTARY_BINARY=$binary "$python" "$tests/scaling.py"

@@ -1,0 +1,32 @@
+//! What is planned for.
+
+use super::rules::{Engine, Gpu, Network};
+
+/// What a site has, and what it wants to train.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    /// On each node.
+    pub(crate) gpus: u64,
+    pub(crate) nodes: u64,
+    pub(crate) gpu: Gpu,
+    /// Bytes; the data sheet's if not given.
+    pub(crate) gpu_memory: Option<u64>,
+    pub(crate) network: Network,
+    pub(crate) parameters: u64,
+    pub(crate) engine: Option<Engine>,
+    pub(crate) target_batch: Option<u64>,
+    pub(crate) batch_per_gpu: Option<u64>,
+    pub(crate) learning_rate: Option<f64>,
+    /// Tokens of an example.
+    pub(crate) sequence: Option<u64>,
+    /// Bytes of activations for an example.
+    pub(crate) activations: Option<u64>,
+    /// Folders that checkpoints are written to.
+    pub(crate) places: Vec<String>,
+}
+
+impl Request {
+    pub(super) fn all_gpus(&self) -> u64 {
+        self.gpus.saturating_mul(self.nodes)
+    }
+}

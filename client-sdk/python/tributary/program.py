@@ -1,0 +1,442 @@
+"""A training script that `tributary participant run --trainer` starts: it reads a job and leaves a result.
+
+    import tributary
+
+    job = tributary.job()
+    model.load_state_dict(job.model())
+    ...any training...
+    job.done(model, examples=len(data), metrics={"train_loss": loss})
+
+This file needs nothing but Python's standard library, so a site may copy it beside its script as ``tributary.py``. It uses PyTorch or
+NumPy if the script has imported them. Under `torchrun` every process makes these calls; rank 0 alone reads and writes the job's folder.
+What the folder holds is in docs/PROGRAMS.md.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import math
+import mmap
+import os
+import pathlib
+import pickle
+import re
+import struct
+import sys
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+#: Where the participant says which folder is the job's.
+VARIABLE = "TRIBUTARY_JOB"
+_REFUSED = 75
+#: What a job leaves out if it is so.
+_USUAL = {
+    "accumulate": 1,
+    "budget": None,
+    "gradient_clip": None,
+    "optimizer": {"name": "sgd"},
+    "precision": "f32",
+    "schedule": None,
+    "warmup": None,
+}
+#: What wrappers of PyTorch put into the names of tensors.
+_WRAPPERS = re.compile(r"(^|(?<=\.))(module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+
+
+class JobError(Exception):
+    """The job cannot be read, or its result cannot be written; the message says why."""
+
+
+def job(folder: str | os.PathLike[str] | None = None) -> Job:
+    """The job that this program was started for. Every process of a group calls this; with PyTorch, after ``init_process_group``.
+
+    :param folder: of the job, instead of what ``TRIBUTARY_JOB`` says.
+    """
+    return Job(folder)
+
+
+class Job:
+    """One training, or one evaluation, of one round."""
+
+    #: ``train`` or ``evaluate``.
+    kind: str
+    #: The task's name, and its round, from 1.
+    task: str
+    round: int
+    #: For shuffling and the like; the same in each process, and when the program is started again.
+    seed: int
+    #: How the task wants the model trained: ``job.plan.learning_rate``, named as in the task file.
+    plan: types.SimpleNamespace
+    #: When the round stops waiting, in seconds since 1970 by this machine's clock, or ``None``.
+    deadline: float | None
+    #: ``job.budget.steps`` and ``job.budget.seconds`` are the most that the round allows; ``None`` is no limit.
+    budget: types.SimpleNamespace
+    #: The task's description of its model, of its columns, and the metrics that it asks for.
+    architecture: Any
+    table: Any
+    metrics: list[str]
+    #: The shape of each tensor, by name.
+    shapes: dict[str, tuple[int, ...]]
+    #: This process, of how many.
+    rank: int
+    processes: int
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        named = os.environ.get(VARIABLE) if folder is None else folder
+        self._torch = _Processes()
+        self.rank, self.processes = self._torch.rank, self._torch.processes
+        about = None
+        if self.rank == 0 or not self._torch.is_group:
+            if named is None:
+                raise JobError(
+                    f"{VARIABLE} is not set: this program is started by `tributary participant run --trainer COMMAND --trainer-dir DIR`; "
+                    "on other machines than the first, call torch.distributed.init_process_group before tributary.job"
+                )
+            about = _read_job(pathlib.Path(named))
+        about = self._torch.broadcast(about)
+        self._folder = pathlib.Path(named or about["folder"])
+        self.kind, self.task, self.round, self.seed = about["kind"], about["task"], about["round"], about["seed"]
+        self.plan = types.SimpleNamespace(**{**_USUAL, **about["plan"]})
+        deadline, budget = about.get("deadline"), about.get("budget") or {}
+        self.deadline = None if deadline is None else deadline / 1000
+        time_ms = budget.get("time_ms")
+        self.budget = types.SimpleNamespace(steps=budget.get("steps"), seconds=None if time_ms is None else time_ms / 1000)
+        self.architecture, self.table, self.metrics = about["architecture"], about["table"], about["metrics"]
+        self.shapes = {tensor["name"]: tuple(tensor["shape"]) for tensor in about["tensors"]}
+        #: Where this program keeps what it needs to go on when it is started again.
+        self.checkpoint = Checkpoint(self._folder / "checkpoint", self._torch)
+        self._is_over = False
+
+    def model(self) -> dict[str, Any]:
+        """The model to begin with, by name: tensors of PyTorch or arrays of NumPy if the script has imported either, otherwise flat
+        ``array.array``. They may be changed. In a group of PyTorch's every process calls this and has the whole model; rank 0 reads.
+        For a model that no process can hold, see :meth:`load`.
+        """
+        return self._torch.share(self._read(), self.shapes)
+
+    def load(self, module: Any) -> None:
+        """Loads the model into a module of PyTorch, whatever wraps or shards it (DDP, ``fully_shard``, DTensor): each process keeps its
+        part. Every process calls this.
+        """
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+
+        options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=self._torch.is_group)
+        set_model_state_dict(module, self._read(), options=options)
+
+    def _read(self) -> dict[str, Any]:
+        """The model where it is read: at rank 0 of a group, otherwise everywhere."""
+        reads = self.rank == 0 or not self._torch.is_group
+        return _read_tensors(self._folder / "model.safetensors", self.shapes) if reads else {}
+
+    def progress(
+        self, step: int, of: int | None = None, loss: float | None = None, samples_per_s: float | None = None, **more: Any
+    ) -> None:
+        """Tells the participant how far the training is. Cheap; from rank 0, elsewhere it does nothing.
+
+        :param samples_per_s: by all processes together.
+        :param more: what ``tributary silo report`` looks at: ``step_s`` (seconds of a step), ``communication_s`` (of it, spent waiting
+            for other processes), ``utilisation`` (of the devices, 0 to 1); and whatever else the script likes to keep.
+        """
+        if self.rank != 0:
+            return
+        said: dict[str, Any] = {"step": int(step), "of": of, "loss": _number(loss), "samples_per_s": _number(samples_per_s)}
+        said["processes"] = self.processes
+        said.update({name: _number(value) for name, value in more.items()})
+        line = json.dumps({name: value for name, value in said.items() if value is not None}, allow_nan=False)
+        with open(self._folder / "progress.jsonl", "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    def done(
+        self,
+        model: Any = None,
+        *,
+        examples: int,
+        metrics: Mapping[str, Any] | None = None,
+        reach: float | None = None,
+        steps: int | None = None,
+    ) -> None:
+        """Leaves the result. Every process calls this; rank 0 gathers what is sharded or held elsewhere, and writes.
+
+        :param model: trained: a module, or its tensors by name (numbers of any kind). Needed to train, not to evaluate. A tensor that
+            some processes do not have (a stage of a pipeline, an expert) comes from the first that has it.
+        :param examples: trained or evaluated on, by all processes together.
+        :param metrics: means over the examples, or pairs of a mean and the number of examples that it is of.
+        :param reach: the sum of the learning rates, and the number of steps, where the task has FedNova.
+        """
+        if self._is_over:
+            raise JobError("this job has its result already")
+        if (model is None) == (self.kind == "train"):
+            raise JobError("a training leaves a model, and an evaluation none: done(model, examples=…) or done(examples=…)")
+        if model is not None:
+            gathered = self._torch.gather(_state_of(model))
+            if self.rank == 0:
+                _write(self._folder, "trained.safetensors", _safetensors(gathered, self.shapes))
+        if self.rank == 0:
+            measured = {name: _metric(name, value) for name, value in (metrics or {}).items()}
+            result: dict[str, Any] = {"examples": int(examples), "metrics": measured}
+            if reach is not None:
+                result.update(reach=float(reach), steps=int(steps or 1))
+            _write(self._folder, "result.json", [json.dumps(result, allow_nan=False).encode()])
+        self._is_over = True
+        # Whoever ends first may take the group with it.
+        self._torch.barrier()
+
+    def refuse(self, why: str) -> NoReturn:
+        """This site takes no part in the job. Ends the process. Where it is one of a group, each may call this."""
+        if self._folder.is_dir():
+            # `torchrun` ends with a status of its own.
+            _write(self._folder, "refused", [why.encode()[:4096]])
+        print(why, file=sys.stderr, flush=True)
+        raise SystemExit(_REFUSED)
+
+
+class Checkpoint(os.PathLike[str]):
+    """The folder of a job that is the program's own: a path, with a state that is replaced as a whole."""
+
+    def __init__(self, folder: pathlib.Path, processes: _Processes) -> None:
+        self.path = folder
+        self._torch = processes
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.path)
+
+    def save(self, state: Any) -> None:
+        """Keeps rank 0's state, whole or not at all: what ``torch.save`` takes, without PyTorch what ``pickle`` takes. Elsewhere it does
+        nothing. States of shards are the script's own affair: this is a path, for ``torch.distributed.checkpoint`` too.
+        """
+        if self._torch.rank != 0:
+            return
+        draft = self.path / "state.new"
+        with open(draft, "wb") as file:
+            if self._torch.torch is None:
+                pickle.dump(state, file)
+            else:
+                self._torch.torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, self.path / "state")
+
+    def load(self) -> Any:
+        """What was saved last, in every process; ``None`` at first. Every process calls this."""
+        state = None
+        if self._torch.rank == 0 or not self._torch.is_group:
+            try:
+                file = open(self.path / "state", "rb")
+            except FileNotFoundError:
+                file = None
+            if file is not None:
+                with file:
+                    if self._torch.torch is not None:
+                        state = self._torch.torch.load(file, map_location="cpu", weights_only=True)
+                    else:
+                        # The folder is this user's alone.
+                        state = pickle.load(file)
+        return self._torch.broadcast(state)
+
+
+class _Processes:
+    """The processes of this program, and PyTorch's group of them, if there is one."""
+
+    def __init__(self) -> None:
+        self.torch: Any = sys.modules.get("torch")
+        dist = sys.modules.get("torch.distributed")
+        self.is_group = dist is not None and dist.is_available() and dist.is_initialized()
+        self.dist: Any = dist if self.is_group else None
+        if self.dist is not None:
+            self.rank, self.processes = self.dist.get_rank(), self.dist.get_world_size()
+        else:
+            self.rank = _environment("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", usual=0)
+            self.processes = _environment("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", usual=1)
+
+    def barrier(self) -> None:
+        if self.dist is not None:
+            self.dist.barrier()
+
+    def broadcast(self, value: Any) -> Any:
+        """Rank 0's value."""
+        if self.dist is None:
+            return value
+        box = [value]
+        self.dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def _device(self) -> Any:
+        """Where the group can send from."""
+        on_gpu = "nccl" in self.dist.get_backend()
+        return self.torch.device("cuda", self.torch.cuda.current_device()) if on_gpu else self.torch.device("cpu")
+
+    def share(self, tensors: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+        """Rank 0's tensors in every process."""
+        if self.dist is None or self.processes == 1:
+            return tensors
+        device = self._device()
+        shared = {}
+        for name, shape in shapes.items():
+            sent = tensors[name].to(device) if self.rank == 0 else self.torch.empty(shape, device=device)
+            self.dist.broadcast(sent, src=0)
+            shared[name] = sent.cpu()
+        return shared
+
+    def gather(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Every tensor at rank 0, whole; nothing elsewhere."""
+        if self.dist is None or self.processes == 1:
+            return {name: _whole(value) for name, value in state.items()}
+        names: list[Any] = [None] * self.processes
+        self.dist.all_gather_object(names, list(state))
+        owner: dict[str, int] = {}
+        for rank, held in enumerate(names):
+            for name in held:
+                owner.setdefault(name, rank)
+        kept = {}
+        for name, value in state.items():
+            # Every process that holds a part takes part, in the same order; one that need not send it forgets it at once.
+            whole = _whole(value)
+            if owner[name] == self.rank:
+                kept[name] = whole
+        device = self._device()
+        for name, rank in owner.items():
+            if rank == 0:
+                continue
+            if self.rank == rank:
+                self.dist.send_object_list([(tuple(kept[name].shape), str(kept[name].dtype))], dst=0)
+                self.dist.send(kept.pop(name).to(device).contiguous(), dst=0)
+            elif self.rank == 0:
+                about: list[Any] = [None]
+                self.dist.recv_object_list(about, src=rank)
+                shape, dtype = about[0]
+                received = self.torch.empty(shape, dtype=getattr(self.torch, dtype.removeprefix("torch.")), device=device)
+                self.dist.recv(received, src=rank)
+                kept[name] = received.cpu()
+        return kept if self.rank == 0 else {}
+
+
+def _environment(*names: str, usual: int) -> int:
+    return int(next((os.environ[name] for name in names if os.environ.get(name, "").isdigit()), usual))
+
+
+def _read_job(folder: pathlib.Path) -> dict[str, Any]:
+    try:
+        about: dict[str, Any] = json.loads((folder / "job.json").read_bytes())
+    except OSError as error:
+        raise JobError(f"{folder} holds no job: {error}") from None
+    if about.get("schema") != 1:
+        raise JobError(f"{folder}/job.json has schema {about.get('schema')}; this file knows 1: take the one of the participant's release")
+    return {**about, "folder": str(folder)}
+
+
+def _read_tensors(path: pathlib.Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    """The tensors of a safetensors file. Their memory is the file's own until they are changed, and the file never changes."""
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    with open(path, "rb") as file:
+        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    (length,) = struct.unpack_from("<Q", memory)
+    places = json.loads(memory[8 : 8 + length])
+    tensors: dict[str, Any] = {}
+    for name, shape in shapes.items():
+        if places[name]["dtype"] != "F32":
+            raise JobError(f"{path} holds {name} as {places[name]['dtype']}; a job's model is F32")
+        begin, end = (8 + length + offset for offset in places[name]["data_offsets"])
+        count = (end - begin) // 4
+        if torch is not None:
+            flat = torch.frombuffer(memory, dtype=torch.float32, count=count, offset=begin) if count else torch.zeros(0)
+            tensors[name] = flat.reshape(shape)
+        elif numpy is not None:
+            tensors[name] = numpy.frombuffer(memory, dtype="<f4", count=count, offset=begin).reshape(shape)
+        else:
+            tensors[name] = array.array("f", memory[begin:end])
+    return tensors
+
+
+def _state_of(model: Any) -> Mapping[str, Any]:
+    state = model.state_dict() if hasattr(model, "state_dict") else model
+    if not isinstance(state, Mapping):
+        raise JobError(f"a model is a module, or its tensors by name, and no {type(model).__name__}")
+    return {_WRAPPERS.sub("", name): value for name, value in state.items()}
+
+
+def _whole(value: Any) -> Any:
+    """All of a tensor that is sharded over processes; others as they are."""
+    value = value.detach() if hasattr(value, "detach") else value
+    return value.full_tensor() if hasattr(value, "full_tensor") else value
+
+
+def _is_counter(value: Any) -> bool:
+    """Whether it is no part of a task's model, such as the number of batches that a layer has seen."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor) and not value.is_floating_point()
+
+
+def _safetensors(tensors: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> Iterable[bytes]:
+    """The bytes of a file with these tensors as F32, in pieces; it holds exactly what the job names."""
+    found = {name for name, value in tensors.items() if name in shapes or not _is_counter(value)}
+    if found != set(shapes):
+        missing, extra = sorted(set(shapes) - found), sorted(found - set(shapes))
+        raise JobError(f"the model has other tensors than the job: it lacks {missing}, and the job does not have its {extra}")
+    header: dict[str, Any] = {}
+    at = 0
+    for name, shape in shapes.items():
+        end = at + 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [at, end]}
+        at = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    yield struct.pack("<Q", len(text)) + text
+    for name, shape in shapes.items():
+        yield _floats(name, tensors[name], shape)
+
+
+def _floats(name: str, value: Any, shape: tuple[int, ...]) -> bytes:
+    """Little-endian 32-bit floats of a tensor, an array or plain numbers, row by row."""
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    given = tuple(value.shape) if hasattr(value, "shape") else None
+    if given is not None and given != shape:
+        raise JobError(f"{name} has shape {list(given)}; the job says {list(shape)}")
+    if torch is not None and isinstance(value, torch.Tensor):
+        value = value.to(device="cpu", dtype=torch.float32).contiguous().reshape(-1)
+        value = value.tolist() if numpy is None else value.numpy()
+    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        raw: bytes = numpy.ascontiguousarray(value, dtype="<f4").tobytes()
+    else:
+        numbers = array.array("f", _flat(value))
+        if sys.byteorder == "big":
+            numbers.byteswap()
+        raw = numbers.tobytes()
+    if len(raw) != 4 * math.prod(shape):
+        raise JobError(f"{name} has {len(raw) // 4} numbers; shape {list(shape)} has {math.prod(shape)}")
+    return raw
+
+
+def _flat(value: Any) -> Iterable[float]:
+    """The numbers of nested lists."""
+    if not isinstance(value, Iterable):
+        yield float(value)
+        return
+    for item in value:
+        yield from _flat(item)
+
+
+def _number(value: Any) -> Any:
+    """A plain number of what may be a tensor with one; NaN and infinity are not told."""
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _metric(name: str, value: Any) -> Any:
+    mean, count = value if isinstance(value, tuple) else (value, None)
+    mean = float(mean.item() if hasattr(mean, "item") else mean)
+    if not math.isfinite(mean):
+        raise JobError(f"the metric {name} is {mean}")
+    return mean if count is None else {"value": mean, "count": int(count)}
+
+
+def _write(folder: pathlib.Path, name: str, pieces: Iterable[bytes]) -> None:
+    """Whole or not at all."""
+    draft = folder / f"{name}.{os.getpid()}"
+    with open(draft, "wb") as file:
+        for piece in pieces:
+            file.write(piece)
+    os.replace(draft, folder / name)

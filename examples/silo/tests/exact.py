@@ -1,0 +1,110 @@
+"""Three silos of two processes each, under secure aggregation, against FedAvg of plain.py in one process. exact.py [EXAMPLE…]
+
+Each round is held against FedAvg from the model that it began with: no coordinate is apart by more than the grid of quantization and 1e-6 of
+its tensor's largest. Besides, the last model is held against three rounds of FedAvg without any of ours, to 1e-6 of its length. Needs TRIBUTARY_BINARY; ends with 77, and says SKIPPED, without PyTorch.
+"""
+import importlib.util
+import json
+import pathlib
+import shlex
+import sys
+import time
+
+if any(importlib.util.find_spec(name) is None for name in ("torch", "safetensors")):
+    print("SKIPPED: no PyTorch and safetensors, so no silo of several processes took part in a round")
+    sys.exit(77)
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
+import net  # noqa: E402
+from federation import Federation  # noqa: E402
+from folder import SILO, Folder, distance  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
+
+ROUNDS, SILOS, MAX_WEIGHT, CLIP_RANGE, BITS = 3, 3, 512, 1.0, 32
+#: Units of 1.0 for a weight of 1 (learning/src/quantize.rs). Each silo's error is below one unit, of a sum that is divided by all weights.
+LEVELS = (2 ** (BITS - 1) - 1) // (SILOS * MAX_WEIGHT)
+RELATIVE = 1e-6
+
+
+def task(name):
+    shapes = {name: list(value.shape) for name, value in net.model().state_dict().items()}
+    tensors = ", ".join(
+        f'{{ name = "{tensor}", shape = {shape}, init = {{ uniform = {{ bound = 0.25 }} }} }}' for tensor, shape in shapes.items()
+    )
+    return f"""
+name = "{name}"
+metrics = ["train_loss"]
+[model]
+tensors = [{tensors}]
+[training]
+steps = 20
+batch_size = 64
+learning_rate = 0.05
+momentum = 0.9
+[rounds]
+count = {ROUNDS}
+select_max = {SILOS}
+[selection]
+cohort = {{ count = {SILOS} }}
+[aggregation]
+max_weight = {MAX_WEIGHT}
+modulus_bits = {BITS}
+clip_range = {CLIP_RANGE}
+[secure_aggregation]
+max_corrupt_fraction = 0.0
+"""
+
+
+def average(model, jobs):
+    """FedAvg of one process for each site."""
+    total, weights = {}, 0
+    for site, job in enumerate(jobs):
+        folder = Folder(model)
+        (folder.path / "job.json").write_text(json.dumps(job))
+        trained = folder.run_here("plain.py", site)
+        weight = json.loads((folder.path / "result.json").read_text())["examples"]
+        weights += weight
+        for name, value in trained.items():
+            total[name] = total.get(name, 0) + weight * value.double()
+    return {name: value / weights for name, value in total.items()}, weights
+
+
+def run(federation, example):
+    begun = time.monotonic()
+    federation.create(task(example))
+    script = shlex.quote(str(SILO / f"{example}.py"))
+    jobs = [federation.path / f"seen-{example}-{site}" for site in range(SILOS)]
+    silos = []
+    for site, seen in enumerate(jobs):
+        seen.mkdir()
+        # Each job is kept, for its seed. Nothing is measured before a training.
+        keep = f'! grep -q "evaluate" "$TRIBUTARY_JOB/job.json" || exit 75; cp "$TRIBUTARY_JOB/job.json" {shlex.quote(str(seen))}/$(basename "$TRIBUTARY_JOB").json'
+        launch = f"{keep} && exec {shlex.quote(sys.executable)} -m torch.distributed.run --standalone --nproc-per-node {{processes}} {script} {site}"
+        silos.append(federation.silo(example, site, launch, "--trainer-processes", "2"))
+    federation.finish(example, silos)
+    models = [load_file(federation.model(example, version)) for version in range(ROUNDS + 1)]
+    chain, worst = {name: value.double() for name, value in models[0].items()}, 0.0
+    for number in range(1, ROUNDS + 1):
+        asked = [json.loads((seen / f"train-{number}-1.json").read_text()) for seen in jobs]
+        expected, weights = average(models[number - 1], asked)
+        allowed = SILOS * CLIP_RANGE / LEVELS / weights
+        for name, value in expected.items():
+            apart = (models[number][name].double() - value).abs()
+            worst = max(worst, float((apart / (allowed + RELATIVE * value.abs().max())).max()))
+        chain, _ = average({name: value.float() for name, value in chain.items()}, asked)
+    moved, apart = distance(models[ROUNDS], models[0]), distance(models[ROUNDS], chain)
+    print(
+        f"{example:<8} {SILOS} silos × 2 processes, {ROUNDS} rounds, masked: {apart:.1e} from FedAvg of one process (moved by {moved:.1e}); "
+        f"worst coordinate of a round at {worst:.2f} of what is allowed (grid {allowed:.1e} + 1e-6); {time.monotonic() - begun:.0f} s",
+        flush=True,
+    )
+    if moved < 1e-2 or not worst <= 1.0 or not apart <= 1e-6:
+        raise AssertionError(f"{example}: the published model is not FedAvg of one process")
+
+
+if __name__ == "__main__":
+    examples = sys.argv[1:] or ["ddp", "fsdp", "tensor"]
+    for chosen in examples:
+        # A coordinator of its own: a participant gives one masked update of the same model.
+        with Federation() as running:
+            run(running, chosen)

@@ -1,0 +1,1 @@
+../../client-sdk/python/tributary/program.py

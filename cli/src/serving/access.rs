@@ -77,10 +77,13 @@ pub(super) fn no_model(name: &str) -> Problem {
     Problem::new(ProblemType::NotFound, format!("no model is called {name:?} here"))
 }
 
+/// When the coordinator was asked about a token, by the digest of its secret, and whose it is.
+type Known = BTreeMap<[u8; 32], (Timestamp, Option<BearerView>)>;
+
 /// The coordinator's word about tokens, remembered by the digests of their secrets.
 pub(crate) struct Tokens {
     server: Server,
-    known: Mutex<BTreeMap<[u8; 32], (Timestamp, Option<BearerView>)>>,
+    known: Mutex<Known>,
 }
 
 impl Tokens {
@@ -96,7 +99,9 @@ impl Tokens {
         let known = self.lock().get(&key).cloned();
         let unknown = || Problem::new(ProblemType::Unauthenticated, "the token is not known, or counts no more");
         match &known {
-            Some((asked, Some(bearer))) if now.since(*asked) < COUNTS => return unexpired(bearer.clone(), now),
+            Some((asked, Some(bearer))) if now.since(*asked) < COUNTS => {
+                return unexpired(bearer.clone(), now).map_err(|problem| *problem);
+            }
             Some((asked, None)) if now.since(*asked) < UNKNOWN => return Err(unknown()),
             Some(_) | None => {}
         }
@@ -104,7 +109,7 @@ impl Tokens {
         match told {
             Ok(bearer) => {
                 self.remember(key, now, Some(bearer.clone()));
-                unexpired(bearer, now)
+                unexpired(bearer, now).map_err(|problem| *problem)
             }
             Err(failure) if failure.exit == Exit::Denied || failure.exit == Exit::Usage => {
                 self.remember(key, now, None);
@@ -112,7 +117,7 @@ impl Tokens {
             }
             // The coordinator is away: whom it knew goes on until the token expires.
             Err(failure) => match known {
-                Some((_, Some(bearer))) => unexpired(bearer, now),
+                Some((_, Some(bearer))) => unexpired(bearer, now).map_err(|problem| *problem),
                 Some((_, None)) | None => {
                     tracing::warn!("a token cannot be judged: {}", failure.detail);
                     let detail = "the token cannot be judged now: the coordinator is away; try again later";
@@ -130,14 +135,14 @@ impl Tokens {
         known.insert(key, (now, bearer));
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], (Timestamp, Option<BearerView>)>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn unexpired(bearer: BearerView, now: Timestamp) -> Result<BearerView, Problem> {
+fn unexpired(bearer: BearerView, now: Timestamp) -> Result<BearerView, Box<Problem>> {
     match bearer.expires_at.filter(|end| *end <= now) {
         None => Ok(bearer),
-        Some(end) => Err(Problem::new(ProblemType::Unauthenticated, format!("the token expired at {end}"))),
+        Some(end) => Err(Box::new(Problem::new(ProblemType::Unauthenticated, format!("the token expired at {end}")))),
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn divide(request: &Request, room: u64) -> Result<Batch, WrongRequest
         let value = largest_divisor(share, room);
         Figure::computed(value, format!("the most examples that fit ({room}) and divide target / GPUs ({share})"))
     });
-    if share % per_gpu.value != 0 {
+    if !share.is_multiple_of(per_gpu.value) {
         let together = per_gpu.value.saturating_mul(gpus);
         let nearest = largest_divisor(share, per_gpu.value);
         return Err(WrongRequest::Accumulation {
@@ -62,5 +62,5 @@ pub(super) fn divide(request: &Request, room: u64) -> Result<Batch, WrongRequest
 
 /// The largest divisor up to a limit; 1 at least.
 fn largest_divisor(of: u64, limit: u64) -> u64 {
-    (1..=limit.min(of)).rev().find(|divisor| of % divisor == 0).unwrap_or(1)
+    (1..=limit.min(of)).rev().find(|divisor| of.is_multiple_of(*divisor)).unwrap_or(1)
 }

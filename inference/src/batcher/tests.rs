@@ -18,11 +18,14 @@ struct Request {
     leaves_after: Option<Duration>,
 }
 
+/// Numbers of requests, and of their parts.
+type Parts = Vec<(usize, usize)>;
+
 /// What happened, by the virtual clock.
 #[derive(Debug, Default)]
 struct Told {
     /// Batches: when each was closed, and the numbers of its requests.
-    batches: Vec<(Moment, u8, Vec<(usize, usize)>)>,
+    batches: Vec<(Moment, u8, Parts)>,
     refused: Vec<usize>,
     /// By request: when it began to wait, and how many parts waited before it.
     waited: BTreeMap<usize, (Moment, usize)>,

@@ -12,7 +12,7 @@ use super::super::engine::NoAnswer;
 /// A request that is not served.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    problem: Problem,
+    problem: Box<Problem>,
     retry_after_s: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ impl Refusal {
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Self {
         let retry_after_s = (problem.status == 503).then_some(1);
-        Self { problem, retry_after_s }
+        Self { problem: Box::new(problem), retry_after_s }
     }
 }
 
@@ -46,7 +46,7 @@ impl From<NoAnswer> for Refusal {
         match error {
             NoAnswer::Refused(Refused::TooLarge { .. }) => Self::new(ProblemType::TooLarge, told),
             NoAnswer::Refused(Refused::Full { retry_after, .. }) => Self {
-                problem: Problem::new(ProblemType::RateLimited, told),
+                problem: Box::new(Problem::new(ProblemType::RateLimited, told)),
                 retry_after_s: Some(retry_after.as_secs().max(1)),
             },
             NoAnswer::Unfit(_) => Self::new(ProblemType::InvalidValue, told),

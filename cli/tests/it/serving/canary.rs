@@ -26,8 +26,8 @@ async fn a_worse_version_is_taken_back_before_its_time_is_over_and_each_key_has_
                 let (version, _) = models.infer(&row(number), Some(&key)).await.unwrap();
                 if version == 2 {
                     assert_eq!(*sides.entry(key).or_insert(version), 2, "a key stays where it is");
-                } else if !sides.contains_key(&key) {
-                    sides.insert(key, version);
+                } else {
+                    sides.entry(key).or_insert(version);
                 }
             }
             models.metric("tributary_infer_swaps_total", "outcome=\"taken_back\"").await == 1.0

@@ -6,6 +6,7 @@ use axum::body::Body;
 use http::{Method, Request};
 use serde_json::json;
 use test_servers::postgres::Cluster;
+use wire::admin::Role;
 use wire::problem::ProblemType;
 use wire::route;
 
@@ -33,7 +34,7 @@ async fn every_route_asks_who_is_there() {
             asked += 1;
         }
     }
-    assert_eq!(asked, 55, "operations that need somebody");
+    assert_eq!(asked, 56, "operations that need somebody");
 }
 
 #[tokio::test]
@@ -47,6 +48,10 @@ async fn roles_allow_what_they_say() {
     assert_eq!(pause(&t.admin).await.status, 200);
     t.get(&t.operator, route::OPERATOR_TOKENS).await.problem(ProblemType::Forbidden);
     assert_eq!(t.get(&t.admin, route::OPERATOR_TOKENS).await.json()["items"].as_array().unwrap().len(), 3);
+    let predictor = t.inner.create_operator_token("ward", Role::Predictor).await.unwrap().token;
+    let predictor = Who::Token(predictor);
+    t.get(&predictor, route::TASKS).await.problem(ProblemType::Forbidden);
+    assert_eq!(t.get(&predictor, route::OPERATOR_TOKEN).await.json()["role"], "predictor");
     let (_, participant) = t.enroll("a").await;
     t.get(&participant, route::TASKS).await.problem(ProblemType::Unauthenticated);
     t.post(&t.admin, route::CHECK_IN, &json!({ "examples": 1 })).await.problem(ProblemType::Unauthenticated);

@@ -113,13 +113,11 @@ impl TestCoordinator {
     pub(crate) async fn with(config: &Config) -> Self {
         let clock = Arc::new(MockClock::new(START));
         let inner = assemble(config, &clock, 1).await;
-        let mut tokens = Vec::new();
-        for role in Role::ALL {
-            tokens.push(Who::Token(inner.create_operator_token(role.as_str(), role).await.unwrap().token));
-        }
-        let admin = tokens.pop().unwrap();
-        let operator = tokens.pop().unwrap();
-        let viewer = tokens.pop().unwrap();
+        let token =
+            async |role: Role| Who::Token(inner.create_operator_token(role.as_str(), role).await.unwrap().token);
+        let viewer = token(Role::Viewer).await;
+        let operator = token(Role::Operator).await;
+        let admin = token(Role::Admin).await;
         Self { inner, clock, viewer, operator, admin, told: Mutex::default() }
     }
 

@@ -9,6 +9,14 @@ use super::{Models, are_of, folder, parameters, publish, publish_with, row};
 
 const TASK: &str = "00000000-0000-0000-0000-000000000001";
 
+/// The file with its first number replaced, which `checkpoint::write` would not write.
+fn with_nan(mut file: Vec<u8>) -> Vec<u8> {
+    // A safetensors file: the length of its header, the header, the numbers.
+    let header = usize::try_from(u64::from_le_bytes(file[..8].try_into().unwrap())).unwrap();
+    file[8 + header..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
+    file
+}
+
 #[tokio::test]
 async fn a_corrupt_file_and_a_model_of_nan_are_never_used() {
     let folder = folder();
@@ -16,9 +24,7 @@ async fn a_corrupt_file_and_a_model_of_nan_are_never_used() {
     let file = checkpoint::write(&parameters(2)).unwrap();
     let record = json!({ "task": TASK, "sha256": "ab".repeat(32) });
     publish_with(folder.path(), 2, &file, Some(record));
-    let mut nan = parameters(3);
-    nan.values_mut()[4] = f32::NAN;
-    publish(folder.path(), 3, &nan);
+    publish_with(folder.path(), 3, &with_nan(checkpoint::write(&parameters(3)).unwrap()), None);
     publish_with(folder.path(), 4, b"no model at all", None);
     models
         .wait("three that are unfit", async || {

@@ -32,6 +32,8 @@ TOML
 # Whether what the document allows is accepted is not asked: a schema cannot say that an integer is not written 3.0, nor that a tensor has as many
 # elements as its shape says.
 requests() { curl -s "$url/metrics" | awk '/^tributary_infer_requests_total/ { all += $2; if (/status="5/) faults += $2 } END { print all + 0, faults + 0 }'; }
+# It keeps what failed in the folder that it runs in.
+cd "$work"
 "$work/venv/bin/st" --config-file "$work/st.toml" run "$url/openapi.json" --seed 19 \
     --generation-deterministic --workers 1 --max-examples 1600 --phases examples,coverage,fuzzing --continue-on-failure \
     --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance \

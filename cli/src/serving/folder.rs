@@ -19,6 +19,8 @@ use wire::{Digest, TaskId};
 pub(crate) const MODEL: &str = "model.safetensors";
 const RECORD: &str = "record.json";
 const STATE: &str = "state.json";
+/// Begins the name of a folder whose version is not whole yet.
+const INCOMING: &str = ".incoming-";
 /// Longest record or state that is read.
 const TEXT_MAX: u64 = 1 << 20;
 
@@ -140,14 +142,14 @@ impl ModelFolder {
 
     /// Where a version is written until it is whole; made if it is not there.
     pub(crate) fn incoming(&self, version: u32) -> io::Result<PathBuf> {
-        let folder = self.0.join(format!(".incoming-{version}"));
+        let folder = self.0.join(format!("{INCOMING}{version}"));
         coordinator::make_private_folder(&folder)?;
         Ok(folder.join(MODEL))
     }
 
     /// Makes a version of what was written as incoming.
     pub(crate) fn keep(&self, version: u32, record: &Record) -> io::Result<()> {
-        let (incoming, place) = (self.0.join(format!(".incoming-{version}")), self.0.join(version.to_string()));
+        let (incoming, place) = (self.0.join(format!("{INCOMING}{version}")), self.0.join(version.to_string()));
         write(&incoming.join(RECORD), record)?;
         if place.exists() {
             std::fs::remove_dir_all(&place)?;
@@ -169,11 +171,17 @@ impl ModelFolder {
         File::open(&self.0)?.sync_all()
     }
 
-    /// Removes all versions but these, and what was left half fetched.
+    /// Removes all versions but these, and what was left half fetched: nothing may be incoming.
     pub(crate) fn retain(&self, kept: &[u32]) -> io::Result<()> {
         for version in self.versions()? {
             if !kept.contains(&version) {
                 std::fs::remove_dir_all(self.0.join(version.to_string()))?;
+            }
+        }
+        for entry in std::fs::read_dir(&self.0)? {
+            let entry = entry?;
+            if entry.file_name().to_str().is_some_and(|name| name.starts_with(INCOMING)) {
+                std::fs::remove_dir_all(entry.path())?;
             }
         }
         Ok(())
@@ -228,6 +236,7 @@ mod tests {
         assert!(matches!(folder.read(2, Some(key)), Err(Unusable::Provenance(_))), "signed until now");
         folder.retain(&[2]).unwrap();
         assert_eq!(folder.versions().unwrap(), [2]);
+        assert!(!models.path().join("digits/.incoming-11").exists(), "half a version stays nowhere");
     }
 
     #[test]

@@ -36,7 +36,19 @@ pub(super) async fn follow(server: Server, served: Arc<Served>, output: Output, 
                         Exit::Io => "disk",
                         Exit::Integrity | Exit::Damaged => "integrity",
                         Exit::Connection | Exit::Unavailable => "away",
-                        _ => "refused",
+                        Exit::Internal
+                        | Exit::Usage
+                        | Exit::Configuration
+                        | Exit::Data
+                        | Exit::Denied
+                        | Exit::NotFound
+                        | Exit::Conflict
+                        | Exit::Refused
+                        | Exit::Server
+                        | Exit::Device
+                        | Exit::Round
+                        | Exit::Training
+                        | Exit::Elsewhere => "refused",
                     };
                     meters::fetch_failed(&served.name, reason);
                     let name = &served.name;

@@ -83,7 +83,10 @@ pub(super) fn tls(files: TlsFiles<'_>) -> Outcome<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Binds an address.
+/// Listens on an address.
+///
+/// # Errors
+/// [`Exit::Io`]: it is taken, or may not be used.
 pub(super) async fn bind(address: SocketAddr) -> Outcome<TcpListener> {
     TcpListener::bind(address).await.map_err(Failure::because(Exit::Io, format!("cannot listen on {address}")))
 }

@@ -20,9 +20,9 @@ const WARM_LENGTH: usize = 4;
 /// Examples to ask a model about.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Input {
-    /// `width` numbers each.
+    /// Examples after each other, of `width` numbers each.
     Rows { values: Vec<f32>, width: usize },
-    /// `length` characters each.
+    /// Texts after each other, of `length` characters each, by their numbers in the vocabulary.
     Texts { characters: Vec<u32>, length: usize },
 }
 
@@ -91,7 +91,7 @@ impl Prediction {
 pub(crate) enum Unservable {
     #[error("it is no model that can be read: {0}")]
     Unreadable(String),
-    #[error("its tensors are those of no ready model: serve it elsewhere (`tributary model export`)")]
+    #[error("its tensors are those of no ready model: serve its file elsewhere (`tributary model fetch` writes it)")]
     OtherModel,
     #[error(transparent)]
     Unfit(#[from] Unfit),
@@ -102,7 +102,7 @@ pub(crate) enum Unservable {
 /// A version in memory. Shared by whoever computes with it; the last one frees it.
 pub(crate) struct Loaded {
     pub(crate) version: u32,
-    /// Of the file.
+    /// SHA-256 of the file.
     pub(crate) sha256: Digest,
     architecture: Architecture,
     parameters: Arc<Parameters>,

@@ -304,7 +304,9 @@ impl Served {
         if locked(&self.versions).draining().is_some() {
             return Err(NotRolledBack::Draining);
         }
-        let others = self.folder.versions().unwrap_or_default();
+        let mut others = self.folder.versions().unwrap_or_default();
+        // What nobody has trained is not served.
+        others.retain(|version| *version > 0);
         let back = locked(&self.versions).roll_back(&others)?;
         if let Some(version) = back {
             let loaded = self.load(version).await;

@@ -116,7 +116,7 @@ pub(crate) fn plan(request: &Request) -> Result<Document, WrongRequest> {
             }),
             total: Figure::computed(total, "state + activations × batch per GPU"),
             host: Figure::computed(
-                host(request.parameters, sharding, request.nodes),
+                host(request.parameters, sharding, request.nodes()),
                 "parameters × 12 / nodes, if offloaded",
             ),
             fits: Figure::computed(fits, "total ≤ usable"),
@@ -127,12 +127,12 @@ pub(crate) fn plan(request: &Request) -> Result<Document, WrongRequest> {
     Ok(Document {
         distributed_config: Distributed {
             gpus_per_node: Figure::user(request.gpus),
-            nodes: Figure::user(request.nodes),
+            nodes: Figure::given_or(request.nodes, || Figure::assumed(1, "one machine")),
             world_size: Figure::computed(request.all_gpus(), "GPUs × nodes"),
             backend: Figure::computed("nccl", "NVIDIA's GPUs"),
             max_restarts: Figure::computed(0, "the participant starts the whole group anew"),
         },
-        rdma_config: rdma(request.network),
+        rdma_config: rdma(request),
         checkpoint_strategy: checkpoints(request),
         performance_targets: targets,
         verification_steps: verification(request, &batch),
@@ -150,12 +150,14 @@ fn sharding_rule(from: u64, to: u64) -> String {
     format!("for {range} parameters, the first that fits")
 }
 
-fn rdma(network: Network) -> Rdma {
+fn rdma(request: &Request) -> Rdma {
+    let network = request.network();
     let set = |(name, value): &(&'static str, &'static str)| {
         (*name, Figure::assumed(*value, "usual for this network; measure with nccl-tests"))
     };
     let variables = network.row().variables.iter().map(set);
-    Rdma { network: Figure::user(network), env_vars: variables.collect() }
+    let network = Figure::given_or(request.network, || Figure::assumed(network, "what every machine has"));
+    Rdma { network, env_vars: variables.collect() }
 }
 
 fn checkpoints(request: &Request) -> Checkpoints {
@@ -178,7 +180,7 @@ fn checkpoints(request: &Request) -> Checkpoints {
 
 #[expect(clippy::cast_precision_loss, reason = "expectations are not exact")]
 fn targets(request: &Request, sequence: u64, batch: u64) -> Targets {
-    let efficiency = if request.nodes == 1 { 0.95 } else { request.network.row().efficiency };
+    let efficiency = if request.nodes() == 1 { 0.95 } else { request.network().row().efficiency };
     let peak = request.gpu.row().peak_tflops * 1e12 * UTILISATION * request.all_gpus() as f64 * efficiency;
     let tokens = peak / (6.0 * request.parameters as f64);
     let samples = tokens / sequence as f64;
@@ -195,7 +197,7 @@ fn verification(request: &Request, batch: &Batch) -> Vec<String> {
     let mut steps = vec![
         "nvidia-smi topo -m: the GPUs of a node are connected as you think".to_owned(),
         format!("all_reduce_perf -b 8M -e 1G -f 2 -g {} of nccl-tests, with the variables above", request.gpus),
-        "20 steps with one process and with two on the same batch: the same weights to 1e-6 (examples/silo/equality.py does it)".to_owned(),
+        "20 steps with one process and with two on the same batch: the same weights to 1e-6 (examples/silo/tests/equality.py does it)".to_owned(),
         format!(
             "one step with {} examples per GPU: torch.cuda.max_memory_allocated() against strategy.memory.total",
             batch.per_gpu.value
@@ -203,7 +205,7 @@ fn verification(request: &Request, batch: &Batch) -> Vec<String> {
         "a checkpoint, SIGKILL of a rank, a start: the training goes on, and a deterministic one ends in the same bytes".to_owned(),
         "samples per second of one GPU and of all: the efficiency against performance_targets".to_owned(),
     ];
-    if request.network == Network::Infiniband {
+    if request.network() == Network::Infiniband {
         steps.insert(1, "ibstat: every port is Active; NCCL_DEBUG=INFO prints NET/IB and GDRDMA".to_owned());
     }
     steps

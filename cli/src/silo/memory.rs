@@ -73,15 +73,15 @@ impl Shape {
 /// Memory of one GPU, in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Memory {
-    /// It has.
+    /// What it has, by the data sheet or the user.
     pub(crate) gpu: Figure<u64>,
-    /// Planned for.
+    /// The part of it that is planned for.
     pub(crate) usable: Figure<u64>,
     /// Weights, gradients, optimizer.
     pub(crate) state: Figure<u64>,
-    /// Of one example.
+    /// Bytes of activations that one example takes.
     pub(crate) activations_per_example: Figure<u64>,
-    /// With the batch.
+    /// The state, and the activations of the whole batch of a GPU.
     pub(crate) total: Figure<u64>,
     /// In the processor's memory, on each node.
     pub(crate) host: Figure<u64>,

@@ -17,6 +17,7 @@ mod tests;
 
 pub(crate) use document::plan;
 pub(crate) use request::Request;
+use rules::Sharding;
 pub(crate) use rules::{Engine, Gpu, Network};
 pub(crate) use script::{Launcher, script};
 pub(crate) use sizes::{bytes, count};
@@ -25,7 +26,8 @@ pub(crate) use sizes::{bytes, count};
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum WrongRequest {
     #[error(
-        "--target-batch {target} is no multiple of {gpus} GPUs, and each GPU takes the same part of a batch: {below} or {above} is one"
+        "--target-batch {target} is no multiple of {gpus} GPUs, and each GPU takes the same part of a batch: {} is one",
+        either(*.below, *.above)
     )]
     Uneven { target: u64, gpus: u64, below: u64, above: u64 },
     #[error(
@@ -37,7 +39,13 @@ pub(crate) enum WrongRequest {
     )]
     Engine,
     #[error(
-        "it does not fit: each GPU needs {needs} bytes ({strategy}, a batch of one) and has {has}; {remedy}. Without --script the plan is printed all the same"
+        "it does not fit: each GPU needs {needs} bytes ({}, a batch of one) and has {has}; {remedy}. Without --script the plan is printed all the same",
+        .sharding.name()
     )]
-    DoesNotFit { needs: u64, has: u64, strategy: &'static str, remedy: String },
+    DoesNotFit { needs: u64, has: u64, sharding: Sharding, remedy: &'static str },
+}
+
+/// Both, or the one that they are.
+fn either(below: u64, above: u64) -> String {
+    if below == above { below.to_string() } else { format!("{below} or {above}") }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use client_sdk::process_trainer::Progress;
 use serde::{Deserialize, Serialize};
 
 /// The event that a participant prints for each line of progress.
@@ -11,11 +12,8 @@ pub(crate) const PROGRESS: &str = "program_progress";
 #[derive(Deserialize)]
 struct Line {
     event: Option<String>,
-    samples_per_s: Option<f64>,
-    step_s: Option<f64>,
-    communication_s: Option<f64>,
-    utilisation: Option<f64>,
-    processes: Option<u32>,
+    #[serde(flatten)]
+    said: Progress,
 }
 
 /// Of numbers that were told, at least one.
@@ -51,12 +49,12 @@ pub(crate) struct Report {
 
 /// Reads lines; what is no progress is left out.
 pub(crate) fn report(text: &str) -> Report {
-    let mut told: BTreeMap<u32, Vec<Line>> = BTreeMap::new();
+    let mut told: BTreeMap<u32, Vec<Progress>> = BTreeMap::new();
     let mut lines = 0;
     for line in text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok()) {
         if line.event.as_deref().is_none_or(|event| event == PROGRESS) {
             lines += 1;
-            told.entry(line.processes.unwrap_or(0)).or_default().push(line);
+            told.entry(line.said.processes.unwrap_or(0)).or_default().push(line.said);
         }
     }
     let mut by_processes: BTreeMap<u32, Group> =
@@ -69,8 +67,8 @@ pub(crate) fn report(text: &str) -> Report {
 }
 
 impl Group {
-    fn of(lines: &[Line]) -> Self {
-        let communication = |line: &Line| Some(line.communication_s? / line.step_s?);
+    fn of(lines: &[Progress]) -> Self {
+        let communication = |line: &Progress| Some(line.communication_s? / line.step_s?);
         Self {
             samples_per_s: Spread::of(lines.iter().filter_map(|line| line.samples_per_s)),
             step_s: Spread::of(lines.iter().filter_map(|line| line.step_s)),

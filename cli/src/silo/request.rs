@@ -5,13 +5,15 @@ use super::rules::{Engine, Gpu, Network};
 /// What a site has, and what it wants to train.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// On each node.
+    /// GPUs on each node, at least 1.
     pub(crate) gpus: u64,
-    pub(crate) nodes: u64,
+    /// One if not given.
+    pub(crate) nodes: Option<u64>,
     pub(crate) gpu: Gpu,
     /// Bytes; the data sheet's if not given.
     pub(crate) gpu_memory: Option<u64>,
-    pub(crate) network: Network,
+    /// TCP if not given.
+    pub(crate) network: Option<Network>,
     pub(crate) parameters: u64,
     pub(crate) engine: Option<Engine>,
     pub(crate) target_batch: Option<u64>,
@@ -27,6 +29,14 @@ pub(crate) struct Request {
 
 impl Request {
     pub(super) fn all_gpus(&self) -> u64 {
-        self.gpus.saturating_mul(self.nodes)
+        self.gpus.saturating_mul(self.nodes())
+    }
+
+    pub(super) fn nodes(&self) -> u64 {
+        self.nodes.unwrap_or(1)
+    }
+
+    pub(super) fn network(&self) -> Network {
+        self.network.unwrap_or(Network::Tcp)
     }
 }

@@ -53,7 +53,7 @@ impl Gpu {
 
 /// The number format of passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(into = "&'static str")]
 pub(crate) enum Precision {
     /// As wide as 32 bits: no scaling of the loss.
     Bf16,
@@ -71,6 +71,12 @@ impl Precision {
             Self::Bf16 => "bf16",
             Self::Fp16 => "fp16",
         }
+    }
+}
+
+impl From<Precision> for &'static str {
+    fn from(precision: Precision) -> Self {
+        precision.name()
     }
 }
 
@@ -105,32 +111,27 @@ impl Network {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Engine {
-    /// DDP and FSDP.
+    /// PyTorch's own DDP and FSDP.
     Pytorch,
-    /// ZeRO.
+    /// DeepSpeed's ZeRO (Rajbhandari et al. 2020).
     Deepspeed,
 }
 
 /// What each GPU holds a part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "&'static str")]
 pub(crate) enum Sharding {
     /// Nothing: each holds all.
-    #[serde(rename = "DDP")]
     Ddp,
     /// Gradients and the optimizer's state.
-    #[serde(rename = "SHARD_GRAD_OP")]
     ShardGradOp,
     /// These and the weights.
-    #[serde(rename = "FULL_SHARD")]
     FullShard,
     /// What `SHARD_GRAD_OP` shards, by DeepSpeed.
-    #[serde(rename = "ZERO_2")]
     Zero2,
     /// What `FULL_SHARD` shards, by DeepSpeed.
-    #[serde(rename = "ZERO_3")]
     Zero3,
     /// The same, with the optimizer's state in the memory of the processor.
-    #[serde(rename = "ZERO_3_OFFLOAD")]
     Zero3Offload,
 }
 
@@ -144,6 +145,12 @@ impl Sharding {
             Self::Zero3 => "ZERO_3",
             Self::Zero3Offload => "ZERO_3_OFFLOAD",
         }
+    }
+}
+
+impl From<Sharding> for &'static str {
+    fn from(sharding: Sharding) -> Self {
+        sharding.name()
     }
 }
 

@@ -34,12 +34,7 @@ pub(crate) fn script(document: &Document, launcher: Launcher, program: &str) -> 
             | Sharding::Zero3
             | Sharding::Zero3Offload => "more GPUs or nodes, a shorter --sequence, or a smaller model",
         };
-        return Err(WrongRequest::DoesNotFit {
-            needs: memory.total.value,
-            has: memory.usable.value,
-            strategy: sharding.name(),
-            remedy: remedy.to_owned(),
-        });
+        return Err(WrongRequest::DoesNotFit { needs: memory.total.value, has: memory.usable.value, sharding, remedy });
     }
     Ok(match launcher {
         Launcher::Torchrun => torchrun(document, program),

@@ -9,10 +9,10 @@ use super::*;
 fn request(parameters: &str) -> Request {
     Request {
         gpus: 8,
-        nodes: 2,
+        nodes: Some(2),
         gpu: Gpu::H100,
         gpu_memory: None,
-        network: Network::Infiniband,
+        network: Some(Network::Infiniband),
         parameters: count(parameters).unwrap(),
         engine: None,
         target_batch: Some(512),
@@ -39,7 +39,7 @@ fn each_size_has_its_strategy() {
         ("175e9", 8, 8, None, Sharding::Zero3Offload, 10_937_500_000, true),
     ];
     for (parameters, gpus, nodes, engine, sharding, state, recomputes) in rows {
-        let planned = plan(&Request { gpus, nodes, engine, ..request(parameters) }).unwrap();
+        let planned = plan(&Request { gpus, nodes: Some(nodes), engine, ..request(parameters) }).unwrap();
         let strategy = planned.strategy;
         let found = (strategy.sharding.value, strategy.memory.state.value, strategy.activation_checkpointing.value);
         assert_eq!(found, (sharding, state, recomputes), "{parameters} on {nodes} × {gpus}");
@@ -51,7 +51,7 @@ fn each_size_has_its_strategy() {
 
 #[test]
 fn what_is_offloaded_is_in_the_processors_memory() {
-    let planned = plan(&Request { nodes: 8, ..request("175e9") }).unwrap();
+    let planned = plan(&Request { nodes: Some(8), ..request("175e9") }).unwrap();
     assert_eq!(planned.strategy.memory.host.value, 175_000_000_000 * 12 / 8);
     assert_eq!(planned.strategy.engine.value, Engine::Deepspeed);
     assert_eq!(plan(&request("7e9")).unwrap().strategy.memory.host.value, 0);
@@ -72,6 +72,10 @@ fn each_gpu_has_its_precision() {
         assert_eq!(strategy.loss_scaling.value, scaling);
         assert_eq!((strategy.memory.gpu.value, strategy.memory.gpu.from), (gigabytes * 1_000_000_000, Source::Assumed));
     }
+    let usual = plan(&Request { nodes: None, network: None, ..request("350M") }).unwrap();
+    let found =
+        (usual.distributed_config.nodes.value, usual.distributed_config.nodes.from, usual.rdma_config.network.from);
+    assert_eq!(found, (1, Source::Assumed, Source::Assumed), "nobody said so");
     let own = plan(&Request { gpu_memory: Some(40_000_000_000), ..request("350M") }).unwrap().strategy.memory;
     assert_eq!((own.gpu.value, own.gpu.from, own.usable.value), (40_000_000_000, Source::User, 36_000_000_000));
 }
@@ -100,7 +104,7 @@ fn a_batch_is_divided_and_sets_the_learning_rate() {
         plan(&Request { learning_rate: Some(0.1), ..tight }).unwrap().batch_configuration.learning_rate.from,
         Source::User
     );
-    let three = Request { gpus: 3, nodes: 1, target_batch: None, ..request("350M") };
+    let three = Request { gpus: 3, nodes: Some(1), target_batch: None, ..request("350M") };
     assert_eq!(plan(&three).unwrap().batch_configuration.target.value, 513);
 }
 
@@ -116,7 +120,7 @@ fn each_network_has_its_variables() {
     ];
     assert_eq!(rows.map(|row| row.0), Network::value_variants(), "each has a row");
     for (network, variables, efficiency) in rows {
-        let planned = plan(&Request { network, ..request("7e9") }).unwrap();
+        let planned = plan(&Request { network: Some(network), ..request("7e9") }).unwrap();
         let found: Vec<_> = planned.rdma_config.env_vars.iter().map(|(name, value)| (*name, value.value)).collect();
         assert_eq!(found, variables);
         assert!((planned.performance_targets.scaling_efficiency.value - efficiency).abs() < 1e-12);
@@ -183,12 +187,12 @@ fn the_document_has_its_keys_and_each_figure_its_source() {
 fn what_does_not_go_is_told_with_what_would() {
     let told = |request: Request| plan(&request).unwrap_err().to_string();
     assert!(told(Request { target_batch: Some(500), ..request("7e9") }).contains("496 or 512 is one"));
-    assert!(told(Request { target_batch: Some(5), ..request("7e9") }).contains("16 or 16 is one"));
+    assert!(told(Request { target_batch: Some(5), ..request("7e9") }).contains("a batch: 16 is one"));
     let uneven = Request { batch_per_gpu: Some(5), ..request("7e9") };
     assert!(told(uneven).contains("no multiple of it: 4 per GPU is"));
     assert!(told(Request { engine: Some(Engine::Pytorch), ..request("71e9") }).contains("say --engine deepspeed"));
     // Printed, and run by nobody.
-    let small = plan(&Request { gpus: 1, nodes: 1, ..request("70e9") }).unwrap();
+    let small = plan(&Request { gpus: 1, nodes: Some(1), ..request("70e9") }).unwrap();
     assert!(!small.strategy.memory.fits.value);
     let refused = script(&small, Launcher::Torchrun, "train.py").unwrap_err().to_string();
     assert!(refused.contains("does not fit") && refused.contains("more GPUs or nodes"), "{refused}");
@@ -199,7 +203,9 @@ fn scripts_are_sound_for_the_shell_and_say_what_the_plan_says() {
     for (nodes, launcher) in
         [(1, Launcher::Torchrun), (2, Launcher::Torchrun), (1, Launcher::Slurm), (2, Launcher::Slurm)]
     {
-        let text = script(&plan(&Request { nodes, ..request("7e9") }).unwrap(), launcher, "train.py --fast").unwrap();
+        let text =
+            script(&plan(&Request { nodes: Some(nodes), ..request("7e9") }).unwrap(), launcher, "train.py --fast")
+                .unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.sh");
         std::fs::write(&path, &text).unwrap();
@@ -239,7 +245,7 @@ fn a_script_runs_its_launcher() {
     let (launcher, path) = (folder.path().join("torchrun"), folder.path().join("run.sh"));
     std::fs::write(&launcher, "#!/bin/sh\necho \"$STRATEGY $BATCH_PER_GPU $@\"\n").unwrap();
     std::fs::set_permissions(&launcher, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let planned = plan(&Request { nodes: 1, ..request("350M") }).unwrap();
+    let planned = plan(&Request { nodes: Some(1), ..request("350M") }).unwrap();
     std::fs::write(&path, script(&planned, Launcher::Torchrun, "train.py").unwrap()).unwrap();
     let ran = std::process::Command::new("/bin/sh").arg(&path).env("PATH", folder.path()).output().unwrap();
     assert_eq!(

@@ -10,18 +10,18 @@ pub(crate) struct PlanArgs {
     /// GPUs on each node, 1 to 64
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
     gpus: u64,
-    /// Nodes, 1 to 1024
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
-    nodes: u64,
+    /// Nodes, 1 to 1024 [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    nodes: Option<u64>,
     /// The kind of GPU: h100, a100, v100 or p100
     #[arg(long, value_enum, hide_possible_values = true)]
     gpu: Gpu,
     /// Memory of one GPU, such as 80GB [default: the data sheet's]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     gpu_memory: Option<u64>,
-    /// What nodes are connected by: infiniband or tcp
-    #[arg(long, value_enum, default_value = "tcp", hide_possible_values = true)]
-    network: Network,
+    /// What nodes are connected by: infiniband or tcp [default: tcp]
+    #[arg(long, value_enum, hide_possible_values = true)]
+    network: Option<Network>,
     /// Parameters of the model, such as 7e9 or 350M
     #[arg(long, value_name = "P", value_parser = count)]
     parameters: u64,

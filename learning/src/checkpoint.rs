@@ -12,9 +12,11 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
 use crate::parameters::{Layout, LayoutError, Parameters, TensorSpec, first_not_finite};
 
+mod from_file;
 mod published;
 mod tensor_file;
 
+pub use from_file::read_from;
 pub use published::{read_published, read_published_from, write};
 pub use tensor_file::TensorFile;
 pub(crate) use tensor_file::read_header;
@@ -74,13 +76,7 @@ pub fn read_layout(bytes: &[u8]) -> Result<Layout, CheckpointError> {
 /// Any [`CheckpointError`].
 pub fn read(bytes: &[u8], expected: &Arc<Layout>) -> Result<Parameters, CheckpointError> {
     let file = File::parse(bytes)?;
-    let found = file.layout()?;
-    if let Some(extra) = found.tensors().iter().find(|tensor| expected.find(&tensor.name).is_none()) {
-        return Err(CheckpointError::Unexpected(extra.name.clone()));
-    }
-    for tensor in expected.tensors() {
-        file.expect(&tensor.name, &tensor.shape)?;
-    }
+    file.expect_all(expected)?;
     let mut parameters = Parameters::zeros(Arc::clone(expected));
     for (index, tensor) in expected.tensors().iter().enumerate() {
         file.fill(&tensor.name, &mut parameters.values_mut()[expected.range(index)])?;
@@ -152,6 +148,15 @@ impl<'a> File<'a> {
             return Err(CheckpointError::Shape { tensor: name.to_owned(), expected: shape.to_vec(), got });
         }
         Ok(())
+    }
+
+    /// Checks that the file has exactly these tensors.
+    fn expect_all(&self, expected: &Layout) -> Result<(), CheckpointError> {
+        let found = self.layout()?;
+        if let Some(extra) = found.tensors().iter().find(|tensor| expected.find(&tensor.name).is_none()) {
+            return Err(CheckpointError::Unexpected(extra.name.clone()));
+        }
+        expected.tensors().iter().try_for_each(|tensor| self.expect(&tensor.name, &tensor.shape))
     }
 
     /// The tensors, in the order of their data.

@@ -1,8 +1,9 @@
-//! Untrusted model and optimizer state files. A file that is read is written to the same values, and can be read again.
+//! Untrusted model and optimizer state files. A file that is read is written to the same values, and can be read
+//! again, as a whole or in pieces.
 
 use std::sync::Arc;
 
-use learning::checkpoint::{read, read_layout, write};
+use learning::checkpoint::{read, read_from, read_layout, write};
 use learning::optimizer::{self, OptimizerState};
 use learning::quantize::MeanUpdate;
 use learning::parameters::{Layout, Parameters, TensorSpec};
@@ -24,6 +25,8 @@ fn optimizers() -> [ServerOptimizer; 3] {
 
 pub fn run(data: &[u8]) {
     let expected = known();
+    let streamed = read_from(&mut &data[..], &expected).expect("memory can be read");
+    assert_eq!(read(data, &expected).ok(), streamed.ok(), "a file is read like its bytes");
     if let Ok(parameters) = read(data, &expected) {
         assert!(parameters.values().iter().all(|value| value.is_finite()));
         let written = write(&parameters).expect("finite values can be written");

@@ -106,17 +106,10 @@ impl TensorFile {
         start: usize,
         values: &mut [f32],
     ) -> io::Result<Result<(), CheckpointError>> {
-        let mut piece = vec![0; PIECE.min(4 * values.len())];
-        for values in values.chunks_mut(PIECE / 4) {
-            let bytes = &mut piece[..4 * values.len()];
-            if read_full(file, bytes)? < bytes.len() {
-                return Ok(Err(CheckpointError::Malformed("it ends before its last value".to_owned())));
-            }
-            for (value, &bytes) in values.iter_mut().zip(bytes.as_chunks::<4>().0) {
-                *value = f32::from_le_bytes(bytes);
-            }
-        }
-        Ok(self.check_finite(start, values))
+        Ok(match fill_from(file, values)? {
+            Ok(()) => self.check_finite(start, values),
+            Err(error) => Err(error),
+        })
     }
 
     /// Writes values from the `start`-th on, behind those before.
@@ -139,6 +132,18 @@ impl TensorFile {
             file.write_all(&piece)?;
         }
         Ok(Ok(()))
+    }
+
+    /// Writes the whole file of a model, with one small buffer in memory.
+    ///
+    /// # Errors
+    /// As for [`write_values`](Self::write_values).
+    pub fn write(&self, file: &mut (impl Write + ?Sized), values: &[f32]) -> io::Result<Result<(), CheckpointError>> {
+        if let Err(error) = self.check_finite(0, values) {
+            return Ok(Err(error));
+        }
+        file.write_all(&self.header)?;
+        self.write_values(file, 0, values)
     }
 
     /// The whole file, of values in so many pieces.
@@ -200,6 +205,24 @@ pub(crate) fn read_header(file: &mut (impl Read + ?Sized)) -> io::Result<Result<
     let mut header = Vec::new();
     file.take(length).read_to_end(&mut header)?;
     Ok(Ok(header))
+}
+
+/// Reads values from where the file stands.
+pub(super) fn fill_from(
+    file: &mut (impl Read + ?Sized),
+    values: &mut [f32],
+) -> io::Result<Result<(), CheckpointError>> {
+    let mut piece = vec![0; PIECE.min(4 * values.len())];
+    for values in values.chunks_mut(PIECE / 4) {
+        let bytes = &mut piece[..4 * values.len()];
+        if read_full(file, bytes)? < bytes.len() {
+            return Ok(Err(CheckpointError::Malformed("it ends before its last value".to_owned())));
+        }
+        for (value, &bytes) in values.iter_mut().zip(bytes.as_chunks::<4>().0) {
+            *value = f32::from_le_bytes(bytes);
+        }
+    }
+    Ok(Ok(()))
 }
 
 impl File<'_> {

@@ -1,6 +1,6 @@
 //! Peak memory of a participant that enrols, fetches a model, trains and sends: each case in a process of its own.
 //!
-//! `cargo bench -p client-sdk --bench memory [-- ready | own | secure [MEMBERS, 1000]]`. The coordinator is a few lines that hold the
+//! `cargo bench -p client-sdk --features process --bench memory [-- ready | own | secure [MEMBERS, 1000] | program]`. The coordinator is a few lines that hold the
 //! model's file and drop the update. Under secure aggregation the other members and the coordinator's phases are another process, which deals
 //! everybody's shares: two minutes of a core for 1000. The journal is a folder, and the machine is driven by hand, without a runtime: what
 //! is measured is the participant, the trainer and the examples. Linux only: it reads `VmHWM`.
@@ -35,6 +35,9 @@ use wire::participant::{
 const EXAMPLES: usize = 600;
 /// Parameters in the case with the app's own trainer.
 const PARAMETERS: u64 = 1_000_000;
+/// Parameters in the case with a program.
+#[cfg(feature = "process")]
+const OF_PROGRAM: u64 = 10_000_000;
 
 fn main() {
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
@@ -43,6 +46,8 @@ fn main() {
     match case.as_deref() {
         Some("ready") => ready(),
         Some("own") => own(None),
+        #[cfg(feature = "process")]
+        Some("program") => program(),
         Some("secure") => own(Some(members)),
         Some("peers") => peers::run(),
         _ => {
@@ -52,6 +57,10 @@ fn main() {
                 println!("{name}:");
                 assert!(Command::new(std::env::current_exe().unwrap()).arg(case).status().unwrap().success());
             }
+            #[cfg(feature = "process")]
+            println!("a program, 10 000 000 parameters:");
+            #[cfg(feature = "process")]
+            assert!(Command::new(std::env::current_exe().unwrap()).arg("program").status().unwrap().success());
         }
     }
 }
@@ -91,6 +100,19 @@ impl Trainer for Own {
     fn examples(&self) -> u64 {
         7
     }
+}
+
+/// A program that copies the model; its own memory is not counted.
+#[cfg(feature = "process")]
+fn program() {
+    use client_sdk::process_trainer::{ProcessTrainer, Program};
+
+    let folder = tempfile::tempdir().unwrap();
+    let line = r#"cd "$TRIBUTARY_JOB"; cp model.safetensors t; mv t trained.safetensors; echo '{"examples":7}' >r; mv r result.json"#;
+    let trainer = ProcessTrainer::open(Program::new(line), folder.path(), 7).unwrap();
+    let tensor = TensorSpec { name: "w".into(), shape: vec![OF_PROGRAM] };
+    let first = Parameters::zeros(Arc::new(Layout::new(vec![tensor]).unwrap()));
+    round(&first, None, None, trainer);
 }
 
 fn own(members: Option<u16>) {

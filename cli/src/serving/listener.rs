@@ -87,12 +87,12 @@ pub(super) fn tls(files: TlsFiles<'_>) -> Outcome<TlsAcceptor> {
 ///
 /// # Errors
 /// [`Exit::Io`]: it is taken, or may not be used.
-pub(super) async fn bind(address: SocketAddr) -> Outcome<TcpListener> {
+pub(crate) async fn bind(address: SocketAddr) -> Outcome<TcpListener> {
     TcpListener::bind(address).await.map_err(Failure::because(Exit::Io, format!("cannot listen on {address}")))
 }
 
 /// Serves until `stop`, then lets requests in progress end.
-pub(super) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router, stop: CancellationToken) {
+pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router, stop: CancellationToken) {
     let (slots, graceful) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(GracefulShutdown::new()));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);

@@ -8,7 +8,7 @@ mod cache;
 mod engine;
 mod folder;
 mod follow;
-mod listener;
+pub(crate) mod listener;
 mod meters;
 mod model;
 mod served;

@@ -61,9 +61,14 @@ pub(crate) fn report(text: &str) -> Report {
         told.into_iter().map(|(processes, lines)| (processes, Group::of(&lines))).collect();
     let alone = by_processes.get(&1).and_then(|group| group.step_s);
     for (processes, group) in by_processes.iter_mut().filter(|(processes, _)| **processes > 0) {
-        group.efficiency = alone.zip(group.step_s).map(|(alone, step)| alone.mean / step.mean / f64::from(*processes));
+        group.efficiency = alone.zip(group.step_s).map(|(alone, step)| efficiency(alone.mean, step.mean, *processes));
     }
     Report { lines, by_processes }
+}
+
+/// What each of several processes is worth beside one alone, by the seconds of a step of the same work.
+pub(crate) fn efficiency(alone: f64, step: f64, processes: u32) -> f64 {
+    alone / step / f64::from(processes)
 }
 
 impl Group {

@@ -1,5 +1,7 @@
 //! Participants whose trainer is a program that needs nothing of ours: Python's standard library.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -55,6 +57,22 @@ max_weight = 10
 max_corrupt_fraction = 0.0
 "#;
 
+/// Adds as the program above does, in every round that it is given; says how often it was started.
+const STAYS: &str = r#"
+import sys
+sys.path.insert(0, sys.argv[3])
+import tributary
+index = int(sys.argv[1])
+open(f"{sys.argv[2]}/starts-{index}", "a").write("x")
+for job in tributary.jobs():
+    if job.kind == "evaluate":
+        job.refuse("it only trains")
+        continue
+    trained = {name: [value + (index + 1) / 4 for value in values] for name, values in job.model().items()}
+    job.progress(1, of=1, samples_per_s=100, step_s=0.5, communication_s=0.1, utilisation=0.75)
+    job.done(trained, examples=index + 1, metrics={"train_loss": 0.5})
+"#;
+
 const SKIPPED: &str = "SKIPPED: no python3, so no program trained for a participant";
 
 fn has_python() -> bool {
@@ -71,10 +89,12 @@ fn newest(served: &Served, folder: &Path, task: &str) -> learning::Parameters {
     checkpoint::read(&bytes, &layout).unwrap()
 }
 
-fn participant(served: &Served, folder: &Path, task: &str, index: usize, token: &str, program: &str) -> Background {
+fn participant(served: &Served, folder: &Path, task: &str, index: usize, token: &str, trainer: &[&str]) -> Background {
     let child = tributary()
         .args(["--format", "json", "participant", "run", "--server", &served.url, "--ca", &served.ca, "--task", task])
-        .args(["--min-cohort", "3", "--min-tolerated-colluders", "0", "--trainer", program, "--trainer-dir"])
+        .args(["--min-cohort", "3", "--min-tolerated-colluders", "0"])
+        .args(trainer)
+        .arg(if trainer.is_empty() { "--trainer-attach" } else { "--trainer-dir" })
         .arg(folder.join(format!("jobs-{index}")))
         .arg("--name")
         .arg(format!("silo-{index}"))
@@ -85,6 +105,14 @@ fn participant(served: &Served, folder: &Path, task: &str, index: usize, token: 
         .spawn()
         .unwrap();
     Background(child)
+}
+
+/// Checks that the model is what two rounds of the three programs above make of zeros.
+fn assert_trained(model: &learning::Parameters) {
+    let mean = (1.0 * 0.25 + 2.0 * 0.5 + 3.0 * 0.75) / 6.0;
+    for value in model.values() {
+        assert!((value - 2.0 * mean).abs() < 1e-3, "{value} is not twice {mean}");
+    }
 }
 
 /// Whether the process runs the program. Its number alone does not tell: one that was killed keeps it, without a command line,
@@ -110,7 +138,7 @@ fn programs_train_in_secret_and_one_is_left_alone_by_its_participant() {
     let start = |index: usize, token: &str| {
         let (script, at) = (path("train.py"), folder.path());
         let program = format!("exec python3 {} {index} {}", script.display(), at.display());
-        participant(&served, at, "shift", index, token, &program)
+        participant(&served, at, "shift", index, token, &["--trainer", &program])
     };
     let mut silos: Vec<_> = (0..3).map(|index| start(index, &tokens[index])).collect();
 
@@ -131,10 +159,7 @@ fn programs_train_in_secret_and_one_is_left_alone_by_its_participant() {
     }
     assert!(!trains(&pid), "nothing is left running");
 
-    let mean = (1.0 * 0.25 + 2.0 * 0.5 + 3.0 * 0.75) / 6.0;
-    for value in newest(&served, folder.path(), "shift").values() {
-        assert!((value - 2.0 * mean).abs() < 1e-3, "{value} is not twice {mean}");
-    }
+    assert_trained(&newest(&served, folder.path(), "shift"));
     let said = std::fs::read_to_string(path("said-1")).unwrap();
     assert!(said.contains("\"program_progress\"") && said.contains("\"loss\":0.5"), "{said}");
     for (index, token) in tokens.iter().enumerate() {
@@ -144,6 +169,69 @@ fn programs_train_in_secret_and_one_is_left_alone_by_its_participant() {
             assert!(!seen.contains(secret), "the program can see {secret}");
         }
     }
+}
+
+/// What a participant tells Prometheus at the address that it has printed, once it has.
+fn metrics(said: &Path) -> String {
+    let lines = std::fs::read_to_string(said).unwrap_or_default();
+    let events = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let Some(told) = events.into_iter().find(|event| event["event"] == "metrics") else { return String::new() };
+    let mut stream = TcpStream::connect(told["address"].as_str().unwrap()).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn programs_that_stay_are_started_once_for_all_rounds() {
+    if !has_python() {
+        eprintln!("{SKIPPED}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("stays.py"), STAYS).unwrap();
+    std::fs::write(path("task.toml"), TASK).unwrap();
+    let served = Served::dev(&path("data"));
+    served.operate(&["task", "create", path("task.toml").to_str().unwrap()]).data();
+    let line = |index: usize| format!("{} {index} {} {EXAMPLE}", path("stays.py").display(), folder.path().display());
+    let start = |index: usize, trainer: &[&str]| {
+        participant(&served, folder.path(), "shift", index, &served.enrollment_token(), trainer)
+    };
+    let (kept, each) = (format!("exec python3 {}", line(0)), format!("exec python3 {}", path("train.py").display()));
+    std::fs::write(path("train.py"), TRAIN).unwrap();
+    // The second one is not left alone in its first round.
+    std::fs::write(path("first"), "").unwrap();
+    let each = format!("{each} 1 {}", folder.path().display());
+    let mut silos = vec![
+        start(0, &["--trainer", &kept, "--trainer-keep", "--metrics", "127.0.0.1:0"]),
+        start(1, &["--trainer", &each]),
+        start(2, &[]),
+    ];
+    // The round waits for the third program, so that the first participant is still there to be asked.
+    let told = loop {
+        let told = metrics(&path("said-0"));
+        if told.contains("tributary_program_samples_per_second 100") {
+            break told;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    for line in ["tributary_program_starts_total 1", "tributary_program_utilisation 0.75"] {
+        assert!(told.contains(line), "{told}");
+    }
+    let elsewhere = Command::new("python3").args(line(2).split(' ')).env("TRIBUTARY_JOBS", path("jobs-2")).spawn();
+    let mut elsewhere = Background(elsewhere.unwrap());
+    let watched = served.operate(&["round", "watch", "shift"]);
+    assert_eq!(watched.code, 0, "{watched}");
+    for silo in &mut silos {
+        assert_eq!(silo.0.wait().unwrap().code(), Some(0), "the task is over");
+    }
+    assert_trained(&newest(&served, folder.path(), "shift"));
+    for index in [0, 2] {
+        assert_eq!(std::fs::read_to_string(path(&format!("starts-{index}"))).unwrap(), "x", "one start of {index}");
+    }
+    assert!(elsewhere.0.try_wait().unwrap().is_none(), "it was left alone");
 }
 
 #[test]
@@ -162,7 +250,8 @@ fn the_example_fits_a_line_to_the_rows_of_three_sites() {
             let lines: String = (0..10).map(|row| format!("{},{}\n", x(row), 2.0 * x(row) + 1.0)).collect();
             std::fs::write(&rows, lines).unwrap();
             let program = format!("python3 {EXAMPLE}/line.py {}", rows.display());
-            participant(&served, folder.path(), "line", index as usize, &served.enrollment_token(), &program)
+            let trainer = ["--trainer", &program];
+            participant(&served, folder.path(), "line", index as usize, &served.enrollment_token(), &trainer)
         })
         .collect();
     let watched = served.operate(&["round", "watch", "line"]);

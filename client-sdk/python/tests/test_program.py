@@ -6,6 +6,7 @@ import array
 import json
 import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -156,6 +157,40 @@ class Alone(unittest.TestCase):
         ran = folder.run("import tributary; tributary.job().refuse('no rows of this year')")
         self.assertEqual((ran.returncode, ran.stderr.strip()), (75, "no rows of this year"))
         self.assertEqual((folder.path / "refused").read_text(), "no rows of this year")
+
+    def test_jobs_come_one_after_the_other(self):
+        folder = self.folder()
+        second = folder.site / "evaluate-4-1"
+        shutil.copytree(folder.path, second)
+        (folder.site / "current").write_text(folder.path.name)
+        script = (
+            "import os, pathlib, tributary\n"
+            "current = pathlib.Path(os.environ['TRIBUTARY_JOBS']) / 'current'\n"
+            "for job in tributary.jobs(idle=0.3):\n"
+            "    assert job.is_wanted()\n"
+            "    if current.read_text() == 'train-3-1':\n"
+            "        job.done(job.model(), examples=7)\n"
+            "        assert not job.is_wanted()\n"
+            "        current.with_name('draft').write_text('evaluate-4-1')\n"
+            "        current.with_name('draft').rename(current)\n"
+            "    else:\n"
+            "        job.refuse('not this one')\n"
+            "    print(job.round)\n"
+        )
+        self.assertEqual(self.runs(folder, script, TRIBUTARY_JOBS=str(folder.site)), "3\n3\n")
+        self.assertEqual(folder.result()["examples"], 7)
+        self.assertEqual((second / "refused").read_text(), "not this one")
+
+    def test_jobs_that_are_left_or_no_longer_wanted(self):
+        folder = self.folder()
+        begin = "import tributary, pathlib\nfor job in tributary.jobs(idle=0.1): "
+        self.assertIn("TRIBUTARY_JOBS is not set", folder.run(begin + "pass").stderr)
+        self.assertEqual(self.runs(folder, begin + "print(1)", TRIBUTARY_JOBS=str(folder.site)), "", "no job waits")
+        (folder.site / "current").write_text(folder.path.name)
+        ran = folder.run(begin + "pass", TRIBUTARY_JOBS=str(folder.site))
+        self.assertIn("train-3-1 was given neither a result nor a refusal", ran.stderr)
+        withdrawn = f"pathlib.Path({str(folder.site)!r}, 'current').unlink(); assert not job.is_wanted(); print('next')"
+        self.assertEqual(self.runs(folder, begin + withdrawn, TRIBUTARY_JOBS=str(folder.site)), "next\n")
 
     def test_a_checkpoint_is_whole_or_the_last_one(self):
         folder = self.folder()

@@ -8,7 +8,8 @@ A participant takes part with its own training::
     for task in me.tasks():
         task.send(train(task.parameters, task.plan), examples=len(data))
 
-A script that `tributary participant run --trainer` starts, on any number of processes, asks for its :func:`job` instead.
+A script that `tributary participant run --trainer` starts, on any number of processes, asks for its :func:`job` instead, or
+goes through the :func:`jobs` of all rounds.
 
 An operator creates tasks and follows them: :class:`Operator`.
 """
@@ -26,7 +27,7 @@ from .machine import Machine, Todo, machine
 from .model import Model
 from .operator import Operator, Problem
 from .participant import Participant, Plan, Task, participant
-from .program import Job, JobError, job
+from .program import Job, JobError, job, jobs
 from .simulation import simulate
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "Todo",
     "UpdateError",
     "job",
+    "jobs",
     "machine",
     "participant",
     "simulate",

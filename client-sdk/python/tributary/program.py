@@ -7,6 +7,9 @@
     ...any training...
     job.done(model, examples=len(data), metrics={"train_loss": loss})
 
+One with a slow start may stay, and take the jobs of all rounds: ``for job in tributary.jobs(): ...`` (``--trainer-keep``, or
+``--trainer-attach`` where something else starts it).
+
 This file needs nothing but Python's standard library, so a site may copy it beside its script as ``tributary.py``. It uses PyTorch or
 NumPy if the script has imported them. Under `torchrun` every process makes these calls; rank 0 alone reads and writes the job's folder.
 What the folder holds is in docs/PROGRAMS.md.
@@ -24,13 +27,18 @@ import pickle
 import re
 import struct
 import sys
+import time
 import types
-from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 #: Where the participant says which folder is the job's.
 VARIABLE = "TRIBUTARY_JOB"
+#: And which the folder of all jobs is, for a program that takes one after the other.
+VARIABLE_OF_ALL = "TRIBUTARY_JOBS"
 _REFUSED = 75
+#: Seconds between two looks for a job, and those after which other processes hear that there is none: groups give up on who is silent.
+_LOOK, _KEEP_ALIVE = 0.05, 60.0
 #: What a job leaves out if it is so.
 _USUAL = {
     "accumulate": 1,
@@ -55,6 +63,39 @@ def job(folder: str | os.PathLike[str] | None = None) -> Job:
     :param folder: of the job, instead of what ``TRIBUTARY_JOB`` says.
     """
     return Job(folder)
+
+
+def jobs(folder: str | os.PathLike[str] | None = None, *, idle: float | None = None) -> Iterator[Job]:
+    """The jobs of all rounds, one after the other, for a program that is started once (``--trainer-keep``) or by something else
+    (``--trainer-attach``). Each ends with :meth:`Job.done` or :meth:`Job.refuse`. Every process of a group goes through them.
+
+    :param folder: of all jobs, instead of what ``TRIBUTARY_JOBS`` says.
+    :param idle: after so many seconds without a job it ends, so that a program that something else starts gives its machines back; without
+        it never. The participant ends what it has started.
+    """
+    named = os.environ.get(VARIABLE_OF_ALL) if folder is None else folder
+    if named is None:
+        raise JobError(f"{VARIABLE_OF_ALL} is not set: `tributary participant run --trainer COMMAND --trainer-dir DIR --trainer-keep` sets it")
+    within, processes = pathlib.Path(named), _Processes()
+    until = math.inf if idle is None else time.monotonic() + idle
+    while True:
+        found = None
+        if processes.rank == 0 or not processes.is_group:
+            name = _next_job(within, min(until, time.monotonic() + _KEEP_ALIVE))
+            found = name, name is None and time.monotonic() >= until
+        name, is_over = processes.broadcast(found)
+        if is_over:
+            return
+        if name is None:
+            continue
+        taken = Job(within / name, within)
+        yield taken
+        if not taken._is_over and taken.is_wanted():
+            raise JobError(f"{within / name} was given neither a result nor a refusal; a job that is_wanted needs one of them")
+        # Rank 0 answers for all; without a group of PyTorch's nothing tells the others that it has.
+        while taken.rank != 0 and not processes.is_group and taken.is_wanted():
+            time.sleep(_LOOK)
+        until = math.inf if idle is None else time.monotonic() + idle
 
 
 class Job:
@@ -83,7 +124,9 @@ class Job:
     rank: int
     processes: int
 
-    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, folder: str | os.PathLike[str] | None = None, within: pathlib.Path | None = None) -> None:
+        # Of all jobs, if this is one of several.
+        self._within = within
         named = os.environ.get(VARIABLE) if folder is None else folder
         self._torch = _Processes()
         self.rank, self.processes = self._torch.rank, self._torch.processes
@@ -183,13 +226,23 @@ class Job:
         # Whoever ends first may take the group with it.
         self._torch.barrier()
 
-    def refuse(self, why: str) -> NoReturn:
-        """This site takes no part in the job. Ends the process. Where it is one of a group, each may call this."""
+    def is_wanted(self) -> bool:
+        """Whether the participant still waits for the result, as this process sees it. One that it has started it ends; one of
+        :func:`jobs` that something else has started may ask now and then, and go on with the next job.
+        """
+        return self._within is None or _is_waiting(self._within, self._folder.name)
+
+    def refuse(self, why: str) -> None:
+        """This site takes no part in the job. Ends the process, unless the job is one of :func:`jobs`: then it goes on with the next one.
+        Where it is one of a group, each may call this.
+        """
         if self._folder.is_dir():
             # `torchrun` ends with a status of its own.
             _write(self._folder, "refused", [why.encode()[:4096]])
         print(why, file=sys.stderr, flush=True)
-        raise SystemExit(_REFUSED)
+        self._is_over = True
+        if self._within is None:
+            raise SystemExit(_REFUSED)
 
 
 class Checkpoint(os.PathLike[str]):
@@ -310,6 +363,30 @@ class _Processes:
                 self.dist.recv(received, src=rank)
                 kept[name] = received.cpu()
         return kept if self.rank == 0 else {}
+
+
+def _current(within: pathlib.Path) -> str | None:
+    """The name of the job that waits for a result."""
+    try:
+        return (within / "current").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+
+
+def _is_waiting(within: pathlib.Path, name: str) -> bool:
+    folder = within / name
+    return _current(within) == name and not any((folder / answer).exists() for answer in ("result.json", "refused"))
+
+
+def _next_job(within: pathlib.Path, until: float) -> str | None:
+    """The name of a job that waits for a result, or ``None`` if there is none until then."""
+    while True:
+        name = _current(within)
+        if name is not None and _is_waiting(within, name):
+            return name
+        if time.monotonic() >= until:
+            return None
+        time.sleep(_LOOK)
 
 
 def _environment(*names: str, usual: int) -> int:

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use learning::checkpoint::{self, CheckpointError, MAX_HEADER_BYTES};
+use learning::checkpoint::{self, CheckpointError, MAX_HEADER_BYTES, TensorFile};
 use learning::parameters::TensorSpec;
 use learning::{Layout, MetricValue, Parameters};
 use rustix::fs::{Mode, OFlags};
@@ -17,8 +17,12 @@ use wire::Timestamp;
 
 use crate::trainer::TrainingJob;
 
-/// Where the program finds its job's folder.
-pub(super) const VARIABLE: &str = "TRIBUTARY_JOB";
+/// Where a program that is started for one job finds its folder.
+pub(super) const JOB_VARIABLE: &str = "TRIBUTARY_JOB";
+/// Where a program that takes one job after the other finds the folder of all.
+pub(super) const JOBS_VARIABLE: &str = "TRIBUTARY_JOBS";
+/// In the folder of all jobs: the name of the one that waits for a result.
+const CURRENT: &str = "current";
 const SCHEMA: u32 = 1;
 const JOB: &str = "job.json";
 const MODEL: &str = "model.safetensors";
@@ -142,11 +146,8 @@ impl JobFolder {
     ) -> io::Result<Self> {
         let path = new_folder(within, kind, job.round)?;
         private_folder().create(path.join(CHECKPOINT))?;
-        let model_bytes = checkpoint::write(model).map_err(io::Error::other)?;
-        fs::write(path.join(MODEL), &model_bytes)?;
-        // Whoever trains in place finds out at once.
-        fs::set_permissions(path.join(MODEL), fs::Permissions::from_mode(0o400))?;
-        let folder = Self { path, kind, model_bytes: model_bytes.len() as u64 };
+        let model_bytes = write_model(&path.join(MODEL), model)?;
+        let folder = Self { path, kind, model_bytes };
         // Last, by a rename: a folder with a job is whole.
         folder.describe(model.layout(), job, now)?;
         Ok(folder)
@@ -169,7 +170,7 @@ impl JobFolder {
             metrics: &job.metrics,
             tensors: layout.tensors(),
         };
-        self.replace(JOB, &serde_json::to_vec_pretty(&document)?)
+        replace(&self.path, JOB, &serde_json::to_vec_pretty(&document)?)
     }
 
     /// The folder of this name, if it was made wholly.
@@ -227,10 +228,19 @@ impl JobFolder {
         }
     }
 
-    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let draft = self.path.join("draft");
-        fs::write(&draft, bytes)?;
-        fs::rename(draft, self.path.join(name))
+    /// Names this job to a program that takes one after the other.
+    pub(super) fn offer(&self, within: &Path) -> io::Result<()> {
+        replace(within, CURRENT, self.name().as_bytes())
+    }
+
+    /// No job waits for a result.
+    pub(super) fn withdraw(within: &Path) -> io::Result<()> {
+        remove_file(&within.join(CURRENT))
+    }
+
+    /// Whether such a program has left a result or a refusal.
+    pub(super) fn is_answered(&self) -> bool {
+        [RESULT, REFUSED].iter().any(|name| fs::symlink_metadata(self.path.join(name)).is_ok())
     }
 
     /// Reads what the program says of its result.
@@ -246,20 +256,28 @@ impl JobFolder {
 
     /// What an earlier start refused is not what the next one does.
     pub(super) fn forget_refusal(&self) -> io::Result<()> {
-        match fs::remove_file(self.path.join(REFUSED)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        remove_file(&self.path.join(REFUSED))
     }
 
     /// Reads the trained model; every value is finite.
     pub(super) fn trained(&self, layout: &Arc<Layout>) -> Result<Parameters, NoResult> {
-        let bytes = self.read(TRAINED, self.model_bytes.saturating_add(MAX_HEADER_BYTES))?;
-        Ok(checkpoint::read(&bytes, layout)?)
+        let limit = self.model_bytes.saturating_add(MAX_HEADER_BYTES);
+        // It may grow while it is read.
+        let mut file = self.open(TRAINED, limit)?.take(limit);
+        Ok(checkpoint::read_from(&mut file, layout).map_err(|source| NoResult::Read { name: TRAINED, source })??)
     }
 
-    /// Reads a file that the program wrote, and nothing that it points to.
+    /// Reads a file that the program wrote.
     fn read(&self, name: &'static str, limit: u64) -> Result<Vec<u8>, NoResult> {
+        let mut bytes = Vec::new();
+        // It may grow while it is read.
+        let read = self.open(name, limit)?.take(limit).read_to_end(&mut bytes);
+        read.map_err(|source| NoResult::Read { name, source })?;
+        Ok(bytes)
+    }
+
+    /// Opens a file of at most `limit` bytes that the program wrote, and nothing that it points to.
+    fn open(&self, name: &'static str, limit: u64) -> Result<File, NoResult> {
         let read = |source| NoResult::Read { name, source };
         // Without waiting for whoever writes to a pipe.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -276,10 +294,7 @@ impl JobFolder {
         if about.len() > limit {
             return Err(NoResult::TooLarge { name, bytes: about.len(), limit });
         }
-        let mut bytes = Vec::new();
-        // It may grow while it is read.
-        file.take(limit).read_to_end(&mut bytes).map_err(read)?;
-        Ok(bytes)
+        Ok(file)
     }
 
     /// The lines of progress, opened anew.
@@ -313,6 +328,33 @@ impl JobFolder {
             }
         }
         (bytes, checkpoint)
+    }
+}
+
+/// Writes a model, and returns how many bytes it has.
+fn write_model(path: &Path, model: &Parameters) -> io::Result<u64> {
+    let known = TensorFile::of_model(model.layout()).map_err(io::Error::other)?;
+    let mut file = File::create_new(path)?;
+    known.write(&mut file, model.values())?.map_err(io::Error::other)?;
+    // Whoever trains in place finds out at once.
+    file.set_permissions(fs::Permissions::from_mode(0o400))?;
+    Ok(known.bytes())
+}
+
+/// Puts a file of these bytes in the place of what has this name.
+fn replace(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let draft = folder.join("draft");
+    remove_file(&draft)?;
+    // A new one: what a program put there, a link for example, is not written to.
+    File::create_new(&draft)?.write_all(bytes)?;
+    fs::rename(draft, folder.join(name))
+}
+
+/// Removes a file that may not be there.
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -15,15 +15,20 @@
 //! Status 0 means that the result is there, 75 (`EX_TEMPFAIL`) that this site does not take part in this job; any other is a failure,
 //! after which the program is started again, to go on from its checkpoint. It is handed no address, certificate, token or key: clipping,
 //! weighing, noise, masks and ledgers stay in this process. What it started is ended with it, as far as it can be found.
+//!
+//! A program with a slow start may stay ([`Starts::Once`]), or be started by something else ([`Starts::Elsewhere`]): the variable
+//! `TRIBUTARY_JOBS` names the folder of all jobs, where the file `current` names the one that waits for a result, if any does. No status
+//! tells that such a job is done: `result.json` or `refused` does.
 
 mod event;
 mod job_folder;
+mod process;
 mod program;
-mod running;
 mod strays;
 mod tail;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -34,9 +39,10 @@ use std::time::Duration;
 use learning::{MetricValue, Parameters};
 
 pub use self::event::{ProgramEvent, Progress};
-use self::job_folder::{JobFolder, Kind};
-pub use self::program::{Program, WrongProgram};
-use self::running::{End, LOOK, Running};
+use self::job_folder::{JOB_VARIABLE, JOBS_VARIABLE, JobFolder, Kind};
+use self::process::Process;
+pub use self::program::{Program, Starts, WrongProgram};
+use self::watch::{End, LOOK, Watch};
 use crate::clock::{Clock, SystemClock};
 use crate::journal::disk::make_private_folder;
 use crate::trainer::{REACH, Trained, Trainer, TrainerError, TrainingJob};
@@ -53,14 +59,16 @@ pub struct ProcessTrainer {
     folder: PathBuf,
     /// Held as long as this trainer lives.
     _lock: File,
+    /// A program that waits for the next job.
+    stays: Option<Process>,
     examples: u64,
     clock: Arc<dyn Clock>,
     tell: Box<dyn FnMut(&ProgramEvent) + Send>,
 }
 
 impl ProcessTrainer {
-    /// Takes a folder, which is created if missing, and ends what an earlier trainer's program left running there. `examples` is what
-    /// the coordinator is told until a job's result says another number.
+    /// Takes a folder, which is created if missing, and ends what an earlier trainer's program left running there, unless something
+    /// else starts the program. `examples` is what the coordinator is told until a job's result says another number.
     ///
     /// # Errors
     /// [`WrongProgram`]; errors of the disk; `WouldBlock` if another trainer works in the folder.
@@ -75,9 +83,11 @@ impl ProcessTrainer {
             }
             TryLockError::Error(error) => error,
         })?;
-        strays::end_all(&folder)?;
+        if program.starts != Starts::Elsewhere {
+            strays::end_all(&folder)?;
+        }
         let clock = Arc::new(SystemClock::new());
-        Ok(Self { program, folder, _lock: lock, examples, clock, tell: Box::new(|_| {}) })
+        Ok(Self { program, folder, _lock: lock, stays: None, examples, clock, tell: Box::new(|_| {}) })
     }
 
     /// Has the app told what the program does. Called on the trainer's thread.
@@ -105,29 +115,27 @@ impl ProcessTrainer {
         Ok(folder)
     }
 
-    /// Runs the program until its result is there.
+    /// Has the program work on a job until its result is there.
     fn run(&mut self, folder: &JobFolder, job: &TrainingJob) -> Result<(), TrainerError> {
         let limit = self.program.folder_limit(folder);
+        let starts = self.program.most_starts();
         let mut failure = String::new();
-        for start in 1..=self.program.restarts.saturating_add(1) {
+        for start in 1..=starts {
             if start > 1 {
                 (self.tell)(&ProgramEvent::Failed { reason: failure.clone() });
                 self.rest(job);
             }
-            let command = self.program.command_line().map_err(TrainerError::failed)?;
             folder.forget_refusal().map_err(TrainerError::failed)?;
-            let mut running =
-                Running::start(&command, folder, Arc::clone(&self.clock)).map_err(TrainerError::failed)?;
-            (self.tell)(&ProgramEvent::Started { start });
-            let end = running.watch(&self.program, limit, job, &mut self.tell);
-            let left = running.end(self.program.grace);
-            let said = running.said();
-            left.map_err(TrainerError::failed)?;
+            let process = self.give(folder, start)?;
+            let watch = Watch { program: &self.program, folder, limit, job, clock: &*self.clock };
+            let end = watch.until_end(process.as_ref(), &mut self.tell);
+            let said = self.take_back(process, matches!(end, Ok(End::Answered))).map_err(TrainerError::failed)?;
             if let Some(why) = folder.refusal() {
                 return Err(TrainerError::refused(format!("the program takes no part: {why}")));
             }
             failure = match end.map_err(TrainerError::failed)? {
-                End::Exited(Some(0)) => return Ok(()),
+                End::Answered => return Ok(()),
+                End::Exited(Some(0)) if self.program.starts == Starts::EachJob => return Ok(()),
                 End::Exited(Some(REFUSED)) => {
                     return Err(TrainerError::refused(format!("the program takes no part (status {REFUSED}){said}")));
                 }
@@ -148,8 +156,50 @@ impl ProcessTrainer {
                 }
             };
         }
-        let starts = self.program.restarts.saturating_add(1);
-        Err(TrainerError::failed(format!("{failure}; it was started {starts} times")))
+        let again = match self.program.starts {
+            Starts::EachJob | Starts::Once => format!("; it was started {starts} times"),
+            Starts::Elsewhere => String::new(),
+        };
+        Err(TrainerError::failed(format!("{failure}{again}")))
+    }
+
+    /// Gives a job to the program: to a new process, to the one that stays, or to whoever looks. `start` counts from 1 for each job.
+    fn give(&mut self, folder: &JobFolder, start: u32) -> Result<Option<Process>, TrainerError> {
+        let stays = self.stays.take();
+        let (variable, told) = match self.program.starts {
+            Starts::EachJob => (JOB_VARIABLE, folder.path()),
+            Starts::Once | Starts::Elsewhere => {
+                folder.offer(&self.folder).map_err(TrainerError::failed)?;
+                (JOBS_VARIABLE, self.folder.as_path())
+            }
+        };
+        if self.program.starts == Starts::Elsewhere {
+            return Ok(None);
+        }
+        if let Some(mut process) = stays {
+            if process.status().map_err(TrainerError::failed)?.is_none() {
+                return Ok(Some(process));
+            }
+            // It ended between two jobs.
+            process.end(Duration::ZERO).map_err(TrainerError::failed)?;
+        }
+        let command = self.program.command_line().map_err(TrainerError::failed)?;
+        let process =
+            Process::start(&command, variable, told, Arc::clone(&self.clock)).map_err(TrainerError::failed)?;
+        (self.tell)(&ProgramEvent::Started { start });
+        Ok(Some(process))
+    }
+
+    /// Ends the process, or lets it wait for the next job. Returns what it said last.
+    fn take_back(&mut self, process: Option<Process>, stays: bool) -> io::Result<String> {
+        JobFolder::withdraw(&self.folder)?;
+        let Some(mut process) = process else { return Ok(String::new()) };
+        if stays {
+            self.stays = Some(process);
+            return Ok(String::new());
+        }
+        process.end(self.program.grace)?;
+        Ok(process.said())
     }
 
     /// Waits a moment, unless nobody waits for the result.
@@ -210,6 +260,7 @@ impl Trainer for ProcessTrainer {
 
 impl Drop for ProcessTrainer {
     fn drop(&mut self) {
+        let _ = self.stays.take().map_or(Ok(()), |mut process| process.end(self.program.grace));
         // What is left of a training is for the next process; nothing else of this one lies on.
         let _ = JobFolder::remove_all(&self.folder, Kind::Evaluate);
     }

@@ -12,12 +12,26 @@ const PROCESSES: &str = "{processes}";
 const MODELS: u64 = 16;
 const MORE: u64 = 1 << 30;
 
+/// Who starts a program, and how often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Starts {
+    /// The trainer, anew for each job, which the program finds in `TRIBUTARY_JOB`.
+    #[default]
+    EachJob,
+    /// The trainer, once, for a program with a slow start: it takes the jobs of the folder in `TRIBUTARY_JOBS`, one after the other.
+    Once,
+    /// Somebody else, such as Slurm: it takes jobs one after the other, and the trainer starts and ends nothing.
+    Elsewhere,
+}
+
 /// A program that trains, and its limits.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Program {
-    /// A line for the shell; `{processes}` stands for their number.
+    /// A line for the shell; `{processes}` stands for their number. Empty if something else starts the program.
     pub command: String,
+    /// Who starts it: the trainer, for each job, by default.
+    pub starts: Starts,
     /// How many processes the program shall have, 1 to 16: a number, or a line for the shell that prints one, which is asked before
     /// each start. 1 by default.
     pub processes: String,
@@ -26,7 +40,7 @@ pub struct Program {
     pub stall: Option<Duration>,
     /// Between the request to end (`SIGTERM`) and the end (`SIGKILL`); 10 s by default.
     pub grace: Duration,
-    /// How often a program that failed is started again for one job; 3 by default.
+    /// How often a program that failed is started again for one job; 3 by default. One that something else starts is not.
     pub restarts: u32,
     /// Most bytes in a job's folder; 16 models and 1 GiB by default.
     pub folder_max_bytes: Option<u64>,
@@ -54,6 +68,7 @@ impl Program {
     pub fn new(command: impl Into<String>) -> Self {
         Self {
             command: command.into(),
+            starts: Starts::EachJob,
             processes: "1".to_owned(),
             stall: None,
             grace: Duration::from_secs(10),
@@ -62,8 +77,24 @@ impl Program {
         }
     }
 
+    /// A program that something else starts, with the usual limits.
+    pub fn attached() -> Self {
+        Self { starts: Starts::Elsewhere, ..Self::new("") }
+    }
+
+    /// How often it is started for one job, at most; 1 where something else starts it: it is waited for once.
+    pub(super) fn most_starts(&self) -> u32 {
+        match self.starts {
+            Starts::EachJob | Starts::Once => self.restarts.saturating_add(1),
+            Starts::Elsewhere => 1,
+        }
+    }
+
     /// Whether it can be run at all.
     pub(super) fn check(&self) -> Result<(), WrongProgram> {
+        if self.starts == Starts::Elsewhere {
+            return Ok(());
+        }
         if self.command.trim().is_empty() {
             return Err(WrongProgram::Empty);
         }

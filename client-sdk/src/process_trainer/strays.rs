@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::job_folder::VARIABLE;
+use super::job_folder::{JOB_VARIABLE, JOBS_VARIABLE};
 
 /// How often, and after which pause, it is looked whether one has gone.
 const LOOKS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Kills every process that has a job in this folder or below it as its own, until there is none.
+/// Kills every process that has this folder, or one below it, as its job's or as that of all jobs, until there is none.
 ///
 /// Linux tells who they are; elsewhere a process that left its group is not found.
 pub(super) fn end_all(folder: &Path) -> io::Result<()> {
@@ -38,9 +38,11 @@ pub(super) fn find(folder: &Path) -> Vec<Pid> {
     use std::os::unix::ffi::OsStrExt as _;
 
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let wanted = [VARIABLE.as_bytes(), b"=", folder.as_os_str().as_bytes()].concat();
+    let wanted =
+        [JOB_VARIABLE, JOBS_VARIABLE].map(|name| [name.as_bytes(), b"=", folder.as_os_str().as_bytes()].concat());
     let is_wanted = |variable: &[u8]| {
-        variable.strip_prefix(wanted.as_slice()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        let rest = wanted.iter().find_map(|wanted| variable.strip_prefix(wanted.as_slice()));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
     };
     processes
         .flatten()

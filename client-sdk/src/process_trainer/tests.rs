@@ -12,6 +12,8 @@ use tempfile::TempDir;
 use wire::Timestamp;
 use zeroize::Zeroizing;
 
+mod stays;
+
 use super::*;
 use crate::checkpoints::{Checkpoints, Keep, NotKept};
 use crate::trainer::Cancel;

@@ -8,6 +8,7 @@ use crate::output::{Align, Output, Table, when};
 use crate::server::{Server, ServerArgs};
 
 mod events;
+mod meters;
 mod program;
 mod run;
 mod traces;

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use client_sdk::process_trainer::{ProcessTrainer, Program, ProgramEvent};
+use client_sdk::process_trainer::{ProcessTrainer, Program, ProgramEvent, Starts};
 
+use super::meters::ProgramMeters;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::silo::report::PROGRESS;
@@ -21,7 +22,19 @@ pub(crate) struct ProgramArgs {
     /// How many processes the program shall have, 1 to 16: a number, or a command that prints one, asked before each start
     #[arg(long, value_name = "N|COMMAND", default_value = "1", help_heading = "Trainer")]
     trainer_processes: String,
-    /// Start the program again after so many seconds without progress [default: never]
+    /// Start the program once, for the jobs of all rounds: it takes them from the folder in TRIBUTARY_JOBS
+    #[arg(long, requires = "trainer", help_heading = "Trainer")]
+    trainer_keep: bool,
+    /// Train by a program that something else starts, Slurm for example: it takes the jobs of this folder, for this participant alone
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["trainer", "trainer_dir", "trainer_processes", "data"],
+        help_heading = "Trainer"
+    )]
+    trainer_attach: Option<PathBuf>,
+    /// Start the program again after so many seconds without progress; one that something else starts is no longer waited for
+    /// [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Trainer")]
     trainer_stall: Option<u64>,
     /// Number of training examples that the coordinator is told until the program has said it
@@ -32,15 +45,25 @@ pub(crate) struct ProgramArgs {
 impl ProgramArgs {
     /// The trainer, if a program was named.
     pub(super) fn open(&self, output: Output) -> Outcome<Option<ProcessTrainer>> {
-        let (Some(command), Some(folder)) = (&self.trainer, &self.trainer_dir) else { return Ok(None) };
-        let mut program = Program::new(command);
+        let (mut program, folder) = match (&self.trainer, &self.trainer_dir, &self.trainer_attach) {
+            (Some(command), Some(folder), _) => (Program::new(command), folder),
+            (_, _, Some(folder)) => (Program::attached(), folder),
+            _ => return Ok(None),
+        };
+        if self.trainer_keep {
+            program.starts = Starts::Once;
+        }
         program.processes.clone_from(&self.trainer_processes);
         program.stall = self.trainer_stall.map(Duration::from_secs);
         let trainer = ProcessTrainer::open(program, folder, self.trainer_examples).map_err(|error| {
             let exit = if error.kind() == std::io::ErrorKind::InvalidInput { Exit::Usage } else { Exit::Io };
-            Failure::new(exit, format!("--trainer-dir {}: {error}", folder.display()))
+            Failure::new(exit, format!("{}: {error}", folder.display()))
         })?;
-        Ok(Some(trainer.on_event(move |event| tell(output, event))))
+        let mut meters = ProgramMeters::default();
+        Ok(Some(trainer.on_event(move |event| {
+            meters.note(event);
+            tell(output, event);
+        })))
     }
 }
 

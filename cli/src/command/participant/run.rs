@@ -18,6 +18,7 @@ use wire::audit::AuditKey;
 use zeroize::Zeroizing;
 
 use super::events::{Told, tell_lifetime, tell_spent};
+use super::meters::{self, MetricsArgs};
 use super::program::ProgramArgs;
 use super::traces::{Traces, TracesArgs, trace};
 use crate::arguments::parse_label;
@@ -139,6 +140,8 @@ pub(crate) struct Run {
     data: DataArgs,
     #[command(flatten)]
     traces: TracesArgs,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 }
 
 /// `memory_gb=4` is a number, `language=de` a text.
@@ -156,6 +159,7 @@ pub(crate) fn default_name(index: u32) -> String {
 
 impl Run {
     pub(super) async fn run(self, output: Output) -> Outcome {
+        let metrics = self.metrics.start(output).await?;
         let traces = self.traces.start()?;
         let unfit = Unfit::default();
         let mut participant = self.build(output, traces.as_ref().map(Traces::queue), &unfit)?;
@@ -168,6 +172,9 @@ impl Run {
         let ended = participant.run(stopped).await;
         if let Some(traces) = traces {
             traces.end().await;
+        }
+        if let Some(metrics) = metrics {
+            metrics.end().await;
         }
         let spent = participant.privacy_spent();
         spent.iter().for_each(|spent| tell_spent(output, spent));
@@ -245,6 +252,7 @@ impl Run {
             .max_model_bytes(self.max_model_mb.saturating_mul(1_000_000))
             .on_event(move |event| {
                 spans.iter().for_each(|spans| trace(spans, event));
+                meters::count(event);
                 told.tell(output, event);
                 noticed.iter().for_each(|unfit| unfit.notice(event));
             });

@@ -1,0 +1,79 @@
+//! A program that runs, with all that it started.
+
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid};
+
+use super::program::shell;
+use super::strays;
+use super::tail::Tail;
+use super::watch::LOOK;
+use crate::clock::Clock;
+
+/// A program in a process group of its own.
+pub(super) struct Process {
+    child: Child,
+    group: Pid,
+    /// The folder that it was told: what it starts is known by it.
+    folder: PathBuf,
+    clock: Arc<dyn Clock>,
+    errors: Tail,
+    output: Tail,
+}
+
+impl Process {
+    /// Starts a line of the shell, which finds `folder` in `variable`.
+    pub(super) fn start(line: &str, variable: &str, folder: &Path, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let mut command = shell(line);
+        command.env(variable, folder).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let errors = child.stderr.take().map(Tail::of).unwrap_or_default();
+        let output = child.stdout.take().map(Tail::of).unwrap_or_default();
+        let group = Pid::from_child(&child);
+        Ok(Self { child, group, folder: folder.to_owned(), clock, errors, output })
+    }
+
+    /// Its status, once it has ended. It stays a process until it is reaped, so that its group is nobody else's.
+    pub(super) fn status(&self) -> io::Result<Option<WaitIdStatus>> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(waitid(WaitId::Pid(self.group), options)?)
+    }
+
+    /// Ends it and all that it started: asks, waits, kills.
+    pub(super) fn end(&mut self, grace: Duration) -> io::Result<()> {
+        let begun = self.clock.now().elapsed;
+        if self.status()?.is_none() {
+            // A group without a process is no error: it has just ended.
+            let _ = kill_process_group(self.group, Signal::TERM);
+            while self.status()?.is_none() && self.clock.now().elapsed.saturating_sub(begun) < grace {
+                std::thread::sleep(LOOK);
+            }
+        }
+        let _ = kill_process_group(self.group, Signal::KILL);
+        self.child.wait()?;
+        strays::end_all(&self.folder)
+    }
+
+    /// What it said last, to be put behind what became of it.
+    pub(super) fn said(&self) -> String {
+        let (errors, output) = (self.errors.text(), self.output.text());
+        let said = if errors.is_empty() { output } else { errors };
+        if said.is_empty() { " and said nothing".to_owned() } else { format!("; it said last: {said}") }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // After a panic of whoever listens; otherwise nothing is left.
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            let _ = kill_process_group(self.group, Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}

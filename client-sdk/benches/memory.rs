@@ -35,9 +35,9 @@ use wire::participant::{
 const EXAMPLES: usize = 600;
 /// Parameters in the case with the app's own trainer.
 const PARAMETERS: u64 = 1_000_000;
-/// Parameters in the case with a program.
+/// Parameters in the case with a program: as many as one request still sends.
 #[cfg(feature = "process")]
-const OF_PROGRAM: u64 = 10_000_000;
+const OF_PROGRAM: u64 = 2_000_000;
 
 fn main() {
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
@@ -58,7 +58,7 @@ fn main() {
                 assert!(Command::new(std::env::current_exe().unwrap()).arg(case).status().unwrap().success());
             }
             #[cfg(feature = "process")]
-            println!("a program, 10 000 000 parameters:");
+            println!("a program, 2 000 000 parameters:");
             #[cfg(feature = "process")]
             assert!(Command::new(std::env::current_exe().unwrap()).arg("program").status().unwrap().success());
         }

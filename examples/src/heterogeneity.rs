@@ -180,7 +180,7 @@ impl Federation {
         };
         let mut rounding = ChaCha20Rng::seed_from_u64(!seed);
         let encoder = Encoder::Plain { codec: &server.codec, residual: None, seed: &[0; 32], rounding: &mut rounding };
-        Ok(masked_input(&server.model, &parameters, weight, Vec::new(), encoder, Protection::Plaintext)?)
+        Ok(masked_input(&server.model, parameters, weight, Vec::new(), encoder, Protection::Plaintext)?)
     }
 }
 

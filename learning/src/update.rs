@@ -16,21 +16,22 @@ pub struct Update {
 }
 
 impl Update {
-    /// The change made by training, `trained - received`, rounded once per value. Both are the shared part of the
-    /// model.
+    /// The change made by training, `trained - received`, rounded once per value, in the memory of `trained`. Both are the
+    /// shared part of the model.
     ///
     /// # Errors
     /// [`WrongLayout`] if their tensors differ.
     pub fn between(
         received: &Parameters,
-        trained: &Parameters,
+        trained: Parameters,
         examples: u64,
         metrics: Vec<MetricValue>,
     ) -> Result<Self, WrongLayout> {
         if received.layout() != trained.layout() {
             return Err(WrongLayout);
         }
-        let delta = trained.values().iter().zip(received.values()).map(|(after, before)| after - before).collect();
+        let mut delta = trained.into_values();
+        delta.iter_mut().zip(received.values()).for_each(|(after, before)| *after -= before);
         Ok(Self { delta, examples, metrics })
     }
 }
@@ -60,8 +61,8 @@ mod tests {
     #[test]
     fn is_what_training_changed() {
         let (received, trained) = (parameters("w", &[1.0, 2.0]), parameters("w", &[1.5, 0.0]));
-        assert_eq!(Update::between(&received, &trained, 3, vec![]).unwrap().delta, [0.5, -2.0]);
-        assert_eq!(Update::between(&received, &parameters("v", &[1.5, 0.0]), 3, vec![]), Err(WrongLayout));
+        assert_eq!(Update::between(&received, trained, 3, vec![]).unwrap().delta, [0.5, -2.0]);
+        assert_eq!(Update::between(&received, parameters("v", &[1.5, 0.0]), 3, vec![]), Err(WrongLayout));
     }
 
     #[test]

@@ -48,7 +48,7 @@ fn a_round_ends_at_the_weighted_mean_of_the_models() {
             *sum += weight * f64::from(*value);
         }
         total += weight;
-        let update = Update::between(&received, &trained, examples, vec![]).unwrap();
+        let update = Update::between(&received, trained, examples, vec![]).unwrap();
         for (sum, word) in words.iter_mut().zip(codec.encode(&update, &mut rng).unwrap().words) {
             *sum = sum.wrapping_add(word);
         }

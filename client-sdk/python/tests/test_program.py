@@ -192,6 +192,21 @@ class Alone(unittest.TestCase):
         withdrawn = f"pathlib.Path({str(folder.site)!r}, 'current').unlink(); assert not job.is_wanted(); print('next')"
         self.assertEqual(self.runs(folder, begin + withdrawn, TRIBUTARY_JOBS=str(folder.site)), "next\n")
 
+    def test_the_drivers_word_is_told_unless_the_script_knows_better(self):
+        script = (
+            "import sys, types\n"
+            "torch = sys.modules['torch'] = types.ModuleType('torch')\n"
+            "def utilization(): {body}\n"
+            "torch.cuda = types.SimpleNamespace(is_available=lambda: True, utilization=utilization)\n"
+            "import tributary\n"
+            "tributary.job().progress(1{more})\n"
+        )
+        for body, more, told in (("return 75", "", 0.75), ("return 75", ", utilisation=0.5", 0.5), ("raise RuntimeError", "", None)):
+            folder = self.folder()
+            self.runs(folder, script.format(body=body, more=more))
+            line = json.loads((folder.path / "progress.jsonl").read_text())
+            self.assertEqual(line.get("utilisation"), told)
+
     def test_a_checkpoint_is_whole_or_the_last_one(self):
         folder = self.folder()
         first = (

@@ -180,12 +180,14 @@ class Job:
 
         :param samples_per_s: by all processes together.
         :param more: what ``tributary silo report`` looks at: ``step_s`` (seconds of a step), ``communication_s`` (of it, spent waiting
-            for other processes), ``utilisation`` (of the devices, 0 to 1); and whatever else the script likes to keep.
+            for other processes), ``utilisation`` (of the devices, 0 to 1; by itself that of rank 0's GPU, where the driver tells PyTorch);
+            and whatever else the script likes to keep.
         """
         if self.rank != 0:
             return
         said: dict[str, Any] = {"step": int(step), "of": of, "loss": _number(loss), "samples_per_s": _number(samples_per_s)}
         said["processes"] = self.processes
+        said["utilisation"] = self._torch.utilisation()
         said.update({name: _number(value) for name, value in more.items()})
         line = json.dumps({name: value for name, value in said.items() if value is not None}, allow_nan=False)
         with open(self._folder / "progress.jsonl", "a", encoding="utf-8") as file:
@@ -294,6 +296,9 @@ class _Processes:
 
     def __init__(self) -> None:
         self.torch: Any = sys.modules.get("torch")
+        # When the driver is asked again, and what it said last.
+        self._ask_at = 0.0
+        self._utilisation: float | None = None
         dist = sys.modules.get("torch.distributed")
         self.is_group = dist is not None and dist.is_available() and dist.is_initialized()
         self.dist: Any = dist if self.is_group else None
@@ -302,6 +307,19 @@ class _Processes:
         else:
             self.rank = _environment("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", usual=0)
             self.processes = _environment("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", usual=1)
+
+    def utilisation(self) -> float | None:
+        """The part of the last moment that this process's GPU was busy, asked for once a second; ``None`` where there is none, or NVML's
+        package for Python is absent.
+        """
+        now = time.monotonic()
+        if self.torch is not None and now >= self._ask_at and self.torch.cuda.is_available():
+            self._ask_at = now + 1.0
+            try:
+                self._utilisation = self.torch.cuda.utilization() / 100
+            except Exception:  # noqa: BLE001: a figure that cannot be had stops no training.
+                self._utilisation = None
+        return self._utilisation
 
     def barrier(self) -> None:
         if self.dist is not None:

@@ -203,12 +203,11 @@ impl RoundWork {
     /// Encodes an update trained ahead, weighted by its staleness.
     fn aggregate(&self, update: &Update, encodes: &mut dyn FnMut()) -> Result<Contribution, WorkError> {
         encodes();
-        let mut update = update.clone();
+        let (mut update, examples) = (update.clone(), update.examples);
         let weight = self.plan.wanted.map_or(1.0, |(_, weight)| weight);
         let bound = self.plan.recipe.codec.norm_bound(self.plan.private().map(|round| round.clip));
         discount(&mut update, bound, weight);
-        let output = WorkOutput::MaskedInput(self.masked(&update)?);
-        let examples = update.examples;
+        let output = WorkOutput::MaskedInput(self.masked(update)?);
         let (evaluated, trained) = (Vec::new(), Vec::new());
         Ok(Contribution { output, personal: None, own: None, evaluated, trained, examples, clipping: None })
     }
@@ -256,14 +255,13 @@ impl RoundWork {
         encodes();
         let metrics = self.in_order(&evaluated, &trained.metrics);
         let weight = received.weight(rule, &trained, &evaluated, control)?;
-        let WeightedUpdate { update, control } =
-            pipeline::update(&received.model, &trained.parameters, weight, metrics)?;
+        let Trained { parameters, metrics: trained, examples } = trained;
+        let WeightedUpdate { update, control } = pipeline::update(&received.model, parameters, weight, metrics)?;
         let clipping = self.clipping(&update).map(Box::new);
         let output = match self.plan.is_ahead {
             true => WorkOutput::Update(Box::new(update)),
-            false => WorkOutput::MaskedInput(MaskedInput { control, ..self.masked(&update)? }),
+            false => WorkOutput::MaskedInput(MaskedInput { control, ..self.masked(update)? }),
         };
-        let Trained { metrics: trained, examples, .. } = trained;
         Ok(Contribution { output, personal, own, evaluated, trained, examples, clipping })
     }
 
@@ -282,7 +280,7 @@ impl RoundWork {
         self.control.as_ref()
     }
 
-    fn masked(&self, update: &Update) -> Result<MaskedInput, WorkError> {
+    fn masked(&self, update: Update) -> Result<MaskedInput, WorkError> {
         let assignment = &*self.plan.assignment;
         let seed = codec_seed(assignment.encoding.compression.as_ref(), assignment.attempt_key()).0;
         let mut rng;

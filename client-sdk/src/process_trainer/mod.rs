@@ -40,9 +40,9 @@ use learning::{MetricValue, Parameters};
 
 pub use self::event::{ProgramEvent, Progress};
 use self::job_folder::{JOB_VARIABLE, JOBS_VARIABLE, JobFolder, Kind};
-use self::process::Process;
+use self::process::{LOOK, Process};
 pub use self::program::{Program, Starts, WrongProgram};
-use self::watch::{End, LOOK, Watch};
+use self::watch::{End, Watch};
 use crate::clock::{Clock, SystemClock};
 use crate::journal::disk::make_private_folder;
 use crate::trainer::{REACH, Trained, Trainer, TrainerError, TrainingJob};

@@ -12,8 +12,10 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_pro
 use super::program::shell;
 use super::strays;
 use super::tail::Tail;
-use super::watch::LOOK;
 use crate::clock::Clock;
+
+/// Between two looks at a program that runs.
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// A program in a process group of its own.
 pub(super) struct Process {

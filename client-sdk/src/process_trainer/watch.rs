@@ -5,13 +5,11 @@ use std::time::Duration;
 
 use super::event::{ProgramEvent, Progress};
 use super::job_folder::JobFolder;
-use super::process::Process;
+use super::process::{LOOK, Process};
 use super::program::{Program, Starts};
 use crate::clock::Clock;
 use crate::trainer::TrainingJob;
 
-/// Between two looks at a program that runs.
-pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// Between two looks at what is in the folder.
 const FOLDER_LOOK: Duration = Duration::from_secs(1);
 /// Most bytes of progress that are read at once; older ones are skipped.

@@ -45,7 +45,7 @@ fn words(terms: &PrivacyTerms, delta: Vec<f32>, examples: u64, seed: u8) -> (Vec
     let metrics = vec![MetricValue { value: 3.0, count: 5 }];
     let mut rng = ChaCha20Rng::from_seed([seed; 32]);
     let encoder = Encoder::Private(&round, &mut rng);
-    let input = masked_input(&received, &parameters(delta), examples, metrics, encoder, Protection::Plaintext).unwrap();
+    let input = masked_input(&received, parameters(delta), examples, metrics, encoder, Protection::Plaintext).unwrap();
     let modulus = Modulus::new(32).unwrap();
     let words = packing::unpack(&input.body, codec.len(), modulus).unwrap();
     (words.into_iter().map(|word| modulus.centre(word)).collect(), codec)

@@ -170,14 +170,14 @@ pub enum PipelineError {
 /// [`PipelineError`]; nothing may be sent then.
 pub fn masked_input<'a>(
     received: &Parameters,
-    trained: &Parameters,
+    trained: Parameters,
     weight: impl Into<Weight<'a>>,
     metrics: Vec<MetricValue>,
     encoder: Encoder<'_>,
     protection: Protection<'_>,
 ) -> Result<MaskedInput, PipelineError> {
     let WeightedUpdate { update, control } = update(received, trained, weight, metrics)?;
-    Ok(MaskedInput { control, ..masked_update(&update, encoder, protection)? })
+    Ok(MaskedInput { control, ..masked_update(update, encoder, protection)? })
 }
 
 /// The first half of [`masked_input`], **check and weigh**: for updates that are kept for a later round.
@@ -186,11 +186,11 @@ pub fn masked_input<'a>(
 /// [`PipelineError`]; nothing may be sent then.
 pub fn update<'a>(
     received: &Parameters,
-    trained: &Parameters,
+    trained: Parameters,
     weight: impl Into<Weight<'a>>,
     metrics: Vec<MetricValue>,
 ) -> Result<WeightedUpdate, PipelineError> {
-    check_finite(trained)?;
+    check_finite(&trained)?;
     let between =
         |examples| Update::between(received, trained, examples, metrics).map_err(|_| PipelineError::WrongLayout);
     let mut control = None;
@@ -207,28 +207,30 @@ pub fn update<'a>(
     Ok(WeightedUpdate { update, control })
 }
 
-/// The second half: **clip, quantize, add noise, mask, pack**.
+/// The second half: **clip, quantize, add noise, mask, pack**. The update is gone before it is packed: beside what is encoded there is
+/// never more than one vector of the model's length.
 ///
 /// # Errors
 /// [`PipelineError`]; nothing may be sent then.
 pub fn masked_update(
-    update: &Update,
+    update: Update,
     encoder: Encoder<'_>,
     protection: Protection<'_>,
 ) -> Result<MaskedInput, PipelineError> {
     let (Encoded { upload, residual }, modulus_bits) = match encoder {
         // Clipped to the norm bound, compressed, multiplied by the capped weight, rounded to integers modulo 2^b.
         Encoder::Plain { codec, residual, seed, rounding } => {
-            (codec.encode(update, residual, seed, rounding)?, codec.modulus_bits())
+            (codec.encode(&update, residual, seed, rounding)?, codec.modulus_bits())
         }
         Encoder::Private(round, secrets) => {
-            let words = noised(update, round, secrets)?;
+            let words = noised(&update, round, secrets)?;
             (
                 Encoded { upload: Upload::Words(QuantizedUpdate { words }), residual: None },
                 round.quantizer.codec.params().modulus_bits,
             )
         }
     };
+    drop(update);
     let input = match upload {
         Upload::Words(update) => protect(update.words, modulus_bits, protection)?,
         // Sent in the clear; the coordinator expands it before summing.
@@ -341,7 +343,7 @@ mod tests {
     fn run(trained: &Parameters) -> Result<MaskedInput, PipelineError> {
         let received = parameters("w", &[0.0, 1.0, 2.0]);
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
-        masked_input(&received, trained, 4, vec![], plain(&codec(), &mut rng), Protection::Plaintext)
+        masked_input(&received, trained.clone(), 4, vec![], plain(&codec(), &mut rng), Protection::Plaintext)
     }
 
     #[test]
@@ -384,7 +386,7 @@ mod tests {
         let trained = parameters("w", &[f32::MAX, 0.0, 0.0]);
         let (codec, mut rng) = (codec(), ChaCha20Rng::from_seed([1; 32]));
         let encoder = plain(&codec, &mut rng);
-        let error = masked_input(&received, &trained, 4, vec![], encoder, Protection::Plaintext).unwrap_err();
+        let error = masked_input(&received, trained, 4, vec![], encoder, Protection::Plaintext).unwrap_err();
         assert_eq!(error, PipelineError::Encode(EncodeError::NotFinite { index: 0 }), "the difference overflows");
     }
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `tributary demo --serve` ends with a model that answers its curl line; then `tritonclient[http]` from PyPI asks it unchanged, and
-# schemathesis makes thousands of requests of its document, none of which may be a fault. serving.sh BINARY. Ends with 77, and says so, if
-# the clients cannot be had from PyPI.
+# schemathesis makes thousands of requests of its document, none of which may be a fault. What `tributary model export` writes is computed by ONNX
+# Runtime. serving.sh BINARY. Ends with 77, and says so, if the clients cannot be had from PyPI.
 set -euo pipefail
 binary=$(realpath "${1:?the binary}")
 here=$(realpath "$(dirname "$0")")
@@ -17,12 +17,13 @@ grep -q '"model_version":"2"' <<<"$answer" || { echo "the curl line of the demo 
 echo "demo --serve: version 2 answers the curl line"
 
 if ! { python3 -m venv "$work/venv" && timeout 300 "$work/venv/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: \
-    'tritonclient[http]==2.73.0' schemathesis==4.32.5; } >"$work/pip.log" 2>&1; then
+    'tritonclient[http]==2.73.0' schemathesis==4.32.5 onnxruntime==1.32.0 protobuf==7.36.2; } >"$work/pip.log" 2>&1; then
     tail -n 3 "$work/pip.log"
     echo "SKIPPED: tritonclient and schemathesis cannot be had from PyPI, so nobody else asked the model"
     exit 77
 fi
 "$work/venv/bin/python" "$here/serving_client.py" "$url" "$model" 60
+"$work/venv/bin/python" "$here/onnx.py" "$binary" "$work/onnx"
 
 cat >"$work/st.toml" <<TOML
 [parameters]

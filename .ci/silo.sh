@@ -18,6 +18,7 @@ fi
 "$python" "$tests/others.py"
 TRIBUTARY_BINARY=$binary "$python" "$tests/kills.py"
 "$python" "$tests/equality.py"
+"$python" "$tests/adapter.py"
 "$python" "$tests/checkpoints.py" 2
 TRIBUTARY_BINARY=$binary "$python" "$tests/exact.py"
 TRIBUTARY_BINARY=$binary "$python" "$tests/scaling.py"

@@ -9,6 +9,7 @@ mod data;
 mod failure;
 mod lean;
 mod model_size;
+mod onnx;
 mod output;
 mod parse;
 mod server;

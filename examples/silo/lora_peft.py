@@ -1,6 +1,7 @@
 """Low-rank adapters of a model that each site has: the task's model is the adapters alone, and the rest never travels (needs peft).
 
-The task names the tensors that `python3 examples/silo/lora_peft.py --tensors` prints.
+The task names the tensors that `python3 examples/silo/lora_peft.py --tensors` prints. They have PEFT's names, so what `tributary model fetch --out
+adapter/adapter_model.safetensors` writes is a folder of PEFT's once `--adapter adapter` has put adapter_config.json beside it.
 """
 import json
 import sys
@@ -43,5 +44,7 @@ if __name__ == "__main__":
     if "--tensors" in sys.argv:
         state = get_peft_model_state_dict(adapted())
         print(json.dumps([{"name": name, "shape": list(value.shape)} for name, value in state.items()]))
+    elif "--adapter" in sys.argv:
+        adapted().peft_config["default"].save_pretrained(sys.argv[sys.argv.index("--adapter") + 1])
     else:
         main()

@@ -13,7 +13,7 @@ mod meters;
 mod model;
 mod served;
 mod shared;
-mod v2;
+pub(crate) mod v2;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};

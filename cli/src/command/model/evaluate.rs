@@ -1,6 +1,6 @@
 //! Accuracy and loss of a model on held-out data, computed here: the file need not come from a coordinator.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use client_sdk::models::Architecture;
@@ -40,16 +40,9 @@ pub(crate) struct Score {
 
 impl Evaluate {
     pub(super) fn run(self, output: Output) -> Outcome {
-        let unreadable = || format!("{} is no model that can be evaluated", self.file.display());
-        let bytes = std::fs::read(&self.file)
-            .map_err(Failure::because(Exit::Data, format!("cannot read {}", self.file.display())))?;
-        let layout = checkpoint::read_layout(&bytes).map_err(Failure::because(Exit::Data, unreadable()))?;
-        let test = self.test()?;
-        let layout = without_control(&layout).map_err(Failure::because(Exit::Data, unreadable()))?;
-        let architecture = Architecture::of_tensors(&layout).ok_or_else(|| {
-            Failure::new(Exit::Data, format!("{}: its tensors are those of no ready model", unreadable()))
-        })?;
-        let score = Score::of(&architecture, &bytes, &test)?;
+        let bytes = read(&self.file)?;
+        let architecture = architecture_of(&self.file, &bytes)?;
+        let score = Score::of(&architecture, &bytes, &self.test()?)?;
         output.answer(&score, || {
             let Score { accuracy, loss, examples } = score;
             format!("accuracy {:.2} %, loss {loss:.4}, on {} examples", 100.0 * accuracy, number(examples))
@@ -80,10 +73,7 @@ impl Evaluate {
 impl Score {
     /// Evaluates a published `safetensors` model on the CPU.
     pub(crate) fn of(architecture: &Architecture, safetensors: &[u8], data: &Dataset) -> Outcome<Self> {
-        let layout = architecture.layout().map_err(Failure::because(Exit::Data, "the model's sizes"))?;
-        let parameters = scaffold::read_model(safetensors, &Arc::new(layout))
-            .map_err(Failure::because(Exit::Data, "the file does not hold this model"))?;
-        Self::of_parameters(architecture, &parameters, data)
+        Self::of_parameters(architecture, &parameters_of(architecture, safetensors)?, data)
     }
 
     /// Evaluates parameters on the CPU.
@@ -92,6 +82,27 @@ impl Score {
             .map_err(Failure::because(Exit::Data, "the model cannot be evaluated on this data"))?;
         Ok(Self { accuracy: found.accuracy, loss: found.loss, examples: found.examples })
     }
+}
+
+/// The bytes of a model's file.
+pub(super) fn read(file: &Path) -> Outcome<Vec<u8>> {
+    std::fs::read(file).map_err(Failure::because(Exit::Data, format!("cannot read {}", file.display())))
+}
+
+/// The ready model that a file's tensors tell.
+pub(super) fn architecture_of(file: &Path, safetensors: &[u8]) -> Outcome<Architecture> {
+    let unreadable = || format!("{} is no model that can be read", file.display());
+    let layout = checkpoint::read_layout(safetensors).map_err(Failure::because(Exit::Data, unreadable()))?;
+    let layout = without_control(&layout).map_err(Failure::because(Exit::Data, unreadable()))?;
+    Architecture::of_tensors(&layout)
+        .ok_or_else(|| Failure::new(Exit::Data, format!("{}: its tensors are those of no ready model", file.display())))
+}
+
+/// The parameters of a ready model in a published file.
+pub(super) fn parameters_of(architecture: &Architecture, safetensors: &[u8]) -> Outcome<Parameters> {
+    let layout = architecture.layout().map_err(Failure::because(Exit::Data, "the model's sizes"))?;
+    scaffold::read_model(safetensors, &Arc::new(layout))
+        .map_err(Failure::because(Exit::Data, "the file does not hold this model"))
 }
 
 /// A data set in the trainer's form.

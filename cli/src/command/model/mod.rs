@@ -1,4 +1,4 @@
-//! `tributary model`: list, show, fetch, verify, pin, promote, restore and evaluate model versions.
+//! `tributary model`: list, show, fetch, verify, pin, promote, restore, evaluate and export model versions.
 
 use std::path::PathBuf;
 
@@ -10,6 +10,7 @@ use crate::output::{Align, Output, Table, bytes, when};
 use crate::server::{Server, ServerArgs};
 
 mod evaluate;
+mod export;
 pub(crate) mod fetch;
 mod provenance;
 
@@ -64,6 +65,8 @@ pub(crate) enum ModelCommand {
     Restore(OneVersion),
     /// Measure accuracy and loss of a safetensors file on held-out data
     Evaluate(evaluate::Evaluate),
+    /// Write a safetensors file of a ready model for other servers of models: as ONNX, or into a model repository of Triton's
+    Export(export::Export),
 }
 
 #[derive(clap::Args)]
@@ -147,6 +150,7 @@ impl ModelCommand {
             Self::Promote(version) => version.promote(output).await,
             Self::Restore(version) => version.restore(output).await,
             Self::Evaluate(evaluate) => evaluate.run(output),
+            Self::Export(export) => export.run(output),
         }
     }
 }

@@ -26,7 +26,7 @@ use super::served::{NotRolledBack, Served};
 use super::shared::Serving;
 use asked::{Result, admitted, in_memory, sender};
 use problem::Refusal;
-use tensors::{TensorMetadata, signature};
+pub(crate) use tensors::{Datatype, TensorMetadata, signature};
 
 /// All routes. Health is for everybody.
 pub(super) fn router(serving: Arc<Serving>) -> Router {

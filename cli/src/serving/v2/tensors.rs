@@ -16,7 +16,7 @@ pub(super) const CLASSES: &str = "classes";
 
 task_spec::named_enum! {
     /// Kinds of elements that are taken and given.
-    pub(super) enum Datatype {
+    pub(crate) enum Datatype {
         Fp32 = "FP32",
         Int64 = "INT64",
     }
@@ -55,16 +55,16 @@ pub(super) struct TensorParameters {
 
 /// A tensor that a model takes or gives, in its metadata.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct TensorMetadata {
-    pub(super) name: &'static str,
-    pub(super) datatype: &'static str,
+pub(crate) struct TensorMetadata {
+    pub(crate) name: &'static str,
+    pub(crate) datatype: Datatype,
     /// -1 for any size.
-    pub(super) shape: Vec<i64>,
+    pub(crate) shape: Vec<i64>,
 }
 
 /// The input and the outputs of a model.
-pub(super) fn signature(model: &Architecture) -> (TensorMetadata, [TensorMetadata; 2]) {
-    let tensor = |name, datatype: Datatype, shape| TensorMetadata { name, datatype: datatype.as_str(), shape };
+pub(crate) fn signature(model: &Architecture) -> (TensorMetadata, [TensorMetadata; 2]) {
+    let tensor = |name, datatype, shape| TensorMetadata { name, datatype, shape };
     let classes = i64::from(model.classes());
     match model.input() {
         InputKind::Features(width) => {
@@ -156,8 +156,8 @@ pub(super) fn input(model: &Architecture, tensors: Vec<InputTensor>, binary: &[u
     if name != INPUT {
         return Err(format!("inputs: this model's is called `{INPUT}`, not {name:?}"));
     }
-    if datatype != expected.datatype {
-        return Err(format!("{INPUT}: its datatype is {}, not {datatype:?}", expected.datatype));
+    if datatype != expected.datatype.as_str() {
+        return Err(format!("{INPUT}: its datatype is {}, not {datatype:?}", expected.datatype.as_str()));
     }
     let fits = shape.len() == expected.shape.len()
         && shape.iter().zip(&expected.shape).all(|(&size, &one)| one == -1 || i64::try_from(size) == Ok(one));

@@ -1,0 +1,101 @@
+"""`tributary model export`, opened by ONNX Runtime and by Triton's own description of a model, against what `tributary infer serve` answers:
+onnx.py BINARY FOLDER (.ci/serving.sh)."""
+import importlib.util
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import urllib.request
+
+import numpy
+import onnxruntime
+from google.protobuf import text_format
+
+binary, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+draw = numpy.random.default_rng(3)
+
+
+def gru(layers, vocabulary=11, embedding=8, hidden=16):
+    tensors = {"embedding.weight": (vocabulary, embedding)}
+    for layer in range(layers):
+        inputs = embedding if layer == 0 else hidden
+        tensors.update({f"gru.weight_ih_l{layer}": (3 * hidden, inputs), f"gru.weight_hh_l{layer}": (3 * hidden, hidden)})
+        tensors.update({f"gru.bias_ih_l{layer}": (3 * hidden,), f"gru.bias_hh_l{layer}": (3 * hidden,)})
+    return {**tensors, "fc.weight": (vocabulary, hidden), "fc.bias": (vocabulary,)}
+
+
+MODELS = {
+    "linear": {"fc.weight": (10, 60), "fc.bias": (10,)},
+    "mlp": {"fc1.weight": (30, 20), "fc1.bias": (30,), "fc2.weight": (9, 30), "fc2.bias": (9,), "fc3.weight": (4, 9), "fc3.bias": (4,)},
+    "cnn": {
+        "conv1.weight": (32, 1, 5, 5), "conv1.bias": (32,), "conv2.weight": (64, 32, 5, 5), "conv2.bias": (64,),
+        "fc1.weight": (512, 3136), "fc1.bias": (512,), "fc2.weight": (10, 512), "fc2.bias": (10,),
+    },
+    "gru": gru(1),
+    "gru2": gru(2),
+}
+
+
+def write(path, tensors):
+    """A model with numbers of about the size that training leaves."""
+    header, parts, at = {}, [], 0
+    for name, shape in tensors.items():
+        part = draw.normal(size=shape).astype("<f4") / numpy.float32(max(shape[-1], 1) ** 0.5)
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [at, at + part.nbytes]}
+        parts.append(part.tobytes())
+        at += part.nbytes
+    text = json.dumps(header).encode()
+    path.parent.mkdir(parents=True)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
+
+
+def ask(name, tensor, datatype):
+    data = {"name": "input", "shape": list(tensor.shape), "datatype": datatype, "data": tensor.reshape(-1).tolist()}
+    request = urllib.request.Request(f"{url}/v2/models/{name}/infer", json.dumps({"inputs": [data]}).encode())
+    with urllib.request.urlopen(request) as answer:
+        outputs = {output["name"]: output for output in json.load(answer)["outputs"]}
+    return [numpy.array(outputs[name]["data"]).reshape(outputs[name]["shape"]) for name in ("scores", "classes")]
+
+
+models, repository = folder / "models", folder / "repository"
+for name, tensors in MODELS.items():
+    write(models / name / "7" / "model.safetensors", tensors)
+# Triton's own schema, without its client for gRPC.
+place = pathlib.Path(importlib.util.find_spec("tritonclient").submodule_search_locations[0]) / "grpc" / "model_config_pb2.py"
+spec = importlib.util.spec_from_file_location("model_config_pb2", place)
+triton = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(triton)
+
+names = [word for name in MODELS for word in ("--task", name)]
+serve = [binary, "--format", "json", "infer", "serve", "--models", models, *names, "--listen", "127.0.0.1:0"]
+server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+try:
+    url = next(event["url"] for event in map(json.loads, server.stdout) if event["event"] == "serving")
+    for name in MODELS:
+        export = [binary, "--format", "json", "model", "export", models / name / "7" / "model.safetensors"]
+        subprocess.run([*export, "--triton", repository, "--name", name, "--model-version", "7"], check=True, stdout=subprocess.DEVNULL)
+        session = onnxruntime.InferenceSession(repository / name / "7" / "model.onnx")
+        config = text_format.Parse((repository / name / "config.pbtxt").read_text(), triton.ModelConfig())
+        assert config.name == name and config.max_batch_size == 32 and config.dynamic_batching.max_queue_delay_microseconds == 10000
+        taken = session.get_inputs()[0]
+        # The batch is left out.
+        assert [dim if isinstance(dim, int) else -1 for dim in taken.shape[1:]] == list(config.input[0].dims), config
+        assert [output.name for output in session.get_outputs()] == [output.name for output in config.output] == ["scores", "classes"]
+        worst = 0.0
+        for batch in (1, 5):
+            is_text = taken.type == "tensor(int64)"
+            if is_text:
+                tensor = draw.integers(0, MODELS[name]["fc.bias"][0], size=(batch, 6))
+            else:
+                tensor = draw.normal(size=(batch, taken.shape[1])).astype(numpy.float32)
+            scores, classes = session.run(None, {"input": tensor})
+            ours, ours_classes = ask(name, tensor, "INT64" if is_text else "FP32")
+            assert scores.shape == ours.shape and classes.shape == ours_classes.shape, (name, scores.shape, ours.shape)
+            worst = max(worst, numpy.abs(scores - ours).max() / numpy.abs(ours).max())
+            assert (classes == ours_classes).all(), name
+        assert worst < 1e-5, (name, worst)
+        print(f"{name}: ONNX Runtime {onnxruntime.__version__} computes our scores to {worst:.1e}, and Triton's schema takes its description")
+finally:
+    server.terminate()
+    server.wait()

@@ -1,0 +1,175 @@
+//! `tributary model export`: a ready model in the forms that other servers of models read.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use client_sdk::models::Architecture;
+use recipe::digest::sha256;
+use wire::Digest;
+
+use super::evaluate::{architecture_of, parameters_of, read};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::onnx;
+use crate::output::{Output, bytes};
+use crate::serving::v2::{TensorMetadata, signature};
+use crate::task_file;
+
+/// Examples that Triton computes together, and how long it waits for them: as `tributary infer serve` does by default.
+const MAX_BATCH: usize = 32;
+const MAX_DELAY_US: u64 = 10_000;
+
+/// Which file, and what to make of it.
+#[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("form").args(["onnx", "triton"]).required(true).multiple(true))]
+pub(crate) struct Export {
+    /// The model, as safetensors
+    file: PathBuf,
+    /// Write an ONNX file
+    #[arg(long, value_name = "FILE")]
+    onnx: Option<PathBuf>,
+    /// Put it into a model repository of Triton's: DIR/NAME/config.pbtxt and DIR/NAME/VERSION/model.onnx
+    #[arg(long, value_name = "DIR")]
+    triton: Option<PathBuf>,
+    /// Its name in the repository [default: that of the file, TASK of TASK-vVERSION.safetensors]
+    #[arg(long, requires = "triton")]
+    name: Option<String>,
+    /// Its version there [default: that of the file's name, or 1]
+    #[arg(long, value_name = "VERSION", requires = "triton", value_parser = clap::value_parser!(u32).range(1..))]
+    model_version: Option<u32>,
+    /// The task's file, whose model it is; needed for a cnn of images that are not 28x28, which its tensors do not tell
+    #[arg(long, value_name = "FILE")]
+    task: Option<PathBuf>,
+}
+
+/// What was written.
+#[derive(serde::Serialize)]
+struct Exported {
+    files: Vec<PathBuf>,
+    kind: &'static str,
+    /// SHA-256 of the safetensors file.
+    sha256: Digest,
+    /// Of the ONNX file.
+    bytes: u64,
+}
+
+impl Export {
+    pub(super) fn run(self, output: Output) -> Outcome {
+        let safetensors = read(&self.file)?;
+        let architecture = self.architecture(&safetensors)?;
+        let parameters = parameters_of(&architecture, &safetensors)?;
+        if 4 * parameters.values().len() as u64 > onnx::MAX_BYTES - (1 << 20) {
+            return Err(Failure::new(Exit::Data, "an ONNX file holds at most 2 GB: serve the safetensors file"));
+        }
+        let sha256 = sha256(&safetensors);
+        let kind = architecture.kind();
+        let model = onnx::encode(&architecture, &parameters, sha256)
+            .ok_or_else(|| Failure::new(Exit::Data, format!("a {kind} cannot be written as ONNX")))?;
+        let mut files = Vec::new();
+        if let Some(path) = &self.onnx {
+            write(path, &model)?;
+            files.push(path.clone());
+        }
+        if let Some(repository) = &self.triton {
+            let (name, version) = self.name_and_version();
+            let folder = repository.join(&name);
+            let path = folder.join(version.to_string()).join("model.onnx");
+            write(&folder.join("config.pbtxt"), configuration(&name, &architecture).as_bytes())?;
+            write(&path, &model)?;
+            files.extend([folder.join("config.pbtxt"), path]);
+        }
+        let exported = Exported { files, kind, sha256, bytes: model.len() as u64 };
+        output.answer(&exported, || {
+            let files: Vec<_> = exported.files.iter().map(|path| path.display().to_string()).collect();
+            format!("{} ({kind}, {})", files.join(", "), bytes(exported.bytes))
+        });
+        Ok(())
+    }
+
+    /// The task's model, or the one that the tensors tell.
+    fn architecture(&self, safetensors: &[u8]) -> Outcome<Architecture> {
+        let Some(path) = &self.task else { return architecture_of(&self.file, safetensors) };
+        let told = task_file::read(path)?.model.architecture;
+        let told = told.ok_or_else(|| task_file::wrong(path, "names no model.architecture"))?;
+        serde_json::from_value(told).map_err(|error| task_file::wrong(path, error))
+    }
+
+    /// As asked for; otherwise as `model fetch` has named the file.
+    fn name_and_version(&self) -> (String, u32) {
+        let stem = self.file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("model");
+        let parts = stem.rsplit_once("-v").and_then(|(name, version)| Some((name, version.parse().ok()?)));
+        let (name, version) = parts.filter(|(name, version)| !name.is_empty() && *version > 0).unwrap_or((stem, 1));
+        (self.name.clone().unwrap_or_else(|| name.to_owned()), self.model_version.unwrap_or(version))
+    }
+}
+
+/// Whole or not at all: Triton looks at its repository while this writes.
+fn write(path: &Path, content: &[u8]) -> Outcome {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let draft = path.with_added_extension("part");
+    let written =
+        fs::create_dir_all(folder).and_then(|()| fs::write(&draft, content)).and_then(|()| fs::rename(&draft, path));
+    written.map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))
+}
+
+/// Triton's description of the model (`model_config.proto`, in text). The first dimension of every tensor is the batch, which it leaves out.
+fn configuration(name: &str, architecture: &Architecture) -> String {
+    let (input, outputs) = signature(architecture);
+    let outputs: Vec<_> = outputs.iter().map(tensor).collect();
+    format!(
+        "name: {name:?}\nplatform: \"onnxruntime_onnx\"\nmax_batch_size: {MAX_BATCH}\n\
+         dynamic_batching {{ max_queue_delay_microseconds: {MAX_DELAY_US} }}\n\
+         input [ {} ]\noutput [ {} ]\n",
+        tensor(&input),
+        outputs.join(", ")
+    )
+}
+
+fn tensor(tensor: &TensorMetadata) -> String {
+    let TensorMetadata { name, datatype, shape } = tensor;
+    let dims = match &shape[1..] {
+        // It wants a dimension where each example has one number.
+        [] => "[ 1 ] reshape { shape: [ ] }".to_owned(),
+        dims => format!("[ {} ]", dims.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")),
+    };
+    format!("{{ name: {name:?} data_type: TYPE_{} dims: {dims} }}", datatype.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use client_sdk::models::{Gru, Linear};
+
+    use super::*;
+
+    fn export(file: &str) -> Export {
+        Export { file: file.into(), onnx: None, triton: None, name: None, model_version: None, task: None }
+    }
+
+    #[test]
+    fn a_repository_is_filled_as_the_file_is_called() {
+        for (file, name, version) in [
+            ("out/digits-v12.safetensors", "digits", 12),
+            ("digits.safetensors", "digits", 1),
+            ("a-vb-v0.safetensors", "a-vb-v0", 1),
+            ("-v3.safetensors", "-v3", 1),
+        ] {
+            assert_eq!(export(file).name_and_version(), (name.to_owned(), version), "{file}");
+        }
+        let asked = Export { name: Some("ward".into()), model_version: Some(3), ..export("digits-v12.safetensors") };
+        assert_eq!(asked.name_and_version(), ("ward".to_owned(), 3));
+    }
+
+    #[test]
+    fn triton_is_told_what_an_example_is() {
+        let said = configuration("digits", &Architecture::Linear(Linear { inputs: 60, classes: 10 }));
+        let expected = r#"name: "digits"
+platform: "onnxruntime_onnx"
+max_batch_size: 32
+dynamic_batching { max_queue_delay_microseconds: 10000 }
+input [ { name: "input" data_type: TYPE_FP32 dims: [ 60 ] } ]
+output [ { name: "scores" data_type: TYPE_FP32 dims: [ 10 ] }, { name: "classes" data_type: TYPE_INT64 dims: [ 1 ] reshape { shape: [ ] } } ]
+"#;
+        assert_eq!(said, expected);
+        let text = configuration("text", &Architecture::Gru(Gru::with_vocabulary(7)));
+        assert!(text.contains("data_type: TYPE_INT64 dims: [ -1 ] }") && text.contains("dims: [ -1, 7 ]"), "{text}");
+    }
+}

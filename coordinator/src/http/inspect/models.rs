@@ -57,13 +57,18 @@ pub(in crate::http) async fn list(
             .read("list_models", |tx| Box::pin(async move { tx.stored_versions(task, before, limit + 1).await }))
             .await?;
         let is_awaited = |after: u32| rows.first().is_none_or(|newest| newest.model.version <= after);
-        if after_version.is_some_and(is_awaited)
-            && wait.next(|event| *event == WakeEvent::Task(task)).await == Woken::Changed
+        if after_version.is_some_and(is_awaited) && wait.next(|event| may_publish(event, task)).await == Woken::Changed
         {
             continue;
         }
         return Ok(Json(page(rows, limit, |row| row.model.version.to_string(), view)));
     }
+}
+
+/// Whether a version of the task may have been published: by a round that ended, or by an operator.
+fn may_publish(event: &WakeEvent, task: TaskId) -> bool {
+    matches!(event, WakeEvent::Task(changed) if *changed == task)
+        || matches!(event, WakeEvent::Round(round) if round.task == task)
 }
 
 /// Get one model version.

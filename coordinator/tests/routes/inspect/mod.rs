@@ -4,6 +4,7 @@ mod assignments;
 mod audit;
 mod compare;
 mod events;
+mod models;
 mod narrow;
 mod presets;
 mod provenance;

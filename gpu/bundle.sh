@@ -72,7 +72,7 @@ for program in "$folder"/bin/*; do
     [ "$of" -le "$newest" ] || newest=$of
 done
 [ "$newest" -le 36 ] || { echo "a program needs glibc 2.$newest; Debian 12 has 2.36" >&2 && exit 1; }
-gzip -9 "$folder"/bin/*
+xz -9 --threads=0 "$folder"/bin/*
 
 commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 [ -z "$(git status --porcelain 2>/dev/null)" ] || commit+=" and changes"

@@ -4,7 +4,7 @@
 #   run.sh [SECTION…]    sections.sh has them, in the order of their worth; without arguments all, in at most 15 minutes
 #
 # A section has a time limit and a status of its own, so one that fails, hangs or lacks something costs nothing of the others:
-# ok, failed, timed out, not run (with the reason). Needs bash and coreutils; python3, PyTorch, compute-sanitizer and ncu are
+# ok, failed, timed out, not run (with the reason). Needs bash, coreutils, and xz or python3; python3, PyTorch, compute-sanitizer and ncu are
 # used where they are. With OUT=FOLDER the JSON goes to FOLDER/gpu.json and all output to FOLDER/gpu.log as well. Called with
 # some of the sections at a time, keep each JSON: fill.py takes any number. Settings, which the rehearsal makes small:
 #   TOTAL_S=900        seconds for everything

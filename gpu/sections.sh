@@ -40,10 +40,12 @@ lacks() { printf '%s' "$*" >"$reason" && exit 77; }
 
 # What was compressed for the journey.
 unpack() {
-    local file
-    for file in "$here"/bin/*.gz; do
+    local file how=(xz -dc)
+    command -v xz >/dev/null || how=(python3 -c 'import lzma, shutil, sys; shutil.copyfileobj(lzma.open(sys.stdin.buffer), sys.stdout.buffer)')
+    for file in "$here"/bin/*.xz; do
         [ -e "$file" ] || continue
-        gzip -dc "$file" >"$work/$(basename "$file" .gz)" && chmod +x "$work/$(basename "$file" .gz)"
+        "${how[@]}" <"$file" >"$work/$(basename "$file" .xz)" || { echo "the bundle's programs cannot be unpacked: xz-utils or python3 is needed" >&2 && exit 1; }
+        chmod +x "$work/$(basename "$file" .xz)"
     done
 }
 

@@ -28,7 +28,8 @@ pub enum NotKept {
 /// Keeps the state of one training; implemented by whoever hands the training out.
 pub(crate) trait Keep: Send + Sync {
     fn load(&self) -> Option<Zeroizing<Vec<u8>>>;
-    fn save(&self, state: &[u8]) -> Result<(), NotKept>;
+    /// `at_once`: it goes to the journal however young the last one is.
+    fn save(&self, state: &[u8], at_once: bool) -> Result<(), NotKept>;
     fn is_due(&self) -> bool;
     fn should_pause(&self) -> bool;
 }
@@ -82,7 +83,13 @@ impl Checkpoints {
     /// # Errors
     /// [`NotKept`]; the last state is still there.
     pub fn save(&self, state: &[u8]) -> Result<(), NotKept> {
-        self.0.as_ref().ok_or(NotKept::Over)?.save(state)
+        self.0.as_ref().ok_or(NotKept::Over)?.save(state, false)
+    }
+
+    /// The same, in the journal when it returns: for a short state that names what is kept elsewhere.
+    #[cfg(feature = "process")]
+    pub(crate) fn save_at_once(&self, state: &[u8]) -> Result<(), NotKept> {
+        self.0.as_ref().ok_or(NotKept::Over)?.save(state, true)
     }
 
     /// Whether the last state is so old that a new one is worth its cost.

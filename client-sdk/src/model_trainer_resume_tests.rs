@@ -21,7 +21,7 @@ impl Keep for Slices {
         self.0.lock().unwrap().clone().map(Zeroizing::new)
     }
 
-    fn save(&self, state: &[u8]) -> Result<(), NotKept> {
+    fn save(&self, state: &[u8], _: bool) -> Result<(), NotKept> {
         *self.0.lock().unwrap() = Some(state.to_vec());
         Ok(())
     }

@@ -1,6 +1,6 @@
 """Finds how many rows a device takes at once: doubles until its memory is full, halves what failed. The step stays the plan's.
 
-On a GPU memory is full when CUDA says so; on a processor MOST_BYTES (2 MB) of activations stand for it.
+On a GPU memory is full when CUDA says so; for tensors on a processor MOST_BYTES (2 MB) of activations stand for it.
 """
 import os
 
@@ -28,7 +28,7 @@ def fits(count):
     def keep(tensor):
         nonlocal kept
         kept += tensor.numel() * tensor.element_size()
-        if not torch.cuda.is_available() and kept > MOST_BYTES:
+        if tensor.device.type == "cpu" and kept > MOST_BYTES:
             raise torch.OutOfMemoryError(f"{kept} bytes of activations")
         return tensor
 

@@ -23,8 +23,12 @@ pub(super) fn divide(request: &Request, room: u64) -> Result<Batch, WrongRequest
     let gpus = request.all_gpus();
     let target = Figure::given_or(request.target_batch, || {
         // Of a few hundred, and the same on each GPU.
-        let value = REFERENCE_BATCH.next_multiple_of(gpus);
-        Figure::assumed(value, format!("the least multiple of {gpus} GPUs from {REFERENCE_BATCH} on"))
+        let together = gpus.saturating_mul(request.batch_per_gpu.unwrap_or(1));
+        let value = REFERENCE_BATCH.next_multiple_of(together);
+        Figure::assumed(
+            value,
+            format!("the least multiple of {together} (GPUs × per GPU, if given) from {REFERENCE_BATCH} on"),
+        )
     });
     if target.value % gpus != 0 {
         let below = (target.value / gpus * gpus).max(gpus);

@@ -123,7 +123,7 @@ pub(crate) fn plan(request: &Request) -> Result<Document, WrongRequest> {
             gpu: memory,
         },
     };
-    let targets = targets(request, sequence.value, batch.target.value);
+    let targets = targets(request, sequence.value, batch.target.value, recomputes);
     Ok(Document {
         distributed_config: Distributed {
             gpus_per_node: Figure::user(request.gpus),
@@ -179,12 +179,20 @@ fn checkpoints(request: &Request) -> Checkpoints {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "expectations are not exact")]
-fn targets(request: &Request, sequence: u64, batch: u64) -> Targets {
-    let efficiency = if request.nodes() == 1 { 0.95 } else { request.network().row().efficiency };
+fn targets(request: &Request, sequence: u64, batch: u64, recomputes: bool) -> Targets {
+    let efficiency = match (request.all_gpus(), request.nodes()) {
+        (1, _) => 1.0,
+        (_, 1) => 0.95,
+        _ => request.network().row().efficiency,
+    };
+    // Two forward, four backward, and two more where activations are computed anew.
+    let operations = if recomputes { 8.0 } else { 6.0 };
     let peak = request.gpu.row().peak_tflops * 1e12 * UTILISATION * request.all_gpus() as f64 * efficiency;
-    let tokens = peak / (6.0 * request.parameters as f64);
+    let tokens = peak / (operations * request.parameters as f64);
     let samples = tokens / sequence as f64;
-    let rule = "6 operations per parameter and token, at 0.4 of the data sheet's peak and the efficiency below";
+    let rule = format!(
+        "{operations} operations per parameter and token, at {UTILISATION} of the data sheet's peak and the efficiency below"
+    );
     Targets {
         tokens_per_s: Figure::assumed(tokens, rule),
         samples_per_s: Figure::assumed(samples, format!("of {sequence} tokens")),

@@ -95,7 +95,7 @@ fn torchrun(document: &Document, program: &str) -> String {
          for host; do\n    \
              rank=$((rank + 1))\n    \
              # With a terminal, so that what runs there ends with the connection.\n    \
-             ssh -tt \"$host\" \"cd '$PWD' && export TRIBUTARY_JOB='${{TRIBUTARY_JOB:-}}' $(env | grep -E '^({names})=' | tr '\\n' ' ') && exec $launch --node-rank $rank --rdzv-id job --rdzv-endpoint $first:{PORT} {program}\" </dev/null &\n    \
+             ssh -tt \"$host\" \"cd '$PWD' && export TRIBUTARY_JOB='${{TRIBUTARY_JOB:-}}' TRIBUTARY_JOBS='${{TRIBUTARY_JOBS:-}}' $(env | grep -E '^({names})=' | tr '\\n' ' ') && exec $launch --node-rank $rank --rdzv-id job --rdzv-endpoint $first:{PORT} {program}\" </dev/null &\n    \
              others=\"$others $!\"\n\
          done\n\
          $launch --node-rank 0 --rdzv-id job --rdzv-endpoint \"$first:{PORT}\" {program} &\n\

@@ -145,6 +145,14 @@ fn what_is_expected_follows_from_data_sheets() {
     assert!((targets.tokens_per_s.value - tokens).abs() < 1e-3, "{targets:?}");
     assert!((targets.step_seconds.value - 512.0 * 2048.0 / tokens).abs() < 1e-6, "{targets:?}");
     assert_eq!(targets.tokens_per_s.from, Source::Assumed);
+    // Where activations are computed anew: 8 operations for 6, of a model ten times as large.
+    let large = plan(&request("70e9")).unwrap();
+    assert!(large.strategy.activation_checkpointing.value, "{large:?}");
+    assert!((large.performance_targets.tokens_per_s.value - tokens / 10.0 * 6.0 / 8.0).abs() < 1e-3, "{large:?}");
+    let alone = Request { gpus: 1, nodes: Some(1), batch_per_gpu: Some(5), target_batch: None, ..request("1e8") };
+    let alone = plan(&alone).unwrap();
+    assert!((alone.performance_targets.scaling_efficiency.value - 1.0).abs() < 1e-12);
+    assert_eq!((alone.batch_configuration.target.value, alone.batch_configuration.accumulation.value), (515, 103));
 }
 
 /// How many there are; each says where it comes from.

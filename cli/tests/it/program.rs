@@ -234,6 +234,37 @@ fn programs_that_stay_are_started_once_for_all_rounds() {
     assert!(elsewhere.0.try_wait().unwrap().is_none(), "it was left alone");
 }
 
+/// Trains until it is told to end, and takes its time then.
+const SLOW: &str = r#"cd "$TRIBUTARY_JOB"; grep -q '"evaluate"' job.json && exit 75
+trap 'sleep 1; : >checkpoint/ended; exit 1' TERM; : >checkpoint/begun; while :; do sleep 0.05; done"#;
+
+#[test]
+fn a_participant_that_is_stopped_ends_its_program_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("task.toml"), TASK).unwrap();
+    let served = Served::dev(&path("data"));
+    served.operate(&["task", "create", path("task.toml").to_str().unwrap()]).data();
+    let start = |index: usize| {
+        participant(&served, folder.path(), "shift", index, &served.enrollment_token(), &["--trainer", SLOW])
+    };
+    let silos: Vec<_> = (0..3).map(start).collect();
+    let is_there = |index: usize, file: &str| {
+        let jobs = std::fs::read_dir(path(&format!("jobs-{index}"))).into_iter().flatten().flatten();
+        jobs.into_iter().any(|job| job.path().join("checkpoint").join(file).exists())
+    };
+    for index in 0..3 {
+        while !is_there(index, "begun") {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    for (index, mut silo) in silos.into_iter().enumerate() {
+        assert!(Command::new("kill").arg(silo.0.id().to_string()).status().unwrap().success());
+        assert_eq!(silo.0.wait().unwrap().code(), Some(0), "it was stopped");
+        assert!(is_there(index, "ended"), "the program of {index} had ended before");
+    }
+}
+
 #[test]
 fn the_example_fits_a_line_to_the_rows_of_three_sites() {
     if !has_python() {

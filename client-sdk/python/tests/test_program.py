@@ -192,6 +192,20 @@ class Alone(unittest.TestCase):
         withdrawn = f"pathlib.Path({str(folder.site)!r}, 'current').unlink(); assert not job.is_wanted(); print('next')"
         self.assertEqual(self.runs(folder, begin + withdrawn, TRIBUTARY_JOBS=str(folder.site)), "next\n")
 
+    def test_a_job_that_is_withdrawn_stops_nobody(self):
+        folder = self.folder()
+        (folder.site / "current").write_text(folder.path.name)
+        script = (
+            "import os, pathlib, shutil, tributary\n"
+            "within = pathlib.Path(os.environ['TRIBUTARY_JOBS'])\n"
+            "for job in tributary.jobs(idle=0.2):\n"
+            "    shutil.rmtree(within / 'train-3-1')\n"
+            "    job.progress(1); job.checkpoint.save({}); job.done(tensors, examples=1)\n"
+            "    assert not job.is_wanted()\n"
+            "    print('goes on')\n"
+        ).replace("tensors", repr({name: [0.0] * (6 if name == "w" else 2) for name in TENSORS}))
+        self.assertEqual(self.runs(folder, script, TRIBUTARY_JOBS=str(folder.site)), "goes on\n", "and current names what is gone")
+
     def test_the_drivers_word_is_told_unless_the_script_knows_better(self):
         script = (
             "import sys, types\n"

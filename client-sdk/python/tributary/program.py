@@ -18,6 +18,7 @@ What the folder holds is in docs/PROGRAMS.md.
 from __future__ import annotations
 
 import array
+import contextlib
 import json
 import math
 import mmap
@@ -29,7 +30,7 @@ import struct
 import sys
 import time
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 #: Where the participant says which folder is the job's.
@@ -81,17 +82,18 @@ def jobs(folder: str | os.PathLike[str] | None = None, *, idle: float | None = N
     while True:
         found = None
         if processes.rank == 0 or not processes.is_group:
-            name = _next_job(within, min(until, time.monotonic() + _KEEP_ALIVE))
-            found = name, name is None and time.monotonic() >= until
-        name, is_over = processes.broadcast(found)
+            about = _next_job(within, min(until, time.monotonic() + _KEEP_ALIVE))
+            found = about, about is None and time.monotonic() >= until
+        about, is_over = processes.broadcast(found)
         if is_over:
             return
-        if name is None:
+        if about is None:
             continue
-        taken = Job(within / name, within)
+        folder = within / pathlib.Path(about["folder"]).name
+        taken = Job(folder, within, about)
         yield taken
         if not taken._is_over and taken.is_wanted():
-            raise JobError(f"{within / name} was given neither a result nor a refusal; a job that is_wanted needs one of them")
+            raise JobError(f"{folder} was given neither a result nor a refusal; a job that is_wanted needs one of them")
         # Rank 0 answers for all; without a group of PyTorch's nothing tells the others that it has.
         while taken.rank != 0 and not processes.is_group and taken.is_wanted():
             time.sleep(_LOOK)
@@ -124,21 +126,22 @@ class Job:
     rank: int
     processes: int
 
-    def __init__(self, folder: str | os.PathLike[str] | None = None, within: pathlib.Path | None = None) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str] | None = None, within: pathlib.Path | None = None, about: dict[str, Any] | None = None
+    ) -> None:
         # Of all jobs, if this is one of several.
         self._within = within
         named = os.environ.get(VARIABLE) if folder is None else folder
         self._torch = _Processes()
         self.rank, self.processes = self._torch.rank, self._torch.processes
-        about = None
-        if self.rank == 0 or not self._torch.is_group:
+        if about is None and (self.rank == 0 or not self._torch.is_group):
             if named is None:
                 raise JobError(
                     f"{VARIABLE} is not set: this program is started by `tributary participant run --trainer COMMAND --trainer-dir DIR`; "
                     "on other machines than the first, call torch.distributed.init_process_group before tributary.job"
                 )
             about = _read_job(pathlib.Path(named))
-        about = self._torch.broadcast(about)
+        about = about if within is not None else self._torch.broadcast(about)
         self._folder = pathlib.Path(named or about["folder"])
         self.kind, self.task, self.round, self.seed = about["kind"], about["task"], about["round"], about["seed"]
         self.plan = types.SimpleNamespace(**{**_USUAL, **about["plan"]})
@@ -149,8 +152,17 @@ class Job:
         self.architecture, self.table, self.metrics = about["architecture"], about["table"], about["metrics"]
         self.shapes = {tensor["name"]: tuple(tensor["shape"]) for tensor in about["tensors"]}
         #: Where this program keeps what it needs to go on when it is started again.
-        self.checkpoint = Checkpoint(self._folder / "checkpoint", self._torch)
+        self.checkpoint = Checkpoint(self._folder / "checkpoint", self._torch, self._unless_withdrawn)
         self._is_over = False
+
+    @contextlib.contextmanager
+    def _unless_withdrawn(self) -> Iterator[None]:
+        """Nothing is written for a job of several whose folder is gone: nobody waits for it."""
+        try:
+            yield
+        except FileNotFoundError:
+            if self._within is None or self._folder.is_dir():
+                raise
 
     def model(self) -> dict[str, Any]:
         """The model to begin with, by name: tensors of PyTorch or arrays of NumPy if the script has imported either, otherwise flat
@@ -190,7 +202,7 @@ class Job:
         said["utilisation"] = self._torch.utilisation()
         said.update({name: _number(value) for name, value in more.items()})
         line = json.dumps({name: value for name, value in said.items() if value is not None}, allow_nan=False)
-        with open(self._folder / "progress.jsonl", "a", encoding="utf-8") as file:
+        with self._unless_withdrawn(), open(self._folder / "progress.jsonl", "a", encoding="utf-8") as file:
             file.write(line + "\n")
 
     def done(
@@ -217,13 +229,15 @@ class Job:
         if model is not None:
             gathered = self._torch.gather(_state_of(model))
             if self.rank == 0:
-                _write(self._folder, "trained.safetensors", _safetensors(gathered, self.shapes))
+                with self._unless_withdrawn():
+                    _write(self._folder, "trained.safetensors", _safetensors(gathered, self.shapes))
         if self.rank == 0:
             measured = {name: _metric(name, value) for name, value in (metrics or {}).items()}
             result: dict[str, Any] = {"examples": int(examples), "metrics": measured}
             if reach is not None:
                 result.update(reach=float(reach), steps=int(steps or 1))
-            _write(self._folder, "result.json", [json.dumps(result, allow_nan=False).encode()])
+            with self._unless_withdrawn():
+                _write(self._folder, "result.json", [json.dumps(result, allow_nan=False).encode()])
         self._is_over = True
         # Whoever ends first may take the group with it.
         self._torch.barrier()
@@ -236,9 +250,9 @@ class Job:
 
     def refuse(self, why: str) -> None:
         """This site takes no part in the job. Ends the process, unless the job is one of :func:`jobs`: then it goes on with the next one.
-        Where it is one of a group, each may call this.
+        Where it is one of a group, each may call this; of :func:`jobs`, all together.
         """
-        if self._folder.is_dir():
+        if self._folder.is_dir() and (self.rank == 0 or self._within is None):
             # `torchrun` ends with a status of its own.
             _write(self._folder, "refused", [why.encode()[:4096]])
         print(why, file=sys.stderr, flush=True)
@@ -250,9 +264,12 @@ class Job:
 class Checkpoint(os.PathLike[str]):
     """The folder of a job that is the program's own: a path, with a state that is replaced as a whole."""
 
-    def __init__(self, folder: pathlib.Path, processes: _Processes) -> None:
+    def __init__(
+        self, folder: pathlib.Path, processes: _Processes, unless_withdrawn: Callable[[], contextlib.AbstractContextManager[None]]
+    ) -> None:
         self.path = folder
         self._torch = processes
+        self._unless_withdrawn = unless_withdrawn
 
     def __fspath__(self) -> str:
         return os.fspath(self.path)
@@ -264,14 +281,15 @@ class Checkpoint(os.PathLike[str]):
         if self._torch.rank != 0:
             return
         draft = self.path / "state.new"
-        with open(draft, "wb") as file:
-            if self._torch.torch is None:
-                pickle.dump(state, file)
-            else:
-                self._torch.torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, self.path / "state")
+        with self._unless_withdrawn():
+            with open(draft, "wb") as file:
+                if self._torch.torch is None:
+                    pickle.dump(state, file)
+                else:
+                    self._torch.torch.save(state, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, self.path / "state")
 
     def load(self) -> Any:
         """What was saved last, in every process; ``None`` at first. Every process calls this."""
@@ -387,21 +405,28 @@ def _current(within: pathlib.Path) -> str | None:
     """The name of the job that waits for a result."""
     try:
         return (within / "current").read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except OSError:
+        # There is none, or on a disk of several machines, it has just been replaced.
         return None
 
 
 def _is_waiting(within: pathlib.Path, name: str) -> bool:
     folder = within / name
-    return _current(within) == name and not any((folder / answer).exists() for answer in ("result.json", "refused"))
+    is_answered = any((folder / answer).exists() for answer in ("result.json", "refused"))
+    return _current(within) == name and not is_answered and (folder / "job.json").exists()
 
 
-def _next_job(within: pathlib.Path, until: float) -> str | None:
-    """The name of a job that waits for a result, or ``None`` if there is none until then."""
+def _next_job(within: pathlib.Path, until: float) -> dict[str, Any] | None:
+    """What a job that waits for a result says, or ``None`` if there is none until then."""
     while True:
         name = _current(within)
         if name is not None and _is_waiting(within, name):
-            return name
+            try:
+                return _read_job(within / name)
+            except JobError:
+                # It may be withdrawn at any time.
+                if (within / name / "job.json").exists():
+                    raise
         if time.monotonic() >= until:
             return None
         time.sleep(_LOOK)

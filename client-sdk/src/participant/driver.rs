@@ -127,6 +127,15 @@ impl Participant {
         tokio::time::timeout(FAREWELL, farewell).await.unwrap_or(Ok(Outcome::Stopped))
     }
 
+    /// Waits until no training runs. [`run`](Self::run) returns while the trainer still ends what it was told to stop, a program for
+    /// example, which goes on alone if the process ends first.
+    pub async fn trainer_rests(&self) {
+        let trainer = Arc::clone(&self.trainer);
+        let rests = move || drop(trainer.lock());
+        // Without a runtime nothing runs.
+        let _ = tokio::task::spawn_blocking(rests).await;
+    }
+
     /// Works for about `limit` at most, then returns with any action still in progress. Needs a tokio runtime.
     pub fn poll(&mut self, limit: Duration) -> Pin<Box<dyn Future<Output = Progress> + Send + '_>> {
         Box::pin(async move {

@@ -181,7 +181,7 @@ impl TrainingLog {
         }
     }
 
-    fn save(&self, run: u64, number: usize, state: &[u8]) -> Result<(), NotKept> {
+    fn save(&self, run: u64, number: usize, state: &[u8], at_once: bool) -> Result<(), NotKept> {
         let mut inner = self.inner();
         if !inner.is_running || (inner.run, inner.calls.len()) != (run, number) || self.cancel.is_cancelled() {
             return Err(NotKept::Over);
@@ -196,7 +196,7 @@ impl TrainingLog {
         }
         if let Some(writer) = inner.writer.clone() {
             let now = writer.clock.now().elapsed;
-            if self.is_pause_wanted() || now.saturating_sub(inner.written_at) >= writer.every {
+            if at_once || self.is_pause_wanted() || now.saturating_sub(inner.written_at) >= writer.every {
                 let record = TrainingRecord::encode(self.id, self.seed, &inner.calls, Some(state))?;
                 self.is_written.store(true, Ordering::Relaxed);
                 (writer.write)(&Record::new(snapshot::TRAINING.to_owned(), record))?;
@@ -223,8 +223,8 @@ impl Keep for OfRun {
         inner.state.clone().filter(|_| inner.calls.len() == self.number)
     }
 
-    fn save(&self, state: &[u8]) -> Result<(), NotKept> {
-        self.log.save(self.run, self.number, state)
+    fn save(&self, state: &[u8], at_once: bool) -> Result<(), NotKept> {
+        self.log.save(self.run, self.number, state, at_once)
     }
 
     fn is_due(&self) -> bool {

@@ -144,7 +144,7 @@ impl JobFolder {
         job: &TrainingJob,
         now: Timestamp,
     ) -> io::Result<Self> {
-        let path = new_folder(within, kind, job.round)?;
+        let path = new_folder(within, kind, job.round, now)?;
         private_folder().create(path.join(CHECKPOINT))?;
         let model_bytes = write_model(&path.join(MODEL), model)?;
         let folder = Self { path, kind, model_bytes };
@@ -197,22 +197,24 @@ impl JobFolder {
         self.model_bytes
     }
 
-    /// Removes the folders of other jobs of this kind.
-    pub(super) fn remove_others(&self, within: &Path) -> io::Result<()> {
-        for folder in folders(within, self.kind)? {
+    /// Removes the folders of other jobs of this kind. One that a program made so that it cannot be removed fails no job: each
+    /// later one tries again.
+    pub(super) fn remove_others(&self, within: &Path) {
+        for folder in folders(within, self.kind).unwrap_or_default() {
             if folder != self.path {
-                fs::remove_dir_all(folder)?;
+                let _ = fs::remove_dir_all(folder);
             }
         }
-        Ok(())
     }
 
-    pub(super) fn remove_all(within: &Path, kind: Kind) -> io::Result<()> {
-        folders(within, kind)?.into_iter().try_for_each(fs::remove_dir_all)
+    pub(super) fn remove_all(within: &Path, kind: Kind) {
+        for folder in folders(within, kind).unwrap_or_default() {
+            let _ = fs::remove_dir_all(folder);
+        }
     }
 
-    pub(super) fn remove(self) -> io::Result<()> {
-        fs::remove_dir_all(self.path)
+    pub(super) fn remove(self) {
+        let _ = fs::remove_dir_all(self.path);
     }
 
     /// Whether the program ended with status 0, by this process's or an earlier one's account.
@@ -364,9 +366,10 @@ fn private_folder() -> DirBuilder {
     builder
 }
 
-/// A folder that was not there before.
-fn new_folder(within: &Path, kind: Kind, round: u32) -> io::Result<PathBuf> {
-    let mut number = 1_u64;
+/// A folder that was not there before, of a name that no other job had: a program that something else starts may still work for one
+/// that has been removed.
+fn new_folder(within: &Path, kind: Kind, round: u32, now: Timestamp) -> io::Result<PathBuf> {
+    let mut number = u64::try_from(now.0).unwrap_or_default();
     loop {
         let path = within.join(format!("{}{round}-{number}", kind.prefix()));
         match private_folder().create(&path) {

@@ -109,9 +109,9 @@ impl ProcessTrainer {
             }
             None => JobFolder::create(&self.folder, Kind::Train, model, job, now).map_err(TrainerError::failed)?,
         };
-        folder.remove_others(&self.folder).map_err(TrainerError::failed)?;
+        folder.remove_others(&self.folder);
         // Without it a participant that is killed trains again from the beginning, and no more than that.
-        let _ = job.checkpoints.save(folder.name().as_bytes());
+        let _ = job.checkpoints.save_at_once(folder.name().as_bytes());
         Ok(folder)
     }
 
@@ -126,7 +126,7 @@ impl ProcessTrainer {
                 self.rest(job);
             }
             folder.forget_refusal().map_err(TrainerError::failed)?;
-            let process = self.give(folder, start)?;
+            let process = self.give(folder, job, start)?;
             let watch = Watch { program: &self.program, folder, limit, job, clock: &*self.clock };
             let end = watch.until_end(process.as_ref(), &mut self.tell);
             let said = self.take_back(process, matches!(end, Ok(End::Answered))).map_err(TrainerError::failed)?;
@@ -145,7 +145,7 @@ impl ProcessTrainer {
                     format!("the program reported no progress for {} s{said}", after.as_secs())
                 }
                 End::Paused => {
-                    let _ = job.checkpoints.save(folder.name().as_bytes());
+                    let _ = job.checkpoints.save_at_once(folder.name().as_bytes());
                     return Err(TrainerError::Paused);
                 }
                 End::Cancelled => return Err(TrainerError::failed("nobody waits for the result any more")),
@@ -164,7 +164,7 @@ impl ProcessTrainer {
     }
 
     /// Gives a job to the program: to a new process, to the one that stays, or to whoever looks. `start` counts from 1 for each job.
-    fn give(&mut self, folder: &JobFolder, start: u32) -> Result<Option<Process>, TrainerError> {
+    fn give(&mut self, folder: &JobFolder, job: &TrainingJob, start: u32) -> Result<Option<Process>, TrainerError> {
         let stays = self.stays.take();
         let (variable, told) = match self.program.starts {
             Starts::EachJob => (JOB_VARIABLE, folder.path()),
@@ -183,7 +183,7 @@ impl ProcessTrainer {
             // It ended between two jobs.
             process.end(Duration::ZERO).map_err(TrainerError::failed)?;
         }
-        let command = self.program.command_line().map_err(TrainerError::failed)?;
+        let command = self.program.command_line(&*self.clock, &job.cancel).map_err(TrainerError::failed)?;
         let process =
             Process::start(&command, variable, told, Arc::clone(&self.clock)).map_err(TrainerError::failed)?;
         (self.tell)(&ProgramEvent::Started { start });
@@ -236,7 +236,7 @@ impl Trainer for ProcessTrainer {
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
         let now = self.clock.now().wall;
         let folder = JobFolder::create(&self.folder, Kind::Evaluate, model, job, now).map_err(TrainerError::failed)?;
-        folder.remove_others(&self.folder).map_err(TrainerError::failed)?;
+        folder.remove_others(&self.folder);
         let measured = match self.run(&folder, job) {
             Ok(()) => {
                 let result = folder.result().map_err(TrainerError::failed)?;
@@ -245,7 +245,7 @@ impl Trainer for ProcessTrainer {
             Err(TrainerError::Refused(_)) => Ok(Vec::new()),
             Err(error) => Err(error),
         };
-        folder.remove().map_err(TrainerError::failed)?;
+        folder.remove();
         measured
     }
 
@@ -262,6 +262,6 @@ impl Drop for ProcessTrainer {
     fn drop(&mut self) {
         let _ = self.stays.take().map_or(Ok(()), |mut process| process.end(self.program.grace));
         // What is left of a training is for the next process; nothing else of this one lies on.
-        let _ = JobFolder::remove_all(&self.folder, Kind::Evaluate);
+        JobFolder::remove_all(&self.folder, Kind::Evaluate);
     }
 }

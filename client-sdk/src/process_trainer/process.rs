@@ -53,7 +53,10 @@ impl Process {
         if self.status()?.is_none() {
             // A group without a process is no error: it has just ended.
             let _ = kill_process_group(self.group, Signal::TERM);
-            while self.status()?.is_none() && self.clock.now().elapsed.saturating_sub(begun) < grace {
+            // A shell or a launcher ends before those who still write their checkpoint.
+            while (self.status()?.is_none() || !strays::find(&self.folder).is_empty())
+                && self.clock.now().elapsed.saturating_sub(begun) < grace
+            {
                 std::thread::sleep(LOOK);
             }
         }

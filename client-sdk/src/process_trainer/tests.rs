@@ -16,6 +16,7 @@ mod stays;
 
 use super::*;
 use crate::checkpoints::{Checkpoints, Keep, NotKept};
+use crate::clock::Now;
 use crate::trainer::Cancel;
 
 const COPY: &str = r#"cd "$TRIBUTARY_JOB"; cp model.safetensors t; chmod u+w t; "#;
@@ -43,8 +44,11 @@ impl Keep for Memory {
         self.state.lock().unwrap().clone().map(Zeroizing::new)
     }
 
-    fn save(&self, state: &[u8]) -> Result<(), NotKept> {
-        *self.state.lock().unwrap() = Some(state.to_vec());
+    /// As the journal's, which has a state only some time after it was saved, unless it is wanted at once.
+    fn save(&self, state: &[u8], at_once: bool) -> Result<(), NotKept> {
+        if at_once {
+            *self.state.lock().unwrap() = Some(state.to_vec());
+        }
         Ok(())
     }
 
@@ -64,6 +68,15 @@ fn model(name: &str, values: &[f32]) -> Parameters {
 
 fn w() -> Parameters {
     model("w", &[1.0, 2.0, 3.0])
+}
+
+/// A clock of a machine that has just begun to count, so that folders are numbered from 1.
+struct Beginning(SystemClock);
+
+impl Clock for Beginning {
+    fn now(&self) -> Now {
+        Now { wall: Timestamp(1), ..self.0.now() }
+    }
 }
 
 impl Site {
@@ -91,7 +104,9 @@ impl Site {
 
     fn trainer(&self, program: Program) -> ProcessTrainer {
         let program = Program { grace: Duration::from_millis(300), ..program };
-        ProcessTrainer::open(program, &self.work(), 1).unwrap()
+        let mut trainer = ProcessTrainer::open(program, &self.work(), 1).unwrap();
+        trainer.clock = Arc::new(Beginning(SystemClock::new()));
+        trainer
     }
 
     fn train(&self, program: Program) -> Result<Trained, String> {
@@ -252,6 +267,38 @@ fn nothing_survives_its_job() {
     let site = Site::new();
     let leaves = "sleep 1000 & setsid sleep 1000 >/dev/null 2>&1 & (setsid sh -c 'sleep 1000 & sleep 1000' &) ; ";
     assert_eq!(site.train(Program::new(line(&[leaves, COPY, TRAINED, RESULT]))).unwrap().examples, 3);
+}
+
+#[test]
+fn folders_have_names_that_come_once() {
+    let site = Site::new();
+    let within = site.folder.path();
+    let name = |now| {
+        let folder = JobFolder::create(within, Kind::Evaluate, &w(), &site.job, Timestamp(now)).unwrap();
+        let name = folder.name().to_owned();
+        folder.remove();
+        name
+    };
+    assert_eq!(
+        [name(1_790_000_000_000), name(1_790_000_000_001)],
+        ["evaluate-3-1790000000000", "evaluate-3-1790000000001"]
+    );
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn who_still_saves_has_the_time_though_the_shell_has_ended() {
+    let site = Site::new();
+    let saves = r#"( trap 'sleep 0.1; echo x >"$TRIBUTARY_JOB/checkpoint/saved"; exit' TERM; while :; do sleep 0.02; done ) & "#;
+    let cancel = site.job.cancel.clone();
+    let waiter = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        cancel.cancel();
+    });
+    let told = site.fails(&line(&[saves, "trap 'exit 143' TERM; wait"]));
+    assert!(told.contains("nobody waits for the result"), "{told}");
+    waiter.join().unwrap();
+    assert!(site.work().join("train-3-1/checkpoint/saved").exists());
 }
 
 #[test]

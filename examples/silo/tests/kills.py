@@ -89,7 +89,7 @@ def run(federation, name, draw):
         while silo.progress(number) < moment and time.monotonic() < deadline:
             time.sleep(0.002)
         time.sleep(draw.uniform(0, SECONDS))
-        before, stepping = silo.progress(number), silo.rank(number)
+        before, stepping, folder = silo.progress(number), silo.rank(number), silo.job(number)
         if not silo.kill(name, number):
             raise AssertionError(f"round {number}: no {name} was there to be killed after step {before} (seed {SEED})")
         begun = time.monotonic()
@@ -102,6 +102,8 @@ def run(federation, name, draw):
                 break
             time.sleep(0.005)
         waited.append(time.monotonic() - begun)
+        if silo.job(number) not in (None, folder):
+            raise AssertionError(f"round {number}: {silo.job(number)} was begun, and {folder} thrown away (seed {SEED})")
     federation.finish(name, [silo.process, *others])
     digests = [hashlib.sha256(federation.model(name, version).read_bytes()).hexdigest() for version in range(MOMENTS + 1)]
     said = [json.loads(line) for line in (federation.path / "said-0").read_text().splitlines() if line.startswith("{")]

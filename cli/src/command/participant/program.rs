@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use client_sdk::Participant;
 use client_sdk::process_trainer::{ProcessTrainer, Program, ProgramEvent, Starts};
 
 use super::meters::ProgramMeters;
@@ -42,7 +43,17 @@ pub(crate) struct ProgramArgs {
     trainer_examples: u64,
 }
 
+/// Longer than a program has between being asked to end and being killed.
+const ENDING: Duration = Duration::from_secs(15);
+
 impl ProgramArgs {
+    /// Waits until what the participant has started has ended with it.
+    pub(super) async fn end(&self, participant: &Participant) {
+        if self.trainer.is_some() {
+            let _ = tokio::time::timeout(ENDING, participant.trainer_rests()).await;
+        }
+    }
+
     /// The trainer, if a program was named.
     pub(super) fn open(&self, output: Output) -> Outcome<Option<ProcessTrainer>> {
         let (mut program, folder) = match (&self.trainer, &self.trainer_dir, &self.trainer_attach) {

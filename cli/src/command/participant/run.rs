@@ -170,6 +170,7 @@ impl Run {
             }
         };
         let ended = participant.run(stopped).await;
+        self.program.end(&participant).await;
         if let Some(traces) = traces {
             traces.end().await;
         }

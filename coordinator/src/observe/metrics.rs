@@ -186,7 +186,7 @@ mod tests {
     fn every_metric_of_the_manual_has_its_help_and_every_help_is_in_the_manual() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut helped = BTreeSet::new();
-        for sources in ["coordinator/src", "store/src", "cli/src/serving"] {
+        for sources in ["coordinator/src", "store/src", "cli/src/serving", "cli/src/command/participant"] {
             described(&root.join(sources), &mut helped);
         }
         // This test has the beginning of a name in it.

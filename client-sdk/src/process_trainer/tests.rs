@@ -289,16 +289,22 @@ fn folders_have_names_that_come_once() {
 #[cfg(target_os = "linux")]
 fn who_still_saves_has_the_time_though_the_shell_has_ended() {
     let site = Site::new();
-    let saves = r#"( trap 'sleep 0.1; echo x >"$TRIBUTARY_JOB/checkpoint/saved"; exit' TERM; while :; do sleep 0.02; done ) & "#;
-    let cancel = site.job.cancel.clone();
+    let checkpoint = site.work().join("train-3-1/checkpoint");
+    let saves = r#"( trap 'sleep 0.1; echo x >saved; exit' TERM; : >begun; while :; do sleep 0.02; done ) & "#;
+    let program = line(&[r#"cd "$TRIBUTARY_JOB/checkpoint"; "#, saves, "trap 'exit 143' TERM; wait"]);
+    let (cancel, begun) = (site.job.cancel.clone(), checkpoint.join("begun"));
     let waiter = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(300));
+        while !begun.exists() {
+            std::thread::sleep(LOOK);
+        }
         cancel.cancel();
     });
-    let told = site.fails(&line(&[saves, "trap 'exit 143' TERM; wait"]));
+    let mut trainer = site.trainer(Program::new(program));
+    trainer.program.grace = Duration::from_secs(60);
+    let told = trainer.train(&w(), &site.job).unwrap_err().to_string();
     assert!(told.contains("nobody waits for the result"), "{told}");
     waiter.join().unwrap();
-    assert!(site.work().join("train-3-1/checkpoint/saved").exists());
+    assert!(checkpoint.join("saved").exists());
 }
 
 #[test]

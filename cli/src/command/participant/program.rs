@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use client_sdk::Participant;
-use client_sdk::process_trainer::{ProcessTrainer, Program, ProgramEvent, Starts};
+use client_sdk::process_trainer::{ProcessTrainer, Program, ProgramEvent, Progress, Starts};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use super::meters::ProgramMeters;
 use crate::failure::{Exit, Failure, Outcome};
@@ -70,36 +71,68 @@ impl ProgramArgs {
             let exit = if error.kind() == std::io::ErrorKind::InvalidInput { Exit::Usage } else { Exit::Io };
             Failure::new(exit, format!("{}: {error}", folder.display()))
         })?;
-        let mut meters = ProgramMeters::default();
+        let (mut meters, mut shown) = (ProgramMeters::default(), Shown { output, bar: ProgressBar::hidden() });
         Ok(Some(trainer.on_event(move |event| {
             meters.note(event);
-            tell(output, event);
+            shown.tell(event);
         })))
     }
 }
 
-fn tell(output: Output, event: &ProgramEvent) {
-    match event {
-        ProgramEvent::Started { start } => {
-            output.event("program_started", &serde_json::json!({ "start": start }));
-            if *start > 1 {
-                output.line(format!("the program is started again (start {start})"));
+/// What people and programs see of a program.
+struct Shown {
+    output: Output,
+    /// On a terminal, while the program says how many steps it will take; hidden otherwise.
+    bar: ProgressBar,
+}
+
+impl Shown {
+    fn tell(&mut self, event: &ProgramEvent) {
+        let output = self.output;
+        match event {
+            ProgramEvent::Started { start } => {
+                self.clear();
+                output.event("program_started", &serde_json::json!({ "start": start }));
+                if *start > 1 {
+                    output.line(format!("the program is started again (start {start})"));
+                }
+            }
+            ProgramEvent::Progress(progress) => {
+                output.event(PROGRESS, progress);
+                self.progress(progress);
+            }
+            ProgramEvent::Failed { reason } => {
+                self.clear();
+                output.event("program_failed", &serde_json::json!({ "reason": reason }));
+                output.note(reason);
+            }
+            // Later versions of the SDK may tell more.
+            _ => {}
+        }
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        let loss = progress.loss.map_or_else(String::new, |loss| format!(", loss {loss:.4}"));
+        let rate = progress.samples_per_s.map_or_else(String::new, |rate| format!(", {rate:.0} examples/s"));
+        match progress.of.filter(|of| self.output.is_live() && progress.step < *of) {
+            Some(of) => {
+                if self.bar.is_hidden() {
+                    let style = ProgressStyle::with_template("{bar:40} step {pos} of {len}{msg}");
+                    self.bar = ProgressBar::new(of).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+                }
+                self.bar.set_length(of);
+                self.bar.set_position(progress.step);
+                self.bar.set_message(format!("{loss}{rate}"));
+            }
+            None => {
+                self.clear();
+                let of = progress.of.map_or_else(String::new, |of| format!(" of {of}"));
+                self.output.line(format!("step {}{of}{loss}{rate}", progress.step));
             }
         }
-        ProgramEvent::Progress(progress) => {
-            let (step, of) = (progress.step, progress.of);
-            let (loss, rate) = (progress.loss, progress.samples_per_s);
-            output.event(PROGRESS, progress);
-            let of = of.map_or_else(String::new, |of| format!(" of {of}"));
-            let loss = loss.map_or_else(String::new, |loss| format!(", loss {loss:.4}"));
-            let rate = rate.map_or_else(String::new, |rate| format!(", {rate:.0} examples/s"));
-            output.line(format!("step {step}{of}{loss}{rate}"));
-        }
-        ProgramEvent::Failed { reason } => {
-            output.event("program_failed", &serde_json::json!({ "reason": reason }));
-            output.note(reason);
-        }
-        // Later versions of the SDK may tell more.
-        _ => {}
+    }
+
+    fn clear(&mut self) {
+        std::mem::replace(&mut self.bar, ProgressBar::hidden()).finish_and_clear();
     }
 }

@@ -147,7 +147,11 @@ const LINES: &[(&str, &str, &str)] = &[
     ("silo plan --gpus 8 --gpu h100 --parameters seven", "\"seven\"", "7e9, 7B or 350M"),
     ("silo plan --gpus 8 --gpu h100 --parameters 7e9 --gpu-memory 80", "--gpu-memory", "80GB or 500MiB"),
     ("silo plan --gpus 8 --gpu h100 --parameters 7e9 --target-batch 500", "--target-batch 500", "496 or 504 is one"),
-    ("silo plan --gpus 8 --gpu h100 --parameters 7e9 --batch-per-gpu 5", "--batch-per-gpu 5", "4 per GPU is"),
+    (
+        "silo plan --gpus 8 --gpu h100 --parameters 7e9 --target-batch 512 --batch-per-gpu 5",
+        "--batch-per-gpu 5",
+        "4 per GPU is",
+    ),
     ("silo plan --gpus 8 --gpu h100 --parameters 7e9 --learning-rate -1", "--learning-rate", "above 0 is expected"),
     ("silo plan --gpus 8 --gpu h100 --parameters 80e9 --engine pytorch", "--engine pytorch", "--engine deepspeed"),
     ("silo plan --gpus 1 --gpu p100 --parameters 7e9 --script slurm", "does not fit", "more GPUs or nodes"),

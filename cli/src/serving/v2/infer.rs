@@ -94,16 +94,18 @@ async fn counted(
     headers: &HeaderMap,
     body: Body,
 ) -> Response {
-    let began = Instant::now();
-    let answer = answer(serving, peer, name, version, headers, body, began).await;
+    let mut read = None;
+    let answer = answer(serving, peer, name, version, headers, body, &mut read).await;
     let status = answer.as_ref().map_or_else(Refusal::status, |response| response.status().as_u16());
     // Names that strangers invent are no labels.
     let model = serving.model(name).map_or("", |served| &served.name);
-    meters::answered(model, status, began.elapsed());
-    serving.note_latency(began.elapsed());
+    let took = read.map(|read: Instant| read.elapsed());
+    meters::answered(model, status, took);
+    serving.note_answer(took);
     answer.unwrap_or_else(IntoResponse::into_response)
 }
 
+/// `read` becomes when the request was there as a whole: what comes before is the network's and the sender's time, not the model's.
 async fn answer(
     serving: &Serving,
     peer: Peer,
@@ -111,12 +113,13 @@ async fn answer(
     version: Option<&str>,
     headers: &HeaderMap,
     body: Body,
-    began: Instant,
+    read: &mut Option<Instant>,
 ) -> Result<Response> {
     let served = admitted(serving, headers, peer, Role::Predictor, name).await?;
     let arriving = serving.engine.arriving(served.index);
     let body = read_body(serving, body).await?;
-    let (request, binary) = read(headers, &body)?;
+    let began = *read.insert(Instant::now());
+    let (request, binary) = parse(headers, &body)?;
     let version = version.map(|text| number(served, text)).transpose()?;
     let draw = match headers.get(KEY) {
         Some(key) => inference::rollout::draw_of(&served.name, key.as_bytes()),
@@ -135,24 +138,20 @@ async fn answer(
     let said = match remembered {
         Some(said) => said,
         None => {
-            let said = serving.engine.ask(arriving, &chosen.lane, asked).await;
-            let failed = said.as_ref().is_ok_and(|said| !is_finite(said));
-            served.note(model.version, began.elapsed(), failed);
-            let said = Arc::new(said?);
+            // A full queue is no fault of the version's: its answers alone are noted.
+            let said = Arc::new(serving.engine.ask(arriving, &chosen.lane, asked).await?);
+            let is_finite = said.scores.iter().all(|score| score.is_finite());
+            served.note(model.version, began.elapsed(), !is_finite);
+            if !is_finite {
+                return Err(wrong("the model's scores for these inputs are not finite numbers".to_owned()));
+            }
             if let (Some(cache), Some(key)) = (&serving.cache, key) {
                 cache.put(key, Arc::clone(&said));
             }
             said
         }
     };
-    if !is_finite(&said) {
-        return Err(wrong("the model's scores for these inputs are not finite numbers".to_owned()));
-    }
     respond(&served.name, model.version, &request.id, request.outputs, request.parameters, &said, &shape)
-}
-
-fn is_finite(said: &Prediction) -> bool {
-    said.scores.iter().all(|score| score.is_finite())
 }
 
 fn choose(served: &Arc<Served>, version: Option<u32>, draw: u64) -> Result<Chosen> {
@@ -177,7 +176,7 @@ async fn read_body(serving: &Serving, body: Body) -> Result<Bytes> {
 }
 
 /// The JSON of a request, and the bytes after it.
-fn read<'b>(headers: &HeaderMap, body: &'b Bytes) -> Result<(Request, &'b [u8])> {
+fn parse<'b>(headers: &HeaderMap, body: &'b Bytes) -> Result<(Request, &'b [u8])> {
     let malformed = |detail: String| Refusal::new(ProblemType::MalformedRequest, detail);
     if headers.get(header::CONTENT_ENCODING).is_some_and(|value| value != "identity") {
         return Err(Refusal::new(ProblemType::UnsupportedMediaType, "bodies are taken uncompressed"));

@@ -1,8 +1,11 @@
 //! Who may ask for predictions: bearers of tokens that the coordinator knows, clients with a certificate, or, on a loopback address
 //! alone, everybody.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use http::uri::Authority;
+use http::{HeaderMap, Uri, header};
 use wire::TaskId;
 use wire::admin::Role;
 use wire::problem::{Problem, ProblemType};
@@ -11,7 +14,7 @@ use super::tokens::Tokens;
 
 /// By what a request may be let in.
 pub(crate) enum Access {
-    /// The listener is on a loopback address.
+    /// The listener is on a loopback address: [`is_of_this_machine`] says which requests come from a program here.
     Everybody,
     /// Client certificates alone.
     Certificates,
@@ -63,4 +66,44 @@ impl Access {
 /// The problem of a model that is not there, or not for whom asks.
 pub(super) fn no_model(name: &str) -> Problem {
     Problem::new(ProblemType::NotFound, format!("no model is called {name:?} here"))
+}
+
+/// Whether a request that everybody may send was sent by a program on this machine, and not by a page of some site in its browser: such
+/// a page's requests name their origin, or, where the site's name became that of this address, another host.
+pub(super) fn is_of_this_machine(headers: &HeaderMap, target: &Uri) -> bool {
+    let named =
+        headers.get(header::HOST).map(|host| host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()));
+    let named = match target.authority() {
+        Some(authority) => Some(Some(authority.clone())),
+        None => named,
+    };
+    let is_local = |authority: &Authority| {
+        let host = authority.host();
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
+    };
+    !headers.contains_key(header::ORIGIN) && named.is_none_or(|named| named.as_ref().is_some_and(is_local))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_sites_are_told_from_programs() {
+        let is_ours = |headers: &[(header::HeaderName, &str)], target: &str| {
+            let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
+            is_of_this_machine(&headers, &target.parse().unwrap())
+        };
+        for host in ["127.0.0.1:8500", "localhost:8500", "LOCALHOST", "[::1]:8500", "127.3.2.1"] {
+            assert!(is_ours(&[(header::HOST, host)], "/v2"), "{host}");
+            assert!(is_ours(&[], &format!("http://{host}/v2")), "HTTP/2 names {host} in the target");
+            assert!(!is_ours(&[(header::HOST, host), (header::ORIGIN, "null")], "/v2"));
+        }
+        for host in ["evil.example:8500", "127.0.0.1.evil.example", "192.168.0.1", "", "localhost.evil.example"] {
+            assert!(!is_ours(&[(header::HOST, host)], "/v2"), "{host}");
+        }
+        assert!(!is_ours(&[(header::HOST, "localhost")], "http://evil.example/v2"));
+        assert!(is_ours(&[], "/v2"), "HTTP/1.0 has no host, and no browser speaks it");
+    }
 }

@@ -219,9 +219,11 @@ async fn idle(mut in_progress: watch::Receiver<usize>, long: Duration) {
     loop {
         let is_busy = *in_progress.borrow_and_update() > 0;
         let changed = in_progress.changed();
-        let is_over = match is_busy {
-            true => changed.await.is_err(),
-            false => !matches!(tokio::time::timeout(long, changed).await, Ok(Ok(()))),
+        // A connection is over with the sender.
+        let is_over = if is_busy {
+            changed.await.is_err()
+        } else {
+            tokio::time::timeout(long, changed).await.map_or(true, |changed| changed.is_err())
         };
         if is_over {
             return;

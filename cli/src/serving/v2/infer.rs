@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, header};
-use http_body_util::LengthLimitError;
+use http_body_util::{BodyExt as _, Collected, LengthLimitError, Limited};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use wire::admin::Role;
@@ -162,17 +162,34 @@ fn choose(served: &Arc<Served>, version: Option<u32>, draw: u64) -> Result<Chose
 }
 
 /// The body of somebody who was let in.
-async fn read_body(serving: &Serving, body: Body) -> Result<Bytes> {
+async fn read_body(serving: &Serving, mut body: Body) -> Result<Bytes> {
     let most = serving.settings.body_max;
     let late = |_| Refusal::new(ProblemType::TooSlow, format!("the body took longer than {} s", BODY.as_secs()));
-    let read = tokio::time::timeout(BODY, to_bytes(body, most)).await.map_err(late)?;
-    read.map_err(|error| {
-        let cause = std::error::Error::source(&error);
-        if cause.is_some_and(<dyn std::error::Error>::is::<LengthLimitError>) {
+    let read = async {
+        let read = Limited::new(&mut body, most).collect().await;
+        if read.as_ref().is_err_and(|error| error.is::<LengthLimitError>()) {
+            discard(&mut body, most.saturating_mul(4)).await;
+        }
+        read
+    };
+    let read = tokio::time::timeout(BODY, read).await.map_err(late)?;
+    read.map(Collected::to_bytes).map_err(|error| {
+        if error.is::<LengthLimitError>() {
             return Refusal::new(ProblemType::TooLarge, format!("the body may have at most {most} bytes here"));
         }
         Refusal::new(ProblemType::MalformedRequest, "the body was cut off")
     })
+}
+
+/// Reads on in a body that is too long: a sender that is cut off while it writes may never see the answer.
+async fn discard(body: &mut Body, most: usize) {
+    let mut left = most;
+    while let Some(Ok(frame)) = body.frame().await {
+        match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+            Some(rest) => left = rest,
+            None => return,
+        }
+    }
 }
 
 /// The JSON of a request, and the bytes after it.

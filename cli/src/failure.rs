@@ -136,6 +136,9 @@ pub(crate) struct FailureDetails {
     pub(crate) kind: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) errors: Vec<FieldError>,
+    /// The status of HTTP, if a coordinator answered.
+    #[serde(skip)]
+    pub(crate) status: Option<u16>,
     /// Where the coordinator's log tells more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instance: Option<String>,
@@ -180,6 +183,7 @@ impl From<Problem> for Failure {
             more: Box::new(FailureDetails {
                 kind: Some(problem.kind),
                 errors: problem.errors,
+                status: Some(problem.status),
                 // What a coordinator refuses it has told whole, and does not log.
                 instance: problem.instance.filter(|_| problem.status >= 500),
             }),

@@ -153,7 +153,7 @@ impl Watch {
         if let Some(reason) = self.reason(&rollout.abort) {
             return Verdict::TakeBack(reason);
         }
-        let end = self.since + rollout.hold;
+        let end = self.since.saturating_add(rollout.hold);
         if now >= end { Verdict::Promote } else { Verdict::Hold(end) }
     }
 

@@ -64,10 +64,21 @@ pub enum NoWayBack {
     None,
 }
 
+/// How to go back to an earlier version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WayBack {
+    /// The canary was taken back: nothing is to be loaded.
+    Canary,
+    /// To the first of these that can be loaded, at least one, then [`Versions::go_back`].
+    To(Vec<u32>),
+}
+
 /// The versions of a model.
 #[derive(Debug)]
 pub struct Versions<M> {
     stable: Option<Held<M>>,
+    /// The stable one is of a task that another one took the place of: its number says nothing about the new one's.
+    is_former: bool,
     canary: Option<(Held<M>, Watch)>,
     draining: Option<Held<M>>,
     /// Used before the stable one, and good to go back to.
@@ -80,12 +91,18 @@ impl<M> Versions<M> {
     /// None yet; with what an earlier process left written.
     #[must_use]
     pub fn new(previous: Option<u32>, refused: BTreeSet<u32>) -> Self {
-        Self { stable: None, canary: None, draining: None, previous, refused }
+        Self { stable: None, is_former: false, canary: None, draining: None, previous, refused }
     }
 
     #[must_use]
     pub fn stable(&self) -> Option<&Held<M>> {
         self.stable.as_ref()
+    }
+
+    /// Whether the stable version is of a task that another one took the place of.
+    #[must_use]
+    pub fn is_former(&self) -> bool {
+        self.is_former
     }
 
     #[must_use]
@@ -133,32 +150,47 @@ impl<M> Versions<M> {
         [self.stable.is_some(), self.canary.is_some(), self.draining.is_some()].iter().filter(|is| **is).count()
     }
 
-    /// Whether a version that was published is one to use: newer than those in use, and not taken back.
+    /// Whether a version that was published is one to use: not taken back, and newer than those that answer or were taken back. What
+    /// is in between was overtaken, and is not tried because a newer one failed. Where nothing answers, an older one is better.
     #[must_use]
     pub fn wants(&self, version: u32) -> bool {
-        let newest = self.answering().last().copied();
+        let answering = if self.is_former { None } else { self.answering().last().copied() };
+        let newest = answering.map(|newest| self.refused.last().map_or(newest, |&refused| refused.max(newest)));
         newest.is_none_or(|newest| version > newest) && !self.refused.contains(&version)
     }
 
-    /// Makes room for another version. False: what is drained has to go first ([`Self::drained`]). A canary that a newer version
-    /// overtakes makes room, and is not refused: it did nothing wrong.
-    pub fn make_room(&mut self) -> bool {
-        if self.draining.is_none()
-            && let Some((overtaken, _)) = self.canary.take()
-        {
-            self.draining = Some(overtaken);
-        }
+    /// Whether there is room for another version: what is drained has to go first ([`Self::drained`]), and a canary keeps its place
+    /// until it is judged, or newer ones would have each other's time.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
         self.in_memory() < 2
+    }
+
+    /// Has the canary make room for a version that is used at once, if nothing is drained yet. It is not refused: it did nothing wrong.
+    pub fn overtake(&mut self) {
+        if self.draining.is_none() {
+            self.draining = self.canary.take().map(|(overtaken, _)| overtaken);
+        }
+    }
+
+    /// Another task has taken the place of the one that the versions are of: the next version is used at once, whatever its number, and
+    /// until then the stable one answers.
+    pub fn begin_anew(&mut self) {
+        if let Some((held, _)) = self.canary.take() {
+            self.draining.get_or_insert(held);
+        }
+        (self.previous, self.is_former) = (None, self.stable.is_some());
+        self.refused.clear();
     }
 
     /// Puts a version to use for which there is room: as the canary, if there is a share to try it on and a stable version to go back
     /// to; at once where `at_once` says so, as for a version that goes back to an earlier one.
     ///
     /// # Panics
-    /// If there is no room: [`Self::make_room`] says so.
+    /// If there is no room: [`Self::has_room`] says so.
     pub fn place(&mut self, held: Held<M>, _: Warm, now: Moment, rollout: &Rollout, at_once: bool) -> Placed {
         assert!(self.in_memory() < 2, "at most two versions are in memory");
-        if self.stable.is_some() && rollout.canary_percent > 0.0 && !at_once {
+        if self.stable.is_some() && !self.is_former && rollout.canary_percent > 0.0 && !at_once {
             self.canary = Some((held, Watch::new(now)));
             return Placed::Canary;
         }
@@ -169,9 +201,10 @@ impl<M> Versions<M> {
         let before = self.stable.replace(held);
         let number = before.as_ref().map(|before| before.version);
         if let Some(before) = before {
-            self.previous = Some(before.version);
+            self.previous = (!self.is_former).then_some(before.version);
             self.draining = Some(before);
         }
+        self.is_former = false;
         number
     }
 
@@ -199,24 +232,30 @@ impl<M> Versions<M> {
         Some((version, verdict))
     }
 
-    /// The version to go back to: the one used before, or else the newest of these `others` that is older than the stable one. A
-    /// canary is taken back by this alone: then there is none to load.
+    /// The versions to go back to: the one used before, then those of these `others` that are older than the stable one, newest first.
+    /// A canary is taken back by this alone.
     ///
     /// # Errors
     /// [`NoWayBack`].
-    pub fn roll_back(&mut self, others: &[u32]) -> Result<Option<u32>, NoWayBack> {
+    pub fn roll_back(&mut self, others: &[u32]) -> Result<WayBack, NoWayBack> {
         if let Some((held, _)) = self.canary.take() {
             self.refused.insert(held.version);
             self.draining = Some(held);
-            return Ok(None);
+            return Ok(WayBack::Canary);
+        }
+        if self.is_former {
+            return Err(NoWayBack::None);
         }
         let stable = self.stable.as_ref().map_or(0, |held| held.version);
         let is_good = |version: &u32| *version < stable && !self.refused.contains(version);
-        let older = || others.iter().copied().filter(is_good).max();
-        self.previous.or_else(older).map(Some).ok_or(NoWayBack::None)
+        let mut ways: Vec<_> =
+            others.iter().copied().filter(is_good).filter(|one| Some(*one) != self.previous).collect();
+        ways.sort_unstable_by(|one, other| other.cmp(one));
+        let ways: Vec<_> = self.previous.into_iter().chain(ways).collect();
+        if ways.is_empty() { Err(NoWayBack::None) } else { Ok(WayBack::To(ways)) }
     }
 
-    /// Puts the version that [`Self::roll_back`] named in the place of the stable one, which is refused from now on.
+    /// Puts a version that [`Self::roll_back`] named in the place of the stable one, which is refused from now on.
     ///
     /// # Panics
     /// If there is no room.

@@ -1,34 +1,25 @@
 //! Who may ask for predictions: bearers of tokens that the coordinator knows, clients with a certificate, or, on a loopback address
 //! alone, everybody.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::net::IpAddr;
+use std::sync::Arc;
 
-use federation::time::{Clock as _, Timestamp};
-use ring::digest::{SHA256, digest};
-use wire::admin::{BearerView, Role};
+use http::uri::Authority;
+use http::{HeaderMap, Uri, header};
+use wire::TaskId;
+use wire::admin::Role;
 use wire::problem::{Problem, ProblemType};
-use wire::{TaskId, route};
 
-use crate::failure::Exit;
-use crate::server::Server;
-
-/// How long the coordinator's word about a token counts without asking again: a revocation takes effect by then.
-const COUNTS: Duration = Duration::from_secs(30);
-/// How long a token that it does not know is refused without asking again.
-const UNKNOWN: Duration = Duration::from_secs(5);
-/// Tokens remembered; beyond, all are forgotten.
-const REMEMBERED: usize = 10_000;
+use super::tokens::Tokens;
 
 /// By what a request may be let in.
 pub(crate) enum Access {
-    /// The listener is on a loopback address.
+    /// The listener is on a loopback address: [`is_of_this_machine`] says which requests come from a program here.
     Everybody,
     /// Client certificates alone.
     Certificates,
     /// Tokens, and client certificates where the listener takes them.
-    Tokens(Box<Tokens>),
+    Tokens(Arc<Tokens>),
 }
 
 /// What a request says of its sender.
@@ -77,72 +68,42 @@ pub(super) fn no_model(name: &str) -> Problem {
     Problem::new(ProblemType::NotFound, format!("no model is called {name:?} here"))
 }
 
-/// When the coordinator was asked about a token, by the digest of its secret, and whose it is.
-type Known = BTreeMap<[u8; 32], (Timestamp, Option<BearerView>)>;
-
-/// The coordinator's word about tokens, remembered by the digests of their secrets.
-pub(crate) struct Tokens {
-    server: Server,
-    known: Mutex<Known>,
+/// Whether a request that everybody may send was sent by a program on this machine, and not by a page of some site in its browser: such
+/// a page's requests name their origin, or, where the site's name became that of this address, another host.
+pub(super) fn is_of_this_machine(headers: &HeaderMap, target: &Uri) -> bool {
+    let named =
+        headers.get(header::HOST).map(|host| host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()));
+    let named = match target.authority() {
+        Some(authority) => Some(Some(authority.clone())),
+        None => named,
+    };
+    let is_local = |authority: &Authority| {
+        let host = authority.host();
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
+    };
+    !headers.contains_key(header::ORIGIN) && named.is_none_or(|named| named.as_ref().is_some_and(is_local))
 }
 
-impl Tokens {
-    pub(crate) fn new(server: Server) -> Self {
-        Self { server, known: Mutex::default() }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    async fn judge(&self, secret: Option<&str>) -> Result<BearerView, Problem> {
-        let missing = || Problem::new(ProblemType::Unauthenticated, "this needs a token: `Authorization: Bearer …`");
-        let secret = secret.ok_or_else(missing)?;
-        let (mut key, now) = ([0; 32], coordinator::SystemClock.now());
-        key.copy_from_slice(digest(&SHA256, secret.as_bytes()).as_ref());
-        let known = self.lock().get(&key).cloned();
-        let unknown = || Problem::new(ProblemType::Unauthenticated, "the token is not known, or counts no more");
-        match &known {
-            Some((asked, Some(bearer))) if now.since(*asked) < COUNTS => {
-                return unexpired(bearer.clone(), now).map_err(|problem| *problem);
-            }
-            Some((asked, None)) if now.since(*asked) < UNKNOWN => return Err(unknown()),
-            Some(_) | None => {}
+    #[test]
+    fn pages_of_sites_are_told_from_programs() {
+        let is_ours = |headers: &[(header::HeaderName, &str)], target: &str| {
+            let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
+            is_of_this_machine(&headers, &target.parse().unwrap())
+        };
+        for host in ["127.0.0.1:8500", "localhost:8500", "LOCALHOST", "[::1]:8500", "127.3.2.1"] {
+            assert!(is_ours(&[(header::HOST, host)], "/v2"), "{host}");
+            assert!(is_ours(&[], &format!("http://{host}/v2")), "HTTP/2 names {host} in the target");
+            assert!(!is_ours(&[(header::HOST, host), (header::ORIGIN, "null")], "/v2"));
         }
-        let told = self.server.bearing(secret).get::<BearerView>(route::OPERATOR_TOKEN, &[]).await;
-        match told {
-            Ok(bearer) => {
-                self.remember(key, now, Some(bearer.clone()));
-                unexpired(bearer, now).map_err(|problem| *problem)
-            }
-            Err(failure) if failure.exit == Exit::Denied || failure.exit == Exit::Usage => {
-                self.remember(key, now, None);
-                Err(unknown())
-            }
-            // The coordinator is away: whom it knew goes on until the token expires.
-            Err(failure) => match known {
-                Some((_, Some(bearer))) => unexpired(bearer, now).map_err(|problem| *problem),
-                Some((_, None)) | None => {
-                    tracing::warn!("a token cannot be judged: {}", failure.detail);
-                    let detail = "the token cannot be judged now: the coordinator is away; try again later";
-                    Err(Problem::new(ProblemType::Unavailable, detail))
-                }
-            },
+        for host in ["evil.example:8500", "127.0.0.1.evil.example", "192.168.0.1", "", "localhost.evil.example"] {
+            assert!(!is_ours(&[(header::HOST, host)], "/v2"), "{host}");
         }
-    }
-
-    fn remember(&self, key: [u8; 32], now: Timestamp, bearer: Option<BearerView>) {
-        let mut known = self.lock();
-        if known.len() >= REMEMBERED {
-            known.clear();
-        }
-        known.insert(key, (now, bearer));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn unexpired(bearer: BearerView, now: Timestamp) -> Result<BearerView, Box<Problem>> {
-    match bearer.expires_at.filter(|end| *end <= now) {
-        None => Ok(bearer),
-        Some(end) => Err(Box::new(Problem::new(ProblemType::Unauthenticated, format!("the token expired at {end}")))),
+        assert!(!is_ours(&[(header::HOST, "localhost")], "http://evil.example/v2"));
+        assert!(is_ours(&[], "/v2"), "HTTP/1.0 has no host, and no browser speaks it");
     }
 }

@@ -201,6 +201,10 @@ impl Shared {
                 Found::Batch(model, batch) => {
                     let name = queues.all[model].name.clone();
                     meters::queue_size(&name, queues.all[model].batcher.waiting());
+                    // Whoever offers wakes one thread, however many parts there are.
+                    if queues.all.iter().any(|queue| queue.batcher.waiting() > 0) {
+                        self.changed.notify_one();
+                    }
                     drop(queues);
                     let took = compute(&name, batch, now);
                     queues = self.lock();

@@ -1,7 +1,8 @@
 //! The versions of a model on disk, so that a restart, or a coordinator that is gone, stops nothing.
 //!
 //! `MODELS/NAME/VERSION/model.safetensors` is a version; `record.json` beside it says which file it must be. A version appears by
-//! the renaming of its whole folder, so that none is there in part. `MODELS/NAME/state.json` says which version was in use.
+//! the renaming of its whole folder, so that none is there in part. `MODELS/NAME/state.json` says which version was in use. What is
+//! there of a task whose name another one has now lies in `MODELS/NAME/.former-TASK`.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -12,7 +13,7 @@ use client_sdk::models::Architecture;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use wire::audit::AuditKey;
-use wire::provenance::SignedProvenance;
+use wire::provenance::{Origin, SignedProvenance};
 use wire::{Digest, TaskId};
 
 /// A version's file.
@@ -21,6 +22,8 @@ const RECORD: &str = "record.json";
 const STATE: &str = "state.json";
 /// Begins the name of a folder whose version is not whole yet.
 const INCOMING: &str = ".incoming-";
+/// Begins the name of the folder of a former task's versions.
+const FORMER: &str = ".former-";
 /// Longest record or state that is read.
 const TEXT_MAX: u64 = 1 << 20;
 
@@ -47,6 +50,8 @@ pub(crate) struct State {
     pub(crate) refused: BTreeSet<u32>,
     /// The key that signed the first record of the model; later ones must be signed by it, too.
     pub(crate) key: Option<AuditKey>,
+    /// The task that the versions are of, once a record has told it.
+    pub(crate) task: Option<TaskId>,
 }
 
 /// A version that was read, and is the one that its record says.
@@ -101,43 +106,53 @@ impl ModelFolder {
         self.0.join(version.to_string()).join(MODEL)
     }
 
-    /// Reads a version, and holds it against its record. One without a record is whatever it is: somebody put it there.
+    /// Reads a version, and holds it against its record. One without a record is whatever it is: somebody put it there, where no
+    /// version came from a coordinator.
     ///
     /// # Errors
     /// [`Unusable`].
     pub(crate) fn read(&self, version: u32, key: Option<AuditKey>) -> Result<Verified, Unusable> {
-        let unreadable = |path: PathBuf| move |source| Unusable::Read { path, source };
+        let record = self.record(version, key)?;
         let path = self.file(version);
-        let file = std::fs::read(&path).map_err(unreadable(path))?;
+        let file = std::fs::read(&path).map_err(|source| Unusable::Read { path, source })?;
         let mut sha256 = Digest([0; 32]);
         sha256.0.copy_from_slice(digest(&SHA256, &file).as_ref());
-        let path = self.0.join(version.to_string()).join(RECORD);
-        let record: Option<Record> = read_json(&path)?;
-        let Some(Record { task, sha256: expected, architecture, provenance }) = record else {
+        let Some((Record { task, sha256: expected, architecture, .. }, origin)) = record else {
             return Ok(Verified { file, sha256, architecture: None, task: None, is_restored: false });
         };
         if sha256 != expected {
             return Err(Unusable::Digest { found: sha256, expected });
         }
-        let origin = match provenance {
-            Some(signed) => {
-                let record = signed.open().map_err(|error| Unusable::Provenance(error.to_string()))?;
-                if (record.task, record.version, record.sha256) != (task, version, sha256) {
-                    return Err(Unusable::Provenance("it is that of another model".to_owned()));
-                }
-                if let Some(key) = key.filter(|key| *key != record.coordinator) {
-                    let other = record.coordinator;
-                    return Err(Unusable::Provenance(format!("it is signed by the key {other}, not by {key}")));
-                }
-                Some(record.origin)
-            }
-            None if key.is_some() => {
+        let is_restored = origin == Some(Origin::Restored);
+        Ok(Verified { file, sha256, architecture, task: Some(task), is_restored })
+    }
+
+    /// Whether a version goes back to an earlier one, as a record says that this key, if there is one, signed.
+    pub(crate) fn is_restored(&self, version: u32, key: Option<AuditKey>) -> bool {
+        let record = self.record(version, key).ok().flatten();
+        record.is_some_and(|(_, origin)| origin == Some(Origin::Restored))
+    }
+
+    /// The record of a version, and where its coordinator says it comes from.
+    fn record(&self, version: u32, key: Option<AuditKey>) -> Result<Option<(Record, Option<Origin>)>, Unusable> {
+        let record: Option<Record> = read_json(&self.0.join(version.to_string()).join(RECORD))?;
+        let signed = record.as_ref().and_then(|record| record.provenance.as_ref().map(|signed| (record, signed)));
+        let Some((told, signed)) = signed else {
+            if key.is_some() {
                 return Err(Unusable::Provenance("there is none, and earlier versions have one".to_owned()));
             }
-            None => None,
+            return Ok(record.map(|record| (record, None)));
         };
-        let is_restored = origin == Some(wire::provenance::Origin::Restored);
-        Ok(Verified { file, sha256, architecture, task: Some(task), is_restored })
+        let opened = signed.open().map_err(|error| Unusable::Provenance(error.to_string()))?;
+        if (opened.task, opened.version, opened.sha256) != (told.task, version, told.sha256) {
+            return Err(Unusable::Provenance("it is that of another model".to_owned()));
+        }
+        if let Some(key) = key.filter(|key| *key != opened.coordinator) {
+            let other = opened.coordinator;
+            return Err(Unusable::Provenance(format!("it is signed by the key {other}, not by {key}")));
+        }
+        let origin = opened.origin;
+        Ok(record.map(|record| (record, Some(origin))))
     }
 
     /// Where a version is written until it is whole; made if it is not there.
@@ -171,6 +186,21 @@ impl ModelFolder {
         File::open(&self.0)?.sync_all()
     }
 
+    /// Moves all versions to where those of a former task lie, which it returns.
+    pub(crate) fn set_aside(&self, former: TaskId) -> io::Result<PathBuf> {
+        let place = self.0.join(format!("{FORMER}{former}"));
+        for version in self.versions()? {
+            coordinator::make_private_folder(&place)?;
+            let name = version.to_string();
+            let there = place.join(&name);
+            if there.exists() {
+                std::fs::remove_dir_all(&there)?;
+            }
+            std::fs::rename(self.0.join(&name), there)?;
+        }
+        Ok(place)
+    }
+
     /// Removes all versions but these, and what was left half fetched: nothing may be incoming.
     pub(crate) fn retain(&self, kept: &[u32]) -> io::Result<()> {
         for version in self.versions()? {
@@ -195,7 +225,13 @@ fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, U
         Err(source) => return Err(Unusable::Read { path: path.to_owned(), source }),
     };
     let read = serde_json::from_reader(io::Read::take(file, TEXT_MAX));
-    read.map(Some).map_err(|error| Unusable::Record(path.to_owned(), error.to_string()))
+    read.map(Some).map_err(|error| {
+        let path = path.to_owned();
+        if error.is_io() {
+            return Unusable::Read { path, source: error.into() };
+        }
+        Unusable::Record(path, error.to_string())
+    })
 }
 
 fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
@@ -234,9 +270,27 @@ mod tests {
         assert!(matches!(folder.read(10, None), Err(Unusable::Digest { .. })));
         let key = "ab".repeat(32).parse().unwrap();
         assert!(matches!(folder.read(2, Some(key)), Err(Unusable::Provenance(_))), "signed until now");
+        std::fs::remove_file(models.path().join("digits/2/record.json")).unwrap();
+        assert!(folder.read(2, None).is_ok_and(|read| read.task.is_none()), "somebody put it there");
+        assert!(matches!(folder.read(2, Some(key)), Err(Unusable::Provenance(_))), "not where they are signed");
         folder.retain(&[2]).unwrap();
         assert_eq!(folder.versions().unwrap(), [2]);
         assert!(!models.path().join("digits/.incoming-11").exists(), "half a version stays nowhere");
+    }
+
+    #[test]
+    fn what_is_there_of_a_former_task_is_set_aside() {
+        let models = tempfile::tempdir().unwrap();
+        let folder = ModelFolder::new(models.path(), "digits");
+        let task = TASK.parse().unwrap();
+        for version in [1, 2, 1] {
+            put(&folder, version, b"file", b"file");
+            folder.set_aside(task).unwrap();
+        }
+        assert!(folder.versions().unwrap().is_empty());
+        folder.retain(&[]).unwrap();
+        let aside = models.path().join(format!("digits/.former-{TASK}"));
+        assert!(aside.join("1").join(MODEL).exists() && aside.join("2").join(MODEL).exists());
     }
 
     #[test]
@@ -244,7 +298,13 @@ mod tests {
         let models = tempfile::tempdir().unwrap();
         let folder = ModelFolder::new(models.path(), "digits");
         assert_eq!(folder.state(), State::default());
-        let state = State { stable: Some(3), previous: Some(2), refused: [1].into(), key: None };
+        let state = State {
+            stable: Some(3),
+            previous: Some(2),
+            refused: [1].into(),
+            key: None,
+            task: Some(TASK.parse().unwrap()),
+        };
         folder.write_state(&state).unwrap();
         assert_eq!(folder.state(), state);
         std::fs::write(models.path().join("digits/state.json"), "{").unwrap();

@@ -86,7 +86,8 @@ async fn next(server: &Server, served: &Served, seen: &mut Option<(TaskId, u32)>
         }
         return Ok(());
     };
-    if served.wants(model.version) && !served.folder.file(model.version).exists() {
+    let is_of_another_task = model.version > 0 && served.task().is_some_and(|task| task != model.task);
+    if is_of_another_task || (served.wants(model.version) && served.lacks(model.version)) {
         fetch_one(server, served, &model, output).await?;
         let newest = served.folder.versions().unwrap_or_default();
         let kept: Vec<_> = newest.into_iter().take(KEPT).chain(served.needed()).collect();
@@ -126,6 +127,7 @@ async fn fetch_one(server: &Server, served: &Served, model: &ModelView, output: 
     let cannot = || Failure::because(Exit::Io, "cannot keep a version");
     let incoming = served.folder.incoming(model.version).map_err(cannot())?;
     fetch::fetch(server, model, &incoming, output).await?;
+    served.begin(model.task).await.map_err(cannot())?;
     let record = Record { task: model.task, sha256: model.sha256, architecture, provenance };
     served.folder.keep(model.version, &record).map_err(cannot())?;
     served.changed.notify_one();

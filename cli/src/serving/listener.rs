@@ -3,20 +3,21 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use coordinator::http::ReadDeadline;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
@@ -25,9 +26,11 @@ use crate::failure::{Exit, Failure, Outcome};
 
 /// Connections at once; further ones wait.
 const CONNECTIONS: usize = 4096;
-/// Time for a handshake, and for the headers of a request.
+/// Time for a handshake, for the first bytes after it, and for the headers of a request.
 const HEADERS: Duration = Duration::from_secs(10);
-/// Time for requests in progress when it stops.
+/// How long a connection stays without a request. One of HTTP/1.1 ends by `HEADERS` before.
+const IDLE: Duration = Duration::from_secs(60);
+/// Time for requests in progress when it stops, and for the peer of a connection that is to end.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// What is known of the other side of a connection.
@@ -91,13 +94,30 @@ pub(crate) async fn bind(address: SocketAddr) -> Outcome<TcpListener> {
     TcpListener::bind(address).await.map_err(Failure::because(Exit::Io, format!("cannot listen on {address}")))
 }
 
+/// How connections are served: their limits of time, and what answers them.
+struct Connections {
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    builder: auto::Builder<TokioExecutor>,
+    /// Time for the first bytes of a connection.
+    first_bytes: Duration,
+    idle: Duration,
+    /// Time for what is in progress at the end.
+    grace: Duration,
+    stop: CancellationToken,
+}
+
 /// Serves until `stop`, then lets requests in progress end.
 pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router, stop: CancellationToken) {
-    let (slots, graceful) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(GracefulShutdown::new()));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(256).keep_alive_interval(Duration::from_secs(30));
-    let builder = Arc::new(builder);
+    let connections = Connections { tls, router, builder, first_bytes: HEADERS, idle: IDLE, grace: GRACE, stop };
+    accept(listener, Arc::new(connections)).await;
+}
+
+async fn accept(listener: TcpListener, connections: Arc<Connections>) {
+    let slots = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let accepted = async {
             let slot = Arc::clone(&slots).acquire_owned().await;
@@ -112,55 +132,156 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, route
                     continue;
                 }
             },
-            () = stop.cancelled() => break,
+            () = connections.stop.cancelled() => break,
         };
-        let (tls, router, builder, watcher) = (tls.clone(), router.clone(), Arc::clone(&builder), graceful.watcher());
+        let connections = Arc::clone(&connections);
         tokio::spawn(async move {
             let _slot = slot;
-            if let Err(error) = receive(stream, tls, router, &builder, watcher).await {
+            if let Err(error) = connections.receive(stream).await {
                 tracing::debug!("a connection ended: {error}");
             }
         });
     }
     drop(listener);
-    if let Some(graceful) = Arc::into_inner(graceful) {
-        let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
-    }
+    // All slots are free once all connections are over.
+    let all = u32::try_from(CONNECTIONS).unwrap_or(u32::MAX);
+    let _ = tokio::time::timeout(connections.grace, slots.acquire_many(all)).await;
 }
 
-type Builder = auto::Builder<TokioExecutor>;
-type Watcher = hyper_util::server::graceful::Watcher;
+type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-async fn receive(
-    stream: TcpStream,
-    tls: Option<TlsAcceptor>,
-    router: Router,
-    builder: &Builder,
-    watcher: Watcher,
-) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    // Small answers must not wait for more data.
-    stream.set_nodelay(true)?;
-    match tls {
-        None => answer(stream, Peer { certified: false }, router, builder, watcher).await,
-        Some(acceptor) => {
-            let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the handshake took too long");
-            let stream = tokio::time::timeout(HEADERS, acceptor.accept(stream)).await.map_err(late)??;
-            let certified = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
-            answer(stream, Peer { certified }, router, builder, watcher).await
+impl Connections {
+    async fn receive(&self, stream: TcpStream) -> Ended {
+        // Small answers must not wait for more data.
+        stream.set_nodelay(true)?;
+        match &self.tls {
+            None => self.answer(stream, Peer { certified: false }).await,
+            Some(acceptor) => {
+                let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the handshake took too long");
+                let stream = tokio::time::timeout(HEADERS, acceptor.accept(stream)).await.map_err(late)??;
+                let certified = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
+                self.answer(stream, Peer { certified }).await
+            }
+        }
+    }
+
+    /// Answers the requests of a connection, until it ends, is idle, or all stops.
+    async fn answer(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) -> Ended {
+        let (in_progress, watched) = watch::channel(0_usize);
+        let service = hyper::service::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
+            request.extensions_mut().insert(peer);
+            let answer = self.router.clone().oneshot(request.map(axum::body::Body::new));
+            let counted = InProgress::new(in_progress.clone());
+            async move {
+                let answer = answer.await;
+                drop(counted);
+                answer
+            }
+        });
+        // hyper waits without end for the bytes by which it tells HTTP/2 from HTTP/1.1.
+        let stream = TokioIo::new(ReadDeadline::new(stream, self.first_bytes));
+        let mut served = pin!(self.builder.serve_connection(stream, service));
+        let mut idle = pin!(idle(watched, self.idle));
+        let (mut is_ending, mut last_moment) = (false, pin!(tokio::time::sleep(Duration::ZERO)));
+        loop {
+            tokio::select! {
+                ended = served.as_mut() => return ended,
+                // HTTP/2 says goodbye, and its peer may never answer.
+                () = last_moment.as_mut(), if is_ending => return Ok(()),
+                () = idle.as_mut(), if !is_ending => {}
+                () = self.stop.cancelled(), if !is_ending => {}
+            }
+            is_ending = true;
+            last_moment.as_mut().reset(tokio::time::Instant::now() + self.grace);
+            served.as_mut().graceful_shutdown();
         }
     }
 }
 
-async fn answer(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: Peer,
-    router: Router,
-    builder: &Builder,
-    watcher: Watcher,
-) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let service = hyper::service::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
-        request.extensions_mut().insert(peer);
-        router.clone().oneshot(request.map(axum::body::Body::new))
-    });
-    watcher.watch(builder.serve_connection(TokioIo::new(stream), service).into_owned()).await
+/// A request that is answered, among those of its connection.
+struct InProgress(watch::Sender<usize>);
+
+impl InProgress {
+    fn new(count: watch::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count)
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+/// Until no request began or was in progress for this long.
+async fn idle(mut in_progress: watch::Receiver<usize>, long: Duration) {
+    loop {
+        let is_busy = *in_progress.borrow_and_update() > 0;
+        let changed = in_progress.changed();
+        // A connection is over with the sender.
+        let is_over = if is_busy {
+            changed.await.is_err()
+        } else {
+            tokio::time::timeout(long, changed).await.map_or(true, |changed| changed.is_err())
+        };
+        if is_over {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// What HTTP/2 begins with: the preface, and settings that say nothing.
+    const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+    /// Whether a connection is ended within 25 seconds that says this and nothing else.
+    async fn is_ended(says: &[u8], first_bytes: Duration, idle: Duration) -> bool {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (builder, stop) = (auto::Builder::new(TokioExecutor::new()), CancellationToken::new());
+        let connections = Connections {
+            tls: None,
+            router: Router::new(),
+            builder,
+            first_bytes,
+            idle,
+            grace: idle.min(GRACE),
+            stop: stop.clone(),
+        };
+        let _stop = stop.drop_guard();
+        tokio::spawn(accept(listener, Arc::new(connections)));
+        let mut peer = TcpStream::connect(address).await.unwrap();
+        peer.write_all(says).await.unwrap();
+        let mut answer = Vec::new();
+        tokio::time::timeout(Duration::from_secs(25), peer.read_to_end(&mut answer)).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn connections_that_ask_nothing_are_ended() {
+        let (short, long) = (Duration::from_millis(50), Duration::from_secs(3600));
+        assert!(is_ended(b"", short, long).await, "it never says what it speaks");
+        assert!(is_ended(HTTP2, long, short).await, "it speaks HTTP/2, and never asks");
+        assert!(is_ended(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", long, short).await, "it asks once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_after_its_last_request() {
+        let (count, watched) = watch::channel(0);
+        let (began, second) = (tokio::time::Instant::now(), Duration::from_secs(1));
+        let idle = tokio::spawn(idle(watched, 10 * second));
+        for _ in 0..3 {
+            tokio::time::sleep(9 * second).await;
+            let request = InProgress::new(count.clone());
+            tokio::time::sleep(100 * second).await;
+            drop(request);
+        }
+        idle.await.unwrap();
+        assert_eq!(began.elapsed(), 337 * second);
+    }
 }

@@ -7,14 +7,17 @@ use inference::scale::{Load, Replicas};
 /// Says what each metric means; called once, after the recorder is there.
 pub(super) fn describe() {
     metrics::describe_counter!("tributary_infer_requests_total", "Requests for predictions, by model and status");
-    metrics::describe_histogram!("tributary_infer_request_seconds", "Time to the answer of a request for predictions");
+    metrics::describe_histogram!(
+        "tributary_infer_request_seconds",
+        "Time from a request for predictions that was read to its answer"
+    );
     metrics::describe_gauge!("tributary_infer_queue_size", "Requests that wait to be computed, by model");
     metrics::describe_histogram!("tributary_infer_queue_seconds", "How long a request waited to be computed");
     metrics::describe_histogram!("tributary_infer_batch_size", "Examples computed at once");
     metrics::describe_histogram!("tributary_infer_compute_seconds", "Time that a batch took to be computed");
     metrics::describe_counter!(
         "tributary_infer_swaps_total",
-        "What became of versions: used, tried, promoted, taken_back, rolled_back or unfit"
+        "What became of versions: used, tried, promoted, taken_back, rolled_back, unfit or unreadable"
     );
     metrics::describe_gauge!("tributary_infer_version", "Number of the version that answers, by model and side");
     metrics::describe_counter!(
@@ -39,10 +42,13 @@ pub(super) fn computed(model: &str, examples: usize, took: Duration) {
     metrics::histogram!("tributary_infer_compute_seconds", "model" => model.to_owned()).record(took);
 }
 
-pub(super) fn answered(model: &str, status: u16, took: Duration) {
+/// `took`: from when the request was read, if it was.
+pub(super) fn answered(model: &str, status: u16, took: Option<Duration>) {
     let (model, status) = (model.to_owned(), status.to_string());
     metrics::counter!("tributary_infer_requests_total", "model" => model.clone(), "status" => status).increment(1);
-    metrics::histogram!("tributary_infer_request_seconds", "model" => model).record(took);
+    if let Some(took) = took {
+        metrics::histogram!("tributary_infer_request_seconds", "model" => model).record(took);
+    }
 }
 
 pub(super) fn swapped(model: &str, outcome: &'static str) {

@@ -1,6 +1,6 @@
 //! Serving published models: the shell around `inference`, which `tributary infer serve` runs.
 //!
-//! A request is let in (`access`), read (`v2`), queued and computed (`engine`) by the version that answers it (`served`). Versions come
+//! A request is let in (`access`, `tokens`), read (`v2`), queued and computed (`engine`) by the version that answers it (`served`). Versions come
 //! from a coordinator (`follow`) or from whoever puts them into the folder (`folder`). No input is logged, kept or told to anybody.
 
 mod access;
@@ -13,6 +13,7 @@ mod meters;
 mod model;
 mod served;
 mod shared;
+mod tokens;
 pub(crate) mod v2;
 
 use std::net::SocketAddr;
@@ -29,13 +30,14 @@ use tokio_util::sync::CancellationToken;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::server::Server;
-use access::{Access, Tokens};
+use access::Access;
 use cache::Predictions;
 use engine::Engine;
 pub(crate) use listener::TlsFiles;
 use served::Served;
 use shared::Serving;
 pub(crate) use shared::Settings;
+use tokens::Tokens;
 
 /// How often histograms are folded.
 const FOLD: Duration = Duration::from_secs(5);
@@ -120,7 +122,7 @@ fn access(settings: &Settings, tls: Option<TlsFiles<'_>>, from: Option<Server>) 
     }
     match (tls, from) {
         (None, _) => Ok(Access::Everybody),
-        (Some(_), Some(server)) => Ok(Access::Tokens(Box::new(Tokens::new(server)))),
+        (Some(_), Some(server)) => Ok(Access::Tokens(Arc::new(Tokens::new(server)))),
         (Some(TlsFiles { client_ca: Some(_), .. }), None) => Ok(Access::Certificates),
         (Some(_), None) if is_loopback => Ok(Access::Everybody),
         (Some(_), None) => {

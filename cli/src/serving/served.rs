@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use inference::rollout::{Rollout, Verdict};
-use inference::versions::{Held, NoWayBack, Placed, Versions, Warm};
+use inference::versions::{Held, NoWayBack, Placed, Versions, Warm, WayBack};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wire::audit::AuditKey;
 use wire::{Digest, TaskId};
@@ -21,6 +22,8 @@ use super::model::{Loaded, Unservable};
 const LOOK: Duration = Duration::from_millis(250);
 /// How often a version that is tried or drained is looked at.
 const WATCH: Duration = Duration::from_millis(20);
+/// When a version that could not be read is read again.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// Why a version does not get ready.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +32,34 @@ pub(super) enum NotReady {
     Unusable(#[from] Unusable),
     #[error(transparent)]
     Unservable(#[from] Unservable),
+}
+
+/// A version that did not get ready.
+#[derive(Clone, Copy, Debug)]
+struct Unready {
+    /// When its file was changed last.
+    modified: Option<SystemTime>,
+    fault: Fault,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// It could not be read, and may be from this moment on.
+    Passing(Instant),
+    /// It is not what its record says, or its record is not what it has to be: it may be fetched again.
+    Damaged,
+    /// It is what it is, and no model to be used.
+    Unfit,
+}
+
+impl NotReady {
+    fn fault(&self, now: Instant) -> Fault {
+        match self {
+            Self::Unusable(Unusable::Read { .. }) => Fault::Passing(now + AGAIN),
+            Self::Unusable(Unusable::Record(..) | Unusable::Digest { .. } | Unusable::Provenance(_)) => Fault::Damaged,
+            Self::Unservable(_) => Fault::Unfit,
+        }
+    }
 }
 
 /// Why nothing was rolled back.
@@ -54,8 +85,8 @@ pub(crate) struct Served {
     /// Its task, once a record has told it.
     task: Mutex<Option<TaskId>>,
     key: Mutex<Option<AuditKey>>,
-    /// Files that were judged unfit, by version: not read again until they change.
-    unfit: Mutex<BTreeMap<u32, std::time::SystemTime>>,
+    /// Versions that did not get ready: not read again until their file changes, or their time comes.
+    unready: Mutex<BTreeMap<u32, Unready>>,
     /// One change of versions at a time.
     changing: tokio::sync::Mutex<()>,
     pub(crate) changed: Notify,
@@ -74,7 +105,7 @@ pub(crate) struct Chosen {
 impl Served {
     pub(crate) fn new(models: &Path, name: &str, index: usize, rollout: Rollout, batch: usize) -> Self {
         let folder = ModelFolder::new(models, name);
-        let State { previous, refused, key, .. } = folder.state();
+        let State { previous, refused, key, task, .. } = folder.state();
         Self {
             name: name.to_owned(),
             index,
@@ -82,9 +113,9 @@ impl Served {
             rollout,
             batch,
             versions: Mutex::new(Versions::new(previous, refused)),
-            task: Mutex::default(),
+            task: Mutex::new(task),
             key: Mutex::new(key),
-            unfit: Mutex::default(),
+            unready: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
             changed: Notify::new(),
         }
@@ -111,6 +142,11 @@ impl Served {
     /// Whether a published version is one to fetch and use.
     pub(crate) fn wants(&self, version: u32) -> bool {
         version > 0 && locked(&self.versions).wants(version)
+    }
+
+    /// Whether a version is to be fetched: it is not there, or what is there is not it.
+    pub(crate) fn lacks(&self, version: u32) -> bool {
+        !self.folder.file(version).exists() || self.unready(version) == Some(Fault::Damaged)
     }
 
     /// A version by its number, or the stable one.
@@ -169,25 +205,53 @@ impl Served {
         let _alone = self.changing.lock().await;
         self.drain();
         self.judge(engine);
+        if locked(&self.versions).draining().is_some() {
+            // There is no room for another one.
+            return;
+        }
         let Ok(found) = self.folder.versions() else { return };
         let at_first = self.answering().is_empty();
         // What was in use comes first after a start: what is newer is tried beside it again.
         let stable = self.folder.state().stable.filter(|stable| at_first && found.contains(stable));
-        let others = found.into_iter().filter(|version| Some(*version) != stable);
-        for version in stable.into_iter().chain(others).filter(|version| self.wants(*version)).collect::<Vec<_>>() {
-            if !self.is_known_unfit(version) {
-                if !self.make_room() {
+        let is_due = |version: &u32| self.wants(*version) && !self.is_put_off(*version);
+        let others = found.into_iter().filter(|version| Some(*version) != stable && is_due(version));
+        // What goes back to an earlier version is used at once, and what was trained from it is tried beside it.
+        let (restored, others): (Vec<_>, Vec<_>) =
+            others.partition(|version| self.folder.is_restored(*version, self.key()));
+        let is_trying = locked(&self.versions).canary().is_some();
+        let others = others.into_iter().filter(|_| !is_trying);
+        for version in stable.filter(is_due).into_iter().chain(restored).chain(others) {
+            match self.load(version).await {
+                // It is good: loaded again once there is room.
+                Ok(_) if is_trying => {
+                    locked(&self.versions).overtake();
                     return;
                 }
-                match self.load(version).await {
-                    Ok((loaded, warm, at_once)) => {
-                        self.place(version, loaded, warm, engine, at_once);
-                        return;
-                    }
-                    Err(error) => self.tell_unfit(version, &error),
+                Ok((loaded, warm, at_once)) => {
+                    self.place(version, loaded, warm, engine, at_once);
+                    return;
                 }
+                Err(error) => self.tell_unready(version, &error),
             }
         }
+    }
+
+    /// Has versions of this task follow. What is there of another one, whose name it has now, is set aside; the other's newest version
+    /// answers until one of this task does.
+    ///
+    /// # Errors
+    /// If it cannot be set aside.
+    pub(crate) async fn begin(&self, task: TaskId) -> std::io::Result<()> {
+        let _alone = self.changing.lock().await;
+        let Some(former) = self.task().filter(|former| *former != task) else { return Ok(()) };
+        let place = self.folder.set_aside(former)?;
+        locked(&self.versions).begin_anew();
+        *locked(&self.task) = Some(task);
+        locked(&self.unready).clear();
+        let (name, place) = (&self.name, place.display());
+        tracing::warn!(model = name, %task, %former, "{name} is another task now: versions of the former one lie in {place}");
+        self.note_state();
+        Ok(())
     }
 
     fn drain(&self) {
@@ -216,11 +280,6 @@ impl Served {
             }
         }
         self.note_state();
-    }
-
-    /// Whether there is memory for another version; waits for what is drained by looking again.
-    fn make_room(&self) -> bool {
-        locked(&self.versions).make_room()
     }
 
     async fn load(self: &Arc<Self>, version: u32) -> Result<(Loaded, Warm, bool), NotReady> {
@@ -260,7 +319,13 @@ impl Served {
             let versions = locked(&self.versions);
             let stable = versions.stable().map(|held| held.version);
             meters::versions(&self.name, stable, versions.canary().map(|held| held.version));
-            State { stable, previous: versions.previous(), refused: versions.refused().clone(), key: self.key() }
+            State {
+                stable: stable.filter(|_| !versions.is_former()),
+                previous: versions.previous(),
+                refused: versions.refused().clone(),
+                key: self.key(),
+                task: self.task(),
+            }
         };
         if let Err(error) = self.folder.write_state(&state) {
             meters::fetch_failed(&self.name, "disk");
@@ -277,21 +342,30 @@ impl Served {
         versions.answering().into_iter().chain(versions.previous()).collect()
     }
 
-    fn is_known_unfit(&self, version: u32) -> bool {
-        let modified = self.modified(version);
-        locked(&self.unfit).get(&version).is_some_and(|known| modified.as_ref() == Some(known))
+    /// Why a version is not read now.
+    fn unready(&self, version: u32) -> Option<Fault> {
+        let Unready { modified, fault } = locked(&self.unready).get(&version).copied()?;
+        let is_over = matches!(fault, Fault::Passing(again) if again <= Instant::now());
+        (!is_over && modified == self.modified(version)).then_some(fault)
     }
 
-    fn modified(&self, version: u32) -> Option<std::time::SystemTime> {
+    fn is_put_off(&self, version: u32) -> bool {
+        self.unready(version).is_some()
+    }
+
+    fn modified(&self, version: u32) -> Option<SystemTime> {
         std::fs::metadata(self.folder.file(version)).and_then(|file| file.modified()).ok()
     }
 
-    fn tell_unfit(&self, version: u32, error: &NotReady) {
-        if let Some(modified) = self.modified(version) {
-            locked(&self.unfit).insert(version, modified);
+    fn tell_unready(&self, version: u32, error: &NotReady) {
+        let (modified, fault) = (self.modified(version), error.fault(Instant::now()));
+        locked(&self.unready).insert(version, Unready { modified, fault });
+        let name = &self.name;
+        match fault {
+            Fault::Passing(_) => meters::swapped(name, "unreadable"),
+            Fault::Damaged | Fault::Unfit => meters::swapped(name, "unfit"),
         }
-        meters::swapped(&self.name, "unfit");
-        tracing::error!(model = self.name, version, "version {version} of {} is not used: {error}", self.name);
+        tracing::error!(model = name, version, "version {version} of {name} is not used: {error}");
     }
 
     /// Goes back to the version before, or takes a canary back. The version that answers then.
@@ -307,12 +381,9 @@ impl Served {
         let mut others = self.folder.versions().unwrap_or_default();
         // What nobody has trained is not served.
         others.retain(|version| *version > 0);
-        let back = locked(&self.versions).roll_back(&others)?;
-        if let Some(version) = back {
-            let loaded = self.load(version).await;
-            let (loaded, warm, _) =
-                loaded.map_err(|error| NotRolledBack::Previous { version, why: error.to_string() })?;
-            locked(&self.versions).go_back(Held { version, model: Arc::new(loaded) }, warm);
+        let way = locked(&self.versions).roll_back(&others)?;
+        if let WayBack::To(versions) = way {
+            self.go_back(versions).await?;
         }
         meters::swapped(&self.name, "rolled_back");
         self.note_state();
@@ -320,4 +391,25 @@ impl Served {
         tracing::warn!(model = self.name, version = stable, "{} was rolled back to version {stable}", self.name);
         Ok(stable)
     }
+
+    /// Goes back to the first of these versions that can be used.
+    async fn go_back(self: &Arc<Self>, to: Vec<u32>) -> Result<(), NotRolledBack> {
+        let mut wrong = None;
+        for version in to {
+            match self.load(version).await {
+                Ok((loaded, warm, _)) => {
+                    locked(&self.versions).go_back(Held { version, model: Arc::new(loaded) }, warm);
+                    return Ok(());
+                }
+                Err(error) => {
+                    self.tell_unready(version, &error);
+                    wrong.get_or_insert(NotRolledBack::Previous { version, why: error.to_string() });
+                }
+            }
+        }
+        Err(wrong.unwrap_or(NotRolledBack::NoWayBack(NoWayBack::None)))
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,9 +76,12 @@ impl Serving {
         self.handle.render()
     }
 
-    pub(super) fn note_latency(&self, took: Duration) {
+    /// Counts an answer; `took`: since the request was read, if it was.
+    pub(super) fn note_answer(&self, took: Option<Duration>) {
         self.answered.fetch_add(1, Ordering::Relaxed);
-        self.latencies.lock().unwrap_or_else(PoisonError::into_inner).note(took);
+        if let Some(took) = took {
+            self.latencies.lock().unwrap_or_else(PoisonError::into_inner).note(took);
+        }
     }
 
     /// Publishes how many replicas there should be, until `stop`.

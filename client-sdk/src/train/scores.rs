@@ -87,7 +87,7 @@ pub struct Predictor {
 }
 
 impl Predictor {
-    /// A model whose inputs are computed `batch` examples at a time, at least one.
+    /// A model whose rows are computed `batch` at a time, at least one; sequences come one at a time.
     ///
     /// # Errors
     /// [`TrainError`]: parameters of another model.
@@ -107,12 +107,17 @@ impl Predictor {
         let examples = examples(&self.architecture, inputs, &mut labels)?;
         examples.check(&self.architecture)?;
         let length = examples.length();
+        let batch = match inputs {
+            Inputs::Rows(_) => self.batch,
+            // Whoever asks chooses the length: memory is for the one sequence alone.
+            Inputs::Characters(_) => 1,
+        };
         if self.prepared.as_ref().is_none_or(|(of, _)| *of != length) {
             let (plan, values) = (TrainingPlan::default(), self.parameters.values());
-            self.prepared = Some((length, cpu::learner(&self.architecture, values, &plan, &examples, self.batch)));
+            self.prepared = Some((length, cpu::learner(&self.architecture, values, &plan, &examples, batch)));
         }
         match &mut self.prepared {
-            Some((_, learner)) => score_all(&self.architecture, &mut **learner, &examples, self.batch),
+            Some((_, learner)) => score_all(&self.architecture, &mut **learner, &examples, batch),
             None => unreachable!("it was prepared above"),
         }
     }
@@ -193,5 +198,14 @@ mod tests {
             let expected = scores(&model, &parameters, Inputs::Characters(text), &Device::Cpu).unwrap();
             assert_eq!(predictor.scores(Inputs::Characters(text)).unwrap(), expected);
         }
+    }
+
+    #[test]
+    fn a_predictor_prepares_for_one_sequence_whatever_the_batch_of_rows() {
+        let model = Architecture::Gru(Gru::with_vocabulary(5));
+        let parameters = Arc::new(model.initial(3).unwrap());
+        // Memory for so many sequences is nowhere.
+        let mut predictor = Predictor::new(model, parameters, usize::MAX / 2).unwrap();
+        assert_eq!(predictor.scores(Inputs::Characters(&[0, 1, 2])).unwrap().rows().len(), 3);
     }
 }

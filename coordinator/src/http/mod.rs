@@ -49,6 +49,7 @@ pub(crate) use limits::{Limiter, Rate, Rates};
 pub(crate) use nonces::Nonces;
 pub(crate) use openapi::Document;
 pub use participant::check_in::VirtualTime;
+pub use read_deadline::ReadDeadline;
 pub(crate) use refusals::Refusals;
 pub use router::document;
 pub(crate) use router::{health_router, router, signed_router};

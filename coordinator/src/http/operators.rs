@@ -54,6 +54,16 @@ pub(super) struct Bearer {
 }
 
 impl Bearer {
+    /// # Errors
+    /// [`Error::Forbidden`]: it has a role below this one.
+    pub(super) fn must_be(&self, needed: Role) -> Result<()> {
+        if self.role < needed {
+            let (needed, has) = (needed.as_str(), self.role.as_str());
+            return Err(Error::Forbidden(format!("this needs the role {needed}, and the token's is {has}")));
+        }
+        Ok(())
+    }
+
     /// The operator token, if there is one.
     pub(super) fn token(&self) -> Option<TokenId> {
         match self.who {
@@ -111,13 +121,7 @@ async fn find_bearer(parts: &Parts, app: &App, needed: Role) -> Result<Bearer> {
             }
         }
     };
-    if bearer.role < needed {
-        return Err(Error::Forbidden(format!(
-            "this needs the role {}, and the token's is {}",
-            needed.as_str(),
-            bearer.role.as_str()
-        )));
-    }
+    bearer.must_be(needed)?;
     Ok(bearer)
 }
 

@@ -15,7 +15,7 @@ use tokio::time::Sleep;
 const PREFACE: usize = 24;
 
 /// Reading fails if the first bytes do not arrive in time.
-pub(super) struct ReadDeadline<S> {
+pub struct ReadDeadline<S> {
     stream: S,
     /// Until they have arrived: the number of missing bytes, and the timeout.
     waiting: Option<(usize, Pin<Box<Sleep>>)>,
@@ -23,7 +23,8 @@ pub(super) struct ReadDeadline<S> {
 
 impl<S> ReadDeadline<S> {
     /// Gives the peer of `stream` this much time, starting now.
-    pub(super) fn new(stream: S, patience: Duration) -> Self {
+    #[must_use]
+    pub fn new(stream: S, patience: Duration) -> Self {
         Self { stream, waiting: Some((PREFACE, Box::pin(tokio::time::sleep(patience)))) }
     }
 }

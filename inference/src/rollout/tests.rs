@@ -81,3 +81,9 @@ proptest! {
         prop_assert!(!matches!(watch.verdict(MS * 2, &rollout), Verdict::TakeBack(_)));
     }
 }
+
+#[test]
+fn a_version_may_be_tried_without_end() {
+    let rollout = Rollout { hold: Duration::MAX, ..trying(20.0) };
+    assert_eq!(Watch::new(MS).verdict(2 * MS, &rollout), Verdict::Hold(Duration::MAX));
+}

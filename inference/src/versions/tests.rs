@@ -42,20 +42,20 @@ fn what_is_not_finite_never_becomes_warm() {
 #[test]
 fn a_swap_drains_the_old_one_and_waits_for_it_before_the_next() {
     let mut versions = Versions::new(None, BTreeSet::new());
-    assert!(versions.make_room());
+    assert!(versions.has_room());
     assert_eq!(versions.place(held(1), warm(), at(0), &AT_ONCE, false), Placed::Stable { before: None });
-    assert!(versions.make_room());
+    assert!(versions.has_room());
     assert_eq!(versions.place(held(2), warm(), at(1), &AT_ONCE, false), Placed::Stable { before: Some(1) });
     assert_eq!(versions.draining().map(|held| held.version), Some(1));
     assert!(versions.at(1).is_none(), "what is drained takes nothing new");
-    assert!(!versions.make_room(), "two are in memory");
+    assert!(!versions.has_room(), "two are in memory");
     versions.drained();
-    assert!(versions.make_room());
+    assert!(versions.has_room());
     assert_eq!((versions.previous(), versions.answering()), (Some(1), vec![2]));
 }
 
 #[test]
-fn a_canary_is_promoted_taken_back_or_overtaken() {
+fn a_canary_is_promoted_taken_back_or_overtaken_by_a_restored_one() {
     let mut versions = Versions::new(None, BTreeSet::new());
     assert_eq!(
         versions.place(held(1), warm(), at(0), &TRIED, false),
@@ -78,9 +78,11 @@ fn a_canary_is_promoted_taken_back_or_overtaken() {
     versions.drained();
 
     versions.place(held(4), warm(), at(63), &TRIED, false);
-    assert!(!versions.make_room(), "the one that is overtaken is drained first");
+    assert!(!versions.has_room(), "newer ones wait until it is judged");
+    versions.overtake();
+    assert!(!versions.has_room(), "the one that is overtaken is drained first");
     versions.drained();
-    assert!(versions.make_room());
+    assert!(versions.has_room());
     assert_eq!(versions.place(held(5), warm(), at(64), &TRIED, true), Placed::Stable { before: Some(2) });
     assert!(!versions.refused().contains(&4));
 }
@@ -90,10 +92,11 @@ fn a_way_back_is_there_once_and_what_was_left_is_not_used_again() {
     let mut versions = Versions::new(None, BTreeSet::new());
     versions.place(held(1), warm(), at(0), &AT_ONCE, false);
     assert_eq!(versions.roll_back(&[]), Err(NoWayBack::None));
-    assert_eq!(versions.roll_back(&[2, 1, 0]), Ok(Some(0)), "what is older, if nothing was used before");
+    assert_eq!(versions.roll_back(&[2, 1, 0]), Ok(WayBack::To(vec![0])), "what is older, if nothing was used before");
     versions.place(held(2), warm(), at(1), &AT_ONCE, false);
     versions.drained();
-    assert_eq!(versions.roll_back(&[]), Ok(Some(1)));
+    assert_eq!(versions.roll_back(&[]), Ok(WayBack::To(vec![1])));
+    assert_eq!(versions.roll_back(&[0, 1, 2, 3]), Ok(WayBack::To(vec![1, 0])), "and others, if it is damaged");
     versions.go_back(held(1), warm());
     assert_eq!(versions.answering(), [1]);
     assert!(!versions.wants(2) && versions.wants(3), "only what is newer than what was left");
@@ -101,8 +104,39 @@ fn a_way_back_is_there_once_and_what_was_left_is_not_used_again() {
     versions.drained();
     assert_eq!(versions.roll_back(&[5, 2]), Err(NoWayBack::None));
     versions.place(held(3), warm(), at(2), &TRIED, false);
-    assert_eq!(versions.roll_back(&[]), Ok(None), "a canary is taken back without another");
+    assert_eq!(versions.roll_back(&[]), Ok(WayBack::Canary), "a canary is taken back without another");
     assert!(versions.answering() == [1] && !versions.wants(3));
+}
+
+#[test]
+fn a_version_in_between_does_not_undo_what_was_taken_back() {
+    let mut versions = Versions::new(None, BTreeSet::new());
+    versions.place(held(1), warm(), at(0), &AT_ONCE, false);
+    versions.place(held(3), warm(), at(1), &AT_ONCE, false);
+    versions.drained();
+    versions.go_back(held(1), warm());
+    assert!(!versions.wants(2) && !versions.wants(3) && versions.wants(4));
+    // After a restart what was in use is used again, and what is in between still is not.
+    let mut versions = Versions::new(None, [3].into());
+    assert!(versions.wants(1) && versions.wants(2) && !versions.wants(3), "any is better than none");
+    versions.place(held(1), warm(), at(0), &AT_ONCE, false);
+    assert!(!versions.wants(2) && versions.wants(4));
+}
+
+#[test]
+fn another_task_of_the_name_begins_with_whatever_number() {
+    let mut versions = Versions::new(None, [6].into());
+    versions.place(held(4), warm(), at(0), &TRIED, false);
+    versions.place(held(5), warm(), at(1), &TRIED, false);
+    versions.begin_anew();
+    assert_eq!((versions.answering(), versions.previous(), versions.in_memory()), (vec![4], None, 2));
+    assert!(versions.wants(1) && versions.refused().is_empty());
+    assert_eq!(versions.roll_back(&[1, 2, 3]), Err(NoWayBack::None), "those are of another task");
+    versions.drained();
+    let placed = versions.place(held(1), warm(), at(2), &TRIED, false);
+    assert_eq!(placed, Placed::Stable { before: Some(4) }, "what answered until now is nothing to try it beside");
+    assert_eq!((versions.answering(), versions.previous()), (vec![1], None));
+    assert!(!versions.wants(1) && versions.wants(2));
 }
 
 proptest! {
@@ -117,7 +151,10 @@ proptest! {
             match step {
                 0 | 1 => {
                     newest += 1;
-                    if versions.wants(newest) && versions.make_room() {
+                    if step == 1 {
+                        versions.overtake();
+                    }
+                    if versions.wants(newest) && versions.has_room() {
                         versions.place(held(newest), warm(), at(now), if step == 0 { &TRIED } else { &AT_ONCE }, false);
                     }
                 }
@@ -129,10 +166,10 @@ proptest! {
                     }
                 }
                 _ => if versions.draining().is_none()
-                    && let Ok(Some(previous)) = versions.roll_back(&[])
-                    && versions.make_room()
+                    && let Ok(WayBack::To(ways)) = versions.roll_back(&[])
+                    && versions.has_room()
                 {
-                    versions.go_back(held(previous), warm());
+                    versions.go_back(held(ways[0]), warm());
                 },
             }
             prop_assert!(versions.in_memory() <= 2);

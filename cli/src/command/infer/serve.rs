@@ -80,6 +80,9 @@ pub(crate) struct Serve {
     replicas_of: Option<String>,
 }
 
+/// Longest that a version is tried: a year.
+const HOLD_MAX_S: u64 = 365 * 24 * 3600;
+
 /// How new versions are introduced.
 #[derive(clap::Args)]
 struct RolloutArgs {
@@ -87,7 +90,7 @@ struct RolloutArgs {
     #[arg(long, default_value_t = 0.0, value_parser = percent, value_name = "PERCENT")]
     canary_percent: f64,
     /// How long it is tried, in seconds
-    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(0..=HOLD_MAX_S), value_name = "SECONDS")]
     hold_s: u64,
     /// Requests or predictions from which on it is judged
     #[arg(long, default_value_t = 50, value_name = "COUNT")]
@@ -199,13 +202,15 @@ impl Serve {
     }
 }
 
-/// Names of the models in a folder.
+/// Names of the models in a folder; those that begin with a dot are none.
 fn folders(models: &std::path::Path) -> Outcome<Vec<String>> {
     let cannot = || Failure::because(Exit::Io, format!("cannot read the folder {}", models.display()));
     let mut names = Vec::new();
     for entry in std::fs::read_dir(models).map_err(cannot())? {
         let entry = entry.map_err(cannot())?;
-        let name = entry.file_name().into_string().ok().filter(|name| is_name(name) && entry.path().is_dir());
+        // `..data` of Kubernetes and `.snapshot` of file servers are no models.
+        let is_model = |name: &String| is_name(name) && !name.starts_with('.') && entry.path().is_dir();
+        let name = entry.file_name().into_string().ok().filter(is_model);
         names.extend(name);
     }
     if names.is_empty() {
@@ -226,5 +231,19 @@ fn announce(running: &Running, is_tls: bool, output: Output) {
     for ServedModel { name, version } in &serving.models {
         let version = version.map_or_else(|| "no version yet".to_owned(), |version| format!("version {version}"));
         output.line(format!("Model        {name}, {version}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::folders;
+
+    #[test]
+    fn folders_that_begin_with_a_dot_are_no_models() {
+        let models = tempfile::tempdir().unwrap();
+        for name in ["digits", "..data", ".snapshot"] {
+            std::fs::create_dir(models.path().join(name)).unwrap();
+        }
+        assert_eq!(folders(models.path()).unwrap(), ["digits"]);
     }
 }

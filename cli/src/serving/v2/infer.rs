@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, header};
-use http_body_util::LengthLimitError;
+use http_body_util::{BodyExt as _, Collected, LengthLimitError, Limited};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use wire::admin::Role;
@@ -94,16 +94,18 @@ async fn counted(
     headers: &HeaderMap,
     body: Body,
 ) -> Response {
-    let began = Instant::now();
-    let answer = answer(serving, peer, name, version, headers, body, began).await;
+    let mut read = None;
+    let answer = answer(serving, peer, name, version, headers, body, &mut read).await;
     let status = answer.as_ref().map_or_else(Refusal::status, |response| response.status().as_u16());
     // Names that strangers invent are no labels.
     let model = serving.model(name).map_or("", |served| &served.name);
-    meters::answered(model, status, began.elapsed());
-    serving.note_latency(began.elapsed());
+    let took = read.map(|read: Instant| read.elapsed());
+    meters::answered(model, status, took);
+    serving.note_answer(took);
     answer.unwrap_or_else(IntoResponse::into_response)
 }
 
+/// `read` becomes when the request was there as a whole: what comes before is the network's and the sender's time, not the model's.
 async fn answer(
     serving: &Serving,
     peer: Peer,
@@ -111,12 +113,13 @@ async fn answer(
     version: Option<&str>,
     headers: &HeaderMap,
     body: Body,
-    began: Instant,
+    read: &mut Option<Instant>,
 ) -> Result<Response> {
     let served = admitted(serving, headers, peer, Role::Predictor, name).await?;
     let arriving = serving.engine.arriving(served.index);
     let body = read_body(serving, body).await?;
-    let (request, binary) = read(headers, &body)?;
+    let began = *read.insert(Instant::now());
+    let (request, binary) = parse(headers, &body)?;
     let version = version.map(|text| number(served, text)).transpose()?;
     let draw = match headers.get(KEY) {
         Some(key) => inference::rollout::draw_of(&served.name, key.as_bytes()),
@@ -135,24 +138,20 @@ async fn answer(
     let said = match remembered {
         Some(said) => said,
         None => {
-            let said = serving.engine.ask(arriving, &chosen.lane, asked).await;
-            let failed = said.as_ref().is_ok_and(|said| !is_finite(said));
-            served.note(model.version, began.elapsed(), failed);
-            let said = Arc::new(said?);
+            // A full queue is no fault of the version's: its answers alone are noted.
+            let said = Arc::new(serving.engine.ask(arriving, &chosen.lane, asked).await?);
+            let is_finite = said.scores.iter().all(|score| score.is_finite());
+            served.note(model.version, began.elapsed(), !is_finite);
+            if !is_finite {
+                return Err(wrong("the model's scores for these inputs are not finite numbers".to_owned()));
+            }
             if let (Some(cache), Some(key)) = (&serving.cache, key) {
                 cache.put(key, Arc::clone(&said));
             }
             said
         }
     };
-    if !is_finite(&said) {
-        return Err(wrong("the model's scores for these inputs are not finite numbers".to_owned()));
-    }
     respond(&served.name, model.version, &request.id, request.outputs, request.parameters, &said, &shape)
-}
-
-fn is_finite(said: &Prediction) -> bool {
-    said.scores.iter().all(|score| score.is_finite())
 }
 
 fn choose(served: &Arc<Served>, version: Option<u32>, draw: u64) -> Result<Chosen> {
@@ -163,21 +162,38 @@ fn choose(served: &Arc<Served>, version: Option<u32>, draw: u64) -> Result<Chose
 }
 
 /// The body of somebody who was let in.
-async fn read_body(serving: &Serving, body: Body) -> Result<Bytes> {
+async fn read_body(serving: &Serving, mut body: Body) -> Result<Bytes> {
     let most = serving.settings.body_max;
     let late = |_| Refusal::new(ProblemType::TooSlow, format!("the body took longer than {} s", BODY.as_secs()));
-    let read = tokio::time::timeout(BODY, to_bytes(body, most)).await.map_err(late)?;
-    read.map_err(|error| {
-        let cause = std::error::Error::source(&error);
-        if cause.is_some_and(<dyn std::error::Error>::is::<LengthLimitError>) {
+    let read = async {
+        let read = Limited::new(&mut body, most).collect().await;
+        if read.as_ref().is_err_and(|error| error.is::<LengthLimitError>()) {
+            discard(&mut body, most.saturating_mul(4)).await;
+        }
+        read
+    };
+    let read = tokio::time::timeout(BODY, read).await.map_err(late)?;
+    read.map(Collected::to_bytes).map_err(|error| {
+        if error.is::<LengthLimitError>() {
             return Refusal::new(ProblemType::TooLarge, format!("the body may have at most {most} bytes here"));
         }
         Refusal::new(ProblemType::MalformedRequest, "the body was cut off")
     })
 }
 
+/// Reads on in a body that is too long: a sender that is cut off while it writes may never see the answer.
+async fn discard(body: &mut Body, most: usize) {
+    let mut left = most;
+    while let Some(Ok(frame)) = body.frame().await {
+        match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+            Some(rest) => left = rest,
+            None => return,
+        }
+    }
+}
+
 /// The JSON of a request, and the bytes after it.
-fn read<'b>(headers: &HeaderMap, body: &'b Bytes) -> Result<(Request, &'b [u8])> {
+fn parse<'b>(headers: &HeaderMap, body: &'b Bytes) -> Result<(Request, &'b [u8])> {
     let malformed = |detail: String| Refusal::new(ProblemType::MalformedRequest, detail);
     if headers.get(header::CONTENT_ENCODING).is_some_and(|value| value != "identity") {
         return Err(Refusal::new(ProblemType::UnsupportedMediaType, "bodies are taken uncompressed"));

@@ -10,7 +10,8 @@ mod tensors;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
@@ -20,6 +21,7 @@ use serde_json::json;
 use wire::admin::Role;
 use wire::problem::{Problem, ProblemType};
 
+use super::access::{Access, is_of_this_machine};
 use super::listener::Peer;
 use super::model::Loaded;
 use super::served::{NotRolledBack, Served};
@@ -47,7 +49,18 @@ pub(super) fn router(serving: Arc<Serving>) -> Router {
         .method_not_allowed_fallback(async || {
             Refusal::new(ProblemType::MethodNotAllowed, "the path does not take this method")
         })
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&serving), local))
         .with_state(serving)
+}
+
+/// Lets nothing through that a page of some site sent, where everybody on this machine may ask.
+async fn local(State(serving): State<Arc<Serving>>, request: Request, next: Next) -> Response {
+    let is_open = matches!(serving.access, Access::Everybody);
+    if is_open && !is_of_this_machine(request.headers(), request.uri()) {
+        let detail = "without tokens and certificates of clients it answers programs on this machine, by the address or as localhost, and no pages of sites";
+        return Refusal::new(ProblemType::Forbidden, detail).into_response();
+    }
+    next.run(request).await
 }
 
 /// Routes for a listener in the clear that is told nothing but health.

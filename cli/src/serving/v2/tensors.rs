@@ -14,6 +14,11 @@ pub(super) const INPUT: &str = "input";
 pub(super) const SCORES: &str = "scores";
 pub(super) const CLASSES: &str = "classes";
 
+/// Most characters of a text, where examples are texts: memory grows with the length of one.
+pub(crate) const TEXT_MAX: usize = 4096;
+/// Most scores of an answer, 16 MiB of them: by example, position and class.
+pub(crate) const SCORES_MAX: usize = 1 << 22;
+
 task_spec::named_enum! {
     /// Kinds of elements that are taken and given.
     pub(crate) enum Datatype {
@@ -83,9 +88,44 @@ pub(crate) fn signature(model: &Architecture) -> (TensorMetadata, [TensorMetadat
 
 /// The numbers of a tensor in JSON: in one array, or in arrays of arrays, in row-major order.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Flat(Vec<f64>);
+pub(super) struct Flat {
+    numbers: Vec<f64>,
+    /// How many arrays are around each number.
+    depth: Option<usize>,
+    /// Lengths of the arrays, the outermost first; 0 where none has ended yet.
+    sizes: Vec<usize>,
+    /// Arrays of the same depth have different lengths, or numbers are at different depths.
+    is_ragged: bool,
+}
 
-struct Numbers<'a>(&'a mut Vec<f64>);
+impl Flat {
+    fn push(&mut self, number: f64, depth: usize) {
+        self.is_ragged |= *self.depth.get_or_insert(depth) != depth;
+        self.numbers.push(number);
+    }
+
+    /// Notes that an array ended, which is within `depth` others.
+    fn end(&mut self, depth: usize, length: usize) {
+        self.sizes.resize(self.sizes.len().max(depth + 1), 0);
+        self.is_ragged |= length == 0 || ![0, length].contains(&self.sizes[depth]);
+        self.sizes[depth] = length;
+    }
+
+    /// The numbers, if they are in one array, or nested by this shape.
+    fn of_shape(self, shape: &[u64]) -> Result<Vec<f64>, String> {
+        let is_nested = || self.sizes.iter().map(|&size| u64::try_from(size).ok()).eq(shape.iter().copied().map(Some));
+        if self.is_ragged || (self.sizes.len() > 1 && !is_nested()) {
+            return Err(format!("{INPUT}: data is one array, or arrays nested by the shape {shape:?}"));
+        }
+        Ok(self.numbers)
+    }
+}
+
+/// What is read of an array that is within `depth` others.
+struct Numbers<'a> {
+    into: &'a mut Flat,
+    depth: usize,
+}
 
 impl<'de> DeserializeSeed<'de> for Numbers<'_> {
     type Value = ();
@@ -104,22 +144,27 @@ impl<'de> Visitor<'de> for Numbers<'_> {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<(), E> {
-        self.0.push(value);
+        self.into.push(value, self.depth);
         Ok(())
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<(), E> {
-        self.0.push(value as f64);
+        self.into.push(value as f64, self.depth);
         Ok(())
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<(), E> {
-        self.0.push(value as f64);
+        self.into.push(value as f64, self.depth);
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        while items.next_element_seed(Numbers(self.0))?.is_some() {}
+        let Self { into, depth } = self;
+        let mut length = 0;
+        while items.next_element_seed(Numbers { into: &mut *into, depth: depth + 1 })?.is_some() {
+            length += 1;
+        }
+        into.end(depth, length);
         Ok(())
     }
 }
@@ -135,9 +180,9 @@ impl<'de> Deserialize<'de> for Flat {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Flat, A::Error> {
-                let mut numbers = Vec::new();
-                Numbers(&mut numbers).visit_seq(items)?;
-                Ok(Flat(numbers))
+                let mut all = Flat::default();
+                Numbers { into: &mut all, depth: 0 }.visit_seq(items)?;
+                Ok(all)
             }
         }
         deserializer.deserialize_seq(Array)
@@ -167,14 +212,22 @@ pub(super) fn input(model: &Architecture, tensors: Vec<InputTensor>, binary: &[u
     let elements = shape.iter().try_fold(1_u64, |all, &size| all.checked_mul(size));
     let elements = elements.and_then(|elements| usize::try_from(elements).ok()).filter(|elements| *elements > 0);
     let elements = elements.ok_or_else(|| format!("{INPUT}: the shape {shape:?} holds nothing, or too much"))?;
+    check_sizes(model, &shape, elements)?;
     let numbers = match (data, parameters.binary_data_size) {
-        (Some(Flat(numbers)), None) => numbers,
-        (None, Some(size)) if size == binary.len() => {
-            let datatype = Datatype::ALL.into_iter().find(|one| one.as_str() == datatype);
-            decode(binary, datatype.unwrap_or(Datatype::Fp32))
+        (Some(data), None) if binary.is_empty() => data.of_shape(&shape)?,
+        (Some(_), None) => {
+            return Err(format!("{INPUT}: data are in the JSON, and {} bytes follow it", binary.len()));
+        }
+        (None, Some(size)) if size != binary.len() => {
+            return Err(format!("{INPUT}: binary_data_size is {size}, and {} bytes follow the JSON", binary.len()));
         }
         (None, Some(size)) => {
-            return Err(format!("{INPUT}: binary_data_size is {size}, and {} bytes follow the JSON", binary.len()));
+            let each = expected.datatype.bytes();
+            if elements.checked_mul(each) != Some(size) {
+                let detail = format!("the shape {shape:?} holds {elements} elements of {each} bytes");
+                return Err(format!("{INPUT}: {detail}, and binary_data_size is {size}"));
+            }
+            decode(binary, expected.datatype)
         }
         (Some(_), Some(_)) | (None, None) => {
             return Err(format!("{INPUT}: give either data, or binary_data_size and that many bytes after the JSON"));
@@ -190,6 +243,26 @@ pub(super) fn input(model: &Architecture, tensors: Vec<InputTensor>, binary: &[u
             Ok(Input::Texts { characters: characters(numbers, model.classes())?, length })
         }
     }
+}
+
+/// Holds a request's sizes against what a model computes for anybody: memory grows with them, not with the body.
+fn check_sizes(model: &Architecture, shape: &[u64], elements: usize) -> Result<(), String> {
+    let size = |place: usize| shape.get(place).and_then(|&size| usize::try_from(size).ok()).unwrap_or(usize::MAX);
+    let (rows, each) = match model.input() {
+        InputKind::Features(_) => (size(0), 1),
+        InputKind::Characters => (elements, size(1)),
+    };
+    if each > TEXT_MAX {
+        return Err(format!("{INPUT}: a text has at most {TEXT_MAX} characters here, and these have {each}"));
+    }
+    let classes = usize::try_from(model.classes()).unwrap_or(usize::MAX).max(1);
+    if rows.checked_mul(classes).is_none_or(|scores| scores > SCORES_MAX) {
+        let most = (SCORES_MAX / classes / each.max(1)).max(1);
+        return Err(format!(
+            "{INPUT}: an answer has at most {SCORES_MAX} scores: ask about {most} such examples at once"
+        ));
+    }
+    Ok(())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "characters are far below 2^53")]
@@ -314,6 +387,13 @@ mod tests {
         assert_eq!(asked(&model, &with(r#""parameters":{"binary_data_size":16}"#), &bytes), Ok(expected));
         let nan: Vec<u8> = [f32::NAN; 4].iter().flat_map(|value| value.to_le_bytes()).collect();
         for (data, binary, why) in [
+            (r#""data":[[1,2.5,-3],[4]]"#, &[][..], "nested by the shape [2, 2]"),
+            (r#""data":[[1,2.5,-3,4]]"#, &[], "nested by the shape [2, 2]"),
+            (r#""data":[1,2.5,[-3,4]]"#, &[], "nested by the shape [2, 2]"),
+            (r#""data":[1,2.5,-3,4,[]]"#, &[], "nested by the shape [2, 2]"),
+            (r#""data":[[[1],[2.5]],[[-3],[4]]]"#, &[], "nested by the shape [2, 2]"),
+            (r#""data":[1,2.5,-3,4]"#, &bytes[..1], "and 1 bytes follow it"),
+            (r#""parameters":{"binary_data_size":17}"#, &[bytes.as_slice(), &[0]].concat(), "4 elements of 4 bytes"),
             (r#""data":[1,2,3]"#, &[][..], "holds 4 elements, and these are 3"),
             (r#""data":[1,2,3,1e300]"#, &[], "element 3 is no finite FP32"),
             (r#""data":[1,2,3,1e999]"#, &[], "number out of range"),
@@ -352,6 +432,26 @@ mod tests {
         for wrong in ["[0,5,1]", "[0,-1,1]", "[0,0.5,1]", "[0,18446744073709551615,1]"] {
             assert!(with(wrong).unwrap_err().contains("from 0 to 4"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_would_take_memory_without_end_is_refused() {
+        let model = Architecture::Gru(Gru::with_vocabulary(100));
+        let with = |examples: usize, length: usize| {
+            let size = 8 * examples * length;
+            let json = format!(
+                r#"[{{"name":"input","shape":[{examples},{length}],"datatype":"INT64","parameters":{{"binary_data_size":{size}}}}}]"#
+            );
+            asked(&model, &json, &vec![0; size])
+        };
+        assert!(with(1, TEXT_MAX).is_ok() && with(10, TEXT_MAX).is_ok());
+        let told = with(1, TEXT_MAX + 1).unwrap_err();
+        assert!(told.contains("at most 4096 characters here, and these have 4097"), "{told}");
+        let told = with(11, TEXT_MAX).unwrap_err();
+        assert!(told.contains("at most 4194304 scores: ask about 10 such examples"), "{told}");
+        let wide = Architecture::Linear(Linear { inputs: 1, classes: 1 << 20 });
+        let told = asked(&wide, r#"[{"name":"input","shape":[5,1],"datatype":"FP32","data":[1,2,3,4,5]}]"#, &[]);
+        assert!(told.unwrap_err().contains("ask about 4 such examples"));
     }
 
     #[test]

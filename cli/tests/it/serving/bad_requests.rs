@@ -47,6 +47,9 @@ async fn wrong_requests_are_told_what_is_wrong() {
         ("inference-header-content-length", "99999", 400),
         ("inference-header-content-length", "x", 400),
         ("content-encoding", "gzip", 415),
+        // What a page of a site in this machine's browser sends.
+        ("origin", "https://evil.example", 403),
+        ("host", "evil.example", 403),
     ] {
         let answer = client.post(&url).header(header, value).body(asked(&row(1)).to_string()).send().await.unwrap();
         assert_eq!(answer.status().as_u16(), status, "{header}: {value}");

@@ -44,6 +44,41 @@ async fn a_worse_version_is_taken_back_before_its_time_is_over_and_each_key_has_
 }
 
 #[tokio::test]
+async fn a_slow_sender_is_no_fault_of_the_version() {
+    let folder = folder();
+    let tried = ["--canary-percent", "100", "--abort-min-requests", "1", "--abort-p99-ms", "2000", "--hold-s", "3600"];
+    let models = Models::serve(folder.path(), &tried);
+    publish(folder.path(), 2, &parameters(1));
+    models
+        .wait("a canary", async || models.metric("tributary_infer_swaps_total", "outcome=\"tried\"").await == 1.0)
+        .await;
+    let body = super::asked(&row(1)).to_string();
+    let (first, second) = body.split_at(body.len() / 2);
+    let (first, second) = (first.to_owned(), second.to_owned());
+    let pieces = futures_util::stream::unfold(0, move |piece| {
+        let (first, second) = (first.clone(), second.clone());
+        async move {
+            match piece {
+                0 => Some((Ok::<_, std::io::Error>(first), 1)),
+                1 => {
+                    tokio::time::sleep(std::time::Duration::from_millis(2500)).await;
+                    Some((Ok(second), 2))
+                }
+                _ => None,
+            }
+        }
+    });
+    let url = format!("{}/v2/models/digits/infer", models.url);
+    let request = reqwest::Client::new().post(url).body(reqwest::Body::wrap_stream(pieces));
+    let (status, answer) = super::answer(request).await;
+    assert_eq!((status, &answer["model_version"]), (200, &"2".into()), "{answer}");
+    // The watch is looked at every few milliseconds.
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    assert_eq!(models.metric("tributary_infer_swaps_total", "outcome=\"taken_back\"").await, 0.0);
+    assert_eq!(models.metric("tributary_infer_version{", "side=\"canary\"").await, 2.0);
+}
+
+#[tokio::test]
 async fn a_good_version_becomes_the_stable_one_and_one_command_goes_back() {
     let folder = folder();
     let models = Models::serve(folder.path(), &[&TRIED[..], &["--hold-s", "1"]].concat());

@@ -94,3 +94,22 @@ async fn a_full_queue_says_when_to_come_back() {
     assert_eq!(models.metric("tributary_infer_requests_total", "status=\"429\"").await, f64::from(refused));
     assert_eq!(models.metric("tributary_infer_queue_size", "").await, 0.0);
 }
+
+#[tokio::test]
+async fn scores_that_are_not_finite_are_refused_and_not_remembered() {
+    let folder = folder();
+    let models = Models::serve(folder.path(), &["--cache", "1000000"]);
+    let mut overflows = parameters(2);
+    let (first, rest) = overflows.values_mut().split_at_mut(5 * 7);
+    first.fill(f32::MAX);
+    rest.fill(0.0);
+    rest[7..].fill(1.0);
+    publish(folder.path(), 2, &overflows);
+    models.until_answers(2).await;
+    for _ in 0..2 {
+        let (status, answer) = models.infer(&[1.0; 5], None).await.unwrap_err();
+        assert!(status == 422 && answer["error"].as_str().unwrap().contains("not finite"), "{answer}");
+    }
+    assert_eq!(models.metric("tributary_infer_cache_hits_total", "").await, 0.0);
+    assert_eq!(models.metric("tributary_infer_cache_misses_total", "").await, 2.0);
+}

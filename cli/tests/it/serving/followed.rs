@@ -30,6 +30,17 @@ async fn published_versions_are_fetched_verified_and_answer_when_the_coordinator
     let state = std::fs::read_to_string(place.join("demo/state.json")).unwrap();
     assert!(state.contains(r#""stable":2"#) && !state.contains(r#""key":null"#), "{state}");
 
+    drop(models);
+    let damage = || {
+        let mut file = std::fs::read(place.join("demo/2/model.safetensors")).unwrap();
+        *file.last_mut().unwrap() ^= 1;
+        std::fs::write(place.join("demo/2/model.safetensors"), file).unwrap();
+    };
+    damage();
+    let models = Models::serve(&place, &flags(&served));
+    models.until_answers(2).await;
+    assert_eq!(version(&models).await.as_deref(), Some("2"), "a damaged one is fetched again");
+
     let (url, ca, token) = (served.url.clone(), served.ca.clone(), served.token.clone());
     let kept_ca = folder.path().join("ca.pem");
     std::fs::copy(&ca, &kept_ca).unwrap();
@@ -46,9 +57,7 @@ async fn published_versions_are_fetched_verified_and_answer_when_the_coordinator
     let models = Models::serve(&place, &from);
     assert_eq!(version(&models).await.as_deref(), Some("2"), "and starts without");
     drop(models);
-    let mut file = std::fs::read(place.join("demo/2/model.safetensors")).unwrap();
-    *file.last_mut().unwrap() ^= 1;
-    std::fs::write(place.join("demo/2/model.safetensors"), file).unwrap();
+    damage();
     let models = Models::serve(&place, &from);
     assert_eq!(version(&models).await, None, "a file that is another than its record says is not used");
 }

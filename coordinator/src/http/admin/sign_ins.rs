@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use store::StoreError;
 use store::entity::sign_in::{Holder, SignIn};
 use store::entity::token::{OperatorToken, TokenEnd};
-use wire::admin::{AuthorizationView, CreateSignIn, SignInView, SignInWays};
+use wire::admin::{AuthorizationView, CreateSignIn, Role, SignInView, SignInWays};
 use wire::route;
 use zeroize::Zeroizing;
 
@@ -81,8 +81,10 @@ pub(in crate::http) async fn create(_: AnyPeer, State(app): State<Arc<App>>, req
 /// Signs an operator in, for as long as what was shown counts, and no longer than a day's work: the row, and the cookie to be set.
 ///
 /// # Errors
-/// The store's.
+/// [`Error::Forbidden`] to whom nothing is shown here; the store's.
 pub(in crate::http) async fn enter(app: &App, bearer: &Bearer, now: Timestamp) -> Result<(SignIn, HeaderValue)> {
+    // A predictor's token is for servers of models.
+    bearer.must_be(Role::Viewer)?;
     let secret = Zeroizing::new(secret(&app.random));
     let expires_at = bearer.until.into_iter().chain([now.plus(LASTS)]).min().unwrap_or(now);
     let row = SignIn {

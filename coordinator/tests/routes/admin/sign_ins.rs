@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{Method, Request};
 use serde_json::{Value, json};
+use wire::admin::Role;
 use wire::problem::ProblemType;
 use wire::route;
 
@@ -103,6 +104,14 @@ async fn another_site_changes_nothing_with_a_cookie() {
         send(&t, Method::POST, route::SIGN_INS, headers, &body).await.problem(ProblemType::Forbidden);
     }
     assert_eq!(browser.get("/v1/tasks/small").await.json()["status"], "ACTIVE");
+}
+
+#[tokio::test]
+async fn a_token_for_predictions_signs_nobody_in() {
+    let t = TestCoordinator::start().await;
+    let token = t.inner.create_operator_token("ward", Role::Predictor).await.unwrap().token;
+    let reply = send(&t, Method::POST, route::SIGN_INS, OURS, &json!({ "token": token })).await;
+    reply.problem(ProblemType::Forbidden);
 }
 
 #[tokio::test]

@@ -1,0 +1,202 @@
+//! Versions in a folder, from there to use and back.
+
+use client_sdk::models::{Architecture, Linear};
+use inference::batcher::Batching;
+use learning::checkpoint;
+use ring::digest::{SHA256, digest};
+use ring::signature::Ed25519KeyPair;
+use wire::provenance::{FORMAT, Origin, Provenance, key_of};
+
+use super::super::folder::{MODEL, Record};
+use super::*;
+
+const NAME: &str = "digits";
+
+fn task(number: u128) -> TaskId {
+    format!("00000000-0000-0000-0000-{number:012}").parse().unwrap()
+}
+
+/// A model that is served from a folder of its own.
+struct Test {
+    models: tempfile::TempDir,
+    engine: Engine,
+    served: Arc<Served>,
+}
+
+impl Test {
+    fn new(canary_percent: f64) -> Self {
+        let models = tempfile::tempdir().unwrap();
+        let batching = Batching { max_batch: 2, max_delay: Duration::ZERO, queue: 4 };
+        let engine = Engine::start(&[NAME.to_owned()], batching, 1).unwrap();
+        let served = Self::serve(&models, canary_percent);
+        Self { models, engine, served }
+    }
+
+    fn serve(models: &tempfile::TempDir, canary_percent: f64) -> Arc<Served> {
+        let hold = Duration::from_secs(3600);
+        Arc::new(Served::new(models.path(), NAME, 0, Rollout { canary_percent, hold, ..Rollout::default() }, 2))
+    }
+
+    /// Puts a version there, with a record of its task.
+    fn publish(&self, version: u32, of: TaskId) {
+        self.publish_signed(version, of, None);
+    }
+
+    fn publish_signed(&self, version: u32, of: TaskId, signed: Option<(&Ed25519KeyPair, Origin)>) {
+        let model = Architecture::Linear(Linear { inputs: 2, classes: 2 }).initial(version.into()).unwrap();
+        let file = checkpoint::write(&model).unwrap();
+        let mut sha256 = Digest([0; 32]);
+        sha256.0.copy_from_slice(digest(&SHA256, &file).as_ref());
+        std::fs::write(self.served.folder.incoming(version).unwrap(), &file).unwrap();
+        let time = federation::time::Timestamp(0);
+        let provenance = signed.map(|(pair, origin)| {
+            let told = Provenance {
+                format: FORMAT,
+                coordinator: key_of(pair),
+                task: of,
+                task_sha256: sha256,
+                version,
+                sha256,
+                bytes: file.len() as u64,
+                origin,
+                base: None,
+                round: None,
+                roster: None,
+                updates: None,
+                privacy: None,
+                published_at: time,
+                signed_at: time,
+                program: "a test".to_owned(),
+            };
+            told.sign(pair)
+        });
+        let record = Record { task: of, sha256, architecture: None, provenance };
+        self.served.folder.keep(version, &record).unwrap();
+    }
+
+    /// Looks until nothing changes any more: at what is there, and at what has left memory.
+    async fn look(&self) {
+        for _ in 0..4 {
+            self.served.look(&self.engine).await;
+        }
+    }
+
+    fn stable(&self) -> Option<u32> {
+        self.served.at(None).map(|loaded| loaded.version)
+    }
+}
+
+#[tokio::test]
+async fn a_rollback_is_not_undone_by_a_version_in_between() {
+    let mut test = Test::new(0.0);
+    test.publish(1, task(1));
+    test.look().await;
+    test.publish(2, task(1));
+    test.publish(3, task(1));
+    test.look().await;
+    assert_eq!(test.stable(), Some(3));
+    assert_eq!(test.served.roll_back().await.unwrap(), 1);
+    test.look().await;
+    assert_eq!(test.stable(), Some(1));
+    test.served = Test::serve(&test.models, 0.0);
+    test.look().await;
+    assert_eq!(test.stable(), Some(1), "nor after a restart");
+    test.publish(4, task(1));
+    test.look().await;
+    assert_eq!(test.stable(), Some(4));
+}
+
+#[tokio::test]
+async fn a_rollback_passes_a_damaged_version() {
+    let test = Test::new(0.0);
+    for version in 1..=3 {
+        test.publish(version, task(1));
+        test.look().await;
+    }
+    for version in [1, 2] {
+        std::fs::write(test.served.folder.file(version), "damaged").unwrap();
+    }
+    assert!(matches!(test.served.roll_back().await, Err(NotRolledBack::Previous { version: 2, .. })));
+    assert_eq!(test.stable(), Some(3), "nothing changed");
+    test.publish(1, task(1));
+    assert_eq!(test.served.roll_back().await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn newer_versions_wait_for_the_verdict_and_restored_ones_do_not() {
+    let test = Test::new(20.0);
+    let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+    let publish = |version, origin| test.publish_signed(version, task(1), Some((&pair, origin)));
+    for version in 1..=3 {
+        publish(version, Origin::Trained);
+        test.look().await;
+    }
+    assert_eq!(test.served.answering(), [1, 2], "3 waits until 2 was tried");
+    publish(4, Origin::Restored);
+    publish(5, Origin::Trained);
+    std::fs::write(test.served.folder.file(4), "damaged").unwrap();
+    test.look().await;
+    assert_eq!(test.served.answering(), [1, 2], "nothing makes room for what cannot be used");
+    publish(4, Origin::Restored);
+    test.look().await;
+    assert_eq!((test.stable(), test.served.answering()), (Some(4), vec![4, 5]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_cannot_be_read_for_a_while_is_read_again() {
+    let test = Test::new(0.0);
+    test.publish(1, task(1));
+    let record = test.served.folder.file(1).with_file_name("record.json");
+    let kept = std::fs::read(&record).unwrap();
+    std::fs::remove_file(&record).unwrap();
+    // Reading a folder fails, and says nothing about the version.
+    std::fs::create_dir(&record).unwrap();
+    test.look().await;
+    assert_eq!(test.stable(), None);
+    assert!(!test.served.lacks(1));
+    std::fs::remove_dir(&record).unwrap();
+    std::fs::write(&record, kept).unwrap();
+    test.look().await;
+    assert_eq!(test.stable(), None, "not at every look");
+    tokio::time::advance(AGAIN).await;
+    test.look().await;
+    assert_eq!(test.stable(), Some(1));
+}
+
+#[tokio::test]
+async fn a_damaged_version_is_lacking_and_one_that_is_no_model_is_not() {
+    let test = Test::new(0.0);
+    test.publish(1, task(1));
+    assert!(test.served.lacks(2) && !test.served.lacks(1));
+    std::fs::write(test.served.folder.file(1), "damaged").unwrap();
+    let no_model = test.models.path().join(NAME).join("2");
+    std::fs::create_dir(&no_model).unwrap();
+    std::fs::write(no_model.join(MODEL), "no model").unwrap();
+    test.look().await;
+    assert!(test.served.lacks(1) && !test.served.lacks(2));
+    test.publish(1, task(1));
+    test.look().await;
+    assert_eq!(test.stable(), Some(1), "once it was fetched again");
+}
+
+#[tokio::test]
+async fn a_new_task_of_the_name_begins_at_its_first_version() {
+    let mut test = Test::new(20.0);
+    test.publish(4, task(1));
+    test.look().await;
+    test.publish(5, task(1));
+    test.look().await;
+    assert_eq!(test.served.task(), Some(task(1)));
+    test.served.begin(task(1)).await.unwrap();
+    assert_eq!(test.served.answering(), [4, 5], "it is the same task");
+    test.served.begin(task(2)).await.unwrap();
+    test.look().await;
+    assert_eq!((test.stable(), test.served.task()), (Some(4), Some(task(2))), "until there is another one");
+    test.publish(1, task(2));
+    test.look().await;
+    assert_eq!(test.served.answering(), [1]);
+    let state = test.served.folder.state();
+    assert_eq!((state.stable, state.previous, state.task), (Some(1), None, Some(task(2))));
+    test.served = Test::serve(&test.models, 20.0);
+    assert_eq!(test.served.task(), Some(task(2)), "who may ask is known before a version is loaded");
+}

@@ -1,0 +1,350 @@
+//! The coordinator's word about tokens, remembered by the digests of their secrets.
+//!
+//! It is asked about a token again before its word expires, so that nobody waits. Where it is away, whom it knew goes on; where it
+//! answers that it does not judge now, whom it knew goes on until its last word expires.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use federation::time::{Clock as _, Timestamp};
+use ring::digest::{SHA256, digest};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use wire::admin::BearerView;
+use wire::problem::{Problem, ProblemType};
+use wire::route;
+
+use crate::failure::{Exit, Failure};
+use crate::server::Server;
+
+/// How long the coordinator's word about a token counts: a revocation takes effect by then.
+const COUNTS: Duration = Duration::from_secs(30);
+/// When it is asked again although its word still counts.
+const REFRESH: Duration = Duration::from_secs(25);
+/// How long a token that it does not know is refused without asking again.
+const UNKNOWN: Duration = Duration::from_secs(5);
+/// When it is asked again after it was away, and after it did not judge.
+const AWAY: Duration = Duration::from_secs(5);
+const BUSY: Duration = Duration::from_secs(1);
+/// Time for its answer; later, it is away.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Tokens that it is not known to know, and that it is asked about at once.
+const STRANGERS: usize = 8;
+/// Between such tokens on average, and how much later their turn may be: some may come at once.
+const STRANGERS_EVERY: Duration = Duration::from_millis(100);
+const STRANGERS_AHEAD: Duration = Duration::from_secs(5);
+/// Tokens remembered; beyond, those that it does not know are forgotten, or else all.
+const REMEMBERED: usize = 10_000;
+
+/// What the coordinator says when it is asked about a token.
+#[derive(Debug)]
+enum Word {
+    Bearer(BearerView),
+    Unknown,
+    /// It cannot be reached, or fails.
+    Away,
+    /// It answers, and does not judge now: it has been asked too often.
+    Busy,
+}
+
+impl Word {
+    fn of(told: Result<BearerView, Failure>) -> Self {
+        let failure = match told {
+            Ok(bearer) => return Self::Bearer(bearer),
+            Err(failure) => failure,
+        };
+        match failure.more.status {
+            Some(401 | 403) => Self::Unknown,
+            Some(500..) => Self::Away,
+            Some(_) => Self::Busy,
+            // No token that can be sent.
+            None if failure.exit == Exit::Usage => Self::Unknown,
+            None => Self::Away,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Said {
+    Nothing,
+    Unknown,
+    Bearer(BearerView),
+}
+
+/// What is known of a token.
+#[derive(Clone, Debug)]
+struct Known {
+    said: Said,
+    /// Until when that counts.
+    counts: Instant,
+    /// When the coordinator may be asked again.
+    again: Instant,
+    /// Held by whoever asks.
+    asking: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// What follows from what is known.
+#[derive(Debug)]
+enum Standing {
+    Counts {
+        bearer: BearerView,
+        /// The coordinator is to be asked again, for those who come later.
+        is_due: bool,
+    },
+    Unknown,
+    /// It has no word now, and is not to be asked.
+    Unjudged,
+    Ask,
+}
+
+impl Known {
+    fn new(now: Instant) -> Self {
+        Self { said: Said::Nothing, counts: now, again: now, asking: Arc::default() }
+    }
+
+    fn standing(&self, now: Instant) -> Standing {
+        match &self.said {
+            Said::Bearer(bearer) if now < self.counts => {
+                Standing::Counts { bearer: bearer.clone(), is_due: now >= self.again }
+            }
+            Said::Unknown if now < self.counts => Standing::Unknown,
+            Said::Bearer(_) | Said::Unknown | Said::Nothing if now < self.again => Standing::Unjudged,
+            Said::Bearer(_) | Said::Unknown | Said::Nothing => Standing::Ask,
+        }
+    }
+
+    fn hear(&mut self, word: Word, now: Instant) {
+        match word {
+            Word::Bearer(bearer) => {
+                (self.said, self.counts, self.again) = (Said::Bearer(bearer), now + COUNTS, now + REFRESH);
+            }
+            Word::Unknown => (self.said, self.counts, self.again) = (Said::Unknown, now + UNKNOWN, now + UNKNOWN),
+            Word::Away => {
+                self.again = now + AWAY;
+                if !self.is_stranger() {
+                    self.counts = now + COUNTS;
+                }
+            }
+            Word::Busy => self.again = now + BUSY,
+        }
+    }
+
+    fn is_stranger(&self) -> bool {
+        !matches!(self.said, Said::Bearer(_))
+    }
+}
+
+type Key = [u8; 32];
+
+/// The coordinator's word about tokens.
+pub(super) struct Tokens {
+    server: Server,
+    known: Mutex<BTreeMap<Key, Known>>,
+    strangers: Semaphore,
+    /// When the next token of a stranger would have its turn.
+    turn: Mutex<Instant>,
+}
+
+impl Tokens {
+    pub(super) fn new(server: Server) -> Self {
+        let (strangers, turn) = (Semaphore::new(STRANGERS), Mutex::new(Instant::now()));
+        Self { server, known: Mutex::default(), strangers, turn }
+    }
+
+    /// Whose token it is.
+    ///
+    /// # Errors
+    /// The problem to answer with.
+    pub(super) async fn judge(self: &Arc<Self>, secret: Option<&str>) -> Result<BearerView, Problem> {
+        let missing = || Problem::new(ProblemType::Unauthenticated, "this needs a token: `Authorization: Bearer …`");
+        let secret = secret.ok_or_else(missing)?;
+        let mut key = [0; 32];
+        key.copy_from_slice(digest(&SHA256, secret.as_bytes()).as_ref());
+        let mut known = self.known(&key);
+        if matches!(known.standing(Instant::now()), Standing::Ask) {
+            let _alone = Arc::clone(&known.asking).lock_owned().await;
+            // Somebody else may have asked in the meantime.
+            known = self.known(&key);
+            if matches!(known.standing(Instant::now()), Standing::Ask) {
+                known = self.ask(key, &known, self.server.bearing(secret)).await?;
+            }
+        }
+        match known.standing(Instant::now()) {
+            Standing::Counts { bearer, is_due } => {
+                if is_due && let Ok(alone) = Arc::clone(&known.asking).try_lock_owned() {
+                    let (tokens, server) = (Arc::clone(self), self.server.bearing(secret));
+                    tokio::spawn(async move {
+                        // Of a bearer: there is always a turn.
+                        let _ = tokens.ask(key, &known, server).await;
+                        drop(alone);
+                    });
+                }
+                unexpired(bearer, coordinator::SystemClock.now()).map_err(|problem| *problem)
+            }
+            Standing::Unknown => {
+                Err(Problem::new(ProblemType::Unauthenticated, "the token is not known, or counts no more"))
+            }
+            Standing::Unjudged | Standing::Ask => {
+                let detail = "the token cannot be judged now: the coordinator is away, or busy; try again later";
+                Err(Problem::new(ProblemType::Unavailable, detail))
+            }
+        }
+    }
+
+    /// Asks the coordinator about a token, which the bearer of `server` has.
+    ///
+    /// # Errors
+    /// Too many unknown tokens are asked about.
+    async fn ask(&self, key: Key, known: &Known, server: Server) -> Result<Known, Problem> {
+        let asked = server.get::<BearerView>(route::OPERATOR_TOKEN, &[]);
+        let told = if known.is_stranger() {
+            let crowded = || {
+                Problem::new(ProblemType::Unavailable, "too many unknown tokens are asked about now; try again later")
+            };
+            if !self.has_turn(Instant::now()) {
+                return Err(crowded());
+            }
+            let permit = tokio::time::timeout(PATIENCE, self.strangers.acquire()).await;
+            let _permit = permit.map_err(|_| crowded())?;
+            tokio::time::timeout(PATIENCE, asked).await
+        } else {
+            tokio::time::timeout(PATIENCE, asked).await
+        };
+        let late = |_| Err(Failure::new(Exit::Connection, format!("no answer within {} s", PATIENCE.as_secs())));
+        let told = told.unwrap_or_else(late);
+        if let Err(failure) = &told {
+            tracing::debug!("a token is not judged, or not known: {}", failure.detail);
+        }
+        let now = Instant::now();
+        let mut all = self.lock();
+        // Forgotten in the meantime, it is the one that was asked about.
+        let heard = all.entry(key).or_insert_with(|| known.clone());
+        heard.hear(Word::of(told), now);
+        Ok(heard.clone())
+    }
+
+    /// Whether one more token of a stranger may be asked about: some at once, ten a second on average.
+    fn has_turn(&self, now: Instant) -> bool {
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = (*turn).max(now);
+        let is_admitted = next - now <= STRANGERS_AHEAD;
+        if is_admitted {
+            *turn = next + STRANGERS_EVERY;
+        }
+        is_admitted
+    }
+
+    fn known(&self, key: &Key) -> Known {
+        let mut all = self.lock();
+        if all.len() >= REMEMBERED && !all.contains_key(key) {
+            all.retain(|_, known| !known.is_stranger());
+            if all.len() >= REMEMBERED {
+                all.clear();
+            }
+        }
+        all.entry(*key).or_insert_with(|| Known::new(Instant::now())).clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unexpired(bearer: BearerView, now: Timestamp) -> Result<BearerView, Box<Problem>> {
+    match bearer.expires_at.filter(|end| *end <= now) {
+        None => Ok(bearer),
+        Some(end) => Err(Box::new(Problem::new(ProblemType::Unauthenticated, format!("the token expired at {end}")))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use wire::admin::Role;
+
+    use super::*;
+
+    fn bearer() -> BearerView {
+        BearerView { name: "ward".to_owned(), role: Role::Predictor, expires_at: None, tasks: None }
+    }
+
+    /// Tokens, and the listener of a coordinator that takes connections and says nothing.
+    async fn of_a_silent_coordinator() -> (Arc<Tokens>, TcpListener) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
+        (Arc::new(Tokens::new(Server::with_ca(url, None, "viewer".to_owned()).unwrap())), listener)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_coordinator_holds_nobody_up_whom_it_knew() {
+        let (tokens, _listener) = of_a_silent_coordinator().await;
+        let mut key = [0; 32];
+        key.copy_from_slice(digest(&SHA256, b"secret").as_ref());
+        let mut known = Known::new(Instant::now());
+        known.hear(Word::Bearer(bearer()), Instant::now());
+        tokens.lock().insert(key, known);
+        let took = async || {
+            let began = Instant::now();
+            assert!(tokens.judge(Some("secret")).await.is_ok());
+            began.elapsed()
+        };
+        tokio::time::advance(REFRESH).await;
+        assert_eq!(took().await, Duration::ZERO, "it is asked for those who come later");
+        tokio::time::sleep(10 * COUNTS).await;
+        let first = took().await;
+        assert!(first >= PATIENCE && first < 2 * PATIENCE, "{first:?}");
+        for _ in 0..60 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert_eq!(took().await, Duration::ZERO);
+        }
+        let began = Instant::now();
+        let (one, other) = tokio::join!(tokens.judge(Some("other")), tokens.judge(Some("other")));
+        assert_eq!((one.unwrap_err().status, other.unwrap_err().status), (503, 503));
+        assert!(began.elapsed() < 2 * PATIENCE, "it is asked once");
+        assert_eq!(tokens.judge(Some("other")).await.unwrap_err().status, 503);
+        assert!(began.elapsed() < 2 * PATIENCE, "and not again at once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_invented_tokens_are_not_all_asked_about() {
+        let (tokens, _listener) = of_a_silent_coordinator().await;
+        let now = Instant::now();
+        assert_eq!((0..1000).filter(|_| tokens.has_turn(now)).count(), 51);
+        assert!(tokens.has_turn(now + STRANGERS_EVERY) && !tokens.has_turn(now + STRANGERS_EVERY));
+        assert!(tokens.judge(Some("invented")).await.unwrap_err().detail.unwrap().contains("too many unknown tokens"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_coordinator_that_is_away_prolongs_its_last_word() {
+        let second = Duration::from_secs(1);
+        let refused = |status: u16| {
+            let mut failure = Failure::new(Exit::Unavailable, "refused");
+            failure.more.status = Some(status);
+            Word::of(Err(failure))
+        };
+        for (word, is_away) in [
+            (Word::of(Err(Failure::new(Exit::Connection, "no answer"))), true),
+            (refused(500), true),
+            (refused(503), true),
+            (refused(429), false),
+            (refused(404), false),
+        ] {
+            let told = format!("{word:?}");
+            let (mut known, now) = (Known::new(Instant::now()), Instant::now());
+            known.hear(Word::Bearer(bearer()), now);
+            known.hear(word, now + 29 * second);
+            assert!(matches!(known.standing(now + 29 * second), Standing::Counts { .. }), "{told}");
+            let later = known.standing(now + 31 * second);
+            assert_eq!(matches!(later, Standing::Counts { .. }), is_away, "{told}: {later:?}");
+        }
+        let (mut known, now) = (Known::new(Instant::now()), Instant::now());
+        known.hear(Word::Bearer(bearer()), now);
+        known.hear(refused(429), now + 40 * second);
+        assert!(matches!(known.standing(now + 40 * second), Standing::Unjudged));
+        assert!(matches!(known.standing(now + 41 * second), Standing::Ask));
+        known.hear(refused(401), now + 41 * second);
+        assert!(matches!(known.standing(now + 42 * second), Standing::Unknown));
+    }
+}

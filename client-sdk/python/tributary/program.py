@@ -127,21 +127,23 @@ class Job:
     processes: int
 
     def __init__(
-        self, folder: str | os.PathLike[str] | None = None, within: pathlib.Path | None = None, about: dict[str, Any] | None = None
+        self, folder: str | os.PathLike[str] | None = None, within: pathlib.Path | None = None, told: dict[str, Any] | None = None
     ) -> None:
         # Of all jobs, if this is one of several.
         self._within = within
         named = os.environ.get(VARIABLE) if folder is None else folder
         self._torch = _Processes()
         self.rank, self.processes = self._torch.rank, self._torch.processes
-        if about is None and (self.rank == 0 or not self._torch.is_group):
+        if told is None and (self.rank == 0 or not self._torch.is_group):
             if named is None:
                 raise JobError(
                     f"{VARIABLE} is not set: this program is started by `tributary participant run --trainer COMMAND --trainer-dir DIR`; "
                     "on other machines than the first, call torch.distributed.init_process_group before tributary.job"
                 )
-            about = _read_job(pathlib.Path(named))
-        about = about if within is not None else self._torch.broadcast(about)
+            told = _read_job(pathlib.Path(named))
+        about = told if within is not None else self._torch.broadcast(told)
+        if about is None:
+            raise JobError("rank 0 has read no job")
         self._folder = pathlib.Path(named or about["folder"])
         self.kind, self.task, self.round, self.seed = about["kind"], about["task"], about["round"], about["seed"]
         self.plan = types.SimpleNamespace(**{**_USUAL, **about["plan"]})

@@ -40,12 +40,13 @@ lacks() { printf '%s' "$*" >"$reason" && exit 77; }
 
 # What was compressed for the journey.
 unpack() {
-    local file how=(xz -dc)
+    local file program how=(xz -dc)
     command -v xz >/dev/null || how=(python3 -c 'import lzma, shutil, sys; shutil.copyfileobj(lzma.open(sys.stdin.buffer), sys.stdout.buffer)')
     for file in "$here"/bin/*.xz; do
         [ -e "$file" ] || continue
-        "${how[@]}" <"$file" >"$work/$(basename "$file" .xz)" || { echo "the bundle's programs cannot be unpacked: xz-utils or python3 is needed" >&2 && exit 1; }
-        chmod +x "$work/$(basename "$file" .xz)"
+        program=$work/$(basename "$file" .xz)
+        "${how[@]}" <"$file" >"$program" || { echo "the bundle's programs cannot be unpacked: xz-utils or python3 is needed" >&2 && exit 1; }
+        chmod +x "$program"
     done
 }
 

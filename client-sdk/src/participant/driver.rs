@@ -128,11 +128,11 @@ impl Participant {
     }
 
     /// Waits until no training runs. [`run`](Self::run) returns while the trainer still ends what it was told to stop, a program for
-    /// example, which goes on alone if the process ends first.
+    /// example, which goes on alone if the process ends first. Needs a tokio runtime.
     pub async fn trainer_rests(&self) {
         let trainer = Arc::clone(&self.trainer);
+        // One that has panicked rests, too.
         let rests = move || drop(trainer.lock());
-        // Without a runtime nothing runs.
         let _ = tokio::task::spawn_blocking(rests).await;
     }
 

@@ -183,7 +183,8 @@ impl ProcessTrainer {
             // It ended between two jobs.
             process.end(Duration::ZERO).map_err(TrainerError::failed)?;
         }
-        let command = self.program.command_line(&*self.clock, &job.cancel).map_err(TrainerError::failed)?;
+        let ask = |line: &str| process::output(line, folder.path(), &self.clock, &job.cancel);
+        let command = self.program.command_line(ask).map_err(TrainerError::failed)?;
         let process =
             Process::start(&command, variable, told, Arc::clone(&self.clock)).map_err(TrainerError::failed)?;
         (self.tell)(&ProgramEvent::Started { start });

@@ -9,13 +9,43 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid};
 
+use super::job_folder::JOB_VARIABLE;
 use super::program::shell;
 use super::strays;
 use super::tail::Tail;
 use crate::clock::Clock;
+use crate::trainer::Cancel;
 
 /// Between two looks at a program that runs.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
+/// For a line whose output is wanted.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a line printed that ended in time with status 0; otherwise what became of it, in words. `folder` as for [`Process::start`].
+pub(super) fn output(line: &str, folder: &Path, clock: &Arc<dyn Clock>, cancel: &Cancel) -> Result<String, String> {
+    let not_run = |error: io::Error| format!("could not be run: {error}");
+    let mut process = Process::start(line, JOB_VARIABLE, folder, Arc::clone(clock)).map_err(not_run)?;
+    let begun = clock.now().elapsed;
+    let status = loop {
+        if let Some(status) = process.status().map_err(not_run)? {
+            break status.exit_status();
+        }
+        let is_late = clock.now().elapsed.saturating_sub(begun) >= PATIENCE;
+        if is_late || cancel.is_cancelled() {
+            // What hangs in a driver does not end even when it is killed.
+            std::thread::spawn(move || drop(process));
+            let late = || format!("has not ended within {} s", PATIENCE.as_secs());
+            return Err(if is_late { late() } else { "was ended, because nobody waits any more".to_owned() });
+        }
+        std::thread::sleep(LOOK);
+    };
+    process.end(Duration::ZERO).map_err(not_run)?;
+    match status {
+        Some(0) => Ok(process.output.text()),
+        Some(status) => Err(format!("ended with status {status}")),
+        None => Err("was killed by a signal".to_owned()),
+    }
+}
 
 /// A program in a process group of its own.
 pub(super) struct Process {

@@ -70,6 +70,17 @@ fn w() -> Parameters {
     model("w", &[1.0, 2.0, 3.0])
 }
 
+/// A clock that is a second later at each look.
+#[derive(Default)]
+struct Hasty(std::sync::atomic::AtomicU64);
+
+impl Clock for Hasty {
+    fn now(&self) -> Now {
+        let seconds = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Now { elapsed: Duration::from_secs(seconds), wall: Timestamp(1) }
+    }
+}
+
 /// A clock of a machine that has just begun to count, so that folders are numbered from 1.
 struct Beginning(SystemClock);
 
@@ -267,6 +278,26 @@ fn nothing_survives_its_job() {
     let site = Site::new();
     let leaves = "sleep 1000 & setsid sleep 1000 >/dev/null 2>&1 & (setsid sh -c 'sleep 1000 & sleep 1000' &) ; ";
     assert_eq!(site.train(Program::new(line(&[leaves, COPY, TRAINED, RESULT]))).unwrap().examples, 3);
+}
+
+#[test]
+fn a_line_is_asked_for_its_output_and_not_waited_for_without_end() {
+    let (site, cancel) = (Site::new(), Cancel::default());
+    let ask = |line: &str, clock: &Arc<dyn Clock>, cancel: &Cancel| {
+        process::output(line, site.folder.path(), clock, cancel).map(|said| said.trim().to_owned())
+    };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    assert_eq!(ask("sleep 1000 & echo 1 2 | wc -w", &clock, &cancel), Ok("2".to_owned()), "whoever is left is ended");
+    assert_eq!(ask("echo 2; exit 3", &clock, &cancel), Err("ended with status 3".to_owned()));
+    assert_eq!(ask("kill -9 $$", &clock, &cancel), Err("was killed by a signal".to_owned()));
+    let hasty: Arc<dyn Clock> = Arc::new(Hasty::default());
+    assert_eq!(ask("sleep 1000", &hasty, &cancel), Err("has not ended within 30 s".to_owned()));
+    cancel.cancel();
+    assert!(ask("sleep 1000", &clock, &cancel).unwrap_err().contains("nobody waits"));
+    // They are killed beside.
+    while !strays::find(&site.folder.path().canonicalize().unwrap()).is_empty() {
+        std::thread::sleep(LOOK);
+    }
 }
 
 #[test]

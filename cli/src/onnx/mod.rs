@@ -168,13 +168,16 @@ mod tests {
     #[test]
     fn a_graph_is_whole() {
         let two_layers = Gru { layers: 2, ..Gru::with_vocabulary(7) };
-        for architecture in [
+        let all = [
             Architecture::Linear(Linear { inputs: 5, classes: 3 }),
             Architecture::Mlp(Mlp { inputs: 5, hidden: vec![4, 6], classes: 3 }),
             Architecture::Cnn(Cnn::default()),
             Architecture::Gru(Gru::with_vocabulary(7)),
             Architecture::Gru(two_layers),
-        ] {
+        ];
+        let kinds: HashSet<_> = all.iter().map(Architecture::kind).collect();
+        assert_eq!(kinds, Architecture::KINDS.into(), "each kind has a graph");
+        for architecture in all {
             let model = architecture.initial(1).unwrap();
             let file = encode(&architecture, &model, Digest([7; 32])).unwrap();
             let graph = Model::decode(&file[..]).unwrap().graph.unwrap();

@@ -10,7 +10,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use client_sdk::models::Architecture;
-use ring::digest::{SHA256, digest};
+use recipe::digest::sha256;
 use serde::{Deserialize, Serialize};
 use wire::audit::AuditKey;
 use wire::provenance::{Origin, SignedProvenance};
@@ -115,8 +115,7 @@ impl ModelFolder {
         let record = self.record(version, key)?;
         let path = self.file(version);
         let file = std::fs::read(&path).map_err(|source| Unusable::Read { path, source })?;
-        let mut sha256 = Digest([0; 32]);
-        sha256.0.copy_from_slice(digest(&SHA256, &file).as_ref());
+        let sha256 = sha256(&file);
         let Some((Record { task, sha256: expected, architecture, .. }, origin)) = record else {
             return Ok(Verified { file, sha256, architecture: None, task: None, is_restored: false });
         };
@@ -248,8 +247,7 @@ mod tests {
 
     fn put(folder: &ModelFolder, version: u32, file: &[u8], told: &[u8]) {
         std::fs::write(folder.incoming(version).unwrap(), file).unwrap();
-        let mut sha256 = Digest([0; 32]);
-        sha256.0.copy_from_slice(digest(&SHA256, told).as_ref());
+        let sha256 = sha256(told);
         let record = Record { task: TASK.parse().unwrap(), sha256, architecture: None, provenance: None };
         folder.keep(version, &record).unwrap();
     }

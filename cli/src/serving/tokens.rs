@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use federation::time::{Clock as _, Timestamp};
-use ring::digest::{SHA256, digest};
+use recipe::digest::sha256;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use wire::admin::BearerView;
@@ -159,8 +159,7 @@ impl Tokens {
     pub(super) async fn judge(self: &Arc<Self>, secret: Option<&str>) -> Result<BearerView, Problem> {
         let missing = || Problem::new(ProblemType::Unauthenticated, "this needs a token: `Authorization: Bearer …`");
         let secret = secret.ok_or_else(missing)?;
-        let mut key = [0; 32];
-        key.copy_from_slice(digest(&SHA256, secret.as_bytes()).as_ref());
+        let key = sha256(secret.as_bytes()).0;
         let mut known = self.known(&key);
         if matches!(known.standing(Instant::now()), Standing::Ask) {
             let _alone = Arc::clone(&known.asking).lock_owned().await;
@@ -280,8 +279,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_silent_coordinator_holds_nobody_up_whom_it_knew() {
         let (tokens, _listener) = of_a_silent_coordinator().await;
-        let mut key = [0; 32];
-        key.copy_from_slice(digest(&SHA256, b"secret").as_ref());
+        let key = sha256(b"secret").0;
         let mut known = Known::new(Instant::now());
         known.hear(Word::Bearer(bearer()), Instant::now());
         tokens.lock().insert(key, known);

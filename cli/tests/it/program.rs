@@ -89,6 +89,15 @@ fn newest(served: &Served, folder: &Path, task: &str) -> learning::Parameters {
     checkpoint::read(&bytes, &layout).unwrap()
 }
 
+/// A coordinator with the task.
+fn shift(folder: &Path) -> Served {
+    let task = folder.join("task.toml");
+    std::fs::write(&task, TASK).unwrap();
+    let served = Served::dev(&folder.join("data"));
+    served.operate(&["task", "create", task.to_str().unwrap()]).data();
+    served
+}
+
 fn participant(served: &Served, folder: &Path, task: &str, index: usize, token: &str, trainer: &[&str]) -> Background {
     let child = tributary()
         .args(["--format", "json", "participant", "run", "--server", &served.url, "--ca", &served.ca, "--task", task])
@@ -131,9 +140,7 @@ fn programs_train_in_secret_and_one_is_left_alone_by_its_participant() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     std::fs::write(path("train.py"), TRAIN).unwrap();
-    std::fs::write(path("task.toml"), TASK).unwrap();
-    let served = Served::dev(&path("data"));
-    served.operate(&["task", "create", path("task.toml").to_str().unwrap()]).data();
+    let served = shift(folder.path());
     let tokens: Vec<_> = (0..3).map(|_| served.enrollment_token()).collect();
     let start = |index: usize, token: &str| {
         let (script, at) = (path("train.py"), folder.path());
@@ -192,9 +199,7 @@ fn programs_that_stay_are_started_once_for_all_rounds() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     std::fs::write(path("stays.py"), STAYS).unwrap();
-    std::fs::write(path("task.toml"), TASK).unwrap();
-    let served = Served::dev(&path("data"));
-    served.operate(&["task", "create", path("task.toml").to_str().unwrap()]).data();
+    let served = shift(folder.path());
     let line = |index: usize| format!("{} {index} {} {EXAMPLE}", path("stays.py").display(), folder.path().display());
     let start = |index: usize, trainer: &[&str]| {
         participant(&served, folder.path(), "shift", index, &served.enrollment_token(), trainer)
@@ -242,9 +247,7 @@ trap 'sleep 1; : >checkpoint/ended; exit 1' TERM; : >checkpoint/begun; while :; 
 fn a_participant_that_is_stopped_ends_its_program_first() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    std::fs::write(path("task.toml"), TASK).unwrap();
-    let served = Served::dev(&path("data"));
-    served.operate(&["task", "create", path("task.toml").to_str().unwrap()]).data();
+    let served = shift(folder.path());
     let start = |index: usize| {
         participant(&served, folder.path(), "shift", index, &served.enrollment_token(), &["--trainer", SLOW])
     };

@@ -54,8 +54,10 @@ pub(super) struct Bearer {
 }
 
 impl Bearer {
+    /// Refuses a role below this one.
+    ///
     /// # Errors
-    /// [`Error::Forbidden`]: it has a role below this one.
+    /// [`Error::Forbidden`].
     pub(super) fn must_be(&self, needed: Role) -> Result<()> {
         if self.role < needed {
             let (needed, has) = (needed.as_str(), self.role.as_str());

@@ -43,8 +43,7 @@ fn order(header: &[u8], expected: &Layout) -> Result<Vec<usize>, CheckpointError
     file.expect_all(expected)?;
     let (mut order, mut at) = (Vec::new(), 0);
     for name in file.names() {
-        let index = expected.tensors().iter().position(|tensor| tensor.name == name);
-        let (Some(index), Some(info)) = (index, file.metadata.info(&name)) else {
+        let (Some(index), Some(info)) = (expected.find(&name), file.metadata.info(&name)) else {
             return Err(CheckpointError::Unexpected(name));
         };
         let end = at + 4 * elements(&expected.tensors()[index].shape);

@@ -3,7 +3,7 @@
 use client_sdk::models::{Architecture, Linear};
 use inference::batcher::Batching;
 use learning::checkpoint;
-use ring::digest::{SHA256, digest};
+use recipe::digest::sha256;
 use ring::signature::Ed25519KeyPair;
 use wire::provenance::{FORMAT, Origin, Provenance, key_of};
 
@@ -45,8 +45,7 @@ impl Test {
     fn publish_signed(&self, version: u32, of: TaskId, signed: Option<(&Ed25519KeyPair, Origin)>) {
         let model = Architecture::Linear(Linear { inputs: 2, classes: 2 }).initial(version.into()).unwrap();
         let file = checkpoint::write(&model).unwrap();
-        let mut sha256 = Digest([0; 32]);
-        sha256.0.copy_from_slice(digest(&SHA256, &file).as_ref());
+        let sha256 = sha256(&file);
         std::fs::write(self.served.folder.incoming(version).unwrap(), &file).unwrap();
         let time = federation::time::Timestamp(0);
         let provenance = signed.map(|(pair, origin)| {

@@ -15,7 +15,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use client_sdk::models::{Architecture, InputKind};
-use task_spec::{TaskSpec, TensorDeclaration, in_words};
+use task_spec::{TaskSpec, TensorDeclaration, in_words, wrong_key};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::model_size::sized;
@@ -38,10 +38,25 @@ pub(crate) fn text(path: &Path) -> Outcome<String> {
 
 /// Reads a task file and fills in the tensors.
 pub(crate) fn read(path: &Path) -> Outcome<TaskSpec> {
-    let mut spec: TaskSpec = toml::from_str(&text(path)?).map_err(|error| wrong(path, in_words(&error.to_string())))?;
+    let text = text(path)?;
+    let mut spec: TaskSpec = parse(&text).map_err(|error| wrong(path, error))?;
     expand(&mut spec)
         .map_err(|(field, detail)| wrong(path, "one key has a value that cannot work").with_error(field, detail))?;
     Ok(spec)
+}
+
+/// The text as a task, or what is wrong with it.
+fn parse(text: &str) -> Result<TaskSpec, String> {
+    let reader = toml::Deserializer::parse(text).map_err(|error| error.to_string())?;
+    serde_path_to_error::deserialize(reader).map_err(|error| {
+        let (place, what, path) = (error.inner().to_string(), error.inner().message(), error.path().to_string());
+        let key = wrong_key(&toml::from_str(text).unwrap_or_default(), &path, what);
+        match place.trim_end().strip_suffix(what).filter(|_| key != path) {
+            // The place is that of the table.
+            Some(place) => in_words(&format!("{place}{key}: {what}")),
+            None => in_words(&place),
+        }
+    })
 }
 
 /// Writes a task so that [`read`] reads it.

@@ -58,7 +58,7 @@ pub use privacy::{
     AdaptiveClip, Clip, NOISE_RANGE, NoisedBy, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySampler,
     PrivacySpec, PrivacyView, SAMPLING_RATE_MIN, Sampling,
 };
-pub use problem::{Deployment, SpecError, in_words};
+pub use problem::{Deployment, SpecError, in_words, wrong_key};
 pub use retain::Retain;
 pub use robust::{MAX_ROBUST_COHORT, RobustRule, RobustSpec};
 pub use rounds::RoundsSpec;

@@ -3,7 +3,9 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+use serde::de::Unexpected;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Constraints that the deployment imposes on every task.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +42,37 @@ pub fn in_words(error: &str) -> String {
             .collect::<Vec<_>>()
             .join("\n")
     })
+}
+
+/// The dotted path of the value that an error of serde is about, of which it tells this `path`. Where a word tells what a table holds
+/// (`name`, `kind`, `codec`, `method`), serde reads the table as a whole and forgets which of its keys a value came from: it is the only one with
+/// the value that the error quotes, if there is just one.
+#[must_use]
+pub fn wrong_key(task: &Value, path: &str, error: &str) -> String {
+    let quoted = error.split_once(": ").and_then(|(_, told)| told.rsplit_once(", expected ")).map(|(value, _)| value);
+    let table = path.split('.').try_fold(task, |value, key| value.get(key)).and_then(Value::as_object);
+    let mut alike = table.into_iter().flatten().filter(|(_, value)| Some(quoted_as(value).as_str()) == quoted);
+    match (alike.next(), alike.next()) {
+        (Some((key, _)), None) => format!("{path}.{key}"),
+        _ => path.to_owned(),
+    }
+}
+
+/// A value as serde quotes it.
+fn quoted_as(value: &Value) -> String {
+    let quoted = match value {
+        Value::Null => Unexpected::Unit,
+        Value::Bool(value) => Unexpected::Bool(*value),
+        Value::Number(number) => match (number.as_u64(), number.as_i64()) {
+            (Some(value), _) => Unexpected::Unsigned(value),
+            (None, Some(value)) => Unexpected::Signed(value),
+            (None, None) => Unexpected::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => Unexpected::Str(text),
+        Value::Array(_) => Unexpected::Seq,
+        Value::Object(_) => Unexpected::Map,
+    };
+    quoted.to_string()
 }
 
 /// The problems found so far.
@@ -109,6 +142,29 @@ mod tests {
         ] {
             assert_eq!(in_words(code), words);
         }
+    }
+
+    #[test]
+    fn the_key_of_a_table_that_a_word_tells_the_kind_of_is_found() {
+        let task = serde_json::json!({ "aggregation": { "optimizer": {
+            "name": "fed_adam", "learning_rate": "ten", "beta1": "nine", "beta2": "nine", "tau": [1.5]
+        } } });
+        let path = "aggregation.optimizer";
+        for (error, key) in [
+            ("invalid type: string \"ten\", expected f64", "aggregation.optimizer.learning_rate"),
+            ("invalid type: sequence, expected f64", "aggregation.optimizer.tau"),
+            ("invalid type: string \"nine\", expected f64", path),
+            ("invalid type: integer `1`, expected f64", path),
+            ("unknown field `taw`, expected `tau`", path),
+        ] {
+            assert_eq!(wrong_key(&task, path, error), key);
+        }
+        let error = "invalid type: string \"ten\", expected f64";
+        assert_eq!(
+            wrong_key(&task, "aggregation.optimizer.learning_rate", error),
+            "aggregation.optimizer.learning_rate"
+        );
+        assert_eq!(wrong_key(&task, "no.such", error), "no.such");
     }
 
     #[test]

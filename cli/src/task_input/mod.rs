@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use task_spec::{Deployment, SpecError, TaskSpec, in_words};
+use task_spec::{Deployment, SpecError, TaskSpec, in_words, wrong_key};
 
 mod defaults;
 mod flags;
@@ -269,9 +269,10 @@ fn parse(whole: &Table, parameters: u64) -> Result<TaskSpec, TaskInputError> {
     if let Some(Value::Object(codec)) = whole.get_mut("compression") {
         codec.values_mut().for_each(|value| percentage(value, parameters));
     }
-    serde_path_to_error::deserialize(Value::Object(whole)).map_err(|error| {
-        let key = error.path().to_string();
-        TaskInputError { key, why: in_words(&error.into_inner().to_string()) }
+    let whole = Value::Object(whole);
+    serde_path_to_error::deserialize(&whole).map_err(|error| {
+        let why = error.inner().to_string();
+        TaskInputError { key: wrong_key(&whole, &error.path().to_string(), &why), why: in_words(&why) }
     })
 }
 

@@ -13,9 +13,10 @@ use federation::task_status::TaskStatus;
 use http::{HeaderMap, StatusCode};
 use recipe::TaskModel;
 use serde::Deserialize;
+use serde_json::Value;
 use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
-use task_spec::{Deployment, SpecError, TaskSpec, in_words};
+use task_spec::{Deployment, SpecError, TaskSpec, in_words, wrong_key};
 use utoipa::IntoParams;
 use wire::admin::{CheckedTask, CreateTask};
 use wire::inspect::TaskView;
@@ -91,7 +92,9 @@ fn read_spec(bytes: &[u8]) -> Result<TaskSpec> {
             Some(field) => {
                 let told = error.inner().to_string();
                 let problem = told.rsplit_once(" at line ").map_or(told.as_str(), |(problem, _)| problem);
-                Error::UnreadableTask(SpecError { field: field.to_owned(), problem: in_words(problem) })
+                let whole: Value = serde_json::from_slice(bytes).unwrap_or_default();
+                let field = wrong_key(&whole["spec"], field, problem);
+                Error::UnreadableTask(SpecError { field, problem: in_words(problem) })
             }
             None => malformed(error.inner()),
         }

@@ -255,7 +255,8 @@ fn unreachable(base: &Url, error: reqwest::Error) -> Failure {
     if error.is_builder() {
         return Failure::caused(Exit::Usage, "the request cannot be made (is the token plain text?)", &error);
     }
-    Failure::new(Exit::Connection, format!("{base}: {}", chain(&error)))
+    let advice = client_sdk::transport::advice(&error).map(|advice| format!("; {advice}")).unwrap_or_default();
+    Failure::new(Exit::Connection, format!("{base}: {}{advice}", chain(&error)))
 }
 
 fn refusal(status: StatusCode, body: &[u8]) -> Failure {

@@ -18,7 +18,7 @@ pub enum TransportError {
         retry_after: Option<Duration>,
     },
     /// The request or its answer got lost; whether it took effect is not known.
-    #[error("the coordinator could not be reached: {}", with_causes(.0))]
+    #[error("the coordinator could not be reached: {}{}", with_causes(.0), advised(.0.as_ref()))]
     Unreachable(#[source] Arc<dyn Error + Send + Sync>),
     /// An answer that the contract does not have.
     #[error("the answer was not understood: {}", with_causes(.0))]
@@ -50,6 +50,16 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+/// What it looks like, after what it is; nothing without the transport over HTTPS.
+fn advised(error: &(dyn Error + 'static)) -> String {
+    #[cfg(feature = "https")]
+    if let Some(advice) = super::advice(error) {
+        return format!("; {advice}");
+    }
+    let _ = error;
+    String::new()
 }
 
 impl From<Problem> for TransportError {

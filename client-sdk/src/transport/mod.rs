@@ -5,6 +5,8 @@
 //! replaced: by another HTTP client, which sends what [`HttpRequest`] says and has it read the answer, or by none, as in
 //! a simulation. It transfers bytes and has no state; [`retry`] decides on retries.
 
+#[cfg(feature = "https")]
+mod advice;
 pub mod contract;
 mod download;
 mod error;
@@ -23,6 +25,8 @@ use wire::{Attempt, TaskId, TraceContext};
 
 use crate::identity::Identity;
 
+#[cfg(feature = "https")]
+pub use advice::advice;
 pub use contract::HttpRequest;
 pub use download::Download;
 pub use error::TransportError;

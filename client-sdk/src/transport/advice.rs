@@ -1,0 +1,92 @@
+//! What a connection that failed looks like, and what to do about it.
+
+use std::error::Error;
+use std::io;
+
+use rustls::CertificateError;
+use rustls_pki_types::UnixTime;
+use wire::Timestamp;
+
+/// What an error of a connection over TLS looks like and what may mend it, in a sentence; none if it looks like nothing in particular.
+#[must_use]
+pub fn advice(error: &(dyn Error + 'static)) -> Option<String> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let found = match error.downcast_ref::<io::Error>() {
+            Some(error) => of_io(error),
+            None => error.downcast_ref().and_then(of_tls),
+        };
+        if found.is_some() {
+            return found;
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn of_io(error: &io::Error) -> Option<String> {
+    // rustls' errors come inside of those of sockets.
+    if let Some(inner) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
+        return of_tls(inner);
+    }
+    (error.kind() == io::ErrorKind::ConnectionRefused)
+        .then(|| "nothing listens there: is the coordinator running, and are the name and the port its own?".to_owned())
+}
+
+fn of_tls(error: &rustls::Error) -> Option<String> {
+    let rustls::Error::InvalidCertificate(error) = error else { return None };
+    let clock = |now: UnixTime, what: &str, end: UnixTime| {
+        let told = |time: UnixTime| Timestamp(i64::try_from(time.as_secs()).unwrap_or(i64::MAX).saturating_mul(1000));
+        let (now, end) = (told(now), told(end));
+        format!(
+            "it is {now} by the clock of this machine, and the coordinator's certificate is valid {what} {end}: is the clock right?"
+        )
+    };
+    match error {
+        CertificateError::UnknownIssuer => Some(
+            "no authority that is trusted here has signed the coordinator's certificate: the CA file has to be this coordinator's own"
+                .to_owned(),
+        ),
+        CertificateError::NotValidYetContext { time, not_before } => Some(clock(*time, "from", *not_before)),
+        CertificateError::ExpiredContext { time, not_after } => Some(clock(*time, "until", *not_after)),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => Some(
+            "the coordinator's certificate is for other names: `http.public_names` of its configuration are those that the URL may have"
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn said(error: CertificateError) -> String {
+        // As hyper and tokio-rustls hand it on.
+        let error = io::Error::new(io::ErrorKind::InvalidData, rustls::Error::InvalidCertificate(error));
+        crate::transport::TransportError::unreachable(error).to_string()
+    }
+
+    #[test]
+    fn what_a_refused_certificate_looks_like_is_said() {
+        let time = |days: u64| UnixTime::since_unix_epoch(Duration::from_secs(days * 86_400));
+        assert!(said(CertificateError::UnknownIssuer).contains("the CA file has to be this coordinator's own"));
+        let early = said(CertificateError::NotValidYetContext { time: time(1), not_before: time(366) });
+        assert!(
+            early.contains("1970-01-02T00:00:00Z by the clock") && early.contains("from 1971-01-02T00:00:00Z"),
+            "{early}"
+        );
+        let late = said(CertificateError::ExpiredContext { time: time(366), not_after: time(1) });
+        assert!(late.contains("1971-01-02T00:00:00Z by the clock") && late.contains("until 1970-01-02"), "{late}");
+    }
+
+    #[test]
+    fn what_looks_like_nothing_in_particular_is_left_as_it_is() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert!(advice(&refused).unwrap().contains("is the coordinator running"));
+        assert_eq!(advice(&io::Error::other("disk on fire")), None);
+        assert_eq!(advice(&rustls::Error::DecryptError), None);
+    }
+}

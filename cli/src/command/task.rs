@@ -5,7 +5,7 @@ use recipe::TaskModel;
 use task_spec::TaskSpec;
 use wire::TaskStatus;
 use wire::admin::{CheckedTask, CreateTask, RebaseTask};
-use wire::inspect::{BehindView, ShortageView, TaskSummary, TaskView};
+use wire::inspect::{BehindView, ShortageView, StatusChange, TaskSummary, TaskView};
 use wire::participant::SessionTerms;
 use wire::route;
 
@@ -181,6 +181,18 @@ fn table(tasks: &[TaskSummary]) -> String {
     table.render("There are no tasks. `tributary task create FILE.toml` makes one.")
 }
 
+/// The change after which no round opens, if it was the last one and the task is not over; and what an operator should know of it.
+pub(crate) fn stopped(task: &TaskView) -> Option<(&StatusChange, String)> {
+    let (name, last) = (&task.summary.name, task.history.last()?);
+    let advice = match task.summary.status {
+        TaskStatus::Active | TaskStatus::Completed | TaskStatus::Cancelled => return None,
+        TaskStatus::Paused => format!("`tributary task resume {name}` goes on"),
+        TaskStatus::BudgetExhausted => BUDGET_ADVICE.to_owned(),
+    };
+    let why = last.detail.as_deref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+    Some((last, format!("Stopped     {} since {}{why}: no round opens. {advice}", last.status, when(last.at))))
+}
+
 /// What an operator whose database is older than what participants have seen should know.
 pub(crate) fn behind(view: BehindView) -> String {
     let BehindView { participants, next_round, seen_round } = view;
@@ -232,9 +244,7 @@ fn show(output: Output, task: &TaskView) {
                 summary.name
             ));
         }
-        if summary.status == TaskStatus::BudgetExhausted {
-            lines.push(BUDGET_ADVICE.to_owned());
-        }
+        lines.extend(stopped(task).map(|(_, words)| words));
         lines.extend(task.behind.map(behind));
         lines.extend(task.shortage.map(shortage));
         for change in &task.history {

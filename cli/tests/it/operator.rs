@@ -1,5 +1,7 @@
 //! An operator's day against `serve --dev`: tokens, tasks, models, and every refusal with its number.
 
+use std::io::{BufRead as _, BufReader};
+
 use crate::support::{Background, Served, run, tributary};
 
 pub(crate) const TASK: &str = r#"
@@ -199,9 +201,27 @@ fn a_foreign_authority_is_not_trusted() {
     let other = Served::dev(&folder.path().join("two"));
     let ran = run(&["task", "list", "--server", &served.url, "--ca", &other.ca, "--token", &served.token]);
     assert_eq!(ran.code, 5, "{ran}");
+    assert!(ran.stderr.contains("the CA file has to be this coordinator's own"), "{ran}");
     // Whatever a token begins with, it is a token.
     let ran = run(&["task", "list", "--server", &served.url, "--ca", &other.ca, "--token", "-Vx"]);
     assert_eq!(ran.code, 5, "{ran}");
+}
+
+#[test]
+fn a_watch_says_that_a_task_stands_still() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::dev(&folder.path().join("data"));
+    let file = folder.path().join("task.toml");
+    std::fs::write(&file, TASK).unwrap();
+    served.operate(&["task", "create", file.to_str().unwrap()]).data();
+    served.operate(&["task", "pause", "digits"]).data();
+    let mut command = tributary();
+    command.args(["round", "watch", "digits", "--server", &served.url, "--ca", &served.ca, "--token", &served.token]);
+    let mut watch = Background(command.stdout(std::process::Stdio::piped()).spawn().unwrap());
+    let lines = BufReader::new(watch.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let stopped: Vec<_> = lines.filter(|line| line.starts_with("Stopped")).take(1).collect();
+    let [line] = stopped.as_slice() else { panic!("it ended before") };
+    assert!(line.contains("PAUSED since 20") && line.ends_with("`tributary task resume digits` goes on"), "{line}");
 }
 
 #[cfg(unix)]
@@ -222,7 +242,7 @@ fn sigterm_ends_it_in_good_order_and_the_token_is_told_once() {
 #[cfg(unix)]
 #[test]
 fn a_signal_that_comes_before_it_serves_is_not_lost() {
-    use std::io::{BufRead as _, BufReader, Read as _};
+    use std::io::Read as _;
     let folder = tempfile::tempdir().unwrap();
     let mut command = tributary();
     command.args(["--format", "json", "serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(folder.path());

@@ -145,10 +145,28 @@ fn tell(output: Output, event: &Event) {
             let word = if *eligible { "is" } else { "is not" };
             output.line(format!("task {task} asked: this {word} a device for it"));
         }
-        Event::Assigned { place, cohort, is_secure, .. } => {
+        Event::Assigned { place, cohort, remaining, is_secure } => {
             json();
             let readable = if *is_secure { "" } else { "; the coordinator can read the update" };
-            output.line(format!("round {}: drawn into a cohort of {cohort}{readable}", place.round));
+            let within = duration(*remaining);
+            output.line(format!(
+                "round {}: drawn into a cohort of {cohort}, whose updates are taken for {within} from now on{readable}",
+                place.round
+            ));
+        }
+        Event::Shared { place, participants } => {
+            json();
+            let round = place.round;
+            output.line(format!("round {round}: dealt shares to a cohort of {participants}, and waits for theirs"));
+        }
+        Event::Delivered { place, dealers } => {
+            json();
+            output.line(format!("round {}: has the shares of {dealers} participants", place.round));
+        }
+        Event::Confirmed { place, survivors } => {
+            json();
+            let round = place.round;
+            output.line(format!("round {round}: the sum will be of {survivors} updates, this one among them"));
         }
         Event::Unmasked { place, signers } => {
             json();
@@ -217,7 +235,7 @@ fn tell(output: Output, event: &Event) {
         }
         Event::Uploaded { place, bytes: size, .. } => {
             json();
-            output.line(format!("round {}: sent {}", place.round, bytes(*size)));
+            output.line(format!("round {}: sent {}; the others' updates are waited for", place.round, bytes(*size)));
         }
         Event::RoundOver { place, reason } => {
             json();

@@ -151,10 +151,11 @@ fn phases(round: &RoundView) -> String {
     let some = |count: Option<u32>| count.map(|count| count.to_string()).unwrap_or_default();
     for phase in &round.phases {
         let took = phase.ended_at.map(|end| duration(end.since(phase.started_at)));
+        let until = phase.deadline_at.map(|at| format!("until {}", when(at)));
         table.row(vec![
             phase.state.to_string(),
             when(phase.started_at),
-            took.unwrap_or_else(|| "…".to_owned()),
+            took.or(until).unwrap_or_else(|| "…".to_owned()),
             some(phase.count),
             some(phase.min),
             some(phase.max),

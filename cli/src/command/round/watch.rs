@@ -1,5 +1,6 @@
 //! `tributary round watch`: rounds as they change, and on a terminal how far the present phase has come.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -25,6 +26,8 @@ pub(super) struct Watch {
     output: Output,
     /// Hidden unless a terminal shows it.
     bar: ProgressBar,
+    /// What was said last of why nothing changes.
+    said: Mutex<Vec<String>>,
 }
 
 impl Watch {
@@ -34,7 +37,7 @@ impl Watch {
         if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {pos} of {len}") {
             bar.set_style(style);
         }
-        Self { server, task, output, bar }
+        Self { server, task, output, bar, said: Mutex::default() }
     }
 
     /// Prints changes until the round is over or, with no round given, the task.
@@ -133,16 +136,25 @@ impl Watch {
         self.bar.set_message(format!("round {} {state}{until}", round.number));
     }
 
-    /// Explains a shortage of participants.
+    /// Explains why no round goes on, unless that was said already.
     fn tell_why(&self, task: &TaskView) {
-        if let Some(behind) = task.behind {
-            self.output.event("behind", &behind);
-            self.line(task::behind(behind));
+        let stopped = task::stopped(task);
+        let lines: Vec<_> = stopped
+            .as_ref()
+            .map(|(_, words)| words.clone())
+            .into_iter()
+            .chain(task.behind.map(task::behind))
+            .chain(task.shortage.map(task::shortage))
+            .collect();
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if *said == lines {
+            return;
         }
-        if let Some(shortage) = task.shortage {
-            self.output.event("shortage", &shortage);
-            self.line(task::shortage(shortage));
-        }
+        stopped.iter().for_each(|(change, _)| self.output.event("task_stopped", change));
+        task.behind.iter().for_each(|behind| self.output.event("behind", behind));
+        task.shortage.iter().for_each(|shortage| self.output.event("shortage", shortage));
+        lines.iter().for_each(|line| self.line(line.clone()));
+        *said = lines;
     }
 
     /// Prints a line above the bar.
@@ -152,8 +164,10 @@ impl Watch {
 
     fn print(&self, round: &RoundView) {
         self.output.event("round", round);
+        let deadline = round.phases.last().filter(|_| !round.state.is_terminal()).and_then(|phase| phase.deadline_at);
+        let until = deadline.map(|at| format!("until {} at the latest", when(at))).unwrap_or_default();
         self.line(format!(
-            "round {} (attempt {})  {}  cohort {}, reported {}, dropped {}  {}{}",
+            "round {} (attempt {})  {}  cohort {}, reported {}, dropped {}  {until}{}{}",
             round.number,
             round.attempt,
             state(round),

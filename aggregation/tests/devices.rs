@@ -1,7 +1,14 @@
 //! Runs the conformance suite on every device that is present.
 
+use std::io::Write as _;
+
 use aggregation::conformance::{self, Lockstep};
 use aggregation::cpu::{CpuAggregator, Kernel};
+
+/// What a test that passes prints is kept back, and this is not.
+fn skipped(why: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
 
 fn cpu(kernel: Kernel, threads: usize) -> CpuAggregator {
     CpuAggregator::with_kernel(kernel, threads).expect("an available kernel can be chosen")
@@ -30,7 +37,7 @@ mod cuda_text {
     #[cfg(not(feature = "host-cuda-test"))]
     #[test]
     fn is_not_in_this_build() {
-        println!("SKIPPED: the CUDA kernels' text is compiled for the processor with --features host-cuda-test");
+        crate::skipped("the CUDA kernels' text is compiled for the processor with --features host-cuda-test");
     }
 
     #[cfg(feature = "host-cuda-test")]
@@ -95,7 +102,7 @@ mod cuda {
     #[cfg(not(feature = "cuda"))]
     #[test]
     fn is_not_in_this_build() {
-        println!("SKIPPED: NVIDIA's GPUs are tested with --features cuda");
+        crate::skipped("NVIDIA's GPUs are tested with --features cuda");
     }
 
     #[cfg(feature = "cuda")]
@@ -106,17 +113,13 @@ mod cuda {
         use aggregation::cuda::{count, open};
 
         /// All GPUs as one device and the first alone. With `AGGREGATION_REQUIRE_CUDA` in the environment there must be one.
-        #[expect(
-            clippy::disallowed_methods,
-            clippy::print_stdout,
-            reason = "whoever runs the tests says what must not be skipped"
-        )]
+        #[expect(clippy::disallowed_methods, reason = "whoever runs the tests says what must not be skipped")]
         fn opened() -> Vec<impl Aggregator> {
             match count() {
                 Ok(_) => [None, Some(0)].map(|which| open(which).expect("a GPU opens")).into(),
                 Err(reason) => {
                     assert!(std::env::var_os("AGGREGATION_REQUIRE_CUDA").is_none(), "a GPU is required: {reason}");
-                    println!("SKIPPED: {reason}");
+                    crate::skipped(reason);
                     Vec::new()
                 }
             }
@@ -149,7 +152,7 @@ mod wgpu {
     #[cfg(not(feature = "wgpu"))]
     #[test]
     fn is_not_in_this_build() {
-        println!("SKIPPED: Vulkan, Metal and Direct3D devices are tested with --features wgpu");
+        crate::skipped("Vulkan, Metal and Direct3D devices are tested with --features wgpu");
     }
 
     #[cfg(feature = "wgpu")]
@@ -161,16 +164,12 @@ mod wgpu {
         use aggregation::wgpu::adapters;
 
         /// Every adapter, opened. With `AGGREGATION_REQUIRE_WGPU` in the environment there must be one.
-        #[expect(
-            clippy::disallowed_methods,
-            clippy::print_stdout,
-            reason = "whoever runs the tests says what must not be skipped"
-        )]
+        #[expect(clippy::disallowed_methods, reason = "whoever runs the tests says what must not be skipped")]
         fn opened() -> Vec<impl Aggregator> {
             let found = adapters();
             if found.is_empty() {
                 assert!(std::env::var_os("AGGREGATION_REQUIRE_WGPU").is_none(), "there is no adapter, one is required");
-                println!("SKIPPED: no Vulkan, Metal or Direct3D adapter (Debian: mesa-vulkan-drivers libvulkan1)");
+                crate::skipped("no Vulkan, Metal or Direct3D adapter (Debian: mesa-vulkan-drivers libvulkan1)");
             }
             found.into_iter().map(|found| found.open().expect("an adapter that was found can be opened")).collect()
         }

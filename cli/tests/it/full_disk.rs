@@ -30,7 +30,7 @@ fn a_full_disk_that_is_cleared_costs_time_alone() {
     let mut mount = Command::new("unshare");
     let mount = mount.args(["-rm", "mount", "-t", "tmpfs", "none", "/mnt"]).stderr(Stdio::null());
     if !mount.status().is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: nothing can be mounted here (unshare -rm): no disk filled up");
+        test_servers::skipped("nothing can be mounted here (unshare -rm): no disk filled up");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -73,7 +73,7 @@ for job in tributary.jobs():
     job.done(trained, examples=index + 1, metrics={"train_loss": 0.5})
 "#;
 
-const SKIPPED: &str = "SKIPPED: no python3, so no program trained for a participant";
+const SKIPPED: &str = "no python3, so no program trained for a participant";
 
 fn has_python() -> bool {
     let version = Command::new("python3").arg("--version").stdout(Stdio::null()).status();
@@ -134,7 +134,7 @@ fn trains(pid: &str) -> bool {
 #[test]
 fn programs_train_in_secret_and_one_is_left_alone_by_its_participant() {
     if !has_python() {
-        eprintln!("{SKIPPED}");
+        test_servers::skipped(SKIPPED);
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -193,7 +193,7 @@ fn metrics(said: &Path) -> String {
 #[test]
 fn programs_that_stay_are_started_once_for_all_rounds() {
     if !has_python() {
-        eprintln!("{SKIPPED}");
+        test_servers::skipped(SKIPPED);
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -271,7 +271,7 @@ fn a_participant_that_is_stopped_ends_its_program_first() {
 #[test]
 fn the_example_fits_a_line_to_the_rows_of_three_sites() {
     if !has_python() {
-        eprintln!("{SKIPPED}");
+        test_servers::skipped(SKIPPED);
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -75,7 +75,7 @@ fn a_disk_that_turns_read_only_is_not_ready() {
     let mount = mount.args([namespace[1], "mount", "-t", "tmpfs", "none", "/mnt"]);
     let mountable = mount.stderr(Stdio::null()).status();
     if !mountable.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: nothing can be mounted here (unshare -rm): no folder of blobs turned read-only");
+        test_servers::skipped("nothing can be mounted here (unshare -rm): no folder of blobs turned read-only");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -75,7 +75,7 @@ async fn a_full_disk_stops_new_versions_and_not_the_one_that_answers() {
     let mut mount = Command::new("unshare");
     let mount = mount.args(["-rm", "mount", "-t", "tmpfs", "none", "/mnt"]).stderr(Stdio::null());
     if !mount.status().is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: nothing can be mounted here (unshare -rm): no disk was full");
+        test_servers::skipped("nothing can be mounted here (unshare -rm): no disk was full");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -184,8 +184,8 @@ impl From<Problem> for Failure {
                 kind: Some(problem.kind),
                 errors: problem.errors,
                 status: Some(problem.status),
-                // What a coordinator refuses it has told whole, and does not log.
-                instance: problem.instance.filter(|_| problem.status >= 500),
+                // What a coordinator refuses it has told whole, and does not log; of what it cannot serve for now it logs the first.
+                instance: problem.instance.filter(|_| problem.status >= 500 && problem.status != 503),
             }),
         }
     }

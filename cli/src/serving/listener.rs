@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -17,7 +17,8 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
@@ -167,11 +168,12 @@ impl Connections {
 
     /// Answers the requests of a connection, until it ends, is idle, or all stops.
     async fn answer(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) -> Ended {
-        let (in_progress, watched) = watch::channel(0_usize);
+        let requests = Requests::new();
+        let counting = Arc::clone(&requests);
         let service = hyper::service::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
             request.extensions_mut().insert(peer);
             let answer = self.router.clone().oneshot(request.map(axum::body::Body::new));
-            let counted = InProgress::new(in_progress.clone());
+            let counted = counting.begin();
             async move {
                 let answer = answer.await;
                 drop(counted);
@@ -181,7 +183,7 @@ impl Connections {
         // hyper waits without end for the bytes by which it tells HTTP/2 from HTTP/1.1.
         let stream = TokioIo::new(ReadDeadline::new(stream, self.first_bytes));
         let mut served = pin!(self.builder.serve_connection(stream, service));
-        let mut idle = pin!(idle(watched, self.idle));
+        let mut idle = pin!(requests.idle(self.idle));
         let (mut is_ending, mut last_moment) = (false, pin!(tokio::time::sleep(Duration::ZERO)));
         loop {
             tokio::select! {
@@ -192,42 +194,50 @@ impl Connections {
                 () = self.stop.cancelled(), if !is_ending => {}
             }
             is_ending = true;
-            last_moment.as_mut().reset(tokio::time::Instant::now() + self.grace);
+            last_moment.as_mut().reset(Instant::now() + self.grace);
             served.as_mut().graceful_shutdown();
         }
     }
 }
 
-/// A request that is answered, among those of its connection.
-struct InProgress(watch::Sender<usize>);
+/// The requests of a connection that are in progress, and when the last one ended.
+struct Requests(Mutex<(usize, Instant)>);
 
-impl InProgress {
-    fn new(count: watch::Sender<usize>) -> Self {
-        count.send_modify(|count| *count += 1);
-        Self(count)
+impl Requests {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::new((0, Instant::now()))))
+    }
+
+    fn state(&self) -> MutexGuard<'_, (usize, Instant)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(self: &Arc<Self>) -> InProgress {
+        self.state().0 += 1;
+        InProgress(Arc::clone(self))
+    }
+
+    /// Returns when no request began or was in progress for this long. Requests wake it not: it looks.
+    async fn idle(&self, long: Duration) {
+        loop {
+            let (count, ended) = *self.state();
+            let now = Instant::now();
+            let over = if count > 0 { now + long } else { ended + long };
+            if over <= now {
+                return;
+            }
+            tokio::time::sleep_until(over).await;
+        }
     }
 }
+
+/// A request that is answered.
+struct InProgress(Arc<Requests>);
 
 impl Drop for InProgress {
     fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
-    }
-}
-
-/// Until no request began or was in progress for this long.
-async fn idle(mut in_progress: watch::Receiver<usize>, long: Duration) {
-    loop {
-        let is_busy = *in_progress.borrow_and_update() > 0;
-        let changed = in_progress.changed();
-        // A connection is over with the sender.
-        let is_over = if is_busy {
-            changed.await.is_err()
-        } else {
-            tokio::time::timeout(long, changed).await.map_or(true, |changed| changed.is_err())
-        };
-        if is_over {
-            return;
-        }
+        let mut state = self.0.state();
+        *state = (state.0 - 1, Instant::now());
     }
 }
 
@@ -272,12 +282,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_idle_after_its_last_request() {
-        let (count, watched) = watch::channel(0);
-        let (began, second) = (tokio::time::Instant::now(), Duration::from_secs(1));
-        let idle = tokio::spawn(idle(watched, 10 * second));
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let requests = Requests::new();
+        let watched = Arc::clone(&requests);
+        let idle = tokio::spawn(async move { watched.idle(10 * second).await });
         for _ in 0..3 {
             tokio::time::sleep(9 * second).await;
-            let request = InProgress::new(count.clone());
+            let request = requests.begin();
             tokio::time::sleep(100 * second).await;
             drop(request);
         }

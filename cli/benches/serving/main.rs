@@ -1,5 +1,6 @@
-//! Serving mlp 784-200-10 to 64 connections: with batches, without (`max_batch = 1`), and, where TRIBUTARY_PEER names a Python with
-//! torch and aiohttp, by the batcher in `peer.py`. The servers take turns, so that all see the same machine.
+//! Serving mlp 784-200-10 to 64 connections: with batches, without (`max_batch = 1`), by a server of the same libraries that reads the
+//! request, computes nothing and answers as many bytes (the limit), and, where TRIBUTARY_PEER names a Python with torch and aiohttp, by
+//! the batcher in `peer.py`. The servers take turns, so that all see the same machine.
 //!
 //! `cargo bench --bench serving [-- SECONDS]`: requests per second, per second of the server's processor time, and the 99th
 //! percentile at half of what the server with batches can do.
@@ -13,12 +14,18 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use axum::Router;
+use axum::body::Bytes;
+use axum::routing::post;
+use axum::serve::{Listener as _, ListenerExt as _};
 use client_sdk::models::{Architecture, Mlp};
 use learning::checkpoint;
 use load::{Figures, closed, open};
 
 const CONNECTIONS: usize = 64;
 const TURNS: usize = 3;
+/// With this argument, the program is the server that computes nothing.
+const NOTHING: &str = "nothing";
 
 /// A server that ends with the measurement.
 struct Server {
@@ -47,6 +54,13 @@ impl Server {
         })
     }
 
+    /// This program, as the server that computes nothing.
+    fn limit() -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.arg(NOTHING);
+        Self::until("nothing computed", command, |line| line.strip_prefix("serving ").map(str::to_owned))
+    }
+
     /// The batcher in Python, which prints its address.
     fn peer(python: &str, model: &Path) -> Self {
         let mut command = Command::new(python);
@@ -62,8 +76,27 @@ impl Server {
     }
 }
 
+/// Reads each request to its end, and answers with as many bytes as a prediction has.
+async fn serve_nothing() {
+    let answer = async |body: Bytes| {
+        assert!(body.len() > 3136, "a whole row is asked about");
+        let json = r#"{"model_name":"digits","model_version":"1","outputs":[{"name":"scores","datatype":"FP32","shape":[1,10],"parameters":{"binary_data_size":40}}]}"#;
+        let mut answer = json.as_bytes().to_vec();
+        answer.extend([0; 40]);
+        ([("inference-header-content-length", json.len().to_string())], answer)
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    println!("serving {}", listener.local_addr().unwrap());
+    axum::serve(listener, Router::new().route("/v2/models/{model}/infer", post(answer))).await.unwrap();
+}
+
 #[tokio::main]
 async fn main() {
+    if std::env::args().any(|argument| argument == NOTHING) {
+        return serve_nothing().await;
+    }
     let seconds = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(5);
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("digits/1");
@@ -76,6 +109,7 @@ async fn main() {
         Server::ours("batches of 32", folder.path(), &[]),
         Server::ours("max_batch = 1", folder.path(), &["--max-batch", "1"]),
     ];
+    servers.push(Server::limit());
     servers.extend(std::env::var("TRIBUTARY_PEER").ok().map(|python| Server::peer(&python, &model)));
     let mut told: Vec<Vec<Figures>> = servers.iter().map(|_| Vec::new()).collect();
     for _ in 0..TURNS {

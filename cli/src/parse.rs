@@ -86,6 +86,8 @@ fn expected(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
 }
 
 #[cfg(test)]
+mod documented;
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -9,7 +9,7 @@ use crate::observe::{COHORT_MAX, During};
 
 /// Tells that something was done with the sum, from `began` until now. Nothing depends on it: what cannot be read is not told.
 pub(super) async fn trace_sum(env: &Environment, attempt: Attempt, name: &'static str, began: Timestamp) {
-    if !env.traces.are_on() {
+    if !env.traces.may_follow(attempt) {
         return;
     }
     let during = During { began, ended: env.clock.now() };

@@ -10,7 +10,8 @@
 mod export;
 mod span;
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use federation::id::{Attempt, ParticipantId};
 use federation::round::Round;
@@ -32,6 +33,9 @@ const FOLLOWED_MAX: usize = 64;
 /// Participants of a round that are looked through for such updates.
 pub(crate) const COHORT_MAX: u32 = 10_000;
 
+/// Draws of which is remembered whether an update of the cohort is followed.
+const DRAWS_MAX: usize = 256;
+
 /// The traces that a coordinator makes, if any. Clones share it.
 #[derive(Clone, Default)]
 pub struct Traces(Option<Arc<Following>>);
@@ -42,6 +46,8 @@ struct Following {
     below: u64,
     random: Random,
     queue: SpanQueue,
+    /// The last draws of this process, and whether they have an update that is followed.
+    draws: Mutex<VecDeque<(Attempt, bool)>>,
 }
 
 impl Traces {
@@ -49,7 +55,7 @@ impl Traces {
     pub(crate) fn new(key: hmac::Key, sample_ratio: f64, random: Random, queue: SpanQueue) -> Self {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and was checked")]
         let below = (sample_ratio * 2f64.powi(63)) as u64;
-        Self(Some(Arc::new(Following { key, below, random, queue })))
+        Self(Some(Arc::new(Following { key, below, random, queue, draws: Mutex::default() })))
     }
 
     /// The trace of an update, if it is followed: what others are parts of is the draw.
@@ -101,12 +107,23 @@ impl Traces {
 
     /// Tells of the draw, which begins the traces of the updates that are followed.
     pub(crate) fn drawn(&self, attempt: Attempt, cohort: &[ParticipantId], during: During) {
+        let Some(following) = &self.0 else { return };
+        let mut is_followed = false;
         for context in self.followed(attempt, cohort.iter().copied()) {
-            if let Some(following) = &self.0 {
-                let span = TraceSpan::root(context, "draw", during).of(attempt);
-                following.queue.push(self.linked(span, attempt));
-            }
+            is_followed = true;
+            let span = TraceSpan::root(context, "draw", during).of(attempt);
+            following.queue.push(self.linked(span, attempt));
         }
+        let mut draws = following.draws();
+        draws.truncate(DRAWS_MAX - 1);
+        draws.push_front((attempt, is_followed));
+    }
+
+    /// Whether an update of this attempt may be followed: another process may have drawn its cohort.
+    pub(crate) fn may_follow(&self, attempt: Attempt) -> bool {
+        let Some(following) = &self.0 else { return false };
+        let draws = following.draws();
+        draws.iter().find(|(drawn, _)| *drawn == attempt).is_none_or(|(_, is_followed)| *is_followed)
     }
 
     /// Tells of something that was done with these participants' updates.
@@ -125,17 +142,12 @@ impl Traces {
         }
     }
 
-    /// Whether anything is traced.
-    pub(crate) fn are_on(&self) -> bool {
-        self.0.is_some()
-    }
-
     fn followed(
         &self,
         attempt: Attempt,
         participants: impl IntoIterator<Item = ParticipantId>,
     ) -> impl Iterator<Item = TraceContext> {
-        let participants = self.are_on().then_some(participants).into_iter().flatten();
+        let participants = self.0.is_some().then_some(participants).into_iter().flatten();
         participants.filter_map(move |participant| self.update(attempt, participant)).take(FOLLOWED_MAX)
     }
 
@@ -154,6 +166,10 @@ impl Traces {
 }
 
 impl Following {
+    fn draws(&self) -> MutexGuard<'_, VecDeque<(Attempt, bool)>> {
+        self.draws.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn context(&self, kind: &[u8; 6], attempt: Attempt, participant: &[u8]) -> TraceContext {
         let Attempt { task, round, attempt } = attempt;
         let text = [kind, &task.0.as_bytes()[..], &round.to_be_bytes(), &attempt.to_be_bytes(), participant].concat();
@@ -241,6 +257,25 @@ mod tests {
             held += 1;
         }
         assert_eq!(held, export::QUEUE_SPANS);
+    }
+
+    #[test]
+    fn a_cohort_of_which_nobody_is_followed_is_not_looked_through_again() {
+        let (traces, _spans) = traces(6, 0.01);
+        let during = During { began: Timestamp(1), ended: Timestamp(2) };
+        assert!(traces.may_follow(place(1)), "another process may have drawn it");
+        let cohort = participants(10);
+        let is_followed = |round| cohort.iter().any(|id| traces.update(place(round), *id).is_some());
+        let (nobody, somebody) = ((1..).find(|n| !is_followed(*n)).unwrap(), (1..).find(|n| is_followed(*n)).unwrap());
+        traces.drawn(place(nobody), &cohort, during);
+        traces.drawn(place(somebody), &cohort, during);
+        assert!(!traces.may_follow(place(nobody)) && traces.may_follow(place(somebody)));
+        for round in 1_000..1_000 + u32::try_from(DRAWS_MAX).unwrap() {
+            traces.drawn(place(round), &cohort, during);
+        }
+        assert!(traces.may_follow(place(nobody)), "it is forgotten, and looked through");
+        assert_eq!(traces.0.as_ref().unwrap().draws().len(), DRAWS_MAX);
+        assert!(!Traces::default().may_follow(place(1)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Randomness for keys, shares, masks and noise: from the system, never from a seed.
 //!
-//! A seed makes training repeatable, and rounding in tasks without privacy ([`crate::seed`]); secrets must not be
+//! A seed makes training repeatable, and rounding in tasks without privacy (`seed`); secrets must not be
 //! repeatable. The state machine keeps the two sources apart, so that no setting can mix them.
 
 use std::convert::Infallible;

@@ -3,7 +3,7 @@
 //! The key lives in a file of its own, outside the database, so a stolen database or a stolen backup of it opens
 //! nothing. ChaCha20-Poly1305 (RFC 8439) with a random nonce; sealed data is bound to its context, so that one
 //! participant's answer cannot be moved to another's row. What opens a sum or takes its noise off is sealed with a
-//! second key beside this one, which is destroyed once the sum is released ([`crate::release_keys`]): then no copy of
+//! second key beside this one, which is destroyed once the sum is released (`release_keys`): then no copy of
 //! the rows opens with any key.
 
 use std::collections::HashMap;

@@ -50,7 +50,7 @@ pub enum CheckpointError {
     /// A tensor has another shape.
     #[error("tensor {tensor:?} has shape {got:?} where the model has {expected:?}")]
     Shape { tensor: String, expected: Vec<u64>, got: Vec<u64> },
-    /// The values are right, but [`write`] would encode them as other bytes.
+    /// The values are right, but [`write()`] would encode them as other bytes.
     #[error("the file holds the model, but not in the canonical form of a published model")]
     OtherForm,
     /// A tensor holds a NaN or an infinity.

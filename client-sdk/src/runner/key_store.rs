@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use crate::journal::{Generation, GenerationStore, JournalError, JournalKey};
 
 /// The device's key store as an app offers it: Android's, a keychain, a secure element. It keeps two secrets of one
-/// journal, each under its name ([`Self::KEY`], [`Self::GENERATION`]); no backup may restore them to an earlier state.
+/// journal, each under its name (`KEY`, `GENERATION`); no backup may restore them to an earlier state.
 pub trait KeyStore: Send + Sync {
     /// The bytes that were last saved under this name; `None` if none ever were.
     ///

@@ -1,6 +1,6 @@
 //! The built-in trainer: local stochastic gradient descent on a named model, and its evaluation.
 //!
-//! On the CPU, models use the passes of [`cpu`]; on GPUs, candle (feature `candle`). candle's CPU backend is used only by
+//! On the CPU, models use the passes of `cpu`; on GPUs, candle (feature `candle`). candle's CPU backend is used only by
 //! an app that asks for it: its products use all cores, which is many times slower on a busy machine, and it allocates at
 //! every step. A run on the CPU uses only
 //! the calling thread and gives the same bits for the same seed, binary and CPU, whatever the load; parallelism belongs

@@ -15,7 +15,7 @@ pub fn write(parameters: &Parameters) -> Result<Vec<u8>, CheckpointError> {
     TensorFile::of_model(parameters.layout())?.with_values([parameters.values()])
 }
 
-/// Reads a published model. Only the bytes that [`write`] produces are accepted, so that no model has two digests.
+/// Reads a published model. Only the bytes that [`write()`] produces are accepted, so that no model has two digests.
 ///
 /// # Errors
 /// As for [`read`], and [`CheckpointError::OtherForm`].

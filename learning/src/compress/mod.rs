@@ -1,4 +1,4 @@
-//! Compression of updates: one codec per task, with encoder and decoder in one file each ([`codecs`]).
+//! Compression of updates: one codec per task, with encoder and decoder in one file each (`codecs`).
 //!
 //! Both sides use [`UpdateCodec`], whatever the task chose. *Summable* codecs produce words modulo 2^b whose sum
 //! decodes to the mean, so they can be masked. The others depend on the content of the update, which must be sent in the

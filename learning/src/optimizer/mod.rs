@@ -1,7 +1,7 @@
 //! Server optimizers: apply the mean update of a round to the published model.
 //!
 //! The task names one of a closed set, and every replica takes the same step to the same bits. An optimizer's state
-//! belongs to the model version it produced ([`state`]), not to a process.
+//! belongs to the model version it produced (`state`), not to a process.
 
 mod adaptive;
 mod elementwise;

@@ -2,7 +2,7 @@
 //!
 //! `P(x)` is proportional to `exp(-x^2 / (2 sigma^2))`. Added to an integer vector of L2 sensitivity `D` it is `D^2 /
 //! (2 sigma^2)`-zCDP (their Theorem 4). Their sampler takes a dozen exact coin flips per draw; this one draws from the
-//! same distribution by rejection from a step function, see [`super::sample`].
+//! same distribution by rejection from a step function, see `sample`.
 
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};

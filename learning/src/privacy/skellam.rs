@@ -2,7 +2,7 @@
 //!
 //! Sums of independent Skellam draws are Skellam again, with the sum of the variances, so the sum of the participants'
 //! noise has a known distribution (Agarwal, Kairouz, Liu 2021). Poisson draws use rejection from a step function, see
-//! [`super::sample`]; the weight at `k` is the product of `mu / j` between the mode and `k`, which integers can
+//! `sample`; the weight at `k` is the product of `mu / j` between the mode and `k`, which integers can
 //! compute.
 
 use rand::CryptoRng;

@@ -1,6 +1,6 @@
 //! The federation under faults: the real coordinators and the real participants in one process, where messages get
 //! lost, processes die between any two durable changes, clocks disagree and devices come back with old journals; and
-//! after each event what must hold is checked ([`checks`]).
+//! after each event what must hold is checked (`checks`).
 //!
 //! A seed writes a [`Schedule`]; a [`Runner`] performs it, the same way each time; [`search`] runs many of them at once, and
 //! [`shrink`] makes one that fails shorter.

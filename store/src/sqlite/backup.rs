@@ -17,7 +17,7 @@ use crate::private;
 /// Pages copied between two reports.
 const PAGES: i32 = 1024;
 
-/// Pages of the database that [`copy_database`] has copied, of how many.
+/// Pages of the database that `copy_database` has copied, of how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopiedPages {
     pub done: u64,

@@ -1,6 +1,6 @@
 //! `tributary export`: rounds and metrics of tasks, in the formats of other tools.
 //!
-//! Numbers have the names of [`crate::figures`]; the files here only write them down.
+//! Numbers have the names of `figures`; the files here only write them down.
 
 use std::fs;
 use std::io;

@@ -38,6 +38,16 @@ pub(crate) struct Record {
     /// Where it comes from, as its coordinator signed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) provenance: Option<SignedProvenance>,
+    /// It came after a version that was restored, and whose file the coordinator keeps no more: it is used in that one's place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) follows_restored: bool,
+}
+
+impl Record {
+    /// Whether it is used at once, in place of what is in use.
+    fn goes_back(&self, origin: Option<Origin>) -> bool {
+        self.follows_restored || origin == Some(Origin::Restored)
+    }
 }
 
 /// What was in use.
@@ -60,7 +70,7 @@ pub(crate) struct Verified {
     pub(crate) sha256: Digest,
     pub(crate) architecture: Option<Architecture>,
     pub(crate) task: Option<TaskId>,
-    /// Whether it goes back to an earlier version, as its record says.
+    /// Whether it goes back to an earlier version, or follows one that does, as its record says.
     pub(crate) is_restored: bool,
 }
 
@@ -116,20 +126,21 @@ impl ModelFolder {
         let path = self.file(version);
         let file = std::fs::read(&path).map_err(|source| Unusable::Read { path, source })?;
         let sha256 = sha256(&file);
-        let Some((Record { task, sha256: expected, architecture, .. }, origin)) = record else {
+        let Some((record, origin)) = record else {
             return Ok(Verified { file, sha256, architecture: None, task: None, is_restored: false });
         };
+        let is_restored = record.goes_back(origin);
+        let Record { task, sha256: expected, architecture, .. } = record;
         if sha256 != expected {
             return Err(Unusable::Digest { found: sha256, expected });
         }
-        let is_restored = origin == Some(Origin::Restored);
         Ok(Verified { file, sha256, architecture, task: Some(task), is_restored })
     }
 
-    /// Whether a version goes back to an earlier one, as a record says that this key, if there is one, signed.
+    /// Whether a version goes back to an earlier one, or follows one that does, as a record says that this key, if there is one, signed.
     pub(crate) fn is_restored(&self, version: u32, key: Option<AuditKey>) -> bool {
         let record = self.record(version, key).ok().flatten();
-        record.is_some_and(|(_, origin)| origin == Some(Origin::Restored))
+        record.is_some_and(|(record, origin)| record.goes_back(origin))
     }
 
     /// The record of a version, and where its coordinator says it comes from.
@@ -248,7 +259,8 @@ mod tests {
     fn put(folder: &ModelFolder, version: u32, file: &[u8], told: &[u8]) {
         std::fs::write(folder.incoming(version).unwrap(), file).unwrap();
         let sha256 = sha256(told);
-        let record = Record { task: TASK.parse().unwrap(), sha256, architecture: None, provenance: None };
+        let task = TASK.parse().unwrap();
+        let record = Record { task, sha256, architecture: None, provenance: None, follows_restored: false };
         folder.keep(version, &record).unwrap();
     }
 

@@ -69,7 +69,7 @@ impl Test {
             };
             told.sign(pair)
         });
-        let record = Record { task: of, sha256, architecture: None, provenance };
+        let record = Record { task: of, sha256, architecture: None, provenance, follows_restored: false };
         self.served.folder.keep(version, &record).unwrap();
     }
 
@@ -139,6 +139,14 @@ async fn newer_versions_wait_for_the_verdict_and_restored_ones_do_not() {
     publish(4, Origin::Restored);
     test.look().await;
     assert_eq!((test.stable(), test.served.answering()), (Some(4), vec![4, 5]));
+    // The one that was restored before it is kept no more.
+    publish(6, Origin::Trained);
+    let path = test.served.folder.file(6).with_file_name("record.json");
+    let mut record: Record = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    record.follows_restored = true;
+    std::fs::write(path, serde_json::to_vec(&record).unwrap()).unwrap();
+    test.look().await;
+    assert_eq!((test.stable(), test.served.answering()), (Some(6), vec![6]));
 }
 
 #[tokio::test(start_paused = true)]

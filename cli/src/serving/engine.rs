@@ -245,7 +245,7 @@ impl Queues {
     }
 }
 
-/// Computes a batch and answers its askers; how long that took. Texts of different lengths, and examples that do not fit, are
+/// Computes a batch and answers its askers; how long that took. Texts of different lengths, and what cannot be computed together, are
 /// computed request by request.
 fn compute(name: &str, batch: Batch<Lane, Asker>, now: Moment) -> Duration {
     let began = Instant::now();
@@ -255,29 +255,34 @@ fn compute(name: &str, batch: Batch<Lane, Asker>, now: Moment) -> Duration {
         meters::queued(name, now.saturating_sub(part.since));
     }
     let together = joined(parts.iter().map(|part| &part.asker.input));
-    let said = together.as_ref().map(|input| lane.model.compute(input));
-    let took = began.elapsed();
-    let classes = match said {
-        Some(Ok(all)) => {
+    let together = together.and_then(|input| lane.model.compute(&input).ok().map(|said| (input, said)));
+    let said: Vec<(Input, Vec<u32>)> = match together {
+        Some((input, all)) => {
             let classes = lane.beside.is_some().then(|| all.classes.clone());
             share(parts, all, examples);
-            classes
+            classes.map(|classes| (input, classes)).into_iter().collect()
         }
-        Some(Err(_)) | None => {
-            for Part { asker: Asker { input, answer }, .. } in parts {
-                let _ = answer.send(lane.model.compute(&input));
-            }
-            None
-        }
+        None => parts.into_iter().filter_map(|part| answer_alone(&lane, part.asker)).collect(),
     };
+    let took = began.elapsed();
     meters::computed(name, examples, took);
     // After everybody has an answer: nobody waits for the comparison.
-    if let (Some((stable, tell)), Some(classes), Some(input)) = (&lane.beside, classes, together)
-        && let Ok(other) = stable.compute(&input)
-    {
-        tell(&classes, &other.classes);
+    if let Some((stable, tell)) = &lane.beside {
+        for (input, classes) in &said {
+            if let Ok(other) = stable.compute(input) {
+                tell(classes, &other.classes);
+            }
+        }
     }
     took
+}
+
+/// Answers one part by itself: what was asked, and the classes that were said, if they are to be compared.
+fn answer_alone(lane: &Lane, Asker { input, answer }: Asker) -> Option<(Input, Vec<u32>)> {
+    let said = lane.model.compute(&input);
+    let classes = said.as_ref().ok().filter(|_| lane.beside.is_some()).map(|said| said.classes.clone());
+    let _ = answer.send(said);
+    classes.map(|classes| (input, classes))
 }
 
 /// Answers each part with what was said of its examples.
@@ -292,3 +297,6 @@ fn share(parts: Vec<Part<Asker>>, all: Prediction, examples: usize) {
         start += examples;
     }
 }
+
+#[cfg(test)]
+mod tests;

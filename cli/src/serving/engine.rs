@@ -36,6 +36,13 @@ struct Asker {
     answer: oneshot::Sender<Result<Prediction, TrainError>>,
 }
 
+impl Asker {
+    /// Whether nobody waits for the answer any more.
+    fn is_gone(&self) -> bool {
+        self.answer.is_closed()
+    }
+}
+
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoAnswer {
@@ -52,6 +59,15 @@ struct Queue {
     batcher: Batcher<Lane, Asker>,
     /// Most that waited at once since somebody looked, with those for whom there was no room.
     demand: usize,
+}
+
+impl Queue {
+    /// Notes how many wait, beside those for whom there was no room.
+    fn note_demand(&mut self, refused: usize) {
+        let waiting = self.batcher.waiting();
+        self.demand = self.demand.max(waiting + refused);
+        meters::queue_size(&self.name, waiting);
+    }
 }
 
 #[derive(Default)]
@@ -155,11 +171,11 @@ impl Engine {
             parts.push((range.len(), Asker { input, answer }));
             answers.push(receiver);
         }
-        let wanted = queue.batcher.waiting() + parts.len();
-        queue.demand = queue.demand.max(wanted);
-        queue.batcher.offer(now, lane, parts.into_iter())?;
+        let count = parts.len();
+        let offered = queue.batcher.offer(now, lane, parts.into_iter(), Asker::is_gone);
+        queue.note_demand(if offered.is_err() { count } else { 0 });
+        offered?;
         queue.batcher.arrived(arriving.number);
-        meters::queue_size(&queue.name, queue.batcher.waiting());
         drop(queues);
         self.shared.changed.notify_one();
         Ok(answers)
@@ -200,7 +216,6 @@ impl Shared {
             match queues.next(now) {
                 Found::Batch(model, batch) => {
                     let name = queues.all[model].name.clone();
-                    meters::queue_size(&name, queues.all[model].batcher.waiting());
                     // Whoever offers wakes one thread, however many parts there are.
                     if queues.all.iter().any(|queue| queue.batcher.waiting() > 0) {
                         self.changed.notify_one();
@@ -232,7 +247,14 @@ impl Queues {
         let (count, mut until) = (self.all.len(), None::<Moment>);
         for step in 0..count {
             let model = (self.turn + step) % count;
-            match self.all[model].batcher.next(now, |asker| asker.answer.is_closed()) {
+            let queue = &mut self.all[model];
+            let before = queue.batcher.waiting();
+            let next = queue.batcher.next(now, Asker::is_gone);
+            // Also where nothing is to be computed, because everybody has gone away.
+            if queue.batcher.waiting() != before {
+                meters::queue_size(&queue.name, queue.batcher.waiting());
+            }
+            match next {
                 Next::Compute(batch) => {
                     self.turn = model + 1;
                     return Found::Batch(model, batch);

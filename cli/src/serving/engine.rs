@@ -127,6 +127,20 @@ impl Engine {
         self.shared.began.elapsed()
     }
 
+    /// Whether there is room for one more request for a model.
+    ///
+    /// # Errors
+    /// [`Refused::Full`].
+    pub(crate) fn room(&self, model: usize) -> Result<(), NoAnswer> {
+        let mut queues = self.shared.lock();
+        let queue = &mut queues.all[model];
+        let room = queue.batcher.room(1, Asker::is_gone);
+        if room.is_err() {
+            queue.note_demand(1);
+        }
+        Ok(room?)
+    }
+
     /// Notes that a request for this model is being read.
     pub(crate) fn arriving(&self, model: usize) -> Arriving<'_> {
         let now = self.now();

@@ -82,7 +82,9 @@ pub(crate) async fn start(
     let seed: [u8; 32] = ring::rand::generate(&SystemRandom::new()).map_err(unreadable)?.expose();
     let draws = Mutex::new(ChaCha8Rng::from_seed(seed));
     let (engine, latencies, answered) = (Arc::new(engine), Mutex::default(), AtomicU64::new(0));
-    let serving = Arc::new(Serving { settings, access, models, engine, cache, handle, draws, latencies, answered });
+    let bodies = v2::Bodies::new(settings.body_max);
+    let serving =
+        Arc::new(Serving { settings, access, models, engine, cache, bodies, handle, draws, latencies, answered });
     // What is there is ready before the first request.
     for served in &serving.models {
         served.look(&serving.engine).await;

@@ -21,6 +21,7 @@ use super::cache::Predictions;
 use super::engine::Engine;
 use super::meters;
 use super::served::Served;
+use super::v2::Bodies;
 
 /// How often the load is looked at.
 const LOAD: Duration = Duration::from_secs(5);
@@ -55,6 +56,7 @@ pub(super) struct Serving {
     pub(super) models: Vec<Arc<Served>>,
     pub(super) engine: Arc<Engine>,
     pub(super) cache: Option<Predictions>,
+    pub(super) bodies: Bodies,
     pub(super) handle: PrometheusHandle,
     /// Of requests without a key.
     pub(super) draws: Mutex<ChaCha8Rng>,

@@ -1,5 +1,7 @@
 //! The queues of all models, and the threads that compute: one per core. `inference::batcher` says what makes a batch.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -33,7 +35,7 @@ impl PartialEq for Lane {
 /// A part of a request that waits for its answer.
 struct Asker {
     input: Input,
-    answer: oneshot::Sender<Result<Prediction, TrainError>>,
+    answer: oneshot::Sender<Result<Prediction, NoAnswer>>,
 }
 
 impl Asker {
@@ -50,8 +52,20 @@ pub(crate) enum NoAnswer {
     Refused(#[from] Refused),
     #[error(transparent)]
     Unfit(#[from] TrainError),
+    #[error("computing the answer failed")]
+    Panicked,
     #[error("shutting down; try again later")]
     ShuttingDown,
+}
+
+impl NoAnswer {
+    /// Whether it speaks against the version, which was asked about inputs of its form.
+    pub(crate) fn is_of_version(&self) -> bool {
+        match self {
+            Self::Unfit(_) | Self::Panicked => true,
+            Self::Refused(_) | Self::ShuttingDown => false,
+        }
+    }
 }
 
 struct Queue {
@@ -156,7 +170,8 @@ impl Engine {
         let answers = self.queue(arriving, lane, input)?;
         let mut all = Prediction::default();
         for answer in answers {
-            all.extend(answer.await.map_err(|_| NoAnswer::ShuttingDown)??);
+            // The engine drops what waits when it ends, and then nobody asks it.
+            all.extend(answer.await.unwrap_or(Err(NoAnswer::Panicked))?);
         }
         Ok(all)
     }
@@ -166,7 +181,7 @@ impl Engine {
         arriving: Arriving<'_>,
         lane: &Lane,
         input: Input,
-    ) -> Result<Vec<oneshot::Receiver<Result<Prediction, TrainError>>>, NoAnswer> {
+    ) -> Result<Vec<oneshot::Receiver<Result<Prediction, NoAnswer>>>, NoAnswer> {
         let (examples, now) = (input.examples(), self.now());
         let mut queues = self.shared.lock();
         if queues.is_stopping {
@@ -291,7 +306,7 @@ fn compute(name: &str, batch: Batch<Lane, Asker>, now: Moment) -> Duration {
         meters::queued(name, now.saturating_sub(part.since));
     }
     let together = joined(parts.iter().map(|part| &part.asker.input));
-    let together = together.and_then(|input| lane.model.compute(&input).ok().map(|said| (input, said)));
+    let together = together.and_then(|input| contained(|| lane.model.compute(&input)).ok().map(|said| (input, said)));
     let said: Vec<(Input, Vec<u32>)> = match together {
         Some((input, all)) => {
             let classes = lane.beside.is_some().then(|| all.classes.clone());
@@ -305,9 +320,7 @@ fn compute(name: &str, batch: Batch<Lane, Asker>, now: Moment) -> Duration {
     // After everybody has an answer: nobody waits for the comparison.
     if let Some((stable, tell)) = &lane.beside {
         for (input, classes) in &said {
-            if let Ok(other) = stable.compute(input) {
-                tell(classes, &other.classes);
-            }
+            let _ = contained(|| stable.compute(input).map(|other| tell(classes, &other.classes)));
         }
     }
     took
@@ -315,10 +328,19 @@ fn compute(name: &str, batch: Batch<Lane, Asker>, now: Moment) -> Duration {
 
 /// Answers one part by itself: what was asked, and the classes that were said, if they are to be compared.
 fn answer_alone(lane: &Lane, Asker { input, answer }: Asker) -> Option<(Input, Vec<u32>)> {
-    let said = lane.model.compute(&input);
+    let said = contained(|| lane.model.compute(&input));
+    if matches!(said, Err(NoAnswer::Panicked)) && !lane.model.has_panicked.swap(true, Ordering::Relaxed) {
+        let version = lane.model.version;
+        tracing::error!(version, "computing with version {version} panicked: who asked is answered 500; told once");
+    }
     let classes = said.as_ref().ok().filter(|_| lane.beside.is_some()).map(|said| said.classes.clone());
     let _ = answer.send(said);
     classes.map(|classes| (input, classes))
+}
+
+/// Computes, and keeps a panic from the thread, which goes on: what was prepared for it is dropped.
+fn contained<T>(work: impl FnOnce() -> Result<T, TrainError>) -> Result<T, NoAnswer> {
+    Ok(catch_unwind(AssertUnwindSafe(work)).map_err(|_| NoAnswer::Panicked)??)
 }
 
 /// Answers each part with what was said of its examples.

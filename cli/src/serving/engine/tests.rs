@@ -56,3 +56,25 @@ fn texts_of_different_lengths_are_compared_one_by_one() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_panic_ends_no_compute_thread() {
+    let engine = Engine::start(&["digits".to_owned()], Batching::default(), 1).unwrap();
+    let tell: Compared = Arc::new(|canary: &[u32], _: &[u32]| assert!(canary.is_empty(), "planted"));
+    let lane = Lane { model: loaded(2), beside: Some((loaded(1), tell)) };
+    for _ in 0..3 {
+        let said = engine.ask(engine.arriving(0), &lane, text(3));
+        let said = tokio::time::timeout(Duration::from_secs(60), said).await.expect("a thread computes still");
+        assert_eq!(said.unwrap().classes.len(), 3);
+    }
+}
+
+#[test]
+fn a_panic_is_the_version_s_fault_and_a_full_queue_is_not() {
+    let panicked = contained(|| -> Result<(), TrainError> { panic!("planted") }).unwrap_err();
+    assert!(matches!(panicked, NoAnswer::Panicked) && panicked.is_of_version());
+    let unfit = contained(|| Err::<(), _>(TrainError::NotFinite)).unwrap_err();
+    assert!(matches!(unfit, NoAnswer::Unfit(_)) && unfit.is_of_version());
+    let full = Refused::Full { waiting: 1, retry_after: Duration::ZERO };
+    assert!(!NoAnswer::from(full).is_of_version() && !NoAnswer::ShuttingDown.is_of_version());
+}

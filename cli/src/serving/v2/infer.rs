@@ -16,6 +16,7 @@ use wire::problem::ProblemType;
 use super::asked::{Result, admitted, no_version, number};
 use super::problem::Refusal;
 use super::tensors::{CLASSES, InputTensor, OutputTensor, SCORES, TensorParameters, input, output};
+use crate::serving::engine::NoAnswer;
 use crate::serving::listener::Peer;
 use crate::serving::meters;
 use crate::serving::model::{Input, Prediction};
@@ -144,8 +145,12 @@ async fn answer(
     let said = match remembered {
         Some(said) => said,
         None => {
-            // A full queue is no fault of the version's: its answers alone are noted.
-            let said = Arc::new(serving.engine.ask(arriving, &chosen.lane, asked).await?);
+            let said = serving.engine.ask(arriving, &chosen.lane, asked).await;
+            // A full queue is no fault of the version's.
+            if said.as_ref().is_err_and(NoAnswer::is_of_version) {
+                served.note(model.version, began.elapsed(), true);
+            }
+            let said = Arc::new(said?);
             let is_finite = said.scores.iter().all(|score| score.is_finite());
             served.note(model.version, began.elapsed(), !is_finite);
             if !is_finite {

@@ -20,6 +20,8 @@ use wire::{Digest, TaskId};
 pub(crate) const MODEL: &str = "model.safetensors";
 const RECORD: &str = "record.json";
 const STATE: &str = "state.json";
+/// What could not be understood, for whoever wants to know which versions had been taken back.
+const DAMAGED: &str = "state.damaged.json";
 /// Begins the name of a folder whose version is not whole yet.
 const INCOMING: &str = ".incoming-";
 /// Begins the name of the folder of a former task's versions.
@@ -183,9 +185,25 @@ impl ModelFolder {
         File::open(&self.0)?.sync_all()
     }
 
-    /// What was in use; nothing, if nothing was, or if it cannot be read.
-    pub(crate) fn state(&self) -> State {
-        read_json(&self.0.join(STATE)).ok().flatten().unwrap_or_default()
+    /// What was in use; nothing, if nothing was. What is damaged is told, and lies aside from now on: serving goes on without it.
+    ///
+    /// # Errors
+    /// [`Unusable::Read`]: it may be there, with what was taken back and whose signatures count.
+    pub(crate) fn state(&self) -> Result<State, Unusable> {
+        let path = self.0.join(STATE);
+        match read_json(&path) {
+            Ok(state) => Ok(state.unwrap_or_default()),
+            Err(Unusable::Read { path, source }) => Err(Unusable::Read { path, source }),
+            Err(error @ (Unusable::Record(..) | Unusable::Digest { .. } | Unusable::Provenance(_))) => {
+                let aside = self.0.join(DAMAGED);
+                std::fs::rename(&path, &aside).map_err(|source| Unusable::Read { path, source })?;
+                let aside = aside.display();
+                tracing::error!(
+                    "what was in use, what was taken back and whose signatures count is forgotten: {error}; it lies in {aside}"
+                );
+                Ok(State::default())
+            }
+        }
     }
 
     pub(crate) fn write_state(&self, state: &State) -> io::Result<()> {
@@ -304,10 +322,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_in_use_is_read_again_and_damage_is_as_nothing() {
+    fn what_was_in_use_is_read_again_and_what_is_damaged_lies_aside() {
         let models = tempfile::tempdir().unwrap();
         let folder = ModelFolder::new(models.path(), "digits");
-        assert_eq!(folder.state(), State::default());
+        assert_eq!(folder.state().unwrap(), State::default());
         let state = State {
             stable: Some(3),
             previous: Some(2),
@@ -316,8 +334,17 @@ mod tests {
             task: Some(TASK.parse().unwrap()),
         };
         folder.write_state(&state).unwrap();
-        assert_eq!(folder.state(), state);
-        std::fs::write(models.path().join("digits/state.json"), "{").unwrap();
-        assert_eq!(folder.state(), State::default());
+        assert_eq!(folder.state().unwrap(), state);
+        let path = models.path().join("digits/state.json");
+        std::fs::write(&path, "{").unwrap();
+        assert_eq!(folder.state().unwrap(), State::default());
+        folder.write_state(&state).unwrap();
+        assert_eq!(folder.state().unwrap(), state);
+        assert_eq!(std::fs::read_to_string(path.with_file_name(DAMAGED)).unwrap(), "{");
+        // Reading a folder fails, and says nothing about what was in use.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(matches!(folder.state(), Err(Unusable::Read { .. })));
+        assert!(path.is_dir());
     }
 }

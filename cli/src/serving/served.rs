@@ -82,6 +82,8 @@ pub(crate) struct Served {
     pub(crate) rollout: Rollout,
     batch: usize,
     versions: Mutex<Versions<Arc<Loaded>>>,
+    /// The stable version before the start, which comes first.
+    last: Mutex<Option<u32>>,
     /// Its task, once a record has told it.
     task: Mutex<Option<TaskId>>,
     key: Mutex<Option<AuditKey>>,
@@ -103,22 +105,33 @@ pub(crate) struct Chosen {
 }
 
 impl Served {
-    pub(crate) fn new(models: &Path, name: &str, index: usize, rollout: Rollout, batch: usize) -> Self {
+    /// A model whose versions are in this folder of models.
+    ///
+    /// # Errors
+    /// What was in use cannot be read.
+    pub(crate) fn new(
+        models: &Path,
+        name: &str,
+        index: usize,
+        rollout: Rollout,
+        batch: usize,
+    ) -> Result<Self, Unusable> {
         let folder = ModelFolder::new(models, name);
-        let State { previous, refused, key, task, .. } = folder.state();
-        Self {
+        let State { stable, previous, refused, key, task } = folder.state()?;
+        Ok(Self {
             name: name.to_owned(),
             index,
             folder,
             rollout,
             batch,
             versions: Mutex::new(Versions::new(previous, refused)),
+            last: Mutex::new(stable),
             task: Mutex::new(task),
             key: Mutex::new(key),
             unready: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
             changed: Notify::new(),
-        }
+        })
     }
 
     pub(crate) fn task(&self) -> Option<TaskId> {
@@ -212,7 +225,7 @@ impl Served {
         let Ok(found) = self.folder.versions() else { return };
         let at_first = self.answering().is_empty();
         // What was in use comes first after a start: what is newer is tried beside it again.
-        let stable = self.folder.state().stable.filter(|stable| at_first && found.contains(stable));
+        let stable = locked(&self.last).filter(|stable| at_first && found.contains(stable));
         let is_due = |version: &u32| self.wants(*version) && !self.is_put_off(*version);
         let others = found.into_iter().filter(|version| Some(*version) != stable && is_due(version));
         // What goes back to an earlier version is used at once, and what was trained from it is tried beside it.
@@ -246,7 +259,7 @@ impl Served {
         let Some(former) = self.task().filter(|former| *former != task) else { return Ok(()) };
         let place = self.folder.set_aside(former)?;
         locked(&self.versions).begin_anew();
-        *locked(&self.task) = Some(task);
+        (*locked(&self.task), *locked(&self.last)) = (Some(task), None);
         locked(&self.unready).clear();
         let (name, place) = (&self.name, place.display());
         tracing::warn!(model = name, %task, %former, "{name} is another task now: versions of the former one lie in {place}");

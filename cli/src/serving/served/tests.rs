@@ -34,7 +34,8 @@ impl Test {
 
     fn serve(models: &tempfile::TempDir, canary_percent: f64) -> Arc<Served> {
         let hold = Duration::from_secs(3600);
-        Arc::new(Served::new(models.path(), NAME, 0, Rollout { canary_percent, hold, ..Rollout::default() }, 2))
+        let rollout = Rollout { canary_percent, hold, ..Rollout::default() };
+        Arc::new(Served::new(models.path(), NAME, 0, rollout, 2).unwrap())
     }
 
     /// Puts a version there, with a record of its task.
@@ -202,7 +203,7 @@ async fn a_new_task_of_the_name_begins_at_its_first_version() {
     test.publish(1, task(2));
     test.look().await;
     assert_eq!(test.served.answering(), [1]);
-    let state = test.served.folder.state();
+    let state = test.served.folder.state().unwrap();
     assert_eq!((state.stable, state.previous, state.task), (Some(1), None, Some(task(2))));
     test.served = Test::serve(&test.models, 20.0);
     assert_eq!(test.served.task(), Some(task(2)), "who may ask is known before a version is loaded");

@@ -63,6 +63,8 @@ async fn killed_in_the_middle_of_swaps_it_starts_on_a_version_that_was_verified(
     std::fs::write(folder.path().join("digits/state.json"), "{").unwrap();
     let models = Models::serve(folder.path(), &[]);
     assert_eq!(models.infer(&row(1), None).await.unwrap().0, 9, "without a word on what was in use, the newest");
+    let aside = std::fs::read_to_string(folder.path().join("digits/state.damaged.json"));
+    assert_eq!(aside.unwrap(), "{", "what cannot be understood stays for a person");
 }
 
 #[tokio::test]

@@ -99,7 +99,8 @@ async fn next(server: &Server, served: &Served, seen: &mut Option<(TaskId, u32)>
             fetch_one(server, served, restored, false, output).await?;
         }
         fetch_one(server, served, &model, is_lost, output).await?;
-        let newest = served.folder.versions().unwrap_or_default();
+        let unreadable = Failure::because(Exit::Io, "cannot read the folder of a model");
+        let newest = served.folder.versions().map_err(unreadable)?;
         let restored = restored.map(|restored| restored.version);
         let kept: Vec<_> = newest.into_iter().take(KEPT).chain(restored).chain(served.needed()).collect();
         served.folder.retain(&kept).map_err(Failure::because(Exit::Io, "cannot remove an old version"))?;

@@ -122,6 +122,24 @@ async fn a_rollback_passes_a_damaged_version() {
     assert_eq!(test.served.roll_back().await.unwrap(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_rollback_waits_a_while_for_what_is_drained() {
+    let test = Test::new(0.0);
+    test.publish(1, task(1));
+    test.look().await;
+    let asked = test.served.at(None).unwrap();
+    test.publish(2, task(1));
+    test.look().await;
+    assert_eq!(test.stable(), Some(2));
+    assert!(matches!(test.served.roll_back().await, Err(NotRolledBack::Draining)));
+    let answered = async {
+        tokio::time::sleep(back::DRAINED / 2).await;
+        drop(asked);
+    };
+    let (stable, ()) = tokio::join!(test.served.roll_back(), answered);
+    assert_eq!(stable.unwrap(), 1);
+}
+
 #[tokio::test]
 async fn newer_versions_wait_for_the_verdict_and_restored_ones_do_not() {
     let test = Test::new(20.0);

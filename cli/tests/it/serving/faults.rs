@@ -68,6 +68,25 @@ async fn killed_in_the_middle_of_swaps_it_starts_on_a_version_that_was_verified(
 }
 
 #[tokio::test]
+async fn a_folder_that_cannot_be_read_is_told_once_and_read_again() {
+    let folder = folder();
+    let models = Models::serve(folder.path(), &[]);
+    let (place, aside) = (folder.path().join("digits"), folder.path().join("aside"));
+    std::fs::rename(&place, &aside).unwrap();
+    std::fs::write(&place, "no folder").unwrap();
+    let told = async || models.metric("tributary_infer_fetch_failures_total", "reason=\"disk\"").await;
+    models.wait("a word about it", async || told().await > 0.0).await;
+    // It is looked at every 250 ms.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(told().await, 1.0);
+    assert_eq!(models.infer(&row(1), None).await.unwrap().0, 1, "it goes on");
+    std::fs::remove_file(&place).unwrap();
+    std::fs::rename(&aside, &place).unwrap();
+    publish(folder.path(), 2, &parameters(2));
+    models.until_answers(2).await;
+}
+
+#[tokio::test]
 async fn a_full_queue_says_when_to_come_back() {
     let folder = folder();
     let models =

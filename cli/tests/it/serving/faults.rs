@@ -90,19 +90,28 @@ async fn a_folder_that_cannot_be_read_is_told_once_and_read_again() {
 async fn a_full_queue_says_when_to_come_back() {
     let folder = folder();
     let models =
-        std::sync::Arc::new(Models::serve(folder.path(), &["--threads", "1", "--max-batch", "1", "--queue", "2"]));
-    let ask = |number: u32| {
-        let models = std::sync::Arc::clone(&models);
+        std::sync::Arc::new(Models::serve(folder.path(), &["--threads", "1", "--max-batch", "1", "--queue", "40"]));
+    // Each takes the whole queue: whoever comes while any of it waits is refused.
+    let data: Vec<f32> = (0..40).flat_map(row).collect();
+    let body = json!({ "inputs": [{ "name": "input", "shape": [40, 5], "datatype": "FP32", "data": data }] });
+    let ask = |_| {
+        let (models, body) = (std::sync::Arc::clone(&models), body.to_string());
         tokio::spawn(async move {
             let mut refused = 0;
-            for turn in 0..200 {
-                match models.infer(&row(number + turn), None).await {
-                    Ok((1, _)) => {}
-                    Err((429, answer)) => {
+            for _ in 0..10 {
+                let url = format!("{}/v2/models/digits/infer", models.url);
+                let answer = models.client.post(url).body(body.clone()).send().await.unwrap();
+                match answer.status().as_u16() {
+                    200 => {}
+                    429 => {
                         refused += 1;
-                        assert!(answer["error"].as_str().unwrap().contains("try again in"), "{answer}");
+                        let seconds = answer.headers()["retry-after"].to_str().unwrap().to_owned();
+                        assert!(seconds.parse::<u64>().is_ok_and(|seconds| seconds >= 1), "{seconds}");
+                        let told: serde_json::Value = answer.json().await.unwrap();
+                        let words = format!("try again in {seconds} s");
+                        assert!(told["error"].as_str().unwrap().contains(&words), "{told}");
                     }
-                    other => panic!("{other:?}"),
+                    other => panic!("{other}"),
                 }
             }
             refused
@@ -112,6 +121,7 @@ async fn a_full_queue_says_when_to_come_back() {
     for asker in (0..16).map(ask).collect::<Vec<_>>() {
         refused += asker.await.unwrap();
     }
+    assert!(refused > 0);
     assert_eq!(models.metric("tributary_infer_requests_total", "status=\"429\"").await, f64::from(refused));
     assert_eq!(models.metric("tributary_infer_queue_size", "").await, 0.0);
 }

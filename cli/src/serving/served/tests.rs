@@ -74,6 +74,14 @@ impl Test {
         self.served.folder.keep(version, &record).unwrap();
     }
 
+    /// Writes another record in the place of a version's.
+    fn change(&self, version: u32, change: impl FnOnce(&mut Record)) {
+        let path = self.served.folder.file(version).with_file_name("record.json");
+        let mut record: Record = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        change(&mut record);
+        std::fs::write(path, serde_json::to_vec(&record).unwrap()).unwrap();
+    }
+
     /// Looks until nothing changes any more: at what is there, and at what has left memory.
     async fn look(&self) {
         for _ in 0..4 {
@@ -160,12 +168,42 @@ async fn newer_versions_wait_for_the_verdict_and_restored_ones_do_not() {
     assert_eq!((test.stable(), test.served.answering()), (Some(4), vec![4, 5]));
     // The one that was restored before it is kept no more.
     publish(6, Origin::Trained);
-    let path = test.served.folder.file(6).with_file_name("record.json");
-    let mut record: Record = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    record.follows_restored = true;
-    std::fs::write(path, serde_json::to_vec(&record).unwrap()).unwrap();
+    test.change(6, |record| record.follows_restored = true);
     test.look().await;
     assert_eq!((test.stable(), test.served.answering()), (Some(6), vec![6]));
+}
+
+#[tokio::test]
+async fn what_its_coordinator_did_not_sign_is_not_used() {
+    let test = Test::new(0.0);
+    let pair = |seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap();
+    let (ours, others) = (pair(7), pair(8));
+    let publish = |version, by| test.publish_signed(version, task(1), Some((by, Origin::Restored)));
+    publish(1, &ours);
+    test.served.trust(key_of(&ours));
+    test.look().await;
+    let mut first = None;
+    test.change(1, |record| first = record.provenance.clone());
+    publish(2, &others);
+    publish(3, &ours);
+    test.change(3, |record| record.provenance.as_mut().unwrap().signature.0[0] ^= 1);
+    publish(4, &ours);
+    test.change(4, |record| record.provenance = first);
+    publish(5, &ours);
+    test.change(5, |record| record.provenance = None);
+    test.look().await;
+    assert_eq!((test.stable(), test.served.answering()), (Some(1), vec![1]));
+    for (version, why) in
+        [(2, "it is signed by the key"), (3, "it is not signed by the key"), (4, "another model"), (5, "there is none")]
+    {
+        let read = test.served.folder.read(version, test.served.key());
+        assert!(matches!(&read, Err(Unusable::Provenance(told)) if told.contains(why)), "{version}: {:?}", read.err());
+        assert!(!test.served.folder.is_restored(version, test.served.key()));
+        assert!(test.served.lacks(version), "it is fetched again");
+    }
+    publish(6, &ours);
+    test.look().await;
+    assert_eq!(test.stable(), Some(6));
 }
 
 #[tokio::test(start_paused = true)]

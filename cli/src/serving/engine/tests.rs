@@ -78,3 +78,26 @@ fn a_panic_is_the_version_s_fault_and_a_full_queue_is_not() {
     let full = Refused::Full { waiting: 1, retry_after: Duration::ZERO };
     assert!(!NoAnswer::from(full).is_of_version() && !NoAnswer::ShuttingDown.is_of_version());
 }
+
+#[tokio::test]
+async fn a_full_queue_is_known_before_a_body_is_read_and_who_goes_away_makes_room() {
+    let batching = Batching { max_delay: Duration::from_secs(3600), queue: 1, ..Batching::default() };
+    let engine = Engine::start(&["digits".to_owned()], batching, 1).unwrap();
+    let lane = Lane { model: loaded(1), beside: None };
+    // What waits is kept for this one.
+    let reading = engine.arriving(0);
+    let ask = || Box::pin(engine.ask(engine.arriving(0), &lane, text(2)));
+    let mut first = ask();
+    tokio::select! {
+        biased;
+        said = &mut first => panic!("{said:?}"),
+        () = std::future::ready(()) => {}
+    }
+    assert!(matches!(engine.room(0), Err(NoAnswer::Refused(Refused::Full { waiting: 1, .. }))));
+    assert_eq!(engine.take_demand(), 2, "with the one for which there was no room");
+    drop(first);
+    assert!(engine.room(0).is_ok());
+    let second = ask();
+    drop(reading);
+    assert_eq!(second.await.unwrap().classes.len(), 2);
+}

@@ -123,19 +123,33 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
         self.arriving.remove(&arrival);
     }
 
-    /// Has all parts of a request wait, or none.
+    /// Whether so many more parts may wait. Parts whose asker `is_gone` make room where there is none.
     ///
     /// # Errors
     /// [`Refused::Full`], with the time in which what waits will have been computed.
+    pub fn room(&mut self, parts: usize, is_gone: impl Fn(&T) -> bool) -> Result<(), Refused> {
+        let is_full = |waiting: usize| waiting + parts > self.limits.queue;
+        if is_full(self.waiting.len()) {
+            self.waiting.retain(|(_, part)| !is_gone(&part.asker));
+        }
+        if is_full(self.waiting.len()) {
+            return Err(Refused::Full { waiting: self.waiting.len(), retry_after: self.time_to_empty() });
+        }
+        Ok(())
+    }
+
+    /// Has all parts of a request wait, or none.
+    ///
+    /// # Errors
+    /// [`Self::room`]'s.
     pub fn offer(
         &mut self,
         now: Moment,
         lane: &L,
         parts: impl ExactSizeIterator<Item = (usize, T)>,
+        is_gone: impl Fn(&T) -> bool,
     ) -> Result<(), Refused> {
-        if self.waiting.len() + parts.len() > self.limits.queue {
-            return Err(Refused::Full { waiting: self.waiting.len(), retry_after: self.time_to_empty() });
-        }
+        self.room(parts.len(), is_gone)?;
         self.waiting.extend(parts.map(|(examples, asker)| (lane.clone(), Part { examples, since: now, asker })));
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! The queues of all models, and the threads that compute: one per core. `inference::batcher` says what makes a batch.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -33,7 +35,14 @@ impl PartialEq for Lane {
 /// A part of a request that waits for its answer.
 struct Asker {
     input: Input,
-    answer: oneshot::Sender<Result<Prediction, TrainError>>,
+    answer: oneshot::Sender<Result<Prediction, NoAnswer>>,
+}
+
+impl Asker {
+    /// Whether nobody waits for the answer any more.
+    fn is_gone(&self) -> bool {
+        self.answer.is_closed()
+    }
 }
 
 /// Why a request has no answer.
@@ -43,8 +52,20 @@ pub(crate) enum NoAnswer {
     Refused(#[from] Refused),
     #[error(transparent)]
     Unfit(#[from] TrainError),
+    #[error("computing the answer failed")]
+    Panicked,
     #[error("shutting down; try again later")]
     ShuttingDown,
+}
+
+impl NoAnswer {
+    /// Whether it speaks against the version, which was asked about inputs of its form.
+    pub(crate) fn is_of_version(&self) -> bool {
+        match self {
+            Self::Unfit(_) | Self::Panicked => true,
+            Self::Refused(_) | Self::ShuttingDown => false,
+        }
+    }
 }
 
 struct Queue {
@@ -52,6 +73,15 @@ struct Queue {
     batcher: Batcher<Lane, Asker>,
     /// Most that waited at once since somebody looked, with those for whom there was no room.
     demand: usize,
+}
+
+impl Queue {
+    /// Notes how many wait, beside those for whom there was no room.
+    fn note_demand(&mut self, refused: usize) {
+        let waiting = self.batcher.waiting();
+        self.demand = self.demand.max(waiting + refused);
+        meters::queue_size(&self.name, waiting);
+    }
 }
 
 #[derive(Default)]
@@ -111,6 +141,20 @@ impl Engine {
         self.shared.began.elapsed()
     }
 
+    /// Whether there is room for one more request for a model.
+    ///
+    /// # Errors
+    /// [`Refused::Full`].
+    pub(crate) fn room(&self, model: usize) -> Result<(), NoAnswer> {
+        let mut queues = self.shared.lock();
+        let queue = &mut queues.all[model];
+        let room = queue.batcher.room(1, Asker::is_gone);
+        if room.is_err() {
+            queue.note_demand(1);
+        }
+        Ok(room?)
+    }
+
     /// Notes that a request for this model is being read.
     pub(crate) fn arriving(&self, model: usize) -> Arriving<'_> {
         let now = self.now();
@@ -126,7 +170,8 @@ impl Engine {
         let answers = self.queue(arriving, lane, input)?;
         let mut all = Prediction::default();
         for answer in answers {
-            all.extend(answer.await.map_err(|_| NoAnswer::ShuttingDown)??);
+            // The engine drops what waits when it ends, and then nobody asks it.
+            all.extend(answer.await.unwrap_or(Err(NoAnswer::Panicked))?);
         }
         Ok(all)
     }
@@ -136,7 +181,7 @@ impl Engine {
         arriving: Arriving<'_>,
         lane: &Lane,
         input: Input,
-    ) -> Result<Vec<oneshot::Receiver<Result<Prediction, TrainError>>>, NoAnswer> {
+    ) -> Result<Vec<oneshot::Receiver<Result<Prediction, NoAnswer>>>, NoAnswer> {
         let (examples, now) = (input.examples(), self.now());
         let mut queues = self.shared.lock();
         if queues.is_stopping {
@@ -155,11 +200,11 @@ impl Engine {
             parts.push((range.len(), Asker { input, answer }));
             answers.push(receiver);
         }
-        let wanted = queue.batcher.waiting() + parts.len();
-        queue.demand = queue.demand.max(wanted);
-        queue.batcher.offer(now, lane, parts.into_iter())?;
+        let count = parts.len();
+        let offered = queue.batcher.offer(now, lane, parts.into_iter(), Asker::is_gone);
+        queue.note_demand(if offered.is_err() { count } else { 0 });
+        offered?;
         queue.batcher.arrived(arriving.number);
-        meters::queue_size(&queue.name, queue.batcher.waiting());
         drop(queues);
         self.shared.changed.notify_one();
         Ok(answers)
@@ -200,7 +245,6 @@ impl Shared {
             match queues.next(now) {
                 Found::Batch(model, batch) => {
                     let name = queues.all[model].name.clone();
-                    meters::queue_size(&name, queues.all[model].batcher.waiting());
                     // Whoever offers wakes one thread, however many parts there are.
                     if queues.all.iter().any(|queue| queue.batcher.waiting() > 0) {
                         self.changed.notify_one();
@@ -232,7 +276,14 @@ impl Queues {
         let (count, mut until) = (self.all.len(), None::<Moment>);
         for step in 0..count {
             let model = (self.turn + step) % count;
-            match self.all[model].batcher.next(now, |asker| asker.answer.is_closed()) {
+            let queue = &mut self.all[model];
+            let before = queue.batcher.waiting();
+            let next = queue.batcher.next(now, Asker::is_gone);
+            // Also where nothing is to be computed, because everybody has gone away.
+            if queue.batcher.waiting() != before {
+                meters::queue_size(&queue.name, queue.batcher.waiting());
+            }
+            match next {
                 Next::Compute(batch) => {
                     self.turn = model + 1;
                     return Found::Batch(model, batch);
@@ -245,7 +296,7 @@ impl Queues {
     }
 }
 
-/// Computes a batch and answers its askers; how long that took. Texts of different lengths, and examples that do not fit, are
+/// Computes a batch and answers its askers; how long that took. Texts of different lengths, and what cannot be computed together, are
 /// computed request by request.
 fn compute(name: &str, batch: Batch<Lane, Asker>, now: Moment) -> Duration {
     let began = Instant::now();
@@ -255,29 +306,41 @@ fn compute(name: &str, batch: Batch<Lane, Asker>, now: Moment) -> Duration {
         meters::queued(name, now.saturating_sub(part.since));
     }
     let together = joined(parts.iter().map(|part| &part.asker.input));
-    let said = together.as_ref().map(|input| lane.model.compute(input));
-    let took = began.elapsed();
-    let classes = match said {
-        Some(Ok(all)) => {
+    let together = together.and_then(|input| contained(|| lane.model.compute(&input)).ok().map(|said| (input, said)));
+    let said: Vec<(Input, Vec<u32>)> = match together {
+        Some((input, all)) => {
             let classes = lane.beside.is_some().then(|| all.classes.clone());
             share(parts, all, examples);
-            classes
+            classes.map(|classes| (input, classes)).into_iter().collect()
         }
-        Some(Err(_)) | None => {
-            for Part { asker: Asker { input, answer }, .. } in parts {
-                let _ = answer.send(lane.model.compute(&input));
-            }
-            None
-        }
+        None => parts.into_iter().filter_map(|part| answer_alone(&lane, part.asker)).collect(),
     };
+    let took = began.elapsed();
     meters::computed(name, examples, took);
     // After everybody has an answer: nobody waits for the comparison.
-    if let (Some((stable, tell)), Some(classes), Some(input)) = (&lane.beside, classes, together)
-        && let Ok(other) = stable.compute(&input)
-    {
-        tell(&classes, &other.classes);
+    if let Some((stable, tell)) = &lane.beside {
+        for (input, classes) in &said {
+            let _ = contained(|| stable.compute(input).map(|other| tell(classes, &other.classes)));
+        }
     }
     took
+}
+
+/// Answers one part by itself: what was asked, and the classes that were said, if they are to be compared.
+fn answer_alone(lane: &Lane, Asker { input, answer }: Asker) -> Option<(Input, Vec<u32>)> {
+    let said = contained(|| lane.model.compute(&input));
+    if matches!(said, Err(NoAnswer::Panicked)) && !lane.model.has_panicked.swap(true, Ordering::Relaxed) {
+        let version = lane.model.version;
+        tracing::error!(version, "computing with version {version} panicked: who asked is answered 500; told once");
+    }
+    let classes = said.as_ref().ok().filter(|_| lane.beside.is_some()).map(|said| said.classes.clone());
+    let _ = answer.send(said);
+    classes.map(|classes| (input, classes))
+}
+
+/// Computes, and keeps a panic from the thread, which goes on: what was prepared for it is dropped.
+fn contained<T>(work: impl FnOnce() -> Result<T, TrainError>) -> Result<T, NoAnswer> {
+    Ok(catch_unwind(AssertUnwindSafe(work)).map_err(|_| NoAnswer::Panicked)??)
 }
 
 /// Answers each part with what was said of its examples.
@@ -292,3 +355,6 @@ fn share(parts: Vec<Part<Asker>>, all: Prediction, examples: usize) {
         start += examples;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,8 @@ use wire::{Digest, TaskId};
 pub(crate) const MODEL: &str = "model.safetensors";
 const RECORD: &str = "record.json";
 const STATE: &str = "state.json";
+/// What could not be understood, for whoever wants to know which versions had been taken back.
+const DAMAGED: &str = "state.damaged.json";
 /// Begins the name of a folder whose version is not whole yet.
 const INCOMING: &str = ".incoming-";
 /// Begins the name of the folder of a former task's versions.
@@ -38,6 +40,16 @@ pub(crate) struct Record {
     /// Where it comes from, as its coordinator signed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) provenance: Option<SignedProvenance>,
+    /// It came after a version that was restored, and whose file the coordinator keeps no more: it is used in that one's place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) follows_restored: bool,
+}
+
+impl Record {
+    /// Whether it is used at once, in place of what is in use.
+    fn goes_back(&self, origin: Option<Origin>) -> bool {
+        self.follows_restored || origin == Some(Origin::Restored)
+    }
 }
 
 /// What was in use.
@@ -60,7 +72,7 @@ pub(crate) struct Verified {
     pub(crate) sha256: Digest,
     pub(crate) architecture: Option<Architecture>,
     pub(crate) task: Option<TaskId>,
-    /// Whether it goes back to an earlier version, as its record says.
+    /// Whether it goes back to an earlier version, or follows one that does, as its record says.
     pub(crate) is_restored: bool,
 }
 
@@ -116,20 +128,21 @@ impl ModelFolder {
         let path = self.file(version);
         let file = std::fs::read(&path).map_err(|source| Unusable::Read { path, source })?;
         let sha256 = sha256(&file);
-        let Some((Record { task, sha256: expected, architecture, .. }, origin)) = record else {
+        let Some((record, origin)) = record else {
             return Ok(Verified { file, sha256, architecture: None, task: None, is_restored: false });
         };
+        let is_restored = record.goes_back(origin);
+        let Record { task, sha256: expected, architecture, .. } = record;
         if sha256 != expected {
             return Err(Unusable::Digest { found: sha256, expected });
         }
-        let is_restored = origin == Some(Origin::Restored);
         Ok(Verified { file, sha256, architecture, task: Some(task), is_restored })
     }
 
-    /// Whether a version goes back to an earlier one, as a record says that this key, if there is one, signed.
+    /// Whether a version goes back to an earlier one, or follows one that does, as a record says that this key, if there is one, signed.
     pub(crate) fn is_restored(&self, version: u32, key: Option<AuditKey>) -> bool {
         let record = self.record(version, key).ok().flatten();
-        record.is_some_and(|(_, origin)| origin == Some(Origin::Restored))
+        record.is_some_and(|(record, origin)| record.goes_back(origin))
     }
 
     /// The record of a version, and where its coordinator says it comes from.
@@ -172,9 +185,25 @@ impl ModelFolder {
         File::open(&self.0)?.sync_all()
     }
 
-    /// What was in use; nothing, if nothing was, or if it cannot be read.
-    pub(crate) fn state(&self) -> State {
-        read_json(&self.0.join(STATE)).ok().flatten().unwrap_or_default()
+    /// What was in use; nothing, if nothing was. What is damaged is told, and lies aside from now on: serving goes on without it.
+    ///
+    /// # Errors
+    /// [`Unusable::Read`]: it may be there, with what was taken back and whose signatures count.
+    pub(crate) fn state(&self) -> Result<State, Unusable> {
+        let path = self.0.join(STATE);
+        match read_json(&path) {
+            Ok(state) => Ok(state.unwrap_or_default()),
+            Err(Unusable::Read { path, source }) => Err(Unusable::Read { path, source }),
+            Err(error @ (Unusable::Record(..) | Unusable::Digest { .. } | Unusable::Provenance(_))) => {
+                let aside = self.0.join(DAMAGED);
+                std::fs::rename(&path, &aside).map_err(|source| Unusable::Read { path, source })?;
+                let aside = aside.display();
+                tracing::error!(
+                    "what was in use, what was taken back and whose signatures count is forgotten: {error}; it lies in {aside}"
+                );
+                Ok(State::default())
+            }
+        }
     }
 
     pub(crate) fn write_state(&self, state: &State) -> io::Result<()> {
@@ -248,7 +277,8 @@ mod tests {
     fn put(folder: &ModelFolder, version: u32, file: &[u8], told: &[u8]) {
         std::fs::write(folder.incoming(version).unwrap(), file).unwrap();
         let sha256 = sha256(told);
-        let record = Record { task: TASK.parse().unwrap(), sha256, architecture: None, provenance: None };
+        let task = TASK.parse().unwrap();
+        let record = Record { task, sha256, architecture: None, provenance: None, follows_restored: false };
         folder.keep(version, &record).unwrap();
     }
 
@@ -292,10 +322,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_in_use_is_read_again_and_damage_is_as_nothing() {
+    fn what_was_in_use_is_read_again_and_what_is_damaged_lies_aside() {
         let models = tempfile::tempdir().unwrap();
         let folder = ModelFolder::new(models.path(), "digits");
-        assert_eq!(folder.state(), State::default());
+        assert_eq!(folder.state().unwrap(), State::default());
         let state = State {
             stable: Some(3),
             previous: Some(2),
@@ -304,8 +334,17 @@ mod tests {
             task: Some(TASK.parse().unwrap()),
         };
         folder.write_state(&state).unwrap();
-        assert_eq!(folder.state(), state);
-        std::fs::write(models.path().join("digits/state.json"), "{").unwrap();
-        assert_eq!(folder.state(), State::default());
+        assert_eq!(folder.state().unwrap(), state);
+        let path = models.path().join("digits/state.json");
+        std::fs::write(&path, "{").unwrap();
+        assert_eq!(folder.state().unwrap(), State::default());
+        folder.write_state(&state).unwrap();
+        assert_eq!(folder.state().unwrap(), state);
+        assert_eq!(std::fs::read_to_string(path.with_file_name(DAMAGED)).unwrap(), "{");
+        // Reading a folder fails, and says nothing about what was in use.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(matches!(folder.state(), Err(Unusable::Read { .. })));
+        assert!(path.is_dir());
     }
 }

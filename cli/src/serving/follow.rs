@@ -6,6 +6,7 @@ use std::time::Duration;
 use client_sdk::models::Architecture;
 use tokio_util::sync::CancellationToken;
 use wire::inspect::{ModelView, Page};
+use wire::provenance::Origin;
 use wire::{TaskId, route};
 
 use super::folder::Record;
@@ -23,6 +24,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 /// Newest versions that stay on disk, beside those in use and the one before.
 const KEPT: usize = 3;
+/// Most versions that are listed, from the newest on, to find one that was restored, and those that may be published meanwhile.
+const LISTED: usize = 500;
+const MEANWHILE: usize = 50;
 
 /// Follows a task by the name of its model until `stop`. Whatever fails is told, and tried again.
 pub(super) async fn follow(server: Server, served: Arc<Served>, output: Output, stop: CancellationToken) {
@@ -88,9 +92,17 @@ async fn next(server: &Server, served: &Served, seen: &mut Option<(TaskId, u32)>
     };
     let is_of_another_task = model.version > 0 && served.task().is_some_and(|task| task != model.task);
     if is_of_another_task || (served.wants(model.version) && served.lacks(model.version)) {
-        fetch_one(server, served, &model, output).await?;
-        let newest = served.folder.versions().unwrap_or_default();
-        let kept: Vec<_> = newest.into_iter().take(KEPT).chain(served.needed()).collect();
+        let restored = if is_of_another_task { None } else { restored_before(server, served, &model, after).await? };
+        // The newest one was trained from what was restored, and is to be tried beside that, not beside what was bad.
+        let is_lost = restored.as_ref().is_some_and(|restored| restored.removed_at.is_some());
+        if let Some(restored) = restored.as_ref().filter(|restored| !is_lost && served.lacks(restored.version)) {
+            fetch_one(server, served, restored, false, output).await?;
+        }
+        fetch_one(server, served, &model, is_lost, output).await?;
+        let unreadable = Failure::because(Exit::Io, "cannot read the folder of a model");
+        let newest = served.folder.versions().map_err(unreadable)?;
+        let restored = restored.map(|restored| restored.version);
+        let kept: Vec<_> = newest.into_iter().take(KEPT).chain(restored).chain(served.needed()).collect();
         served.folder.retain(&kept).map_err(Failure::because(Exit::Io, "cannot remove an old version"))?;
     }
     *seen = Some((task, model.version));
@@ -109,7 +121,42 @@ async fn newest(server: &Server, task: TaskId, after: Option<u32>) -> Outcome<Op
     Ok(page.items.into_iter().next().filter(|model| model.removed_at.is_none()))
 }
 
-async fn fetch_one(server: &Server, served: &Served, model: &ModelView, output: Output) -> Outcome {
+/// The newest version that its record calls restored, of those before this one that are newer than the stable one and than `after`,
+/// before which they were looked at. None if this one is restored itself.
+async fn restored_before(
+    server: &Server,
+    served: &Served,
+    newest: &ModelView,
+    after: Option<u32>,
+) -> Outcome<Option<ModelView>> {
+    let Some(stable) = served.at(None) else { return Ok(None) };
+    let since = stable.version.max(after.unwrap_or(0));
+    let count = usize::try_from(newest.version.saturating_sub(since)).unwrap_or(usize::MAX);
+    if count < 2 {
+        return Ok(None);
+    }
+    let (path, most) = (route::fill(route::MODELS, &[&newest.task]), count.saturating_add(MEANWHILE).min(LISTED));
+    let listed: Vec<ModelView> = server.list(&path, most).await?;
+    let is_between = |model: &ModelView| model.version > since && model.version <= newest.version;
+    for model in listed.into_iter().filter(|model| is_between(model) && served.wants(model.version)) {
+        let Some(signed) = record(server, &model).await? else { continue };
+        let opened = signed.open().map_err(|error| Failure::new(Exit::Integrity, error))?;
+        let is_trusted = served.key().is_none_or(|key| key == opened.coordinator);
+        if is_trusted && opened.origin == Origin::Restored {
+            return Ok(Some(model).filter(|model| model.version < newest.version));
+        }
+    }
+    Ok(None)
+}
+
+/// Fetches a version. `follows_restored`: one that was restored before it, and is kept no more, has to be left for it.
+async fn fetch_one(
+    server: &Server,
+    served: &Served,
+    model: &ModelView,
+    follows_restored: bool,
+    output: Output,
+) -> Outcome {
     let provenance = record(server, model).await?;
     if let Some(signed) = &provenance {
         let opened = signed.open().map_err(|error| Failure::new(Exit::Integrity, error))?;
@@ -128,7 +175,7 @@ async fn fetch_one(server: &Server, served: &Served, model: &ModelView, output: 
     let incoming = served.folder.incoming(model.version).map_err(cannot())?;
     fetch::fetch(server, model, &incoming, output).await?;
     served.begin(model.task).await.map_err(cannot())?;
-    let record = Record { task: model.task, sha256: model.sha256, architecture, provenance };
+    let record = Record { task: model.task, sha256: model.sha256, architecture, provenance, follows_restored };
     served.folder.keep(model.version, &record).map_err(cannot())?;
     served.changed.notify_one();
     Ok(())

@@ -22,7 +22,7 @@ pub(super) fn describe() {
     metrics::describe_gauge!("tributary_infer_version", "Number of the version that answers, by model and side");
     metrics::describe_counter!(
         "tributary_infer_fetch_failures_total",
-        "Versions that could not be fetched or kept, by reason: away, integrity, disk or refused"
+        "Versions that could not be fetched, kept or looked for, by reason: away, integrity, disk or refused"
     );
     metrics::describe_counter!("tributary_infer_cache_hits_total", "Predictions that were remembered");
     metrics::describe_counter!("tributary_infer_cache_misses_total", "Predictions that were not remembered");

@@ -74,15 +74,18 @@ pub(crate) async fn start(
     let engine = Engine::start(&settings.names, settings.batching, settings.threads)
         .map_err(Failure::because(Exit::Internal, "cannot start the threads"))?;
     let served = |(index, name): (usize, &String)| {
-        Arc::new(Served::new(&settings.models, name, index, settings.rollout, settings.batching.max_batch))
+        let served = Served::new(&settings.models, name, index, settings.rollout, settings.batching.max_batch);
+        served.map(Arc::new).map_err(Failure::because(Exit::Io, "what was in use cannot be read"))
     };
-    let models = settings.names.iter().enumerate().map(served).collect();
+    let models = settings.names.iter().enumerate().map(served).collect::<Outcome<_>>()?;
     let cache = (settings.cache_bytes > 0).then(|| Predictions::new(settings.cache_bytes));
     let unreadable = |_| Failure::new(Exit::Internal, "the system gives no randomness");
     let seed: [u8; 32] = ring::rand::generate(&SystemRandom::new()).map_err(unreadable)?.expose();
     let draws = Mutex::new(ChaCha8Rng::from_seed(seed));
     let (engine, latencies, answered) = (Arc::new(engine), Mutex::default(), AtomicU64::new(0));
-    let serving = Arc::new(Serving { settings, access, models, engine, cache, handle, draws, latencies, answered });
+    let bodies = v2::Bodies::new(settings.body_max);
+    let serving =
+        Arc::new(Serving { settings, access, models, engine, cache, bodies, handle, draws, latencies, answered });
     // What is there is ready before the first request.
     for served in &serving.models {
         served.look(&serving.engine).await;

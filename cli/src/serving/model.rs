@@ -1,6 +1,7 @@
 //! A version of a model in memory: read from its file, warmed, and asked.
 
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use client_sdk::models::{Architecture, InputKind};
@@ -107,6 +108,8 @@ pub(crate) struct Loaded {
     architecture: Architecture,
     parameters: Arc<Parameters>,
     batch: usize,
+    /// Computing with it has panicked once, and that was told.
+    pub(crate) has_panicked: AtomicBool,
     /// Prepared for a thread each, which no thread uses now.
     idle: Mutex<Vec<Predictor>>,
 }
@@ -133,7 +136,8 @@ impl Loaded {
         let layout = architecture.layout().map_err(|error| unreadable(&error))?;
         let parameters = scaffold::read_model(file, &Arc::new(layout)).map_err(|error| unreadable(&error))?;
         let parameters = Arc::new(parameters);
-        Ok(Self { version, sha256, architecture, parameters, batch, idle: Mutex::default() })
+        let (has_panicked, idle) = (AtomicBool::new(false), Mutex::default());
+        Ok(Self { version, sha256, architecture, parameters, batch, has_panicked, idle })
     }
 
     /// Has it answer sample inputs, so that the first request finds it prepared.

@@ -1,12 +1,15 @@
 //! A model that is served: its versions, from disk to use, and from use to nothing.
 
+mod back;
+
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use inference::rollout::{Rollout, Verdict};
-use inference::versions::{Held, NoWayBack, Placed, Versions, Warm, WayBack};
+use inference::versions::{Held, Placed, Versions, Warm};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +20,7 @@ use super::engine::{Engine, Lane};
 use super::folder::{ModelFolder, State, Unusable};
 use super::meters;
 use super::model::{Loaded, Unservable};
+pub(super) use back::NotRolledBack;
 
 /// How often the folder is looked at when nobody says that something changed.
 const LOOK: Duration = Duration::from_millis(250);
@@ -62,17 +66,6 @@ impl NotReady {
     }
 }
 
-/// Why nothing was rolled back.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NotRolledBack {
-    #[error(transparent)]
-    NoWayBack(#[from] NoWayBack),
-    #[error("version {version} cannot be used again: {why}")]
-    Previous { version: u32, why: String },
-    #[error("a version is still being drained; try again in a moment")]
-    Draining,
-}
-
 /// A model by its name.
 pub(crate) struct Served {
     pub(crate) name: String,
@@ -82,11 +75,15 @@ pub(crate) struct Served {
     pub(crate) rollout: Rollout,
     batch: usize,
     versions: Mutex<Versions<Arc<Loaded>>>,
+    /// The stable version before the start, which comes first.
+    last: Mutex<Option<u32>>,
     /// Its task, once a record has told it.
     task: Mutex<Option<TaskId>>,
     key: Mutex<Option<AuditKey>>,
     /// Versions that did not get ready: not read again until their file changes, or their time comes.
     unready: Mutex<BTreeMap<u32, Unready>>,
+    /// The folder could not be read when it was looked at last.
+    is_unreadable: AtomicBool,
     /// One change of versions at a time.
     changing: tokio::sync::Mutex<()>,
     pub(crate) changed: Notify,
@@ -103,22 +100,34 @@ pub(crate) struct Chosen {
 }
 
 impl Served {
-    pub(crate) fn new(models: &Path, name: &str, index: usize, rollout: Rollout, batch: usize) -> Self {
+    /// A model whose versions are in this folder of models.
+    ///
+    /// # Errors
+    /// What was in use cannot be read.
+    pub(crate) fn new(
+        models: &Path,
+        name: &str,
+        index: usize,
+        rollout: Rollout,
+        batch: usize,
+    ) -> Result<Self, Unusable> {
         let folder = ModelFolder::new(models, name);
-        let State { previous, refused, key, task, .. } = folder.state();
-        Self {
+        let State { stable, previous, refused, key, task } = folder.state()?;
+        Ok(Self {
             name: name.to_owned(),
             index,
             folder,
             rollout,
             batch,
             versions: Mutex::new(Versions::new(previous, refused)),
+            last: Mutex::new(stable),
             task: Mutex::new(task),
             key: Mutex::new(key),
             unready: Mutex::default(),
+            is_unreadable: AtomicBool::new(false),
             changing: tokio::sync::Mutex::default(),
             changed: Notify::new(),
-        }
+        })
     }
 
     pub(crate) fn task(&self) -> Option<TaskId> {
@@ -209,10 +218,10 @@ impl Served {
             // There is no room for another one.
             return;
         }
-        let Ok(found) = self.folder.versions() else { return };
+        let Some(found) = self.found() else { return };
         let at_first = self.answering().is_empty();
         // What was in use comes first after a start: what is newer is tried beside it again.
-        let stable = self.folder.state().stable.filter(|stable| at_first && found.contains(stable));
+        let stable = locked(&self.last).filter(|stable| at_first && found.contains(stable));
         let is_due = |version: &u32| self.wants(*version) && !self.is_put_off(*version);
         let others = found.into_iter().filter(|version| Some(*version) != stable && is_due(version));
         // What goes back to an earlier version is used at once, and what was trained from it is tried beside it.
@@ -236,6 +245,29 @@ impl Served {
         }
     }
 
+    /// The versions that are there, the newest first; none if the folder cannot be read, which is told once.
+    fn found(&self) -> Option<Vec<u32>> {
+        let name = &self.name;
+        match self.folder.versions() {
+            Ok(found) => {
+                if self.is_unreadable.swap(false, Ordering::Relaxed) {
+                    tracing::info!(model = name, "the folder of {name} can be read again");
+                }
+                Some(found)
+            }
+            Err(error) => {
+                if !self.is_unreadable.swap(true, Ordering::Relaxed) {
+                    meters::fetch_failed(name, "disk");
+                    tracing::error!(
+                        model = name,
+                        "the folder of {name} cannot be read, and no new version used: {error}"
+                    );
+                }
+                None
+            }
+        }
+    }
+
     /// Has versions of this task follow. What is there of another one, whose name it has now, is set aside; the other's newest version
     /// answers until one of this task does.
     ///
@@ -246,7 +278,7 @@ impl Served {
         let Some(former) = self.task().filter(|former| *former != task) else { return Ok(()) };
         let place = self.folder.set_aside(former)?;
         locked(&self.versions).begin_anew();
-        *locked(&self.task) = Some(task);
+        (*locked(&self.task), *locked(&self.last)) = (Some(task), None);
         locked(&self.unready).clear();
         let (name, place) = (&self.name, place.display());
         tracing::warn!(model = name, %task, %former, "{name} is another task now: versions of the former one lie in {place}");
@@ -366,48 +398,6 @@ impl Served {
             Fault::Damaged | Fault::Unfit => meters::swapped(name, "unfit"),
         }
         tracing::error!(model = name, version, "version {version} of {name} is not used: {error}");
-    }
-
-    /// Goes back to the version before, or takes a canary back. The version that answers then.
-    ///
-    /// # Errors
-    /// [`NotRolledBack`]: nothing changed.
-    pub(crate) async fn roll_back(self: &Arc<Self>) -> Result<u32, NotRolledBack> {
-        let _alone = self.changing.lock().await;
-        self.drain();
-        if locked(&self.versions).draining().is_some() {
-            return Err(NotRolledBack::Draining);
-        }
-        let mut others = self.folder.versions().unwrap_or_default();
-        // What nobody has trained is not served.
-        others.retain(|version| *version > 0);
-        let way = locked(&self.versions).roll_back(&others)?;
-        if let WayBack::To(versions) = way {
-            self.go_back(versions).await?;
-        }
-        meters::swapped(&self.name, "rolled_back");
-        self.note_state();
-        let stable = self.at(None).map(|model| model.version).ok_or(NoWayBack::None)?;
-        tracing::warn!(model = self.name, version = stable, "{} was rolled back to version {stable}", self.name);
-        Ok(stable)
-    }
-
-    /// Goes back to the first of these versions that can be used.
-    async fn go_back(self: &Arc<Self>, to: Vec<u32>) -> Result<(), NotRolledBack> {
-        let mut wrong = None;
-        for version in to {
-            match self.load(version).await {
-                Ok((loaded, warm, _)) => {
-                    locked(&self.versions).go_back(Held { version, model: Arc::new(loaded) }, warm);
-                    return Ok(());
-                }
-                Err(error) => {
-                    self.tell_unready(version, &error);
-                    wrong.get_or_insert(NotRolledBack::Previous { version, why: error.to_string() });
-                }
-            }
-        }
-        Err(wrong.unwrap_or(NotRolledBack::NoWayBack(NoWayBack::None)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What all requests share.
 
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +22,7 @@ use super::cache::Predictions;
 use super::engine::Engine;
 use super::meters;
 use super::served::Served;
+use super::v2::Bodies;
 
 /// How often the load is looked at.
 const LOAD: Duration = Duration::from_secs(5);
@@ -55,6 +57,7 @@ pub(super) struct Serving {
     pub(super) models: Vec<Arc<Served>>,
     pub(super) engine: Arc<Engine>,
     pub(super) cache: Option<Predictions>,
+    pub(super) bodies: Bodies,
     pub(super) handle: PrometheusHandle,
     /// Of requests without a key.
     pub(super) draws: Mutex<ChaCha8Rng>,
@@ -87,7 +90,7 @@ impl Serving {
     /// Publishes how many replicas there should be, until `stop`.
     pub(super) async fn watch_load(&self, stop: &CancellationToken) {
         let cores = std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
-        let (mut before, mut used) = (Instant::now(), meters::processor_time());
+        let (mut before, mut used, mut replicas) = (Instant::now(), meters::processor_time(), None);
         while stop.run_until_cancelled(tokio::time::sleep(LOAD)).await.is_some() {
             let (now, uses) = (Instant::now(), meters::processor_time());
             let spent = uses.zip(used).map(|(uses, used)| uses.saturating_sub(used).as_secs_f64());
@@ -100,15 +103,49 @@ impl Serving {
                 latency
             };
             let load = Load { latency, processor, queue: self.engine.take_demand() };
-            meters::desired(self.settings.replicas, self.replicas().await, load);
+            replicas = self.replicas().await.or(replicas);
+            // Of an unknown number nothing follows.
+            if let Some(replicas) = replicas {
+                meters::desired(self.settings.replicas, replicas, load);
+            }
         }
     }
 
-    /// How many replicas there are: one, unless a name tells.
-    async fn replicas(&self) -> u32 {
-        let Some(name) = &self.settings.replicas_of else { return 1 };
-        let port = self.settings.listen.port();
-        let found = tokio::net::lookup_host((name.as_str(), port)).await.map_or(1, Iterator::count);
-        u32::try_from(found).unwrap_or(u32::MAX).max(1)
+    /// How many replicas there are: one, unless a name tells; none if it cannot be looked up now.
+    async fn replicas(&self) -> Option<u32> {
+        let Some(name) = &self.settings.replicas_of else { return Some(1) };
+        match tokio::net::lookup_host((name.as_str(), self.settings.listen.port())).await {
+            Ok(found) => replicas_at(found.map(|address| address.ip())),
+            Err(error) => {
+                tracing::debug!("{name} cannot be looked up: the replicas are those of before: {error}");
+                None
+            }
+        }
+    }
+}
+
+/// How many replicas have these addresses: each has one, or one of each family. None if there are none.
+fn replicas_at(addresses: impl Iterator<Item = IpAddr>) -> Option<u32> {
+    let (four, six): (BTreeSet<IpAddr>, BTreeSet<IpAddr>) = addresses.partition(IpAddr::is_ipv4);
+    let count = four.len().max(six.len());
+    (count > 0).then(|| u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_with_addresses_of_both_families_are_counted_once() {
+        let count = |addresses: &[&str]| replicas_at(addresses.iter().map(|address| address.parse().unwrap()));
+        assert_eq!(count(&["10.0.0.1", "10.0.0.2", "10.0.0.3"]), Some(3));
+        assert_eq!(count(&["10.0.0.1", "fd00::1", "fd00::2", "10.0.0.2"]), Some(2));
+        assert_eq!(
+            count(&["fd00::1", "fd00::2", "10.0.0.2"]),
+            Some(2),
+            "one of them has no address of the other family"
+        );
+        assert_eq!(count(&["10.0.0.1", "10.0.0.1"]), Some(1));
+        assert_eq!(count(&[]), None, "then the number of before stays");
     }
 }

@@ -345,4 +345,20 @@ mod tests {
         known.hear(refused(401), now + 41 * second);
         assert!(matches!(known.standing(now + 42 * second), Standing::Unknown));
     }
+    #[tokio::test(start_paused = true)]
+    async fn a_token_that_is_remembered_ends_when_it_expires() {
+        let (tokens, _listener) = of_a_silent_coordinator().await;
+        let ends = |end: Timestamp| BearerView { expires_at: Some(end), ..bearer() };
+        for (secret, end, refused) in [("past", Timestamp(1), Some(401)), ("2096", Timestamp(4_000_000_000_000), None)]
+        {
+            let mut known = Known::new(Instant::now());
+            known.hear(Word::Bearer(ends(end)), Instant::now());
+            tokens.lock().insert(sha256(secret.as_bytes()).0, known);
+            let judged = tokens.judge(Some(secret)).await;
+            assert_eq!(judged.err().map(|problem| problem.status), refused, "{secret}");
+        }
+        let end = Timestamp(1000);
+        assert!(unexpired(ends(end), Timestamp(999)).is_ok());
+        assert!(unexpired(ends(end), end).unwrap_err().detail.as_ref().unwrap().contains("expired at"));
+    }
 }

@@ -60,7 +60,7 @@ fn assert_without_keys(data: &Path, backup: &Path) {
 }
 
 /// Waits for the end of the round that is open when a task is paused.
-fn pause(served: &Served, folder: &Path) -> usize {
+pub(crate) fn pause(served: &Served, folder: &Path) -> usize {
     served.operate(&["task", "pause", "demo"]).data();
     wait_for("the end of the last round", folder, || {
         let rounds = rounds(served);

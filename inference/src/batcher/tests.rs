@@ -31,6 +31,11 @@ struct Told {
     waited: BTreeMap<usize, (Moment, usize)>,
 }
 
+/// Whether who began to wait has gone away by now.
+fn has_left(requests: &[Request], told: &Told, now: Moment, number: usize) -> bool {
+    requests[number].leaves_after.is_some_and(|after| now >= told.waited[&number].0 + after)
+}
+
 /// One worker that takes `took` for each batch, under a clock that jumps from event to event.
 fn simulate(limits: Batching, requests: &[Request], took: Duration) -> Told {
     let mut batcher = Batcher::new(limits);
@@ -49,7 +54,8 @@ fn simulate(limits: Batching, requests: &[Request], took: Duration) -> Told {
                 batcher.arrived(arrivals[&number]);
                 let ahead = batcher.waiting();
                 let parts = limits.parts(request.examples).unwrap().map(|part| (part.len(), number));
-                match batcher.offer(now, &request.lane, parts.collect::<Vec<_>>().into_iter()) {
+                let parts = parts.collect::<Vec<_>>().into_iter();
+                match batcher.offer(now, &request.lane, parts, |number| has_left(requests, &told, now, *number)) {
                     Ok(()) => drop(told.waited.insert(number, (now, ahead))),
                     Err(_) => told.refused.push(number),
                 }
@@ -57,10 +63,7 @@ fn simulate(limits: Batching, requests: &[Request], took: Duration) -> Told {
         }
         wake = wake.filter(|&at| at > now);
         if busy_until <= now {
-            let waited = told.waited.clone();
-            let gone =
-                |number: &usize| requests[*number].leaves_after.is_some_and(|after| now >= waited[number].0 + after);
-            match batcher.next(now, gone) {
+            match batcher.next(now, |number| has_left(requests, &told, now, *number)) {
                 Next::Compute(batch) => {
                     let parts = batch.parts.iter().map(|part| (part.asker, part.examples)).collect();
                     told.batches.push((now, batch.lane, parts));
@@ -150,7 +153,7 @@ proptest! {
         let mut offered = 0;
         for (number, (examples, lane)) in offers.iter().enumerate() {
             let parts: Vec<_> = batcher.limits().parts(*examples).unwrap().map(|part| (part.len(), number)).collect();
-            offered += usize::from(batcher.offer(MS, lane, parts.into_iter()).is_ok());
+            offered += usize::from(batcher.offer(MS, lane, parts.into_iter(), |_| false).is_ok());
         }
         prop_assert!(offered > 0);
         while batcher.waiting() > 0 {
@@ -177,7 +180,7 @@ proptest! {
 }
 
 fn one(batcher: &mut Batcher<u8, usize>, now: Moment, number: usize) {
-    batcher.offer(now, &0, [(1, number)].into_iter()).unwrap();
+    batcher.offer(now, &0, [(1, number)].into_iter(), |_| false).unwrap();
 }
 
 #[test]
@@ -201,10 +204,23 @@ fn a_lone_request_goes_at_once_and_others_on_their_way_are_waited_for() {
 fn a_full_queue_says_when_to_come_back_and_takes_nothing_of_the_request() {
     let mut batcher: Batcher<u8, usize> = Batcher::new(Batching { queue: 3, ..Batching::default() });
     batcher.computed(Duration::from_secs(80));
-    batcher.offer(MS, &0, [(32, 0), (32, 0)].into_iter()).unwrap();
-    let refused = batcher.offer(MS, &0, [(32, 1), (1, 1)].into_iter()).unwrap_err();
+    batcher.offer(MS, &0, [(32, 0), (32, 0)].into_iter(), |_| false).unwrap();
+    let refused = batcher.offer(MS, &0, [(32, 1), (1, 1)].into_iter(), |_| false).unwrap_err();
     assert_eq!(refused, Refused::Full { waiting: 2, retry_after: Duration::from_secs(20) });
     assert_eq!(batcher.waiting(), 2);
     one(&mut batcher, MS, 2);
     assert!(refused.to_string().contains("try again in 20 s"), "{refused}");
+}
+
+#[test]
+fn who_has_gone_away_makes_room_where_there_is_none() {
+    let mut batcher: Batcher<u8, usize> = Batcher::new(Batching { queue: 2, ..Batching::default() });
+    one(&mut batcher, MS, 1);
+    one(&mut batcher, MS, 2);
+    assert_eq!(batcher.room(1, |_| false).map_err(|_| batcher.waiting()), Err(2));
+    assert_eq!(batcher.room(1, |number| *number == 1), Ok(()));
+    assert_eq!(batcher.waiting(), 1);
+    one(&mut batcher, MS, 3);
+    batcher.offer(MS, &0, [(1, 4), (1, 4)].into_iter(), |number| [2, 3].contains(number)).unwrap();
+    assert_eq!(batcher.waiting(), 2);
 }

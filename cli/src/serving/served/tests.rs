@@ -34,7 +34,8 @@ impl Test {
 
     fn serve(models: &tempfile::TempDir, canary_percent: f64) -> Arc<Served> {
         let hold = Duration::from_secs(3600);
-        Arc::new(Served::new(models.path(), NAME, 0, Rollout { canary_percent, hold, ..Rollout::default() }, 2))
+        let rollout = Rollout { canary_percent, hold, ..Rollout::default() };
+        Arc::new(Served::new(models.path(), NAME, 0, rollout, 2).unwrap())
     }
 
     /// Puts a version there, with a record of its task.
@@ -69,8 +70,16 @@ impl Test {
             };
             told.sign(pair)
         });
-        let record = Record { task: of, sha256, architecture: None, provenance };
+        let record = Record { task: of, sha256, architecture: None, provenance, follows_restored: false };
         self.served.folder.keep(version, &record).unwrap();
+    }
+
+    /// Writes another record in the place of a version's.
+    fn change(&self, version: u32, change: impl FnOnce(&mut Record)) {
+        let path = self.served.folder.file(version).with_file_name("record.json");
+        let mut record: Record = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        change(&mut record);
+        std::fs::write(path, serde_json::to_vec(&record).unwrap()).unwrap();
     }
 
     /// Looks until nothing changes any more: at what is there, and at what has left memory.
@@ -121,6 +130,24 @@ async fn a_rollback_passes_a_damaged_version() {
     assert_eq!(test.served.roll_back().await.unwrap(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_rollback_waits_a_while_for_what_is_drained() {
+    let test = Test::new(0.0);
+    test.publish(1, task(1));
+    test.look().await;
+    let asked = test.served.at(None).unwrap();
+    test.publish(2, task(1));
+    test.look().await;
+    assert_eq!(test.stable(), Some(2));
+    assert!(matches!(test.served.roll_back().await, Err(NotRolledBack::Draining)));
+    let answered = async {
+        tokio::time::sleep(back::DRAINED / 2).await;
+        drop(asked);
+    };
+    let (stable, ()) = tokio::join!(test.served.roll_back(), answered);
+    assert_eq!(stable.unwrap(), 1);
+}
+
 #[tokio::test]
 async fn newer_versions_wait_for_the_verdict_and_restored_ones_do_not() {
     let test = Test::new(20.0);
@@ -139,6 +166,44 @@ async fn newer_versions_wait_for_the_verdict_and_restored_ones_do_not() {
     publish(4, Origin::Restored);
     test.look().await;
     assert_eq!((test.stable(), test.served.answering()), (Some(4), vec![4, 5]));
+    // The one that was restored before it is kept no more.
+    publish(6, Origin::Trained);
+    test.change(6, |record| record.follows_restored = true);
+    test.look().await;
+    assert_eq!((test.stable(), test.served.answering()), (Some(6), vec![6]));
+}
+
+#[tokio::test]
+async fn what_its_coordinator_did_not_sign_is_not_used() {
+    let test = Test::new(0.0);
+    let pair = |seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap();
+    let (ours, others) = (pair(7), pair(8));
+    let publish = |version, by| test.publish_signed(version, task(1), Some((by, Origin::Restored)));
+    publish(1, &ours);
+    test.served.trust(key_of(&ours));
+    test.look().await;
+    let mut first = None;
+    test.change(1, |record| first = record.provenance.clone());
+    publish(2, &others);
+    publish(3, &ours);
+    test.change(3, |record| record.provenance.as_mut().unwrap().signature.0[0] ^= 1);
+    publish(4, &ours);
+    test.change(4, |record| record.provenance = first);
+    publish(5, &ours);
+    test.change(5, |record| record.provenance = None);
+    test.look().await;
+    assert_eq!((test.stable(), test.served.answering()), (Some(1), vec![1]));
+    for (version, why) in
+        [(2, "it is signed by the key"), (3, "it is not signed by the key"), (4, "another model"), (5, "there is none")]
+    {
+        let read = test.served.folder.read(version, test.served.key());
+        assert!(matches!(&read, Err(Unusable::Provenance(told)) if told.contains(why)), "{version}: {:?}", read.err());
+        assert!(!test.served.folder.is_restored(version, test.served.key()));
+        assert!(test.served.lacks(version), "it is fetched again");
+    }
+    publish(6, &ours);
+    test.look().await;
+    assert_eq!(test.stable(), Some(6));
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,7 +259,7 @@ async fn a_new_task_of_the_name_begins_at_its_first_version() {
     test.publish(1, task(2));
     test.look().await;
     assert_eq!(test.served.answering(), [1]);
-    let state = test.served.folder.state();
+    let state = test.served.folder.state().unwrap();
     assert_eq!((state.stable, state.previous, state.task), (Some(1), None, Some(task(2))));
     test.served = Test::serve(&test.models, 20.0);
     assert_eq!(test.served.task(), Some(task(2)), "who may ask is known before a version is loaded");

@@ -1,15 +1,14 @@
 //! `POST /v2/models/{model}[/versions/{version}]/infer`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Extension;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, header};
-use http_body_util::{BodyExt as _, Collected, LengthLimitError, Limited};
 use serde::{Deserialize, Serialize};
+use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 use wire::admin::Role;
 use wire::problem::ProblemType;
@@ -17,6 +16,7 @@ use wire::problem::ProblemType;
 use super::asked::{Result, admitted, no_version, number};
 use super::problem::Refusal;
 use super::tensors::{CLASSES, InputTensor, OutputTensor, SCORES, TensorParameters, input, output};
+use crate::serving::engine::NoAnswer;
 use crate::serving::listener::Peer;
 use crate::serving::meters;
 use crate::serving::model::{Input, Prediction};
@@ -27,8 +27,6 @@ use crate::serving::shared::Serving;
 const JSON_LENGTH: &str = "inference-header-content-length";
 /// What keeps a caller on one side while a new version is tried.
 const KEY: &str = "tributary-key";
-/// Time for a body to come.
-const BODY: Duration = Duration::from_secs(30);
 /// Longest id of a request, which is sent back.
 const ID_MAX: usize = 1024;
 
@@ -116,8 +114,16 @@ async fn answer(
     read: &mut Option<Instant>,
 ) -> Result<Response> {
     let served = admitted(serving, headers, peer, Role::Predictor, name).await?;
+    let length = body.size_hint().upper();
+    let reserved = match room(serving, served, length).await {
+        Ok(reserved) => reserved,
+        Err(refusal) => {
+            serving.bodies.pass(body).await;
+            return Err(refusal);
+        }
+    };
     let arriving = serving.engine.arriving(served.index);
-    let body = read_body(serving, body).await?;
+    let body = serving.bodies.read(body).await?;
     let began = *read.insert(Instant::now());
     let (request, binary) = parse(headers, &body)?;
     let version = version.map(|text| number(served, text)).transpose()?;
@@ -129,6 +135,7 @@ async fn answer(
     let model = Arc::clone(&chosen.lane.model);
     let wrong = |detail: String| Refusal::new(ProblemType::InvalidValue, detail);
     let asked = input(model.architecture(), request.inputs, binary).map_err(wrong)?;
+    drop((body, reserved));
     let shape = match &asked {
         Input::Rows { .. } => vec![asked.examples()],
         Input::Texts { length, .. } => vec![asked.examples(), *length],
@@ -138,8 +145,12 @@ async fn answer(
     let said = match remembered {
         Some(said) => said,
         None => {
-            // A full queue is no fault of the version's: its answers alone are noted.
-            let said = Arc::new(serving.engine.ask(arriving, &chosen.lane, asked).await?);
+            let said = serving.engine.ask(arriving, &chosen.lane, asked).await;
+            // A full queue is no fault of the version's.
+            if said.as_ref().is_err_and(NoAnswer::is_of_version) {
+                served.note(model.version, began.elapsed(), true);
+            }
+            let said = Arc::new(said?);
             let is_finite = said.scores.iter().all(|score| score.is_finite());
             served.note(model.version, began.elapsed(), !is_finite);
             if !is_finite {
@@ -154,42 +165,20 @@ async fn answer(
     respond(&served.name, model.version, &request.id, request.outputs, request.parameters, &said, &shape)
 }
 
+/// Room for a request whose body has this length, before anything of it is read: in the queue, and in memory.
+async fn room<'a>(serving: &'a Serving, served: &Served, length: Option<u64>) -> Result<SemaphorePermit<'a>> {
+    // What may be remembered needs no place in the queue.
+    if serving.cache.is_none() {
+        serving.engine.room(served.index)?;
+    }
+    serving.bodies.reserve(length).await
+}
+
 fn choose(served: &Arc<Served>, version: Option<u32>, draw: u64) -> Result<Chosen> {
     served.choose(version, draw).ok_or_else(|| match version {
         Some(version) => no_version(served, &version.to_string()),
         None => Refusal::new(ProblemType::Unavailable, format!("{} has no version yet that is ready", served.name)),
     })
-}
-
-/// The body of somebody who was let in.
-async fn read_body(serving: &Serving, mut body: Body) -> Result<Bytes> {
-    let most = serving.settings.body_max;
-    let late = |_| Refusal::new(ProblemType::TooSlow, format!("the body took longer than {} s", BODY.as_secs()));
-    let read = async {
-        let read = Limited::new(&mut body, most).collect().await;
-        if read.as_ref().is_err_and(|error| error.is::<LengthLimitError>()) {
-            discard(&mut body, most.saturating_mul(4)).await;
-        }
-        read
-    };
-    let read = tokio::time::timeout(BODY, read).await.map_err(late)?;
-    read.map(Collected::to_bytes).map_err(|error| {
-        if error.is::<LengthLimitError>() {
-            return Refusal::new(ProblemType::TooLarge, format!("the body may have at most {most} bytes here"));
-        }
-        Refusal::new(ProblemType::MalformedRequest, "the body was cut off")
-    })
-}
-
-/// Reads on in a body that is too long: a sender that is cut off while it writes may never see the answer.
-async fn discard(body: &mut Body, most: usize) {
-    let mut left = most;
-    while let Some(Ok(frame)) = body.frame().await {
-        match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
-            Some(rest) => left = rest,
-            None => return,
-        }
-    }
 }
 
 /// The JSON of a request, and the bytes after it.

@@ -3,6 +3,7 @@
 //! Beside it: `POST /tributary/models/{model}/rollback`, and `/metrics`.
 
 mod asked;
+mod bodies;
 mod infer;
 mod problem;
 mod tensors;
@@ -27,6 +28,7 @@ use super::model::Loaded;
 use super::served::{NotRolledBack, Served};
 use super::shared::Serving;
 use asked::{Result, admitted, in_memory, sender};
+pub(super) use bodies::Bodies;
 use problem::Refusal;
 pub(crate) use tensors::{Datatype, TensorMetadata, signature};
 

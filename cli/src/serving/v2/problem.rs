@@ -50,6 +50,7 @@ impl From<NoAnswer> for Refusal {
                 retry_after_s: Some(retry_after.as_secs().max(1)),
             },
             NoAnswer::Unfit(_) => Self::new(ProblemType::InvalidValue, told),
+            NoAnswer::Panicked => Self::new(ProblemType::Internal, told),
             NoAnswer::ShuttingDown => Self::new(ProblemType::Unavailable, told),
         }
     }

@@ -5,7 +5,7 @@
 
 mod outside;
 mod participants;
-mod search;
+pub(crate) mod search;
 
 use std::fs::File;
 use std::path::Path;

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 const KNOWN_BY: usize = 15;
 
 /// The ways in which a secret can be written.
-pub(super) fn spellings(secret: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn spellings(secret: &[u8]) -> Vec<Vec<u8>> {
     let start = &secret[..secret.len().min(KNOWN_BY)];
     let list: Vec<_> = start.iter().map(u8::to_string).collect();
     let escaped: String = start.iter().map(|byte| format!("\\x{byte:02x}")).collect();

@@ -63,25 +63,55 @@ async fn killed_in_the_middle_of_swaps_it_starts_on_a_version_that_was_verified(
     std::fs::write(folder.path().join("digits/state.json"), "{").unwrap();
     let models = Models::serve(folder.path(), &[]);
     assert_eq!(models.infer(&row(1), None).await.unwrap().0, 9, "without a word on what was in use, the newest");
+    let aside = std::fs::read_to_string(folder.path().join("digits/state.damaged.json"));
+    assert_eq!(aside.unwrap(), "{", "what cannot be understood stays for a person");
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_read_is_told_once_and_read_again() {
+    let folder = folder();
+    let models = Models::serve(folder.path(), &[]);
+    let (place, aside) = (folder.path().join("digits"), folder.path().join("aside"));
+    std::fs::rename(&place, &aside).unwrap();
+    std::fs::write(&place, "no folder").unwrap();
+    let told = async || models.metric("tributary_infer_fetch_failures_total", "reason=\"disk\"").await;
+    models.wait("a word about it", async || told().await > 0.0).await;
+    // It is looked at every 250 ms.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(told().await, 1.0);
+    assert_eq!(models.infer(&row(1), None).await.unwrap().0, 1, "it goes on");
+    std::fs::remove_file(&place).unwrap();
+    std::fs::rename(&aside, &place).unwrap();
+    publish(folder.path(), 2, &parameters(2));
+    models.until_answers(2).await;
 }
 
 #[tokio::test]
 async fn a_full_queue_says_when_to_come_back() {
     let folder = folder();
     let models =
-        std::sync::Arc::new(Models::serve(folder.path(), &["--threads", "1", "--max-batch", "1", "--queue", "2"]));
-    let ask = |number: u32| {
-        let models = std::sync::Arc::clone(&models);
+        std::sync::Arc::new(Models::serve(folder.path(), &["--threads", "1", "--max-batch", "1", "--queue", "40"]));
+    // Each takes the whole queue: whoever comes while any of it waits is refused.
+    let data: Vec<f32> = (0..40).flat_map(row).collect();
+    let body = json!({ "inputs": [{ "name": "input", "shape": [40, 5], "datatype": "FP32", "data": data }] });
+    let ask = |_| {
+        let (models, body) = (std::sync::Arc::clone(&models), body.to_string());
         tokio::spawn(async move {
             let mut refused = 0;
-            for turn in 0..200 {
-                match models.infer(&row(number + turn), None).await {
-                    Ok((1, _)) => {}
-                    Err((429, answer)) => {
+            for _ in 0..10 {
+                let url = format!("{}/v2/models/digits/infer", models.url);
+                let answer = models.client.post(url).body(body.clone()).send().await.unwrap();
+                match answer.status().as_u16() {
+                    200 => {}
+                    429 => {
                         refused += 1;
-                        assert!(answer["error"].as_str().unwrap().contains("try again in"), "{answer}");
+                        let seconds = answer.headers()["retry-after"].to_str().unwrap().to_owned();
+                        assert!(seconds.parse::<u64>().is_ok_and(|seconds| seconds >= 1), "{seconds}");
+                        let told: serde_json::Value = answer.json().await.unwrap();
+                        let words = format!("try again in {seconds} s");
+                        assert!(told["error"].as_str().unwrap().contains(&words), "{told}");
                     }
-                    other => panic!("{other:?}"),
+                    other => panic!("{other}"),
                 }
             }
             refused
@@ -91,6 +121,7 @@ async fn a_full_queue_says_when_to_come_back() {
     for asker in (0..16).map(ask).collect::<Vec<_>>() {
         refused += asker.await.unwrap();
     }
+    assert!(refused > 0);
     assert_eq!(models.metric("tributary_infer_requests_total", "status=\"429\"").await, f64::from(refused));
     assert_eq!(models.metric("tributary_infer_queue_size", "").await, 0.0);
 }

@@ -4,7 +4,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::Models;
-use crate::support::{Served, tributary};
+use crate::kept::pause;
+use crate::killed::{three, wait_for_round};
+use crate::restored::wait_for;
+use crate::support::{Served, run, tributary};
 
 fn flags(served: &Served) -> Vec<&str> {
     vec!["--from", &served.url, "--ca", &served.ca, "--token", &served.token, "--task", "demo"]
@@ -60,6 +63,52 @@ async fn published_versions_are_fetched_verified_and_answer_when_the_coordinator
     damage();
     let models = Models::serve(&place, &from);
     assert_eq!(version(&models).await, None, "a file that is another than its record says is not used");
+}
+
+/// Number of the newest version that the coordinator has published.
+fn newest(served: &Served) -> u32 {
+    number(&served.operate(&["model", "list", "demo", "--limit", "1"]).data()[0])
+}
+
+fn number(model: &serde_json::Value) -> u32 {
+    model["version"].as_u64().unwrap().try_into().unwrap()
+}
+
+#[tokio::test]
+async fn what_was_restored_while_the_server_was_down_is_used_and_the_next_is_tried_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let task = folder.path().join("task.toml");
+    let file = task.to_str().unwrap();
+    let ran = run(&["demo", "--participants", "3", "--rounds", "1", "--seed", "5", "--task-file", file]);
+    assert_eq!(ran.code, 0, "{ran}");
+    let text = std::fs::read_to_string(&task).unwrap();
+    assert!(text.contains("count = 1\n"), "{text}");
+    std::fs::write(&task, text.replacen("count = 1\n", "count = 200\n", 1)).unwrap();
+    let served = Served::dev(&folder.path().join("data"));
+    served.operate(&["task", "create", file]).data();
+    let _participants = three(&served, folder.path());
+    wait_for_round(&served, folder.path(), 3);
+    pause(&served, folder.path());
+    let place = folder.path().join("models");
+    let flags = [&flags(&served)[..], &["--canary-percent", "20", "--hold-s", "3600"]].concat();
+    let models = Models::serve(&place, &flags);
+    let bad = newest(&served);
+    models.until_answers(bad).await;
+    drop(models);
+
+    let restored = number(&served.operate(&["model", "restore", "demo", &(bad - 1).to_string()]).data());
+    assert_eq!(restored, bad + 1);
+    served.operate(&["task", "resume", "demo"]).data();
+    wait_for("a version that was trained from it", folder.path(), || (newest(&served) > restored).then_some(()));
+    pause(&served, folder.path());
+    let trained = newest(&served);
+    let models = Models::serve(&place, &flags);
+    models.until_answers(restored).await;
+    models
+        .wait("the trial of the newest", async || {
+            models.metric("tributary_infer_version{", "side=\"canary\"").await == f64::from(trained)
+        })
+        .await;
 }
 
 /// The models are on a small disk of their own, which is full until somebody makes room.

@@ -5,6 +5,7 @@ mod bad_requests;
 mod canary;
 mod faults;
 mod followed;
+mod secrecy;
 mod swaps;
 
 use std::io::{BufRead as _, BufReader};
@@ -61,14 +62,24 @@ pub(crate) struct Models {
 impl Models {
     /// Serves `digits` from a folder, with more flags.
     pub(crate) fn serve(models: &Path, flags: &[&str]) -> Self {
+        Self::until(Self::command(models, flags))
+    }
+
+    fn command(models: &Path, flags: &[&str]) -> Command {
         let mut command = tributary();
         command.args(["--format", "json", "infer", "serve", "--listen", "127.0.0.1:0", "--health", "127.0.0.1:0"]);
         command.arg("--models").arg(models).args(flags);
-        Self::until(command)
+        command
     }
 
     fn until(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        command.stderr(Stdio::null());
+        Self::until_in_words(command)
+    }
+
+    /// The same with what it says on stderr where the command sends it.
+    fn until_in_words(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let process = Background(child);
         let mut events = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());

@@ -1,0 +1,80 @@
+//! By hand back to the version before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use inference::versions::{Held, NoWayBack, WayBack};
+use tokio::time::Instant;
+
+use super::super::meters;
+use super::{Served, WATCH, locked};
+
+/// How long a rollback waits for a version that is drained.
+pub(super) const DRAINED: Duration = Duration::from_secs(3);
+
+/// Why nothing was rolled back.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotRolledBack {
+    #[error(transparent)]
+    NoWayBack(#[from] NoWayBack),
+    #[error("version {version} cannot be used again: {why}")]
+    Previous { version: u32, why: String },
+    #[error("a version is still being drained; try again in a moment")]
+    Draining,
+}
+
+impl Served {
+    /// Goes back to the version before, or takes a canary back. The version that answers then.
+    ///
+    /// # Errors
+    /// [`NotRolledBack`]: nothing changed.
+    pub(crate) async fn roll_back(self: &Arc<Self>) -> Result<u32, NotRolledBack> {
+        let _alone = self.changing.lock().await;
+        self.until_drained().await?;
+        let mut others = self.found().unwrap_or_default();
+        // What nobody has trained is not served.
+        others.retain(|version| *version > 0);
+        let way = locked(&self.versions).roll_back(&others)?;
+        if let WayBack::To(versions) = way {
+            self.go_back(versions).await?;
+        }
+        meters::swapped(&self.name, "rolled_back");
+        self.note_state();
+        let stable = self.at(None).map(|model| model.version).ok_or(NoWayBack::None)?;
+        tracing::warn!(model = self.name, version = stable, "{} was rolled back to version {stable}", self.name);
+        Ok(stable)
+    }
+
+    /// Until there is room for another version.
+    async fn until_drained(&self) -> Result<(), NotRolledBack> {
+        let end = Instant::now() + DRAINED;
+        loop {
+            self.drain();
+            if locked(&self.versions).draining().is_none() {
+                return Ok(());
+            }
+            if Instant::now() >= end {
+                return Err(NotRolledBack::Draining);
+            }
+            tokio::time::sleep(WATCH).await;
+        }
+    }
+
+    /// Goes back to the first of these versions that can be used.
+    async fn go_back(self: &Arc<Self>, to: Vec<u32>) -> Result<(), NotRolledBack> {
+        let mut wrong = None;
+        for version in to {
+            match self.load(version).await {
+                Ok((loaded, warm, _)) => {
+                    locked(&self.versions).go_back(Held { version, model: Arc::new(loaded) }, warm);
+                    return Ok(());
+                }
+                Err(error) => {
+                    self.tell_unready(version, &error);
+                    wrong.get_or_insert(NotRolledBack::Previous { version, why: error.to_string() });
+                }
+            }
+        }
+        Err(wrong.unwrap_or(NotRolledBack::NoWayBack(NoWayBack::None)))
+    }
+}

@@ -127,7 +127,8 @@ typedef struct TributaryParticipant {
 
 // One model to train: a number, to be copied freely. Any thread may use it. It stands for the job until that is answered
 // (`tributary_job_finish`, `_fail`, `_refuse`) or freed (`tributary_job_free`); afterwards calls return
-// `TRIBUTARY_CODE_CLOSED`, and **every pointer that was given for the job is gone**.
+// `TRIBUTARY_CODE_CLOSED`, and **every pointer that was given for the job is gone**. A child that was forked neither ends it nor
+// saves a checkpoint of it (`TRIBUTARY_CODE_OTHER_PROCESS`).
 typedef struct TributaryJob {
   // 0 is no job.
   uint64_t id;

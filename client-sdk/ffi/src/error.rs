@@ -48,6 +48,11 @@ pub enum TributaryError {
     Defect(String),
 }
 
+/// Refuses a call in a process that was forked from the one that has the participant.
+pub(crate) fn of_this_process(process: u32) -> Result<(), TributaryError> {
+    if std::process::id() == process { Ok(()) } else { Err(TributaryError::OtherProcess) }
+}
+
 impl TributaryError {
     fn of_kind(kind: Kind, text: String) -> Self {
         match kind {

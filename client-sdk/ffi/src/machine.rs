@@ -11,7 +11,7 @@ use client_sdk::{DeviceState, Outcome};
 
 use crate::callbacks::{CallbackError, Callbacks, call, refuse_in_callback};
 use crate::conditions::HeldUp;
-use crate::error::TributaryError;
+use crate::error::{TributaryError, of_this_process};
 use crate::job::Job;
 use crate::model::Model;
 use crate::participant::{End, builder};
@@ -177,7 +177,7 @@ impl Machine {
 
 impl Machine {
     fn driven(&self) -> Result<&Driven, TributaryError> {
-        if std::process::id() == self.process { Ok(&self.driven) } else { Err(TributaryError::OtherProcess) }
+        of_this_process(self.process).map(|()| &self.driven)
     }
 
     /// The same with a function.

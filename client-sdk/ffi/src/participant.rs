@@ -8,7 +8,7 @@ use client_sdk::{Builder, LifetimeSpent, Outcome, PrivacySpent};
 
 use crate::callbacks::{Callbacks, Kept, call, refuse_in_callback};
 use crate::conditions::{self, DataUse, HeldUp};
-use crate::error::TributaryError;
+use crate::error::{TributaryError, of_this_process};
 use crate::job::Job;
 use crate::model::Model;
 use crate::options;
@@ -72,9 +72,7 @@ pub enum End {
 impl Participant {
     /// Does something with the runner.
     fn with<T>(&self, work: impl FnOnce(&Runner) -> T) -> Result<T, TributaryError> {
-        if std::process::id() != self.process {
-            return Err(TributaryError::OtherProcess);
-        }
+        of_this_process(self.process)?;
         self.slot.read().as_ref().map(work).ok_or(TributaryError::Closed)
     }
 

@@ -86,12 +86,21 @@ class Updates(unittest.TestCase):
         child = os.fork()
         if child == 0:
             told = 0
-            for use in (lambda: self.me.id, lambda: self.me.model("alone"), self.me.pause, lambda: next(iter(self.me.tasks()))):
+            for use in (
+                lambda: self.me.id,
+                lambda: self.me.model("alone"),
+                self.me.pause,
+                lambda: next(iter(self.me.tasks())),
+                lambda: task.send(task.parameters, examples=1),
+                lambda: task.save_checkpoint(b"of the child"),
+                lambda: task.fail("in the child"),
+                lambda: task.refuse("in the child"),
+            ):
                 try:
                     use()
                 except tb.ClosedError:
                     told += 1
-            os._exit(0 if told == 4 and self.me.close() else 1)
+            os._exit(0 if told == 8 and self.me.close() else 1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         task.send(task.parameters, examples=1)
         self.assertEqual(self.running.operator.wait("alone")["status"], "COMPLETED")

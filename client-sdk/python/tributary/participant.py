@@ -65,7 +65,8 @@ class Plan:
 
 
 class Task:
-    """One model to train, in one round. It takes one answer: :meth:`send`, :meth:`refuse` or :meth:`fail`.
+    """One model to train, in one round. It takes one answer: :meth:`send`, :meth:`refuse` or :meth:`fail`, in the process that got it:
+    a forked child is refused with :class:`ClosedError`.
 
     A task without an answer counts as failed once it is forgotten: the round goes on without this participant.
     """
@@ -118,6 +119,7 @@ class Task:
 
         :raises UpdateError: if it is larger than four times ``max_model_bytes``.
         :raises Overdue: if the round no longer waits, or the task was paused.
+        :raises ClosedError: in a forked child.
         """
         self._job.save_checkpoint(state)
 

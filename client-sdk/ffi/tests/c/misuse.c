@@ -275,12 +275,15 @@ static TributaryCode in_thread(void *(*function)(void *), Work work) {
     return work.code;
 }
 
-static void a_forked_child_is_told(TributaryParticipant participant) {
+static void a_forked_child_is_told(TributaryParticipant participant, TributaryJob job) {
     pid_t child = fork();
     if (child == 0) {
-        TributaryJob job;
         char text[64];
-        int is_told = tributary_pause(participant) == TRIBUTARY_CODE_OTHER_PROCESS &&
+        int is_told = tributary_job_finish(job, NULL, 0, 5, NULL, 0) == TRIBUTARY_CODE_OTHER_PROCESS &&
+                      tributary_job_save_checkpoint(job, NULL, 0) == TRIBUTARY_CODE_OTHER_PROCESS &&
+                      tributary_job_fail(job, "no") == TRIBUTARY_CODE_OTHER_PROCESS &&
+                      tributary_job_free(job) == TRIBUTARY_CODE_OTHER_PROCESS &&
+                      tributary_pause(participant) == TRIBUTARY_CODE_OTHER_PROCESS &&
                       tributary_next(participant, 1000, &job) == TRIBUTARY_CODE_OTHER_PROCESS &&
                       tributary_id(participant, text, sizeof text, NULL) == TRIBUTARY_CODE_OTHER_PROCESS;
         _exit(is_told ? 0 : 1);
@@ -318,7 +321,7 @@ static void a_participant(const char *options) {
 
     TributaryJob job = next_job(participant);
     every_wrong_answer(participant, job);
-    a_forked_child_is_told(participant);
+    a_forked_child_is_told(participant, job);
     char id[64], small[8];
     size_t length;
     EXPECT(TOO_SMALL, tributary_id(participant, small, sizeof small, &length));

@@ -59,6 +59,7 @@ impl TributaryError {
             Kind::Settings => Self::Configuration(text),
             Kind::Enrollment => Self::Enrollment(text),
             Kind::Journal => Self::Journal(text),
+            Kind::Defect => Self::Defect(text),
             Kind::Other => Self::Failed(text),
         }
     }

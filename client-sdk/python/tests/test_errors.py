@@ -122,6 +122,9 @@ class Updates(unittest.TestCase):
         me = tb.participant(**options, on_event=blocks)
         while "assigned" not in told:
             time.sleep(0.01)
+        asker = threading.Thread(target=lambda: me.id)
+        asker.start()
+        time.sleep(0.1)  # It waits for the thread that the callback holds, and holds up nobody who closes.
         self.assertFalse(me.close(timeout=0.3), "the callback does not return")
         with self.assertRaises(tb.ClosedError):
             me.resume()
@@ -129,6 +132,7 @@ class Updates(unittest.TestCase):
         with self.assertRaisesRegex(tb.JournalError, "in use"):
             tb.participant(**options)
         go_on.set()
+        asker.join()
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:  # until the thread that was left behind has ended
             try:

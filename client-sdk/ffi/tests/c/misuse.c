@@ -263,6 +263,12 @@ static void *wait_in_thread(void *argument) {
     return NULL;
 }
 
+static void *ask_in_thread(void *argument) {
+    Work *work = argument;
+    work->code = tributary_id(work->participant, (char[64]){0}, 64, NULL);
+    return NULL;
+}
+
 static void *close_in_thread(void *argument) {
     Work *work = argument;
     work->code = tributary_close(work->participant, 10000);
@@ -405,12 +411,21 @@ static void a_callback_that_blocks(const char *options) {
     while (atomic_load(&steps) == 0) {
         usleep(1000);
     }
+    // Neither who asks it something nor who waits for a job holds up who closes it.
+    Work asking = {participant, {0}, TRIBUTARY_CODE_FAILED}, waiting = asking;
+    pthread_t asker, waiter;
+    CHECK(pthread_create(&asker, NULL, ask_in_thread, &asking) == 0);
+    CHECK(pthread_create(&waiter, NULL, wait_in_thread, &waiting) == 0);
+    usleep(50000);
     EXPECT(TIMEOUT, tributary_close(participant, 300));
     EXPECT(CLOSED, tributary_pause(participant));
     // Its journal is still in use, until the callback returns after all.
     TributaryParticipant again;
     EXPECT_WORDS(JOURNAL, "in use", tributary_start(options, NULL, &again));
     atomic_fetch_add(&steps, 100);
+    CHECK(pthread_join(asker, NULL) == 0 && pthread_join(waiter, NULL) == 0);
+    CHECK(asking.code == TRIBUTARY_CODE_OK || asking.code == TRIBUTARY_CODE_CLOSED);
+    CHECK(waiting.code == TRIBUTARY_CODE_CLOSED || waiting.code == TRIBUTARY_CODE_ENDED);
     TributaryCode code;
     while ((code = tributary_start(options, NULL, &again)) == TRIBUTARY_CODE_JOURNAL) {
         usleep(10000);

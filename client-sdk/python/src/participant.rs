@@ -213,9 +213,10 @@ pub(crate) fn device(state: &str) -> PyResult<DeviceState> {
     serde_json::from_str(state).map_err(|error| ConfigurationError::new_err(error.to_string()))
 }
 
-/// Calls Python with an event. What it raises is printed as Python does for callbacks, and changes nothing.
+/// Calls Python with an event, unless the interpreter shuts down. What it raises is printed as Python does for callbacks, and changes
+/// nothing.
 fn tell(callable: &Py<PyAny>, event: &Event) {
-    Python::attach(|py| {
+    Python::try_attach(|py| {
         if let Err(error) = callable.call1(py, (event.name(), event.data().to_string())) {
             error.write_unraisable(py, Some(callable.bind(py)));
         }

@@ -236,6 +236,28 @@ class Starts(unittest.TestCase):
                 time.sleep(0.2)
             self.assertIn("KeyboardInterrupt", waiting.communicate()[1])
 
+    def test_what_is_still_open_at_the_exit_is_closed_first(self):
+        with federation() as running:
+            options = running.options("open")
+            program = (
+                "import atexit, sys, time\n"
+                "def after():\n"
+                "    try:\n"
+                "        me.pause()\n"
+                "    except tb.ClosedError:\n"
+                "        print('it was closed')\n"
+                "atexit.register(after)  # Before the package's own, so it comes after it.\n"
+                "import tributary as tb\n"
+                "told = []\n"
+                "me = tb.participant(sys.argv[1], ca=sys.argv[2], token=sys.argv[3], journal=sys.argv[4],\n"
+                "    on_event=lambda name, fields: told.append(name))\n"
+                "while not told:\n"
+                "    time.sleep(0.01)\n"
+            )
+            command = [sys.executable, "-c", program, options["server"], options["ca"], options["token"], options["journal"]]
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "it was closed\n", ""))
+
     def test_importing_is_quick_and_takes_no_numpy_along(self):
         program = (
             "import sys, time; begin = time.perf_counter(); import tributary; took = time.perf_counter() - begin\n"

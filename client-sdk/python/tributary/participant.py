@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import dataclasses
 import json
 import os
+import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Union
 
@@ -32,6 +36,22 @@ class _HasExamples(Protocol):
 _SLICE = 0.2
 #: Seconds of a synchronous ask; Ctrl-C is looked for ten times a second all the same.
 _LONG = 3600.0
+#: Seconds for the participants that are still open when the interpreter exits.
+_LAST = 5.0
+
+_open: weakref.WeakSet[Participant] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Closes what is open: an interpreter that shuts down cannot be called by ``on_event`` any more."""
+    last = list(_open)
+    for one in last:
+        with contextlib.suppress(_tributary.ClosedError):
+            one.stop()
+    deadline = time.monotonic() + _LAST
+    for one in last:
+        one.close(max(0.0, deadline - time.monotonic()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,6 +215,7 @@ class Participant:
         self._native = native
         self._examples = examples
         self._kept: list[_tributary.Job] = []
+        _open.add(self)
 
     def tasks(self) -> Tasks:
         """The tasks it is given, one after the other, until its task is over or it is closed.
@@ -395,7 +416,8 @@ def participant(
     :param training_slice: seconds after which a training looks at the device's conditions again (:attr:`Task.should_pause`).
     :param seed: makes rounds repeatable, for experiments.
     :param on_event: called with the name and the fields of everything that happens, from another thread. It must return at once. What it
-        raises is printed, as Python does with callbacks, and changes nothing.
+        raises is printed, as Python does with callbacks, and changes nothing. It is not called any more once the participant is closed,
+        which happens at the interpreter's exit at the latest.
     :raises ConfigurationError, EnrollmentError, JournalError: if it cannot start.
     """
     text, tell = _options(locals())

@@ -38,7 +38,9 @@ pub enum TributaryError {
     )]
     OtherProcess,
     /// A call that waits was made from within a callback.
-    #[error("this call waits for the participant's thread, which makes the callback: make it from another thread")]
+    #[error(
+        "this call waits for what makes the callback, the participant's thread or the journal: make it from another thread"
+    )]
     InCallback,
     /// Anything else, such as what a coordinator refuses for good.
     #[error("{0}")]

@@ -7,6 +7,7 @@ use client_sdk::runner::{self, Answer, check_update};
 use client_sdk::{Trained, TrainingJob};
 use serde_json::json;
 
+use crate::callbacks::refuse_in_key_store;
 use crate::error::{TributaryError, of_this_process};
 use crate::model::tensors;
 use crate::participant::Slot;
@@ -127,6 +128,7 @@ impl Job {
 
     /// Keeps a checkpoint.
     pub(crate) fn save(&self, state: &[u8]) -> Result<(), TributaryError> {
+        refuse_in_key_store()?;
         self.of_this_process()?;
         Ok(self.training.checkpoints.save(state)?)
     }
@@ -196,7 +198,8 @@ impl Job {
     ///
     /// # Errors
     /// [`TributaryError::Update`] if it is too large; [`TributaryError::Overdue`] if the round no longer waits, or the job was
-    /// answered or taken back; [`TributaryError::Journal`], [`TributaryError::OtherProcess`]. The last one is still there.
+    /// answered or taken back; [`TributaryError::Journal`], [`TributaryError::OtherProcess`]; [`TributaryError::InCallback`] in the key
+    /// store. The last one is still there.
     pub fn save_checkpoint(&self, state: Vec<u8>) -> Result<(), TributaryError> {
         self.save(&state)
     }

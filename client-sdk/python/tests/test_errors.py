@@ -12,6 +12,27 @@ import unittest
 import numpy as np
 import tributary as tb
 from federation import SMALL, federation, line
+from tributary.update import copy_into
+
+
+class Unknown:
+    """As a tensor of PyTorch in bfloat16, of which NumPy makes no array."""
+
+    def __array__(self, *_, **__):
+        raise TypeError("Got unsupported ScalarType BFloat16")
+
+
+class Copies(unittest.TestCase):
+    def test_arrays_of_the_model_may_change_their_places(self):
+        flat = np.arange(4, dtype="f4")
+        own = {"a": flat[:2], "b": flat[2:]}
+        copy_into(flat, own, {"a": own["b"], "b": own["a"]})
+        np.testing.assert_array_equal(flat, [2, 3, 0, 1])
+        copy_into(flat, own, [own["a"][::-1], own["b"][:]])
+        np.testing.assert_array_equal(flat, [3, 2, 0, 1])
+        with self.assertRaises(tb.UpdateError):
+            copy_into(flat, own, {"a": np.zeros(2), "b": np.zeros(3)})
+        np.testing.assert_array_equal(flat, [3, 2, 0, 1], "nothing was copied")
 
 
 class Updates(unittest.TestCase):
@@ -40,6 +61,8 @@ class Updates(unittest.TestCase):
             ({**right, "b": np.zeros(2, "i8")}, "int64"),
             ({**right, "b": np.zeros(2, "c8")}, "complex64"),
             ({**right, "b": np.array(["a", "b"])}, "<U1"),
+            ({**right, "b": [[0.0], [0.0, 0.0]]}, "tensor 'b' is nothing"),
+            ({**right, "b": Unknown()}, "BFloat16"),
             ({**right, "b": np.array([1e300, 0.0])}, "tensor \"b\" has inf at position 0"),
             (nan, "tensor \"w\" has NaN at position 4"),
             ([right["w"]], "1 tensors; the model has 2"),

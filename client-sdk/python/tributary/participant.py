@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from . import _tributary
 from .model import Model, views
+from .update import copy_into
 
 if TYPE_CHECKING:
     import asyncio
@@ -172,9 +173,10 @@ class Task:
             and the task still takes an answer.
         :raises Overdue: if the round no longer waits.
         """
-        self._copy_in(_by_name(parameters, self.parameters))
-        given = [(str(name), float(value), int(examples)) for name, value in (metrics or {}).items()]
-        self._job.finish(self._flat, _whole(examples), given)
+        count = _whole(examples)
+        copy_into(self._flat, self.parameters, parameters)
+        given = [(str(name), float(value), count) for name, value in (metrics or {}).items()]
+        self._job.finish(self._flat, count, given)
         self._participant.examples = examples
 
     def refuse(self, reason: str) -> None:
@@ -184,28 +186,6 @@ class Task:
     def fail(self, reason: str) -> None:
         """Says that training failed. The reason stays on the device."""
         self._job.fail(reason)
-
-    def _copy_in(self, given: Mapping[str, Any]) -> None:
-        """Checks every array, then copies those that are not the task's own."""
-        import numpy as np
-
-        unknown = sorted(set(given) - set(self.parameters))
-        missing = sorted(set(self.parameters) - set(given))
-        if unknown or missing:
-            said = [f"{what} {', '.join(map(repr, names))}" for what, names in (("without", missing), ("with unknown", unknown)) if names]
-            raise _tributary.UpdateError(f"the update comes {' and '.join(said)}; the model's tensors are {', '.join(self.parameters)}")
-        arrays = {}
-        for name, own in self.parameters.items():
-            array = np.asarray(_on_host(given[name]))
-            if array.dtype.kind != "f":
-                raise _tributary.UpdateError(f"tensor {name!r} is of {array.dtype}; it must be of floating point numbers")
-            if array.shape != own.shape:
-                raise _tributary.UpdateError(f"tensor {name!r} has the shape {array.shape}; the model's is {own.shape}")
-            arrays[name] = array
-        with np.errstate(over="ignore"):  # An infinity is found, and told by its place.
-            for name, array in arrays.items():
-                if array is not self.parameters[name]:
-                    np.copyto(self.parameters[name], array, casting="same_kind")
 
 
 class Participant:
@@ -476,22 +456,3 @@ def _whole(examples: int) -> int:
     if isinstance(examples, bool) or not hasattr(examples, "__index__") or examples.__index__() < 0:
         raise _tributary.UpdateError(f"examples is {examples!r}; it is a number of examples, 0 or more")
     return examples.__index__()
-
-
-def _by_name(given: Any, own: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Arrays by the model's names."""
-    if hasattr(given, "state_dict"):
-        given = given.state_dict()
-    if isinstance(given, Mapping):
-        return given
-    if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
-        if len(given) != len(own):
-            raise _tributary.UpdateError(f"the update has {len(given)} tensors; the model has {len(own)}")
-        return dict(zip(own, given))
-    kind = type(given).__name__
-    raise _tributary.UpdateError(f"an update is a mapping of names to arrays, a sequence of arrays or a module, not {kind}")
-
-
-def _on_host(array: Any) -> Any:
-    """A tensor of PyTorch as NumPy can take it; anything else as it is."""
-    return array.detach().cpu() if hasattr(array, "detach") else array

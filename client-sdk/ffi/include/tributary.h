@@ -98,7 +98,8 @@ typedef struct TributaryDeviceState {
 //
 // **Callbacks may come from any thread**, also two different ones at the same time; events and questions come one after the
 // other, and so do calls of the key store. They must return at once, must not throw, and must not call what waits
-// (`TRIBUTARY_CODE_IN_CALLBACK`). None is called any more after `tributary_close` has returned TRIBUTARY_CODE_OK. Until then
+// (`TRIBUTARY_CODE_IN_CALLBACK`); the key store is called while the journal is written, and must use neither a job nor a machine. None
+// is called any more after `tributary_close` has returned TRIBUTARY_CODE_OK. Until then
 // `context` and the functions must stay; the structure itself may go as soon as `tributary_start` has returned.
 typedef struct TributaryCallbacks {
   // Handed to every callback as it is.
@@ -127,7 +128,8 @@ typedef struct TributaryParticipant {
 
 // One model to train: a number, to be copied freely. Any thread may use it. It stands for the job until that is answered
 // (`tributary_job_finish`, `_fail`, `_refuse`) or freed (`tributary_job_free`); afterwards calls return
-// `TRIBUTARY_CODE_CLOSED`, and **every pointer that was given for the job is gone**.
+// `TRIBUTARY_CODE_CLOSED`, and **every pointer that was given for the job is gone**. A child that was forked neither ends it nor
+// saves a checkpoint of it (`TRIBUTARY_CODE_OTHER_PROCESS`).
 typedef struct TributaryJob {
   // 0 is no job.
   uint64_t id;

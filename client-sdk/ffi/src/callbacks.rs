@@ -1,4 +1,5 @@
-//! What an app implements: conditions, key store, events. Called from any thread, and never with a lock held.
+//! What an app implements: conditions, key store, events. Called from any thread; the key store while the journal, and perhaps a
+//! checkpoint, is locked, the others with no lock held.
 
 use std::cell::Cell;
 use std::io;
@@ -32,8 +33,9 @@ impl From<uniffi::UnexpectedUniFFICallbackError> for CallbackError {
 
 /// The device's key store: it keeps two small secrets of one journal, `journal-key` and `journal-generation`.
 ///
-/// Called from any thread, one call at a time. No backup may restore the secrets to an earlier state, and no other journal may
-/// use the same.
+/// Called from any thread, one call at a time, in the middle of a write to the journal: it must use neither a job nor a machine, whose
+/// calls that need the journal are refused ([`TributaryError::InCallback`]). No backup may restore the secrets to an earlier state, and
+/// no other journal may use the same.
 #[cfg_attr(feature = "uniffi", uniffi::export(with_foreign))]
 pub trait KeyStore: Send + Sync {
     /// The bytes last saved under this name; nothing if none ever were.
@@ -75,25 +77,44 @@ pub struct Callbacks {
     pub events: Option<Arc<dyn EventListener>>,
 }
 
+/// What of the app a thread is in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// No callback.
+    App,
+    Callback,
+    /// A callback while the journal is locked.
+    KeyStore,
+}
+
 thread_local! {
-    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+    static PLACE: Cell<Place> = const { Cell::new(Place::App) };
+}
+
+fn call_in<T>(place: Place, code: impl FnOnce() -> T) -> T {
+    struct Reset(Place);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            PLACE.set(self.0);
+        }
+    }
+    let _reset = Reset(PLACE.replace(place.max(PLACE.get())));
+    code()
 }
 
 /// Calls the app's code, in which calls that wait are refused: the thread they wait for may be this one.
 pub(crate) fn call<T>(code: impl FnOnce() -> T) -> T {
-    struct Reset(bool);
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            IN_CALLBACK.set(self.0);
-        }
-    }
-    let _reset = Reset(IN_CALLBACK.replace(true));
-    code()
+    call_in(Place::Callback, code)
 }
 
 /// Refuses a call that waits, if it is made by the app's code in a callback.
 pub(crate) fn refuse_in_callback() -> Result<(), TributaryError> {
-    if IN_CALLBACK.get() { Err(TributaryError::InCallback) } else { Ok(()) }
+    if PLACE.get() == Place::App { Ok(()) } else { Err(TributaryError::InCallback) }
+}
+
+/// Refuses a call that needs the journal, if it is made by the app's key store: a training, which is a callback too, may save.
+pub(crate) fn refuse_in_key_store() -> Result<(), TributaryError> {
+    if PLACE.get() == Place::KeyStore { Err(TributaryError::InCallback) } else { Ok(()) }
 }
 
 /// The app's key store as the SDK uses it.
@@ -101,12 +122,14 @@ pub(crate) struct Kept(pub(crate) Arc<dyn KeyStore>);
 
 impl runner::KeyStore for Kept {
     fn load(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, JournalError> {
-        let found = call(|| self.0.load(name.to_owned())).map_err(|error| failed("read", name, error))?;
+        let found =
+            call_in(Place::KeyStore, || self.0.load(name.to_owned())).map_err(|error| failed("read", name, error))?;
         Ok(found.map(Zeroizing::new))
     }
 
     fn save(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
-        call(|| self.0.save(name.to_owned(), bytes.to_vec())).map_err(|error| failed("write", name, error))
+        call_in(Place::KeyStore, || self.0.save(name.to_owned(), bytes.to_vec()))
+            .map_err(|error| failed("write", name, error))
     }
 }
 
@@ -128,6 +151,40 @@ mod tests {
         assert_eq!(refuse_in_callback(), Ok(()));
         let thrown = std::panic::catch_unwind(|| call(|| panic!("thrown")));
         assert!(thrown.is_err());
+        assert_eq!(refuse_in_callback(), Ok(()));
+    }
+
+    /// Notes what is said to its own calls.
+    #[derive(Default)]
+    struct Notes(std::sync::Mutex<Vec<[bool; 2]>>);
+
+    impl Notes {
+        fn note(&self) {
+            self.0.lock().unwrap().push([refuse_in_callback().is_err(), refuse_in_key_store().is_err()]);
+        }
+    }
+
+    impl KeyStore for Notes {
+        fn load(&self, _: String) -> Result<Option<Vec<u8>>, CallbackError> {
+            self.note();
+            Ok(None)
+        }
+
+        fn save(&self, _: String, _: Vec<u8>) -> Result<(), CallbackError> {
+            self.note();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_key_store_may_do_less_than_another_callback() {
+        call(|| assert_eq!(refuse_in_key_store(), Ok(()), "a training saves checkpoints"));
+        let notes = Arc::new(Notes::default());
+        let kept = Kept(Arc::clone(&notes) as Arc<dyn KeyStore>);
+        runner::KeyStore::load(&kept, "journal-key").unwrap();
+        // A checkpoint of a training is written.
+        call(|| runner::KeyStore::save(&kept, "journal-generation", &[1])).unwrap();
+        assert_eq!(*notes.0.lock().unwrap(), [[true; 2]; 2]);
         assert_eq!(refuse_in_callback(), Ok(()));
     }
 }

@@ -38,7 +38,9 @@ pub enum TributaryError {
     )]
     OtherProcess,
     /// A call that waits was made from within a callback.
-    #[error("this call waits for the participant's thread, which makes the callback: make it from another thread")]
+    #[error(
+        "this call waits for what makes the callback, the participant's thread or the journal: make it from another thread"
+    )]
     InCallback,
     /// Anything else, such as what a coordinator refuses for good.
     #[error("{0}")]
@@ -48,12 +50,18 @@ pub enum TributaryError {
     Defect(String),
 }
 
+/// Refuses a call in a process that was forked from the one that has the participant.
+pub(crate) fn of_this_process(process: u32) -> Result<(), TributaryError> {
+    if std::process::id() == process { Ok(()) } else { Err(TributaryError::OtherProcess) }
+}
+
 impl TributaryError {
     fn of_kind(kind: Kind, text: String) -> Self {
         match kind {
             Kind::Settings => Self::Configuration(text),
             Kind::Enrollment => Self::Enrollment(text),
             Kind::Journal => Self::Journal(text),
+            Kind::Defect => Self::Defect(text),
             Kind::Other => Self::Failed(text),
         }
     }

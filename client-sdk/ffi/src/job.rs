@@ -7,11 +7,13 @@ use client_sdk::runner::{self, Answer, check_update};
 use client_sdk::{Trained, TrainingJob};
 use serde_json::json;
 
-use crate::error::TributaryError;
+use crate::callbacks::refuse_in_key_store;
+use crate::error::{TributaryError, of_this_process};
 use crate::model::tensors;
 use crate::participant::Slot;
 
-/// One model to train. Takes one answer, from any thread; dropped without one, it counts as failed.
+/// One model to train. Takes one answer, from any thread of the process that has the participant; dropped without one, it counts as
+/// failed.
 #[cfg_attr(feature = "uniffi", derive(uniffi::Object))]
 pub struct Job {
     layout: Arc<Layout>,
@@ -19,6 +21,8 @@ pub struct Job {
     open: Mutex<Option<Open>>,
     /// Told the number of examples.
     participant: Option<Weak<Slot>>,
+    /// The process that got it: an answer in a child that was forked would go nowhere, and a checkpoint into its parent's journal.
+    process: u32,
 }
 
 /// A job without an answer.
@@ -59,7 +63,12 @@ impl Job {
         let runner::Job { parameters, training, answer } = job;
         let layout = Arc::clone(parameters.layout());
         let open = Open { values: parameters.into_values(), answer };
-        Self { layout, training, open: Some(open).into(), participant }
+        Self { layout, training, open: Some(open).into(), participant, process: std::process::id() }
+    }
+
+    /// Refuses what a forked child cannot do for its parent.
+    pub(crate) fn of_this_process(&self) -> Result<(), TributaryError> {
+        of_this_process(self.process)
     }
 
     /// The work of the round.
@@ -90,6 +99,7 @@ impl Job {
         examples: u64,
         metrics: Vec<Metric>,
     ) -> Result<(), TributaryError> {
+        self.of_this_process()?;
         let metrics: Vec<_> =
             metrics.into_iter().map(|Metric { name, value, count }| (name, MetricValue { value, count })).collect();
         let mut open = self.open();
@@ -118,6 +128,8 @@ impl Job {
 
     /// Keeps a checkpoint.
     pub(crate) fn save(&self, state: &[u8]) -> Result<(), TributaryError> {
+        refuse_in_key_store()?;
+        self.of_this_process()?;
         Ok(self.training.checkpoints.save(state)?)
     }
 
@@ -129,6 +141,7 @@ impl Job {
     }
 
     fn take_answer(&self) -> Result<Answer, TributaryError> {
+        self.of_this_process()?;
         self.open().take().map(|open| open.answer).ok_or(TributaryError::Answered)
     }
 
@@ -185,7 +198,8 @@ impl Job {
     ///
     /// # Errors
     /// [`TributaryError::Update`] if it is too large; [`TributaryError::Overdue`] if the round no longer waits, or the job was
-    /// answered or taken back; [`TributaryError::Journal`]. The last one is still there.
+    /// answered or taken back; [`TributaryError::Journal`], [`TributaryError::OtherProcess`]; [`TributaryError::InCallback`] in the key
+    /// store. The last one is still there.
     pub fn save_checkpoint(&self, state: Vec<u8>) -> Result<(), TributaryError> {
         self.save(&state)
     }
@@ -216,7 +230,7 @@ impl Job {
     ///
     /// # Errors
     /// [`TributaryError::Update`] if the update does not fit, and the job still takes an answer; [`TributaryError::Overdue`],
-    /// [`TributaryError::Answered`].
+    /// [`TributaryError::Answered`], [`TributaryError::OtherProcess`].
     pub fn finish(&self, parameters: Vec<u8>, examples: u64, metrics: Vec<Metric>) -> Result<(), TributaryError> {
         let values = floats(&parameters)?;
         drop(parameters);
@@ -226,7 +240,7 @@ impl Job {
     /// Says that training failed. The reason stays on the device.
     ///
     /// # Errors
-    /// [`TributaryError::Overdue`], [`TributaryError::Answered`].
+    /// [`TributaryError::Overdue`], [`TributaryError::Answered`], [`TributaryError::OtherProcess`].
     pub fn fail(&self, reason: String) -> Result<(), TributaryError> {
         Ok(self.take_answer()?.fail(reason)?)
     }
@@ -234,7 +248,7 @@ impl Job {
     /// Says that this app does not do such jobs. The reason stays on the device.
     ///
     /// # Errors
-    /// [`TributaryError::Overdue`], [`TributaryError::Answered`].
+    /// [`TributaryError::Overdue`], [`TributaryError::Answered`], [`TributaryError::OtherProcess`].
     pub fn refuse(&self, reason: String) -> Result<(), TributaryError> {
         Ok(self.take_answer()?.refuse(reason)?)
     }

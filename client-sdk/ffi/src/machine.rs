@@ -9,9 +9,9 @@ use client_sdk::participant::{Driven, Step};
 use client_sdk::runner::Called;
 use client_sdk::{DeviceState, Outcome};
 
-use crate::callbacks::{CallbackError, Callbacks, call, refuse_in_callback};
+use crate::callbacks::{CallbackError, Callbacks, call, refuse_in_callback, refuse_in_key_store};
 use crate::conditions::HeldUp;
-use crate::error::TributaryError;
+use crate::error::{TributaryError, of_this_process};
 use crate::job::Job;
 use crate::model::Model;
 use crate::participant::{End, builder};
@@ -169,15 +169,16 @@ impl Machine {
     /// As `Participant.model`; it reads the journal on this thread.
     ///
     /// # Errors
-    /// [`TributaryError::Journal`], [`TributaryError::OtherProcess`].
+    /// [`TributaryError::Journal`], [`TributaryError::OtherProcess`]; [`TributaryError::InCallback`] in the key store.
     pub fn model(&self, task: String) -> Result<Option<Arc<Model>>, TributaryError> {
+        refuse_in_key_store()?;
         Ok(self.driven()?.model_of(&task)?.map(Model::new))
     }
 }
 
 impl Machine {
     fn driven(&self) -> Result<&Driven, TributaryError> {
-        if std::process::id() == self.process { Ok(&self.driven) } else { Err(TributaryError::OtherProcess) }
+        of_this_process(self.process).map(|()| &self.driven)
     }
 
     /// The same with a function.

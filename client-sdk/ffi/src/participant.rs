@@ -1,6 +1,6 @@
 //! A participant on a thread of its own.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use client_sdk::runner::{self, Runner};
@@ -8,7 +8,7 @@ use client_sdk::{Builder, LifetimeSpent, Outcome, PrivacySpent};
 
 use crate::callbacks::{Callbacks, Kept, call, refuse_in_callback};
 use crate::conditions::{self, DataUse, HeldUp};
-use crate::error::TributaryError;
+use crate::error::{TributaryError, of_this_process};
 use crate::job::Job;
 use crate::model::Model;
 use crate::options;
@@ -28,15 +28,16 @@ pub struct Participant {
 }
 
 /// The runner, until the participant is closed.
-pub(crate) struct Slot(RwLock<Option<Runner>>);
+pub(crate) struct Slot(RwLock<Option<Arc<Runner>>>);
 
 impl Slot {
-    fn read(&self) -> RwLockReadGuard<'_, Option<Runner>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    /// Whoever works with it holds no lock meanwhile, so that a call that waits for a callback does not hold up one that closes.
+    fn runner(&self) -> Option<Arc<Runner>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn set_examples(&self, examples: u64) {
-        if let Some(runner) = self.read().as_ref() {
+        if let Some(runner) = self.runner() {
             runner.set_examples(examples);
         }
     }
@@ -70,12 +71,14 @@ pub enum End {
 }
 
 impl Participant {
+    fn runner(&self) -> Result<Arc<Runner>, TributaryError> {
+        of_this_process(self.process)?;
+        self.slot.runner().ok_or(TributaryError::Closed)
+    }
+
     /// Does something with the runner.
     fn with<T>(&self, work: impl FnOnce(&Runner) -> T) -> Result<T, TributaryError> {
-        if std::process::id() != self.process {
-            return Err(TributaryError::OtherProcess);
-        }
-        self.slot.read().as_ref().map(work).ok_or(TributaryError::Closed)
+        self.runner().map(|runner| work(&runner))
     }
 
     /// Asks the participant something, which its own thread answers.
@@ -111,7 +114,7 @@ impl Participant {
         let (builder, examples) = builder(options, callbacks, false)?;
         let runner = Runner::start(builder).map_err(|error| TributaryError::from(&error))?;
         runner.set_examples(examples);
-        Ok(Arc::new(Self { slot: Arc::new(Slot(Some(runner).into())), process: std::process::id() }))
+        Ok(Arc::new(Self { slot: Arc::new(Slot(Some(Arc::new(runner)).into())), process: std::process::id() }))
     }
 
     /// The next job, waiting for at most so many milliseconds. Threads may ask at the same time; each job goes to one.
@@ -240,20 +243,12 @@ impl Participant {
     /// [`TributaryError::Closed`] if it was closed before.
     pub fn close(&self, limit_ms: u64) -> Result<bool, TributaryError> {
         refuse_in_callback()?;
-        self.stop()?;
-        let mut left = Duration::from_millis(limit_ms);
-        let has_ended = loop {
-            // Why it ended is what `next` says; whoever closes no longer asks.
-            match self.look(left.min(SLICE)) {
-                Ok(Next::Ended { .. }) => break true,
-                Ok(Next::Job { .. } | Next::Waiting) if left.is_zero() => break false,
-                Ok(Next::Job { .. } | Next::Waiting) => left = left.saturating_sub(SLICE),
-                Err(error @ (TributaryError::Closed | TributaryError::OtherProcess)) => return Err(error),
-                Err(_) => break true,
-            }
-        };
-        let runner = self.slot.0.write().unwrap_or_else(PoisonError::into_inner).take();
-        let runner = runner.ok_or(TributaryError::Closed)?;
+        let runner = self.runner()?;
+        runner.stop();
+        // Why it ended is what `next` says; whoever closes no longer asks.
+        let has_ended = runner.ended_within(Duration::from_millis(limit_ms)).is_some();
+        let taken = self.slot.0.write().unwrap_or_else(PoisonError::into_inner).take();
+        taken.ok_or(TributaryError::Closed)?;
         if has_ended {
             let _ = runner.close();
         }

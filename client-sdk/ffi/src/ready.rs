@@ -14,6 +14,7 @@ impl Job {
     /// Trains the task's ready model on rows of numbers, each with a class, and hands in the result. Whoever asks
     /// [`Job::is_overdue`] meanwhile is answered.
     pub(crate) fn train_rows(&self, features: Vec<f32>, labels: Vec<u32>, width: usize) -> Result<(), TributaryError> {
+        self.of_this_process()?;
         if labels.is_empty() || labels.len().checked_mul(width) != Some(features.len()) {
             let (numbers, rows) = (features.len(), labels.len());
             let text =
@@ -42,7 +43,7 @@ impl Job {
     ///
     /// # Errors
     /// [`TributaryError::Update`] if the examples do not fit the model, or the task names no ready model, and the job still takes
-    /// an answer; [`TributaryError::Overdue`], [`TributaryError::Answered`].
+    /// an answer; [`TributaryError::Overdue`], [`TributaryError::Answered`], [`TributaryError::OtherProcess`].
     pub fn train(&self, features: Vec<u8>, labels: Vec<u32>, width: u64) -> Result<(), TributaryError> {
         let width = usize::try_from(width).unwrap_or(usize::MAX);
         self.train_rows(floats(&features)?, labels, width)

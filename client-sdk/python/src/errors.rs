@@ -23,7 +23,7 @@ fn of_kind(kind: Kind, text: String) -> PyErr {
         Kind::Settings => ConfigurationError::new_err(text),
         Kind::Enrollment => EnrollmentError::new_err(text),
         Kind::Journal => JournalError::new_err(text),
-        Kind::Other => Error::new_err(text),
+        Kind::Defect | Kind::Other => Error::new_err(text),
     }
 }
 

@@ -9,7 +9,7 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::errors::{Error, JournalError, Overdue, UpdateError};
+use crate::errors::{Error, JournalError, Overdue, UpdateError, of_this_process};
 
 /// One model to train: `tributary.Task` wraps it.
 #[pyclass(frozen, module = "tributary._tributary")]
@@ -20,13 +20,15 @@ pub(crate) struct Job {
     values: Mutex<Option<Vec<f32>>>,
     /// Until it was given.
     answer: Mutex<Option<Answer>>,
+    /// The process that got it: an answer in a child that was forked would go nowhere, and a checkpoint into its parent's journal.
+    process: u32,
 }
 
 impl Job {
     pub(crate) fn new(runner::Job { parameters, training, answer }: runner::Job) -> Self {
         let layout = Arc::clone(parameters.layout());
         let values = Some(parameters.into_values()).into();
-        Self { layout, training, values, answer: Some(answer).into() }
+        Self { layout, training, values, answer: Some(answer).into(), process: std::process::id() }
     }
 
     /// Answers it as failed, unless it was answered, or saved a checkpoint and should pause.
@@ -39,6 +41,7 @@ impl Job {
     }
 
     fn take_answer(&self) -> PyResult<Answer> {
+        of_this_process(self.process)?;
         let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         answer.take().ok_or_else(|| Error::new_err("this task was answered before; each takes one answer"))
     }
@@ -97,6 +100,7 @@ impl Job {
 
     /// Keeps the state of the training.
     fn save_checkpoint(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        of_this_process(self.process)?;
         py.detach(|| self.training.checkpoints.save(state)).map_err(|error| match error {
             NotKept::Over => Overdue::new_err(error.to_string()),
             NotKept::Journal(_) => JournalError::new_err(error.to_string()),

@@ -1,6 +1,6 @@
 //! A participant on a thread of its own.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use client_sdk::runner::{Next, Options, Runner};
@@ -18,8 +18,9 @@ const SIGNALS: Duration = Duration::from_millis(100);
 /// A participant on a thread of its own: `tributary.Participant` wraps it.
 #[pyclass(frozen, module = "tributary._tributary")]
 pub(crate) struct Participant {
-    /// `None` after [`Self::close`].
-    runner: RwLock<Option<Runner>>,
+    /// `None` after [`Self::close`]. Whoever works with it holds no lock meanwhile, so that a call that waits for a callback does not
+    /// hold up one that closes.
+    runner: RwLock<Option<Arc<Runner>>>,
     /// One asker at a time, so that the lock on the interpreter is never waited for with another in hand.
     asking: Mutex<()>,
     /// The process that has the threads: a child that was forked has none of them.
@@ -34,15 +35,15 @@ enum Found<'py> {
 }
 
 impl Participant {
-    fn runner(&self) -> PyResult<RwLockReadGuard<'_, Option<Runner>>> {
-        errors::of_this_process(self.process)?;
-        Ok(self.runner.read().unwrap_or_else(PoisonError::into_inner))
+    fn runner(&self) -> Option<Arc<Runner>> {
+        self.runner.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Works with the runner, the interpreter's lock released.
     fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&Runner) -> T + Send) -> PyResult<T> {
-        let found = py.detach(|| -> PyResult<Option<T>> { Ok(self.runner()?.as_ref().map(work)) })?;
-        found.ok_or_else(|| errors::closed("this participant was closed"))
+        errors::of_this_process(self.process)?;
+        let done = py.detach(|| self.runner().map(|runner| work(&runner)));
+        done.ok_or_else(|| errors::closed("this participant was closed"))
     }
 
     fn asking(&self) -> MutexGuard<'_, ()> {
@@ -58,7 +59,7 @@ impl Participant {
     fn new(py: Python<'_>, options: &str, on_event: Option<Py<PyAny>>) -> PyResult<Self> {
         let (runner, examples) = builder(py, options, on_event, Runner::start)?;
         runner.set_examples(examples);
-        Ok(Self { runner: Some(runner).into(), asking: Mutex::default(), process: std::process::id() })
+        Ok(Self { runner: Some(Arc::new(runner)).into(), asking: Mutex::default(), process: std::process::id() })
     }
 
     /// The next job within so many seconds; `None` if there is none; how the participant ended, as a text, once it has.
@@ -158,29 +159,25 @@ impl Participant {
         if std::process::id() != self.process {
             return Ok(true);
         }
+        let Some(runner) = py.detach(|| self.runner()) else { return Ok(true) };
+        runner.stop();
         let mut left = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let has_ended = loop {
             let slice = left.min(SIGNALS);
-            // Whoever asks for a job is woken by the end.
-            let ended = py.detach(|| {
-                let open = self.runner.read().unwrap_or_else(PoisonError::into_inner);
-                let Some(runner) = open.as_ref() else { return Some(true) };
-                runner.stop();
-                let _one = self.asking();
-                matches!(runner.next(slice), Next::Ended(_)).then_some(false)
-            });
-            match ended {
-                Some(true) => return Ok(true),
-                Some(false) => break true,
-                None if left.is_zero() => break false,
-                None => left = left.saturating_sub(slice),
+            // How it ended is what `next` says; whoever closes no longer asks.
+            if py.detach(|| runner.ended_within(slice)).is_some() {
+                break true;
+            }
+            left = left.saturating_sub(slice);
+            if left.is_zero() {
+                break false;
             }
             py.check_signals()?;
         };
         py.detach(|| {
-            let runner = self.runner.write().unwrap_or_else(PoisonError::into_inner).take();
-            // How it ended is what `next` says; whoever closes no longer asks. A thread that does not end is left behind.
-            if let Some(runner) = runner.filter(|_| has_ended) {
+            drop(self.runner.write().unwrap_or_else(PoisonError::into_inner).take());
+            // A thread that does not end is left behind.
+            if has_ended {
                 let _ = runner.close();
             }
         });
@@ -216,9 +213,10 @@ pub(crate) fn device(state: &str) -> PyResult<DeviceState> {
     serde_json::from_str(state).map_err(|error| ConfigurationError::new_err(error.to_string()))
 }
 
-/// Calls Python with an event. What it raises is printed as Python does for callbacks, and changes nothing.
+/// Calls Python with an event, unless the interpreter shuts down. What it raises is printed as Python does for callbacks, and changes
+/// nothing.
 fn tell(callable: &Py<PyAny>, event: &Event) {
-    Python::attach(|py| {
+    Python::try_attach(|py| {
         if let Err(error) = callable.call1(py, (event.name(), event.data().to_string())) {
             error.write_unraisable(py, Some(callable.bind(py)));
         }

@@ -12,6 +12,27 @@ import unittest
 import numpy as np
 import tributary as tb
 from federation import SMALL, federation, line
+from tributary.update import copy_into
+
+
+class Unknown:
+    """As a tensor of PyTorch in bfloat16, of which NumPy makes no array."""
+
+    def __array__(self, *_, **__):
+        raise TypeError("Got unsupported ScalarType BFloat16")
+
+
+class Copies(unittest.TestCase):
+    def test_arrays_of_the_model_may_change_their_places(self):
+        flat = np.arange(4, dtype="f4")
+        own = {"a": flat[:2], "b": flat[2:]}
+        copy_into(flat, own, {"a": own["b"], "b": own["a"]})
+        np.testing.assert_array_equal(flat, [2, 3, 0, 1])
+        copy_into(flat, own, [own["a"][::-1], own["b"][:]])
+        np.testing.assert_array_equal(flat, [3, 2, 0, 1])
+        with self.assertRaises(tb.UpdateError):
+            copy_into(flat, own, {"a": np.zeros(2), "b": np.zeros(3)})
+        np.testing.assert_array_equal(flat, [3, 2, 0, 1], "nothing was copied")
 
 
 class Updates(unittest.TestCase):
@@ -40,6 +61,8 @@ class Updates(unittest.TestCase):
             ({**right, "b": np.zeros(2, "i8")}, "int64"),
             ({**right, "b": np.zeros(2, "c8")}, "complex64"),
             ({**right, "b": np.array(["a", "b"])}, "<U1"),
+            ({**right, "b": [[0.0], [0.0, 0.0]]}, "tensor 'b' is nothing"),
+            ({**right, "b": Unknown()}, "BFloat16"),
             ({**right, "b": np.array([1e300, 0.0])}, "tensor \"b\" has inf at position 0"),
             (nan, "tensor \"w\" has NaN at position 4"),
             ([right["w"]], "1 tensors; the model has 2"),
@@ -86,12 +109,21 @@ class Updates(unittest.TestCase):
         child = os.fork()
         if child == 0:
             told = 0
-            for use in (lambda: self.me.id, lambda: self.me.model("alone"), self.me.pause, lambda: next(iter(self.me.tasks()))):
+            for use in (
+                lambda: self.me.id,
+                lambda: self.me.model("alone"),
+                self.me.pause,
+                lambda: next(iter(self.me.tasks())),
+                lambda: task.send(task.parameters, examples=1),
+                lambda: task.save_checkpoint(b"of the child"),
+                lambda: task.fail("in the child"),
+                lambda: task.refuse("in the child"),
+            ):
                 try:
                     use()
                 except tb.ClosedError:
                     told += 1
-            os._exit(0 if told == 4 and self.me.close() else 1)
+            os._exit(0 if told == 8 and self.me.close() else 1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         task.send(task.parameters, examples=1)
         self.assertEqual(self.running.operator.wait("alone")["status"], "COMPLETED")
@@ -113,6 +145,9 @@ class Updates(unittest.TestCase):
         me = tb.participant(**options, on_event=blocks)
         while "assigned" not in told:
             time.sleep(0.01)
+        asker = threading.Thread(target=lambda: me.id)
+        asker.start()
+        time.sleep(0.1)  # It waits for the thread that the callback holds, and holds up nobody who closes.
         self.assertFalse(me.close(timeout=0.3), "the callback does not return")
         with self.assertRaises(tb.ClosedError):
             me.resume()
@@ -120,6 +155,7 @@ class Updates(unittest.TestCase):
         with self.assertRaisesRegex(tb.JournalError, "in use"):
             tb.participant(**options)
         go_on.set()
+        asker.join()
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:  # until the thread that was left behind has ended
             try:
@@ -222,6 +258,28 @@ class Starts(unittest.TestCase):
                 waiting.send_signal(signal.SIGINT)
                 time.sleep(0.2)
             self.assertIn("KeyboardInterrupt", waiting.communicate()[1])
+
+    def test_what_is_still_open_at_the_exit_is_closed_first(self):
+        with federation() as running:
+            options = running.options("open")
+            program = (
+                "import atexit, sys, time\n"
+                "def after():\n"
+                "    try:\n"
+                "        me.pause()\n"
+                "    except tb.ClosedError:\n"
+                "        print('it was closed')\n"
+                "atexit.register(after)  # Before the package's own, so it comes after it.\n"
+                "import tributary as tb\n"
+                "told = []\n"
+                "me = tb.participant(sys.argv[1], ca=sys.argv[2], token=sys.argv[3], journal=sys.argv[4],\n"
+                "    on_event=lambda name, fields: told.append(name))\n"
+                "while not told:\n"
+                "    time.sleep(0.01)\n"
+            )
+            command = [sys.executable, "-c", program, options["server"], options["ca"], options["token"], options["journal"]]
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "it was closed\n", ""))
 
     def test_importing_is_quick_and_takes_no_numpy_along(self):
         program = (

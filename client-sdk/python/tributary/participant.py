@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import dataclasses
 import json
 import os
+import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from . import _tributary
 from .model import Model, views
+from .update import copy_into
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,6 +37,22 @@ class _HasExamples(Protocol):
 _SLICE = 0.2
 #: Seconds of a synchronous ask; Ctrl-C is looked for ten times a second all the same.
 _LONG = 3600.0
+#: Seconds for the participants that are still open when the interpreter exits.
+_LAST = 5.0
+
+_open: weakref.WeakSet[Participant] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Closes what is open: an interpreter that shuts down cannot be called by ``on_event`` any more."""
+    last = list(_open)
+    for one in last:
+        with contextlib.suppress(_tributary.ClosedError):
+            one.stop()
+    deadline = time.monotonic() + _LAST
+    for one in last:
+        one.close(max(0.0, deadline - time.monotonic()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +86,8 @@ class Plan:
 
 
 class Task:
-    """One model to train, in one round. It takes one answer: :meth:`send`, :meth:`refuse` or :meth:`fail`.
+    """One model to train, in one round. It takes one answer: :meth:`send`, :meth:`refuse` or :meth:`fail`, in the process that got it:
+    a forked child is refused with :class:`ClosedError`.
 
     A task without an answer counts as failed once it is forgotten: the round goes on without this participant.
     """
@@ -118,6 +140,7 @@ class Task:
 
         :raises UpdateError: if it is larger than four times ``max_model_bytes``.
         :raises Overdue: if the round no longer waits, or the task was paused.
+        :raises ClosedError: in a forked child.
         """
         self._job.save_checkpoint(state)
 
@@ -150,9 +173,10 @@ class Task:
             and the task still takes an answer.
         :raises Overdue: if the round no longer waits.
         """
-        self._copy_in(_by_name(parameters, self.parameters))
-        given = [(str(name), float(value), int(examples)) for name, value in (metrics or {}).items()]
-        self._job.finish(self._flat, _whole(examples), given)
+        count = _whole(examples)
+        copy_into(self._flat, self.parameters, parameters)
+        given = [(str(name), float(value), count) for name, value in (metrics or {}).items()]
+        self._job.finish(self._flat, count, given)
         self._participant.examples = examples
 
     def refuse(self, reason: str) -> None:
@@ -163,28 +187,6 @@ class Task:
         """Says that training failed. The reason stays on the device."""
         self._job.fail(reason)
 
-    def _copy_in(self, given: Mapping[str, Any]) -> None:
-        """Checks every array, then copies those that are not the task's own."""
-        import numpy as np
-
-        unknown = sorted(set(given) - set(self.parameters))
-        missing = sorted(set(self.parameters) - set(given))
-        if unknown or missing:
-            said = [f"{what} {', '.join(map(repr, names))}" for what, names in (("without", missing), ("with unknown", unknown)) if names]
-            raise _tributary.UpdateError(f"the update comes {' and '.join(said)}; the model's tensors are {', '.join(self.parameters)}")
-        arrays = {}
-        for name, own in self.parameters.items():
-            array = np.asarray(_on_host(given[name]))
-            if array.dtype.kind != "f":
-                raise _tributary.UpdateError(f"tensor {name!r} is of {array.dtype}; it must be of floating point numbers")
-            if array.shape != own.shape:
-                raise _tributary.UpdateError(f"tensor {name!r} has the shape {array.shape}; the model's is {own.shape}")
-            arrays[name] = array
-        with np.errstate(over="ignore"):  # An infinity is found, and told by its place.
-            for name, array in arrays.items():
-                if array is not self.parameters[name]:
-                    np.copyto(self.parameters[name], array, casting="same_kind")
-
 
 class Participant:
     """A participant on a thread of its own; made by :func:`participant`. Usable as a context manager."""
@@ -193,6 +195,7 @@ class Participant:
         self._native = native
         self._examples = examples
         self._kept: list[_tributary.Job] = []
+        _open.add(self)
 
     def tasks(self) -> Tasks:
         """The tasks it is given, one after the other, until its task is over or it is closed.
@@ -393,7 +396,8 @@ def participant(
     :param training_slice: seconds after which a training looks at the device's conditions again (:attr:`Task.should_pause`).
     :param seed: makes rounds repeatable, for experiments.
     :param on_event: called with the name and the fields of everything that happens, from another thread. It must return at once. What it
-        raises is printed, as Python does with callbacks, and changes nothing.
+        raises is printed, as Python does with callbacks, and changes nothing. It is not called any more once the participant is closed,
+        which happens at the interpreter's exit at the latest.
     :raises ConfigurationError, EnrollmentError, JournalError: if it cannot start.
     """
     text, tell = _options(locals())
@@ -452,22 +456,3 @@ def _whole(examples: int) -> int:
     if isinstance(examples, bool) or not hasattr(examples, "__index__") or examples.__index__() < 0:
         raise _tributary.UpdateError(f"examples is {examples!r}; it is a number of examples, 0 or more")
     return examples.__index__()
-
-
-def _by_name(given: Any, own: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Arrays by the model's names."""
-    if hasattr(given, "state_dict"):
-        given = given.state_dict()
-    if isinstance(given, Mapping):
-        return given
-    if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
-        if len(given) != len(own):
-            raise _tributary.UpdateError(f"the update has {len(given)} tensors; the model has {len(own)}")
-        return dict(zip(own, given))
-    kind = type(given).__name__
-    raise _tributary.UpdateError(f"an update is a mapping of names to arrays, a sequence of arrays or a module, not {kind}")
-
-
-def _on_host(array: Any) -> Any:
-    """A tensor of PyTorch as NumPy can take it; anything else as it is."""
-    return array.detach().cpu() if hasattr(array, "detach") else array

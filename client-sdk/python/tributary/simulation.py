@@ -11,8 +11,9 @@ from typing import Any
 from ._tributary import ConfigurationError, Error
 
 
-def simulate(*, binary: str | os.PathLike[str] | None = None, **options: Any) -> list[dict[str, Any]]:
-    """Runs ``tributary simulate``, and returns the events that it prints: each has ``event`` and ``data``.
+def simulate(*, binary: str | os.PathLike[str] | None = None, **options: Any) -> dict[str, Any]:
+    """Runs ``tributary simulate``, and returns its result: ``rounds``, ``curve``, ``model_sha256`` and what else the command prints as
+    ``data``.
 
     Options are those of the command, with underscores: ``simulate(population=200, rounds=10, mode="buffered")``; ``True``
     stands for a switch. The program must be installed; ``binary`` or ``TRIBUTARY_BINARY`` says where, else ``PATH`` does.
@@ -36,4 +37,4 @@ def simulate(*, binary: str | os.PathLike[str] | None = None, **options: Any) ->
         raise ConfigurationError(f"{program} cannot be run: {error}") from error
     if done.returncode != 0:
         raise Error(done.stderr.strip() or f"{program} ended with {done.returncode}")
-    return [json.loads(line) for line in done.stdout.splitlines() if line]
+    return json.loads(done.stdout)["data"]

@@ -68,6 +68,24 @@ struct Running {
     training: Option<Arc<RoundWork>>,
 }
 
+/// An action that is being performed. Dropped, also by a panic of what performs it, nobody performs it any more: a tick without a
+/// result says it again.
+struct Performing<'a> {
+    driven: &'a Driven,
+    number: u64,
+    result: Option<Input>,
+}
+
+impl Drop for Performing<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.driven.inner();
+        if inner.running.as_ref().is_some_and(|running| running.number == self.number) {
+            inner.running = None;
+            inner.result = self.result.take();
+        }
+    }
+}
+
 /// What changes, held for microseconds.
 struct Inner {
     machine: Machine,
@@ -220,16 +238,12 @@ impl Driven {
             inner.running = Some(Running { number, may_drop, training });
             (number, action, trained_before)
         };
+        let mut performing = Performing { driven: self, number, result: None };
         let begin = self.around.clock.now().elapsed;
         let is_measured = matches!(&action, Action::Send(request) if RoundTrip::is_measured_by(request));
-        let result = self.result_of(action, trainer, trained_before);
-        let mut inner = self.inner();
+        performing.result = Some(self.result_of(action, trainer, trained_before));
         if is_measured {
-            inner.round_trip.measured(self.around.clock.now().elapsed.saturating_sub(begin));
-        }
-        if inner.running.as_ref().is_some_and(|running| running.number == number) {
-            inner.running = None;
-            inner.result = Some(result);
+            self.inner().round_trip.measured(self.around.clock.now().elapsed.saturating_sub(begin));
         }
         true
     }

@@ -46,6 +46,9 @@ pub enum ParticipantError {
     /// The certificate from the coordinator is unusable.
     #[error("the certificate cannot be used: {0}")]
     Certificate(TransportError),
+    /// The thread of a [`Runner`](crate::runner::Runner) panicked, by a defect of the SDK or of what the app gave it.
+    #[error("the participant's thread panicked, and said why on stderr")]
+    Panicked,
 }
 
 /// The problem inside, or what amounts to one.

@@ -11,6 +11,8 @@ pub enum Kind {
     Enrollment,
     /// The journal cannot be used.
     Journal,
+    /// The participant's thread panicked.
+    Defect,
     /// Anything else, such as what a coordinator refuses for good.
     Other,
 }
@@ -44,6 +46,7 @@ impl From<&ParticipantError> for Kind {
             | ParticipantError::PreIssuedCertificate(_)
             | ParticipantError::Certificate(_) => Self::Enrollment,
             ParticipantError::Journal(_) => Self::Journal,
+            ParticipantError::Panicked => Self::Defect,
             ParticipantError::Refused { .. } | ParticipantError::Identity(_) => Self::Other,
         }
     }

@@ -36,6 +36,7 @@ mod options;
 mod said;
 mod update;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,11 +53,11 @@ pub use self::kind::Kind;
 #[cfg(feature = "https")]
 pub use self::options::Options;
 pub use self::said::End;
-use self::said::{Said, Switches};
+use self::said::{Ending, Said, Switches};
 pub use self::update::{UpdateError, check_update};
 use crate::conditions::{Conditions, DeviceState, Readiness};
 use crate::participant::builder::Report;
-use crate::participant::{BuildError, Builder, Outcome, Participant, Progress};
+use crate::participant::{BuildError, Builder, Participant, ParticipantError, Progress};
 
 /// How often a participant looks whether its pause is over, although it is told.
 const PAUSE_CHECK: Duration = Duration::from_secs(60);
@@ -79,13 +80,15 @@ enum Ask {
     Do(Box<dyn FnOnce(&Participant) + Send>),
     LookAtConditions,
     Stop,
+    /// Ends the thread of a participant that has ended.
+    Leave,
 }
 
 /// A participant on a thread of its own. Dropping it stops the participant without waiting; [`Runner::close`] waits.
 pub struct Runner {
     asks: UnboundedSender<Ask>,
     said: Mutex<Receiver<Said>>,
-    end: Mutex<Option<End>>,
+    ending: Arc<Ending>,
     switches: Arc<Switches>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -123,12 +126,21 @@ impl Runner {
         let thread = std::thread::Builder::new().name("tributary".to_owned());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| BuildError::Thread(error.to_string()))?;
+        let ending = Arc::<Ending>::default();
+        let ends = Arc::clone(&ending);
         let thread = thread.spawn(move || {
-            runtime.block_on(attend(participant, asked, &say));
+            let attended = catch_unwind(AssertUnwindSafe(|| {
+                runtime.block_on(attend(participant, asked, &say, &ends));
+            }));
+            if attended.is_err() {
+                // Why is on stderr; a participant that had ended before keeps its end.
+                ends.put(Err(ParticipantError::Panicked));
+                let _ = say.send(Said::Ended);
+            }
             runtime.shutdown_timeout(LAST_WORK);
         });
         let thread = thread.map_err(|error| BuildError::Thread(error.to_string()))?;
-        Ok(Self { asks, said: said.into(), end: Mutex::default(), switches, thread: Some(thread).into() })
+        Ok(Self { asks, said: said.into(), ending, switches, thread: Some(thread).into() })
     }
 
     /// The next job, waiting for `limit` at most. A job that nobody waits for any more is skipped.
@@ -142,20 +154,24 @@ impl Runner {
         match said.recv_timeout(limit) {
             Ok(Said::Job(job)) if job.answer.is_overdue() => Next::Waiting,
             Ok(Said::Job(job)) => Next::Job(job),
-            Ok(Said::Ended(end)) => {
-                *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end.clone());
-                Next::Ended(end)
-            }
             Err(RecvTimeoutError::Timeout) => Next::Waiting,
-            // The thread is gone without a word: it panicked, and says so on stderr.
-            Err(RecvTimeoutError::Disconnected) => Next::Ended(Ok(Outcome::Stopped)),
+            // A thread that is gone without a word has panicked.
+            Ok(Said::Ended) | Err(RecvTimeoutError::Disconnected) => {
+                Next::Ended(self.end().unwrap_or(Err(ParticipantError::Panicked)))
+            }
         }
     }
 
-    /// How the participant ended, once a call of [`Self::next`] has said so.
+    /// How the participant ended, once it has.
     #[must_use]
     pub fn end(&self) -> Option<End> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.ended_within(Duration::ZERO)
+    }
+
+    /// How the participant ended, waiting for `limit` at most. Who waits for a job meanwhile is not in the way.
+    #[must_use]
+    pub fn ended_within(&self, limit: Duration) -> Option<End> {
+        self.ending.within(limit)
     }
 
     /// Asks the participant something, between two of its steps; also after its end. `None` once the runner is closed.
@@ -206,16 +222,17 @@ impl Runner {
         let _ = self.asks.send(Ask::Stop);
     }
 
-    /// Stops the participant and waits for its end, a few seconds at most while a request is under way.
-    pub fn close(self) -> End {
+    /// Stops the participant and waits for its end, a few seconds at most while a request is under way, and for its thread. Nothing
+    /// answers what is asked afterwards.
+    pub fn close(&self) -> End {
         self.stop();
         let end = loop {
-            if let Next::Ended(end) = self.next(Duration::from_secs(1)) {
+            if let Some(end) = self.ended_within(Duration::from_secs(1)) {
                 break end;
             }
         };
+        let _ = self.asks.send(Ask::Leave);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(self);
         if let Some(thread) = thread {
             // Why it panicked is on stderr.
             let _ = thread.join();
@@ -225,7 +242,7 @@ impl Runner {
 }
 
 /// Runs the participant, and answers what is asked, until there is nobody to ask.
-async fn attend(mut participant: Participant, mut asked: UnboundedReceiver<Ask>, say: &Sender<Said>) {
+async fn attend(mut participant: Participant, mut asked: UnboundedReceiver<Ask>, say: &Sender<Said>, ending: &Ending) {
     let long = Duration::from_secs(3600);
     let end = loop {
         tokio::select! {
@@ -233,19 +250,21 @@ async fn attend(mut participant: Participant, mut asked: UnboundedReceiver<Ask>,
             ask = asked.recv() => match ask {
                 Some(Ask::Do(question)) => question(&participant),
                 Some(Ask::LookAtConditions) => participant.conditions_changed(),
-                Some(Ask::Stop) | None => break participant.run(std::future::ready(())).await,
+                Some(Ask::Stop | Ask::Leave) | None => break participant.run(std::future::ready(())).await,
             },
             progress = participant.poll(long) => if let Progress::Finished(end) = progress {
                 break end;
             }
         }
     };
+    ending.put(end);
     // Nobody listens to a runner that was dropped.
-    let _ = say.send(Said::Ended(end));
+    let _ = say.send(Said::Ended);
     while let Some(ask) = asked.recv().await {
         match ask {
             Ask::Do(question) => question(&participant),
             Ask::LookAtConditions | Ask::Stop => {}
+            Ask::Leave => break,
         }
     }
 }

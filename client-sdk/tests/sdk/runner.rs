@@ -1,10 +1,11 @@
 //! The ready runner: jobs are asked for from outside of any runtime.
 
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use client_sdk::journal::MemoryJournal;
 use client_sdk::runner::{Job, Next, Overdue, Runner};
-use client_sdk::{Outcome, Trained};
+use client_sdk::{Outcome, ParticipantError, Trained};
 
 use crate::support::{Coordinator, participant, task};
 
@@ -100,4 +101,41 @@ fn a_runner_that_was_dropped_stops() {
     while !left.answer.is_overdue() {
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn a_thread_that_panicked_is_a_defect_and_no_clean_end() {
+    let coordinator = Coordinator::new(1);
+    let runner = start(&coordinator);
+    let answer: Option<()> = runner.ask(|_| panic!("a defect of the test"));
+    assert!(answer.is_none());
+    assert!(matches!(runner.next(LONG), Next::Ended(Err(ParticipantError::Panicked))));
+    assert!(matches!(runner.close(), Err(ParticipantError::Panicked)));
+}
+
+#[test]
+fn whoever_waits_for_the_end_is_not_held_up_by_who_asks_or_waits_for_a_job() {
+    let coordinator = Coordinator::new(1);
+    let runner = start(&coordinator);
+    let ((begin, begun), (go_on, goes_on)) = (channel(), channel::<()>());
+    std::thread::scope(|scope| {
+        let asker = scope.spawn(|| {
+            runner.ask(move |_| {
+                begin.send(()).unwrap();
+                goes_on.recv()
+            })
+        });
+        begun.recv().unwrap();
+        // It waits until the participant, which stands still, has ended.
+        let waiter = scope.spawn(|| while !matches!(runner.next(LONG), Next::Ended(_)) {});
+        runner.stop();
+        let early = runner.ended_within(Duration::from_millis(50));
+        go_on.send(()).unwrap();
+        assert!(early.is_none());
+        assert!(asker.join().unwrap().is_some());
+        assert!(matches!(runner.ended_within(LONG), Some(Ok(Outcome::Stopped))));
+        waiter.join().unwrap();
+    });
+    assert!(matches!(runner.close(), Ok(Outcome::Stopped)));
+    assert!(runner.ask(|_| ()).is_none(), "nobody is there to answer");
 }

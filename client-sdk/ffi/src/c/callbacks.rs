@@ -61,7 +61,8 @@ impl TributaryDeviceState {
 ///
 /// **Callbacks may come from any thread**, also two different ones at the same time; events and questions come one after the
 /// other, and so do calls of the key store. They must return at once, must not throw, and must not call what waits
-/// (`TRIBUTARY_CODE_IN_CALLBACK`). None is called any more after `tributary_close` has returned TRIBUTARY_CODE_OK. Until then
+/// (`TRIBUTARY_CODE_IN_CALLBACK`); the key store is called while the journal is written, and must use neither a job nor a machine. None
+/// is called any more after `tributary_close` has returned TRIBUTARY_CODE_OK. Until then
 /// `context` and the functions must stay; the structure itself may go as soon as `tributary_start` has returned.
 #[repr(C)]
 #[derive(Clone, Copy)]

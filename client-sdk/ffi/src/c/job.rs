@@ -16,7 +16,8 @@ use crate::job::{Job, Metric};
 
 /// One model to train: a number, to be copied freely. Any thread may use it. It stands for the job until that is answered
 /// (`tributary_job_finish`, `_fail`, `_refuse`) or freed (`tributary_job_free`); afterwards calls return
-/// `TRIBUTARY_CODE_CLOSED`, and **every pointer that was given for the job is gone**.
+/// `TRIBUTARY_CODE_CLOSED`, and **every pointer that was given for the job is gone**. A child that was forked neither ends it nor
+/// saves a checkpoint of it (`TRIBUTARY_CODE_OTHER_PROCESS`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TributaryJob {
@@ -86,6 +87,7 @@ fn with(job: TributaryJob, work: impl FnOnce(&HandedOut) -> Result<TributaryCode
 /// Answers a job; unless the answer does not fit, its handle is gone.
 fn answer(job: TributaryJob, put: impl FnOnce(&Job) -> Result<(), TributaryError>) -> TributaryCode {
     with(job, |handed_out| {
+        handed_out.job.of_this_process()?;
         let answered = put(&handed_out.job);
         if !matches!(answered, Err(TributaryError::Update(_) | TributaryError::Argument(_))) {
             JOBS.take(job.id)?;
@@ -285,5 +287,8 @@ pub extern "C" fn tributary_job_refuse(job: TributaryJob, reason: *const c_char)
 /// Ends a job without an answer, which then counts as failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_free(job: TributaryJob) -> TributaryCode {
-    guard(|| JOBS.take(job.id).map(|_| TributaryCode::Ok))
+    with(job, |handed_out| {
+        handed_out.job.of_this_process()?;
+        JOBS.take(job.id).map(|_| TributaryCode::Ok)
+    })
 }

@@ -263,6 +263,12 @@ static void *wait_in_thread(void *argument) {
     return NULL;
 }
 
+static void *ask_in_thread(void *argument) {
+    Work *work = argument;
+    work->code = tributary_id(work->participant, (char[64]){0}, 64, NULL);
+    return NULL;
+}
+
 static void *close_in_thread(void *argument) {
     Work *work = argument;
     work->code = tributary_close(work->participant, 10000);
@@ -275,12 +281,15 @@ static TributaryCode in_thread(void *(*function)(void *), Work work) {
     return work.code;
 }
 
-static void a_forked_child_is_told(TributaryParticipant participant) {
+static void a_forked_child_is_told(TributaryParticipant participant, TributaryJob job) {
     pid_t child = fork();
     if (child == 0) {
-        TributaryJob job;
         char text[64];
-        int is_told = tributary_pause(participant) == TRIBUTARY_CODE_OTHER_PROCESS &&
+        int is_told = tributary_job_finish(job, NULL, 0, 5, NULL, 0) == TRIBUTARY_CODE_OTHER_PROCESS &&
+                      tributary_job_save_checkpoint(job, NULL, 0) == TRIBUTARY_CODE_OTHER_PROCESS &&
+                      tributary_job_fail(job, "no") == TRIBUTARY_CODE_OTHER_PROCESS &&
+                      tributary_job_free(job) == TRIBUTARY_CODE_OTHER_PROCESS &&
+                      tributary_pause(participant) == TRIBUTARY_CODE_OTHER_PROCESS &&
                       tributary_next(participant, 1000, &job) == TRIBUTARY_CODE_OTHER_PROCESS &&
                       tributary_id(participant, text, sizeof text, NULL) == TRIBUTARY_CODE_OTHER_PROCESS;
         _exit(is_told ? 0 : 1);
@@ -318,7 +327,7 @@ static void a_participant(const char *options) {
 
     TributaryJob job = next_job(participant);
     every_wrong_answer(participant, job);
-    a_forked_child_is_told(participant);
+    a_forked_child_is_told(participant, job);
     char id[64], small[8];
     size_t length;
     EXPECT(TOO_SMALL, tributary_id(participant, small, sizeof small, &length));
@@ -402,12 +411,21 @@ static void a_callback_that_blocks(const char *options) {
     while (atomic_load(&steps) == 0) {
         usleep(1000);
     }
+    // Neither who asks it something nor who waits for a job holds up who closes it.
+    Work asking = {participant, {0}, TRIBUTARY_CODE_FAILED}, waiting = asking;
+    pthread_t asker, waiter;
+    CHECK(pthread_create(&asker, NULL, ask_in_thread, &asking) == 0);
+    CHECK(pthread_create(&waiter, NULL, wait_in_thread, &waiting) == 0);
+    usleep(50000);
     EXPECT(TIMEOUT, tributary_close(participant, 300));
     EXPECT(CLOSED, tributary_pause(participant));
     // Its journal is still in use, until the callback returns after all.
     TributaryParticipant again;
     EXPECT_WORDS(JOURNAL, "in use", tributary_start(options, NULL, &again));
     atomic_fetch_add(&steps, 100);
+    CHECK(pthread_join(asker, NULL) == 0 && pthread_join(waiter, NULL) == 0);
+    CHECK(asking.code == TRIBUTARY_CODE_OK || asking.code == TRIBUTARY_CODE_CLOSED);
+    CHECK(waiting.code == TRIBUTARY_CODE_CLOSED || waiting.code == TRIBUTARY_CODE_ENDED);
     TributaryCode code;
     while ((code = tributary_start(options, NULL, &again)) == TRIBUTARY_CODE_JOURNAL) {
         usleep(10000);

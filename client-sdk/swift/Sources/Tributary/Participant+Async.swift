@@ -19,7 +19,7 @@ private func waiting<T: Sendable>(_ work: @escaping @Sendable () throws -> T) as
 /// let me = try await Participant.start(options: ["server": url, "journal": folder.path, "ca_pem": ca, "token": token])
 /// for try await job in me.jobs() {
 ///     var parameters = try job.floats()
-///     train(&parameters, job.plan)
+///     train(&parameters, try job.about().plan)
 ///     try job.finish(parameters, examples: data.count)
 /// }
 /// ```

@@ -1,14 +1,17 @@
 //! A participant that its caller drives, with nothing but this test's thread.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use client_sdk::clock::Now;
-use client_sdk::journal::MemoryJournal;
+use client_sdk::journal::{Journal, JournalError, MemoryJournal};
 use client_sdk::participant::{Driven, Step};
 use client_sdk::runner::{Called, Job};
 use client_sdk::{DeviceConditions, DeviceState, Origin, Outcome, Thermal, Trained};
 use wire::Timestamp;
+use zeroize::Zeroizing;
 
 use crate::support::{Coordinator, sha256, task};
 
@@ -189,6 +192,37 @@ fn a_training_with_a_checkpoint_pauses_and_goes_on() {
     assert!(is_over(&end), "{end:?}");
     assert_eq!(found, [Some(b"half".to_vec())]);
     assert_eq!(coordinator.world(|world| world.accepted.len()), 1);
+}
+
+/// A journal whose first write panics.
+struct Panics {
+    journal: MemoryJournal,
+    has_panicked: AtomicBool,
+}
+
+impl Journal for Panics {
+    fn load(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, JournalError> {
+        self.journal.load(name)
+    }
+
+    fn save(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
+        assert!(self.has_panicked.swap(true, Ordering::Relaxed), "a defect of the test");
+        self.journal.save(name, bytes)
+    }
+}
+
+#[test]
+fn what_panicked_is_said_again_and_not_performed_for_ever() {
+    let coordinator = Coordinator::new(1);
+    let journal = Panics { journal: MemoryJournal::new(), has_panicked: AtomicBool::new(false) };
+    let participant = coordinator.app().enrollment_token("token").journal(journal).build_driven().unwrap();
+    let mut time = Time(Duration::ZERO);
+    time.drive(&participant, trained, |step| matches!(step, Step::Journal));
+    let panicked = catch_unwind(AssertUnwindSafe(|| participant.perform(&mut Called::new(3, trained))));
+    assert!(panicked.is_err());
+    let again = participant.tick(time.now(), GOOD, None);
+    assert!(matches!(again, Step::Journal), "{again:?}");
+    assert!(is_over(&time.drive(&participant, trained, |_| false)));
 }
 
 #[test]

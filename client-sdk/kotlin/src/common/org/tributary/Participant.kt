@@ -20,6 +20,7 @@ import org.tributary.ffi.HeldUp
 import org.tributary.ffi.KeyStore
 import org.tributary.ffi.Next
 import org.tributary.ffi.TributaryException
+import java.util.concurrent.ConcurrentLinkedQueue
 import kotlin.time.Duration
 import kotlin.time.Duration.Companion.seconds
 
@@ -67,25 +68,32 @@ public class Participant private constructor(private val native: org.tributary.f
         private const val SLICE_MS = 250UL
     }
 
+    /** Jobs that were taken for callers that were cancelled meanwhile: for whoever asks next. */
+    private val kept = ConcurrentLinkedQueue<Job>()
+
     /**
-     * The jobs that it is given, until its task is over or it is stopped. Cancelling the collector loses no job, and leaves the
-     * participant running; jobs go to one collector each.
+     * The jobs that it is given, until its task is over or it is stopped. A collector that is cancelled while it waits loses no job, and
+     * leaves the participant running; jobs go to one collector each.
      */
     public fun jobs(): Flow<Job> = flow {
         while (true) emit(next() ?: break)
     }
 
-    /** The next job; null once the participant has ended. */
+    /** The next job; null once the participant has ended. A caller that is cancelled while it waits loses no job: the next one gets it. */
     public suspend fun next(): Job? {
         while (true) {
             currentCoroutineContext().ensureActive()
-            // A job that was taken is given to the caller, even if it is cancelled meanwhile.
-            val next = withContext(NonCancellable) { withContext(Dispatchers.IO) { native.next(SLICE_MS) } }
-            when (next) {
-                is Next.Job -> return Job(next.job)
-                is Next.Ended -> return null
-                Next.Waiting -> {}
+            val found = kept.poll()
+            if (found != null) {
+                if (!found.isOverdue) return found
+                found.close()
+                continue
             }
+            // A job is kept before the way back, on which the caller may be cancelled, and given out above.
+            val next = withContext(NonCancellable + Dispatchers.IO) {
+                native.next(SLICE_MS).also { if (it is Next.Job) kept.add(Job(it.job)) }
+            }
+            if (next is Next.Ended) return null
         }
     }
 
@@ -135,7 +143,7 @@ public class Participant private constructor(private val native: org.tributary.f
 
     /** Stops it, and suspends until it has ended or the time is up; returns which. The journal knows how to go on. */
     public suspend fun close(limit: Duration): Boolean =
-        withContext(NonCancellable + Dispatchers.IO) { native.close(limit.inWholeMilliseconds.toULong()).also { native.destroy() } }
+        withContext(NonCancellable + Dispatchers.IO) { native.close(limit.inWholeMilliseconds.toULong()).also { forget() } }
 
     /** Stops it and waits for its end, a few seconds at most; a second call does nothing. Not for a thread that draws. */
     override fun close() {
@@ -146,6 +154,11 @@ public class Participant private constructor(private val native: org.tributary.f
             // Destroyed before.
             return
         }
+        forget()
+    }
+
+    private fun forget() {
         native.destroy()
+        generateSequence { kept.poll() }.forEach(Job::close)
     }
 }

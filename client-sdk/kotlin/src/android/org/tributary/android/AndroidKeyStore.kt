@@ -3,11 +3,13 @@ package org.tributary.android
 import android.content.Context
 import android.security.keystore.KeyGenParameterSpec
 import android.security.keystore.KeyProperties
-import android.util.AtomicFile
+import android.system.Os
+import android.system.OsConstants
 import org.tributary.ffi.CallbackException
 import org.tributary.ffi.KeyStore
 import java.io.File
 import java.io.FileNotFoundException
+import java.io.FileOutputStream
 import java.security.GeneralSecurityException
 import java.security.KeyStore as Keys
 import javax.crypto.Cipher
@@ -26,8 +28,10 @@ public class AndroidKeyStore(context: Context, private val journal: String) : Ke
 
     override fun load(name: String): ByteArray? = guarded(name) {
         val bytes = try {
-            file(name).readFully()
-        } catch (_: FileNotFoundException) {
+            file(name).readBytes()
+        } catch (error: FileNotFoundException) {
+            // A file that is there and cannot be opened is not one that was never saved.
+            if (file(name).exists()) throw error
             return@guarded null
         }
         val cipher = Cipher.getInstance(TRANSFORMATION)
@@ -41,25 +45,29 @@ public class AndroidKeyStore(context: Context, private val journal: String) : Ke
         cipher.init(Cipher.ENCRYPT_MODE, key())
         cipher.updateAAD(name.toByteArray())
         val sealed = cipher.iv + cipher.doFinal(secret)
-        // Replaces the file as a whole, and waits until it is on the disk.
-        val file = file(name)
-        val stream = file.startWrite()
-        try {
+        // Replaces the file as a whole once the new one is on the disk. Unlike AtomicFile, which only logs that it could not, this throws;
+        // and the folder is written out, too, so that the new name survives a crash.
+        val draft = File(folder, "$journal.$name.draft")
+        FileOutputStream(draft).use { stream ->
             stream.write(sealed)
-            file.finishWrite(stream)
-        } catch (error: Exception) {
-            file.failWrite(stream)
-            throw error
+            stream.fd.sync()
+        }
+        Os.rename(draft.path, file(name).path)
+        val opened = Os.open(folder.path, OsConstants.O_RDONLY, 0)
+        try {
+            Os.fsync(opened)
+        } finally {
+            Os.close(opened)
         }
     }
 
-    private fun file(name: String) = AtomicFile(File(folder, "$journal.$name"))
+    private fun file(name: String) = File(folder, "$journal.$name")
 
     private fun key(): SecretKey {
         val alias = "tributary.$journal"
         val keys = Keys.getInstance(PROVIDER).apply { load(null) }
         (keys.getKey(alias, null) as SecretKey?)?.let { return it }
-        if (file(KEY_NAME).baseFile.exists()) throw GeneralSecurityException("the Keystore has lost the key $alias")
+        if (file(KEY_NAME).exists()) throw GeneralSecurityException("the Keystore has lost the key $alias")
         val spec = KeyGenParameterSpec.Builder(alias, KeyProperties.PURPOSE_ENCRYPT or KeyProperties.PURPOSE_DECRYPT)
             .setBlockModes(KeyProperties.BLOCK_MODE_GCM)
             .setEncryptionPaddings(KeyProperties.ENCRYPTION_PADDING_NONE)

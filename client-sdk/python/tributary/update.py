@@ -1,0 +1,73 @@
+"""An update as the model takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _tributary
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def copy_into(flat: np.ndarray, own: Mapping[str, np.ndarray], given: Any) -> None:
+    """Checks every array of an update, then copies those that are not the model's own into it; ``own`` are the parts of ``flat``.
+
+    :raises UpdateError: if one does not fit. Then nothing was copied.
+    """
+    import numpy as np
+
+    update = _by_name(given, own)
+    unknown = sorted(set(update) - set(own))
+    missing = sorted(set(own) - set(update))
+    if unknown or missing:
+        said = [f"{what} {', '.join(map(repr, names))}" for what, names in (("without", missing), ("with unknown", unknown)) if names]
+        raise _tributary.UpdateError(f"the update comes {' and '.join(said)}; the model's tensors are {', '.join(own)}")
+    arrays = {}
+    for name, place in own.items():
+        array = _array(name, update[name])
+        if array.shape != place.shape:
+            raise _tributary.UpdateError(f"tensor {name!r} has the shape {array.shape}; the model's is {place.shape}")
+        if _is_same(array, place):
+            continue
+        # Parts of the model under other names must not be overwritten before they are read.
+        arrays[name] = array.copy() if np.may_share_memory(array, flat) else array
+    with np.errstate(over="ignore"):  # An infinity is found, and told by its place.
+        for name, array in arrays.items():
+            np.copyto(own[name], array, casting="same_kind")
+
+
+def _by_name(given: Any, own: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Arrays by the model's names."""
+    if hasattr(given, "state_dict"):
+        given = given.state_dict()
+    if isinstance(given, Mapping):
+        return given
+    if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
+        if len(given) != len(own):
+            raise _tributary.UpdateError(f"the update has {len(given)} tensors; the model has {len(own)}")
+        return dict(zip(own, given))
+    kind = type(given).__name__
+    raise _tributary.UpdateError(f"an update is a mapping of names to arrays, a sequence of arrays or a module, not {kind}")
+
+
+def _array(name: str, given: Any) -> np.ndarray:
+    """An array of floating point numbers; a tensor of PyTorch among them."""
+    import numpy as np
+
+    on_host = given.detach().cpu() if hasattr(given, "detach") else given
+    try:
+        array = np.asarray(on_host)
+    except (RuntimeError, TypeError, ValueError) as error:
+        # Such as nested lists of different lengths, and tensors in bfloat16, which NumPy does not know.
+        raise _tributary.UpdateError(f"tensor {name!r} is nothing that NumPy makes an array of: {error}") from error
+    if array.dtype.kind != "f":
+        raise _tributary.UpdateError(f"tensor {name!r} is of {array.dtype}; it must be of floating point numbers")
+    return array
+
+
+def _is_same(array: np.ndarray, place: np.ndarray) -> bool:
+    """Whether it is this part of the model, trained in place."""
+    seen, own = array.__array_interface__, place.__array_interface__
+    return seen["data"][0] == own["data"][0] and array.dtype == place.dtype and array.strides == place.strides

@@ -1,12 +1,12 @@
 // The one place that knows how changes arrive: as server-sent events, which tell that something changed; what it is then is asked for.
 
-import { get, path } from './api.js';
+import { get, path, stream } from './api.js';
 
 /** How long to wait for further events before the coordinator is asked what changed: many may come at once. */
 const GATHER_MS = 200;
 /** How many have answered so far is no event, so an open round is looked at this often. */
 const LOOK_MS = 3_000;
-/** Until a stream that ended is asked for again. */
+/** Until a stream that ended is asked for again, if the coordinator names no longer time. */
 const PAUSE_MS = 2_000;
 /** A stream that is silent for so long is lost: comments come more often. */
 const SILENCE_MS = 40_000;
@@ -15,24 +15,22 @@ const ROUNDS_MAX = 500;
 
 /**
  * Follows a stream of events: `onEvent(event)` for each, `onState(connected)` when it is found or lost. What happened while it was
- * lost is told later. Returns a function that ends it.
+ * lost is told later. Ends when nobody is signed in any more. Returns a function that ends it.
  */
 function follow(address, onEvent, onState) {
   const abort = new AbortController();
   const { signal } = abort;
-  let after = '';
+  let after = null;
+  const field = (block, name) => block.split('\n').find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
   const take = (block) => {
-    const data = block.split('\n').find((line) => line.startsWith('data: '));
-    if (!data) return;
-    const event = JSON.parse(data.slice('data: '.length));
+    const data = field(block, 'data');
+    if (data == null) return;
+    const event = JSON.parse(data);
     after = event.position;
     onEvent(event);
   };
   const once = async () => {
-    const response = await fetch(after ? `${address}?after=${after}` : address, { signal, credentials: 'same-origin', cache: 'no-store' });
-    // A position that the log does not have is that of a newer database: the stream then begins at the end.
-    if (response.status === 400) after = '';
-    if (!response.ok) throw new Error(`the coordinator answered ${response.status}`);
+    const response = await stream(after == null ? address : `${address}?after=${after}`, signal);
     onState(true);
     const reader = response.body.getReader();
     const decoder = new TextDecoder();
@@ -54,10 +52,12 @@ function follow(address, onEvent, onState) {
   };
   const forever = async () => {
     while (!signal.aborted) {
-      await once().catch(() => {});
-      if (signal.aborted) return;
+      const problem = await once().catch((caught) => caught);
+      if (signal.aborted || problem?.status === 401) return;
+      // A position that the log does not have is that of a newer database: the stream then begins at the end.
+      if (problem?.code === 'invalid-value') after = null;
       onState(false);
-      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+      await new Promise((resolve) => setTimeout(resolve, Math.max(PAUSE_MS, problem?.retryAfterMs ?? 0)));
     }
   };
   forever();

@@ -45,8 +45,9 @@ function useEntries(kind) {
   return { ...state, more };
 }
 
-function who({ by, name, participant }) {
+function who({ by, name, participant, issuer, subject_sha256 }) {
   if (by === 'operator') return html`<span class="strong">${name}</span><span class="sub">operator</span>`;
+  if (by === 'identity') return html`<code title=${`${subject_sha256} of ${issuer}`}>${short(subject_sha256)}</code><span class="sub" title=${issuer}>operator of the identity provider</span>`;
   if (by === 'participant') return html`<code title=${participant}>${short(participant)}</code><span class="sub">participant</span>`;
   return title(by);
 }

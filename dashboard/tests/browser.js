@@ -381,6 +381,12 @@ async function signingInElsewhere(page) {
   await signedInBy('I am Ann');
   await heading(ann.page, 'Audit log');
   assert.equal(new URL(ann.page.url()).search, '', 'the code is in no address');
+  const log = ann.page.getByRole('region', { name: 'Audit log, newest first' });
+  const entry = log.getByRole('row').filter({ hasText: 'Signed in' }).filter({ hasText: 'identity provider' }).first();
+  // The line feed is part of what is hashed.
+  const subject = createHash('sha256').update(`${provider.url}\nann`).digest('hex');
+  await entry.getByText(subject.slice(0, 12)).waitFor();
+  assert.ok((await entry.getByTitle(subject).count()) > 0, 'who it is, in full');
   const [cookie, ...others] = await ann.context.cookies(federation.url);
   assert.ok(cookie.name === '__Host-tributary' && cookie.httpOnly && cookie.secure && cookie.sameSite === 'Strict' && others.length === 0, JSON.stringify([cookie, others]));
   assert.equal(await ann.page.getByRole('link', { name: 'New task' }).count(), 0, 'a viewer is offered nothing that is refused');

@@ -14,23 +14,23 @@ const ENDED = new Set(['COMPLETED', 'FAILED', 'CANCELLED']);
 const ROUNDS_MAX = 500;
 
 /**
- * Follows a stream of events: `onEvent(event)` for each, `onState(connected)` when it is found or lost. What happened while it was
- * lost is told later. Ends when nobody is signed in any more. Returns a function that ends it.
+ * Follows a stream of events, of one kind or all, after a position or from now on: `onEvent(event)` for each, `onState(connected)` when
+ * it is found or lost. What happened while it was lost is told later, unless the log ends before that: `onReset()`. Ends when nobody is
+ * signed in any more. Returns a function that ends it.
  */
-function follow(address, onEvent, onState) {
+function follow(address, { after = null, kind, onEvent, onState = () => {}, onReset = () => {} }) {
   const abort = new AbortController();
   const { signal } = abort;
-  let after = null;
   const field = (block, name) => block.split('\n').find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
   const take = (block) => {
+    // A stream says where it begins, before any event.
+    after = field(block, 'id') ?? after;
     const data = field(block, 'data');
-    if (data == null) return;
-    const event = JSON.parse(data);
-    after = event.position;
-    onEvent(event);
+    if (data != null) onEvent(JSON.parse(data));
   };
   const once = async () => {
-    const response = await stream(after == null ? address : `${address}?after=${after}`, signal);
+    const query = new URLSearchParams({ ...(after != null && { after }), ...(kind && { kind }) });
+    const response = await stream(`${address}?${query}`, signal);
     onState(true);
     const reader = response.body.getReader();
     const decoder = new TextDecoder();
@@ -55,7 +55,10 @@ function follow(address, onEvent, onState) {
       const problem = await once().catch((caught) => caught);
       if (signal.aborted || problem?.status === 401) return;
       // A position that the log does not have is that of a newer database: the stream then begins at the end.
-      if (problem?.code === 'invalid-value') after = null;
+      if (problem?.code === 'invalid-value' && after != null) {
+        after = null;
+        onReset();
+      }
       onState(false);
       await new Promise((resolve) => setTimeout(resolve, Math.max(PAUSE_MS, problem?.retryAfterMs ?? 0)));
     }
@@ -103,20 +106,26 @@ export function watchTask(task, onRound, onState = () => {}) {
     }
   };
   const soon = gathered(look);
-  const end = follow(path`/v1/tasks/${task}/events`, ({ round }) => (changed.add(round), soon.start()), (connected) => {
-    isFollowed = connected;
-    if (connected) soon.start();
-    else onState(false);
+  const end = follow(path`/v1/tasks/${task}/events`, {
+    onEvent: ({ round }) => (changed.add(round), soon.start()),
+    onState: (connected) => {
+      isFollowed = connected;
+      if (connected) soon.start();
+      else onState(false);
+    },
   });
   soon.start();
   const timer = setInterval(() => document.hidden || (isFollowed && newest && ENDED.has(newest.state)) || look(), LOOK_MS);
   return () => (abort.abort(), end(), soon.stop(), clearInterval(timer));
 }
 
-/** Calls `onEvents(events)` for what changes in any task, participant or token, many at once; returns a function that ends it. */
-export function watchAll(onEvents, onState = () => {}) {
+/**
+ * Calls `onEvents(events)` for what changes in any task, participant or token, many at once: of one kind or all, after a position or
+ * from now on. `onReset()` when the log has that position no more. Returns a function that ends it.
+ */
+export function watchAll(onEvents, { after, kind, onReset } = {}) {
   let waiting = [];
   const soon = gathered(() => onEvents(waiting.splice(0)));
-  const end = follow('/v1/events', (event) => (waiting.push(event), soon.start()), onState);
+  const end = follow('/v1/events', { after, kind, onReset, onEvent: (event) => (waiting.push(event), soon.start()) });
   return () => (end(), soon.stop());
 }

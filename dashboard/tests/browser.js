@@ -252,6 +252,16 @@ async function auditing(page) {
   await federation.call('POST', '/v1/enrollment-tokens', {});
   const newest = log.getByRole('row').nth(1);
   await newest.getByText('Enrollment token created').waitFor();
+  // So does what happens after the list was read and before it is shown.
+  const kind = 'enrollment_token_created';
+  const { items: made } = await federation.call('GET', `/v1/audit?kind=${kind}`);
+  await page.route(/\/v1\/audit\?/, async (route) => {
+    const response = await route.fetch();
+    await federation.call('POST', '/v1/enrollment-tokens', {});
+    await route.fulfill({ response });
+  }, { times: 1 });
+  await page.getByLabel('What happened').selectOption(kind);
+  await log.getByRole('row').nth(made.length + 1).waitFor();
   await page.getByLabel('What happened').selectOption('version_promoted');
   await newest.getByText('Version promoted').waitFor();
   assert.match(await newest.innerText(), /version: 5/);

@@ -330,6 +330,11 @@ async function readingLedgers(page) {
   await page.getByRole('link', { name: 'ages' }).click();
   await page.getByRole('region', { name: 'Releases, newest first' }).waitFor();
   await shot(page, 'task-privacy');
+  // A release that is not on the first page of the ledger.
+  await page.route(/\/v1\/tasks\/ages\/privacy\?/, (route) => route.continue({ url: route.request().url().replace('limit=500', 'limit=3') }));
+  await page.goto(at('tasks/ages/rounds/8'));
+  await page.getByText(/^distributed discrete gaussian, multiplier \d/).waitFor();
+  await page.unroute(/\/v1\/tasks\/ages\/privacy\?/);
   await page.goto(at('tasks/ages'));
   await page.getByRole('slider', { name: 'Privacy budget, by round' }).waitFor();
   await shot(page, 'task-private');

@@ -29,8 +29,8 @@ function follow(address, { after = null, kind, onEvent, onState = () => {}, onRe
     if (data != null) onEvent(JSON.parse(data));
   };
   const once = async () => {
-    const query = new URLSearchParams({ ...(after != null && { after }), ...(kind && { kind }) });
-    const response = await stream(`${address}?${query}`, signal);
+    const query = String(new URLSearchParams({ ...(after != null && { after }), ...(kind && { kind }) }));
+    const response = await stream(query ? `${address}?${query}` : address, signal);
     onState(true);
     const reader = response.body.getReader();
     const decoder = new TextDecoder();

@@ -104,8 +104,10 @@ KNOWN = f"""
 "path.version" = 1
 "path.participant" = "{participant}"
 """
-# Streams do not end, so they are read below; and the token that all this is done with must stay.
-APART = ["/v1/events", "/v1/tasks/{task}/events", "/v1/operator-tokens/{token}/revoke"]
+# Streams do not end, so they are read below.
+STREAMS = ["/v1/events", "/v1/tasks/{task}/events"]
+# The token that all this is done with must stay, so tokens are revoked on their own, by another.
+REVOKE = "/v1/operator-tokens/{token}/revoke"
 
 
 def fuzz(name, config, examples, *arguments):
@@ -128,7 +130,7 @@ def fuzz(name, config, examples, *arguments):
 
 
 bearer = ["--header", f"Authorization: Bearer {token}"]
-apart = [part for path in APART for part in ("--exclude-path", path)]
+apart = [part for path in [*STREAMS, REVOKE] for part in ("--exclude-path", path)]
 by_certificate = [path for path, item in document["paths"].items() if any("certificate" in way for of in item.values() for way in of.get("security", []))]
 of_participants = [part for path in by_certificate for part in ("--include-path", path)]
 identity = ["--request-cert", certificate, "--request-cert-key", key]
@@ -137,10 +139,32 @@ good = fuzz("an operator, anywhere", CHECKS, 10, *bearer, *apart)
 good &= fuzz("a participant", KNOWN + CHECKS, 10, *identity, *of_participants, "--exclude-checks", "ignored_auth")
 good &= fuzz("an operator, at real tasks", KNOWN + CHECKS, 10, *bearer, *apart, "--include-path-regex", "[{]")
 
+
+def admin(name):
+    """A new admin token: its id and its secret."""
+    answer = operator.post(f"{server}/v1/operator-tokens", json={"name": name, "role": "admin"}, timeout=30)
+    assert answer.status_code == 201, answer.text
+    return answer.json()["id"], answer.json()["token"]
+
+
+def is_known(secret):
+    """Whether a token is worth anything."""
+    return session().get(f"{server}/v1/tasks", headers={"Authorization": f"Bearer {secret}"}, timeout=30).status_code == 200
+
+
+# Ids that are made up, and one of a token that was made to be revoked.
+(_, revoker), (thrown_away, worthless) = admin("revoker"), admin("thrown-away")
+revoking = ["--header", f"Authorization: Bearer {revoker}", "--include-path", REVOKE]
+assert is_known(worthless)
+good &= fuzz("revoking, any token", CHECKS, 25, *revoking)
+assert is_known(worthless)
+good &= fuzz("revoking, a real token", f'[parameters]\n"path.token" = "{thrown_away}"\n{CHECKS}', 10, *revoking)
+assert not is_known(worthless) and is_known(revoker) and is_known(token)
+
 # Streams: the head of each answer, and its first bytes where it is one.
 draw = random.Random(SEED)
 for _ in range(100):
-    path, task = draw.choice(APART[:2]), draw.choice(["demo", "waiting", "nobody", "%00", "é"])
+    path, task = draw.choice(STREAMS), draw.choice(["demo", "waiting", "nobody", "%00", "é"])
     query = {"after": draw.choice(["0", "1", "99999999", "-1", "x", ""]), "kind": draw.choice(["task_paused", "a,b", "", ","])}
     chosen = {name: value for name, value in query.items() if draw.random() < 0.5}
     with operator.get(server + path.replace("{task}", task), params=chosen, stream=True, timeout=30) as answer:

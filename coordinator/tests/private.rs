@@ -6,6 +6,8 @@ mod support;
 
 #[path = "private/apart.rs"]
 mod apart;
+#[path = "private/cursors.rs"]
+mod cursors;
 #[path = "private/forgotten.rs"]
 mod forgotten;
 #[path = "private/in_bucket.rs"]

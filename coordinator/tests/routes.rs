@@ -11,6 +11,8 @@ mod admin;
 mod authenticate;
 #[path = "routes/dashboard.rs"]
 mod dashboard;
+#[path = "routes/extract.rs"]
+mod extract;
 #[path = "routes/inspect/mod.rs"]
 mod inspect;
 #[path = "routes/operations.rs"]

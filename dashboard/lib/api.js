@@ -2,9 +2,9 @@
 
 /** An answer that is not what was asked for, or none at all. */
 export class Problem extends Error {
-  constructor({ status = 0, code = '', title = '', detail = '', instance = '', errors = [] }) {
+  constructor({ status = 0, code = '', title = '', detail = '', instance = '', errors = [], retryAfterMs = 0 }) {
     super(detail || title);
-    Object.assign(this, { status, code, title, detail, instance, errors });
+    Object.assign(this, { status, code, title, detail, instance, errors, retryAfterMs });
   }
 }
 
@@ -15,7 +15,8 @@ export function onSignedOut(told) {
 }
 
 async function problemOf(response) {
-  const fields = { status: response.status, title: `The coordinator answered ${response.status}` };
+  const retryAfterMs = 1000 * (Number(response.headers.get('retry-after')) || 0);
+  const fields = { status: response.status, title: `The coordinator answered ${response.status}`, retryAfterMs };
   try {
     const body = await response.json();
     const { title, detail, instance, errors } = body;
@@ -26,26 +27,34 @@ async function problemOf(response) {
   }
 }
 
-async function request(method, path, { body, signal, quiet = false, headers = {} } = {}) {
-  const init = { method, signal, headers: { ...headers }, credentials: 'same-origin', cache: 'no-store' };
+/** The answer to a request, if it is what was asked for. */
+async function answered(path, init, quiet = false) {
+  let response;
+  try {
+    response = await fetch(path, { ...init, credentials: 'same-origin', cache: 'no-store' });
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new Problem({ title: 'The coordinator cannot be reached', detail: 'Check the network, or whether it is running.' });
+  }
+  if (response.ok) return response;
+  const problem = await problemOf(response);
+  if (problem.status === 401 && !quiet && !init.signal?.aborted) whenSignedOut(problem);
+  throw problem;
+}
+
+async function request(method, path, { body, signal, quiet, headers = {} } = {}) {
+  const init = { method, signal, headers: { ...headers } };
   if (method !== 'GET') init.headers['tributary-request'] = 'dashboard';
   if (body !== undefined) {
     init.headers['content-type'] = 'application/json';
     init.body = JSON.stringify(body);
   }
-  let response;
-  try {
-    response = await fetch(path, init);
-  } catch (error) {
-    if (error.name === 'AbortError') throw error;
-    throw new Problem({ title: 'The coordinator cannot be reached', detail: 'Check the network, or whether it is running.' });
-  }
-  if (response.ok) return response.status === 204 ? null : response.json();
-  const problem = await problemOf(response);
-  if (problem.status === 401 && !quiet) whenSignedOut(problem);
-  throw problem;
+  const response = await answered(path, init, quiet);
+  return response.status === 204 ? null : response.json();
 }
 
+/** An answer that goes on for as long as somebody reads its body. */
+export const stream = (path, signal) => answered(path, { method: 'GET', signal });
 export const get = (path, options) => request('GET', path, options);
 export const post = (path, body, options) => request('POST', path, { ...options, body: body ?? {} });
 export const remove = (path, options) => request('DELETE', path, options);

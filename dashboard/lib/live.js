@@ -1,12 +1,12 @@
 // The one place that knows how changes arrive: as server-sent events, which tell that something changed; what it is then is asked for.
 
-import { get, path } from './api.js';
+import { get, path, stream } from './api.js';
 
 /** How long to wait for further events before the coordinator is asked what changed: many may come at once. */
 const GATHER_MS = 200;
 /** How many have answered so far is no event, so an open round is looked at this often. */
 const LOOK_MS = 3_000;
-/** Until a stream that ended is asked for again. */
+/** Until a stream that ended is asked for again, if the coordinator names no longer time. */
 const PAUSE_MS = 2_000;
 /** A stream that is silent for so long is lost: comments come more often. */
 const SILENCE_MS = 40_000;
@@ -14,25 +14,23 @@ const ENDED = new Set(['COMPLETED', 'FAILED', 'CANCELLED']);
 const ROUNDS_MAX = 500;
 
 /**
- * Follows a stream of events: `onEvent(event)` for each, `onState(connected)` when it is found or lost. What happened while it was
- * lost is told later. Returns a function that ends it.
+ * Follows a stream of events, of one kind or all, after a position or from now on: `onEvent(event)` for each, `onState(connected)` when
+ * it is found or lost. What happened while it was lost is told later, unless the log ends before that: `onReset()`. Ends when nobody is
+ * signed in any more. Returns a function that ends it.
  */
-function follow(address, onEvent, onState) {
+function follow(address, { after = null, kind, onEvent, onState = () => {}, onReset = () => {} }) {
   const abort = new AbortController();
   const { signal } = abort;
-  let after = '';
+  const field = (block, name) => block.split('\n').find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
   const take = (block) => {
-    const data = block.split('\n').find((line) => line.startsWith('data: '));
-    if (!data) return;
-    const event = JSON.parse(data.slice('data: '.length));
-    after = event.position;
-    onEvent(event);
+    // A stream says where it begins, before any event.
+    after = field(block, 'id') ?? after;
+    const data = field(block, 'data');
+    if (data != null) onEvent(JSON.parse(data));
   };
   const once = async () => {
-    const response = await fetch(after ? `${address}?after=${after}` : address, { signal, credentials: 'same-origin', cache: 'no-store' });
-    // A position that the log does not have is that of a newer database: the stream then begins at the end.
-    if (response.status === 400) after = '';
-    if (!response.ok) throw new Error(`the coordinator answered ${response.status}`);
+    const query = String(new URLSearchParams({ ...(after != null && { after }), ...(kind && { kind }) }));
+    const response = await stream(query ? `${address}?${query}` : address, signal);
     onState(true);
     const reader = response.body.getReader();
     const decoder = new TextDecoder();
@@ -54,10 +52,15 @@ function follow(address, onEvent, onState) {
   };
   const forever = async () => {
     while (!signal.aborted) {
-      await once().catch(() => {});
-      if (signal.aborted) return;
+      const problem = await once().catch((caught) => caught);
+      if (signal.aborted || problem?.status === 401) return;
+      // A position that the log does not have is that of a newer database: the stream then begins at the end.
+      if (problem?.code === 'invalid-value' && after != null) {
+        after = null;
+        onReset();
+      }
       onState(false);
-      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+      await new Promise((resolve) => setTimeout(resolve, Math.max(PAUSE_MS, problem?.retryAfterMs ?? 0)));
     }
   };
   forever();
@@ -103,20 +106,26 @@ export function watchTask(task, onRound, onState = () => {}) {
     }
   };
   const soon = gathered(look);
-  const end = follow(path`/v1/tasks/${task}/events`, ({ round }) => (changed.add(round), soon.start()), (connected) => {
-    isFollowed = connected;
-    if (connected) soon.start();
-    else onState(false);
+  const end = follow(path`/v1/tasks/${task}/events`, {
+    onEvent: ({ round }) => (changed.add(round), soon.start()),
+    onState: (connected) => {
+      isFollowed = connected;
+      if (connected) soon.start();
+      else onState(false);
+    },
   });
   soon.start();
   const timer = setInterval(() => document.hidden || (isFollowed && newest && ENDED.has(newest.state)) || look(), LOOK_MS);
   return () => (abort.abort(), end(), soon.stop(), clearInterval(timer));
 }
 
-/** Calls `onEvents(events)` for what changes in any task, participant or token, many at once; returns a function that ends it. */
-export function watchAll(onEvents, onState = () => {}) {
+/**
+ * Calls `onEvents(events)` for what changes in any task, participant or token, many at once: of one kind or all, after a position or
+ * from now on. `onReset()` when the log has that position no more. Returns a function that ends it.
+ */
+export function watchAll(onEvents, { after, kind, onReset } = {}) {
   let waiting = [];
   const soon = gathered(() => onEvents(waiting.splice(0)));
-  const end = follow('/v1/events', (event) => (waiting.push(event), soon.start()), onState);
+  const end = follow('/v1/events', { after, kind, onReset, onEvent: (event) => (waiting.push(event), soon.start()) });
   return () => (end(), soon.stop());
 }

@@ -13,31 +13,38 @@ const PAGE = 50;
 /** The kinds that the coordinator knows, as its own description of the API lists them. */
 const kinds = async (signal) => (await get('/openapi.json', { signal })).components.schemas.EventKind.enum;
 
+/** The entries of both, each once, newest first. */
+const merged = (some, others) => [...new Map([...some, ...others].map((event) => [event.position, event])).values()].sort((a, b) => b.position - a.position);
+
 /** Entries, newest first; `more()` adds older ones, and what happens now comes in front. */
 function useEntries(kind) {
   const [state, setState] = useState({ items: [], loading: true });
+  const [turn, setTurn] = useState(0);
   const ask = (cursor, signal) => get(`/v1/audit?${new URLSearchParams({ limit: PAGE, ...(kind && { kind }), ...(cursor && { cursor }) })}`, { signal });
   useEffect(() => {
     const abort = new AbortController();
     const { signal } = abort;
+    let end = () => {};
+    const add = (events) => setState((before) => ({ ...before, items: merged(before.items, events) }));
+    const startAgain = () => setTurn((before) => before + 1);
     setState({ items: [], loading: true });
     ask(null, signal).then(
-      ({ items, next_cursor }) => signal.aborted || setState({ items, next: next_cursor, loading: false }),
+      ({ items, next_cursor }) => {
+        if (signal.aborted) return;
+        setState({ items, next: next_cursor, loading: false });
+        // The stream begins where the list ends, so that nothing is between them.
+        end = watchAll(add, { after: items[0]?.position ?? 0, kind, onReset: startAgain });
+      },
       (problem) => signal.aborted || setState({ items: [], loading: false, problem }),
     );
-    const end = watchAll((events) => {
-      const wanted = events.filter((event) => !kind || event.kind === kind).reverse();
-      setState((before) => {
-        const newest = before.items[0]?.position ?? 0;
-        return { ...before, items: [...wanted.filter((event) => event.position > newest), ...before.items] };
-      });
-    });
     return () => (abort.abort(), end());
-  }, [kind]);
+  }, [kind, turn]);
   const more = async () => {
+    const asked = state.next;
     try {
-      const { items, next_cursor } = await ask(state.next);
-      setState((before) => ({ ...before, items: [...before.items, ...items], next: next_cursor, problem: null }));
+      const { items, next_cursor } = await ask(asked);
+      // Unless another list is shown by now.
+      setState((before) => (before.next === asked ? { ...before, items: merged(before.items, items), next: next_cursor, problem: null } : before));
     } catch (problem) {
       setState((before) => ({ ...before, problem }));
     }
@@ -45,8 +52,9 @@ function useEntries(kind) {
   return { ...state, more };
 }
 
-function who({ by, name, participant }) {
+function who({ by, name, participant, issuer, subject_sha256 }) {
   if (by === 'operator') return html`<span class="strong">${name}</span><span class="sub">operator</span>`;
+  if (by === 'identity') return html`<code title=${`${subject_sha256} of ${issuer}`}>${short(subject_sha256)}</code><span class="sub" title=${issuer}>operator of the identity provider</span>`;
   if (by === 'participant') return html`<code title=${participant}>${short(participant)}</code><span class="sub">participant</span>`;
   return title(by);
 }

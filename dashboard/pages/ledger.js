@@ -11,7 +11,8 @@ const SHOWN = 100;
 /** How often the ledger follows rounds that end faster. */
 const RELOAD_MS = 5_000;
 
-async function releases(task, signal) {
+/** A task's ledger with its releases, oldest first: all, or those up to the page with one that is looked for. */
+export async function releases(task, signal, isLookedFor = () => false) {
   const all = [];
   let cursor;
   let report;
@@ -20,7 +21,7 @@ async function releases(task, signal) {
     report = await get(`${path`/v1/tasks/${task}/privacy`}?${query}`, { signal });
     all.push(...report.releases);
     cursor = report.next_cursor;
-  } while (cursor);
+  } while (cursor && !report.releases.some(isLookedFor));
   return { ...report, releases: all };
 }
 

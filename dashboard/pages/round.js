@@ -9,6 +9,7 @@ import { watchTask } from '../lib/live.js';
 import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Notice, PageHead, Stat, Stats, Table } from '../lib/ui.js';
 import { Timeline } from './timeline.js';
 import { Given } from './given.js';
+import { releases } from './ledger.js';
 
 const GONE = new Set(['ABANDONED', 'EXCUSED', 'REVOKED', 'LATE']);
 const SETS = [
@@ -73,10 +74,11 @@ async function assignments(task, view, signal) {
   return items;
 }
 
-/** The ledger’s row of this attempt, among those around its number. */
+/** The ledger’s row of this attempt, wherever it is: attempts that released nothing have none, so its place does not follow from its number. */
 async function release(task, view, signal) {
-  const report = await get(`${path`/v1/tasks/${task}/privacy`}?limit=500`, { signal });
-  return report.releases.find((row) => row.round === view.number && row.attempt === view.attempt) ?? null;
+  const isOfAttempt = (row) => row.round === view.number && row.attempt === view.attempt;
+  const ledger = await releases(task, signal, isOfAttempt);
+  return ledger.releases.find(isOfAttempt) ?? null;
 }
 
 function Outcome({ round }) {

@@ -66,7 +66,7 @@ export function Task({ task, tab, me }) {
         <${PageHead} heading=${data.name} badge=${html`<${Badge} state=${data.status} />`} note=${data.spec.description}>
           ${me.mayWrite && html`<${Controls} task=${data} again=${view.again} />`}
         <//>
-        ${!connected && html`<${Notice}>The coordinator does not answer. What is shown may be old; it is asked again every two seconds.<//>`}
+        ${!connected && html`<${Notice}>The coordinator does not answer. What is shown may be old; it is asked again every few seconds.<//>`}
         <${Warnings} task=${data} />
         <${Tabs} label="Parts of the task" current=${tab} items=${[
           ['overview', 'Overview', to('tasks', task)],

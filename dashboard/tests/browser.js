@@ -1,5 +1,6 @@
 // The dashboard in a real browser, over a real federation: sign-in, a task from its form to its models, and whatever an operator
-// does with participants and tokens; every page looked at by axe and kept as a picture.
+// does with participants and tokens; every page looked at by axe and kept as a picture. Of the API's reference, which is Swagger UI as its
+// makers ship it, axe's rules in `OF_SWAGGER` are left out.
 //
 //   node browser.js BINARY OUT
 //
@@ -20,6 +21,8 @@ assert.ok(binary && out, 'node browser.js BINARY OUT');
 const PARTICIPANTS = 7;
 const WAIT_MS = 120_000;
 const MANY = 10_000;
+/** What axe finds in Swagger UI itself: its colours, its headings, its links within buttons and their size, its head outside landmarks. */
+const OF_SWAGGER = ['color-contrast', 'heading-order', 'nested-interactive', 'region', 'target-size'];
 const HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>';
 mkdirSync(out, { recursive: true });
 const folder = mkdtempSync(join(tmpdir(), 'tributary-dashboard-'));
@@ -37,8 +40,8 @@ async function open(browser) {
   return { context, page };
 }
 
-const shot = async (page, name) => {
-  problems.push(...(await take(page, name, out)));
+const shot = async (page, name, exempt) => {
+  problems.push(...(await take(page, name, out, exempt)));
   said(`  ${name}`);
 };
 const at = (hash) => `${federation.url}/#/${hash}`;
@@ -252,6 +255,16 @@ async function auditing(page) {
   await federation.call('POST', '/v1/enrollment-tokens', {});
   const newest = log.getByRole('row').nth(1);
   await newest.getByText('Enrollment token created').waitFor();
+  // So does what happens after the list was read and before it is shown.
+  const kind = 'enrollment_token_created';
+  const { items: made } = await federation.call('GET', `/v1/audit?kind=${kind}`);
+  await page.route(/\/v1\/audit\?/, async (route) => {
+    const response = await route.fetch();
+    await federation.call('POST', '/v1/enrollment-tokens', {});
+    await route.fulfill({ response });
+  }, { times: 1 });
+  await page.getByLabel('What happened').selectOption(kind);
+  await log.getByRole('row').nth(made.length + 1).waitFor();
   await page.getByLabel('What happened').selectOption('version_promoted');
   await newest.getByText('Version promoted').waitFor();
   assert.match(await newest.innerText(), /version: 5/);
@@ -320,6 +333,11 @@ async function readingLedgers(page) {
   await page.getByRole('link', { name: 'ages' }).click();
   await page.getByRole('region', { name: 'Releases, newest first' }).waitFor();
   await shot(page, 'task-privacy');
+  // A release that is not on the first page of the ledger.
+  await page.route(/\/v1\/tasks\/ages\/privacy\?/, (route) => route.continue({ url: route.request().url().replace('limit=500', 'limit=3') }));
+  await page.goto(at('tasks/ages/rounds/8'));
+  await page.getByText(/^distributed discrete gaussian, multiplier \d/).waitFor();
+  await page.unroute(/\/v1\/tasks\/ages\/privacy\?/);
   await page.goto(at('tasks/ages'));
   await page.getByRole('slider', { name: 'Privacy budget, by round' }).waitFor();
   await shot(page, 'task-private');
@@ -347,7 +365,7 @@ async function revoking(page) {
   await page.getByRole('button', { name: 'Revoke the token of eve' }).click();
   await page.getByRole('button', { name: 'Revoke it' }).click();
   await page.getByRole('button', { name: 'Revoke the token of eve' }).waitFor({ state: 'detached' });
-  await eve.page.getByRole('link', { name: 'Participants' }).click();
+  // Her page asks for its stream again, and is told without a click.
   await eve.page.getByText('You are signed in no more').waitFor();
   await eve.context.close();
 
@@ -381,6 +399,12 @@ async function signingInElsewhere(page) {
   await signedInBy('I am Ann');
   await heading(ann.page, 'Audit log');
   assert.equal(new URL(ann.page.url()).search, '', 'the code is in no address');
+  const log = ann.page.getByRole('region', { name: 'Audit log, newest first' });
+  const entry = log.getByRole('row').filter({ hasText: 'Signed in' }).filter({ hasText: 'identity provider' }).first();
+  // The line feed is part of what is hashed.
+  const subject = createHash('sha256').update(`${provider.url}\nann`).digest('hex');
+  await entry.getByText(subject.slice(0, 12)).waitFor();
+  assert.ok((await entry.getByTitle(subject).count()) > 0, 'who it is, in full');
   const [cookie, ...others] = await ann.context.cookies(federation.url);
   assert.ok(cookie.name === '__Host-tributary' && cookie.httpOnly && cookie.secure && cookie.sameSite === 'Strict' && others.length === 0, JSON.stringify([cookie, others]));
   assert.equal(await ann.page.getByRole('link', { name: 'New task' }).count(), 0, 'a viewer is offered nothing that is refused');
@@ -396,6 +420,7 @@ async function readingTheReference(page) {
   await page.goto(`${federation.url}/docs/api`);
   await page.locator('.opblock').first().waitFor();
   assert.equal(await page.locator('.opblock').count(), operations);
+  await shot(page, 'reference', OF_SWAGGER);
   await page.locator('.opblock', { hasText: '/v1/presets' }).first().click();
   await page.getByRole('button', { name: 'Try it out' }).click();
   await page.getByRole('button', { name: 'Execute' }).click();
@@ -439,4 +464,4 @@ try {
 for (const problem of [...new Set(problems)]) console.log(`WRONG ${problem}`);
 if (failed) console.log(failed.stack);
 if (failed || problems.length > 0) process.exit(1);
-said('the dashboard does what it says, and axe finds nothing');
+said('the dashboard does what it says, and axe finds nothing but what is exempt');

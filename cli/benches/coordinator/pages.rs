@@ -46,7 +46,7 @@ async fn measure(site: &Site<'_>, crowd: &Crowd, rounds: u32, name: &str) -> Out
     let asked = [
         ("the task", route::fill(route::TASK, &[&task])),
         ("its newest 500 rounds", format!("{list}?limit={PAGE}")),
-        ("500 rounds from the middle", format!("{list}?limit={PAGE}&cursor={middle}")),
+        ("500 rounds from the middle", format!("{list}?limit={PAGE}&cursor=rounds.{middle}")),
         ("one round", route::fill(route::ROUND, &[&task, &middle])),
         ("who was drawn for it", route::fill(route::ASSIGNMENTS, &[&task, &middle])),
         ("its newest 500 models", format!("{models}?limit={PAGE}")),

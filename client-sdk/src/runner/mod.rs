@@ -34,6 +34,8 @@ mod kind;
 #[cfg(feature = "https")]
 mod options;
 mod said;
+#[cfg(feature = "https")]
+mod stored;
 mod update;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

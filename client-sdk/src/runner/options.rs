@@ -11,7 +11,8 @@ use task_spec::Attributes;
 use wire::audit::AuditKey;
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::key_store::{KeyStore, Stored};
+use super::key_store::KeyStore;
+use super::stored::Stored;
 use crate::conditions::{DeviceConditions, DeviceState};
 use crate::journal::{FileJournal, JournalFiles, JournalKey, refuse_sealed};
 use crate::participant::{BuildError, Builder, Participant, ParticipantError, SecurityPolicy};

@@ -23,6 +23,9 @@ use crate::admission::{AdmissionError, InboxError, Rejection};
 use crate::identity::{CredentialError, IssueError, SignerError};
 use crate::oidc::Unidentified;
 
+/// Characters of a detail, and of the name of a field, that a peer is told.
+const TOLD_MAX: usize = 4096;
+
 /// Every reason a request is not served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -290,7 +293,11 @@ impl Error {
         {
             problem.detail = Some(format!("{what} cannot be written; the log says why"));
         }
-        let told = |error: &SpecError| FieldError { field: error.field.clone(), detail: error.problem.clone() };
+        problem.detail = problem.detail.map(shortened);
+        let told = |error: &SpecError| FieldError {
+            field: shortened(error.field.clone()),
+            detail: shortened(error.problem.clone()),
+        };
         if let Self::InvalidTask(errors) = self {
             problem.errors = errors.iter().map(told).collect();
         }
@@ -371,6 +378,20 @@ impl Error {
     }
 }
 
+/// A text without its middle, if it is long: what a peer sent is named in it, and nobody wants a megabyte of that back. What would be
+/// right stands at the end.
+fn shortened(text: String) -> String {
+    if text.len() <= TOLD_MAX {
+        return text;
+    }
+    let chars = text.chars().count();
+    if chars <= TOLD_MAX {
+        return text;
+    }
+    let (start, end) = (TOLD_MAX / 4, TOLD_MAX * 3 / 4);
+    text.chars().take(start).chain([' ', '…', ' ']).chain(text.chars().skip(chars - end)).collect()
+}
+
 /// Leaves the error to `trace`, which knows the request's id and creates the response with [`Error::respond`].
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
@@ -391,6 +412,19 @@ mod tests {
         let response = Error::Store(StoreError::corrupt("row 7 of secrets")).respond("abc");
         assert_eq!(response.status(), 500);
         assert_eq!(response.headers()[header::CONTENT_TYPE], MEDIA_PROBLEM);
+    }
+
+    #[test]
+    fn what_was_sent_is_not_told_back_without_end() {
+        let detail = format!("state: there is none called {:?}, only ACTIVE", "é".repeat(1_000_000));
+        let told = Error::InvalidValue(detail).problem().detail.unwrap();
+        assert!(told.starts_with("state: there is none called \"é") && told.ends_with("é\", only ACTIVE"), "{told}");
+        assert_eq!(told.chars().count(), TOLD_MAX + 3);
+        let field = SpecError { field: "x".repeat(1_000_000), problem: "is not known".to_owned() };
+        let told = Error::UnreadableTask(field).problem().errors.remove(0);
+        assert_eq!((told.field.chars().count(), told.detail.as_str()), (TOLD_MAX + 3, "is not known"));
+        let detail = "é".repeat(TOLD_MAX);
+        assert_eq!(Error::InvalidValue(detail.clone()).problem().detail, Some(detail));
     }
 
     #[test]

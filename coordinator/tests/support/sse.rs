@@ -18,6 +18,8 @@ pub(crate) struct Received {
     pub(crate) comments: usize,
     /// What the stream says about coming back, in milliseconds.
     pub(crate) retry: Option<u64>,
+    /// The position after which the stream says that it begins.
+    pub(crate) begins_after: Option<u64>,
 }
 
 impl Received {
@@ -35,6 +37,7 @@ impl Received {
             };
             if let Some(retry) = field("retry") {
                 self.retry = Some(retry.parse().unwrap());
+                self.begins_after = field("id").map(|id| id.parse().unwrap());
             } else if block.starts_with(':') {
                 self.comments += 1;
             } else {

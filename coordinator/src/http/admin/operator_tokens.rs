@@ -25,7 +25,7 @@ use super::secret;
 use crate::config::DatabaseError;
 use crate::http::app::{App, named_task};
 use crate::http::extract::{Json, Path, Query, read_json_bytes};
-use crate::http::inspect::{PageQuery, page};
+use crate::http::inspect::{List, PageQuery, page};
 use crate::http::operators::{Admin, Anybody, Bearer};
 use crate::http::problem::{Error, Result};
 use crate::lock::LockError;
@@ -113,13 +113,13 @@ pub(in crate::http) async fn list(
     State(app): State<Arc<App>>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<Page<OperatorTokenView>>> {
-    let (limit, cursor) = (query.limit()?, query.cursor::<TokenId>()?);
+    let (limit, cursor) = (query.limit()?, query.place::<TokenId>(List::OperatorTokens)?);
     let rows = app
         .store
         .read("list_operator_tokens", |tx| Box::pin(async move { tx.operator_tokens(cursor, limit + 1).await }))
         .await?;
     let views = rows.into_iter().map(view).collect::<Result<Vec<_>>>()?;
-    Ok(Json(page(views, limit, |view| view.id.to_string(), |view| view)))
+    Ok(Json(page(List::OperatorTokens, views, limit, |view| view.id, |view| view)))
 }
 
 fn view(row: OperatorToken) -> Result<OperatorTokenView> {

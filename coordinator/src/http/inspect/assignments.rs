@@ -15,7 +15,7 @@ use wire::inspect::{AssignmentView, Page, StatusChange};
 use wire::route;
 
 use super::attempt::attempt_at;
-use super::{PageQuery, page};
+use super::{List, PageQuery, page};
 use crate::http::app::App;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::operators::{OfTask, Viewer};
@@ -47,7 +47,7 @@ pub(in crate::http) async fn list(
 ) -> Result<Json<Page<AssignmentView>>> {
     let key = RoundKey { task: task.id, number };
     let paging = PageQuery { cursor: query.cursor, limit: query.limit };
-    let (limit, cursor, attempt) = (paging.limit()?, paging.cursor::<ParticipantId>()?, query.attempt);
+    let (limit, cursor, attempt) = (paging.limit()?, paging.place::<ParticipantId>(List::Assignments)?, query.attempt);
     let views = app
         .store
         .read("list_assignments", |tx| {
@@ -64,7 +64,7 @@ pub(in crate::http) async fn list(
             })
         })
         .await?;
-    Ok(Json(page(views, limit, |view| view.participant.to_string(), |view| view)))
+    Ok(Json(page(List::Assignments, views, limit, |view| view.participant, |view| view)))
 }
 
 /// The members of U2, U3, U4 and U5 in a session.

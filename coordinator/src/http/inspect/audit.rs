@@ -18,7 +18,7 @@ use wire::inspect::Page;
 use wire::route;
 
 use super::narrow::{When, named};
-use super::page::{PageQuery, page};
+use super::page::{List, PageQuery, page};
 use crate::audit::{self, entry};
 use crate::http::app::App;
 use crate::http::extract::{Json, Query};
@@ -58,7 +58,7 @@ pub(in crate::http) async fn list(
 ) -> Result<Json<Page<EventView>>> {
     let AuditQuery { cursor, limit, task, kind, since } = query;
     let paging = PageQuery { cursor, limit };
-    let (limit, before) = (paging.limit()?, paging.cursor::<u64>()?);
+    let (limit, before) = (paging.limit()?, paging.place::<u64>(List::Events)?);
     let task = match task {
         Some(named) => Some(app.task_within(&bearer.scope, &named).await?.id),
         None => None,
@@ -69,7 +69,7 @@ pub(in crate::http) async fn list(
         .store
         .read("list_events", |tx| Box::pin(async move { tx.events_before(before, filter, limit + 1).await }))
         .await?;
-    Ok(Json(page(rows, limit, |row| row.position.to_string(), |row| entry(row).into())))
+    Ok(Json(page(List::Events, rows, limit, |row| row.position, |row| entry(row).into())))
 }
 
 /// Get the key that signs the audit log, and the newest signed head.

@@ -1,7 +1,7 @@
 //! `GET /v1/events` and `/v1/tasks/{task}/events`: events as they happen, as server-sent events.
 //!
-//! The id of each is its position in the log. A stream that ends, for whatever reason, is continued after the last id that was
-//! received, on any coordinator, without loss or repetition.
+//! The id of each is its position in the log, and a stream begins with the id that it starts after. A stream that ends, for whatever
+//! reason, is continued after the last id that was received, on any coordinator, without loss or repetition.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -168,7 +168,8 @@ impl EventStream {
     /// What is sent next; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         if !std::mem::replace(&mut self.has_greeted, true) {
-            return Some(format!("retry: {RETRY_MS}\n\n").into());
+            // The id is that of no event: whoever is cut off before the first one comes back to here, and not to the end.
+            return Some(format!("retry: {RETRY_MS}\nid: {}\n\n", self.at).into());
         }
         while !self.is_over {
             let app = Arc::clone(&self.app);

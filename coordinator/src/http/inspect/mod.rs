@@ -23,7 +23,7 @@ use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(super) use page::{PageQuery, page};
+pub(super) use page::{List, PageQuery, page};
 
 use super::app::App;
 use super::times::Times;

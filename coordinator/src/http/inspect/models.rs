@@ -14,7 +14,7 @@ use wire::provenance::SignedProvenance;
 use wire::route;
 
 use super::wait::{Wait, Woken};
-use super::{PageQuery, page};
+use super::{List, PageQuery, page};
 use crate::http::app::App;
 use crate::http::etag::{IfNoneMatch, Revised, Tagged};
 use crate::http::extract::{Json, Path, Query};
@@ -48,7 +48,7 @@ pub(in crate::http) async fn list(
     Query(ModelsQuery { cursor, limit, after_version, wait_ms }): Query<ModelsQuery>,
 ) -> Result<Json<Page<ModelView>>> {
     let paging = PageQuery { cursor, limit };
-    let (limit, before) = (paging.limit()?, paging.cursor::<u32>()?);
+    let (limit, before) = (paging.limit()?, paging.place::<u32>(List::Models)?);
     let task = task.id;
     let mut wait = Wait::begin(&app, wait_ms);
     loop {
@@ -61,7 +61,7 @@ pub(in crate::http) async fn list(
         {
             continue;
         }
-        return Ok(Json(page(rows, limit, |row| row.model.version.to_string(), view)));
+        return Ok(Json(page(List::Models, rows, limit, |row| row.model.version, view)));
     }
 }
 

@@ -1,5 +1,8 @@
 //! Pages of lists.
 
+use std::fmt::Display;
+use std::str::FromStr;
+
 use serde::Deserialize;
 use utoipa::IntoParams;
 use wire::inspect::Page;
@@ -9,6 +12,44 @@ use crate::http::problem::{Error, Result};
 /// Default and maximum number of items per page.
 const PAGE: u32 = 50;
 const PAGE_MAX: u32 = 500;
+
+/// What a list is of. Each has cursors of its own: what follows the name is a place that others may have, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::http) enum List {
+    Tasks,
+    Rounds,
+    Assignments,
+    Models,
+    Releases,
+    Participants,
+    Events,
+    OperatorTokens,
+}
+
+impl List {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tasks => "tasks",
+            Self::Rounds => "rounds",
+            Self::Assignments => "assignments",
+            Self::Models => "models",
+            Self::Releases => "releases",
+            Self::Participants => "participants",
+            Self::Events => "events",
+            Self::OperatorTokens => "operator-tokens",
+        }
+    }
+
+    /// The cursor for what comes after a place.
+    pub(super) fn cursor(self, place: impl Display) -> String {
+        format!("{}.{place}", self.name())
+    }
+
+    /// The place that a cursor of this list names.
+    fn place<T: FromStr>(self, cursor: &str) -> Option<T> {
+        cursor.strip_prefix(self.name())?.strip_prefix('.')?.parse().ok()
+    }
+}
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
@@ -29,26 +70,31 @@ impl PageQuery {
         }
     }
 
-    pub(in crate::http) fn cursor<T: std::str::FromStr>(&self) -> Result<Option<T>> {
-        let parse = |text: &String| text.parse().map_err(|_| ());
-        self.cursor
-            .as_ref()
-            .map(parse)
-            .transpose()
-            .map_err(|()| Error::InvalidValue("cursor must be the `next_cursor` of the page before".to_owned()))
+    /// The place that the page comes after.
+    ///
+    /// # Errors
+    /// The cursor is none of this kind of list.
+    pub(in crate::http) fn place<T: FromStr>(&self, list: List) -> Result<Option<T>> {
+        let Some(cursor) = &self.cursor else { return Ok(None) };
+        let refused = || {
+            let detail = "cursor must be the `next_cursor` of the page before in the list of";
+            Error::InvalidValue(format!("{detail} {}: this one is no place in it", list.name()))
+        };
+        list.place(cursor).map(Some).ok_or_else(refused)
     }
 }
 
-/// Makes a page of up to `limit` items from rows queried with `limit + 1`.
-pub(in crate::http) fn page<R, T>(
+/// Makes a page of a list, of up to `limit` items, from rows queried with `limit + 1`.
+pub(in crate::http) fn page<R, T, P: Display>(
+    list: List,
     mut rows: Vec<R>,
     limit: u32,
-    cursor: impl Fn(&R) -> String,
+    place: impl Fn(&R) -> P,
     view: impl Fn(R) -> T,
 ) -> Page<T> {
     let limit = limit as usize;
     let more = rows.len() > limit;
     rows.truncate(limit);
-    let next_cursor = rows.last().filter(|_| more).map(cursor);
+    let next_cursor = rows.last().filter(|_| more).map(|last| list.cursor(place(last)));
     Page { items: rows.into_iter().map(view).collect(), next_cursor }
 }

@@ -12,7 +12,7 @@ use wire::inspect::{Page, ParticipantState, ParticipantView};
 use wire::route;
 
 use super::narrow::labels;
-use super::{PageQuery, page};
+use super::{List, PageQuery, page};
 use crate::http::app::App;
 use crate::http::etag::{IfNoneMatch, Revised, Tagged};
 use crate::http::extract::{Json, Path, Query};
@@ -46,7 +46,7 @@ pub(in crate::http) async fn list(
     Query(ParticipantsQuery { cursor, limit, label, state }): Query<ParticipantsQuery>,
 ) -> Result<Json<Page<ParticipantView>>> {
     let paging = PageQuery { cursor, limit };
-    let (limit, cursor) = (paging.limit()?, paging.cursor::<ParticipantId>()?);
+    let (limit, cursor) = (paging.limit()?, paging.place::<ParticipantId>(List::Participants)?);
     let is_revoked = state.map(|state| match state {
         ParticipantState::Active => false,
         ParticipantState::Revoked => true,
@@ -64,7 +64,7 @@ pub(in crate::http) async fn list(
             })
         })
         .await?;
-    Ok(Json(page(views, limit, |view| view.id.to_string(), |view| view)))
+    Ok(Json(page(List::Participants, views, limit, |view| view.id, |view| view)))
 }
 
 /// Get one participant.

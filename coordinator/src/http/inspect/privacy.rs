@@ -17,7 +17,7 @@ use utoipa::IntoParams;
 use wire::inspect::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
 use wire::route;
 
-use super::PageQuery;
+use super::{List, PageQuery};
 use crate::http::app::App;
 use crate::http::extract::{Json, Query};
 use crate::http::operators::{InScope, OfTask, Viewer};
@@ -43,7 +43,7 @@ pub(in crate::http) async fn show(
     State(app): State<Arc<App>>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<PrivacyReport>> {
-    let (limit, from) = (query.limit()?, query.cursor::<u64>()?.unwrap_or(0));
+    let (limit, from) = (query.limit()?, query.place::<u64>(List::Releases)?.unwrap_or(0));
     let model = app.models.of(&task)?;
     let Some(private) = model.private.clone() else {
         return Err(Error::NotFound(
@@ -81,7 +81,7 @@ pub(in crate::http) async fn show(
         spent: epsilon(&ledger.spent()),
         rounds_left: ledger.budget().epsilon.map(|_| ledger.room_for(&planned, AHEAD_MAX)),
         releases: rows.iter().filter_map(|row| release(row, &ledger)).collect(),
-        next_cursor: (next < ledger.rows().len() as u64).then(|| next.to_string()),
+        next_cursor: (next < ledger.rows().len() as u64).then(|| List::Releases.cursor(next)),
     }))
 }
 

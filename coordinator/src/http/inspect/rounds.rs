@@ -15,9 +15,9 @@ use wire::route;
 
 use super::attempt::attempt_at;
 use super::narrow::NarrowedQuery;
-use super::page;
 use super::round_view::views;
 use super::wait::{Wait, Woken};
+use super::{List, page};
 use crate::http::app::App;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::operators::{OfTask, Viewer};
@@ -34,7 +34,7 @@ pub(in crate::http) async fn list(
     Query(query): Query<NarrowedQuery>,
 ) -> Result<Json<Page<RoundView>>> {
     let (paging, states, since) = query.read(&RoundState::ALL)?;
-    let (limit, before) = (paging.limit()?, paging.cursor::<u32>()?);
+    let (limit, before) = (paging.limit()?, paging.place::<u32>(List::Rounds)?);
     let filter = RoundFilter { states, since };
     let (app, task, filter) = (&*app, &task, &filter);
     let page = app
@@ -42,7 +42,7 @@ pub(in crate::http) async fn list(
         .read("list_rounds", |tx| {
             Box::pin(async move {
                 let rows = tx.rounds_where(task.id, filter, before, limit + 1).await?;
-                let Page { items, next_cursor } = page(rows, limit, |row| row.round.key.round.to_string(), |row| row);
+                let Page { items, next_cursor } = page(List::Rounds, rows, limit, |row| row.round.key.round, |row| row);
                 Ok::<_, StoreError>(Page { items: views(tx, app, task, items).await?, next_cursor })
             })
         })

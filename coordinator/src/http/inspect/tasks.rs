@@ -12,7 +12,7 @@ use wire::inspect::{Page, StatusChange, TaskSummary, TaskView};
 use wire::route;
 
 use super::narrow::NarrowedQuery;
-use super::page;
+use super::{List, page};
 use crate::http::app::App;
 use crate::http::etag::{IfNoneMatch, Revised, Tagged};
 use crate::http::extract::{Json, Query};
@@ -32,13 +32,13 @@ pub(in crate::http) async fn list(
     Query(query): Query<NarrowedQuery>,
 ) -> Result<Json<Page<TaskSummary>>> {
     let (paging, statuses, since) = query.read(&TaskStatus::ALL)?;
-    let (limit, cursor) = (paging.limit()?, paging.cursor::<TaskId>()?);
+    let (limit, cursor) = (paging.limit()?, paging.place::<TaskId>(List::Tasks)?);
     let filter = &TaskFilter { statuses, since, scope: bearer.scope };
     let rows = app
         .store
         .read("list_tasks", |tx| Box::pin(async move { tx.tasks_where(filter, cursor, limit + 1).await }))
         .await?;
-    Ok(Json(page(rows, limit, |row| row.id.to_string(), |row| summary(&row))))
+    Ok(Json(page(List::Tasks, rows, limit, |row| row.id, |row| summary(&row))))
 }
 
 /// Get one task, by id or name.

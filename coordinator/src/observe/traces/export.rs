@@ -22,7 +22,7 @@ use super::span::TraceSpan;
 pub(super) const QUEUE_SPANS: usize = 4096;
 /// Spans in one request.
 const BATCH_SPANS: usize = 512;
-/// How long spans are gathered for one request.
+/// How long spans are gathered for one request that is not full.
 const GATHER: Duration = Duration::from_secs(1);
 /// Longest time for one request.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -113,14 +113,9 @@ impl Collector {
             let mut batch = Vec::with_capacity(BATCH_SPANS);
             while !stop.is_cancelled() {
                 tokio::select! {
-                    received = spans.recv_many(&mut batch, BATCH_SPANS) => if received == 0 { return },
+                    is_open = gather(&mut spans, &mut batch) => if !is_open { return },
                     () = stop.cancelled() => break,
                 }
-                tokio::select! {
-                    () = tokio::time::sleep(GATHER) => {}
-                    () = stop.cancelled() => {}
-                }
-                gather(&mut spans, &mut batch);
                 tokio::select! {
                     () = self.send(&batch) => batch.clear(),
                     // It is sent once more, and takes no more than the farewell.
@@ -129,7 +124,7 @@ impl Collector {
             }
             let farewell = async {
                 loop {
-                    gather(&mut spans, &mut batch);
+                    take_waiting(&mut spans, &mut batch);
                     if batch.is_empty() {
                         return;
                     }
@@ -177,8 +172,26 @@ impl Collector {
     }
 }
 
+/// Waits for spans, and returns when the batch is full, or some time after the first. `false`: there will be none.
+async fn gather(spans: &mut mpsc::Receiver<TraceSpan>, batch: &mut Vec<TraceSpan>) -> bool {
+    if spans.recv_many(batch, BATCH_SPANS).await == 0 {
+        return false;
+    }
+    let fill = async {
+        while batch.len() < BATCH_SPANS {
+            let room = BATCH_SPANS - batch.len();
+            if spans.recv_many(batch, room).await == 0 {
+                return;
+            }
+        }
+    };
+    // What was received until then stays in the batch.
+    let _ = tokio::time::timeout(GATHER, fill).await;
+    true
+}
+
 /// Fills the batch with what waits.
-fn gather(spans: &mut mpsc::Receiver<TraceSpan>, batch: &mut Vec<TraceSpan>) {
+fn take_waiting(spans: &mut mpsc::Receiver<TraceSpan>, batch: &mut Vec<TraceSpan>) {
     while batch.len() < BATCH_SPANS
         && let Ok(span) = spans.try_recv()
     {
@@ -210,7 +223,30 @@ fn parse(text: &str) -> Result<HeaderMap, CollectorError> {
 
 #[cfg(test)]
 mod tests {
+    use opentelemetry_proto::tonic::trace::v1::Span;
+    use tokio::time::Instant;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_batch_that_is_not_full_waits_for_more() {
+        let (queue, mut spans) = SpanQueue::new();
+        for _ in 0..=3 * BATCH_SPANS {
+            queue.push(TraceSpan(Span::default()));
+        }
+        let (began, mut batch) = (Instant::now(), Vec::new());
+        for _ in 0..3 {
+            assert!(gather(&mut spans, &mut batch).await);
+            assert_eq!((batch.len(), began.elapsed()), (BATCH_SPANS, Duration::ZERO));
+            batch.clear();
+        }
+        assert!(gather(&mut spans, &mut batch).await);
+        assert_eq!(batch.len(), 1);
+        assert!(began.elapsed() >= GATHER, "more may come");
+        batch.clear();
+        drop(queue);
+        assert!(!gather(&mut spans, &mut batch).await);
+    }
 
     #[test]
     fn headers_are_read_and_a_wrong_one_is_not_repeated() {

@@ -32,8 +32,8 @@ async fn entries_are_listed_newest_first_and_narrowed_down() {
     let (all, next) = positions(&t, "").await;
     assert_eq!((all, next), ((1..=10).rev().collect(), None));
     let (first, cursor) = positions(&t, "?limit=4").await;
-    assert_eq!((first, cursor.as_deref()), (vec![10, 9, 8, 7], Some("7")));
-    assert_eq!(positions(&t, "?limit=4&cursor=7").await.0, [6, 5, 4, 3]);
+    assert_eq!(first, [10, 9, 8, 7]);
+    assert_eq!(positions(&t, &format!("?limit=4&cursor={}", cursor.unwrap())).await.0, [6, 5, 4, 3]);
     assert_eq!(positions(&t, "?task=small").await.0, [10, 9, 8, 5, 4]);
     assert_eq!(positions(&t, "?kind=task_paused,participant_enrolled").await.0, [8, 7]);
     assert_eq!(positions(&t, "?since=1750000002000").await.0, [10]);
@@ -43,6 +43,8 @@ async fn entries_are_listed_newest_first_and_narrowed_down() {
     assert!(text.contains("\"by\":\"participant\"") && !text.contains("\"a\""), "its name is told by nobody: {text}");
     for (query, problem) in [
         ("?cursor=x", ProblemType::InvalidValue),
+        ("?cursor=7", ProblemType::InvalidValue),
+        ("?cursor=events.", ProblemType::InvalidValue),
         ("?limit=501", ProblemType::InvalidValue),
         ("?kind=x", ProblemType::InvalidValue),
         ("?task=none", ProblemType::NotFound),

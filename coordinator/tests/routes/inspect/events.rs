@@ -51,6 +51,13 @@ impl Stream {
         told
     }
 
+    /// The position after which it says that it begins, before it tells anything.
+    async fn begins_after(&mut self) -> u64 {
+        self.received.push(&self.body.frame().await.unwrap().unwrap().into_data().unwrap());
+        assert_eq!(self.received.pop(), None);
+        self.received.begins_after.unwrap()
+    }
+
     /// Whether nothing is there to be read now.
     async fn is_silent(&mut self) -> bool {
         tokio::time::timeout(Duration::from_millis(50), self.next()).await.is_err()
@@ -119,6 +126,24 @@ async fn a_stream_tells_what_happens_and_begins_where_it_is_asked_to() {
     assert_eq!(kinds(&live.take(2).await), ["enrollment_token_created", "task_resumed"]);
     assert_eq!(kinds(&of_task.take(1).await), ["task_resumed"]);
     assert!(of_kind.is_silent().await);
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_before_its_first_event_is_continued_where_it_began() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    t.inner.engine.number_events().await.unwrap();
+    let mut broken = Stream::open(&t, &t.viewer, "/v1/events?kind=task_paused", None).await;
+    let began = broken.begins_after().await;
+    assert_eq!(began, 5);
+    drop(broken);
+    change(&t, "pause").await;
+    let mut continued = Stream::open(&t, &t.viewer, "/v1/events?kind=task_paused", Some(began)).await;
+    assert_eq!(continued.begins_after().await, began);
+    let paused = continued.next().await.unwrap();
+    assert_eq!((paused.id, paused.kind.as_str()), (6, "task_paused"));
+    let mut from_start = Stream::open(&t, &t.viewer, "/v1/tasks/small/events?after=0", None).await;
+    assert_eq!(from_start.begins_after().await, 0);
 }
 
 #[tokio::test]

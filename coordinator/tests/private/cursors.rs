@@ -1,0 +1,50 @@
+//! A cursor is a place in its list, and in no other. A task with a ledger has every list.
+
+use serde_json::json;
+use wire::problem::ProblemType;
+use wire::route;
+
+use crate::support::private::in_the_clear;
+use crate::support::secure::World;
+use crate::support::small_task;
+
+#[tokio::test]
+async fn each_list_refuses_the_cursors_of_all_others() {
+    let mut world = World::with(3, |spec| {
+        in_the_clear(spec, "central_gaussian");
+        spec["rounds"]["count"] = json!(2);
+    })
+    .await;
+    for number in 1..=2 {
+        world.run_in_the_clear(number, |_| true, |_| true).await;
+    }
+    let t = &world.t;
+    t.create_task(&small_task()).await;
+    t.inner.engine.number_events().await.unwrap();
+    let document = t.get(&t.viewer, route::OPENAPI).await.json();
+    let takes_a_cursor = |item: &serde_json::Value| {
+        item["get"]["parameters"].as_array().is_some_and(|all| all.iter().any(|one| one["name"] == "cursor"))
+    };
+    let paths = document["paths"].as_object().unwrap();
+    let lists: Vec<_> = paths.iter().filter(|(_, item)| takes_a_cursor(item)).map(|(path, _)| path).collect();
+    assert!(lists.len() >= 8, "{lists:?}");
+    let lists: Vec<_> =
+        lists.into_iter().map(|path| path.replace("{task}", "secure").replace("{round}", "1")).collect();
+    let mut cursors = Vec::new();
+    for list in &lists {
+        let page = t.get(&t.admin, &format!("{list}?limit=1")).await.json();
+        let next = page["next_cursor"].as_str();
+        cursors.push(next.unwrap_or_else(|| panic!("{list} has but one page: {page}")).to_owned());
+    }
+    for (list, own) in lists.iter().zip(&cursors) {
+        for cursor in &cursors {
+            let reply = t.get(&t.admin, &format!("{list}?cursor={cursor}")).await;
+            if cursor == own {
+                assert_eq!(reply.status, 200, "{list} {cursor}");
+            } else {
+                let detail = reply.problem(ProblemType::InvalidValue);
+                assert!(detail.contains("next_cursor"), "{list} {cursor}: {detail}");
+            }
+        }
+    }
+}

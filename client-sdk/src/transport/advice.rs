@@ -43,7 +43,8 @@ fn of_tls(error: &rustls::Error) -> Option<String> {
         )
     };
     match error {
-        CertificateError::UnknownIssuer => Some(
+        // Authorities of the same name have keys of their own.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => Some(
             "no authority that is trusted here has signed the coordinator's certificate: the CA file has to be this coordinator's own"
                 .to_owned(),
         ),

@@ -47,7 +47,7 @@ pub(crate) fn read(path: &Path) -> Outcome<TaskSpec> {
 
 /// The text as a task, or what is wrong with it.
 fn parse(text: &str) -> Result<TaskSpec, String> {
-    let reader = toml::Deserializer::parse(text).map_err(|error| error.to_string())?;
+    let reader = toml::Deserializer::parse(text).map_err(|error| in_words(&error.to_string()))?;
     serde_path_to_error::deserialize(reader).map_err(|error| {
         let (place, what, path) = (error.inner().to_string(), error.inner().message(), error.path().to_string());
         let key = wrong_key(&toml::from_str(text).unwrap_or_default(), &path, what);

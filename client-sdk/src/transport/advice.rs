@@ -25,9 +25,12 @@ pub fn advice(error: &(dyn Error + 'static)) -> Option<String> {
 }
 
 fn of_io(error: &io::Error) -> Option<String> {
-    // rustls' errors come inside of those of sockets.
-    if let Some(inner) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
-        return of_tls(inner);
+    // rustls' errors come inside of those of sockets, and these inside of each other.
+    if let Some(inner) = error.get_ref() {
+        return match inner.downcast_ref::<io::Error>() {
+            Some(inner) => of_io(inner),
+            None => inner.downcast_ref().and_then(of_tls),
+        };
     }
     (error.kind() == io::ErrorKind::ConnectionRefused)
         .then(|| "nothing listens there: is the coordinator running, and are the name and the port its own?".to_owned())
@@ -67,6 +70,7 @@ mod tests {
     fn said(error: CertificateError) -> String {
         // As hyper and tokio-rustls hand it on.
         let error = io::Error::new(io::ErrorKind::InvalidData, rustls::Error::InvalidCertificate(error));
+        let error = io::Error::other(error);
         crate::transport::TransportError::unreachable(error).to_string()
     }
 

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::Models;
 use crate::kept::pause;
-use crate::killed::{three, wait_for_round};
+use crate::killed::{participant_with, three, wait_for_round};
 use crate::restored::wait_for;
 use crate::support::{Served, run, tributary};
 
@@ -102,7 +102,12 @@ async fn what_was_restored_while_the_server_was_down_is_used_and_the_next_is_tri
     drop(participants);
     let others = folder.path().join("others");
     std::fs::create_dir(&others).unwrap();
-    let _others = three(&served, &others);
+    let _others: Vec<_> = (0..3)
+        .map(|index| {
+            let name = format!("other-{index}");
+            participant_with(&served, &others, index, Some(&served.enrollment_token()), &["--name", &name])
+        })
+        .collect();
     served.operate(&["task", "resume", "demo"]).data();
     wait_for("a version that was trained from it", &others, || (newest(&served) > restored).then_some(()));
     pause(&served, &others);

@@ -51,7 +51,9 @@ pub fn in_words(error: &str) -> String {
 pub fn wrong_key(task: &Value, path: &str, error: &str) -> String {
     let quoted = error.split_once(": ").and_then(|(_, told)| told.rsplit_once(", expected ")).map(|(value, _)| value);
     let table = path.split('.').try_fold(task, |value, key| value.get(key)).and_then(Value::as_object);
-    let mut alike = table.into_iter().flatten().filter(|(_, value)| Some(quoted_as(value).as_str()) == quoted);
+    // An error that quotes a table may be about the whole.
+    let values = table.into_iter().flatten().filter(|(_, value)| !value.is_object());
+    let mut alike = values.filter(|(_, value)| Some(quoted_as(value).as_str()) == quoted);
     match (alike.next(), alike.next()) {
         (Some((key, _)), None) => format!("{path}.{key}"),
         _ => path.to_owned(),
@@ -165,6 +167,8 @@ mod tests {
             "aggregation.optimizer.learning_rate"
         );
         assert_eq!(wrong_key(&task, "no.such", error), "no.such");
+        let error = "invalid type: map, expected u32";
+        assert_eq!(wrong_key(&task, "aggregation", error), "aggregation", "it is no number, whatever is in it");
     }
 
     #[test]

@@ -235,7 +235,8 @@ fn tell(output: Output, event: &Event) {
         }
         Event::Uploaded { place, bytes: size, .. } => {
             json();
-            output.line(format!("round {}: sent {}; the others' updates are waited for", place.round, bytes(*size)));
+            let (round, size) = (place.round, bytes(*size));
+            output.line(format!("round {round}: sent {size}; the round ends once enough others have sent theirs"));
         }
         Event::RoundOver { place, reason } => {
             json();

@@ -165,7 +165,7 @@ impl Watch {
     fn print(&self, round: &RoundView) {
         self.output.event("round", round);
         let deadline = round.phases.last().filter(|_| !round.state.is_terminal()).and_then(|phase| phase.deadline_at);
-        let until = deadline.map(|at| format!("until {} at the latest", when(at))).unwrap_or_default();
+        let until = deadline.map(|at| format!("until {} at the latest  ", when(at))).unwrap_or_default();
         self.line(format!(
             "round {} (attempt {})  {}  cohort {}, reported {}, dropped {}  {until}{}{}",
             round.number,

@@ -32,7 +32,8 @@ fn event(ran: &Ran, name: &str) -> Value {
     events.into_iter().find(|event| event["event"] == name).unwrap_or_else(|| panic!("no {name}: {ran}"))
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+/// All files below a folder.
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {

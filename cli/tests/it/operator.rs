@@ -219,8 +219,9 @@ fn a_watch_says_that_a_task_stands_still() {
     command.args(["round", "watch", "digits", "--server", &served.url, "--ca", &served.ca, "--token", &served.token]);
     let mut watch = Background(command.stdout(std::process::Stdio::piped()).spawn().unwrap());
     let lines = BufReader::new(watch.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let stopped: Vec<_> = lines.filter(|line| line.starts_with("Stopped")).take(1).collect();
-    let [line] = stopped.as_slice() else { panic!("it ended before") };
+    let (say, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || lines.filter(|line| line.starts_with("Stopped")).try_for_each(|line| say.send(line)));
+    let line = told.recv_timeout(std::time::Duration::from_secs(60)).expect("it is not silent");
     assert!(line.contains("PAUSED since 20") && line.ends_with("`tributary task resume digits` goes on"), "{line}");
 }
 

@@ -1,26 +1,13 @@
 //! Inputs are in no log, however much is logged, and in no file.
 
-use std::path::{Path, PathBuf};
-
 use serde_json::json;
 
 use super::{Models, asked, folder};
+use crate::kept::files;
 use crate::secrecy::search::spellings;
 
 /// What the requests hold, and nothing else does.
 const PLANTED: [f32; 5] = [31415.926, -27182.818, 14142.136, -17320.508, 16180.34];
-
-/// All files below a folder.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() { folders.push(path) } else { files.push(path) }
-        }
-    }
-    files
-}
 
 #[tokio::test]
 async fn inputs_are_in_no_log_and_in_no_file() {

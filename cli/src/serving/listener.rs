@@ -217,7 +217,7 @@ impl Requests {
         InProgress(Arc::clone(self))
     }
 
-    /// Returns when no request began or was in progress for this long. Requests wake it not: it looks.
+    /// Returns when no request began or was in progress for this long. Requests do not wake it: it looks when the time is over.
     async fn idle(&self, long: Duration) {
         loop {
             let (count, ended) = *self.state();

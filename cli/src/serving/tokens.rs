@@ -345,6 +345,7 @@ mod tests {
         known.hear(refused(401), now + 41 * second);
         assert!(matches!(known.standing(now + 42 * second), Standing::Unknown));
     }
+
     #[tokio::test(start_paused = true)]
     async fn a_token_that_is_remembered_ends_when_it_expires() {
         let (tokens, _listener) = of_a_silent_coordinator().await;

@@ -49,7 +49,7 @@ pub(crate) const TABLE: &[Allowed] = &[
     Allowed {
         package: "client-sdk",
         ours: &["client-sdk", "wire", "recipe", "secure-agg", "learning", "task-spec"],
-        never: &["rusqlite", "sqlx", "axum", "openssl", "mimalloc"],
+        never: &["rusqlite", "sqlx", "axum", "reqwest", "openssl", "mimalloc"],
     },
     Allowed { package: "tributary-python", ours: &["client-sdk"], never: IO },
     Allowed { package: "tributary-ffi", ours: &["client-sdk"], never: IO },

@@ -4,35 +4,31 @@
 //! Answers are bounded before they are read, and every request has a timeout. Proxy environment variables are ignored:
 //! a participant only talks to its configured coordinator.
 
+use std::error::Error;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use reqwest::{Client, RequestBuilder};
-use rustls::ClientConfig;
-use rustls::RootCertStore;
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls_platform_verifier::BuilderVerifierExt as _;
-use url::{Position, Url};
+use http::uri::Authority;
+use http_body_util::BodyExt as _;
+use hyper::body::{Body, Frame, Incoming};
 use wire::participant::ModelRef;
 use wire::{Attempt, TaskId, TraceContext, headers};
 
+use super::client::{Client, Roots, authority};
 use super::contract::{self, ANSWER_TIMEOUT, HttpRequest, PROBLEM_NEEDS};
 use super::traffic::Counter;
 use super::{Download, Request, RequestSigner, Response, Traffic, Transport, TransportError};
 use crate::clock::Clock;
 use crate::identity::Identity;
 
-/// For three round trips: TCP, TLS, and one lost packet.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Of requests that may be sent to learn the coordinator's time, and then once more.
 const SMALL_BYTES: usize = 64 << 10;
 
 /// A connection to one coordinator.
 pub struct HttpsTransport {
-    server: Url,
+    server: Authority,
     roots: Roots,
     /// Replaced with the certificate, unless requests are signed.
     client: RwLock<Client>,
@@ -53,18 +49,13 @@ pub enum ServerRoots {
     Pem(String),
 }
 
-enum Roots {
-    Device,
-    Pinned(Arc<RootCertStore>),
-}
-
 impl HttpsTransport {
     /// Checks the address and the CA without connecting.
     ///
     /// # Errors
     /// [`TransportError::Protocol`] if the address is not `https://…` or the CA is not a certificate in PEM.
     pub fn new(server: &str, ca_pem: &str) -> Result<Self, TransportError> {
-        Self::with(address(server)?, Roots::pinned(ca_pem)?, None)
+        Self::with(authority(server)?, Roots::pinned(ca_pem)?, None)
     }
 
     /// To a coordinator behind a balancer that ends TLS: requests are signed, and no certificate is shown in the handshake.
@@ -72,20 +63,21 @@ impl HttpsTransport {
     /// # Errors
     /// [`TransportError::Protocol`] if the address is not `https://…`, or the authorities cannot be used.
     pub fn signed(server: &str, roots: &ServerRoots, clock: Arc<dyn Clock>) -> Result<Self, TransportError> {
-        let server = address(server)?;
+        let server = authority(server)?;
         let roots = match roots {
             ServerRoots::Device => Roots::Device,
             ServerRoots::Pem(pem) => Roots::pinned(pem)?,
         };
-        let signer = RequestSigner::new(&server[Position::BeforeHost..Position::AfterPort], clock);
+        let signer = RequestSigner::new(server.as_str(), clock);
         Self::with(server, roots, Some(signer))
     }
 
-    fn with(server: Url, roots: Roots, signer: Option<RequestSigner>) -> Result<Self, TransportError> {
-        let client = RwLock::new(client(&roots, None)?);
+    fn with(server: Authority, roots: Roots, signer: Option<RequestSigner>) -> Result<Self, TransportError> {
+        let client = RwLock::new(Client::new(server.clone(), &roots, None)?);
         Ok(Self { server, roots, client, signer, followed: RwLock::default(), counter: Counter::default() })
     }
 
+    /// Host and port of the coordinator, without the port if it is 443.
     #[must_use]
     pub fn server(&self) -> &str {
         self.server.as_str()
@@ -106,51 +98,36 @@ impl HttpsTransport {
 
     /// Sends a request and reads as much of the answer's body as is needed.
     async fn exchange(&self, request: &HttpRequest) -> Result<http::Response<Bytes>, TransportError> {
-        let response = self.begin(&request.http, Some(request.timeout)).await?;
-        let needs = request.needs(response.status());
-        collect(response, needs, &self.counter).await
+        let all = async {
+            let response = self.begin(&request.http).await?;
+            let needs = request.needs(response.status());
+            collect(response, needs, &self.counter).await
+        };
+        within(request.timeout, all).await?
     }
 
     /// Sends a request and returns the head of its answer. One that was refused for its date is signed and sent once more; a large
     /// one waits until the time is known.
-    /// `timeout` is for all of the exchange; without it, only the head must come in time.
-    async fn begin(
-        &self,
-        http: &http::Request<Bytes>,
-        timeout: Option<Duration>,
-    ) -> Result<reqwest::Response, TransportError> {
+    async fn begin(&self, http: &http::Request<Bytes>) -> Result<http::Response<Incoming>, TransportError> {
         let is_vain = |signer: &&RequestSigner| http.body().len() > SMALL_BYTES && signer.lacks_time();
         if let Some(signer) = self.signer.as_ref().filter(is_vain) {
-            let answer = self.send_once(&contract::health(), Some(ANSWER_TIMEOUT)).await?;
+            let answer = within(ANSWER_TIMEOUT, self.send_once(&contract::health())).await??;
             signer.hear(answer.status(), answer.headers());
         }
-        let answer = self.send_once(http, timeout).await?;
+        let answer = self.send_once(http).await?;
         let is_misdated = |signer: &RequestSigner| signer.hear(answer.status(), answer.headers());
-        if self.signer.as_ref().is_some_and(is_misdated) { self.send_once(http, timeout).await } else { Ok(answer) }
+        if self.signer.as_ref().is_some_and(is_misdated) { self.send_once(http).await } else { Ok(answer) }
     }
 
-    async fn send_once(
-        &self,
-        http: &http::Request<Bytes>,
-        timeout: Option<Duration>,
-    ) -> Result<reqwest::Response, TransportError> {
-        let request = self.request(http)?;
-        let answer = match timeout {
-            Some(timeout) => request.timeout(timeout).send().await.map_err(TransportError::unreachable),
-            None => in_time(request.send()).await?.map_err(TransportError::unreachable),
-        };
-        answer.inspect(|answer| self.counter.head_received(answer.headers()))
-    }
-
-    fn request(&self, http: &http::Request<Bytes>) -> Result<RequestBuilder, TransportError> {
-        let url = self.server.join(&http.uri().to_string()).map_err(|error| setup("the path", error))?;
+    async fn send_once(&self, http: &http::Request<Bytes>) -> Result<http::Response<Incoming>, TransportError> {
         let http = match &self.signer {
             Some(signer) => signer.sign(http.clone())?,
             None => http.clone(),
         };
-        let (parts, body) = http.into_parts();
-        self.counter.sent(&parts.headers, url.as_str().len() + body.len());
-        Ok(self.client().request(parts.method, url).headers(parts.headers).body(body))
+        let path = http.uri().path_and_query().map_or(0, |path| path.as_str().len());
+        self.counter.sent(http.headers(), path + http.body().len());
+        let answer = self.client().send(http).await;
+        answer.inspect(|answer| self.counter.head_received(answer.headers()))
     }
 }
 
@@ -160,7 +137,7 @@ impl Transport for HttpsTransport {
         if let Some(signer) = &self.signer {
             return signer.identify(identity);
         }
-        let client = client(&self.roots, Some(identity))?;
+        let client = Client::new(self.server.clone(), &self.roots, Some(identity))?;
         *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
         Ok(())
     }
@@ -183,7 +160,7 @@ impl Transport for HttpsTransport {
     async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Download) -> Result<(), TransportError> {
         let mut request = contract::model(task, model, sink.bytes());
         self.trace(&mut request, |followed| followed.task == task);
-        let mut response = self.begin(&request, None).await?;
+        let mut response = within(ANSWER_TIMEOUT, self.begin(&request)).await??;
         if !response.status().is_success() {
             if response.status() == http::StatusCode::RANGE_NOT_SATISFIABLE {
                 sink.clear().map_err(TransportError::protocol)?;
@@ -192,7 +169,8 @@ impl Transport for HttpsTransport {
         }
         contract::resume(response.status(), response.headers(), sink)?;
         sink.reserve(usize::try_from(model.bytes).unwrap_or(usize::MAX));
-        while let Some(chunk) = in_time(response.chunk()).await?.map_err(TransportError::unreachable)? {
+        while let Some(chunk) = within(ANSWER_TIMEOUT, chunk(response.body_mut())).await? {
+            let chunk = chunk.map_err(TransportError::unreachable)?;
             if chunk.len() as u64 > model.bytes - sink.bytes() {
                 sink.clear().map_err(TransportError::protocol)?;
                 return Err(TransportError::protocol(format!("the model is longer than {} bytes", model.bytes)));
@@ -204,99 +182,62 @@ impl Transport for HttpsTransport {
     }
 }
 
-fn address(server: &str) -> Result<Url, TransportError> {
-    let server: Url = server.parse().map_err(|error| setup("the server's address", error))?;
-    if server.scheme() != "https" || server.host_str().is_none() {
-        return Err(TransportError::protocol(format!("the server's address must begin with https://, not {server}")));
-    }
-    Ok(server)
-}
-
-impl Roots {
-    fn pinned(ca_pem: &str) -> Result<Self, TransportError> {
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
-            let certificate = certificate.map_err(|error| setup("the CA", error))?;
-            roots.add(certificate).map_err(|error| setup("the CA", error))?;
-        }
-        if roots.is_empty() {
-            return Err(TransportError::protocol("the CA holds no certificate in PEM"));
-        }
-        Ok(Self::Pinned(Arc::new(roots)))
-    }
-}
-
-/// A client with TLS 1.3, the authorities of the server, and the participant's certificate, if any.
-fn client(roots: &Roots, identity: Option<&Identity>) -> Result<Client, TransportError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(|error| setup("TLS", error))?;
-    let tls = match roots {
-        Roots::Pinned(roots) => tls.with_root_certificates(Arc::clone(roots)),
-        Roots::Device => tls.with_platform_verifier().map_err(|error| setup("what this device trusts", error))?,
-    };
-    let mut tls = match identity {
-        None => tls.with_no_client_auth(),
-        Some(identity) => {
-            let chain = CertificateDer::pem_slice_iter(identity.certified.certificate_pem.as_bytes())
-                .collect::<Result<Vec<_>, _>>()
-                .map_err(|error| setup("the certificate", error))?;
-            let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.key.expose_pkcs8().to_vec()));
-            tls.with_client_auth_cert(chain, key).map_err(|error| setup("the certificate", error))?
-        }
-    };
-    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Client::builder()
-        .tls_backend_preconfigured(tls)
-        .https_only(true)
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(CONNECT_TIMEOUT)
-        .user_agent(concat!("tributary-client-sdk/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(|error| setup("the HTTP client", error))
-}
-
-fn setup(what: &str, error: impl std::fmt::Display) -> TransportError {
-    TransportError::protocol(format!("{what} cannot be used: {error}"))
-}
-
 /// The first so many bytes of a body and what came with them, or all if there are fewer.
-async fn collect(
-    mut response: reqwest::Response,
+async fn collect<B>(
+    response: http::Response<B>,
     bytes: usize,
     counter: &Counter,
-) -> Result<http::Response<Bytes>, TransportError> {
-    let mut body = Vec::new();
-    while body.len() < bytes {
-        match response.chunk().await {
-            Ok(Some(chunk)) => {
+) -> Result<http::Response<Bytes>, TransportError>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
+{
+    let (head, mut body) = response.into_parts();
+    let mut read = Vec::new();
+    while read.len() < bytes {
+        match chunk(&mut body).await {
+            Some(Ok(chunk)) => {
                 counter.received(chunk.len());
-                body.extend_from_slice(&chunk);
+                read.extend_from_slice(&chunk);
             }
-            Ok(None) => break,
+            None => break,
             // The status says enough.
-            Err(_) if !response.status().is_success() => break,
-            Err(error) => return Err(TransportError::unreachable(error)),
+            Some(Err(_)) if !head.status.is_success() => break,
+            Some(Err(error)) => return Err(TransportError::unreachable(error)),
         }
     }
-    Ok(http::Response::from(response).map(|_| body.into()))
+    Ok(http::Response::from_parts(head, read.into()))
+}
+
+/// The next bytes of a body; none at its end.
+async fn chunk<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> Option<Result<Bytes, B::Error>> {
+    loop {
+        match body.frame().await?.map(Frame::into_data) {
+            Ok(Ok(data)) => return Some(Ok(data)),
+            // Trailers say nothing to a participant.
+            Ok(Err(_)) => {}
+            Err(error) => return Some(Err(error)),
+        }
+    }
 }
 
 /// The answer in the place of a model, which comes at once, too.
-async fn refusal(response: reqwest::Response, counter: &Counter) -> Result<http::Response<Bytes>, TransportError> {
-    in_time(collect(response, PROBLEM_NEEDS, counter)).await?
+async fn refusal<B>(response: http::Response<B>, counter: &Counter) -> Result<http::Response<Bytes>, TransportError>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
+{
+    within(ANSWER_TIMEOUT, collect(response, PROBLEM_NEEDS, counter)).await?
 }
 
-/// A piece of a model's transfer, or the answer that begins it.
-async fn in_time<T>(piece: impl Future<Output = T>) -> Result<T, TransportError> {
-    let late = |_| TransportError::unreachable(format!("nothing came for {} s", ANSWER_TIMEOUT.as_secs()));
-    tokio::time::timeout(ANSWER_TIMEOUT, piece).await.map_err(late)
+/// What has to come in this time.
+async fn within<T>(limit: Duration, what: impl Future<Output = T>) -> Result<T, TransportError> {
+    let late = |_| TransportError::unreachable(format!("nothing came for {} s", limit.as_secs()));
+    tokio::time::timeout(limit, what).await.map_err(late)
 }
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::StreamBody;
+
     use super::*;
 
     fn ca() -> String {
@@ -306,9 +247,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_error_whose_body_does_not_come_is_given_up() {
-        let stuck = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
-        let response = http::Response::builder().status(503).body(reqwest::Body::wrap_stream(stuck)).unwrap();
-        let given_up = tokio::time::timeout(ANSWER_TIMEOUT * 2, refusal(response.into(), &Counter::default())).await;
+        let stuck = StreamBody::new(futures_util::stream::pending::<Result<Frame<Bytes>, std::io::Error>>());
+        let response = http::Response::builder().status(503).body(stuck).unwrap();
+        let given_up = tokio::time::timeout(ANSWER_TIMEOUT * 2, refusal(response, &Counter::default())).await;
         assert!(matches!(given_up, Ok(Err(TransportError::Unreachable(_)))), "{given_up:?}");
     }
 

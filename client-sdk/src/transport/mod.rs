@@ -7,6 +7,8 @@
 
 #[cfg(feature = "https")]
 mod advice;
+#[cfg(feature = "https")]
+mod client;
 pub mod contract;
 mod download;
 mod error;

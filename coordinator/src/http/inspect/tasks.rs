@@ -6,8 +6,10 @@ use axum::extract::State;
 use federation::id::TaskId;
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
+use http::HeaderValue;
 use store::entity::task::{TaskChange, TaskFilter, TaskRow};
 use store::{StoreError, Transaction};
+use wire::headers::LAST_EVENT_ID;
 use wire::inspect::{Page, StatusChange, TaskSummary, TaskView};
 use wire::route;
 
@@ -24,21 +26,31 @@ use crate::shortage::shortage;
 /// List tasks, newest first.
 #[utoipa::path(
     get, path = route::TASKS, params(NarrowedQuery), security(("token" = ["viewer"])),
-    responses((status = 200, body = Page<TaskSummary>)),
+    responses((
+        status = 200, body = Page<TaskSummary>,
+        headers(("last-event-id" = u64, description = "A position in the log of events: a stream after it misses nothing that is not shown here.")),
+    )),
 )]
 pub(in crate::http) async fn list(
     InScope(bearer): InScope,
     State(app): State<Arc<App>>,
     Query(query): Query<NarrowedQuery>,
-) -> Result<Json<Page<TaskSummary>>> {
+) -> Result<([(&'static str, HeaderValue); 1], Json<Page<TaskSummary>>)> {
     let (paging, statuses, since) = query.read(&TaskStatus::ALL)?;
     let (limit, cursor) = (paging.limit()?, paging.place::<TaskId>(List::Tasks)?);
     let filter = &TaskFilter { statuses, since, scope: bearer.scope };
-    let rows = app
+    let (end, rows) = app
         .store
-        .read("list_tasks", |tx| Box::pin(async move { tx.tasks_where(filter, cursor, limit + 1).await }))
+        .read("list_tasks", |tx| {
+            Box::pin(async move {
+                // Before the tasks: what these show may be newer, and is told once more.
+                let end = tx.last_event().await?.map_or(0, |(position, _)| position);
+                Ok::<_, StoreError>((end, tx.tasks_where(filter, cursor, limit + 1).await?))
+            })
+        })
         .await?;
-    Ok(Json(page(List::Tasks, rows, limit, |row| row.id, |row| summary(&row))))
+    let page = page(List::Tasks, rows, limit, |row| row.id, |row| summary(&row));
+    Ok(([(LAST_EVENT_ID, HeaderValue::from(end))], Json(page)))
 }
 
 /// Get one task, by id or name.

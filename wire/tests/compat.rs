@@ -64,6 +64,7 @@ fn every_body_of_version_1_is_still_read() {
     check::<inspect::TaskView>("task_view", &mut seen);
     check::<inspect::RoundView>("round_view", &mut seen);
     check::<inspect::RoundView>("round_view_buffer", &mut seen);
+    check::<inspect::RoundView>("round_view_devices", &mut seen);
     check::<inspect::AssignmentView>("assignment_view", &mut seen);
     check::<inspect::ModelView>("model_view", &mut seen);
     check::<inspect::ParticipantView>("participant_view", &mut seen);

@@ -3,6 +3,7 @@
 use federation::round::{AssignmentState, FailureReason, RoundState};
 use federation::task_status::TaskStatus;
 use serde_json::json;
+use wire::DeviceReason;
 use wire::inspect::RoundView;
 use wire::provenance::{SignedProvenance, roster_digest};
 use wire::route;
@@ -85,6 +86,12 @@ async fn the_operator_sees_phases_bytes_and_work() {
     assert_eq!(view.bytes_up, view.phases.iter().map(|phase| phase.bytes_up).sum::<u64>());
     let work = view.work.unwrap();
     assert!(work.sum_device.starts_with("cpu") && work.unmask_device.starts_with("cpu"), "{work:?}");
+    let reasons = (work.sum_because, work.unmask_because, work.device_failure.as_deref());
+    assert_eq!(
+        reasons,
+        (Some(DeviceReason::NoGpu), Some(DeviceReason::NoGpu), None),
+        "`auto`, and it is the processor"
+    );
     // Nobody is missing: one self mask for each.
     let words = u64::try_from(world.model.codec.len()).unwrap();
     assert!(work.keystream_bytes >= 5 * 4 * words, "{work:?}");

@@ -7,6 +7,7 @@ mod privacy;
 
 use std::collections::BTreeMap;
 
+use federation::device_reason::DeviceReason;
 use federation::id::{Digest, ParticipantId, TaskId};
 use federation::round::{AssignmentState, FailureReason, RoundState};
 use federation::task_status::TaskStatus;
@@ -215,8 +216,17 @@ pub struct SessionView {
 pub struct SumWorkView {
     /// Device that added the inputs.
     pub sum_device: String,
+    /// Why that one; absent for sums of older coordinators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sum_because: Option<DeviceReason>,
     /// Device that removed the masks.
     pub unmask_device: String,
+    /// Why that one; absent for sums of older coordinators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmask_because: Option<DeviceReason>,
+    /// The device that failed at it, and how; absent if none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_failure: Option<String>,
     /// Seconds of adding, in the last step.
     pub sum_seconds: f64,
     /// Seconds of removing masks.

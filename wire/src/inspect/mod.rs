@@ -4,6 +4,7 @@ mod comparison;
 mod compression;
 pub mod figures;
 mod privacy;
+mod task_waiting_for;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use task_spec::{Mode, TaskSpec};
 pub use comparison::{Column, ComparedLine, Comparison};
 pub use compression::CompressionView;
 pub use privacy::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
+pub use task_waiting_for::TaskWaitingFor;
 
 /// Paths of what operators read.
 pub mod route {
@@ -148,6 +150,9 @@ pub struct TaskView {
     /// What the next round waits for, or waited for in vain; absent if there are enough participants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortage: Option<ShortageView>,
+    /// What it waits for now, and until when; absent from older coordinators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<TaskWaitingFor>,
 }
 
 /// A built-in task to begin with.

@@ -22,6 +22,7 @@ use crate::http::operators::{InScope, OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 use crate::reported_rounds::behind;
 use crate::shortage::shortage;
+use crate::waiting_for::waiting_for;
 
 /// List tasks, newest first.
 #[utoipa::path(
@@ -82,14 +83,25 @@ pub(in crate::http) async fn read(
     let behind = behind(tx, &row).await?;
     let latest = tx.round(row.next_round()).await?;
     let shortage = shortage(tx, &row, latest.as_ref().map(|row| &row.round), now).await?;
-    Ok(Some(TaskView { behind, shortage, ..view(row, history) }))
+    let since = history.last().map_or(row.created_at, |change| change.at);
+    let waiting_for = Some(waiting_for(tx, &row, since, latest.as_ref(), shortage.as_ref()).await?);
+    Ok(Some(TaskView { behind, shortage, waiting_for, ..view(row, history) }))
 }
 
 impl Revised for TaskView {
     /// Without rounds that complete, their versions, and who waits for them. What versions were restored shows in how many more
     /// there are than rounds.
     fn revision(&self) -> serde_json::Result<Vec<u8>> {
-        let Self { summary, spec, updates_readable_by: _, history, promoted_version, behind: _, shortage: _ } = self;
+        let Self {
+            summary,
+            spec,
+            updates_readable_by: _,
+            history,
+            promoted_version,
+            behind: _,
+            shortage: _,
+            waiting_for: _,
+        } = self;
         let restored = summary.model_version.saturating_sub(summary.rounds_completed);
         serde_json::to_vec(&(summary.id, summary.status, spec, history, promoted_version, restored))
     }
@@ -108,6 +120,7 @@ fn view(row: TaskRow, history: Vec<TaskChange>) -> TaskView {
         history: history.into_iter().map(change).collect(),
         behind: None,
         shortage: None,
+        waiting_for: None,
     }
 }
 

@@ -17,6 +17,7 @@ use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
 use axum::body::Body;
 use coordinator::config::Config;
 use coordinator::{Coordinator, Parts};
+use federation::device_reason::DeviceReason;
 use federation::id::{Attempt, Digest, ParticipantId, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::{Assignment, AssignmentState, PhaseLimits, Round, RoundLimits, RoundState, SecureLimits};
@@ -234,7 +235,16 @@ async fn round(tx: &mut Transaction<'_>, task: TaskId, number: u32, charges: &[S
         advance(tx, &mut round, state).await?;
     }
     let (device, created_at) = (|| "cpu".to_owned(), START);
-    let work = SumWork { sum_device: device(), unmask_device: device(), sum_ms: 9, unmask_ms: 9, keystream_bytes: 9 };
+    let work = SumWork {
+        sum_device: device(),
+        sum_because: Some(DeviceReason::AskedFor),
+        unmask_device: device(),
+        unmask_because: Some(DeviceReason::AskedFor),
+        device_failure: None,
+        sum_ms: 9,
+        unmask_ms: 9,
+        keystream_bytes: 9,
+    };
     let sum = NoisedSumRow { attempt, blob: digest(0), participants: COHORT, created_at, work: Some(work) };
     tx.insert_noised_sum(&sum).await?;
     let row = charges[number as usize - 1].clone();

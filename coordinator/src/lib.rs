@@ -43,6 +43,7 @@ mod shelf;
 mod shortage;
 mod signing;
 mod step_error;
+mod waiting_for;
 mod wiring;
 
 use federation::id::Digest;

@@ -3,7 +3,7 @@
 //! A record is made of rows alone, so that one can be signed later: for the newest versions of tasks that go on, at the start of a
 //! program whose key signed none ([`sign_unsigned`]).
 
-use federation::id::{Attempt, TaskId};
+use federation::id::{Attempt, ParticipantId, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::Assignment;
 use federation::time::Timestamp;
@@ -12,7 +12,9 @@ use store::entity::provenance::ProvenanceRow;
 use store::entity::task::TaskRow;
 use store::{Store, StoreError, Transaction};
 use wire::audit::Hex;
-use wire::provenance::{BaseVersion, FORMAT, MadeIn, Origin, Provenance, SignedProvenance, SpentSoFar, roster_digest};
+use wire::provenance::{
+    BaseVersion, FORMAT, MadeIn, Origin, Provenance, SignedProvenance, SpentSoFar, roster_digest, survivors_digest,
+};
 
 use crate::models::Models;
 use crate::seal::Sealer;
@@ -138,11 +140,13 @@ async fn record(
     };
     // Where privacy rests on the secrecy of the draw, neither its size nor a digest of its members is told.
     let shown = made_in.filter(|_| !task.spec.sampling_amplifies());
-    let (mut roster, mut updates) = (None, None);
+    let (mut roster, mut survivors, mut updates) = (None, None, None);
     if let Some(attempt) = shown {
         updates = tx.noised_sum(attempt).await?.map(|sum| sum.participants);
         if task.spec.secure_aggregation.enabled {
-            roster = Some(roster_digest(&groups(tx, attempt).await?));
+            let cohort = Cohort::read(tx, attempt).await?;
+            roster = Some(roster_digest(&cohort.members));
+            survivors = Some(survivors_digest(&cohort.survivors));
         }
     }
     Ok(Provenance {
@@ -157,6 +161,7 @@ async fn record(
         base: base.map(|base| BaseVersion { version: base.version, sha256: base.sha256 }),
         round: made_in.map(|Attempt { round, attempt, .. }| MadeIn { round, attempt }),
         roster,
+        survivors,
         updates,
         privacy: spent(tx, task, made_in).await?,
         published_at: version.created_at,
@@ -165,22 +170,33 @@ async fn record(
     })
 }
 
-/// The members of an attempt's cohort, by its groups.
-async fn groups(
-    tx: &mut Transaction<'_>,
-    attempt: Attempt,
-) -> Result<Vec<Vec<federation::id::ParticipantId>>, StoreError> {
-    let (mut groups, mut cursor) = (Vec::new(), None);
-    loop {
-        let page = tx.assignments(attempt, cursor, PAGE).await?;
-        let Some(last) = page.last().map(|place| place.participant) else { return Ok(groups) };
-        cursor = Some(last);
-        for Assignment { participant, group, .. } in page {
-            let group = group.unwrap_or(0) as usize;
-            if groups.len() <= group {
-                groups.resize_with(group + 1, Vec::new);
+/// The cohort of an attempt, by its groups.
+#[derive(Default)]
+struct Cohort {
+    members: Vec<Vec<ParticipantId>>,
+    /// Those whose inputs are in the sum.
+    survivors: Vec<Vec<ParticipantId>>,
+}
+
+impl Cohort {
+    async fn read(tx: &mut Transaction<'_>, attempt: Attempt) -> Result<Self, StoreError> {
+        let folded = tx.folded(attempt).await?;
+        let (mut cohort, mut cursor) = (Self::default(), None);
+        loop {
+            let page = tx.assignments(attempt, cursor, PAGE).await?;
+            let Some(last) = page.last().map(|place| place.participant) else { return Ok(cohort) };
+            cursor = Some(last);
+            for Assignment { participant, group, .. } in page {
+                let group = group.unwrap_or(0) as usize;
+                if cohort.members.len() <= group {
+                    cohort.members.resize_with(group + 1, Vec::new);
+                    cohort.survivors.resize_with(group + 1, Vec::new);
+                }
+                cohort.members[group].push(participant);
+                if folded.binary_search(&participant).is_ok() {
+                    cohort.survivors[group].push(participant);
+                }
             }
-            groups[group].push(participant);
         }
     }
 }

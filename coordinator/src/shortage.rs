@@ -94,6 +94,11 @@ pub(crate) async fn shortage(
     Ok((enrolled.min(waiting) < needed).then_some(ShortageView { needed, enrolled, waiting }))
 }
 
+/// How many participants have to check in before a cohort is drawn.
+pub(crate) fn missing(shortage: &ShortageView) -> u32 {
+    shortage.needed.saturating_sub(shortage.waiting.min(shortage.enrolled))
+}
+
 /// How many participants the next round of a task lacks, as they were counted within the last second: whoever waits for the same
 /// task is told the same, and counting is not done for each.
 #[derive(Default)]
@@ -118,7 +123,7 @@ impl Lacking {
                 shortage(tx, &row, latest.as_ref().map(|row| &row.round), now).await
             })
         });
-        let more = read.await?.map_or(0, |view| view.needed.saturating_sub(view.waiting.min(view.enrolled)));
+        let more = read.await?.as_ref().map_or(0, missing);
         let mut known = self.0.lock();
         known.retain(|_, (at, _)| is_known(*at));
         known.insert(task, (now, more));

@@ -8,6 +8,7 @@
 
 pub mod advance;
 pub mod cohort;
+pub mod device_reason;
 pub mod event;
 pub mod gate;
 pub mod groups;

@@ -28,6 +28,9 @@ pub const REQUEST: &str = "tributary-request";
 pub const REQUEST_OF_DASHBOARD: &str = "dashboard";
 /// The trace that a request belongs to ([`crate::TraceContext`]).
 pub const TRACEPARENT: &str = "traceparent";
+/// A position in the log of events: in a request for a stream the one that it is continued after, in an answer one of which nothing
+/// up to there is missing.
+pub const LAST_EVENT_ID: &str = "last-event-id";
 /// Makes a repeated `POST` return the first answer; 1 to 64 printable ASCII characters.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 

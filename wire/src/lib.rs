@@ -19,6 +19,7 @@ pub mod signer;
 pub mod trace;
 
 pub use federation::cohort::{CoarseLoss, Ineligible};
+pub use federation::device_reason::DeviceReason;
 pub use federation::event;
 pub use federation::id::{Attempt, Digest, ParticipantId, RoundKey, TaskId, TokenId};
 pub use federation::round::{AssignmentState, FailureReason, RoundState};

@@ -19,6 +19,8 @@ pub const MAX_RECORD_BYTES: usize = 16 << 10;
 const RECORD: &[u8] = b"tributary provenance 1\0";
 const ROSTER: &[u8] = b"tributary roster 1\0";
 const ROSTERS: &[u8] = b"tributary rosters 1\0";
+const SURVIVORS: &[u8] = b"tributary survivors 1\0";
+const SURVIVORS_OF_GROUPS: &[u8] = b"tributary survivors of groups 1\0";
 
 task_spec::named_enum! {
     /// How a version came to be.
@@ -56,6 +58,10 @@ pub struct Provenance {
     pub round: Option<MadeIn>,
     /// [`roster_digest`] of the cohort as its members were told it; none without secure aggregation.
     pub roster: Option<Digest>,
+    /// [`survivors_digest`] of the members of the roster whose updates are in the sum; none without a roster, and in records of programs
+    /// that did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub survivors: Option<Digest>,
     /// Number of updates in the sum; none without a round, and where privacy rests on that number being unknown.
     pub updates: Option<u32>,
     /// What the task had cost up to here; none without a privacy mechanism.
@@ -169,23 +175,34 @@ fn signed(record: &str) -> Vec<u8> {
 /// group, in their order)`.
 #[must_use]
 pub fn roster_digest(groups: &[Vec<ParticipantId>]) -> Digest {
+    members_digest(groups, ROSTER, ROSTERS)
+}
+
+/// Digest of whose updates are in a sum, like [`roster_digest`] with `"tributary survivors 1\0"` and `"tributary survivors of groups 1\0"`. A
+/// group that was left out has no members.
+#[must_use]
+pub fn survivors_digest(groups: &[Vec<ParticipantId>]) -> Digest {
+    members_digest(groups, SURVIVORS, SURVIVORS_OF_GROUPS)
+}
+
+fn members_digest(groups: &[Vec<ParticipantId>], of_one: &[u8], of_several: &[u8]) -> Digest {
     match groups {
-        [cohort] => roster(cohort),
+        [cohort] => group_digest(cohort, of_one),
         groups => {
             let mut context = Context::new(&SHA256);
-            context.update(ROSTERS);
+            context.update(of_several);
             context.update(&count(groups.len()));
-            groups.iter().for_each(|group| context.update(&roster(group).0));
+            groups.iter().for_each(|group| context.update(&group_digest(group, of_one).0));
             finish(context)
         }
     }
 }
 
-fn roster(members: &[ParticipantId]) -> Digest {
+fn group_digest(members: &[ParticipantId], domain: &[u8]) -> Digest {
     let mut members = members.to_vec();
     members.sort_unstable();
     let mut context = Context::new(&SHA256);
-    context.update(ROSTER);
+    context.update(domain);
     context.update(&count(members.len()));
     members.iter().for_each(|member| context.update(member.0.as_bytes()));
     finish(context)

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use wire::audit::Hex;
 use wire::provenance::{
     BadProvenance, BaseVersion, FORMAT, MAX_RECORD_BYTES, MadeIn, Origin, Provenance, SignedProvenance, SpentSoFar,
-    key_of, roster_digest,
+    key_of, roster_digest, survivors_digest,
 };
 
 fn pair(seed: u8) -> Ed25519KeyPair {
@@ -30,6 +30,7 @@ fn record() -> Provenance {
         base: Some(BaseVersion { version: 2, sha256: Digest([3; 32]) }),
         round: Some(MadeIn { round: 4, attempt: 1 }),
         roster: Some(roster_digest(&[vec![ParticipantId(Uuid::from_u128(1))]])),
+        survivors: None,
         updates: Some(5),
         privacy: Some(SpentSoFar { epsilon: 0.1 + 0.2, delta: 1e-5 }),
         published_at: Timestamp(1_750_000_000_000),
@@ -117,4 +118,28 @@ fn a_roster_has_one_digest_in_any_order_and_groups_have_theirs() {
     let other = roster_digest(&[ids(&[3])]);
     let groups = [b"tributary rosters 1\0\0\0\0\x02".as_slice(), &cohort.0, &other.0].concat();
     assert_eq!(roster_digest(&[ids(&[1, 2]), ids(&[3])]).0, digest(&SHA256, &groups).as_ref());
+}
+
+#[test]
+fn survivors_have_a_digest_of_their_own_and_are_signed_where_they_are_told() {
+    let ids = |numbers: &[u128]| numbers.iter().map(|n| ParticipantId(Uuid::from_u128(*n))).collect::<Vec<_>>();
+    let mut bytes = b"tributary survivors 1\0\0\0\0\x02".to_vec();
+    for n in [1_u128, 2] {
+        bytes.extend(n.to_be_bytes());
+    }
+    let survivors = survivors_digest(&[ids(&[2, 1])]);
+    assert_eq!(survivors.0, digest(&SHA256, &bytes).as_ref());
+    assert_ne!(survivors, roster_digest(&[ids(&[1, 2])]), "who was drawn is not who is in the sum");
+    let nobody = survivors_digest(&[Vec::new()]);
+    assert_eq!(nobody.0, digest(&SHA256, b"tributary survivors 1\0\0\0\0\0").as_ref());
+    let groups = [b"tributary survivors of groups 1\0\0\0\0\x02".as_slice(), &survivors.0, &nobody.0].concat();
+    assert_eq!(survivors_digest(&[ids(&[1, 2]), Vec::new()]).0, digest(&SHA256, &groups).as_ref());
+
+    let told = Provenance { survivors: Some(survivors), ..record() };
+    let signed = told.sign(&pair(7));
+    assert!(signed.record.contains(&format!(r#""survivors":"{survivors}","updates":5"#)), "{}", signed.record);
+    assert_eq!(signed.open().unwrap(), told);
+    let mut changed = signed;
+    changed.record = changed.record.replace("survivors", "survivorz");
+    assert_eq!(changed.open(), Err(BadProvenance::Signature(key_of(&pair(7)))));
 }

@@ -73,7 +73,14 @@ impl Opening {
         match answer {
             Ok((session, body, event)) => {
                 core.events.push(event);
-                let records = core.session_record(&session, Some(&local_state));
+                let mut records = core.session_record(&session, Some(&local_state));
+                if phase == OpeningPhase::Confirm && core.shown.has_key() {
+                    // What was signed: the record of the version that comes of it must say the same.
+                    records = records.and_then(|mut records| {
+                        records.push(core.shown_record()?);
+                        Ok(records)
+                    });
+                }
                 persist(records, State::Opening(Self::resume(phase, session, local_state, body)))
             }
             Err(SessionError::Refusal(Refusal::LeftOut)) => {
@@ -99,9 +106,10 @@ impl Opening {
     }
 }
 
-fn sign(core: &Core, session: Session, survivors: &[u8]) -> Result<(Session, Bytes, Event), SessionError> {
+fn sign(core: &mut Core, session: Session, survivors: &[u8]) -> Result<(Session, Bytes, Event), SessionError> {
     let survivors = Survivors::decode(survivors)?;
     let step = session.client()?.waiting_for_survivors()?.check(&survivors, &core.key.signer()?)?;
+    core.shown.sign(session.place, &session.members, &survivors.survivors);
     let event = Event::Confirmed { place: session.place, survivors: survivors.survivors.len() };
     Ok((session.advance(&step.persist), step.send.encode().into(), event))
 }

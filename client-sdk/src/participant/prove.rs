@@ -45,9 +45,14 @@ impl Core {
             if let Some(pair) = shown.contradiction(place.task).filter(|_| is_new) {
                 self.events.push(Event::equivocation(place.task, pair.clone()));
             }
-            records = shown.encode().map(|bytes| vec![Record::new(snapshot::PROVENANCE.to_owned(), bytes)]);
             self.shown = shown;
+            records = self.shown_record().map(|record| vec![record]);
         }
         Proof { verdict, records }
+    }
+
+    /// The record of what is remembered of models.
+    pub(super) fn shown_record(&self) -> Result<Record, JournalError> {
+        self.shown.encode().map(|bytes| Record::new(snapshot::PROVENANCE.to_owned(), bytes))
     }
 }

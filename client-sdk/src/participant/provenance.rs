@@ -5,11 +5,12 @@
 //! record, which the journal keeps (trust on first use). Once there is a key, no assignment is taken without a record. A coordinator
 //! that gives one number to two models has to sign both: the participant takes the first, refuses the second, and keeps both records.
 
+use secure_agg::IndexSet;
 use serde::{Deserialize, Serialize};
 use wire::audit::AuditKey;
 use wire::participant::Assignment;
-use wire::provenance::{BadProvenance, Provenance, SignedProvenance};
-use wire::{Digest, TaskId};
+use wire::provenance::{BadProvenance, MadeIn, Provenance, SignedProvenance, roster_digest, survivors_digest};
+use wire::{Attempt, Digest, ParticipantId, TaskId};
 
 use recipe::AssignmentTerms;
 
@@ -36,6 +37,11 @@ pub enum ProvenanceError {
     /// The record is of something else than is to be trained.
     #[error("the record of where the model comes from has another {0} than the assignment")]
     OtherAssignment(&'static str),
+    /// It is made of another round than the one that this participant took part in under its number, and signed.
+    #[error(
+        "the record of where the model comes from has another {0} than the round in which this participant has signed it"
+    )]
+    OtherRound(&'static str),
     /// The coordinator has signed two models for one number.
     #[error(
         "the coordinator has signed two models as version {version}: {sha256}, and another that this participant was shown \
@@ -58,6 +64,18 @@ pub(super) struct Shown {
     key: Option<AuditKey>,
     /// The task that was shown last at the end.
     tasks: Vec<ShownTask>,
+    /// Whose updates are in a sum, as this participant has signed it: the last time in each task, of which the latest is at the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    signed: Vec<SignedSum>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct SignedSum {
+    place: Attempt,
+    /// [`roster_digest`] of the participant's session.
+    roster: Digest,
+    /// [`survivors_digest`] of it.
+    survivors: Digest,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -139,7 +157,36 @@ impl Shown {
                 return Err(ProvenanceError::OtherAssignment(what));
             }
         }
-        Ok(Some(record))
+        // Of a divided cohort a member knows its own group alone.
+        let contradiction = assignment.encoding.groups.is_none().then(|| self.contradicts(&record)).flatten();
+        contradiction.map_or(Ok(Some(record)), |what| Err(ProvenanceError::OtherRound(what)))
+    }
+
+    /// What a record says otherwise than this participant has signed it in the attempt that made the version.
+    fn contradicts(&self, record: &Provenance) -> Option<&'static str> {
+        let made_in = record.round.map(|MadeIn { round, attempt }| Attempt { task: record.task, round, attempt })?;
+        let signed = self.signed.iter().find(|signed| signed.place == made_in)?;
+        [("roster", record.roster, signed.roster), ("set of survivors", record.survivors, signed.survivors)]
+            .into_iter()
+            .find_map(|(what, told, known)| told.is_some_and(|told| told != known).then_some(what))
+    }
+
+    /// Whether there is a coordinator whose records are checked.
+    pub(super) fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Remembers whose updates are in a sum, of members in the order of their roster. Without a key nobody signs records.
+    pub(super) fn sign(&mut self, place: Attempt, members: &[ParticipantId], survivors: &IndexSet) {
+        if self.key.is_none() {
+            return;
+        }
+        let in_sum = members.iter().zip(1..).filter(|(_, index)| survivors.contains(*index)).map(|(member, _)| *member);
+        let survivors = survivors_digest(&[in_sum.collect()]);
+        self.signed.retain(|signed| signed.place.task != place.task);
+        self.signed.push(SignedSum { place, roster: roster_digest(&[members.to_vec()]), survivors });
+        let surplus = self.signed.len().saturating_sub(MOST_TASKS);
+        self.signed.drain(..surplus);
     }
 
     /// Remembers a version, unless it contradicts what was shown before.
@@ -201,5 +248,71 @@ impl Shown {
 
     pub(super) fn contradiction(&self, task: TaskId) -> Option<&[SignedProvenance; 2]> {
         self.tasks.iter().find(|known| known.task == task)?.contradiction.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Timestamp;
+    use wire::audit::Hex;
+    use wire::provenance::{FORMAT, Origin};
+
+    use super::*;
+
+    fn members() -> Vec<ParticipantId> {
+        (1..=4).map(|n| format!("00000000-0000-0000-0000-{n:012}").parse().unwrap()).collect()
+    }
+
+    fn place(task: u32, attempt: u32) -> Attempt {
+        Attempt { task: format!("00000000-0000-0000-0000-{task:012}").parse().unwrap(), round: 3, attempt }
+    }
+
+    fn record(Attempt { task, round, attempt }: Attempt) -> Provenance {
+        Provenance {
+            format: FORMAT,
+            coordinator: Hex([0; 32]),
+            task,
+            task_sha256: Digest([1; 32]),
+            version: 3,
+            sha256: Digest([2; 32]),
+            bytes: 1,
+            origin: Origin::Trained,
+            base: None,
+            round: Some(MadeIn { round, attempt }),
+            roster: Some(roster_digest(&[members()])),
+            survivors: Some(survivors_digest(&[[&members()[..1], &members()[2..]].concat()])),
+            updates: Some(3),
+            privacy: None,
+            published_at: Timestamp(0),
+            signed_at: Timestamp(0),
+            program: "a test".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_record_of_a_round_that_was_signed_here_must_say_the_same_of_it() {
+        // All but the second.
+        let survivors = IndexSet::of(4, [1, 3, 4]);
+        let mut shown = Shown::default();
+        shown.sign(place(1, 2), &members(), &survivors);
+        assert_eq!(shown, Shown::default(), "there is no key that signs records");
+        shown.key = Some(Hex([0; 32]));
+        shown.sign(place(1, 1), &members(), &IndexSet::full(4));
+        shown.sign(place(1, 2), &members(), &survivors);
+        shown.sign(place(2, 1), &members(), &IndexSet::full(4));
+        assert_eq!(shown.signed.len(), 2, "the last of each task");
+
+        let told = record(place(1, 2));
+        assert_eq!(shown.contradicts(&told), None);
+        let everybody = Some(survivors_digest(&[members()]));
+        assert_eq!(shown.contradicts(&Provenance { survivors: everybody, ..told.clone() }), Some("set of survivors"));
+        let fewer = Some(roster_digest(&[members()[..3].to_vec()]));
+        assert_eq!(shown.contradicts(&Provenance { roster: fewer, ..told.clone() }), Some("roster"));
+        // An older program does not say; of another attempt nothing was signed here.
+        assert_eq!(shown.contradicts(&Provenance { roster: None, survivors: None, ..told }), None);
+        assert_eq!(shown.contradicts(&Provenance { survivors: everybody, ..record(place(1, 1)) }), None);
+        assert_eq!(shown.contradicts(&record(place(2, 1))), Some("set of survivors"));
+        let restored: Shown = serde_json::from_str(&serde_json::to_string(&shown).unwrap()).unwrap();
+        assert_eq!(restored, shown);
     }
 }

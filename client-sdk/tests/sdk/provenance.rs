@@ -46,6 +46,7 @@ fn record(assignment: &Assignment, key: usize) -> Provenance {
         base: None,
         round: (base.version > 0).then_some(MadeIn { round: base.version, attempt: 1 }),
         roster: None,
+        survivors: None,
         updates: None,
         privacy: None,
         published_at: Timestamp(0),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use aggregation::Aggregator;
 use aggregation::device::{DeviceChoice, select};
+use federation::device_reason::DeviceReason;
 use ring::hmac;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -78,15 +79,29 @@ pub(super) fn locks_to_replace(store: &StoreConfig, parts: &Parts) -> Result<Loc
     Locks::take(&paths, parts.clock.now())
 }
 
-pub(super) fn aggregator(config: &Config) -> Result<Arc<dyn Aggregator>, StartError> {
-    selected(config).map(|selected| selected.aggregator)
+/// The device that sums, and why it is that one.
+pub(super) fn aggregator(config: &Config) -> Result<(Arc<dyn Aggregator>, DeviceReason), StartError> {
+    let aggregator = selected(config)?.aggregator;
+    // The processor stands in for a GPU, and nothing stands in for the processor.
+    let because = match aggregator.spare() {
+        _ if choice(config)? != DeviceChoice::Auto => DeviceReason::AskedFor,
+        Some(_) => DeviceReason::BestPresent,
+        None => DeviceReason::NoGpu,
+    };
+    Ok((aggregator, because))
+}
+
+fn choice(config: &Config) -> Result<DeviceChoice, StartError> {
+    config.aggregation.device.parse::<DeviceChoice>().map_err(|error| device(&error))
+}
+
+fn device(error: &dyn std::fmt::Display) -> StartError {
+    StartError::Device(error.to_string())
 }
 
 pub(super) fn selected(config: &Config) -> Result<aggregation::device::Selected, StartError> {
-    let device = |error: &dyn std::fmt::Display| StartError::Device(error.to_string());
-    let choice: DeviceChoice = config.aggregation.device.parse().map_err(|error| device(&error))?;
     let threads = usize::try_from(config.aggregation.threads).unwrap_or(usize::MAX);
-    select(choice, threads).map_err(|error| device(&error))
+    select(choice(config)?, threads).map_err(|error| device(&error))
 }
 
 /// Our own authority, if it certifies anybody.

@@ -133,7 +133,7 @@ impl Coordinator {
         linger: Linger,
     ) -> Result<Self, StartError> {
         let metrics = observe::recorder();
-        let aggregator = aggregator(config)?;
+        let (aggregator, aggregator_because) = aggregator(config)?;
         let authority = authority(config, &parts)?;
         let members = members(config, authority.as_ref())?;
         let oidc = config.oidc.as_ref().map(|oidc| Oidc::open(oidc, &parts.clock)).transpose()?;
@@ -175,6 +175,7 @@ impl Coordinator {
             shutdown: stopping.clone(),
         });
         let mut environment = Environment::new(store.clone(), aggregator, parts.clock, parts.random);
+        environment.aggregator_because = aggregator_because;
         environment.sealer = sealer;
         environment.models = models;
         environment.traces = traces;

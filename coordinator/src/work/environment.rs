@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aggregation::Aggregator;
+use federation::device_reason::DeviceReason;
 use federation::time::Clock;
 use store::{BlobStore, Store};
 
@@ -22,6 +23,8 @@ pub struct Environment {
     pub blobs: Arc<dyn BlobStore>,
     /// The device that sums and unmasks.
     pub aggregator: Arc<dyn Aggregator>,
+    /// Why it is that one.
+    pub aggregator_because: DeviceReason,
     /// The time of deadlines and leases.
     pub clock: Arc<dyn Clock>,
     /// Draws cohorts of tasks that have no seed.
@@ -39,14 +42,15 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The store's own blobs, no fail-points, default numbers, and a sealing key that vanishes with the process.
+    /// The store's own blobs, no fail-points, default numbers, and a sealing key that vanishes with the process. The device is the one
+    /// that the caller asks for.
     #[must_use]
     pub fn new(store: Store, aggregator: Arc<dyn Aggregator>, clock: Arc<dyn Clock>, random: Random) -> Self {
         let (blobs, config) = (Arc::clone(store.blobs()), WorkConfig::default());
         let sealer = Arc::new(Sealer::in_memory(&random));
         let (models, fail_point) = (Models::default(), Arc::new(NoFailPoint));
-        let traces = Traces::default();
-        Self { store, blobs, aggregator, clock, random, sealer, models, traces, config, fail_point }
+        let (traces, aggregator_because) = (Traces::default(), DeviceReason::AskedFor);
+        Self { store, blobs, aggregator, aggregator_because, clock, random, sealer, models, traces, config, fail_point }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use aggregation::{Accumulator, FallbackEvent, Finished, Work};
+use federation::device_reason::DeviceReason;
 use federation::id::Attempt;
 use federation::round::{Round, RoundState};
 use learning::ExactSum;
@@ -80,9 +81,25 @@ pub(super) fn mask_plan(
 /// A slice of a sum without its masks.
 pub(super) struct OpenedSlice {
     pub(super) exact: ExactSum,
-    pub(super) work: Work,
-    /// Whether another device had to take over.
-    pub(super) device_failed: bool,
+    pub(super) measured: Measured,
+}
+
+/// The work on a sum.
+pub(super) struct Measured {
+    work: Work,
+    /// The first device that failed at it, if one did: another took over.
+    failed: Option<FallbackEvent>,
+}
+
+impl Measured {
+    pub(super) fn device_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// The work on both, where the other is on the next slice of the same sum.
+    pub(super) fn and(self, next: Self) -> Self {
+        Self { work: self.work.and(next.work), failed: self.failed.or(next.failed) }
+    }
 }
 
 /// Takes the masks off the slice of a sum that begins at word `offset`.
@@ -94,8 +111,7 @@ pub(super) fn open(
 ) -> Result<OpenedSlice, StepError> {
     let bits = sum.shape().modulus().bits();
     let (Finished { words, fallback }, work) = sum.finish_slice(plan, offset)?;
-    let device_failed = fallback.is_some();
-    if let Some(FallbackEvent { device, reason, taken_over_by }) = fallback {
+    if let Some(FallbackEvent { device, reason, taken_over_by }) = &fallback {
         tracing::warn!(
             device,
             reason,
@@ -108,19 +124,40 @@ pub(super) fn open(
         0 => ExactSum::of_nobody(words.len(), bits),
         _ => ExactSum::new(words, bits, participants),
     };
-    Ok(OpenedSlice { exact: exact.map_err(StepError::unworkable)?, work, device_failed })
+    Ok(OpenedSlice { exact: exact.map_err(StepError::unworkable)?, measured: Measured { work, failed: fallback } })
+}
+
+/// Longest text of a device's failure that is kept, in characters: what a driver says may be long.
+const FAILURE_MAX: usize = 500;
+
+/// Why a part of the work was done by `device`, where `chosen` is to do it because of `because`; `failed`: it failed at that part.
+fn why(device: &str, chosen: &str, because: DeviceReason, failed: bool) -> DeviceReason {
+    match (device == chosen, failed) {
+        (true, _) => because,
+        (false, true) => DeviceReason::ChosenFailed,
+        (false, false) => DeviceReason::TransferCostsMore,
+    }
 }
 
 /// The work on a sum, counted, and as it is stored.
-pub(super) fn told(work: Work) -> SumWork {
+pub(super) fn told(env: &Environment, Measured { work, failed }: Measured) -> SumWork {
     for (operation, effort) in [("sum", &work.summing), ("unmask", &work.unmasking)] {
         metrics::histogram!("tributary_device_seconds", "device" => effort.device.clone(), "operation" => operation)
             .record(effort.took);
     }
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let why = |device: &str, failed| why(device, env.aggregator.name(), env.aggregator_because, failed);
+    // Whatever adds does so before anything is asked of another device.
+    let sum_because = Some(why(&work.summing.device, false));
+    let unmask_because = Some(why(&work.unmasking.device, failed.is_some()));
+    let failure =
+        |FallbackEvent { device, reason, .. }| format!("{device}: {reason}").chars().take(FAILURE_MAX).collect();
     SumWork {
         sum_device: work.summing.device,
+        sum_because,
         unmask_device: work.unmasking.device,
+        unmask_because,
+        device_failure: failed.map(failure),
         sum_ms: millis(work.summing.took),
         unmask_ms: millis(work.unmasking.took),
         keystream_bytes: work.keystream_bytes,
@@ -203,4 +240,18 @@ pub(super) async fn store_combined(
         tracing::info!(%task, round, attempt, participants, left_out, rule, "inputs combined and released");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_not_the_chosen_one_says_why_it_stands_in() {
+        let (gpu, cpu, chosen) = ("cuda:0", "cpu", DeviceReason::BestPresent);
+        assert_eq!(why(gpu, gpu, chosen, false), chosen);
+        assert_eq!(why(cpu, gpu, chosen, false), DeviceReason::TransferCostsMore);
+        assert_eq!(why(cpu, gpu, chosen, true), DeviceReason::ChosenFailed);
+        assert_eq!(why(cpu, cpu, DeviceReason::NoGpu, false), DeviceReason::NoGpu);
+    }
 }

@@ -16,7 +16,7 @@ use store::entity::noised_sum::SumWork;
 use store::entity::session_message::{MessageKind, SessionMessage};
 
 use super::lease::Lease;
-use super::release::{OpenedSlice, ReleaseError, mask_plan, open, store_combined, told};
+use super::release::{Measured, OpenedSlice, ReleaseError, mask_plan, open, store_combined, told};
 use super::robust::combine_means;
 use super::sums::{Slices, SumCache, blocking, sum_up};
 use super::{Environment, StepError};
@@ -34,7 +34,7 @@ struct Group {
 
 /// Result of opening a group's sum.
 enum GroupSum {
-    Mean(MeanUpdate, SumWork),
+    Mean(MeanUpdate, Measured),
     Implausible(String),
     Aborted(Abort),
 }
@@ -53,8 +53,12 @@ pub(super) async fn release_groups(
     let (mut masked, mut problems, mut work) = (None, Vec::new(), None::<SumWork>);
     for Group { number, session, answers, inputs } in groups_left {
         match open_group(env, model, round, session, answers, &inputs).await? {
-            GroupSum::Mean(mean, of_group) => {
-                work = Some(work.map_or(of_group.clone(), |work| add(work, &of_group)));
+            GroupSum::Mean(mean, measured) => {
+                let of_group = told(env, measured);
+                work = Some(match work {
+                    Some(before) => add(before, of_group),
+                    None => of_group,
+                });
                 means.push(mean);
                 members.push(inputs);
             }
@@ -93,22 +97,21 @@ pub(super) async fn release_groups(
     let of_members = |(inputs, score): (&Vec<Admitted>, f64)| -> Vec<_> {
         inputs.iter().map(|input| (input.participant, score)).collect()
     };
-    let mut told: Vec<_> = members.iter().zip(scores).flat_map(of_members).collect();
-    told.extend(garbage.iter().flat_map(|inputs| of_members((inputs, MAX_SCORE))));
+    let mut scores: Vec<_> = members.iter().zip(scores).flat_map(of_members).collect();
+    scores.extend(garbage.iter().flat_map(|inputs| of_members((inputs, MAX_SCORE))));
     let inputs = members.concat();
     let left_out = reported.saturating_sub(u32::try_from(inputs.len()).unwrap_or(u32::MAX));
-    let combined = super::robust::Combined { sum, scores: told, work };
+    let combined = super::robust::Combined { sum, scores, work };
     Ok(store_combined(env, lease, round, robust, combined, &inputs, left_out).await?)
 }
 
-/// The work of both, with the first one's devices.
-fn add(work: SumWork, other: &SumWork) -> SumWork {
-    SumWork {
-        sum_ms: work.sum_ms.saturating_add(other.sum_ms),
-        unmask_ms: work.unmask_ms.saturating_add(other.unmask_ms),
-        keystream_bytes: work.keystream_bytes.saturating_add(other.keystream_bytes),
-        ..work
-    }
+/// The work of both, with the first one's devices, unless the other's failed.
+fn add(work: SumWork, other: SumWork) -> SumWork {
+    let sum_ms = work.sum_ms.saturating_add(other.sum_ms);
+    let unmask_ms = work.unmask_ms.saturating_add(other.unmask_ms);
+    let keystream_bytes = work.keystream_bytes.saturating_add(other.keystream_bytes);
+    let shown = if work.device_failure.is_none() && other.device_failure.is_some() { other } else { work };
+    SumWork { sum_ms, unmask_ms, keystream_bytes, ..shown }
 }
 
 /// The remaining groups, and the number of their inputs.
@@ -153,12 +156,12 @@ async fn open_group(
     let participants = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
     blocking(move || {
         let Some((offset, whole)) = sum.next()? else { return Err(StepError::unworkable("a sum has no words")) };
-        let OpenedSlice { exact, work, device_failed: _ } = open(whole, &plan, offset, participants)?;
+        let OpenedSlice { exact, measured } = open(whole, &plan, offset, participants)?;
         sum.end()?;
         // The sum of a group is what the task lets the coordinator see; what is published is made of all of them.
         let sum: NoisedSum = exact.release_without_noise();
         Ok(match codec.decode(&sum) {
-            Ok(mean) => GroupSum::Mean(mean, told(work)),
+            Ok(mean) => GroupSum::Mean(mean, measured),
             Err(error) => GroupSum::Implausible(error.to_string()),
         })
     })

@@ -11,7 +11,6 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use aggregation::Work;
 use federation::id::Attempt;
 use federation::round::{FailureReason, Round};
 use learning::{NoisedSum, SumHeader};
@@ -25,7 +24,7 @@ use super::draw::keep_draw;
 use super::lease::Lease;
 use super::noise::{Noise, prepare};
 use super::plan::{InputSize, chunk};
-use super::release::{OpenedSlice, ReleaseError, mask_plan, open, store_combined, store_row, told};
+use super::release::{Measured, OpenedSlice, ReleaseError, mask_plan, open, store_combined, store_row, told};
 use super::release_groups::release_groups;
 use super::robust::combine;
 use super::shred::destroy_keys_of_an_end;
@@ -106,28 +105,28 @@ async fn release(
     #[cfg(feature = "deliberate-faults")]
     let noise = super::spoil::noise(noise, model.private.as_ref());
 
-    let (work, blob) = if noise.has_no_seed() {
-        let (drawn, work) = blocking(move || draw(sum, &masks, noise, participants)).await?;
+    let (measured, blob) = if noise.has_no_seed() {
+        let (drawn, measured) = blocking(move || draw(sum, &masks, noise, participants)).await?;
         let kept = keep_draw(env, lease, round, drawn).await?;
-        (work, NewBlob::Whole(kept.to_bytes().into()))
+        (measured, NewBlob::Whole(kept.to_bytes().into()))
     } else {
         let header = SumHeader::new(slices.words(), slices.modulus_bits(), participants);
         let header = header.map_err(StepError::unworkable)?;
         let held = Held::of(slices, header.stored_bytes());
-        let (work, [blob]) = making(&env.blobs, [held], move |[out]| {
+        let (measured, [blob]) = making(&env.blobs, [held], move |[out]| {
             out.write_all(&header.to_bytes()).map_err(StoreError::from)?;
             let write = |noised: NoisedSum| Ok(noised.write_words(out).map_err(StoreError::from)?);
             unmask(sum, &masks, noise, participants, write)
         })
         .await?;
-        (work, blob)
+        (measured, blob)
     };
     env.fail_point.reached("release_sum: before the blob")?;
     let (blob, _) = blob.store(&env.blobs).await?;
     env.fail_point.reached("release_sum: after the blob")?;
 
     let now = env.clock.now();
-    let row = NoisedSumRow { attempt: round.key, blob, participants, created_at: now, work: Some(told(work)) };
+    let row = NoisedSumRow { attempt: round.key, blob, participants, created_at: now, work: Some(told(env, measured)) };
     let (inputs, row, charge) = (&inputs, &row, charge.as_ref());
     let stored = env
         .store
@@ -192,16 +191,16 @@ fn unmask(
     mut noise: Noise,
     participants: u32,
     mut take: impl FnMut(NoisedSum) -> Result<(), StepError>,
-) -> Result<Work, StepError> {
-    let mut total: Option<Work> = None;
+) -> Result<Measured, StepError> {
+    let mut total: Option<Measured> = None;
     while let Some((offset, slice)) = sum.next()? {
-        let OpenedSlice { exact, work, device_failed } = open(slice, plan, offset, participants)?;
-        if device_failed {
+        let OpenedSlice { exact, measured } = open(slice, plan, offset, participants)?;
+        if measured.device_failed() {
             sum.go_on_with_the_spare();
         }
         total = Some(match total {
-            Some(before) => before.and(work),
-            None => work,
+            Some(before) => before.and(measured),
+            None => measured,
         });
         take(noise.release(exact)?)?;
     }
@@ -210,11 +209,11 @@ fn unmask(
 }
 
 /// The noised sum whose noise is drawn at once, of one slice.
-fn draw(sum: SlicedSum, plan: &MaskPlan, noise: Noise, participants: u32) -> Result<(NoisedSum, Work), StepError> {
+fn draw(sum: SlicedSum, plan: &MaskPlan, noise: Noise, participants: u32) -> Result<(NoisedSum, Measured), StepError> {
     let mut drawn = None;
-    let work = unmask(sum, plan, noise, participants, |noised| {
+    let measured = unmask(sum, plan, noise, participants, |noised| {
         drawn = Some(noised);
         Ok(())
     })?;
-    Ok((drawn.ok_or_else(|| StepError::unworkable("a sum has no words"))?, work))
+    Ok((drawn.ok_or_else(|| StepError::unworkable("a sum has no words"))?, measured))
 }

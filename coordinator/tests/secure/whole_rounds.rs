@@ -3,8 +3,9 @@
 use federation::round::{AssignmentState, FailureReason, RoundState};
 use federation::task_status::TaskStatus;
 use serde_json::json;
+use wire::DeviceReason;
 use wire::inspect::RoundView;
-use wire::provenance::{SignedProvenance, roster_digest};
+use wire::provenance::{Provenance, SignedProvenance, roster_digest, survivors_digest};
 use wire::route;
 
 use crate::support::secure::{Drops, World};
@@ -33,16 +34,22 @@ async fn assert_exact(world: &World, number: u32, drops: &[Drops]) {
     assert_eq!(world.released(number).await, Some(expected), "{drops:?}");
 }
 
+/// What the coordinator signs of a version.
+async fn record(world: &World, version: u32) -> Provenance {
+    let path = route::fill(route::MODEL_PROVENANCE, &[&world.task, &version]);
+    world.t.get(&world.t.viewer, &path).await.read::<SignedProvenance>().open().unwrap()
+}
+
 #[tokio::test]
 async fn a_round_in_which_nobody_is_missing() {
     let mut world = World::new(5).await;
     let view = world.complete(1).await;
     assert_exact(&world, 1, &[Drops::Never; 5]).await;
     assert_eq!(sets(&view), [5; 5]);
-    let path = route::fill(route::MODEL_PROVENANCE, &[&world.task, &1]);
-    let record = world.t.get(&world.t.viewer, &path).await.read::<SignedProvenance>().open().unwrap();
-    let members = world.members.iter().map(|member| member.id).collect();
-    assert_eq!((record.roster, record.updates), (Some(roster_digest(&[members])), Some(5)));
+    let record = record(&world, 1).await;
+    let members = [world.members.iter().map(|member| member.id).collect()];
+    assert_eq!((record.roster, record.updates), (Some(roster_digest(&members)), Some(5)));
+    assert_eq!(record.survivors, Some(survivors_digest(&members)));
     let session = view.secure_aggregation.clone().unwrap();
     assert_eq!((session.threshold, session.out_degree, session.min_out, session.tolerated_corrupt), (3, 4, 2, 0));
     assert_eq!((view.cohort, view.reported, view.dropped, view.spent), (5, 5, 0, false));
@@ -85,6 +92,12 @@ async fn the_operator_sees_phases_bytes_and_work() {
     assert_eq!(view.bytes_up, view.phases.iter().map(|phase| phase.bytes_up).sum::<u64>());
     let work = view.work.unwrap();
     assert!(work.sum_device.starts_with("cpu") && work.unmask_device.starts_with("cpu"), "{work:?}");
+    let reasons = (work.sum_because, work.unmask_because, work.device_failure.as_deref());
+    assert_eq!(
+        reasons,
+        (Some(DeviceReason::NoGpu), Some(DeviceReason::NoGpu), None),
+        "`auto`, and it is the processor"
+    );
     // Nobody is missing: one self mask for each.
     let words = u64::try_from(world.model.codec.len()).unwrap();
     assert!(work.keystream_bytes >= 5 * 4 * words, "{work:?}");
@@ -100,6 +113,12 @@ async fn one_falls_silent_in_each_phase() {
         let view = world.run(1, &drops).await;
         assert_eq!(view.state, RoundState::Completed, "{silent:?}");
         assert_exact(&world, 1, &drops).await;
+        let record = record(&world, 1).await;
+        let members = world.members.iter().map(|member| member.id);
+        let in_sum =
+            members.clone().zip(&drops).filter(|(_, drops)| **drops > Drops::Input).map(|(id, _)| id).collect();
+        assert_eq!(record.survivors, Some(survivors_digest(&[in_sum])), "{silent:?}");
+        assert_eq!(record.roster, Some(roster_digest(&[members.collect()])), "whoever was drawn");
         let state = match silent {
             Drops::Shares => RoundState::Sharing,
             Drops::Input => RoundState::Collecting,

@@ -40,9 +40,11 @@ pub async fn inputs_are_folded_once_and_in_order(store: &Store) {
                     tx.insert_admitted(&[admitted(open, n)]).await?;
                 }
                 assert_eq!(tx.unfolded(key, 2).await?, [1, 2].map(|n| admitted(open, n)));
+                assert_eq!(tx.folded(key).await?, []);
                 tx.mark_folded(key, &[participant_id(2), participant_id(1)]).await?;
                 assert_eq!(tx.unfolded(key, 9).await?, [admitted(open, 3)]);
                 assert_eq!(tx.unfolded_count(key).await?, 1);
+                assert_eq!(tx.folded(key).await?, [1, 2].map(participant_id));
                 assert!(tx.admitted(key, participant_id(1)).await?.unwrap().folded);
                 tx.mark_folded(key, &[]).await
             })

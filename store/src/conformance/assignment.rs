@@ -35,6 +35,37 @@ pub async fn a_cohort_is_drawn_and_listed(store: &Store) {
     }
 }
 
+/// A page says of each place what is said of it alone.
+pub async fn a_page_of_a_cohort_has_names_inputs_scores_and_histories(store: &Store) {
+    let open = &collecting(store, 3).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let (key, first, second) = (open.key, participant_id(1), participant_id(2));
+                report(tx, open, &[1, 3]).await?;
+                tx.set_anomaly_scores(key, &[(first, 1.5)]).await?;
+                let listed = tx.listed_assignments(key, None, 9).await?;
+                assert_eq!(listed.len(), 3);
+                for (n, place) in (1..).zip(&listed) {
+                    let id = participant_id(n);
+                    assert_eq!(Some(&place.assignment), tx.assignment(key, id).await?.as_ref());
+                    assert_eq!(Some(&place.name), tx.participant(id).await?.map(|row| row.name).as_ref());
+                    assert_eq!(place.bytes, tx.admitted(key, id).await?.map(|input| input.bytes));
+                    assert_eq!(place.anomaly, tx.anomaly_score(key, id).await?);
+                    assert_eq!(place.history, tx.assignment_history(key, id).await?);
+                }
+                assert_eq!(listed.iter().map(|place| place.anomaly).collect::<Vec<_>>(), [Some(1.5), None, None]);
+                assert_eq!(listed[1].bytes, None);
+                assert_eq!(tx.listed_assignments(key, Some(first), 1).await?, listed[1..2]);
+                assert_eq!(tx.listed_assignments(key, Some(second), 9).await?, listed[2..]);
+                assert_eq!(tx.listed_assignments(Attempt { attempt: 2, ..key }, None, 9).await?, []);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
 /// A round counts for participants that are REPORTED in its COMPLETED attempt, and only once it is.
 pub async fn the_last_round_that_counted_is_found(store: &Store) {
     let open = &collecting(store, 3).await;
@@ -88,6 +119,8 @@ pub async fn states_change_by_compare_and_swap_with_history(store: &Store) {
                 };
                 assert_eq!(tx.assignment(key, first).await?, Some(expected));
                 let history = tx.assignment_history(key, first).await?;
+                let listed = tx.listed_assignments(key, None, 1).await?;
+                assert_eq!((listed.len(), &listed[0].history), (1, &history));
                 let seen: Vec<_> = history.iter().map(|c| (c.state, c.at, c.detail.as_deref())).collect();
                 assert_eq!(seen, [(Assigned, NOW, None), (Working, after(2), None), (Abandoned, after(4), words)]);
                 let counts = BTreeMap::from([(Assigned, 1), (Abandoned, 1), (Reported, 1)]);

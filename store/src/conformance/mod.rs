@@ -68,6 +68,7 @@ macro_rules! conformance_tests {
             admitted::inputs_are_folded_once_and_in_order,
             admitted::inputs_are_given_scores,
             assignment::a_cohort_is_drawn_and_listed,
+            assignment::a_page_of_a_cohort_has_names_inputs_scores_and_histories,
             assignment::states_change_by_compare_and_swap_with_history,
             assignment::the_last_round_that_counted_is_found,
             assignment::pending_ones_are_found_closed_and_revoked,

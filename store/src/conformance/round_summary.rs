@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use federation::device_reason::DeviceReason;
 use federation::id::Attempt;
 use federation::round::{Assignment, AssignmentState, RoundState};
 
@@ -77,7 +78,10 @@ pub async fn what_an_attempt_made_and_cost_is_found(store: &Store) {
                 let text = str::to_owned;
                 let work = SumWork {
                     sum_device: text("cpu"),
+                    sum_because: Some(DeviceReason::TransferCostsMore),
                     unmask_device: text("gpu"),
+                    unmask_because: Some(DeviceReason::AskedFor),
+                    device_failure: None,
                     sum_ms: 1,
                     unmask_ms: 2,
                     keystream_bytes: 3,

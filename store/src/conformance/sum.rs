@@ -1,5 +1,6 @@
 //! Guarantees of partial and noised sums.
 
+use federation::device_reason::DeviceReason;
 use federation::id::Attempt;
 
 use super::sample::{after, collecting, digest};
@@ -64,7 +65,10 @@ pub async fn what_a_sum_took_is_kept(store: &Store) {
             Box::pin(async move {
                 let work = SumWork {
                     sum_device: "cuda:0".to_owned(),
+                    sum_because: Some(DeviceReason::BestPresent),
                     unmask_device: "cpu".to_owned(),
+                    unmask_because: Some(DeviceReason::ChosenFailed),
+                    device_failure: Some("cuda:0: it gave a wrong answer".to_owned()),
                     sum_ms: 1,
                     unmask_ms: 2,
                     keystream_bytes: 1 << 40,

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 use federation::cohort::CoarseLoss;
+use federation::device_reason::DeviceReason;
 use federation::event::{Actor, EventKind, Facts};
 use federation::id::{Attempt, Digest, ParticipantId, SignInId, TaskId, TokenId};
 use federation::round::{AssignmentState, FailureReason, RoundLimits, RoundState};
@@ -181,7 +182,7 @@ macro_rules! names {
     ($($type:ty),+) => { values! { $($type: |name| name.as_str(), |column| crate::driver::parse(column);)+ } };
 }
 
-names!(AssignmentState, EventKind, FailureReason, RoundState, TaskStatus);
+names!(AssignmentState, DeviceReason, EventKind, FailureReason, RoundState, TaskStatus);
 
 impl<T: Serialize + Send + Sync> Bind for Json<T> {
     fn bind<'q>(&'q self, to: &mut Vec<Value<'q>>) -> Result<()> {

@@ -97,6 +97,16 @@ impl Transaction<'_> {
         .await
     }
 
+    /// Whose inputs a partial or released sum holds, in the order of ids.
+    pub async fn folded(&mut self, attempt: Attempt) -> Result<Vec<ParticipantId>> {
+        self.list(
+            "SELECT participant FROM admitted
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND folded = 1 ORDER BY participant",
+            attempt,
+        )
+        .await
+    }
+
     /// Records that the partial sum contains these inputs.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! Noised sums: the one released sum of an attempt. Its row decides; everything later is a pure function of it.
 
+use federation::device_reason::DeviceReason;
 use federation::id::{Attempt, Digest};
 use federation::time::Timestamp;
 
@@ -24,8 +25,14 @@ pub struct NoisedSumRow {
 pub struct SumWork {
     /// Device that added the inputs.
     pub sum_device: String,
+    /// Why that one; of programs that did not say, `None`.
+    pub sum_because: Option<DeviceReason>,
     /// Device that generated the masks.
     pub unmask_device: String,
+    /// Why that one.
+    pub unmask_because: Option<DeviceReason>,
+    /// The device that failed at it, and how, if one did.
+    pub device_failure: Option<String>,
     /// Time of adding, in milliseconds.
     pub sum_ms: u64,
     /// Time of removing the masks, in milliseconds.
@@ -34,7 +41,16 @@ pub struct SumWork {
     pub keystream_bytes: u64,
 }
 
-columns!(SumWork { sum_device, unmask_device, sum_ms, unmask_ms, keystream_bytes });
+columns!(SumWork {
+    sum_device,
+    sum_because,
+    unmask_device,
+    unmask_because,
+    device_failure,
+    sum_ms,
+    unmask_ms,
+    keystream_bytes
+});
 
 impl Transaction<'_> {
     /// Stores the sum if the attempt has none. False if it has one, which stays.
@@ -46,8 +62,9 @@ impl Transaction<'_> {
         self.must_not_be_doomed(sum.blob).await?;
         self.change_one(
             "INSERT INTO noised_sum (task, number, attempt, blob, participants, created_at,
-                                     sum_device, unmask_device, sum_ms, unmask_ms, keystream_bytes)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+                                     sum_device, unmask_device, sum_ms, unmask_ms, keystream_bytes,
+                                     sum_because, unmask_because, device_failure)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
              ON CONFLICT (task, number, attempt) DO NOTHING",
             (
                 (sum.attempt, sum.blob, sum.participants, sum.created_at),
@@ -56,6 +73,11 @@ impl Transaction<'_> {
                 work.map(|work| work.sum_ms),
                 work.map(|work| work.unmask_ms),
                 work.map(|work| work.keystream_bytes),
+                (
+                    work.and_then(|work| work.sum_because),
+                    work.and_then(|work| work.unmask_because),
+                    work.and_then(|work| work.device_failure.as_ref()),
+                ),
             ),
         )
         .await

@@ -4,9 +4,11 @@ mod comparison;
 mod compression;
 pub mod figures;
 mod privacy;
+mod task_waiting_for;
 
 use std::collections::BTreeMap;
 
+use federation::device_reason::DeviceReason;
 use federation::id::{Digest, ParticipantId, TaskId};
 use federation::round::{AssignmentState, FailureReason, RoundState};
 use federation::task_status::TaskStatus;
@@ -17,6 +19,7 @@ use task_spec::{Mode, TaskSpec};
 pub use comparison::{Column, ComparedLine, Comparison};
 pub use compression::CompressionView;
 pub use privacy::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
+pub use task_waiting_for::TaskWaitingFor;
 
 /// Paths of what operators read.
 pub mod route {
@@ -147,6 +150,9 @@ pub struct TaskView {
     /// What the next round waits for, or waited for in vain; absent if there are enough participants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortage: Option<ShortageView>,
+    /// What it waits for now, and until when; absent from older coordinators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<TaskWaitingFor>,
 }
 
 /// A built-in task to begin with.
@@ -215,8 +221,17 @@ pub struct SessionView {
 pub struct SumWorkView {
     /// Device that added the inputs.
     pub sum_device: String,
+    /// Why that one; absent for sums of older coordinators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sum_because: Option<DeviceReason>,
     /// Device that removed the masks.
     pub unmask_device: String,
+    /// Why that one; absent for sums of older coordinators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmask_because: Option<DeviceReason>,
+    /// The device that failed at it, and how; absent if none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_failure: Option<String>,
     /// Seconds of adding, in the last step.
     pub sum_seconds: f64,
     /// Seconds of removing masks.

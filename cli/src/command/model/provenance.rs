@@ -166,6 +166,7 @@ fn told(record: &Provenance) -> String {
         ("Round", round),
         ("Updates", record.updates.map_or_else(none, |updates| updates.to_string())),
         ("Roster", record.roster.map_or_else(none, |roster| roster.to_string())),
+        ("Survivors", record.survivors.map_or_else(none, |survivors| survivors.to_string())),
         ("Spent", privacy),
         ("Training", record.task_sha256.to_string()),
         ("Published", when(record.published_at)),

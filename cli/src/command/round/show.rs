@@ -6,9 +6,9 @@ use wire::inspect::{
     AssignmentView, BufferView, DistributionView, EpsilonView, GroupView, ModelVersionRef, RoundView, SessionView,
     SumWorkView,
 };
-use wire::{RoundState, TaskId, route};
+use wire::{DeviceReason, RoundState, TaskId, route};
 
-use super::words::{base_given_by, metrics, state, uploads};
+use super::words::{base_given_by, because, metrics, state, uploads};
 use crate::command::privacy::ledger::spent;
 use crate::failure::Outcome;
 use crate::output::{Align, Output, Table, bytes, duration, when};
@@ -127,11 +127,16 @@ fn secrecy(session: &SessionView, group: Option<&GroupView>) -> [String; 2] {
 }
 
 fn sum(work: &SumWorkView) -> String {
+    let device = |device: &str, reason: Option<DeviceReason>| match reason {
+        Some(reason) => format!("{device} ({})", because(reason)),
+        None => device.to_owned(),
+    };
+    let failure = work.device_failure.as_ref().map(|failure| format!("; failed: {failure}")).unwrap_or_default();
     format!(
-        "Sum         by {} in {:.3} s; masks off by {} in {:.3} s, {} of keystream",
-        work.sum_device,
+        "Sum         by {} in {:.3} s; masks off by {} in {:.3} s, {} of keystream{failure}",
+        device(&work.sum_device, work.sum_because),
         work.sum_seconds,
-        work.unmask_device,
+        device(&work.unmask_device, work.unmask_because),
         work.unmask_seconds,
         bytes(work.keystream_bytes)
     )
@@ -234,6 +239,33 @@ mod tests {
             })
         };
         (0..).zip(dropped_in).map(move |one| serde_json::from_value(member(one)).unwrap())
+    }
+
+    #[test]
+    fn a_sum_says_which_devices_made_it_and_why_as_far_as_that_is_known() {
+        let work = SumWorkView {
+            sum_device: "cpu".to_owned(),
+            sum_because: Some(DeviceReason::TransferCostsMore),
+            unmask_device: "cpu".to_owned(),
+            unmask_because: Some(DeviceReason::ChosenFailed),
+            device_failure: Some("cuda:0: it gave a wrong answer".to_owned()),
+            sum_seconds: 0.5,
+            unmask_seconds: 1.25,
+            keystream_bytes: 0,
+        };
+        let none = bytes(0);
+        assert_eq!(
+            sum(&work),
+            format!(
+                "Sum         by cpu (the way to the GPU costs more) in 0.500 s; masks off by cpu (the chosen one failed) in 1.250 s, \
+                 {none} of keystream; failed: cuda:0: it gave a wrong answer"
+            )
+        );
+        let of_old = SumWorkView { sum_because: None, unmask_because: None, device_failure: None, ..work };
+        assert_eq!(
+            sum(&of_old),
+            format!("Sum         by cpu in 0.500 s; masks off by cpu in 1.250 s, {none} of keystream")
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Texts about rounds, shared by all displays.
 
+use wire::DeviceReason;
 use wire::inspect::{CompressionView, RoundView};
 
 use crate::output::bytes;
@@ -27,6 +28,17 @@ pub(super) fn base_given_by(round: &RoundView) -> String {
 pub(super) fn metrics(round: &RoundView) -> String {
     let words: Vec<_> = round.metrics.iter().map(|(name, metric)| format!("{name} {:.4}", metric.value)).collect();
     words.join(", ")
+}
+
+/// Why a device did a part of the work on a sum.
+pub(super) fn because(reason: DeviceReason) -> &'static str {
+    match reason {
+        DeviceReason::AskedFor => "it was asked for",
+        DeviceReason::BestPresent => "the best that is there",
+        DeviceReason::NoGpu => "there is no GPU",
+        DeviceReason::TransferCostsMore => "the way to the GPU costs more",
+        DeviceReason::ChosenFailed => "the chosen one failed",
+    }
 }
 
 /// Size and distortion of compressed updates.

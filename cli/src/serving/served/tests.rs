@@ -62,6 +62,7 @@ impl Test {
                 base: None,
                 round: None,
                 roster: None,
+                survivors: None,
                 updates: None,
                 privacy: None,
                 published_at: time,

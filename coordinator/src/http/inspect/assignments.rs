@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use federation::id::{ParticipantId, RoundKey};
-use federation::round::{Assignment, Round};
+use federation::round::Round;
 use serde::Deserialize;
 use store::entity::assignment::AssignmentChange;
+use store::entity::listed_assignment::ListedAssignment;
 use store::entity::session_message::MessageKind;
 use store::{StoreError, Transaction};
 use utoipa::IntoParams;
@@ -56,11 +57,8 @@ pub(in crate::http) async fn list(
                     return Err(Error::NotFound(format!("the task has no round {number}, or no such attempt at it")));
                 };
                 let sets = Sets::read(tx, &round).await?;
-                let mut views = Vec::new();
-                for assignment in tx.assignments(round.key, cursor, limit + 1).await? {
-                    views.push(assignment_view(tx, assignment, &sets).await?);
-                }
-                Ok(views)
+                let places = tx.listed_assignments(round.key, cursor, limit + 1).await?;
+                Ok(places.into_iter().map(|place| assignment_view(place, &sets)).collect::<Vec<_>>())
             })
         })
         .await?;
@@ -97,29 +95,23 @@ impl Sets {
     }
 }
 
-async fn assignment_view(
-    tx: &mut Transaction<'_>,
-    assignment: Assignment,
-    sets: &Sets,
-) -> std::result::Result<AssignmentView, StoreError> {
-    let Assignment { attempt, participant, .. } = assignment;
-    let name = tx.participant(participant).await?.map_or_else(|| participant.to_string(), |row| row.name);
+fn assignment_view(place: ListedAssignment, sets: &Sets) -> AssignmentView {
+    let ListedAssignment { assignment, name, bytes, anomaly, history } = place;
     let change = |change: AssignmentChange| StatusChange {
         status: change.state.to_string(),
         at: change.at,
         detail: change.detail,
     };
-    let history = tx.assignment_history(attempt, participant).await?;
-    Ok(AssignmentView {
-        participant,
+    AssignmentView {
+        participant: assignment.participant,
         name,
         state: assignment.state,
         detail: assignment.detail,
         dropped_in: assignment.dropped_in,
         group: assignment.group,
-        sets: sets.of(participant),
-        bytes_up: tx.admitted(attempt, participant).await?.map(|admitted| admitted.bytes),
-        anomaly: tx.anomaly_score(attempt, participant).await?,
+        sets: sets.of(assignment.participant),
+        bytes_up: bytes,
+        anomaly,
         history: history.into_iter().map(change).collect(),
-    })
+    }
 }

@@ -24,6 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, broadcast};
 use tokio::time::{Instant, sleep_until};
 use utoipa::IntoParams;
 use wire::audit::Entry;
+use wire::headers::LAST_EVENT_ID;
 use wire::route;
 
 use super::audit::kinds;
@@ -41,8 +42,6 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const RETRY_MS: u32 = 2_000;
 /// Entries that are read at once by whoever is behind.
 const PAGE: u32 = 200;
-/// What a browser sends with a stream that it continues.
-const LAST_EVENT_ID: &str = "last-event-id";
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]

@@ -205,7 +205,10 @@ fn work_view(work: SumWork) -> SumWorkView {
     let seconds = |millis: u64| Duration::from_millis(millis).as_secs_f64();
     SumWorkView {
         sum_device: work.sum_device,
+        sum_because: work.sum_because,
         unmask_device: work.unmask_device,
+        unmask_because: work.unmask_because,
+        device_failure: work.device_failure,
         sum_seconds: seconds(work.sum_ms),
         unmask_seconds: seconds(work.unmask_ms),
         keystream_bytes: work.keystream_bytes,

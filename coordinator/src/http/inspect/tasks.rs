@@ -6,8 +6,10 @@ use axum::extract::State;
 use federation::id::TaskId;
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
+use http::HeaderValue;
 use store::entity::task::{TaskChange, TaskFilter, TaskRow};
 use store::{StoreError, Transaction};
+use wire::headers::LAST_EVENT_ID;
 use wire::inspect::{Page, StatusChange, TaskSummary, TaskView};
 use wire::route;
 
@@ -20,25 +22,36 @@ use crate::http::operators::{InScope, OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 use crate::reported_rounds::behind;
 use crate::shortage::shortage;
+use crate::waiting_for::waiting_for;
 
 /// List tasks, newest first.
 #[utoipa::path(
     get, path = route::TASKS, params(NarrowedQuery), security(("token" = ["viewer"])),
-    responses((status = 200, body = Page<TaskSummary>)),
+    responses((
+        status = 200, body = Page<TaskSummary>,
+        headers(("last-event-id" = u64, description = "A position in the log of events: a stream after it misses nothing that is not shown here.")),
+    )),
 )]
 pub(in crate::http) async fn list(
     InScope(bearer): InScope,
     State(app): State<Arc<App>>,
     Query(query): Query<NarrowedQuery>,
-) -> Result<Json<Page<TaskSummary>>> {
+) -> Result<([(&'static str, HeaderValue); 1], Json<Page<TaskSummary>>)> {
     let (paging, statuses, since) = query.read(&TaskStatus::ALL)?;
     let (limit, cursor) = (paging.limit()?, paging.place::<TaskId>(List::Tasks)?);
     let filter = &TaskFilter { statuses, since, scope: bearer.scope };
-    let rows = app
+    let (end, rows) = app
         .store
-        .read("list_tasks", |tx| Box::pin(async move { tx.tasks_where(filter, cursor, limit + 1).await }))
+        .read("list_tasks", |tx| {
+            Box::pin(async move {
+                // Before the tasks: what these show may be newer, and is told once more.
+                let end = tx.last_event().await?.map_or(0, |(position, _)| position);
+                Ok::<_, StoreError>((end, tx.tasks_where(filter, cursor, limit + 1).await?))
+            })
+        })
         .await?;
-    Ok(Json(page(List::Tasks, rows, limit, |row| row.id, |row| summary(&row))))
+    let page = page(List::Tasks, rows, limit, |row| row.id, |row| summary(&row));
+    Ok(([(LAST_EVENT_ID, HeaderValue::from(end))], Json(page)))
 }
 
 /// Get one task, by id or name.
@@ -70,14 +83,25 @@ pub(in crate::http) async fn read(
     let behind = behind(tx, &row).await?;
     let latest = tx.round(row.next_round()).await?;
     let shortage = shortage(tx, &row, latest.as_ref().map(|row| &row.round), now).await?;
-    Ok(Some(TaskView { behind, shortage, ..view(row, history) }))
+    let since = history.last().map_or(row.created_at, |change| change.at);
+    let waiting_for = Some(waiting_for(tx, &row, since, latest.as_ref(), shortage.as_ref()).await?);
+    Ok(Some(TaskView { behind, shortage, waiting_for, ..view(row, history) }))
 }
 
 impl Revised for TaskView {
     /// Without rounds that complete, their versions, and who waits for them. What versions were restored shows in how many more
     /// there are than rounds.
     fn revision(&self) -> serde_json::Result<Vec<u8>> {
-        let Self { summary, spec, updates_readable_by: _, history, promoted_version, behind: _, shortage: _ } = self;
+        let Self {
+            summary,
+            spec,
+            updates_readable_by: _,
+            history,
+            promoted_version,
+            behind: _,
+            shortage: _,
+            waiting_for: _,
+        } = self;
         let restored = summary.model_version.saturating_sub(summary.rounds_completed);
         serde_json::to_vec(&(summary.id, summary.status, spec, history, promoted_version, restored))
     }
@@ -96,6 +120,7 @@ fn view(row: TaskRow, history: Vec<TaskChange>) -> TaskView {
         history: history.into_iter().map(change).collect(),
         behind: None,
         shortage: None,
+        waiting_for: None,
     }
 }
 

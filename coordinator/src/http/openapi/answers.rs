@@ -43,6 +43,9 @@ pub(super) fn complete(operation: &mut Value) {
         if described["content"].is_null() && !answer["content"].is_null() {
             described["content"] = answer["content"].take();
         }
+        if !answer["headers"].is_null() {
+            described["headers"] = answer["headers"].take();
+        }
         *answer = described;
     }
 }

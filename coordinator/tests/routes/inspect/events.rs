@@ -14,7 +14,7 @@ use wire::problem::ProblemType;
 use wire::route;
 
 use crate::support::sse::{Received, Told};
-use crate::support::{TestCoordinator, Who, config, small_task};
+use crate::support::{Reply, TestCoordinator, Who, config, small_task};
 
 /// A stream that is read.
 struct Stream {
@@ -144,6 +144,30 @@ async fn a_stream_that_breaks_before_its_first_event_is_continued_where_it_began
     assert_eq!((paused.id, paused.kind.as_str()), (6, "task_paused"));
     let mut from_start = Stream::open(&t, &t.viewer, "/v1/tasks/small/events?after=0", None).await;
     assert_eq!(from_start.begins_after().await, 0);
+}
+
+#[tokio::test]
+async fn a_list_of_tasks_names_an_event_after_which_a_stream_misses_nothing_of_it() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    t.inner.engine.number_events().await.unwrap();
+    let position = |list: &Reply| list.headers["last-event-id"].to_str().unwrap().to_owned();
+    let list = t.get(&t.viewer, route::TASKS).await;
+    assert_eq!(position(&list), "5");
+    // After the list was read, and before a stream is asked for.
+    change(&t, "pause").await;
+    let mut stream = Stream::open(&t, &t.viewer, &format!("/v1/events?after={}", position(&list)), None).await;
+    assert_eq!(kinds(&stream.take(1).await), ["task_paused"]);
+    // The list shows already what has no position yet, so that the stream tells it once more.
+    assert_eq!(t.post(&t.operator, "/v1/tasks/small/resume", &json!({})).await.status, 200);
+    let list = t.get(&t.viewer, "/v1/tasks?fields=status").await;
+    assert_eq!((list.json()["items"][0]["status"].clone(), position(&list)), (json!("ACTIVE"), "6".to_owned()));
+    t.inner.engine.number_events().await.unwrap();
+    let mut stream = Stream::open(&t, &t.viewer, &format!("/v1/events?after={}", position(&list)), None).await;
+    assert_eq!(kinds(&stream.take(1).await), ["task_resumed"]);
+    let document = t.get(&Who::Nobody, route::OPENAPI).await.json();
+    let described = &document["paths"]["/v1/tasks"]["get"]["responses"]["200"]["headers"]["last-event-id"];
+    assert_eq!(described["schema"]["type"], "integer", "{described}");
 }
 
 #[tokio::test]

@@ -7,13 +7,15 @@ use federation::round::RoundState;
 use federation::time::Timestamp;
 use serde_json::json;
 use wire::inspect::{ModelView, Page, ParticipantView, RoundView};
-use wire::route;
+use wire::{DeviceReason, route};
 
 use crate::support::{TestCoordinator, config, input, sha256, small_task};
 
 #[tokio::test]
 async fn a_round_is_shown_with_its_phases_and_what_it_made() {
-    let t = TestCoordinator::start().await;
+    let mut config = config();
+    config.aggregation.device = "cpu".to_owned();
+    let t = TestCoordinator::with(&config).await;
     let task = t.create_task(&small_task()).await;
     let (a, b) = (t.enroll("a").await, t.enroll("b").await);
     t.advance(Duration::from_secs(1));
@@ -32,6 +34,9 @@ async fn a_round_is_shown_with_its_phases_and_what_it_made() {
     assert_eq!(counts, [("SELECTING", Some(2)), ("COLLECTING", Some(2)), ("AGGREGATING", Some(2))]);
     assert!(view.phases.iter().all(|phase| phase.ended_at.is_some() && phase.deadline_at.is_none()));
     assert!((view.seconds - 2.0).abs() < 1e-9, "{}", view.seconds);
+    let by = view.work.unwrap();
+    assert_eq!((by.sum_because, by.unmask_because), (Some(DeviceReason::AskedFor), Some(DeviceReason::AskedFor)));
+    assert_eq!(by.device_failure, None);
     let made = view.model.unwrap();
     let model: ModelView = t.get(&t.viewer, "/v1/tasks/small/models/1").await.read();
     assert_eq!((made.version, made.sha256, model.parent, model.round), (1, model.sha256, Some(0), Some(1)));

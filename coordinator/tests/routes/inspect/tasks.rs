@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use serde_json::json;
-use wire::inspect::{Page, ParticipantView, TaskSummary};
+use wire::inspect::{Page, ParticipantView, RoundView, TaskSummary};
 use wire::problem::ProblemType;
 use wire::route;
 
-use crate::support::{TestCoordinator, Who, key_and_csr, small_task, who};
+use crate::support::{TestCoordinator, Who, input, key_and_csr, small_task, who};
 
 #[tokio::test]
 async fn lists_come_in_pages() {
@@ -98,6 +98,8 @@ async fn a_round_that_needs_more_than_are_enrolled_is_tried_again_when_enough_ar
         assert_eq!(latest().await, failed, "nothing can come of another attempt");
     }
     assert_eq!(shortage().await, json!({ "needed": 8, "enrolled": 6, "waiting": 5 }));
+    let task = t.get(&t.viewer, "/v1/tasks/small").await.json();
+    assert_eq!(task["waiting_for"], json!({ "kind": "participants", "more": 3 }), "no attempt opens before");
     for n in 6..8 {
         people.push(enroll(n, "eu").await);
     }
@@ -110,4 +112,46 @@ async fn a_round_that_needs_more_than_are_enrolled_is_tried_again_when_enough_ar
     t.work().await;
     assert_eq!(latest().await.1, "COLLECTING");
     assert_eq!(shortage().await, json!(null));
+}
+
+#[tokio::test]
+async fn a_task_says_what_it_waits_for_and_until_when() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let waiting_for = async || t.get(&t.viewer, "/v1/tasks/small").await.json()["waiting_for"].clone();
+    let act = async |action: &str| {
+        let path = format!("/v1/tasks/small/{action}");
+        assert_eq!(t.post(&t.operator, &path, &json!({})).await.status, 200);
+    };
+    let phase = async || {
+        let round: RoundView = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.read();
+        round.phases.last().unwrap().clone()
+    };
+    assert_eq!(waiting_for().await, json!({ "kind": "round", "round": 1 }));
+    t.advance(Duration::from_secs(1));
+    act("pause").await;
+    let paused = json!({ "kind": "operator", "status": "PAUSED", "since": t.now() });
+    assert_eq!(waiting_for().await, paused);
+    t.advance(Duration::from_secs(1));
+    assert_eq!(waiting_for().await, paused);
+    act("resume").await;
+    t.work().await;
+    let until = phase().await.deadline_at.unwrap();
+    assert_eq!(waiting_for().await, json!({ "kind": "participants", "more": 2, "until": until }));
+
+    let (a, b) = (t.enroll("a").await, t.enroll("b").await);
+    let work = t.assigned(&[a.1.clone(), b.1.clone()]).await.remove(0);
+    let collecting = phase().await;
+    let (until, min) = (collecting.deadline_at.unwrap(), collecting.min.unwrap());
+    let in_phase = |more: u32| json!({ "kind": "phase", "round": 1, "attempt": 1, "state": "COLLECTING", "more": more, "until": until });
+    assert_eq!(waiting_for().await, in_phase(min));
+    // The round goes on without the operator.
+    act("pause").await;
+    assert_eq!(t.send(&a.1, t.upload(&work, a.0, &input([1, 2, 3]))).await.status, 200);
+    assert_eq!(waiting_for().await, in_phase(min - 1));
+    assert_eq!(t.send(&b.1, t.upload(&work, b.0, &input([1, 2, 3]))).await.status, 200);
+    t.work().await;
+    assert_eq!(waiting_for().await["kind"], "operator");
+    act("cancel").await;
+    assert_eq!(waiting_for().await, json!({ "kind": "nothing" }));
 }

@@ -1,0 +1,63 @@
+//! What a task waits for, derived once: the API tells it, and whoever follows a task there reads it.
+
+use federation::round::{Round, RoundState};
+use federation::task_status::TaskStatus;
+use federation::time::Timestamp;
+use store::entity::round::RoundRow;
+use store::entity::task::TaskRow;
+use store::{StoreError, Transaction};
+use wire::inspect::{ShortageView, TaskWaitingFor};
+
+use crate::shortage::missing;
+
+/// For a task whose next round's latest attempt is `latest` and whose status began `since` then; `shortage`: of participants for that
+/// round.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn waiting_for(
+    tx: &mut Transaction<'_>,
+    task: &TaskRow,
+    since: Timestamp,
+    latest: Option<&RoundRow>,
+    shortage: Option<&ShortageView>,
+) -> Result<TaskWaitingFor, StoreError> {
+    let open = latest.and_then(|row| Some((&row.round, row.round.deadline_at()?)));
+    let more = shortage.map(missing);
+    Ok(match (task.status, open, more) {
+        (TaskStatus::Completed | TaskStatus::Cancelled, _, _) => TaskWaitingFor::Nothing,
+        (_, Some((_, until)), Some(more)) => TaskWaitingFor::Participants { more, until: Some(until) },
+        // A round goes on whatever the task's status has become.
+        (_, Some((round, until)), None) => TaskWaitingFor::Phase {
+            round: round.key.round,
+            attempt: round.key.attempt,
+            state: round.state,
+            more: answers_missing(tx, round).await?,
+            until,
+        },
+        (status @ (TaskStatus::Paused | TaskStatus::BudgetExhausted), None, _) => {
+            TaskWaitingFor::Operator { status, since }
+        }
+        (TaskStatus::Active, None, Some(more)) => TaskWaitingFor::Participants { more, until: None },
+        (TaskStatus::Active, None, None) => TaskWaitingFor::Round { round: task.next_round().number },
+    })
+}
+
+/// Answers that the present phase of a round lacks to succeed, where it waits for answers of a cohort as a whole.
+async fn answers_missing(tx: &mut Transaction<'_>, round: &Round) -> Result<Option<u32>, StoreError> {
+    if round.limits.groups.is_some() {
+        return Ok(None);
+    }
+    let (needed, is_input) = match round.state {
+        RoundState::Collecting => (Some(round.limits.collect.min), true),
+        RoundState::Sharing | RoundState::Confirming | RoundState::Unmasking => (round.answers_needed(), false),
+        RoundState::Selecting
+        | RoundState::Aggregating
+        | RoundState::Completed
+        | RoundState::Failed
+        | RoundState::Cancelled => (None, false),
+    };
+    let Some(needed) = needed else { return Ok(None) };
+    let tally = tx.tally(round.key).await?;
+    Ok(Some(needed.saturating_sub(if is_input { tally.reported } else { tally.answered })))
+}

@@ -38,7 +38,8 @@ macro_rules! migrations {
             18 "0018" "filters",
             19 "0019" "promoted",
             20 "0020" "provenance",
-            21 "0021" "identity_sign_in")
+            21 "0021" "identity_sign_in",
+            23 "0023" "model_server")
     };
     ($database:literal: $($version:literal $digits:literal $name:literal),+) => {
         &[$(crate::schema::Migration {

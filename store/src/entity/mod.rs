@@ -22,6 +22,7 @@ pub mod event;
 pub mod fingerprint;
 pub mod idempotency;
 pub mod lease;
+pub mod model_server;
 pub mod model_version;
 pub mod noised_sum;
 pub mod open_task;

@@ -14,6 +14,7 @@ mod meters;
 mod model;
 mod served;
 mod shared;
+mod standing;
 mod tell;
 mod tokens;
 mod traffic;

@@ -1,7 +1,6 @@
 //! A model that is served: its versions, from disk to use, and from use to nothing.
 
 mod back;
-mod standing;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use inference::Moment;
 use inference::rollout::{Rollout, Verdict};
 use inference::versions::{Held, Placed, Versions, Warm};
 use tokio::sync::Notify;
@@ -22,10 +22,9 @@ use super::engine::{Engine, Lane};
 use super::folder::{ModelFolder, State, Unusable};
 use super::meters;
 use super::model::{Loaded, Unservable};
+use super::standing::{Refusals, Standing};
 use super::traffic::Traffic;
 pub(super) use back::NotRolledBack;
-use standing::Refusals;
-pub(super) use standing::Standing;
 
 /// How often the folder is looked at when nobody says that something changed.
 const LOOK: Duration = Duration::from_millis(250);
@@ -166,6 +165,11 @@ impl Served {
     /// Whether a version is to be fetched: it is not there, or what is there is not it.
     pub(crate) fn lacks(&self, version: u32) -> bool {
         !self.folder.file(version).exists() || self.unready(version) == Some(Fault::Damaged)
+    }
+
+    /// Where the versions stand, for whoever is told.
+    pub(crate) fn standing(&self, now: Moment) -> Standing {
+        Standing::of(&locked(&self.versions), &self.rollout, now, &self.refusals)
     }
 
     /// A version by its number, or the stable one.
@@ -318,7 +322,7 @@ impl Served {
             }
             Some((version, Verdict::TakeBack(reason))) => {
                 meters::swapped(name, "taken_back");
-                self.refusals.note(version, standing::because(reason));
+                self.refusals.note_taken_back(version, reason);
                 let kind = reason.as_str();
                 tracing::warn!(model = name, version, kind, "version {version} of {name} is taken back: {reason}");
             }

@@ -8,8 +8,9 @@ use tokio_util::sync::CancellationToken;
 use wire::inspect::{ServerReport, is_in_server_name};
 use wire::route;
 
-use super::served::{Served, Standing};
+use super::served::Served;
 use super::shared::Serving;
+use super::standing::Standing;
 use crate::failure::{Exit, Failure};
 use crate::server::Server;
 

@@ -1,58 +1,62 @@
 //! What a coordinator is told of a model's versions: the one in use, the one on trial, and why others are not used.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use inference::Moment;
-use inference::rollout::Reason;
+use inference::rollout::{Reason, Rollout};
+use inference::versions::Versions;
 use wire::inspect::{CanaryView, REFUSED_MAX, RefusedBecause, RefusedVersion};
-
-use super::{Served, locked};
 
 /// Why versions are not used.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Mutex<BTreeMap<u32, RefusedBecause>>);
+pub(crate) struct Refusals(Mutex<BTreeMap<u32, RefusedBecause>>);
 
 impl Refusals {
     /// Of versions that an earlier process took back or left: it did not write why.
-    pub(super) fn before(refused: &BTreeSet<u32>) -> Self {
+    pub(crate) fn before(refused: &BTreeSet<u32>) -> Self {
         Self(Mutex::new(refused.iter().map(|&version| (version, RefusedBecause::Earlier)).collect()))
     }
 
-    pub(super) fn note(&self, version: u32, because: RefusedBecause) {
-        locked(&self.0).insert(version, because);
+    pub(crate) fn note(&self, version: u32, because: RefusedBecause) {
+        self.lock().insert(version, because);
+    }
+
+    /// Notes why a version was taken back.
+    pub(crate) fn note_taken_back(&self, version: u32, reason: Reason) {
+        let because = match reason {
+            Reason::Errors { .. } => RefusedBecause::Errors,
+            Reason::Slow { .. } => RefusedBecause::Slow,
+            Reason::Disagrees { .. } => RefusedBecause::Disagreement,
+        };
+        self.note(version, because);
     }
 
     /// Notes those of these versions of which nothing is noted.
-    pub(super) fn note_others(&self, refused: &BTreeSet<u32>, because: RefusedBecause) {
-        let mut noted = locked(&self.0);
+    pub(crate) fn note_others(&self, refused: &BTreeSet<u32>, because: RefusedBecause) {
+        let mut noted = self.lock();
         for &version in refused {
             noted.entry(version).or_insert(because);
         }
     }
 
     /// The version is used after all.
-    pub(super) fn forget(&self, version: u32) {
-        locked(&self.0).remove(&version);
+    pub(crate) fn forget(&self, version: u32) {
+        self.lock().remove(&version);
     }
 
-    pub(super) fn clear(&self) {
-        locked(&self.0).clear();
+    pub(crate) fn clear(&self) {
+        self.lock().clear();
     }
 
     fn newest(&self) -> Vec<RefusedVersion> {
-        let noted = locked(&self.0);
+        let noted = self.lock();
         let newest = noted.iter().rev().take(REFUSED_MAX);
         newest.map(|(&version, &because)| RefusedVersion { version, because }).collect()
     }
-}
 
-pub(super) fn because(reason: Reason) -> RefusedBecause {
-    match reason {
-        Reason::Errors { .. } => RefusedBecause::Errors,
-        Reason::Slow { .. } => RefusedBecause::Slow,
-        Reason::Disagrees { .. } => RefusedBecause::Disagreement,
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, RefusedBecause>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -67,30 +71,22 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
+    /// Where these versions stand now.
+    pub(crate) fn of<M>(versions: &Versions<M>, rollout: &Rollout, now: Moment, refusals: &Refusals) -> Self {
+        let version = versions.stable().filter(|_| !versions.is_former()).map(|held| held.version);
+        let canary = versions.canary().zip(versions.canary_ends(rollout)).map(|(held, end)| CanaryView {
+            version: held.version,
+            percent: rollout.canary_percent,
+            left_ms: u64::try_from(end.saturating_sub(now).as_millis()).unwrap_or(u64::MAX),
+        });
+        Self { version, canary, refused: refusals.newest() }
+    }
+
     /// Whether another one says the same, but for the time that a trial has left.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let canary = |of: &Self| of.canary.map(|canary| canary.version);
         (self.version, canary(self), &self.refused) == (other.version, canary(other), &other.refused)
     }
-}
-
-impl Served {
-    /// Where the versions stand now.
-    pub(crate) fn standing(&self, now: Moment) -> Standing {
-        let versions = locked(&self.versions);
-        let version = versions.stable().filter(|_| !versions.is_former()).map(|held| held.version);
-        let canary = versions.canary().zip(versions.canary_ends(&self.rollout)).map(|(held, end)| CanaryView {
-            version: held.version,
-            percent: self.rollout.canary_percent,
-            left_ms: millis(end.saturating_sub(now)),
-        });
-        drop(versions);
-        Standing { version, canary, refused: self.refusals.newest() }
-    }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -69,6 +69,13 @@ export const Wrong = ({ problem, again }) => html`
 
 export const Notice = ({ tone = 'warn', children }) => html`<div class=${cls('alert', `alert-${tone}`)} role="status">${children}</div>`;
 
+/** Somebody else was faster than whoever looks at this page: `what` is shown anew, and nothing was done. */
+export const Stale = ({ what, onClose }) => html`
+  <div class="alert alert-warn" role="alert">
+    <p><strong>Someone changed this ${what} since.</strong> Nothing was done. The page shows it now: look at it, and decide again.</p>
+    <${Button} onClick=${onClose}>I have seen it<//>
+  </div>`;
+
 /** A resource’s data, or why there is none; `heading` is the page’s until its data are there. */
 export function Loaded({ of, what, heading, children }) {
   if (of.data !== undefined) return html`${of.problem && html`<${Wrong} problem=${of.problem} again=${of.again} />`}${children(of.data)}`;

@@ -1,7 +1,7 @@
 // A task’s model versions: download, keep, compare, promote, roll back.
 
 import { html, useState } from '../lib/html.js';
-import { list, path, post } from '../lib/api.js';
+import { asShown, list, path, post } from '../lib/api.js';
 import { NOTHING, bytes, change, integer, metric, short, title } from '../lib/format.js';
 import { to } from '../lib/router.js';
 import { useAction, usePaced, useResource } from '../lib/resource.js';
@@ -19,23 +19,31 @@ const CHOICES = {
   restore: { text: 'Roll back', icon: 'back', heading: (v) => `Roll back to version ${v}?`, says: 'It is published again as the newest version, and the next round starts from it. Versions in between stay. No round may be in progress: pause the task first.' },
 };
 
-export function Models({ task, rounds, me, view, again }) {
+export function Models({ task, rounds, me, view, changes, onDone, onStale }) {
   const newest = usePaced(view.model_version, RELOAD_MS);
-  const models = useResource((signal) => list(path`/v1/tasks/${task}/models`, { signal, most: MOST }), [task, newest]);
+  const models = useResource((signal) => list(path`/v1/tasks/${task}/models`, { signal, most: MOST }), [task, newest, changes]);
   const [most, setMost] = useState(SHOWN);
   const [asked, setAsked] = useState(null);
-  const choice = useAction(async () => {
-    await post(path`/v1/tasks/${task}/models/${asked.version}/${asked.name}`);
-    setAsked(null);
-    models.again();
-    again();
-  });
+  const choice = useAction(
+    async () => {
+      await post(path`/v1/tasks/${task}/models/${asked.version}/${asked.name}`, {}, { seen: asked.seen });
+      setAsked(null);
+      models.again();
+      onDone();
+    },
+    () => (setAsked(null), models.again(), onStale('task')),
+  );
   const [chosen, setChosen] = useState([]);
-  const keep = useAction(async (model) => {
-    await post(path`/v1/tasks/${task}/models/${model.version}/${model.pinned_at ? 'unpin' : 'pin'}`);
-    models.again();
-  });
-  const act = (model, name) => html`<${Button} icon=${CHOICES[name].icon} aria-label=${`${CHOICES[name].text} version ${model.version}`} title=${CHOICES[name].text} onClick=${() => setAsked({ name, version: model.version })} />`;
+  const keep = useAction(
+    async (model) => {
+      const address = path`/v1/tasks/${task}/models/${model.version}`;
+      await post(`${address}/${model.pinned_at ? 'unpin' : 'pin'}`, {}, { seen: await asShown(address, model) });
+      models.again();
+      onDone();
+    },
+    () => (models.again(), onStale('model version')),
+  );
+  const act = (model, name) => html`<${Button} icon=${CHOICES[name].icon} aria-label=${`${CHOICES[name].text} version ${model.version}`} title=${CHOICES[name].text} onClick=${() => setAsked({ name, version: model.version, seen: view })} />`;
   const choose = (number) => setChosen((before) => (before.includes(number) ? before.filter((one) => one !== number) : [...before, number].slice(-2)));
   return html`
     <${Loaded} of=${models} what="Loading model versions">

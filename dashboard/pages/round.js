@@ -31,7 +31,7 @@ export function Round({ task, number, me }) {
     },
     [task, number, attempt],
   );
-  useEffect(() => watchTask(task, (changed) => changed.number === number && round.again()), [task, number]);
+  useEffect(() => watchTask(task, { onRound: (changed) => changed.number === number && round.again() }), [task, number]);
   return html`
     <${Loaded} of=${round} what="Loading the round" heading=${`Round ${integer(number)}`}>
       ${(view) => html`

@@ -6,7 +6,7 @@ import { NOTHING, figure, integer, plural, seconds, title, words } from '../lib/
 import { to } from '../lib/router.js';
 import { useAction, useNow, useResource } from '../lib/resource.js';
 import { watchTask } from '../lib/live.js';
-import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Notice, PageHead, Stat, Stats, Table, Tabs, Time, Wrong, reason } from '../lib/ui.js';
+import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Notice, PageHead, Stale, Stat, Stats, Table, Tabs, Time, Wrong, reason } from '../lib/ui.js';
 import { TaskCharts } from './task-charts.js';
 import { Models } from './models.js';
 import { Ledger } from './ledger.js';
@@ -17,10 +17,11 @@ const ROUNDS_MAX = 10_000;
 const REDRAW_MS = 250;
 const ORDER = ['SELECTING', 'SHARING', 'COLLECTING', 'CONFIRMING', 'UNMASKING', 'AGGREGATING'];
 
-/** Rounds by number, the newest attempt of each, kept up to date while the page is open. */
+/** Rounds by number, the newest attempt of each, kept up to date while the page is open; and how often something was done to the task. */
 function useRounds(task) {
   const [rounds, setRounds] = useState({ byNumber: new Map(), loading: true });
   const [connected, setConnected] = useState(true);
+  const [changes, setChanges] = useState(0);
   useEffect(() => {
     const abort = new AbortController();
     const merge = (items, more) =>
@@ -41,15 +42,15 @@ function useRounds(task) {
     const timer = setInterval(() => {
       if (waiting.length > 0) merge(waiting.splice(0));
     }, REDRAW_MS);
-    const end = watchTask(task, (round) => waiting.push(round), setConnected);
+    const end = watchTask(task, { onRound: (round) => waiting.push(round), onTask: () => setChanges((before) => before + 1), onState: setConnected });
     return () => (abort.abort(), end(), clearInterval(timer));
   }, [task]);
   const inOrder = useMemo(() => [...rounds.byNumber.values()].sort((a, b) => a.number - b.number), [rounds.byNumber]);
-  return { rounds: inOrder, loading: rounds.loading, problem: rounds.problem, connected };
+  return { rounds: inOrder, changes, loading: rounds.loading, problem: rounds.problem, connected };
 }
 
 export function Task({ task, tab, me }) {
-  const { rounds, loading, problem, connected } = useRounds(task);
+  const { rounds, changes, loading, problem, connected } = useRounds(task);
   const newest = rounds.at(-1);
   const view = useResource(
     async (signal) => {
@@ -57,15 +58,19 @@ export function Task({ task, tab, me }) {
       const isPrivate = found.spec.privacy && found.spec.privacy.mechanism !== 'none';
       return { ...found, ledger: isPrivate ? await get(`${path`/v1/tasks/${task}/privacy`}?limit=1`, { signal }) : null };
     },
-    [task, newest?.number, newest?.state, newest?.phases.at(-1)?.count],
+    [task, changes, newest?.number, newest?.state, newest?.phases.at(-1)?.count],
   );
+  const [stale, setStale] = useState(null);
+  const onDone = () => (setStale(null), view.again());
+  const onStale = (what) => (setStale(what), view.again());
   return html`
     <${Loaded} of=${view} what="Loading the task" heading=${task}>
       ${(data) => html`
         <${Crumbs} items=${[['Tasks', to('tasks')], [data.name]]} />
         <${PageHead} heading=${data.name} badge=${html`<${Badge} state=${data.status} />`} note=${data.spec.description}>
-          ${me.mayWrite && html`<${Controls} task=${data} again=${view.again} />`}
+          ${me.mayWrite && html`<${Controls} task=${data} onDone=${onDone} onStale=${onStale} />`}
         <//>
+        ${stale && html`<${Stale} what=${stale} onClose=${() => setStale(null)} />`}
         ${!connected && html`<${Notice}>The coordinator does not answer. What is shown may be old; it is asked again every few seconds.<//>`}
         <${Warnings} task=${data} />
         <${Tabs} label="Parts of the task" current=${tab} items=${[
@@ -78,7 +83,7 @@ export function Task({ task, tab, me }) {
         ${problem && html`<${Wrong} problem=${problem} />`}
         ${tab === 'overview' && html`<${Overview} ...${{ task: data, rounds, newest, loading }} />`}
         ${tab === 'rounds' && html`<${Rounds} task=${task} rounds=${rounds} />`}
-        ${tab === 'models' && html`<${Models} task=${task} rounds=${rounds} me=${me} view=${data} again=${view.again} />`}
+        ${tab === 'models' && html`<${Models} ...${{ task, rounds, me, view: data, changes, onDone, onStale }} />`}
         ${tab === 'privacy' && data.ledger && html`<${Ledger} task=${task} rounds=${rounds.length} />`}
         ${tab === 'specification' && html`<${Specification} task=${data} />`}`}
     <//>`;
@@ -97,17 +102,21 @@ const CONTROLS = {
   cancel: { from: ['ACTIVE', 'PAUSED', 'BUDGET_EXHAUSTED'], text: 'Cancel', heading: 'Cancel the task for good?', danger: true, says: 'Its round ends now, and nothing brings the task back. Its models and its ledger stay.' },
 };
 
-function Controls({ task, again }) {
+function Controls({ task, onDone, onStale }) {
+  // What was shown when it was asked for: the page goes on behind the question.
   const [asked, setAsked] = useState(null);
-  const action = useAction(async () => {
-    await post(path`/v1/tasks/${task.id}/${asked}`);
-    setAsked(null);
-    again();
-  });
+  const action = useAction(
+    async () => {
+      await post(path`/v1/tasks/${asked.seen.id}/${asked.name}`, {}, { seen: asked.seen });
+      setAsked(null);
+      onDone();
+    },
+    () => (setAsked(null), onStale('task')),
+  );
   const close = () => (setAsked(null), action.forget());
-  const control = CONTROLS[asked];
+  const control = asked && CONTROLS[asked.name];
   return html`
-    ${Object.entries(CONTROLS).filter(([, { from }]) => from.includes(task.status)).map(([name, { text, danger }]) => html`<${Button} kind=${danger ? 'quiet-danger' : 'plain'} onClick=${() => setAsked(name)}>${text}<//>`)}
+    ${Object.entries(CONTROLS).filter(([, { from }]) => from.includes(task.status)).map(([name, { text, danger }]) => html`<${Button} kind=${danger ? 'quiet-danger' : 'plain'} onClick=${() => setAsked({ name, seen: task })}>${text}<//>`)}
     ${control && html`<${Confirm} heading=${control.heading} confirm=${`${control.text} ${task.name}`} danger=${control.danger} action=${action} onClose=${close}><p>${control.says}</p><//>`}`;
 }
 

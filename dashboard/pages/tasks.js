@@ -1,17 +1,19 @@
 // All tasks: what each is at, what it has spent, whether it lacks participants.
 
-import { html, useEffect, useState } from '../lib/html.js';
+import { html, useEffect, useRef, useState } from '../lib/html.js';
 import { get, list, path } from '../lib/api.js';
 import { NOTHING, figure, integer, metric } from '../lib/format.js';
 import { to } from '../lib/router.js';
-import { useResource } from '../lib/resource.js';
-import { watchAll } from '../lib/live.js';
+import { usePaced, useResource } from '../lib/resource.js';
+import { useEvents } from '../lib/live.js';
 import { Badge, Empty, Icon, Loaded, PageHead, Table, Time } from '../lib/ui.js';
 
 /** Tasks whose rounds are looked at; the others are on further pages. */
 const DETAILED = 30;
 /** What makes another task, or another status of one. */
 const OF_TASKS = /^task_/;
+/** How often budgets follow rounds that end faster. */
+const RELOAD_MS = 5_000;
 
 /** The newest round, what its successors measured last, and what the task lacks. */
 async function details(task, signal) {
@@ -23,26 +25,26 @@ async function details(task, signal) {
   return { shortage: view.shortage, behind: view.behind, readable: view.updates_readable_by, round: rounds.items[0], metrics: measured?.metrics ?? {} };
 }
 
-function useTaskDetails(tasks, again) {
+/** Details of tasks by id. An answer that a later one has overtaken is dropped. */
+function useDetails() {
   const [found, setFound] = useState({});
-  const ids = (tasks ?? []).slice(0, DETAILED).map((task) => task.id).join();
-  useEffect(() => {
-    const abort = new AbortController();
-    const load = (task) =>
-      details(task, abort.signal).then(
-        (detail) => abort.signal.aborted || setFound((before) => ({ ...before, [task.id]: detail })),
-        () => {},
-      );
-    const shown = (tasks ?? []).slice(0, DETAILED);
-    shown.forEach(load);
-    const end = watchAll((events) => {
-      const changed = new Set(events.map(({ task }) => task));
-      shown.filter((task) => changed.has(task.id)).forEach(load);
-      if (events.some(({ kind }) => OF_TASKS.test(kind))) again();
-    });
-    return () => (abort.abort(), end());
-  }, [ids]);
-  return found;
+  const turns = useRef({ last: 0, shown: new Map() });
+  const abort = useRef(new AbortController());
+  useEffect(() => () => abort.current.abort(), []);
+  const load = (task) => {
+    const { signal } = abort.current;
+    const turn = ++turns.current.last;
+    const { shown } = turns.current;
+    details(task, signal).then(
+      (detail) => {
+        if (signal.aborted || turn < (shown.get(task.id) ?? 0)) return;
+        shown.set(task.id, turn);
+        setFound((before) => ({ ...before, [task.id]: detail }));
+      },
+      () => {},
+    );
+  };
+  return [found, load];
 }
 
 export function lastOf(metrics, name) {
@@ -51,11 +53,21 @@ export function lastOf(metrics, name) {
 }
 
 export function Tasks({ me }) {
-  const tasks = useResource(async (signal) => {
+  const [charges, setCharges] = useState(0);
+  const [found, loadDetails] = useDetails();
+  const reads = useEvents((events) => {
+    const changed = new Set(events.map(({ task }) => task));
+    shown.filter((task) => changed.has(task.id)).forEach(loadDetails);
+    if (events.some(({ kind }) => OF_TASKS.test(kind))) tasks.again();
+    if (events.some(({ kind }) => kind === 'privacy_charged')) setCharges((before) => before + 1);
+  });
+  const load = async (signal) => {
     const [all, privacy] = await Promise.all([list('/v1/tasks', { signal, most: 500 }), get('/v1/privacy', { signal })]);
     return { ...all, privacy: new Map(privacy.tasks.map((task) => [task.task, task])) };
-  }, []);
-  const found = useTaskDetails(tasks.data?.items, tasks.again);
+  };
+  const tasks = useResource(reads > 0 && load, [reads, usePaced(charges, RELOAD_MS)]);
+  const shown = (tasks.data?.items ?? []).slice(0, DETAILED);
+  useEffect(() => shown.forEach(loadDetails), [reads, shown.map((task) => task.id).join()]);
   const fresh = me.mayCreate && html`<a class="button button-primary" href=${to('new')}><${Icon} name="plus" />New task<//>`;
   const columns = (privacy) => [
     ['Task', (task) => html`<a class="strong" href=${to('tasks', task.name)}>${task.name}</a><span class="sub">${integer(task.parameters)} parameters</span>`, { wide: true }],

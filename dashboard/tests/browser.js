@@ -35,7 +35,7 @@ const said = (text) => console.log(`${new Date().toISOString().slice(11, 19)} ${
 async function open(browser) {
   const { context, page } = await openWindow(browser, { acceptDownloads: true });
   page.on('pageerror', (error) => problems.push(`an exception: ${error.stack ?? error}`));
-  page.on('console', (message) => message.type() === 'error' && !/status of (400|401|403|404|409|422)/.test(message.text()) && problems.push(`the console: ${message.text()}`));
+  page.on('console', (message) => message.type() === 'error' && !/status of (400|401|403|404|409|412|422)/.test(message.text()) && problems.push(`the console: ${message.text()}`));
   page.on('request', (request) => new URL(request.url()).protocol !== 'data:' && ![federation.url, provider.url].some((ours) => request.url().startsWith(ours)) && problems.push(`a request elsewhere: ${request.url()}`));
   return { context, page };
 }
@@ -189,6 +189,16 @@ async function drawingManyRounds(page) {
   await page.reload();
 }
 
+/** The page says that somebody else was faster, until that is seen. */
+async function seeing(page, what, name) {
+  const told = page.getByRole('alert').filter({ hasText: `Someone changed this ${what} since.` });
+  await told.waitFor();
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  if (name) await shot(page, name);
+  await told.getByRole('button', { name: 'I have seen it' }).click();
+  await told.waitFor({ state: 'detached' });
+}
+
 async function usingModels(page) {
   await page.goto(at('tasks/vitals/models'));
   const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download version 4', exact: true }).click()]);
@@ -202,6 +212,16 @@ async function usingModels(page) {
   await page.getByRole('dialog').getByRole('button', { name: 'Promote version 5' }).click();
   await page.getByRole('row').filter({ hasText: 'v5' }).getByText('Promoted').waitFor();
   assert.equal((await federation.call('GET', '/v1/tasks/vitals')).promoted_version, 5);
+  // Somebody else pins a version between the look and the click, and between the click and the write: nothing is done then.
+  for (const [version, asked] of [[6, /\/models\/6$/], [7, /\/models\/7\/pin$/]]) {
+    await page.route(asked, async (route) => {
+      await federation.call('POST', `/v1/tasks/vitals/models/${version}/pin`, {});
+      await route.continue();
+    }, { times: 1 });
+    await page.getByRole('button', { name: `Pin version ${version}`, exact: true }).click();
+    await seeing(page, 'model version');
+    await page.getByRole('button', { name: `Unpin version ${version}`, exact: true }).waitFor();
+  }
   for (const version of [1, 9]) await page.getByLabel(`Compare version ${version}`, { exact: true }).check();
   await page.getByRole('heading', { name: 'Version 1 and version 9' }).waitFor();
   const row = page.getByRole('region', { name: 'Comparison of two versions' }).getByRole('row').filter({ hasText: 'Accuracy' }).first();
@@ -279,6 +299,17 @@ async function controlling(page) {
   await page.goto(at('tasks/imaging'));
   await page.getByText('Waiting for participants.').waitFor();
   await shot(page, 'task-waiting');
+  // Somebody else pauses the task while we are asked whether to cancel it: it is not cancelled, and shown as it is.
+  const imaging = () => federation.call('GET', '/v1/tasks/imaging');
+  await page.getByRole('button', { name: 'Cancel', exact: true }).click();
+  await federation.call('POST', '/v1/tasks/imaging/pause', {});
+  await page.getByRole('button', { name: 'Cancel imaging' }).click();
+  await seeing(page, 'task', 'task-changed');
+  await page.locator('h1 .badge', { hasText: 'Paused' }).waitFor();
+  assert.equal((await imaging()).status, 'PAUSED', 'nothing was done');
+  // What somebody else does is shown without a click.
+  await federation.call('POST', '/v1/tasks/imaging/resume', {});
+  await page.locator('h1 .badge', { hasText: 'Active' }).waitFor();
   for (const [name, state] of [['Pause', 'Paused'], ['Resume', 'Active']]) {
     await page.getByRole('button', { name, exact: true }).click();
     await page.getByRole('button', { name: `${name} imaging` }).click();
@@ -287,10 +318,26 @@ async function controlling(page) {
   await page.getByRole('button', { name: 'Cancel', exact: true }).click();
   await shot(page, 'task-cancel');
   await page.keyboard.press('Escape');
-  assert.equal((await federation.call('GET', '/v1/tasks/imaging')).status, 'ACTIVE', 'Escape keeps it');
+  assert.equal((await imaging()).status, 'ACTIVE', 'Escape keeps it');
   await page.getByRole('button', { name: 'Cancel', exact: true }).click();
   await page.getByRole('button', { name: 'Cancel imaging' }).click();
   await page.locator('h1 .badge', { hasText: 'Cancelled' }).waitFor();
+}
+
+/** A task that is created after the list was read and before it is shown: the stream had begun by then. */
+async function missingNothing(page) {
+  await page.goto(at('audit'));
+  await heading(page, 'Audit log');
+  const lonely = { spec: { rounds: { count: 5 }, selection: { cohort: { count: 60 } } }, seed: 7 };
+  await page.route(/\/v1\/tasks\?/, async (route) => {
+    const response = await route.fetch();
+    await federation.call('POST', '/v1/tasks', task('meanwhile', lonely));
+    await route.fulfill({ response });
+  }, { times: 1 });
+  await page.goto(at('tasks'));
+  await page.getByRole('link', { name: 'meanwhile' }).waitFor();
+  await federation.call('POST', '/v1/tasks/meanwhile/cancel', {});
+  await page.getByRole('row').filter({ hasText: 'meanwhile' }).getByText('Cancelled').waitFor();
 }
 
 /** One participant's process is killed in the middle of a round: the round ends without it, and its page says where it was lost. */
@@ -373,11 +420,19 @@ async function revoking(page) {
   await page.getByText('ward-7').first().waitFor();
   await shot(page, 'participants');
   await page.getByRole('button', { name: 'Revoke ward-7' }).click();
+  await page.getByRole('dialog').getByText('Drawn into').waitFor();
   await shot(page, 'revoke');
   await page.getByRole('dialog').getByRole('button', { name: 'Revoke ward-7' }).click();
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   const all = await federation.call('GET', '/v1/participants?limit=100');
   assert.ok(all.items.find((one) => one.name === 'ward-7').revoked_at);
+  const other = all.items.find((one) => !one.revoked_at);
+  await page.getByRole('button', { name: `Revoke ${other.name}`, exact: true }).click();
+  await page.getByRole('dialog').getByText('Drawn into').waitFor();
+  await federation.call('POST', `/v1/participants/${other.id}/revoke`, {});
+  await page.getByRole('dialog').getByRole('button', { name: `Revoke ${other.name}`, exact: true }).click();
+  await seeing(page, 'participant');
+  await page.getByRole('button', { name: `Revoke ${other.name}`, exact: true }).waitFor({ state: 'detached' });
 }
 
 /** Ann signs in at the provider: to where she was, as a viewer, until she signs out. And is told why when the provider does not want her. */
@@ -448,7 +503,7 @@ let failed = null;
 let page;
 try {
   ({ page } = await open(browser));
-  for (const step of [trusting, signingIn, signingInElsewhere, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, rollingBack, controlling, readingLedgers, droppingOut, revoking, auditing, readingTheReference, leaving]) {
+  for (const step of [trusting, signingIn, signingInElsewhere, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, rollingBack, controlling, missingNothing, readingLedgers, droppingOut, revoking, auditing, readingTheReference, leaving]) {
     said(step.name);
     await step(page);
   }

@@ -3,12 +3,13 @@
 import { html, render, useEffect, useState } from './lib/html.js';
 import { Problem, get, onSignedOut, remove } from './lib/api.js';
 import { comeBack, to, useRoute } from './lib/router.js';
-import { Button, Icon, Loading, PageHead, Wrong } from './lib/ui.js';
+import { Button, Icon, Loading, Logo, PageHead, Wrong } from './lib/ui.js';
 import { title } from './lib/format.js';
 import { SignIn } from './pages/sign-in.js';
 import { Tasks } from './pages/tasks.js';
 import { Task } from './pages/task.js';
 import { Round } from './pages/round.js';
+import { Join } from './pages/join.js';
 import { Participants } from './pages/participants.js';
 import { Privacy } from './pages/privacy.js';
 import { Tokens } from './pages/tokens.js';
@@ -57,12 +58,6 @@ function toggleTheme() {
   }
 }
 
-const Logo = () => html`
-  <a class="logo" href=${to('tasks')}>
-    <svg viewBox="0 0 32 32" aria-hidden="true"><path d="M4 6c9 0 8 10 14 10h10M4 16h24M4 26c9 0 8-10 14-10" /></svg>
-    <span>Tributary</span>
-  </a>`;
-
 function Shell({ me, onSignOut, children, area }) {
   const [open, setOpen] = useState(false);
   return html`
@@ -70,7 +65,7 @@ function Shell({ me, onSignOut, children, area }) {
     <div class="shell">
       <header class="side"><div class="side-inner">
         <div class="side-top">
-          <${Logo} />
+          <${Logo} href=${to('tasks')} />
           <button type="button" class="button button-plain menu" aria-expanded=${open} aria-controls="areas" onClick=${() => setOpen(!open)}><${Icon} name="menu" />Menu</button>
         </div>
         <div class="side-rest ${open ? 'side-open' : ''}" id="areas">
@@ -109,11 +104,13 @@ function App() {
       },
     );
   }, []);
-  const [content, heading] = me ? page(route, me) : [null, me === null ? 'Sign in' : 'Loading'];
+  const isInvited = route[0] === 'join';
+  const [content, heading] = isInvited ? [null, 'Take part'] : me ? page(route, me) : [null, me === null ? 'Sign in' : 'Loading'];
   useEffect(() => {
     document.title = `${heading} · Tributary`;
   }, [heading]);
 
+  if (isInvited) return html`<${Join} named=${route[1]} />`;
   if (me === undefined) return html`<main class="boot"><${Loading} /></main>`;
   if (me === null) return html`<${SignIn} problem=${problem} onSignedIn=${(found) => (setProblem(null), setMe(rights(found)))} />`;
   const signOut = async () => {

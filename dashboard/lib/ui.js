@@ -33,6 +33,13 @@ const ICONS = {
   pin: 'M7 3h6l-1 6 3 3H5l3-3-1-6ZM10 12v5',
 };
 
+/** Of the product; a link to `href`, if there is one. */
+export const Logo = ({ href }) => html`
+  <${href ? 'a' : 'div'} class="logo" href=${href}>
+    <svg viewBox="0 0 32 32" aria-hidden="true"><path d="M4 6c9 0 8 10 14 10h10M4 16h24M4 26c9 0 8-10 14-10" /></svg>
+    <span>Tributary</span>
+  <//>`;
+
 export const Button = ({ kind = 'plain', icon, children, ...rest }) => html`
   <button type="button" class=${cls('button', `button-${kind}`)} ...${rest}>${icon && html`<${Icon} name=${icon} />`}${children}</button>`;
 

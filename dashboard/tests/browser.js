@@ -83,6 +83,24 @@ async function enrolling(page) {
   const token = await page.getByLabel('Enrolment token', { exact: true }).last().innerText();
   await page.getByRole('img', { name: /QR code/ }).waitFor();
   await shot(page, 'enrol');
+  // The link is for somebody who has no sign-in here, and the token is sent to nobody.
+  const guest = await open(page.context().browser());
+  const sent = [];
+  guest.page.on('request', (request) => sent.push(`${request.url()} ${JSON.stringify(request.headers())} ${request.postData() ?? ''}`));
+  await guest.page.goto(await page.getByLabel('Link that enrols', { exact: true }).innerText());
+  await heading(guest.page, 'Take part');
+  await guest.page.getByRole('img', { name: /QR code/ }).waitFor();
+  assert.equal(await guest.page.getByLabel('Enrolment token', { exact: true }).innerText(), token);
+  await shot(guest.page, 'join');
+  assert.ok(sent.length > 5 && !sent.some((one) => one.includes(token)), 'the token is in no request');
+  for (const wrong of ['join', `join/${encodeURIComponent(`${token.slice(4)}; id`)}`]) {
+    await guest.page.goto(at(wrong));
+    await guest.page.getByText('This link is not whole').waitFor();
+    assert.equal(await guest.page.getByLabel('Command that enrols', { exact: true }).count(), 0);
+    await guest.page.goto(at(`join/${token}`));
+    await guest.page.getByLabel('Command that enrols', { exact: true }).waitFor();
+  }
+  await guest.context.close();
   federation.participant(0, PARTICIPANTS, token);
   await page.getByRole('button', { name: 'I have kept it' }).click();
   for (let index = 1; index < PARTICIPANTS; index++) last = federation.participant(index, PARTICIPANTS, await federation.enrollmentToken({ labels: { region: index % 2 ? 'eu' : 'us', site: `ward-${index}` } }));

@@ -35,6 +35,7 @@ const FILES: &[(&str, &[u8])] = embedded!(
     "pages/create-task.js",
     "pages/enrol.js",
     "pages/given.js",
+    "pages/join.js",
     "pages/ledger.js",
     "pages/models.js",
     "pages/participants.js",

@@ -11,6 +11,8 @@ const LOOK_MS = 3_000;
 const PAUSE_MS = 2_000;
 /** A stream that is silent for so long is lost: comments come more often. */
 const SILENCE_MS = 40_000;
+/** A stream that is away for less is no matter: coordinators are restarted. */
+const LOST_MS = 5_000;
 const ENDED = new Set(['COMPLETED', 'FAILED', 'CANCELLED']);
 const ROUNDS_MAX = 500;
 /** What is done to a task, its status and its versions, rather than by its rounds. */
@@ -142,17 +144,30 @@ export function watchAll(onEvents, { after, kind, onState, onBegun, onReset } = 
 }
 
 /**
- * Follows events of some kinds or all while a page is open, and returns how often the page is to be read: 0 until the stream has begun, so
- * that nothing happens unseen between the page and the stream; once more whenever it begins anew; once at least if it cannot be had.
+ * Follows events of some kinds or all while a page is open. `reads` is how often the page is to be read: 0 until the stream has begun, so
+ * that nothing happens unseen between the page and the stream; once more whenever it begins anew or comes back; once at least if it cannot
+ * be had. `isLost` while it has been away for some time.
  */
 export function useEvents(onEvents, kind) {
-  const [reads, setReads] = useState(0);
+  const [state, setState] = useState({ reads: 0, isLost: false });
   const told = useRef();
   told.current = onEvents;
   useEffect(() => {
-    const onBegun = () => setReads((before) => before + 1);
-    const onState = (connected) => connected || setReads((before) => Math.max(before, 1));
-    return watchAll((events) => told.current(events), { kind, onBegun, onState });
+    let timer = null;
+    const onBegun = () => setState(({ reads }) => ({ reads: reads + 1, isLost: false }));
+    const onState = (connected) => {
+      if (!connected) {
+        setState(({ reads, isLost }) => ({ reads: Math.max(reads, 1), isLost }));
+        timer ??= setTimeout(() => setState((before) => ({ ...before, isLost: true })), LOST_MS);
+      } else if (timer !== null) {
+        clearTimeout(timer);
+        timer = null;
+        // What could not be read meanwhile is read now.
+        onBegun();
+      }
+    };
+    const end = watchAll((events) => told.current(events), { kind, onBegun, onState });
+    return () => (end(), clearTimeout(timer));
   }, [kind]);
-  return reads;
+  return state;
 }

@@ -59,6 +59,27 @@ export function useNow(interval = 1000) {
   return now;
 }
 
+/** Whoever shows how long ago something was: all are told at once. */
+const clocks = new Set();
+let ticking = null;
+const TICK_MS = 10_000;
+
+/** The time, to within `TICK_MS`, for the many places of a page that need it no better. */
+export function useClock() {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    clocks.add(setNow);
+    ticking ??= setInterval(() => clocks.forEach((told) => told(Date.now())), TICK_MS);
+    return () => {
+      clocks.delete(setNow);
+      if (clocks.size > 0) return;
+      clearInterval(ticking);
+      ticking = null;
+    };
+  }, []);
+  return now;
+}
+
 /** A value that changes often, as of a moment ago: it is another at most once in `interval` milliseconds, the first time at once. */
 export function usePaced(value, interval) {
   const [paced, setPaced] = useState({ value, at: -Infinity });

@@ -2,6 +2,7 @@
 
 import { html, useEffect, useRef, useState } from './html.js';
 import { ago, exactly, title, words } from './format.js';
+import { useClock } from './resource.js';
 
 const cls = (...names) => names.filter(Boolean).join(' ');
 
@@ -57,8 +58,11 @@ export const Stat = ({ label, value, note }) => html`
   <div class="stat"><dt>${label}</dt><dd>${value}${note && html`<span class="note">${note}</span>`}</dd></div>`;
 export const Stats = ({ children }) => html`<dl class="stats">${children}</dl>`;
 
-export const Time = ({ at, now }) =>
-  at == null ? html`<span class="quiet">never</span>` : html`<time datetime=${new Date(at).toISOString()} title=${exactly(at)}>${ago(at, now)}</time>`;
+/** How long ago something was, or is ahead; as of `now`, where a page counts seconds. */
+export function Time({ at, now }) {
+  const clock = useClock();
+  return at == null ? html`<span class="quiet">never</span>` : html`<time datetime=${new Date(at).toISOString()} title=${exactly(at)}>${ago(at, now ?? clock)}</time>`;
+}
 
 export const Loading = ({ what = 'Loading' }) => html`<p class="loading" role="status"><span class="spinner" aria-hidden="true"></span>${what}…</p>`;
 
@@ -75,6 +79,9 @@ export const Wrong = ({ problem, again }) => html`
   </div>`;
 
 export const Notice = ({ tone = 'warn', children }) => html`<div class=${cls('alert', `alert-${tone}`)} role="status">${children}</div>`;
+
+/** What is shown is not kept up to date. */
+export const Lost = () => html`<${Notice}><p><strong>What is shown may be old.</strong> The coordinator does not answer, or has too many readers. It is asked again every few seconds.</p><//>`;
 
 /** Somebody else was faster than whoever looks at this page: `what` is shown anew, and nothing was done. */
 export const Stale = ({ what, onClose }) => html`

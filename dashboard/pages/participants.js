@@ -5,7 +5,7 @@ import { get, list, path, post } from '../lib/api.js';
 import { integer, plural } from '../lib/format.js';
 import { useEvents } from '../lib/live.js';
 import { useAction, useNow, usePaced, useResource } from '../lib/resource.js';
-import { Badge, Button, Confirm, Empty, Facts, Labels, Loaded, Notice, PageHead, Stale, Table, Time } from '../lib/ui.js';
+import { Badge, Button, Confirm, Empty, Facts, Labels, Loaded, Lost, Notice, PageHead, Stale, Table, Time } from '../lib/ui.js';
 import { Enrol } from './enrol.js';
 
 const MOST = 10_000;
@@ -26,7 +26,7 @@ function certificate(participant, now) {
 export function Participants({ me }) {
   const now = useNow(30_000);
   const [changes, setChanges] = useState(0);
-  const reads = useEvents(() => setChanges((before) => before + 1), KINDS);
+  const { reads, isLost } = useEvents(() => setChanges((before) => before + 1), KINDS);
   const load = (signal, sofar) => list('/v1/participants', { signal, most: MOST, onPage: (items, more) => sofar({ items, more }) });
   const people = useResource(reads > 0 && load, [reads, usePaced(changes, RELOAD_MS)]);
   const [search, setSearch] = useState('');
@@ -48,6 +48,7 @@ export function Participants({ me }) {
   }, [items, search]);
   return html`
     <${PageHead} heading="Participants" note="Devices and sites with a certificate of this federation.">${enrol}<//>
+    ${isLost && html`<${Lost} />`}
     ${stale && html`<${Stale} what="participant" onClose=${() => setStale(false)} />`}
     <${Loaded} of=${people} what="Loading participants">
       ${({ more }) => items.length === 0

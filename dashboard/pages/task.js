@@ -6,7 +6,7 @@ import { NOTHING, figure, integer, plural, seconds, title, words } from '../lib/
 import { to } from '../lib/router.js';
 import { useAction, useNow, useResource } from '../lib/resource.js';
 import { watchTask } from '../lib/live.js';
-import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Notice, PageHead, Stale, Stat, Stats, Table, Tabs, Time, Wrong, reason } from '../lib/ui.js';
+import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Lost, Notice, PageHead, Stale, Stat, Stats, Table, Tabs, Time, Wrong, reason } from '../lib/ui.js';
 import { TaskCharts } from './task-charts.js';
 import { Models } from './models.js';
 import { Ledger } from './ledger.js';
@@ -71,7 +71,7 @@ export function Task({ task, tab, me }) {
           ${me.mayWrite && html`<${Controls} task=${data} onDone=${onDone} onStale=${onStale} />`}
         <//>
         ${stale && html`<${Stale} what=${stale} onClose=${() => setStale(null)} />`}
-        ${!connected && html`<${Notice}>The coordinator does not answer. What is shown may be old; it is asked again every few seconds.<//>`}
+        ${!connected && html`<${Lost} />`}
         <${Warnings} task=${data} />
         <${Tabs} label="Parts of the task" current=${tab} items=${[
           ['overview', 'Overview', to('tasks', task)],

@@ -6,7 +6,7 @@ import { NOTHING, figure, integer, metric } from '../lib/format.js';
 import { to } from '../lib/router.js';
 import { usePaced, useResource } from '../lib/resource.js';
 import { useEvents } from '../lib/live.js';
-import { Badge, Empty, Icon, Loaded, PageHead, Table, Time } from '../lib/ui.js';
+import { Badge, Empty, Icon, Loaded, Lost, PageHead, Table, Time, reason } from '../lib/ui.js';
 
 /** Tasks whose rounds are looked at; the others are on further pages. */
 const DETAILED = 30;
@@ -22,7 +22,8 @@ async function details(task, signal) {
     get(`${path`/v1/tasks/${task.id}/rounds`}?limit=5`, { signal }),
   ]);
   const measured = rounds.items.find((round) => Object.keys(round.metrics).length > 0);
-  return { shortage: view.shortage, behind: view.behind, readable: view.updates_readable_by, round: rounds.items[0], metrics: measured?.metrics ?? {} };
+  const { shortage, behind, updates_readable_by: readable } = view;
+  return { shortage, behind, readable, round: rounds.items[0], ended: rounds.items.find((round) => round.ended_at != null), metrics: measured?.metrics ?? {} };
 }
 
 /** Details of tasks by id. An answer that a later one has overtaken is dropped. */
@@ -55,7 +56,7 @@ export function lastOf(metrics, name) {
 export function Tasks({ me }) {
   const [charges, setCharges] = useState(0);
   const [found, loadDetails] = useDetails();
-  const reads = useEvents((events) => {
+  const { reads, isLost } = useEvents((events) => {
     const changed = new Set(events.map(({ task }) => task));
     shown.filter((task) => changed.has(task.id)).forEach(loadDetails);
     if (events.some(({ kind }) => OF_TASKS.test(kind))) tasks.again();
@@ -71,7 +72,7 @@ export function Tasks({ me }) {
   const fresh = me.mayCreate && html`<a class="button button-primary" href=${to('new')}><${Icon} name="plus" />New task<//>`;
   const columns = (privacy) => [
     ['Task', (task) => html`<a class="strong" href=${to('tasks', task.name)}>${task.name}</a><span class="sub">${integer(task.parameters)} parameters</span>`, { wide: true }],
-    ['State', (task) => html`<${Badge} state=${task.status} /><${Shortage} of=${found[task.id]?.shortage} />`],
+    ['State', (task) => html`<${Badge} state=${task.status} />${found[task.id] && html`<${Attention} task=${task} of=${found[task.id]} />`}`],
     ['Round', (task) => html`${integer(Math.max(task.rounds_completed, found[task.id]?.round?.number ?? 0))} <span class="quiet">of ${integer(task.rounds_total)}</span>${found[task.id]?.round && task.status === 'ACTIVE' && html`<span class="sub">${found[task.id].round.state.toLowerCase()}</span>`}`],
     ['Loss', (task) => lastOf(found[task.id]?.metrics, 'loss'), { number: true }],
     ['Accuracy', (task) => lastOf(found[task.id]?.metrics, 'accuracy'), { number: true }],
@@ -80,6 +81,7 @@ export function Tasks({ me }) {
   ];
   return html`
     <${PageHead} heading="Tasks" note="One model each, trained over many rounds.">${fresh}<//>
+    ${isLost && html`<${Lost} />`}
     <${Loaded} of=${tasks} what="Loading tasks">
       ${({ items, more, privacy }) => items.length === 0
         ? html`<${Empty} heading="No task yet" action=${fresh}>A task says what is trained, by whom, and how it is protected.<//>`
@@ -89,4 +91,15 @@ export function Tasks({ me }) {
     <//>`;
 }
 
-const Shortage = ({ of }) => of && html`<span class="sub sub-warn">${integer(of.waiting)} of ${integer(of.needed)} checked in</span>`;
+/** What somebody may have to do something about, in few words. The task's page has more. */
+function Attention({ task, of: { shortage, behind, readable, round, ended } }) {
+  const isOver = task.status === 'COMPLETED' || task.status === 'CANCELLED';
+  const lines = [
+    shortage && `${integer(shortage.waiting)} of ${integer(shortage.needed)} checked in`,
+    behind && 'participants have seen more rounds',
+    !isOver && round?.attempt > 1 && `attempt ${integer(round.attempt)} of round ${integer(round.number)}`,
+    !isOver && ended?.state === 'FAILED' && `round ${integer(ended.number)} failed: ${reason(ended.failure)}`,
+    readable === 'operator' && 'the operator can read updates',
+  ];
+  return lines.filter(Boolean).map((line) => html`<span class="sub sub-warn">${line}</span>`);
+}

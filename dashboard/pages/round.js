@@ -12,6 +12,12 @@ import { Given } from './given.js';
 import { releases } from './ledger.js';
 
 const GONE = new Set(['ABANDONED', 'EXCUSED', 'REVOKED', 'LATE']);
+/** Why somebody dropped out who said nothing. */
+const WHY = {
+  LATE: 'no answer before the phase closed',
+  EXCUSED: 'an operator said not to wait',
+  REVOKED: 'its certificate was revoked',
+};
 const SETS = [
   ['advertised', 'U1', 'sent keys and are in the roster'],
   ['shared', 'U2', 'dealt shares'],
@@ -22,6 +28,7 @@ const SETS = [
 
 export function Round({ task, number, me }) {
   const [attempt, setAttempt] = useState(null);
+  const [newest, setNewest] = useState(number);
   const query = attempt ? `?attempt=${attempt}` : '';
   const round = useResource(
     async (signal) => {
@@ -31,7 +38,12 @@ export function Round({ task, number, me }) {
     },
     [task, number, attempt],
   );
-  useEffect(() => watchTask(task, { onRound: (changed) => changed.number === number && round.again() }), [task, number]);
+  useEffect(() => watchTask(task, {
+    onRound: (changed) => {
+      setNewest((before) => Math.max(before, changed.number));
+      if (changed.number === number) round.again();
+    },
+  }), [task, number]);
   return html`
     <${Loaded} of=${round} what="Loading the round" heading=${`Round ${integer(number)}`}>
       ${(view) => html`
@@ -39,7 +51,7 @@ export function Round({ task, number, me }) {
         <${PageHead} heading=${`Round ${integer(number)}`} badge=${html`<${Badge} state=${view.state} />`}
           note=${`Attempt ${view.attempt} of task ${task}, opened ${exactly(view.opened_at)}`}>
           ${number > 1 && html`<a class="button button-plain" href=${to('tasks', task, 'rounds', number - 1)}>Previous</a>`}
-          <a class="button button-plain" href=${to('tasks', task, 'rounds', number + 1)}>Next</a>
+          ${newest > number && html`<a class="button button-plain" href=${to('tasks', task, 'rounds', number + 1)}>Next</a>`}
           ${view.attempt > 1 && html`<${Button} onClick=${() => setAttempt(view.attempt - 1)}>Attempt ${view.attempt - 1}<//>`}
           ${attempt && html`<${Button} onClick=${() => setAttempt(null)}>Latest attempt<//>`}
         <//>
@@ -55,6 +67,7 @@ export function Round({ task, number, me }) {
         <${Card} heading="Timeline" note="Each phase from its start to its end, or until now."><${Timeline} round=${view} /><//>
         <div class="columns">
           ${view.secure_aggregation && html`<${Sets} session=${view.secure_aggregation} />`}
+          ${view.groups?.length > 0 && html`<${Groups} groups=${view.groups} />`}
           <${Result} round=${view} task=${task} />
         </div>
         <${People} round=${view} task=${task} me=${me} again=${round.again} />`}
@@ -100,6 +113,17 @@ function Sets({ session }) {
     <//>`;
 }
 
+/** A robust rule compares the means of groups; one that is several times as far from the others as usual stands out. */
+const Groups = ({ groups }) => html`
+  <${Card} class="card-flush" heading="Groups" note="A rule over their means resists hostile members. About 1 is a usual distance; several times that is suspicious.">
+    <${Table} caption="Groups of the cohort" rows=${groups} keyOf=${(one) => one.group} columns=${[
+      ['Group', (one) => html`<span class="strong">${integer(one.group)}</span>`],
+      ['Drawn', (one) => integer(one.members), { number: true }],
+      ['Sent', (one) => integer(one.reported), { number: true }],
+      ['Anomaly', (one) => figure(one.anomaly), { number: true }],
+    ]} />
+  <//>`;
+
 function Result({ round, task }) {
   const { work, release: row } = round;
   return html`
@@ -139,9 +163,10 @@ function People({ round, task, me, again }) {
         ['Participant', (one) => html`<span class="strong">${one.name}</span>`, { wide: true }],
         ['State', (one) => html`<${Badge} state=${one.state} />`],
         ['Dropped out in', (one) => (one.dropped_in ? title(one.dropped_in) : html`<span class="quiet">–</span>`)],
-        ['Why', (one) => one.detail ?? html`<span class="quiet">–</span>`, { wide: true }],
+        ['Why', (one) => one.detail ?? WHY[one.state] ?? html`<span class="quiet">–</span>`, { wide: true }],
         ['Sets', (one) => (one.sets ?? []).join(' ') || html`<span class="quiet">–</span>`],
         ['Sent', (one) => bytes(one.bytes_up), { number: true }],
+        ...(round.people.some((one) => one.group != null) ? [['Group', (one) => (one.group == null ? html`<span class="quiet">–</span>` : integer(one.group)), { number: true }]] : []),
         ...(round.people.some((one) => one.anomaly != null) ? [['Anomaly', (one) => figure(one.anomaly), { number: true }]] : []),
         ...(open ? [['Excuse', (one) => !isGone(one) && html`<${Button} onClick=${() => setExcused(one)} aria-label=${`Excuse ${one.name}`}>Excuse<//>`, { hidden: true }]] : []),
       ]} />`}

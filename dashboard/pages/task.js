@@ -11,6 +11,7 @@ import { TaskCharts } from './task-charts.js';
 import { Models } from './models.js';
 import { Ledger } from './ledger.js';
 import { Given } from './given.js';
+import { PhaseProgress } from './timeline.js';
 import { lastOf } from './tasks.js';
 
 const ROUNDS_MAX = 10_000;
@@ -157,16 +158,6 @@ function Now({ task, round }) {
       ${current && !current.ended_at && html`<${PhaseProgress} phase=${current} now=${now} />`}
       <${Given} round=${round} />
     <//>`;
-}
-
-function PhaseProgress({ phase, now }) {
-  const goal = phase.state === 'SELECTING' ? phase.min : (phase.max ?? phase.min);
-  const left = phase.deadline_at ? (phase.deadline_at - now) / 1000 : null;
-  return html`
-    <div class="progress">
-      ${goal && html`<progress max=${goal} value=${phase.count ?? 0} aria-label=${`${title(phase.state)}: ${phase.count ?? 0} of ${goal}`}></progress>`}
-      <p class="note">${phase.count != null && `${integer(phase.count)} so far`}${phase.min != null && `, at least ${integer(phase.min)} needed`}${phase.max != null && phase.state !== 'SELECTING' && `, closes at ${integer(phase.max)}`}${left != null && ` · ${left > 0 ? `${seconds(left)} until the deadline` : 'the deadline is over'}`}</p>
-    </div>`;
 }
 
 function Rounds({ task, rounds }) {

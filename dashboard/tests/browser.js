@@ -172,6 +172,21 @@ async function lookingAtATask(page) {
   await page.goto(at('tasks/vitals/rounds/3'));
   await page.getByText('have their input in the sum').waitFor();
   await shot(page, 'round');
+  // Groups of a robust rule, written into a real round: it wants more participants than there are here.
+  const address = /\/v1\/tasks\/vitals\/rounds\/2$/;
+  await page.route(address, async (route) => {
+    const view = await (await route.fetch()).json();
+    await route.fulfill({ json: { ...view, groups: [{ group: 0, members: 3, reported: 3, anomaly: 0.9 }, { group: 1, members: 2, reported: 1, anomaly: 6.4 }] } });
+  });
+  await page.goto(at('tasks/vitals/rounds/2'));
+  await page.getByRole('region', { name: 'Groups of the cohort' }).getByRole('row').filter({ hasText: '6.4' }).waitFor();
+  await shot(page, 'round-groups');
+  await page.unroute(address);
+  await page.getByRole('link', { name: 'Next', exact: true }).waitFor();
+  await page.goto(at('tasks/vitals/rounds/40'));
+  await page.getByText('have their input in the sum').waitFor();
+  await page.getByRole('link', { name: 'Previous', exact: true }).waitFor();
+  assert.equal(await page.getByRole('link', { name: 'Next', exact: true }).count(), 0, 'there is no later round');
 }
 
 /** A task of very many rounds, made of one real round by its number: what the page costs, not what the API costs. */
@@ -378,6 +393,7 @@ async function droppingOut(page) {
   await until((now) => now === 'COMPLETED' || now === 'FAILED');
   assert.equal(state, 'COMPLETED');
   await page.getByText(/^1 participant dropped out: 1 in (sharing|collecting|confirming|unmasking)\.$/).waitFor();
+  await page.getByText('no answer before the phase closed').waitFor();
   await page.getByRole('button', { name: 'Only those who dropped out' }).click();
   assert.equal(await page.getByRole('region', { name: 'The cohort of the round' }).getByRole('row').count(), 2);
   await shot(page, 'round-dropped');

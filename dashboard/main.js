@@ -42,7 +42,7 @@ function page(route, me) {
   if (area === 'tasks') return [html`<${Task} key=${name} task=${name} tab=${part ?? 'overview'} me=${me} />`, name];
   if (area === 'participants') return [html`<${Participants} me=${me} />`, 'Participants'];
   if (area === 'privacy') return [html`<${Privacy} />`, 'Privacy'];
-  if (area === 'audit') return [html`<${Audit} me=${me} />`, 'Audit'];
+  if (area === 'audit') return [html`<${Audit} key=${name} me=${me} task=${name} />`, 'Audit'];
   if (area === 'tokens') return [html`<${Tokens} me=${me} />`, 'Tokens'];
   return [html`<${PageHead} heading="There is no such page" /><p><a href=${to('tasks')}>All tasks</a></p>`, 'Not found'];
 }

@@ -133,13 +133,14 @@ export function watchTask(task, { onRound, onTask = () => {}, onState = () => {}
 }
 
 /**
- * Calls `onEvents(events)` for what changes in any task, participant or token, many at once: of some kinds or all, after a position or
- * from now on. The others are as for `follow`. Returns a function that ends it.
+ * Calls `onEvents(events)` for what changes in one task, or in any task, participant or token, many at once: of some kinds or all, after a
+ * position or from now on. The others are as for `follow`. Returns a function that ends it.
  */
-export function watchAll(onEvents, { after, kind, onState, onBegun, onReset } = {}) {
+export function watchAll(onEvents, { task, after, kind, onState, onBegun, onReset } = {}) {
   const waiting = [];
   const soon = gathered(() => onEvents(waiting.splice(0)));
-  const end = follow('/v1/events', { after, kind, onState, onBegun, onReset, onEvent: (event) => (waiting.push(event), soon.start()) });
+  const address = task ? path`/v1/tasks/${task}/events` : '/v1/events';
+  const end = follow(address, { after, kind, onState, onBegun, onReset, onEvent: (event) => (waiting.push(event), soon.start()) });
   return () => (end(), soon.stop());
 }
 

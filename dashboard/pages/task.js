@@ -193,7 +193,7 @@ function Specification({ task }) {
         ['Privacy', task.ledger ? `${words(spec.privacy.mechanism)}, ε ${figure(spec.privacy.epsilon)}, δ ${spec.privacy.delta}` : 'no noise: sums are released as they are'],
       ]} />
     <//>
-    <${Card} heading="History">
+    <${Card} heading="History" action=${html`<a class="button button-plain" href=${to('audit', task.id)}>All of it, in the audit log</a>`}>
       <ul class="history">${task.history.map((change) => html`<li><${Badge} state=${change.status} /> <${Time} at=${change.at} /> <span class="note">${change.detail}</span></li>`)}</ul>
     <//>
     <${Card} heading="As it is stored" note="Every key, with the defaults that were filled in."><pre class="code" tabindex="0" aria-label="The specification as JSON">${JSON.stringify(spec, null, 2)}</pre><//>`;

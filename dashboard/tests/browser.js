@@ -321,6 +321,15 @@ async function auditing(page) {
   await page.getByLabel('What happened').selectOption('version_promoted');
   await newest.getByText('Version promoted').waitFor();
   assert.match(await newest.innerText(), /version: 5/);
+  // Of one task alone, by its name.
+  await page.getByLabel('What happened').selectOption('');
+  await page.goto(at('tasks/imaging/specification'));
+  await page.getByRole('link', { name: 'All of it, in the audit log' }).click();
+  await newest.getByText('Task cancelled').or(newest.getByText('Round cancelled')).first().waitFor();
+  await newest.getByText('imaging').waitFor();
+  assert.equal(await page.getByLabel('Task', { exact: true }).inputValue(), (await federation.call('GET', '/v1/tasks/imaging')).id);
+  await page.getByLabel('Task', { exact: true }).selectOption({ label: 'ages' });
+  await newest.getByText('ages').waitFor();
   const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Export' }).click()]);
   const lines = readFileSync(await download.path(), 'utf8').trim().split('\n');
   assert.ok(lines.length > 50 && lines.every((line) => JSON.parse(line)), 'the export');
@@ -359,8 +368,8 @@ async function controlling(page) {
 
 /** A task that is created after the list was read and before it is shown: the stream had begun by then. */
 async function missingNothing(page) {
-  await page.goto(at('audit'));
-  await heading(page, 'Audit log');
+  await page.goto(at('participants'));
+  await heading(page, 'Participants');
   const lonely = { spec: { rounds: { count: 5 }, selection: { cohort: { count: 60 } } }, seed: 7 };
   await page.route(/\/v1\/tasks\?/, async (route) => {
     const response = await route.fetch();

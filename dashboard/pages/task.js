@@ -162,11 +162,15 @@ function Now({ task, round }) {
 
 function Rounds({ task, rounds }) {
   const [most, setMost] = useState(50);
-  const rows = rounds.toReversed().slice(0, most);
+  const [only, setOnly] = useState(false);
+  const failed = useMemo(() => rounds.filter((round) => round.state === 'FAILED'), [rounds]);
+  const wanted = only ? failed : rounds;
+  const rows = wanted.toReversed().slice(0, most);
   const names = [...new Set(rounds.slice(-20).flatMap((round) => Object.keys(round.metrics)))].slice(0, 4);
   return html`
+    ${(failed.length > 0 || only) && html`<p class="actions"><${Button} aria-pressed=${only} onClick=${() => setOnly(!only)}>Only those that failed (${integer(failed.length)})<//></p>`}
     <section class="card card-flush">
-      <${Table} caption="Rounds, newest first" rows=${rows} keyOf=${(round) => round.number} empty="No round has opened yet" columns=${[
+      <${Table} caption="Rounds, newest first" rows=${rows} keyOf=${(round) => round.number} empty=${only ? 'None failed' : 'No round has opened yet'} columns=${[
         ['Round', (round) => html`<a class="strong" href=${to('tasks', task, 'rounds', round.number)}>${integer(round.number)}</a>${round.attempt > 1 && html`<span class="sub">attempt ${round.attempt}</span>`}`],
         ['State', (round) => html`<${Badge} state=${round.state} />${round.failure && html`<span class="sub sub-warn">${reason(round.failure)}</span>`}`],
         ['Cohort', (round) => integer(round.cohort), { number: true }],
@@ -177,7 +181,7 @@ function Rounds({ task, rounds }) {
         ['Opened', (round) => html`<${Time} at=${round.opened_at} />`],
       ]} />
     </section>
-    ${rounds.length > most && html`<p class="actions"><${Button} onClick=${() => setMost(most + 200)}>Show ${integer(Math.min(200, rounds.length - most))} more of ${integer(rounds.length - most)}<//></p>`}`;
+    ${wanted.length > most && html`<p class="actions"><${Button} onClick=${() => setMost(most + 200)}>Show ${integer(Math.min(200, wanted.length - most))} more of ${integer(wanted.length - most)}<//></p>`}`;
 }
 
 function Specification({ task }) {

@@ -194,7 +194,7 @@ async function drawingManyRounds(page) {
   const { items } = await federation.call('GET', '/v1/tasks/vitals/rounds?limit=1');
   const pageOf = (newest) => Array.from({ length: 500 }, (_, at) => newest - at).map((number) => {
     const metrics = Object.fromEntries(Object.entries(items[0].metrics).map(([name, one]) => [name, { ...one, value: one.value + Math.sin(number / 50) / 20 }]));
-    return { ...items[0], number, metrics };
+    return { ...items[0], number, metrics, ...(number % 500 === 250 && { state: 'FAILED', failure: 'too_few_inputs' }) };
   });
   await page.route(/\/v1\/tasks\/vitals\/rounds\?(?!limit=1$)/, (route) => {
     const newest = Number(new URL(route.request().url()).searchParams.get('cursor') ?? MANY + 1) - 1;
@@ -218,6 +218,11 @@ async function drawingManyRounds(page) {
   await page.waitForFunction((most) => document.querySelector('[role=slider]').getAttribute('aria-valuetext').startsWith(`Round ${most}`), MANY.toLocaleString('en'));
   said(`  a key is answered after ${Date.now() - pressed} ms`);
   await shot(page, 'task-many-rounds');
+  await page.goto(at('tasks/vitals/rounds'));
+  await page.getByRole('button', { name: 'Only those that failed (20)' }).click();
+  const listed = page.getByRole('region', { name: 'Rounds, newest first' }).getByRole('row');
+  await listed.filter({ hasText: '9,750' }).getByText('too few inputs').waitFor();
+  assert.equal(await listed.count(), 21);
   await page.unroute(/\/v1\/tasks\/vitals\/rounds\?(?!limit=1$)/);
   await page.reload();
 }

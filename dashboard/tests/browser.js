@@ -109,6 +109,17 @@ async function enrolling(page) {
 async function creating(page) {
   await page.goto(at('new'));
   await page.getByText('Personalized', { exact: true }).waitFor();
+  // What a preset sets has fields of its own, which say what is wrong with them. The coordinator looks at privacy when the rest is right.
+  await page.getByLabel('Name', { exact: true }).fill('vitals');
+  await page.getByRole('radio', { name: /^Private/ }).check();
+  const epsilon = page.getByLabel('Privacy epsilon', { exact: true });
+  assert.equal(await epsilon.inputValue(), '8');
+  await epsilon.fill('-1');
+  await page.locator('.field-wrong').filter({ has: epsilon }).waitFor();
+  assert.match(await page.getByLabel('Further keys').inputValue(), /"epsilon": -1/);
+  await shot(page, 'new-task-private');
+  await page.getByRole('radio', { name: /^Plain/ }).check();
+  await epsilon.waitFor({ state: 'detached' });
   await page.getByLabel('Name', { exact: true }).fill('no name');
   await page.getByLabel('Rounds', { exact: true }).fill('0');
   // What is wrong is told beside the field that was changed, before anything is sent.

@@ -13,6 +13,8 @@ const PAUSE_MS = 2_000;
 const SILENCE_MS = 40_000;
 /** A stream that is away for less is no matter: coordinators are restarted. */
 const LOST_MS = 5_000;
+/** A page waits no longer for its stream: something between may hold it back. */
+const BEGIN_MS = 1_500;
 const ENDED = new Set(['COMPLETED', 'FAILED', 'CANCELLED']);
 const ROUNDS_MAX = 500;
 /** What is done to a task, its status and its versions, rather than by its rounds. */
@@ -147,7 +149,7 @@ export function watchAll(onEvents, { task, after, kind, onState, onBegun, onRese
 /**
  * Follows events of some kinds or all while a page is open. `reads` is how often the page is to be read: 0 until the stream has begun, so
  * that nothing happens unseen between the page and the stream; once more whenever it begins anew or comes back; once at least if it cannot
- * be had. `isLost` while it has been away for some time.
+ * be had, or not soon. `isLost` while it has been away for some time.
  */
 export function useEvents(onEvents, kind) {
   const [state, setState] = useState({ reads: 0, isLost: false });
@@ -167,8 +169,9 @@ export function useEvents(onEvents, kind) {
         onBegun();
       }
     };
-    const end = watchAll((events) => told.current(events), { kind, onBegun, onState });
-    return () => (end(), clearTimeout(timer));
+    const late = setTimeout(() => onState(false), BEGIN_MS);
+    const end = watchAll((events) => told.current(events), { kind, onBegun, onState: (connected) => (clearTimeout(late), onState(connected)) });
+    return () => (end(), clearTimeout(late), clearTimeout(timer));
   }, [kind]);
   return state;
 }

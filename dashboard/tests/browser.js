@@ -382,6 +382,16 @@ async function controlling(page) {
   await page.locator('h1 .badge', { hasText: 'Cancelled' }).waitFor();
 }
 
+/** Something holds the stream back: the page is there all the same, and says that it may be old. */
+async function goingWithout(page) {
+  await page.route('**/v1/events**', () => {});
+  await page.goto(at('tasks'));
+  await page.getByRole('link', { name: 'vitals' }).waitFor();
+  await page.getByText('What is shown may be old.').waitFor();
+  await shot(page, 'tasks-old');
+  await page.unroute('**/v1/events**');
+}
+
 /** A task that is created after the list was read and before it is shown: the stream had begun by then. */
 async function missingNothing(page) {
   await page.goto(at('participants'));
@@ -562,7 +572,7 @@ let failed = null;
 let page;
 try {
   ({ page } = await open(browser));
-  for (const step of [trusting, signingIn, signingInElsewhere, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, rollingBack, controlling, missingNothing, readingLedgers, droppingOut, revoking, auditing, readingTheReference, leaving]) {
+  for (const step of [trusting, signingIn, signingInElsewhere, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, rollingBack, controlling, goingWithout, missingNothing, readingLedgers, droppingOut, revoking, auditing, readingTheReference, leaving]) {
     said(step.name);
     await step(page);
   }

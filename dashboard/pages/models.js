@@ -6,6 +6,7 @@ import { NOTHING, bytes, change, integer, metric, short, title } from '../lib/fo
 import { to } from '../lib/router.js';
 import { useAction, usePaced, useResource } from '../lib/resource.js';
 import { Badge, Button, Card, Confirm, Copy, Icon, Loaded, Notice, Table, Time, Wrong } from '../lib/ui.js';
+import { Provenance } from './provenance.js';
 
 const MOST = 1000;
 const SHOWN = 50;
@@ -24,6 +25,7 @@ export function Models({ task, rounds, me, view, changes, onDone, onStale }) {
   const models = useResource((signal) => list(path`/v1/tasks/${task}/models`, { signal, most: MOST }), [task, newest, changes]);
   const [most, setMost] = useState(SHOWN);
   const [asked, setAsked] = useState(null);
+  const [traced, setTraced] = useState(null);
   const choice = useAction(
     async () => {
       await post(path`/v1/tasks/${task}/models/${asked.version}/${asked.name}`, {}, { seen: asked.seen });
@@ -58,15 +60,17 @@ export function Models({ task, rounds, me, view, changes, onDone, onStale }) {
             ['Size', (model) => bytes(model.bytes), { number: true }],
             ['Published', (model) => html`<${Time} at=${model.created_at} />`],
             ['Kept', (model) => (model.removed_at ? html`<${Badge} state="removed" tone="quiet" />` : model.pinned_at ? html`<${Badge} state="pinned" tone="good" />` : html`<span class="quiet">as the task says</span>`)],
-            ['Actions', (model) => !model.removed_at && html`<span class="row-actions">
+            ['Actions', (model) => html`<span class="row-actions">
+              <${Button} icon="seal" aria-label=${`Where version ${model.version} comes from`} title="Where it comes from" onClick=${() => setTraced(model.version)} />${!model.removed_at && html`
               <a class="button button-plain" href=${path`/v1/tasks/${task}/models/${model.version}/parameters`} download=${`${task}-v${model.version}.safetensors`} aria-label=${`Download version ${model.version}`} title="Download"><${Icon} name="down" /></a>
               ${me.mayWrite && html`<${Button} icon="pin" disabled=${keep.busy} aria-label=${`${model.pinned_at ? 'Unpin' : 'Pin'} version ${model.version}`} title=${model.pinned_at ? 'Unpin' : 'Pin: the file stays'} onClick=${() => keep.start(model)} />`}
               ${me.mayWrite && model.version !== view.promoted_version && act(model, 'promote')}
-              ${me.mayWrite && model.version !== view.model_version && !ENDED.has(view.status) && act(model, 'restore')}</span>`, { hidden: true }],
+              ${me.mayWrite && model.version !== view.model_version && !ENDED.has(view.status) && act(model, 'restore')}`}</span>`, { hidden: true }],
           ]} />
         </section>
         ${items.length > most && html`<p class="actions"><${Button} onClick=${() => setMost(most + 200)}>Show ${integer(Math.min(200, items.length - most))} more of ${integer(items.length - most)}<//></p>`}
         ${asked && html`<${Confirm} heading=${CHOICES[asked.name].heading(asked.version)} confirm=${`${CHOICES[asked.name].text} version ${asked.version}`} danger=${false} action=${choice} onClose=${() => (setAsked(null), choice.forget())}><p>${CHOICES[asked.name].says}</p><//>`}
+        ${traced !== null && html`<${Provenance} task=${view} version=${traced} onClose=${() => setTraced(null)} />`}
         ${more && html`<${Notice}>Only the newest ${integer(items.length)} versions are listed.<//>`}`}
     <//>`;
 }

@@ -254,6 +254,17 @@ async function usingModels(page) {
   assert.equal(download.suggestedFilename(), 'vitals-v4.safetensors');
   const stored = await federation.call('GET', '/v1/tasks/vitals/models/4');
   assert.equal(createHash('sha256').update(readFileSync(await download.path())).digest('hex'), stored.sha256);
+  await page.getByRole('button', { name: 'Where version 4 comes from' }).click();
+  const record = page.getByRole('dialog');
+  await record.getByText('trained by a cohort').waitFor();
+  await record.getByRole('link', { name: /^round \d+$/ }).waitFor();
+  const [signed] = await Promise.all([page.waitForEvent('download'), record.getByRole('link', { name: 'Download the record' }).click()]);
+  assert.equal(JSON.parse(JSON.parse(readFileSync(await signed.path(), 'utf8')).record).sha256, stored.sha256);
+  const { key: signer } = await federation.call('GET', '/v1/audit/key');
+  assert.equal(await record.getByLabel('Key of the coordinator', { exact: true }).innerText(), signer);
+  await shot(page, 'provenance');
+  await record.getByRole('button', { name: 'Close' }).click();
+  await record.waitFor({ state: 'detached' });
   await page.getByRole('button', { name: 'Pin version 4', exact: true }).click();
   await page.getByRole('button', { name: 'Unpin version 4', exact: true }).waitFor();
   assert.ok((await federation.call('GET', '/v1/tasks/vitals/models/4')).pinned_at);

@@ -40,6 +40,7 @@ const FILES: &[(&str, &[u8])] = embedded!(
     "pages/models.js",
     "pages/participants.js",
     "pages/privacy.js",
+    "pages/provenance.js",
     "pages/round.js",
     "pages/sign-in.js",
     "pages/task-charts.js",

@@ -18,6 +18,14 @@ const WHY = {
   EXCUSED: 'an operator said not to wait',
   REVOKED: 'its certificate was revoked',
 };
+/** Why a device did the work, as the coordinator names it. */
+const BECAUSE = {
+  asked_for: 'the configuration names it',
+  best_present: 'the first GPU that passed its self-test',
+  no_gpu: 'no GPU passed a self-test',
+  transfer_costs_more: 'the way to the GPU and back takes longer',
+  chosen_failed: 'in place of the GPU, which failed',
+};
 const SETS = [
   ['advertised', 'U1', 'sent keys and are in the roster'],
   ['shared', 'U2', 'dealt shares'],
@@ -124,6 +132,10 @@ const Groups = ({ groups }) => html`
     ]} />
   <//>`;
 
+const Because = ({ reason }) => reason && html`<span class="note sub">${BECAUSE[reason] ?? words(reason)}</span>`;
+/** Whole milliseconds were measured. */
+const took = (value) => (value === 0 ? 'under 1 ms' : seconds(value));
+
 function Result({ round, task }) {
   const { work, release: row } = round;
   return html`
@@ -133,8 +145,9 @@ function Result({ round, task }) {
         ...Object.entries(round.distributions ?? {}).map(([name, d]) => [`${title(name)}, median`, html`${metric(name, d.p50)} <span class="note">${metric(name, d.p10)} to ${metric(name, d.p90)}</span>`]),
         ['Started from', `version ${integer(round.base.version)}`],
         ['Published', round.model && html`<a href=${to('tasks', task, 'models')}>version ${integer(round.model.version)}</a> <code>${short(round.model.sha256)}</code>`],
-        ['Summed on', work && `${work.sum_device}, ${seconds(work.sum_seconds)}`],
-        ['Unmasked on', work && round.secure_aggregation && `${work.unmask_device}, ${seconds(work.unmask_seconds)}, ${bytes(work.keystream_bytes)} of keystream`],
+        ['Summed on', work && html`${work.sum_device}, ${took(work.sum_seconds)}<${Because} reason=${work.sum_because} />`],
+        ['Unmasked on', work && round.secure_aggregation && html`${work.unmask_device}, ${took(work.unmask_seconds)}, ${bytes(work.keystream_bytes)} of keystream<${Because} reason=${work.unmask_because} />`],
+        ['Device that failed', work?.device_failure && html`<span class="sub-warn">${work.device_failure}</span>`],
         ['Noise', row && `${words(row.mechanism)}, multiplier ${figure(row.noise_multiplier)}`],
         ['ε after it', round.epsilon && `${figure(round.epsilon.published)} published, ${figure(round.epsilon.cohort_known)} where the cohort is known`],
         ['Round trips', round.round_trip_ms && `${integer(round.round_trip_ms)} ms at the 90th percentile`],

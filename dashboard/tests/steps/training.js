@@ -111,14 +111,16 @@ export async function lookingAtATask(page) {
   await page.goto(at('tasks/vitals/rounds/3'));
   await page.getByText('have their input in the sum').waitFor();
   await shot(page, 'round');
-  // Groups of a robust rule, written into a real round: it wants more participants than there are here.
+  // Groups of a robust rule and a GPU that failed, written into a real round: there are too few participants here, and no GPU.
   const address = /\/v1\/tasks\/vitals\/rounds\/2$/;
   await page.route(address, async (route) => {
     const view = await (await route.fetch()).json();
-    await route.fulfill({ json: { ...view, groups: [{ group: 0, members: 3, reported: 3, anomaly: 0.9 }, { group: 1, members: 2, reported: 1, anomaly: 6.4 }] } });
+    const work = { ...view.work, sum_because: 'transfer_costs_more', unmask_because: 'chosen_failed', device_failure: 'cuda:0: it gave a wrong answer' };
+    await route.fulfill({ json: { ...view, work, groups: [{ group: 0, members: 3, reported: 3, anomaly: 0.9 }, { group: 1, members: 2, reported: 1, anomaly: 6.4 }] } });
   });
   await page.goto(at('tasks/vitals/rounds/2'));
   await page.getByRole('region', { name: 'Groups of the cohort' }).getByRole('row').filter({ hasText: '6.4' }).waitFor();
+  for (const text of ['the way to the GPU and back takes longer', 'in place of the GPU, which failed', 'cuda:0: it gave a wrong answer']) await page.getByText(text).waitFor();
   await shot(page, 'round-groups');
   await page.unroute(address);
   await page.getByRole('link', { name: 'Next', exact: true }).waitFor();

@@ -32,6 +32,7 @@ export function Provenance({ task, version, onClose }) {
             ['Round', record.round && html`<a href=${to('tasks', task.id, 'rounds', record.round.round)} onClick=${onClose}>round ${integer(record.round.round)}</a>${record.round.attempt > 1 && `, attempt ${record.round.attempt}`}`],
             ['Updates in the sum', record.updates != null && integer(record.updates)],
             ['Cohort', record.roster && html`${digest(record.roster)} <span class="note">of who was drawn</span>`],
+            ['Of whom', record.survivors && html`${digest(record.survivors)} <span class="note">of whose updates are in the sum</span>`],
             ['Privacy so far', record.privacy && `ε ${figure(record.privacy.epsilon)}, δ ${record.privacy.delta}`],
             ['File', html`${digest(record.sha256)} ${bytes(record.bytes)}`],
             ['What was asked', html`${digest(record.task_sha256)} <span class="note">of the task as participants see it</span>`],

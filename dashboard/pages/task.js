@@ -2,7 +2,7 @@
 
 import { html, useEffect, useMemo, useState } from '../lib/html.js';
 import { get, list, path, post } from '../lib/api.js';
-import { NOTHING, figure, integer, plural, seconds, title, words } from '../lib/format.js';
+import { NOTHING, exactly, figure, integer, plural, seconds, title, words } from '../lib/format.js';
 import { to } from '../lib/router.js';
 import { useAction, useNow, useResource } from '../lib/resource.js';
 import { watchTask } from '../lib/live.js';
@@ -140,10 +140,20 @@ function Overview({ task, rounds, newest, loading }) {
     <${TaskCharts} task=${task} rounds=${rounds} loading=${loading} />`;
 }
 
+/** What the task waits for, and until when, unless it is a phase of its round, which shows that itself. */
+function Waiting({ for: what, now }) {
+  const within = what.until == null ? '' : what.until > now ? ` within ${seconds((what.until - now) / 1000)}` : ' by now';
+  if (what.kind === 'participants') return html`<p class="note">${plural(what.more, 'more participant')} must check in${within}.</p>`;
+  if (what.kind === 'round') return html`<p class="note">Round ${integer(what.round)} opens by itself.</p>`;
+  if (what.kind === 'operator') return html`<p class="note">Waiting for an operator: ${words(what.status)} since ${exactly(what.since)}, and no round opens until somebody resumes the task.</p>`;
+  return null;
+}
+
 /** The round whose turn it is, phase by phase. */
 function Now({ task, round }) {
   const now = useNow();
-  if (!round) return html`<${Card} heading="Now"><p class="note">No round has opened yet.</p><//>`;
+  const waiting = task.waiting_for && html`<${Waiting} for=${task.waiting_for} now=${now} />`;
+  if (!round) return html`<${Card} heading="Now"><p class="note">No round has opened yet.</p>${waiting}<//>`;
   const phases = new Map(round.phases.map((phase) => [phase.state, phase]));
   const expected = round.secure_aggregation || task.updates_readable_by === 'nobody' ? ORDER : ['SELECTING', 'COLLECTING', 'AGGREGATING'];
   const current = phases.get(round.state);
@@ -156,6 +166,7 @@ function Now({ task, round }) {
           <span class="phase-name">${title(state)}</span><span class="phase-count">${phase?.count != null ? integer(phase.count) : phase ? '' : NOTHING}</span></li>`; })}
       </ol>
       ${current && !current.ended_at && html`<${PhaseProgress} phase=${current} now=${now} />`}
+      ${waiting}
       <${Given} round=${round} />
     <//>`;
 }

@@ -35,6 +35,21 @@ export async function controlling(page) {
   await page.getByRole('button', { name: 'Cancel', exact: true }).click();
   await page.getByRole('button', { name: 'Cancel imaging' }).click();
   await page.locator('h1 .badge', { hasText: 'Cancelled' }).waitFor();
+  // What a task waits for, of each kind.
+  const address = /\/v1\/tasks\/imaging$/;
+  const until = Date.now() + 600_000;
+  for (const [waiting_for, text] of [
+    [{ kind: 'participants', more: 53, until }, /^53 more participants must check in within \d+ min\.$/],
+    [{ kind: 'round', round: 2 }, 'Round 2 opens by itself.'],
+    [{ kind: 'operator', status: 'PAUSED', since: until - 3_600_000 }, /^Waiting for an operator: paused since /],
+  ]) {
+    await page.goto(at('tasks'));
+    await heading(page, 'Tasks');
+    await page.route(address, async (route) => route.fulfill({ json: { ...(await (await route.fetch()).json()), waiting_for } }));
+    await page.goto(at('tasks/imaging'));
+    await page.getByText(text).waitFor();
+    await page.unroute(address);
+  }
 }
 
 /** Something holds the stream back: the page is there all the same, and says that it may be old. */

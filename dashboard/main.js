@@ -14,6 +14,7 @@ import { Participants } from './pages/participants.js';
 import { Privacy } from './pages/privacy.js';
 import { Tokens } from './pages/tokens.js';
 import { Audit } from './pages/audit.js';
+import { Compare } from './pages/compare.js';
 import { CreateTask } from './pages/create-task.js';
 
 const AREAS = [
@@ -23,6 +24,8 @@ const AREAS = [
   ['audit', 'Audit', 'log'],
   ['tokens', 'Tokens', 'key', 'admin'],
 ];
+/** Pages without an entry of their own in the navigation. */
+const OF_TASKS = new Set(['new', 'compare']);
 const RANK = { viewer: 0, operator: 1, admin: 2 };
 
 /** What a role may do, so that pages offer nothing that would be refused. The coordinator decides. */
@@ -38,6 +41,7 @@ function page(route, me) {
   const [area = 'tasks', name, part, number] = route;
   if (area === 'tasks' && name === undefined) return [html`<${Tasks} me=${me} />`, 'Tasks'];
   if (area === 'new') return [html`<${CreateTask} me=${me} />`, 'New task'];
+  if (area === 'compare') return [html`<${Compare} tasks=${route.slice(1)} />`, 'Comparison'];
   if (area === 'tasks' && part === 'rounds' && number) return [html`<${Round} key=${`${name}/${number}`} task=${name} number=${Number(number)} me=${me} />`, `${name}, round ${number}`];
   if (area === 'tasks') return [html`<${Task} key=${name} task=${name} tab=${part ?? 'overview'} me=${me} />`, name];
   if (area === 'participants') return [html`<${Participants} me=${me} />`, 'Participants'];
@@ -123,7 +127,7 @@ function App() {
     }
   };
   return html`
-    <${Shell} me=${me} area=${route[0] === 'new' ? 'tasks' : (route[0] ?? 'tasks')} onSignOut=${signOut}>
+    <${Shell} me=${me} area=${OF_TASKS.has(route[0]) ? 'tasks' : (route[0] ?? 'tasks')} onSignOut=${signOut}>
       ${problem && html`<${Wrong} problem=${problem} />`}
       ${content}
     <//>`;

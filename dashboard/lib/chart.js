@@ -23,16 +23,20 @@ export function ticks(low, high, wanted) {
   return found;
 }
 
-/** Keeps the lowest and the highest of every stretch, so that no spike is lost. */
-export function thin(points, valueOf, most = POINTS_MAX) {
+/** Keeps the lowest and the highest of every stretch, of every key, so that no spike is lost. */
+export function thin(points, keys, most = POINTS_MAX) {
   if (points.length <= most) return points;
-  const size = Math.ceil(points.length / (most / 2));
+  const size = Math.ceil(points.length / (most / (2 * keys.length)));
   const kept = [];
   for (let at = 0; at < points.length; at += size) {
-    const stretch = points.slice(at, at + size).filter((point) => valueOf(point) != null);
-    if (stretch.length === 0) continue;
-    const by = (better) => stretch.reduce((best, point) => (better(valueOf(point), valueOf(best)) ? point : best));
-    const ends = new Set([by((a, b) => a < b), by((a, b) => a > b)]);
+    const stretch = points.slice(at, at + size);
+    const ends = new Set();
+    for (const key of keys) {
+      const known = stretch.filter((point) => point[key] != null);
+      if (known.length === 0) continue;
+      const by = (better) => known.reduce((best, point) => (better(point[key], best[key]) ? point : best));
+      ends.add(by((a, b) => a < b)).add(by((a, b) => a > b));
+    }
     kept.push(...stretch.filter((point) => ends.has(point)));
   }
   if (kept.at(-1) !== points.at(-1)) kept.push(points.at(-1));
@@ -134,8 +138,8 @@ export function Chart({ heading, note, rows, series, stacked = false, marks = []
   const [at, setAt] = useState(null);
   const shown = useMemo(() => {
     if (stacked) return group(rows, series);
-    const key = series.find((one) => !one.band)?.key ?? series[0].high;
-    return thin(rows, (row) => row[key]);
+    const keys = series.filter((one) => !one.band).map((one) => one.key);
+    return thin(rows, keys.length > 0 ? keys : [series[0].high]);
   }, [rows, stacked, series.map(({ key, high }) => key ?? high).join()]);
   const [low, high] = extent(shown, series, stacked, marks, from, to);
   const inner = { width: width - MARGIN.left - MARGIN.right, height: HEIGHT - MARGIN.top - MARGIN.bottom };

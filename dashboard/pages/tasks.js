@@ -10,6 +10,8 @@ import { Badge, Empty, Icon, Loaded, Lost, PageHead, Table, Time, reason } from 
 
 /** Tasks whose rounds are looked at; the others are on further pages. */
 const DETAILED = 30;
+/** How many the coordinator puts side by side. */
+const COMPARED_MAX = 8;
 /** What makes another task, or another status of one. */
 const OF_TASKS = /^task_/;
 /** How often budgets follow rounds that end faster. */
@@ -69,9 +71,11 @@ export function Tasks({ me }) {
   const tasks = useResource(reads > 0 && load, [reads, usePaced(charges, RELOAD_MS)]);
   const shown = (tasks.data?.items ?? []).slice(0, DETAILED);
   useEffect(() => shown.forEach(loadDetails), [reads, shown.map((task) => task.id).join()]);
+  const [chosen, setChosen] = useState([]);
+  const choose = (id) => setChosen((before) => (before.includes(id) ? before.filter((one) => one !== id) : [...before, id].slice(-COMPARED_MAX)));
   const fresh = me.mayCreate && html`<a class="button button-primary" href=${to('new')}><${Icon} name="plus" />New task<//>`;
   const columns = (privacy) => [
-    ['Task', (task) => html`<a class="strong" href=${to('tasks', task.name)}>${task.name}</a><span class="sub">${integer(task.parameters)} parameters</span>`, { wide: true }],
+    ['Task', (task) => html`<span class="choose"><input type="checkbox" checked=${chosen.includes(task.id)} onChange=${() => choose(task.id)} aria-label=${`Compare ${task.name}`} /><span><a class="strong" href=${to('tasks', task.name)}>${task.name}</a><span class="sub">${integer(task.parameters)} parameters</span></span></span>`, { wide: true }],
     ['State', (task) => html`<${Badge} state=${task.status} />${found[task.id] && html`<${Attention} task=${task} of=${found[task.id]} />`}`],
     ['Round', (task) => html`${integer(Math.max(task.rounds_completed, found[task.id]?.round?.number ?? 0))} <span class="quiet">of ${integer(task.rounds_total)}</span>${found[task.id]?.round && task.status === 'ACTIVE' && html`<span class="sub">${found[task.id].round.state.toLowerCase()}</span>`}`],
     ['Loss', (task) => lastOf(found[task.id]?.metrics, 'loss'), { number: true }],
@@ -80,7 +84,10 @@ export function Tasks({ me }) {
     ['Created', (task) => html`<${Time} at=${task.created_at} />`],
   ];
   return html`
-    <${PageHead} heading="Tasks" note="One model each, trained over many rounds.">${fresh}<//>
+    <${PageHead} heading="Tasks" note="One model each, trained over many rounds.">
+      ${chosen.length > 1 && html`<a class="button button-plain" href=${to('compare', ...chosen)}>Compare ${integer(chosen.length)} tasks</a>`}
+      ${fresh}
+    <//>
     ${isLost && html`<${Lost} />`}
     <${Loaded} of=${tasks} what="Loading tasks">
       ${({ items, more, privacy }) => items.length === 0

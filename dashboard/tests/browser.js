@@ -8,13 +8,13 @@
 
 import { end, open, picture, problems, said } from './stage.js';
 import { leaving, readingTheReference, signingIn, signingInElsewhere, trusting } from './steps/entering.js';
-import { auditing, controlling, droppingOut, goingWithout, missingNothing, readingLedgers, revoking } from './steps/tending.js';
+import { auditing, comparing, controlling, droppingOut, goingWithout, missingNothing, readingLedgers, revoking } from './steps/tending.js';
 import { creating, drawingManyRounds, enrolling, lookingAtATask, rollingBack, usingModels, watching } from './steps/training.js';
 import { launch } from './window.js';
 
 const STEPS = [
   trusting, signingIn, signingInElsewhere, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, rollingBack,
-  controlling, goingWithout, missingNothing, readingLedgers, droppingOut, revoking, auditing, readingTheReference, leaving,
+  controlling, goingWithout, missingNothing, readingLedgers, comparing, droppingOut, revoking, auditing, readingTheReference, leaving,
 ];
 const browser = await launch();
 let failed = null;

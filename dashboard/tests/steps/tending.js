@@ -103,6 +103,23 @@ export async function readingLedgers(page) {
   await shot(page, 'tasks');
 }
 
+/** Two tasks side by side: by their rounds, by what sets them apart, by what came of them. */
+export async function comparing(page) {
+  await page.goto(at('tasks'));
+  for (const name of ['vitals', 'scans']) await page.getByLabel(`Compare ${name}`, { exact: true }).check();
+  await page.getByRole('link', { name: 'Compare 2 tasks' }).click();
+  await heading(page, 'Comparison');
+  const plot = page.getByRole('slider', { name: 'Loss, by round' });
+  await plot.focus();
+  await page.keyboard.press('Home');
+  assert.match(await plot.getAttribute('aria-valuetext'), /^Round 1: vitals [\d.]+, scans [\d.]+$/);
+  const apart = page.getByRole('region', { name: 'What sets them apart' }).getByRole('row').filter({ hasText: 'rounds.count' });
+  assert.deepEqual(await apart.getByRole('cell').allInnerTexts(), ['40', '1000']);
+  await shot(page, 'compare');
+  await page.goto(at('compare/vitals'));
+  await page.getByText('Nothing to compare').waitFor();
+}
+
 /** One participant's process is killed in the middle of a round: the round ends without it, and its page says where it was lost. */
 export async function droppingOut(page) {
   const spec = { rounds: { count: 3, collect_deadline_ms: 4_000 }, selection: { cohort: { count: PARTICIPANTS }, over_selection: 0 } };

@@ -32,6 +32,7 @@ const FILES: &[(&str, &[u8])] = embedded!(
     "lib/ui.js",
     "main.js",
     "pages/audit.js",
+    "pages/compare.js",
     "pages/create-task.js",
     "pages/enrol.js",
     "pages/given.js",

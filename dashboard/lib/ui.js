@@ -160,19 +160,22 @@ export function Confirm({ heading, children, confirm, danger = true, action, onC
 
 /** A secret that is shown once. */
 export function Copy({ text, label }) {
-  const [copied, setCopied] = useState(false);
+  const [said, setSaid] = useState('Copy');
+  const shown = useRef();
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text);
-      setCopied(true);
+      setSaid('Copied');
     } catch {
-      setCopied(false);
+      // A browser may forbid it: then one key does the rest.
+      getSelection()?.selectAllChildren(shown.current);
+      setSaid('Selected');
     }
   };
   return html`
     <div class="copy">
-      <code class="copy-text" tabindex="0" aria-label=${label}>${text}</code>
-      <${Button} onClick=${copy}>${copied ? 'Copied' : 'Copy'}<//>
+      <code ref=${shown} class="copy-text" tabindex="0" aria-label=${label}>${text}</code>
+      <${Button} onClick=${copy}>${said}<//>
     </div>`;
 }
 

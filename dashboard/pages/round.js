@@ -4,13 +4,17 @@ import { html, useEffect, useState } from '../lib/html.js';
 import { get, path, post } from '../lib/api.js';
 import { bytes, exactly, figure, integer, metric, plural, seconds, short, title, words } from '../lib/format.js';
 import { to } from '../lib/router.js';
-import { useAction, useResource } from '../lib/resource.js';
+import { useAction, usePaced, useResource } from '../lib/resource.js';
 import { watchTask } from '../lib/live.js';
 import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Notice, PageHead, Stat, Stats, Table } from '../lib/ui.js';
 import { Timeline } from './timeline.js';
 import { Given } from './given.js';
 import { releases } from './ledger.js';
 
+/** Members of a cohort that are shown at first. */
+const SHOWN = 200;
+/** How often a round is read again that changes faster, the list of its cohort included: of a large one that is many pages. */
+const [RELOAD_MS, RELOAD_LARGE_MS, LARGE] = [500, 10_000, 500];
 const GONE = new Set(['ABANDONED', 'EXCUSED', 'REVOKED', 'LATE']);
 /** Why somebody dropped out who said nothing. */
 const WHY = {
@@ -37,19 +41,23 @@ const SETS = [
 export function Round({ task, number, me }) {
   const [attempt, setAttempt] = useState(null);
   const [newest, setNewest] = useState(number);
+  const [changes, setChanges] = useState(0);
+  const [isLarge, setIsLarge] = useState(false);
+  const paced = usePaced(changes, isLarge ? RELOAD_LARGE_MS : RELOAD_MS);
   const query = attempt ? `?attempt=${attempt}` : '';
   const round = useResource(
     async (signal) => {
       const view = await get(`${path`/v1/tasks/${task}/rounds/${number}`}${query}`, { signal });
+      setIsLarge(view.cohort > LARGE && view.ended_at == null);
       const cohort = view.cohort > 0 ? await assignments(task, view, signal) : [];
       return { ...view, people: cohort, release: view.epsilon ? await release(task, view, signal) : null };
     },
-    [task, number, attempt],
+    [task, number, attempt, paced],
   );
   useEffect(() => watchTask(task, {
     onRound: (changed) => {
       setNewest((before) => Math.max(before, changed.number));
-      if (changed.number === number) round.again();
+      if (changed.number === number) setChanges((before) => before + 1);
     },
   }), [task, number]);
   return html`
@@ -162,6 +170,7 @@ function People({ round, task, me, again }) {
   const isGone = (one) => one.dropped_in != null || GONE.has(one.state);
   const gone = round.people.filter(isGone);
   const shown = only === 'gone' ? gone : round.people;
+  const [most, setMost] = useState(SHOWN);
   const [excused, setExcused] = useState(null);
   const excuse = useAction(async () => {
     await post(path`/v1/tasks/${task}/rounds/${round.number}/assignments/${excused.participant}/excuse`);
@@ -172,7 +181,7 @@ function People({ round, task, me, again }) {
   return html`
     <${Card} class="card-flush" heading="Cohort" note=${round.people.length === 0 ? 'Nobody was drawn.' : gone.length === 0 ? 'Nobody dropped out.' : `${plural(gone.length, 'participant')} dropped out: ${Object.entries(round.dropped_in ?? {}).filter(([, count]) => count > 0).map(([state, count]) => `${integer(count)} in ${words(state)}`).join(', ') || 'see below'}.`}
       action=${gone.length > 0 && html`<${Button} aria-pressed=${only === 'gone'} onClick=${() => setOnly(only === 'gone' ? 'all' : 'gone')}>Only those who dropped out<//>`}>
-      ${round.people.length > 0 && html`<${Table} caption="The cohort of the round" rows=${shown} keyOf=${(one) => one.participant} columns=${[
+      ${round.people.length > 0 && html`<${Table} caption="The cohort of the round" rows=${shown.slice(0, most)} keyOf=${(one) => one.participant} columns=${[
         ['Participant', (one) => html`<span class="strong">${one.name}</span>`, { wide: true }],
         ['State', (one) => html`<${Badge} state=${one.state} />`],
         ['Dropped out in', (one) => (one.dropped_in ? title(one.dropped_in) : html`<span class="quiet">–</span>`)],
@@ -183,6 +192,7 @@ function People({ round, task, me, again }) {
         ...(round.people.some((one) => one.anomaly != null) ? [['Anomaly', (one) => figure(one.anomaly), { number: true }]] : []),
         ...(open ? [['Excuse', (one) => !isGone(one) && html`<${Button} onClick=${() => setExcused(one)} aria-label=${`Excuse ${one.name}`}>Excuse<//>`, { hidden: true }]] : []),
       ]} />`}
+      ${shown.length > most && html`<p class="card-foot"><${Button} onClick=${() => setMost(most + 5 * SHOWN)}>Show more of ${integer(shown.length)}<//></p>`}
       ${excused && html`<${Confirm} heading=${`Wait no longer for ${excused.name}?`} confirm="Excuse it" danger=${false} action=${excuse} onClose=${() => (setExcused(null), excuse.forget())}><p>The round goes on without it, in this phase and those that follow.</p><//>`}
     <//>`;
 }

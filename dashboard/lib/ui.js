@@ -95,7 +95,7 @@ export const Stale = ({ what, onClose }) => html`
 export function Loaded({ of, what, heading, children }) {
   if (of.data !== undefined) return html`${of.problem && html`<${Wrong} problem=${of.problem} again=${of.again} />`}${children(of.data)}`;
   const head = heading && html`<${PageHead} heading=${heading} />`;
-  return of.problem ? html`${head}<${Wrong} problem=${of.problem} again=${of.again} />` : html`${head}<${Loading} what=${what} />`;
+  return of.problem ? html`${head}<${Wrong} problem=${of.problem} again=${of.again} />${heading && html`<p><a href="#/tasks">All tasks</a></p>`}` : html`${head}<${Loading} what=${what} />`;
 }
 
 /**

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
 import { get, list, path, post } from '../lib/api.js';
-import { integer, title } from '../lib/format.js';
+import { integer, json, title } from '../lib/format.js';
 import { go, to } from '../lib/router.js';
 import { useAction, useResource } from '../lib/resource.js';
 import { Card, Crumbs, Empty, Field, Loaded, PageHead, Wrong } from '../lib/ui.js';
@@ -22,9 +22,6 @@ const FIELDS = [
   ['training.learning_rate', 'Learning rate', 'Of the participants’ steps.', 'number', '0.05'],
   ['aggregation.clip_range', 'Clip range', 'Each coordinate of an update is clipped to ± this.', 'number', '1'],
 ];
-
-/** JSON with short lists on one line. */
-const written = (value) => JSON.stringify(value, null, 2).replace(/\[\s+([^[\]{}]{0,60}?)\s+\]/g, (_, inner) => `[${inner.replace(/\s+/g, ' ')}]`);
 
 /** How long nothing is typed before the coordinator is asked. */
 const PAUSE_MS = 400;
@@ -80,7 +77,7 @@ function Form({ presets, tasks }) {
   // As they are typed: “0.” is no number yet, and would not stay as it is.
   const [typed, setTyped] = useState({});
   const own = useMemo(() => ownOf(preset), [preset]);
-  const [model, setModel] = useState(written(MODEL));
+  const [model, setModel] = useState(json(MODEL));
   const [modelOf, setModelOf] = useState(OWN);
   const [key] = useState(() => crypto.randomUUID());
   const [tries, setTries] = useState(0);
@@ -90,14 +87,14 @@ function Form({ presets, tasks }) {
     if (!description || presets.some((one) => one.description === description)) setDescription(chosen?.description ?? '');
     const spec = chosen?.spec ?? {};
     setValues((before) => Object.fromEntries(FIELDS.map(([field]) => [field, read(spec, field) != null ? String(read(spec, field)) : before[field]])));
-    setRest(written(spec));
+    setRest(json(spec));
     setTyped({});
   };
   const copyModel = async (from) => {
     setModelOf(from);
     if (from === OWN) return;
     const view = await get(path`/v1/tasks/${from}`);
-    setModel(written(view.spec.model));
+    setModel(json(view.spec.model));
   };
   const [others, ownModel] = useMemo(() => [parsed(rest), parsed(model)], [rest, model]);
   const spec = useMemo(() => {
@@ -112,7 +109,7 @@ function Form({ presets, tasks }) {
   const setOwn = (field, text, value) => {
     change(field);
     setTyped((before) => ({ ...before, [field]: text }));
-    setRest(written(write(others.value ?? {}, field, value)));
+    setRest(json(write(others.value ?? {}, field, value)));
   };
   const editRest = (text) => {
     ['rest', ...own.map(([field]) => field)].forEach(change);

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useMemo, useState } from '../lib/html.js';
 import { get, list, path, post } from '../lib/api.js';
-import { NOTHING, exactly, figure, integer, plural, seconds, title, words } from '../lib/format.js';
+import { NOTHING, exactly, figure, integer, json, plural, seconds, title, words } from '../lib/format.js';
 import { to } from '../lib/router.js';
 import { useAction, useNow, useResource } from '../lib/resource.js';
 import { watchTask } from '../lib/live.js';
@@ -211,5 +211,5 @@ function Specification({ task }) {
     <${Card} heading="History" action=${html`<a class="button button-plain" href=${to('audit', task.id)}>All of it, in the audit log</a>`}>
       <ul class="history">${task.history.map((change) => html`<li><${Badge} state=${change.status} /> <${Time} at=${change.at} /> <span class="note">${change.detail}</span></li>`)}</ul>
     <//>
-    <${Card} heading="As it is stored" note="Every key, with the defaults that were filled in."><pre class="code" tabindex="0" aria-label="The specification as JSON">${JSON.stringify(spec, null, 2)}</pre><//>`;
+    <${Card} heading="As it is stored" note="Every key, with the defaults that were filled in."><pre class="code" tabindex="0" aria-label="The specification as JSON">${json(spec)}</pre><//>`;
 }

@@ -48,7 +48,7 @@ export async function controlling(page) {
     await page.route(address, async (route) => route.fulfill({ json: { ...(await (await route.fetch()).json()), waiting_for } }));
     await page.goto(at('tasks/imaging'));
     await page.getByText(text).waitFor();
-    await page.unroute(address);
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
   }
 }
 

@@ -11,6 +11,7 @@ import { TaskCharts } from './task-charts.js';
 import { Models } from './models.js';
 import { Ledger } from './ledger.js';
 import { Given } from './given.js';
+import { Serving } from './serving.js';
 import { PhaseProgress } from './timeline.js';
 import { lastOf } from './tasks.js';
 
@@ -79,6 +80,7 @@ export function Task({ task, tab, me }) {
           ['rounds', 'Rounds', to('tasks', task, 'rounds')],
           ['models', 'Models', to('tasks', task, 'models')],
           ...(data.ledger ? [['privacy', 'Privacy', to('tasks', task, 'privacy')]] : []),
+          ['serving', 'Serving', to('tasks', task, 'serving')],
           ['specification', 'Specification', to('tasks', task, 'specification')],
         ]} />
         ${problem && html`<${Wrong} problem=${problem} />`}
@@ -86,6 +88,7 @@ export function Task({ task, tab, me }) {
         ${tab === 'rounds' && html`<${Rounds} task=${task} rounds=${rounds} />`}
         ${tab === 'models' && html`<${Models} ...${{ task, rounds, me, view: data, changes, onDone, onStale }} />`}
         ${tab === 'privacy' && data.ledger && html`<${Ledger} task=${task} rounds=${rounds.length} />`}
+        ${tab === 'serving' && html`<${Serving} task=${task} view=${data} />`}
         ${tab === 'specification' && html`<${Specification} task=${data} />`}`}
     <//>`;
 }

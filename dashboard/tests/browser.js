@@ -8,12 +8,13 @@
 
 import { end, open, picture, problems, said } from './stage.js';
 import { leaving, readingTheReference, signingIn, signingInElsewhere, trusting } from './steps/entering.js';
+import { servingModels } from './steps/serving.js';
 import { auditing, comparing, controlling, droppingOut, goingWithout, missingNothing, readingLedgers, revoking } from './steps/tending.js';
 import { creating, drawingManyRounds, enrolling, lookingAtATask, rollingBack, usingModels, watching } from './steps/training.js';
 import { launch } from './window.js';
 
 const STEPS = [
-  trusting, signingIn, signingInElsewhere, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, rollingBack,
+  trusting, signingIn, signingInElsewhere, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, servingModels, rollingBack,
   controlling, goingWithout, missingNothing, readingLedgers, comparing, droppingOut, revoking, auditing, readingTheReference, leaving,
 ];
 const browser = await launch();

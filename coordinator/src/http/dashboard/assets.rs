@@ -43,6 +43,7 @@ const FILES: &[(&str, &[u8])] = embedded!(
     "pages/privacy.js",
     "pages/provenance.js",
     "pages/round.js",
+    "pages/serving.js",
     "pages/sign-in.js",
     "pages/task-charts.js",
     "pages/task.js",

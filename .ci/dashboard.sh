@@ -3,11 +3,17 @@
 # every page in both themes, and a picture of each at 1280 and 390 px. Needs Chromium (Debian's), Node 20 and two packages of npm; what
 # cannot be had is SKIPPED, loudly (exit status 77).
 #
-#   .ci/dashboard.sh BINARY OUT    the executable, and the folder for the pictures
+#   .ci/dashboard.sh BINARY OUT                                       the executable, and the folder for the pictures
+#   .ci/dashboard.sh --figures BINARY [ROUNDS, 10000] [SECONDS, 10]   what the page of a task of very many rounds costs, printed
 set -euo pipefail
-binary=$(realpath "${1:?the binary}")
-mkdir -p "${2:?the folder for pictures}"
-out=$(realpath "$2")
+if [ "${1:-}" = --figures ]; then
+    binary=$(realpath "${2:?the binary}")
+    run=(tests/speed.js "$binary" "${@:3}")
+else
+    binary=$(realpath "${1:?the binary}")
+    mkdir -p "${2:?the folder for pictures}"
+    run=(tests/browser.js "$binary" "$(realpath "$2")")
+fi
 cd "$(dirname "$0")/../dashboard"
 limit=300 # KiB, compressed
 
@@ -31,4 +37,4 @@ fi
 has_chromium >/dev/null 2>&1 || skipped "there is no Chromium"
 command -v node >/dev/null && command -v npm >/dev/null || skipped "there is no Node"
 timeout 120 npm ci --prefix tests --ignore-scripts --no-audit --no-fund --silent || skipped "npm cannot fetch axe-core and playwright-core"
-node tests/browser.js "$binary" "$out"
+exec node "${run[@]}"

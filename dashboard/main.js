@@ -3,16 +3,18 @@
 import { html, render, useEffect, useState } from './lib/html.js';
 import { Problem, get, onSignedOut, remove } from './lib/api.js';
 import { comeBack, to, useRoute } from './lib/router.js';
-import { Button, Icon, Loading, PageHead, Wrong } from './lib/ui.js';
+import { Button, Icon, Loading, Logo, PageHead, Wrong } from './lib/ui.js';
 import { title } from './lib/format.js';
 import { SignIn } from './pages/sign-in.js';
 import { Tasks } from './pages/tasks.js';
 import { Task } from './pages/task.js';
 import { Round } from './pages/round.js';
+import { Join } from './pages/join.js';
 import { Participants } from './pages/participants.js';
 import { Privacy } from './pages/privacy.js';
 import { Tokens } from './pages/tokens.js';
 import { Audit } from './pages/audit.js';
+import { Compare } from './pages/compare.js';
 import { CreateTask } from './pages/create-task.js';
 
 const AREAS = [
@@ -22,6 +24,8 @@ const AREAS = [
   ['audit', 'Audit', 'log'],
   ['tokens', 'Tokens', 'key', 'admin'],
 ];
+/** Pages without an entry of their own in the navigation. */
+const OF_TASKS = new Set(['new', 'compare']);
 const RANK = { viewer: 0, operator: 1, admin: 2 };
 
 /** What a role may do, so that pages offer nothing that would be refused. The coordinator decides. */
@@ -37,11 +41,12 @@ function page(route, me) {
   const [area = 'tasks', name, part, number] = route;
   if (area === 'tasks' && name === undefined) return [html`<${Tasks} me=${me} />`, 'Tasks'];
   if (area === 'new') return [html`<${CreateTask} me=${me} />`, 'New task'];
+  if (area === 'compare') return [html`<${Compare} tasks=${route.slice(1)} />`, 'Comparison'];
   if (area === 'tasks' && part === 'rounds' && number) return [html`<${Round} key=${`${name}/${number}`} task=${name} number=${Number(number)} me=${me} />`, `${name}, round ${number}`];
   if (area === 'tasks') return [html`<${Task} key=${name} task=${name} tab=${part ?? 'overview'} me=${me} />`, name];
   if (area === 'participants') return [html`<${Participants} me=${me} />`, 'Participants'];
   if (area === 'privacy') return [html`<${Privacy} />`, 'Privacy'];
-  if (area === 'audit') return [html`<${Audit} me=${me} />`, 'Audit'];
+  if (area === 'audit') return [html`<${Audit} key=${name} me=${me} task=${name} />`, 'Audit'];
   if (area === 'tokens') return [html`<${Tokens} me=${me} />`, 'Tokens'];
   return [html`<${PageHead} heading="There is no such page" /><p><a href=${to('tasks')}>All tasks</a></p>`, 'Not found'];
 }
@@ -57,12 +62,6 @@ function toggleTheme() {
   }
 }
 
-const Logo = () => html`
-  <a class="logo" href=${to('tasks')}>
-    <svg viewBox="0 0 32 32" aria-hidden="true"><path d="M4 6c9 0 8 10 14 10h10M4 16h24M4 26c9 0 8-10 14-10" /></svg>
-    <span>Tributary</span>
-  </a>`;
-
 function Shell({ me, onSignOut, children, area }) {
   const [open, setOpen] = useState(false);
   return html`
@@ -70,7 +69,7 @@ function Shell({ me, onSignOut, children, area }) {
     <div class="shell">
       <header class="side"><div class="side-inner">
         <div class="side-top">
-          <${Logo} />
+          <${Logo} href=${to('tasks')} />
           <button type="button" class="button button-plain menu" aria-expanded=${open} aria-controls="areas" onClick=${() => setOpen(!open)}><${Icon} name="menu" />Menu</button>
         </div>
         <div class="side-rest ${open ? 'side-open' : ''}" id="areas">
@@ -109,11 +108,13 @@ function App() {
       },
     );
   }, []);
-  const [content, heading] = me ? page(route, me) : [null, me === null ? 'Sign in' : 'Loading'];
+  const isInvited = route[0] === 'join';
+  const [content, heading] = isInvited ? [null, 'Take part'] : me ? page(route, me) : [null, me === null ? 'Sign in' : 'Loading'];
   useEffect(() => {
     document.title = `${heading} · Tributary`;
   }, [heading]);
 
+  if (isInvited) return html`<${Join} named=${route[1]} />`;
   if (me === undefined) return html`<main class="boot"><${Loading} /></main>`;
   if (me === null) return html`<${SignIn} problem=${problem} onSignedIn=${(found) => (setProblem(null), setMe(rights(found)))} />`;
   const signOut = async () => {
@@ -126,7 +127,7 @@ function App() {
     }
   };
   return html`
-    <${Shell} me=${me} area=${route[0] === 'new' ? 'tasks' : (route[0] ?? 'tasks')} onSignOut=${signOut}>
+    <${Shell} me=${me} area=${OF_TASKS.has(route[0]) ? 'tasks' : (route[0] ?? 'tasks')} onSignOut=${signOut}>
       ${problem && html`<${Wrong} problem=${problem} />`}
       ${content}
     <//>`;

@@ -121,6 +121,16 @@ impl Server {
         read_json(self.send(request).await?).await
     }
 
+    /// `PUT` of a JSON body, whose answer (if any) does not matter.
+    pub(crate) async fn put<B: Serialize>(&self, path: &str, body: &B) -> Outcome {
+        self.send(self.request(Method::PUT, path, &[]).timeout(TIMEOUT).json(body)).await.map(|_| ())
+    }
+
+    /// `DELETE`.
+    pub(crate) async fn delete(&self, path: &str) -> Outcome {
+        self.send(self.request(Method::DELETE, path, &[]).timeout(TIMEOUT)).await.map(|_| ())
+    }
+
     /// `POST` without a body, whose answer (if any) does not matter.
     pub(crate) async fn act(&self, path: &str) -> Outcome {
         self.act_with(path, &[]).await

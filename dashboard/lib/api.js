@@ -8,6 +8,12 @@ export class Problem extends Error {
   }
 }
 
+/** Where a view has its entity tag: a symbol, so that no field of the API is hidden and nothing is written of it. */
+const TAG = Symbol('entity tag');
+
+/** Whether a write was refused because what it goes by is another by now. */
+export const isStale = (problem) => problem?.code === 'precondition-failed';
+
 /** Told when the session is over. */
 let whenSignedOut = () => {};
 export function onSignedOut(told) {
@@ -42,22 +48,34 @@ async function answered(path, init, quiet = false) {
   throw problem;
 }
 
-async function request(method, path, { body, signal, quiet, headers = {} } = {}) {
+async function request(method, path, { body, signal, quiet, seen, headers = {} } = {}) {
   const init = { method, signal, headers: { ...headers } };
+  if (seen) init.headers['if-match'] = seen[TAG];
   if (method !== 'GET') init.headers['tributary-request'] = 'dashboard';
   if (body !== undefined) {
     init.headers['content-type'] = 'application/json';
     init.body = JSON.stringify(body);
   }
   const response = await answered(path, init, quiet);
-  return response.status === 204 ? null : response.json();
+  if (response.status === 204) return null;
+  const view = await response.json();
+  const tag = response.headers.get('etag');
+  return tag === null ? view : Object.assign(view, { [TAG]: tag });
 }
 
 /** An answer that goes on for as long as somebody reads its body. */
 export const stream = (path, signal) => answered(path, { method: 'GET', signal });
 export const get = (path, options) => request('GET', path, options);
+/** With `seen`, a view as it was shown: it is done only if that is still so. */
 export const post = (path, body, options) => request('POST', path, { ...options, body: body ?? {} });
 export const remove = (path, options) => request('DELETE', path, options);
+
+/** The view of what a list showed: items of a list have no tags. Refused, as a write is, if it is another by now. */
+export async function asShown(path, item) {
+  const view = await get(path);
+  if (JSON.stringify(view) === JSON.stringify(item)) return view;
+  throw new Problem({ status: 412, code: 'precondition-failed', title: 'It has changed since it was read' });
+}
 
 /** A path with its variables, each encoded. */
 export function path(strings, ...values) {

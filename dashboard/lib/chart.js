@@ -9,6 +9,8 @@ const MARGIN = { top: 12, right: 12, bottom: 30, left: 56 };
 const POINTS_MAX = 1000;
 const BARS_MAX = 120;
 const TABLE_ROWS = 200;
+/** So many bars stand without gaps, which would flicker. */
+const CLOSE = 60;
 /** About so many lines across. */
 const LINES = 4;
 
@@ -23,16 +25,20 @@ export function ticks(low, high, wanted) {
   return found;
 }
 
-/** Keeps the lowest and the highest of every stretch, so that no spike is lost. */
-export function thin(points, valueOf, most = POINTS_MAX) {
+/** Keeps the lowest and the highest of every stretch, of every key, so that no spike is lost. */
+export function thin(points, keys, most = POINTS_MAX) {
   if (points.length <= most) return points;
-  const size = Math.ceil(points.length / (most / 2));
+  const size = Math.ceil(points.length / (most / (2 * keys.length)));
   const kept = [];
   for (let at = 0; at < points.length; at += size) {
-    const stretch = points.slice(at, at + size).filter((point) => valueOf(point) != null);
-    if (stretch.length === 0) continue;
-    const by = (better) => stretch.reduce((best, point) => (better(valueOf(point), valueOf(best)) ? point : best));
-    const ends = new Set([by((a, b) => a < b), by((a, b) => a > b)]);
+    const stretch = points.slice(at, at + size);
+    const ends = new Set();
+    for (const key of keys) {
+      const known = stretch.filter((point) => point[key] != null);
+      if (known.length === 0) continue;
+      const by = (better) => known.reduce((best, point) => (better(point[key], best[key]) ? point : best));
+      ends.add(by((a, b) => a < b)).add(by((a, b) => a > b));
+    }
     kept.push(...stretch.filter((point) => ends.has(point)));
   }
   if (kept.at(-1) !== points.at(-1)) kept.push(points.at(-1));
@@ -134,8 +140,8 @@ export function Chart({ heading, note, rows, series, stacked = false, marks = []
   const [at, setAt] = useState(null);
   const shown = useMemo(() => {
     if (stacked) return group(rows, series);
-    const key = series.find((one) => !one.band)?.key ?? series[0].high;
-    return thin(rows, (row) => row[key]);
+    const keys = series.filter((one) => !one.band).map((one) => one.key);
+    return thin(rows, keys.length > 0 ? keys : [series[0].high]);
   }, [rows, stacked, series.map(({ key, high }) => key ?? high).join()]);
   const [low, high] = extent(shown, series, stacked, marks, from, to);
   const inner = { width: width - MARGIN.left - MARGIN.right, height: HEIGHT - MARGIN.top - MARGIN.bottom };
@@ -143,7 +149,7 @@ export function Chart({ heading, note, rows, series, stacked = false, marks = []
   const pad = stacked ? 0.5 : 0;
   const x = (value) => MARGIN.left + (last - first + 2 * pad === 0 ? 0.5 : (value - first + pad) / (last - first + 2 * pad)) * inner.width;
   const y = (value) => MARGIN.top + (1 - (value - low) / (high - low || 1)) * inner.height;
-  const barWidth = Math.max(1, Math.min(36, (inner.width / Math.max(shown.length, 1)) * 0.76));
+  const barWidth = Math.max(1, Math.min(36, (inner.width / Math.max(shown.length, 1)) * (shown.length > CLOSE ? 1 : 0.76)));
   const current = at == null ? null : shown[Math.min(at, shown.length - 1)];
   const label = (row) => (row.last !== undefined && row.last !== row.x ? `${xName}s ${integer(row.x)}–${integer(row.last)}, mean` : `${xName} ${integer(row.x)}`);
   const value = (row, one) => (one.band ? (row[one.low] == null ? NOTHING : `${format(row[one.low])} to ${format(row[one.high])}`) : format(row[one.key]));
@@ -174,7 +180,7 @@ export function Chart({ heading, note, rows, series, stacked = false, marks = []
       <figcaption><span class="chart-heading">${heading}</span>${unit && html`<span class="chart-unit">${unit}</span>`}</figcaption>
       <p class="readout" aria-hidden="true">
         <span class="readout-x">${current ? label(current) : shown.length ? `Latest: ${label(shown.at(-1))}` : ''}</span>
-        ${series.map((one) => html`<span class="key"><span class="swatch tone-${one.tone}"></span>${one.name} <b>${shown.length ? value(current ?? shown.at(-1), one) : NOTHING}</b></span>`)}
+        ${series.map((one) => html`<span class="key"><span class="swatch ${one.band ? 'swatch-band' : ''} tone-${one.tone}"></span>${one.name} <b>${shown.length ? value(current ?? shown.at(-1), one) : NOTHING}</b></span>`)}
       </p>
       <div class="plot" ref=${box} tabindex="0" role="slider" aria-label=${`${heading}, by ${xName.toLowerCase()}`} aria-valuemin=${first} aria-valuemax=${last}
         aria-valuenow=${current?.x ?? last} aria-valuetext=${spoken} onPointerMove=${point} onPointerLeave=${() => setAt(null)} onKeyDown=${move} onBlur=${() => setAt(null)}>
@@ -182,6 +188,7 @@ export function Chart({ heading, note, rows, series, stacked = false, marks = []
           ${ticks(low, high, LINES).map((tick) => html`
             <line class="grid" x1=${MARGIN.left} x2=${width - MARGIN.right} y1=${y(tick)} y2=${y(tick)} />
             <text class="tick" x=${MARGIN.left - 8} y=${y(tick) + 4} text-anchor="end">${format(tick)}</text>`)}
+          <text class="tick" x=${MARGIN.left - 8} y=${HEIGHT - 10} text-anchor="end">${xName}</text>
           ${ticks(first, last, Math.max(2, Math.floor(inner.width / 90))).filter(Number.isInteger).map((tick) => html`
             <text class="tick" x=${x(tick)} y=${HEIGHT - 10} text-anchor=${x(tick) > width - MARGIN.right - 20 ? 'end' : 'middle'}>${integer(tick)}</text>`)}
           ${stacked ? html`<${Bars} ...${{ series, rows: shown, x, y, width: barWidth }} />` : html`<${Marks} ...${{ series, rows: shown, x, y }} />`}

@@ -8,6 +8,9 @@ export const NOTHING = '–';
 
 export const integer = (value) => (value == null ? NOTHING : integers.format(value));
 
+/** JSON with short lists on one line. */
+export const json = (value) => JSON.stringify(value, null, 2).replace(/\[\s+([^[\]{}]{0,60}?)\s+\]/g, (_, inner) => `[${inner.replace(/\n\s*/g, ' ')}]`);
+
 /** Four significant figures, without an exponent where one can do without. */
 export function figure(value) {
   if (value == null || Number.isNaN(value)) return NOTHING;

@@ -1,6 +1,7 @@
 // The one place that knows how changes arrive: as server-sent events, which tell that something changed; what it is then is asked for.
 
 import { get, path, stream } from './api.js';
+import { useEffect, useRef, useState } from './html.js';
 
 /** How long to wait for further events before the coordinator is asked what changed: many may come at once. */
 const GATHER_MS = 200;
@@ -10,15 +11,21 @@ const LOOK_MS = 3_000;
 const PAUSE_MS = 2_000;
 /** A stream that is silent for so long is lost: comments come more often. */
 const SILENCE_MS = 40_000;
+/** A stream that is away for less is no matter: coordinators are restarted. */
+const LOST_MS = 5_000;
+/** A page waits no longer for its stream: something between may hold it back. */
+const BEGIN_MS = 1_500;
 const ENDED = new Set(['COMPLETED', 'FAILED', 'CANCELLED']);
 const ROUNDS_MAX = 500;
+/** What is done to a task, its status and its versions, rather than by its rounds. */
+const DONE_TO_TASK = /^task_|^version_(restored|promoted|pinned|unpinned)$/;
 
 /**
- * Follows a stream of events, of one kind or all, after a position or from now on: `onEvent(event)` for each, `onState(connected)` when
- * it is found or lost. What happened while it was lost is told later, unless the log ends before that: `onReset()`. Ends when nobody is
- * signed in any more. Returns a function that ends it.
+ * Follows a stream of events, of some kinds or all, after a position or from now on: `onEvent(event)` for each, `onState(connected)` when
+ * it is found or lost, `onBegun()` when it has begun from now on. What happened while it was lost is told later, unless the log ends before
+ * that: `onReset()`. Ends when nobody is signed in any more. Returns a function that ends it.
  */
-function follow(address, { after = null, kind, onEvent, onState = () => {}, onReset = () => {} }) {
+function follow(address, { after = null, kind, onEvent, onState = () => {}, onBegun = () => {}, onReset = () => {} }) {
   const abort = new AbortController();
   const { signal } = abort;
   const field = (block, name) => block.split('\n').find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
@@ -32,6 +39,7 @@ function follow(address, { after = null, kind, onEvent, onState = () => {}, onRe
     const query = String(new URLSearchParams({ ...(after != null && { after }), ...(kind && { kind }) }));
     const response = await stream(query ? `${address}?${query}` : address, signal);
     onState(true);
+    if (after == null) onBegun();
     const reader = response.body.getReader();
     const decoder = new TextDecoder();
     let text = '';
@@ -77,10 +85,10 @@ function gathered(run) {
 }
 
 /**
- * Calls `onRound(round)` for the newest round of a task and whenever one changes; `onState(connected)` when the coordinator is
- * lost or found again. Returns a function that ends it.
+ * Calls `onRound(round)` for the newest round of a task and whenever one changes; `onTask()` when the task itself may have changed, but
+ * by its rounds; `onState(connected)` when the coordinator is lost or found again. Returns a function that ends it.
  */
-export function watchTask(task, onRound, onState = () => {}) {
+export function watchTask(task, { onRound, onTask = () => {}, onState = () => {} }) {
   const abort = new AbortController();
   const { signal } = abort;
   const shown = new Map();
@@ -106,26 +114,64 @@ export function watchTask(task, onRound, onState = () => {}) {
     }
   };
   const soon = gathered(look);
+  const ofTask = gathered(onTask);
   const end = follow(path`/v1/tasks/${task}/events`, {
-    onEvent: ({ round }) => (changed.add(round), soon.start()),
+    onEvent: ({ round, kind }) => {
+      if (round != null) changed.add(round);
+      soon.start();
+      if (DONE_TO_TASK.test(kind)) ofTask.start();
+    },
     onState: (connected) => {
       isFollowed = connected;
-      if (connected) soon.start();
-      else onState(false);
+      if (!connected) return onState(false);
+      // The stream has begun by now: what happened before it is in what is asked for from here on.
+      ofTask.start();
+      return soon.start();
     },
   });
   soon.start();
   const timer = setInterval(() => document.hidden || (isFollowed && newest && ENDED.has(newest.state)) || look(), LOOK_MS);
-  return () => (abort.abort(), end(), soon.stop(), clearInterval(timer));
+  return () => (abort.abort(), end(), soon.stop(), ofTask.stop(), clearInterval(timer));
 }
 
 /**
- * Calls `onEvents(events)` for what changes in any task, participant or token, many at once: of one kind or all, after a position or
- * from now on. `onReset()` when the log has that position no more. Returns a function that ends it.
+ * Calls `onEvents(events)` for what changes in one task, or in any task, participant or token, many at once: of some kinds or all, after a
+ * position or from now on. The others are as for `follow`. Returns a function that ends it.
  */
-export function watchAll(onEvents, { after, kind, onReset } = {}) {
-  let waiting = [];
+export function watchAll(onEvents, { task, after, kind, onState, onBegun, onReset } = {}) {
+  const waiting = [];
   const soon = gathered(() => onEvents(waiting.splice(0)));
-  const end = follow('/v1/events', { after, kind, onReset, onEvent: (event) => (waiting.push(event), soon.start()) });
+  const address = task ? path`/v1/tasks/${task}/events` : '/v1/events';
+  const end = follow(address, { after, kind, onState, onBegun, onReset, onEvent: (event) => (waiting.push(event), soon.start()) });
   return () => (end(), soon.stop());
+}
+
+/**
+ * Follows events of some kinds or all while a page is open. `reads` is how often the page is to be read: 0 until the stream has begun, so
+ * that nothing happens unseen between the page and the stream; once more whenever it begins anew or comes back; once at least if it cannot
+ * be had, or not soon. `isLost` while it has been away for some time.
+ */
+export function useEvents(onEvents, kind) {
+  const [state, setState] = useState({ reads: 0, isLost: false });
+  const told = useRef();
+  told.current = onEvents;
+  useEffect(() => {
+    let timer = null;
+    const onBegun = () => setState(({ reads }) => ({ reads: reads + 1, isLost: false }));
+    const onState = (connected) => {
+      if (!connected) {
+        setState(({ reads, isLost }) => ({ reads: Math.max(reads, 1), isLost }));
+        timer ??= setTimeout(() => setState((before) => ({ ...before, isLost: true })), LOST_MS);
+      } else if (timer !== null) {
+        clearTimeout(timer);
+        timer = null;
+        // What could not be read meanwhile is read now.
+        onBegun();
+      }
+    };
+    const late = setTimeout(() => onState(false), BEGIN_MS);
+    const end = watchAll((events) => told.current(events), { kind, onBegun, onState: (connected) => (clearTimeout(late), onState(connected)) });
+    return () => (end(), clearTimeout(late), clearTimeout(timer));
+  }, [kind]);
+  return state;
 }

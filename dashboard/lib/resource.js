@@ -1,17 +1,22 @@
 // Data that a page loads: loading, there, or a problem; with a way to ask again.
 
 import { useCallback, useEffect, useRef, useState } from './html.js';
+import { isStale } from './api.js';
 
-/** `load(signal)` runs when `keys` change. What was there stays until its successor arrives. */
+/**
+ * `load(signal, sofar)` runs when `keys` change. What was there stays until its successor arrives: `sofar(data)` shows a part of the
+ * first one meanwhile. Without a `load` it waits for one.
+ */
 export function useResource(load, keys) {
   const [state, setState] = useState({ loading: true });
   const [turn, setTurn] = useState(0);
   useEffect(() => {
+    if (!load) return undefined;
     const abort = new AbortController();
     setState((before) => ({ ...before, loading: true }));
-    load(abort.signal, (data) => abort.signal.aborted || setState({ loading: true, data })).then(
-      (data) => abort.signal.aborted || setState({ loading: false, data }),
-      (problem) => abort.signal.aborted || setState((before) => ({ loading: false, data: before.data, problem })),
+    load(abort.signal, (data) => abort.signal.aborted || setState((before) => (before.isWhole ? before : { loading: true, data }))).then(
+      (data) => abort.signal.aborted || setState({ loading: false, isWhole: true, data }),
+      (problem) => abort.signal.aborted || setState(({ data, isWhole }) => ({ loading: false, isWhole, data, problem })),
     );
     return () => abort.abort();
   }, [...keys, turn]);
@@ -19,8 +24,11 @@ export function useResource(load, keys) {
   return { ...state, again };
 }
 
-/** Runs something the user asked for: whether it is under way, and what went wrong. */
-export function useAction(run) {
+/**
+ * Runs something the user asked for: whether it is under way, and what went wrong. That somebody else was faster is told by `onStale()`
+ * in place of a problem, if there is one.
+ */
+export function useAction(run, onStale) {
   const [state, setState] = useState({ busy: false });
   const start = async (...given) => {
     setState({ busy: true });
@@ -29,7 +37,12 @@ export function useAction(run) {
       setState({ busy: false });
       return done;
     } catch (problem) {
-      setState({ busy: false, problem });
+      if (!onStale || !isStale(problem)) {
+        setState({ busy: false, problem });
+        return undefined;
+      }
+      setState({ busy: false });
+      onStale();
       return undefined;
     }
   };
@@ -43,6 +56,27 @@ export function useNow(interval = 1000) {
     const timer = setInterval(() => setNow(Date.now()), interval);
     return () => clearInterval(timer);
   }, [interval]);
+  return now;
+}
+
+/** Whoever shows how long ago something was: all are told at once. */
+const clocks = new Set();
+let ticking = null;
+const TICK_MS = 10_000;
+
+/** The time, to within `TICK_MS`, for the many places of a page that need it no better. */
+export function useClock() {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    clocks.add(setNow);
+    ticking ??= setInterval(() => clocks.forEach((told) => told(Date.now())), TICK_MS);
+    return () => {
+      clocks.delete(setNow);
+      if (clocks.size > 0) return;
+      clearInterval(ticking);
+      ticking = null;
+    };
+  }, []);
   return now;
 }
 

@@ -2,6 +2,7 @@
 
 import { html, useEffect, useRef, useState } from './html.js';
 import { ago, exactly, title, words } from './format.js';
+import { useClock } from './resource.js';
 
 const cls = (...names) => names.filter(Boolean).join(' ');
 
@@ -30,8 +31,16 @@ const ICONS = {
   log: 'M5 3h10v14H5zM8 7h4M8 10h4M8 13h2',
   star: 'M10 3l2 5 5 .500-4 3.500 1.500 5L10 14l-4.500 3L7 12 3 8.500 8 8Z',
   back: 'M7 5L3 9l4 4M3 9h9a5 5 0 0 1 0 8H8',
+  seal: 'M10 3a4.500 4.500 0 1 1 0 9 4.500 4.500 0 0 1 0-9ZM7.500 11.500L6 18l4-2 4 2-1.500-6.500',
   pin: 'M7 3h6l-1 6 3 3H5l3-3-1-6ZM10 12v5',
 };
+
+/** Of the product; a link to `href`, if there is one. */
+export const Logo = ({ href }) => html`
+  <${href ? 'a' : 'div'} class="logo" href=${href}>
+    <svg viewBox="0 0 32 32" aria-hidden="true"><path d="M4 6c9 0 8 10 14 10h10M4 16h24M4 26c9 0 8-10 14-10" /></svg>
+    <span>Tributary</span>
+  <//>`;
 
 export const Button = ({ kind = 'plain', icon, children, ...rest }) => html`
   <button type="button" class=${cls('button', `button-${kind}`)} ...${rest}>${icon && html`<${Icon} name=${icon} />`}${children}</button>`;
@@ -50,8 +59,11 @@ export const Stat = ({ label, value, note }) => html`
   <div class="stat"><dt>${label}</dt><dd>${value}${note && html`<span class="note">${note}</span>`}</dd></div>`;
 export const Stats = ({ children }) => html`<dl class="stats">${children}</dl>`;
 
-export const Time = ({ at, now }) =>
-  at == null ? html`<span class="quiet">never</span>` : html`<time datetime=${new Date(at).toISOString()} title=${exactly(at)}>${ago(at, now)}</time>`;
+/** How long ago something was, or is ahead; as of `now`, where a page counts seconds. */
+export function Time({ at, now }) {
+  const clock = useClock();
+  return at == null ? html`<span class="quiet">never</span>` : html`<time datetime=${new Date(at).toISOString()} title=${exactly(at)}>${ago(at, now ?? clock)}</time>`;
+}
 
 export const Loading = ({ what = 'Loading' }) => html`<p class="loading" role="status"><span class="spinner" aria-hidden="true"></span>${what}…</p>`;
 
@@ -69,11 +81,21 @@ export const Wrong = ({ problem, again }) => html`
 
 export const Notice = ({ tone = 'warn', children }) => html`<div class=${cls('alert', `alert-${tone}`)} role="status">${children}</div>`;
 
+/** What is shown is not kept up to date. */
+export const Lost = () => html`<${Notice}><p><strong>What is shown may be old.</strong> The coordinator does not answer, or has too many readers. It is asked again every few seconds.</p><//>`;
+
+/** Somebody else was faster than whoever looks at this page: `what` is shown anew, and nothing was done. */
+export const Stale = ({ what, onClose }) => html`
+  <div class="alert alert-warn" role="alert">
+    <p><strong>Someone changed this ${what} since.</strong> Nothing was done. The page shows it now: look at it, and decide again.</p>
+    <${Button} onClick=${onClose}>I have seen it<//>
+  </div>`;
+
 /** A resource’s data, or why there is none; `heading` is the page’s until its data are there. */
 export function Loaded({ of, what, heading, children }) {
   if (of.data !== undefined) return html`${of.problem && html`<${Wrong} problem=${of.problem} again=${of.again} />`}${children(of.data)}`;
   const head = heading && html`<${PageHead} heading=${heading} />`;
-  return of.problem ? html`${head}<${Wrong} problem=${of.problem} again=${of.again} />` : html`${head}<${Loading} what=${what} />`;
+  return of.problem ? html`${head}<${Wrong} problem=${of.problem} again=${of.again} />${heading && html`<p><a href="#/tasks">All tasks</a></p>`}` : html`${head}<${Loading} what=${what} />`;
 }
 
 /**
@@ -138,19 +160,22 @@ export function Confirm({ heading, children, confirm, danger = true, action, onC
 
 /** A secret that is shown once. */
 export function Copy({ text, label }) {
-  const [copied, setCopied] = useState(false);
+  const [said, setSaid] = useState('Copy');
+  const shown = useRef();
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text);
-      setCopied(true);
+      setSaid('Copied');
     } catch {
-      setCopied(false);
+      // A browser may forbid it: then one key does the rest.
+      getSelection()?.selectAllChildren(shown.current);
+      setSaid('Selected');
     }
   };
   return html`
     <div class="copy">
-      <code class="copy-text" tabindex="0" aria-label=${label}>${text}</code>
-      <${Button} onClick=${copy}>${copied ? 'Copied' : 'Copy'}<//>
+      <code ref=${shown} class="copy-text" tabindex="0" aria-label=${label}>${text}</code>
+      <${Button} onClick=${copy}>${said}<//>
     </div>`;
 }
 

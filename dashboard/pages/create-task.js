@@ -2,7 +2,7 @@
 
 import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
 import { get, list, path, post } from '../lib/api.js';
-import { integer, title } from '../lib/format.js';
+import { integer, json, title } from '../lib/format.js';
 import { go, to } from '../lib/router.js';
 import { useAction, useResource } from '../lib/resource.js';
 import { Card, Crumbs, Empty, Field, Loaded, PageHead, Wrong } from '../lib/ui.js';
@@ -23,9 +23,6 @@ const FIELDS = [
   ['aggregation.clip_range', 'Clip range', 'Each coordinate of an update is clipped to ± this.', 'number', '1'],
 ];
 
-/** JSON with short lists on one line. */
-const written = (value) => JSON.stringify(value, null, 2).replace(/\[\s+([^[\]{}]{0,60}?)\s+\]/g, (_, inner) => `[${inner.replace(/\s+/g, ' ')}]`);
-
 /** How long nothing is typed before the coordinator is asked. */
 const PAUSE_MS = 400;
 
@@ -40,6 +37,15 @@ function write(spec, key, value) {
 }
 const merge = (under, over) =>
   Object.entries(over).reduce((spec, [key, value]) => ({ ...spec, [key]: isObject(value) && isObject(spec[key]) ? merge(spec[key], value) : value }), under);
+
+/** Every key below a value that is no table, with what it is. */
+const leaves = (value, under = '') =>
+  Object.entries(value).flatMap(([name, inner]) => (isObject(inner) ? leaves(inner, `${under}${name}.`) : [[`${under}${name}`, inner]]));
+const SCALARS = new Set(['number', 'string', 'boolean']);
+/** What a preset sets, and no other field of the form is for. */
+const ownOf = (preset) => leaves(preset?.spec ?? {}).filter(([key, usual]) => SCALARS.has(typeof usual) && key !== 'description' && !FIELDS.some(([field]) => field === key));
+/** `privacy.clip.fixed` as “Clip fixed”: a name, and what it is of. */
+const labelOf = (key) => title(key.split('.').slice(-2).join(' '));
 
 function parsed(text) {
   try {
@@ -58,7 +64,7 @@ export function CreateTask({ me }) {
   if (!me.mayWrite) return html`<${PageHead} heading="New task" /><${Empty} heading="This needs the role operator">You are signed in as ${me.role}.<//>`;
   return html`
     <${Crumbs} items=${[['Tasks', to('tasks')], ['New task']]} />
-    <${PageHead} heading="New task" note="Begin with a preset, and change what your data need. Every key is described by tributary task keys." />
+    <${PageHead} heading="New task" note=${html`Begin with a preset, and change what your data need. Every key is described by <code>tributary task keys</code>.`} />
     <${Loaded} of=${sources} what="Loading presets">${(found) => html`<${Form} ...${found} />`}<//>`;
 }
 
@@ -68,7 +74,10 @@ function Form({ presets, tasks }) {
   const [description, setDescription] = useState('');
   const [values, setValues] = useState(() => Object.fromEntries(FIELDS.map(([key, , , , usual]) => [key, usual])));
   const [rest, setRest] = useState('{}');
-  const [model, setModel] = useState(written(MODEL));
+  // As they are typed: “0.” is no number yet, and would not stay as it is.
+  const [typed, setTyped] = useState({});
+  const own = useMemo(() => ownOf(preset), [preset]);
+  const [model, setModel] = useState(json(MODEL));
   const [modelOf, setModelOf] = useState(OWN);
   const [key] = useState(() => crypto.randomUUID());
   const [tries, setTries] = useState(0);
@@ -76,15 +85,16 @@ function Form({ presets, tasks }) {
   const choose = (chosen) => {
     setPreset(chosen);
     if (!description || presets.some((one) => one.description === description)) setDescription(chosen?.description ?? '');
-    const own = chosen?.spec ?? {};
-    setValues((before) => Object.fromEntries(FIELDS.map(([field]) => [field, read(own, field) != null ? String(read(own, field)) : before[field]])));
-    setRest(written(own));
+    const spec = chosen?.spec ?? {};
+    setValues((before) => Object.fromEntries(FIELDS.map(([field]) => [field, read(spec, field) != null ? String(read(spec, field)) : before[field]])));
+    setRest(json(spec));
+    setTyped({});
   };
   const copyModel = async (from) => {
     setModelOf(from);
     if (from === OWN) return;
     const view = await get(path`/v1/tasks/${from}`);
-    setModel(written(view.spec.model));
+    setModel(json(view.spec.model));
   };
   const [others, ownModel] = useMemo(() => [parsed(rest), parsed(model)], [rest, model]);
   const spec = useMemo(() => {
@@ -96,6 +106,16 @@ function Form({ presets, tasks }) {
   const [found, setFound] = useState([]);
   const [changed, setChanged] = useState(new Set());
   const change = (field) => setChanged((before) => (before.has(field) ? before : new Set(before).add(field)));
+  const setOwn = (field, text, value) => {
+    change(field);
+    setTyped((before) => ({ ...before, [field]: text }));
+    setRest(json(write(others.value ?? {}, field, value)));
+  };
+  const editRest = (text) => {
+    ['rest', ...own.map(([field]) => field)].forEach(change);
+    setTyped({});
+    setRest(text);
+  };
   const create = useAction(async () => {
     setTries((before) => before + 1);
     try {
@@ -116,9 +136,9 @@ function Form({ presets, tasks }) {
       abort.abort();
     };
   }, [spec, changed]);
-  const known = ['name', 'description', 'model', ...FIELDS.map(([field]) => field)];
+  const known = ['name', 'description', 'model', ...FIELDS.map(([field]) => field), ...own.map(([field]) => field)];
   const isOf = (field, one) => field === one || field.startsWith(`${one}.`);
-  const isTold = ({ field }) => tries > 0 || [...changed].some((one) => isOf(field, one) || (one === 'rest' && !known.some((other) => isOf(field, other))));
+  const isTold = ({ field }) => tries > 0 || [...changed].some((one) => isOf(field, one) || isOf(one, field) || (one === 'rest' && !known.some((other) => isOf(field, other))));
   const told = found.filter(isTold);
   const refused = create.problem?.errors?.length ?? 0;
   const about = (field) => told.filter((error) => isOf(error.field, field)).map((error) => error.detail);
@@ -150,6 +170,13 @@ function Form({ presets, tasks }) {
               ${(more) => html`<input type="number" step="any" value=${values[field]} onInput=${(event) => (change(field), setValues({ ...values, [field]: event.currentTarget.value }))} ...${more} />`}<//>`)}
         </div>
       <//>
+      ${own.length > 0 && html`
+        <${Card} heading=${`What “${title(preset.name)}” sets`} note="The same keys are under “Everything else”.">
+          <div class="fields">
+            ${own.map(([field, usual]) => html`
+              <${Own} key=${`${preset.name}/${field}`} field=${field} usual=${usual} text=${typed[field]} value=${read(others.value, field)} errors=${about(field)} disabled=${Boolean(others.wrong)} onChange=${setOwn} />`)}
+          </div>
+        <//>`}
       <${Card} heading="Model" note="Its tensors in order, and the architecture by which participants know it.">
         <div class="stack">
           <${Field} id="model-of" label="Take it from">${(more) => html`<select value=${modelOf} onChange=${(event) => copyModel(event.currentTarget.value)} ...${more}><option value=${OWN}>what is written below</option>${tasks.map((task) => html`<option value=${task.name}>task ${task.name}</option>`)}</select>`}<//>
@@ -157,8 +184,16 @@ function Form({ presets, tasks }) {
         </div>
       <//>
       <${Card} heading="Everything else" note="Further keys of the task, as JSON. The fields above come first.">
-        <${Field} id="task-rest" label="Further keys" errors=${[...(others.wrong ? [others.wrong] : []), ...elsewhere]}>${(more) => html`<textarea class="code" rows="8" spellcheck="false" value=${rest} onInput=${(event) => (change('rest'), setRest(event.currentTarget.value))} ...${more}></textarea>`}<//>
+        <${Field} id="task-rest" label="Further keys" errors=${[...(others.wrong ? [others.wrong] : []), ...elsewhere]}>${(more) => html`<textarea class="code" rows="8" spellcheck="false" value=${rest} onInput=${(event) => editRest(event.currentTarget.value)} ...${more}></textarea>`}<//>
       <//>
       <div class="actions"><a class="button button-plain" href=${to('tasks')}>Back</a><button class="button button-primary" disabled=${create.busy}>${create.busy ? 'Creating…' : 'Create the task'}</button></div>
     </form>`;
 }
+
+/** A key that a preset sets, as a field of the kind of its usual value. */
+const Own = ({ field, usual, text, value, errors, disabled, onChange }) => html`
+  <${Field} id=${`task-${field}`} label=${labelOf(field)} help=${field} errors=${errors}>
+    ${(more) =>
+      typeof usual === 'boolean' ? html`<input type="checkbox" checked=${value === true} disabled=${disabled} onChange=${({ currentTarget: { checked } }) => onChange(field, undefined, checked)} ...${more} />`
+      : typeof usual === 'number' ? html`<input type="number" step="any" value=${text ?? value} disabled=${disabled} onInput=${({ currentTarget: { value: now } }) => onChange(field, now, now === '' ? undefined : Number(now))} ...${more} />`
+      : html`<input value=${text ?? value} disabled=${disabled} autocomplete="off" onInput=${({ currentTarget: { value: now } }) => onChange(field, now, now)} ...${more} />`}<//>`;

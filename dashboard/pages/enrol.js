@@ -1,8 +1,9 @@
-// A one-time enrolment token, shown once: as text, as a command, and as a QR code for a device with a camera.
+// A one-time enrolment token, shown once: as text, as a command, as a link to send, and as a QR code for a device with a camera.
 
 import { html, useState } from '../lib/html.js';
 import { post } from '../lib/api.js';
 import { exactly } from '../lib/format.js';
+import { to } from '../lib/router.js';
 import { useAction } from '../lib/resource.js';
 import { Button, Copy, Dialog, Field, Notice, Wrong } from '../lib/ui.js';
 
@@ -29,6 +30,21 @@ async function drawn(text) {
   return { shape, size: size + 2 * QUIET };
 }
 
+/** The QR code that a device scans. */
+export const codeOf = (token) => drawn(JSON.stringify({ server: location.origin, enrollment_token: token }));
+
+/** A token as a device takes it: a QR code, a link to send, the token itself, a command. */
+export const Invitation = ({ token, qr, link }) => html`
+  <div class="enrol">
+    <svg class="qr" viewBox=${`0 0 ${qr.size} ${qr.size}`} role="img" aria-label="QR code of the server’s address and the token"><rect class="qr-light" width=${qr.size} height=${qr.size} /><path class="qr-dark" d=${qr.shape} /></svg>
+    <div class="stack">
+      ${link && html`<div><p class="field-name">Link to send</p><${Copy} text=${link} label="Link that enrols" /><p class="note">It shows this code and this command, without a sign-in.</p></div>`}
+      <div><p class="field-name">Token</p><${Copy} text=${token} label="Enrolment token" /></div>
+      <div><p class="field-name">On the device</p><${Copy} text=${`tributary participant run --server ${location.origin} --ca ca.pem --token ${token}`} label="Command that enrols" /></div>
+      <p class="note">The QR code has the address of this coordinator and the token, as JSON with “server” and “enrollment_token”.</p>
+    </div>
+  </div>`;
+
 export function Enrol({ onClose }) {
   const [form, setForm] = useState({ name: '', labels: '', hours: 24 });
   const [shown, setShown] = useState(null);
@@ -38,7 +54,7 @@ export function Enrol({ onClose }) {
     const body = { labels, valid_for_ms: Math.round(Number(form.hours) * HOUR_MS) };
     if (form.name.trim()) body.name = form.name.trim();
     const reply = await post('/v1/enrollment-tokens', body);
-    setShown({ ...reply, qr: await drawn(JSON.stringify({ server: location.origin, enrollment_token: reply.token })) });
+    setShown({ ...reply, qr: await codeOf(reply.token) });
   });
   const submit = (event) => {
     event.preventDefault();
@@ -47,15 +63,8 @@ export function Enrol({ onClose }) {
   if (shown) {
     return html`
       <${Dialog} heading="Enrolment token" onClose=${onClose}>
-        <${Notice}><p><strong>This is shown only once.</strong> It enrols one participant, until ${exactly(shown.expires_at)}.</p><//>
-        <div class="enrol">
-          <svg class="qr" viewBox=${`0 0 ${shown.qr.size} ${shown.qr.size}`} role="img" aria-label="QR code of the server’s address and the token"><rect class="qr-light" width=${shown.qr.size} height=${shown.qr.size} /><path class="qr-dark" d=${shown.qr.shape} /></svg>
-          <div class="stack">
-            <div><p class="field-name">Token</p><${Copy} text=${shown.token} label="Enrolment token" /></div>
-            <div><p class="field-name">On the device</p><${Copy} text=${`tributary participant run --server ${location.origin} --ca ca.pem --token ${shown.token}`} label="Command that enrols" /></div>
-            <p class="note">The QR code has the address of this coordinator and the token, as JSON with “server” and “enrollment_token”.</p>
-          </div>
-        </div>
+        <${Notice}><p><strong>This is shown only once.</strong> It enrols one participant, until ${exactly(shown.expires_at)}. Whoever has it can use it.</p><//>
+        <${Invitation} token=${shown.token} qr=${shown.qr} link=${`${location.origin}/${to('join', shown.token)}`} />
         <div class="actions"><${Button} kind="primary" onClick=${onClose}>I have kept it<//></div>
       <//>`;
   }

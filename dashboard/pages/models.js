@@ -1,11 +1,12 @@
 // A task’s model versions: download, keep, compare, promote, roll back.
 
 import { html, useState } from '../lib/html.js';
-import { list, path, post } from '../lib/api.js';
+import { asShown, list, path, post } from '../lib/api.js';
 import { NOTHING, bytes, change, integer, metric, short, title } from '../lib/format.js';
 import { to } from '../lib/router.js';
 import { useAction, usePaced, useResource } from '../lib/resource.js';
 import { Badge, Button, Card, Confirm, Copy, Icon, Loaded, Notice, Table, Time, Wrong } from '../lib/ui.js';
+import { Provenance } from './provenance.js';
 
 const MOST = 1000;
 const SHOWN = 50;
@@ -19,23 +20,32 @@ const CHOICES = {
   restore: { text: 'Roll back', icon: 'back', heading: (v) => `Roll back to version ${v}?`, says: 'It is published again as the newest version, and the next round starts from it. Versions in between stay. No round may be in progress: pause the task first.' },
 };
 
-export function Models({ task, rounds, me, view, again }) {
+export function Models({ task, rounds, me, view, changes, onDone, onStale }) {
   const newest = usePaced(view.model_version, RELOAD_MS);
-  const models = useResource((signal) => list(path`/v1/tasks/${task}/models`, { signal, most: MOST }), [task, newest]);
+  const models = useResource((signal) => list(path`/v1/tasks/${task}/models`, { signal, most: MOST }), [task, newest, changes]);
   const [most, setMost] = useState(SHOWN);
   const [asked, setAsked] = useState(null);
-  const choice = useAction(async () => {
-    await post(path`/v1/tasks/${task}/models/${asked.version}/${asked.name}`);
-    setAsked(null);
-    models.again();
-    again();
-  });
+  const [traced, setTraced] = useState(null);
+  const choice = useAction(
+    async () => {
+      await post(path`/v1/tasks/${task}/models/${asked.version}/${asked.name}`, {}, { seen: asked.seen });
+      setAsked(null);
+      models.again();
+      onDone();
+    },
+    () => (setAsked(null), models.again(), onStale('task')),
+  );
   const [chosen, setChosen] = useState([]);
-  const keep = useAction(async (model) => {
-    await post(path`/v1/tasks/${task}/models/${model.version}/${model.pinned_at ? 'unpin' : 'pin'}`);
-    models.again();
-  });
-  const act = (model, name) => html`<${Button} icon=${CHOICES[name].icon} aria-label=${`${CHOICES[name].text} version ${model.version}`} title=${CHOICES[name].text} onClick=${() => setAsked({ name, version: model.version })} />`;
+  const keep = useAction(
+    async (model) => {
+      const address = path`/v1/tasks/${task}/models/${model.version}`;
+      await post(`${address}/${model.pinned_at ? 'unpin' : 'pin'}`, {}, { seen: await asShown(address, model) });
+      models.again();
+      onDone();
+    },
+    () => (models.again(), onStale('model version')),
+  );
+  const act = (model, name) => html`<${Button} icon=${CHOICES[name].icon} aria-label=${`${CHOICES[name].text} version ${model.version}`} title=${CHOICES[name].text} onClick=${() => setAsked({ name, version: model.version, seen: view })} />`;
   const choose = (number) => setChosen((before) => (before.includes(number) ? before.filter((one) => one !== number) : [...before, number].slice(-2)));
   return html`
     <${Loaded} of=${models} what="Loading model versions">
@@ -50,15 +60,17 @@ export function Models({ task, rounds, me, view, again }) {
             ['Size', (model) => bytes(model.bytes), { number: true }],
             ['Published', (model) => html`<${Time} at=${model.created_at} />`],
             ['Kept', (model) => (model.removed_at ? html`<${Badge} state="removed" tone="quiet" />` : model.pinned_at ? html`<${Badge} state="pinned" tone="good" />` : html`<span class="quiet">as the task says</span>`)],
-            ['Actions', (model) => !model.removed_at && html`<span class="row-actions">
+            ['Actions', (model) => html`<span class="row-actions">
+              <${Button} icon="seal" aria-label=${`Where version ${model.version} comes from`} title="Where it comes from" onClick=${() => setTraced(model.version)} />${!model.removed_at && html`
               <a class="button button-plain" href=${path`/v1/tasks/${task}/models/${model.version}/parameters`} download=${`${task}-v${model.version}.safetensors`} aria-label=${`Download version ${model.version}`} title="Download"><${Icon} name="down" /></a>
               ${me.mayWrite && html`<${Button} icon="pin" disabled=${keep.busy} aria-label=${`${model.pinned_at ? 'Unpin' : 'Pin'} version ${model.version}`} title=${model.pinned_at ? 'Unpin' : 'Pin: the file stays'} onClick=${() => keep.start(model)} />`}
               ${me.mayWrite && model.version !== view.promoted_version && act(model, 'promote')}
-              ${me.mayWrite && model.version !== view.model_version && !ENDED.has(view.status) && act(model, 'restore')}</span>`, { hidden: true }],
+              ${me.mayWrite && model.version !== view.model_version && !ENDED.has(view.status) && act(model, 'restore')}`}</span>`, { hidden: true }],
           ]} />
         </section>
         ${items.length > most && html`<p class="actions"><${Button} onClick=${() => setMost(most + 200)}>Show ${integer(Math.min(200, items.length - most))} more of ${integer(items.length - most)}<//></p>`}
         ${asked && html`<${Confirm} heading=${CHOICES[asked.name].heading(asked.version)} confirm=${`${CHOICES[asked.name].text} version ${asked.version}`} danger=${false} action=${choice} onClose=${() => (setAsked(null), choice.forget())}><p>${CHOICES[asked.name].says}</p><//>`}
+        ${traced !== null && html`<${Provenance} task=${view} version=${traced} onClose=${() => setTraced(null)} />`}
         ${more && html`<${Notice}>Only the newest ${integer(items.length)} versions are listed.<//>`}`}
     <//>`;
 }

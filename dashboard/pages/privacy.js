@@ -1,17 +1,27 @@
 // What all private tasks together have cost a participant in every one.
 
-import { html } from '../lib/html.js';
+import { html, useState } from '../lib/html.js';
 import { get } from '../lib/api.js';
 import { NOTHING, figure, integer, title } from '../lib/format.js';
 import { to } from '../lib/router.js';
-import { useResource } from '../lib/resource.js';
-import { Badge, Empty, Loaded, PageHead, Stat, Stats, Table } from '../lib/ui.js';
+import { useEvents } from '../lib/live.js';
+import { usePaced, useResource } from '../lib/resource.js';
+import { Badge, Empty, Loaded, Lost, PageHead, Stat, Stats, Table } from '../lib/ui.js';
 import { server } from './ledger.js';
 
+/** What changes the figures: a charge, and another task. */
+const KINDS = 'privacy_charged,task_created';
+/** How often they follow rounds that end faster: all ledgers are added up each time. */
+const RELOAD_MS = 5_000;
+
 export function Privacy() {
-  const total = useResource((signal) => get('/v1/privacy', { signal }), []);
+  const [charges, setCharges] = useState(0);
+  const { reads, isLost } = useEvents(() => setCharges((before) => before + 1), KINDS);
+  const load = (signal) => get('/v1/privacy', { signal });
+  const total = useResource(reads > 0 && load, [reads, usePaced(charges, RELOAD_MS)]);
   return html`
     <${PageHead} heading="Privacy" note="Upper bounds on what was revealed of a participant that took part in every private task." />
+    ${isLost && html`<${Lost} />`}
     <${Loaded} of=${total} what="Loading ledgers">
       ${({ delta, spent, tasks }) => tasks.length === 0
         ? html`<${Empty} heading="No task is private">A task with [privacy] adds noise, and keeps a ledger of what each release cost.<//>`

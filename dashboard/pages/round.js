@@ -4,14 +4,32 @@ import { html, useEffect, useState } from '../lib/html.js';
 import { get, path, post } from '../lib/api.js';
 import { bytes, exactly, figure, integer, metric, plural, seconds, short, title, words } from '../lib/format.js';
 import { to } from '../lib/router.js';
-import { useAction, useResource } from '../lib/resource.js';
+import { useAction, usePaced, useResource } from '../lib/resource.js';
 import { watchTask } from '../lib/live.js';
 import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Notice, PageHead, Stat, Stats, Table } from '../lib/ui.js';
 import { Timeline } from './timeline.js';
 import { Given } from './given.js';
 import { releases } from './ledger.js';
 
+/** Members of a cohort that are shown at first. */
+const SHOWN = 200;
+/** How often a round is read again that changes faster, the list of its cohort included: of a large one that is many pages. */
+const [RELOAD_MS, RELOAD_LARGE_MS, LARGE] = [500, 10_000, 500];
 const GONE = new Set(['ABANDONED', 'EXCUSED', 'REVOKED', 'LATE']);
+/** Why somebody dropped out who said nothing. */
+const WHY = {
+  LATE: 'no answer before the phase closed',
+  EXCUSED: 'an operator said not to wait',
+  REVOKED: 'its certificate was revoked',
+};
+/** Why a device did the work, as the coordinator names it. */
+const BECAUSE = {
+  asked_for: 'the configuration names it',
+  best_present: 'the first GPU that passed its self-test',
+  no_gpu: 'no GPU passed a self-test',
+  transfer_costs_more: 'the way to the GPU and back takes longer',
+  chosen_failed: 'in place of the GPU, which failed',
+};
 const SETS = [
   ['advertised', 'U1', 'sent keys and are in the roster'],
   ['shared', 'U2', 'dealt shares'],
@@ -22,16 +40,26 @@ const SETS = [
 
 export function Round({ task, number, me }) {
   const [attempt, setAttempt] = useState(null);
+  const [newest, setNewest] = useState(number);
+  const [changes, setChanges] = useState(0);
+  const [isLarge, setIsLarge] = useState(false);
+  const paced = usePaced(changes, isLarge ? RELOAD_LARGE_MS : RELOAD_MS);
   const query = attempt ? `?attempt=${attempt}` : '';
   const round = useResource(
     async (signal) => {
       const view = await get(`${path`/v1/tasks/${task}/rounds/${number}`}${query}`, { signal });
+      setIsLarge(view.cohort > LARGE && view.ended_at == null);
       const cohort = view.cohort > 0 ? await assignments(task, view, signal) : [];
       return { ...view, people: cohort, release: view.epsilon ? await release(task, view, signal) : null };
     },
-    [task, number, attempt],
+    [task, number, attempt, paced],
   );
-  useEffect(() => watchTask(task, (changed) => changed.number === number && round.again()), [task, number]);
+  useEffect(() => watchTask(task, {
+    onRound: (changed) => {
+      setNewest((before) => Math.max(before, changed.number));
+      if (changed.number === number) setChanges((before) => before + 1);
+    },
+  }), [task, number]);
   return html`
     <${Loaded} of=${round} what="Loading the round" heading=${`Round ${integer(number)}`}>
       ${(view) => html`
@@ -39,7 +67,7 @@ export function Round({ task, number, me }) {
         <${PageHead} heading=${`Round ${integer(number)}`} badge=${html`<${Badge} state=${view.state} />`}
           note=${`Attempt ${view.attempt} of task ${task}, opened ${exactly(view.opened_at)}`}>
           ${number > 1 && html`<a class="button button-plain" href=${to('tasks', task, 'rounds', number - 1)}>Previous</a>`}
-          <a class="button button-plain" href=${to('tasks', task, 'rounds', number + 1)}>Next</a>
+          ${newest > number && html`<a class="button button-plain" href=${to('tasks', task, 'rounds', number + 1)}>Next</a>`}
           ${view.attempt > 1 && html`<${Button} onClick=${() => setAttempt(view.attempt - 1)}>Attempt ${view.attempt - 1}<//>`}
           ${attempt && html`<${Button} onClick=${() => setAttempt(null)}>Latest attempt<//>`}
         <//>
@@ -55,6 +83,7 @@ export function Round({ task, number, me }) {
         <${Card} heading="Timeline" note="Each phase from its start to its end, or until now."><${Timeline} round=${view} /><//>
         <div class="columns">
           ${view.secure_aggregation && html`<${Sets} session=${view.secure_aggregation} />`}
+          ${view.groups?.length > 0 && html`<${Groups} groups=${view.groups} />`}
           <${Result} round=${view} task=${task} />
         </div>
         <${People} round=${view} task=${task} me=${me} again=${round.again} />`}
@@ -100,6 +129,21 @@ function Sets({ session }) {
     <//>`;
 }
 
+/** A robust rule compares the means of groups; one that is several times as far from the others as usual stands out. */
+const Groups = ({ groups }) => html`
+  <${Card} class="card-flush" heading="Groups" note="A rule over their means resists hostile members. About 1 is a usual distance; several times that is suspicious.">
+    <${Table} caption="Groups of the cohort" rows=${groups} keyOf=${(one) => one.group} columns=${[
+      ['Group', (one) => html`<span class="strong">${integer(one.group)}</span>`],
+      ['Drawn', (one) => integer(one.members), { number: true }],
+      ['Sent', (one) => integer(one.reported), { number: true }],
+      ['Anomaly', (one) => figure(one.anomaly), { number: true }],
+    ]} />
+  <//>`;
+
+const Because = ({ reason }) => reason && html`<span class="note sub">${BECAUSE[reason] ?? words(reason)}</span>`;
+/** Whole milliseconds were measured. */
+const took = (value) => (value === 0 ? 'under 1 ms' : seconds(value));
+
 function Result({ round, task }) {
   const { work, release: row } = round;
   return html`
@@ -109,8 +153,9 @@ function Result({ round, task }) {
         ...Object.entries(round.distributions ?? {}).map(([name, d]) => [`${title(name)}, median`, html`${metric(name, d.p50)} <span class="note">${metric(name, d.p10)} to ${metric(name, d.p90)}</span>`]),
         ['Started from', `version ${integer(round.base.version)}`],
         ['Published', round.model && html`<a href=${to('tasks', task, 'models')}>version ${integer(round.model.version)}</a> <code>${short(round.model.sha256)}</code>`],
-        ['Summed on', work && `${work.sum_device}, ${seconds(work.sum_seconds)}`],
-        ['Unmasked on', work && round.secure_aggregation && `${work.unmask_device}, ${seconds(work.unmask_seconds)}, ${bytes(work.keystream_bytes)} of keystream`],
+        ['Summed on', work && html`${work.sum_device}, ${took(work.sum_seconds)}<${Because} reason=${work.sum_because} />`],
+        ['Unmasked on', work && round.secure_aggregation && html`${work.unmask_device}, ${took(work.unmask_seconds)}, ${bytes(work.keystream_bytes)} of keystream<${Because} reason=${work.unmask_because} />`],
+        ['Device that failed', work?.device_failure && html`<span class="sub-warn">${work.device_failure}</span>`],
         ['Noise', row && `${words(row.mechanism)}, multiplier ${figure(row.noise_multiplier)}`],
         ['ε after it', round.epsilon && `${figure(round.epsilon.published)} published, ${figure(round.epsilon.cohort_known)} where the cohort is known`],
         ['Round trips', round.round_trip_ms && `${integer(round.round_trip_ms)} ms at the 90th percentile`],
@@ -125,6 +170,7 @@ function People({ round, task, me, again }) {
   const isGone = (one) => one.dropped_in != null || GONE.has(one.state);
   const gone = round.people.filter(isGone);
   const shown = only === 'gone' ? gone : round.people;
+  const [most, setMost] = useState(SHOWN);
   const [excused, setExcused] = useState(null);
   const excuse = useAction(async () => {
     await post(path`/v1/tasks/${task}/rounds/${round.number}/assignments/${excused.participant}/excuse`);
@@ -135,16 +181,18 @@ function People({ round, task, me, again }) {
   return html`
     <${Card} class="card-flush" heading="Cohort" note=${round.people.length === 0 ? 'Nobody was drawn.' : gone.length === 0 ? 'Nobody dropped out.' : `${plural(gone.length, 'participant')} dropped out: ${Object.entries(round.dropped_in ?? {}).filter(([, count]) => count > 0).map(([state, count]) => `${integer(count)} in ${words(state)}`).join(', ') || 'see below'}.`}
       action=${gone.length > 0 && html`<${Button} aria-pressed=${only === 'gone'} onClick=${() => setOnly(only === 'gone' ? 'all' : 'gone')}>Only those who dropped out<//>`}>
-      ${round.people.length > 0 && html`<${Table} caption="The cohort of the round" rows=${shown} keyOf=${(one) => one.participant} columns=${[
+      ${round.people.length > 0 && html`<${Table} caption="The cohort of the round" rows=${shown.slice(0, most)} keyOf=${(one) => one.participant} columns=${[
         ['Participant', (one) => html`<span class="strong">${one.name}</span>`, { wide: true }],
         ['State', (one) => html`<${Badge} state=${one.state} />`],
         ['Dropped out in', (one) => (one.dropped_in ? title(one.dropped_in) : html`<span class="quiet">–</span>`)],
-        ['Why', (one) => one.detail ?? html`<span class="quiet">–</span>`, { wide: true }],
+        ['Why', (one) => one.detail ?? WHY[one.state] ?? html`<span class="quiet">–</span>`, { wide: true }],
         ['Sets', (one) => (one.sets ?? []).join(' ') || html`<span class="quiet">–</span>`],
         ['Sent', (one) => bytes(one.bytes_up), { number: true }],
+        ...(round.people.some((one) => one.group != null) ? [['Group', (one) => (one.group == null ? html`<span class="quiet">–</span>` : integer(one.group)), { number: true }]] : []),
         ...(round.people.some((one) => one.anomaly != null) ? [['Anomaly', (one) => figure(one.anomaly), { number: true }]] : []),
         ...(open ? [['Excuse', (one) => !isGone(one) && html`<${Button} onClick=${() => setExcused(one)} aria-label=${`Excuse ${one.name}`}>Excuse<//>`, { hidden: true }]] : []),
       ]} />`}
+      ${shown.length > most && html`<p class="card-foot"><${Button} onClick=${() => setMost(most + 5 * SHOWN)}>Show more of ${integer(shown.length)}<//></p>`}
       ${excused && html`<${Confirm} heading=${`Wait no longer for ${excused.name}?`} confirm="Excuse it" danger=${false} action=${excuse} onClose=${() => (setExcused(null), excuse.forget())}><p>The round goes on without it, in this phase and those that follow.</p><//>`}
     <//>`;
 }

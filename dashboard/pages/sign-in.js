@@ -3,7 +3,7 @@
 import { html, useRef } from '../lib/html.js';
 import { get, post } from '../lib/api.js';
 import { leave } from '../lib/router.js';
-import { Field, Wrong } from '../lib/ui.js';
+import { Field, Logo, Wrong } from '../lib/ui.js';
 import { useAction, useResource } from '../lib/resource.js';
 
 export function SignIn({ problem, onSignedIn }) {
@@ -32,7 +32,7 @@ export function SignIn({ problem, onSignedIn }) {
         </svg>
       </div>
       <div class="sign-in-box">
-        <div class="logo"><svg viewBox="0 0 32 32" aria-hidden="true"><path d="M4 6c9 0 8 10 14 10h10M4 16h24M4 26c9 0 8-10 14-10" /></svg><span>Tributary</span></div>
+        <${Logo} />
         <h1>Sign in</h1>
         <p class="note">Streams flow into a river, and nobody can tell which drop came from where.</p>
         ${failed && html`<${Wrong} problem=${failed} />`}

@@ -2,25 +2,28 @@
 
 import { html, useEffect, useMemo, useState } from '../lib/html.js';
 import { get, list, path, post } from '../lib/api.js';
-import { NOTHING, figure, integer, plural, seconds, title, words } from '../lib/format.js';
+import { NOTHING, exactly, figure, integer, json, plural, seconds, title, words } from '../lib/format.js';
 import { to } from '../lib/router.js';
 import { useAction, useNow, useResource } from '../lib/resource.js';
 import { watchTask } from '../lib/live.js';
-import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Notice, PageHead, Stat, Stats, Table, Tabs, Time, Wrong, reason } from '../lib/ui.js';
+import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Lost, Notice, PageHead, Stale, Stat, Stats, Table, Tabs, Time, Wrong, reason } from '../lib/ui.js';
 import { TaskCharts } from './task-charts.js';
 import { Models } from './models.js';
 import { Ledger } from './ledger.js';
 import { Given } from './given.js';
+import { Serving } from './serving.js';
+import { PhaseProgress } from './timeline.js';
 import { lastOf } from './tasks.js';
 
 const ROUNDS_MAX = 10_000;
 const REDRAW_MS = 250;
 const ORDER = ['SELECTING', 'SHARING', 'COLLECTING', 'CONFIRMING', 'UNMASKING', 'AGGREGATING'];
 
-/** Rounds by number, the newest attempt of each, kept up to date while the page is open. */
+/** Rounds by number, the newest attempt of each, kept up to date while the page is open; and how often something was done to the task. */
 function useRounds(task) {
   const [rounds, setRounds] = useState({ byNumber: new Map(), loading: true });
   const [connected, setConnected] = useState(true);
+  const [changes, setChanges] = useState(0);
   useEffect(() => {
     const abort = new AbortController();
     const merge = (items, more) =>
@@ -41,15 +44,15 @@ function useRounds(task) {
     const timer = setInterval(() => {
       if (waiting.length > 0) merge(waiting.splice(0));
     }, REDRAW_MS);
-    const end = watchTask(task, (round) => waiting.push(round), setConnected);
+    const end = watchTask(task, { onRound: (round) => waiting.push(round), onTask: () => setChanges((before) => before + 1), onState: setConnected });
     return () => (abort.abort(), end(), clearInterval(timer));
   }, [task]);
   const inOrder = useMemo(() => [...rounds.byNumber.values()].sort((a, b) => a.number - b.number), [rounds.byNumber]);
-  return { rounds: inOrder, loading: rounds.loading, problem: rounds.problem, connected };
+  return { rounds: inOrder, changes, loading: rounds.loading, problem: rounds.problem, connected };
 }
 
 export function Task({ task, tab, me }) {
-  const { rounds, loading, problem, connected } = useRounds(task);
+  const { rounds, changes, loading, problem, connected } = useRounds(task);
   const newest = rounds.at(-1);
   const view = useResource(
     async (signal) => {
@@ -57,29 +60,35 @@ export function Task({ task, tab, me }) {
       const isPrivate = found.spec.privacy && found.spec.privacy.mechanism !== 'none';
       return { ...found, ledger: isPrivate ? await get(`${path`/v1/tasks/${task}/privacy`}?limit=1`, { signal }) : null };
     },
-    [task, newest?.number, newest?.state, newest?.phases.at(-1)?.count],
+    [task, changes, newest?.number, newest?.state, newest?.phases.at(-1)?.count],
   );
+  const [stale, setStale] = useState(null);
+  const onDone = () => (setStale(null), view.again());
+  const onStale = (what) => (setStale(what), view.again());
   return html`
     <${Loaded} of=${view} what="Loading the task" heading=${task}>
       ${(data) => html`
         <${Crumbs} items=${[['Tasks', to('tasks')], [data.name]]} />
         <${PageHead} heading=${data.name} badge=${html`<${Badge} state=${data.status} />`} note=${data.spec.description}>
-          ${me.mayWrite && html`<${Controls} task=${data} again=${view.again} />`}
+          ${me.mayWrite && html`<${Controls} task=${data} onDone=${onDone} onStale=${onStale} />`}
         <//>
-        ${!connected && html`<${Notice}>The coordinator does not answer. What is shown may be old; it is asked again every few seconds.<//>`}
+        ${stale && html`<${Stale} what=${stale} onClose=${() => setStale(null)} />`}
+        ${!connected && html`<${Lost} />`}
         <${Warnings} task=${data} />
         <${Tabs} label="Parts of the task" current=${tab} items=${[
           ['overview', 'Overview', to('tasks', task)],
           ['rounds', 'Rounds', to('tasks', task, 'rounds')],
           ['models', 'Models', to('tasks', task, 'models')],
           ...(data.ledger ? [['privacy', 'Privacy', to('tasks', task, 'privacy')]] : []),
+          ['serving', 'Serving', to('tasks', task, 'serving')],
           ['specification', 'Specification', to('tasks', task, 'specification')],
         ]} />
         ${problem && html`<${Wrong} problem=${problem} />`}
         ${tab === 'overview' && html`<${Overview} ...${{ task: data, rounds, newest, loading }} />`}
         ${tab === 'rounds' && html`<${Rounds} task=${task} rounds=${rounds} />`}
-        ${tab === 'models' && html`<${Models} task=${task} rounds=${rounds} me=${me} view=${data} again=${view.again} />`}
+        ${tab === 'models' && html`<${Models} ...${{ task, rounds, me, view: data, changes, onDone, onStale }} />`}
         ${tab === 'privacy' && data.ledger && html`<${Ledger} task=${task} rounds=${rounds.length} />`}
+        ${tab === 'serving' && html`<${Serving} task=${task} view=${data} />`}
         ${tab === 'specification' && html`<${Specification} task=${data} />`}`}
     <//>`;
 }
@@ -97,17 +106,21 @@ const CONTROLS = {
   cancel: { from: ['ACTIVE', 'PAUSED', 'BUDGET_EXHAUSTED'], text: 'Cancel', heading: 'Cancel the task for good?', danger: true, says: 'Its round ends now, and nothing brings the task back. Its models and its ledger stay.' },
 };
 
-function Controls({ task, again }) {
+function Controls({ task, onDone, onStale }) {
+  // What was shown when it was asked for: the page goes on behind the question.
   const [asked, setAsked] = useState(null);
-  const action = useAction(async () => {
-    await post(path`/v1/tasks/${task.id}/${asked}`);
-    setAsked(null);
-    again();
-  });
+  const action = useAction(
+    async () => {
+      await post(path`/v1/tasks/${asked.seen.id}/${asked.name}`, {}, { seen: asked.seen });
+      setAsked(null);
+      onDone();
+    },
+    () => (setAsked(null), onStale('task')),
+  );
   const close = () => (setAsked(null), action.forget());
-  const control = CONTROLS[asked];
+  const control = asked && CONTROLS[asked.name];
   return html`
-    ${Object.entries(CONTROLS).filter(([, { from }]) => from.includes(task.status)).map(([name, { text, danger }]) => html`<${Button} kind=${danger ? 'quiet-danger' : 'plain'} onClick=${() => setAsked(name)}>${text}<//>`)}
+    ${Object.entries(CONTROLS).filter(([, { from }]) => from.includes(task.status)).map(([name, { text, danger }]) => html`<${Button} kind=${danger ? 'quiet-danger' : 'plain'} onClick=${() => setAsked({ name, seen: task })}>${text}<//>`)}
     ${control && html`<${Confirm} heading=${control.heading} confirm=${`${control.text} ${task.name}`} danger=${control.danger} action=${action} onClose=${close}><p>${control.says}</p><//>`}`;
 }
 
@@ -130,10 +143,20 @@ function Overview({ task, rounds, newest, loading }) {
     <${TaskCharts} task=${task} rounds=${rounds} loading=${loading} />`;
 }
 
+/** What the task waits for, and until when, unless it is a phase of its round, which shows that itself. */
+function Waiting({ for: what, now }) {
+  const within = what.until == null ? '' : what.until > now ? ` within ${seconds((what.until - now) / 1000)}` : ' by now';
+  if (what.kind === 'participants') return html`<p class="note">${plural(what.more, 'more participant')} must check in${within}.</p>`;
+  if (what.kind === 'round') return html`<p class="note">Round ${integer(what.round)} opens by itself.</p>`;
+  if (what.kind === 'operator') return html`<p class="note">Waiting for an operator: ${words(what.status)} since ${exactly(what.since)}, and no round opens until somebody resumes the task.</p>`;
+  return null;
+}
+
 /** The round whose turn it is, phase by phase. */
 function Now({ task, round }) {
   const now = useNow();
-  if (!round) return html`<${Card} heading="Now"><p class="note">No round has opened yet.</p><//>`;
+  const waiting = task.waiting_for && html`<${Waiting} for=${task.waiting_for} now=${now} />`;
+  if (!round) return html`<${Card} heading="Now"><p class="note">No round has opened yet.</p>${waiting}<//>`;
   const phases = new Map(round.phases.map((phase) => [phase.state, phase]));
   const expected = round.secure_aggregation || task.updates_readable_by === 'nobody' ? ORDER : ['SELECTING', 'COLLECTING', 'AGGREGATING'];
   const current = phases.get(round.state);
@@ -146,27 +169,22 @@ function Now({ task, round }) {
           <span class="phase-name">${title(state)}</span><span class="phase-count">${phase?.count != null ? integer(phase.count) : phase ? '' : NOTHING}</span></li>`; })}
       </ol>
       ${current && !current.ended_at && html`<${PhaseProgress} phase=${current} now=${now} />`}
+      ${waiting}
       <${Given} round=${round} />
     <//>`;
 }
 
-function PhaseProgress({ phase, now }) {
-  const goal = phase.state === 'SELECTING' ? phase.min : (phase.max ?? phase.min);
-  const left = phase.deadline_at ? (phase.deadline_at - now) / 1000 : null;
-  return html`
-    <div class="progress">
-      ${goal && html`<progress max=${goal} value=${phase.count ?? 0} aria-label=${`${title(phase.state)}: ${phase.count ?? 0} of ${goal}`}></progress>`}
-      <p class="note">${phase.count != null && `${integer(phase.count)} so far`}${phase.min != null && `, at least ${integer(phase.min)} needed`}${phase.max != null && phase.state !== 'SELECTING' && `, closes at ${integer(phase.max)}`}${left != null && ` · ${left > 0 ? `${seconds(left)} until the deadline` : 'the deadline is over'}`}</p>
-    </div>`;
-}
-
 function Rounds({ task, rounds }) {
   const [most, setMost] = useState(50);
-  const rows = rounds.toReversed().slice(0, most);
+  const [only, setOnly] = useState(false);
+  const failed = useMemo(() => rounds.filter((round) => round.state === 'FAILED'), [rounds]);
+  const wanted = only ? failed : rounds;
+  const rows = wanted.toReversed().slice(0, most);
   const names = [...new Set(rounds.slice(-20).flatMap((round) => Object.keys(round.metrics)))].slice(0, 4);
   return html`
+    ${(failed.length > 0 || only) && html`<p class="actions"><${Button} aria-pressed=${only} onClick=${() => setOnly(!only)}>Only those that failed (${integer(failed.length)})<//></p>`}
     <section class="card card-flush">
-      <${Table} caption="Rounds, newest first" rows=${rows} keyOf=${(round) => round.number} empty="No round has opened yet" columns=${[
+      <${Table} caption="Rounds, newest first" rows=${rows} keyOf=${(round) => round.number} empty=${only ? 'None failed' : 'No round has opened yet'} columns=${[
         ['Round', (round) => html`<a class="strong" href=${to('tasks', task, 'rounds', round.number)}>${integer(round.number)}</a>${round.attempt > 1 && html`<span class="sub">attempt ${round.attempt}</span>`}`],
         ['State', (round) => html`<${Badge} state=${round.state} />${round.failure && html`<span class="sub sub-warn">${reason(round.failure)}</span>`}`],
         ['Cohort', (round) => integer(round.cohort), { number: true }],
@@ -177,7 +195,7 @@ function Rounds({ task, rounds }) {
         ['Opened', (round) => html`<${Time} at=${round.opened_at} />`],
       ]} />
     </section>
-    ${rounds.length > most && html`<p class="actions"><${Button} onClick=${() => setMost(most + 200)}>Show ${integer(Math.min(200, rounds.length - most))} more of ${integer(rounds.length - most)}<//></p>`}`;
+    ${wanted.length > most && html`<p class="actions"><${Button} onClick=${() => setMost(most + 200)}>Show ${integer(Math.min(200, wanted.length - most))} more of ${integer(wanted.length - most)}<//></p>`}`;
 }
 
 function Specification({ task }) {
@@ -193,8 +211,8 @@ function Specification({ task }) {
         ['Privacy', task.ledger ? `${words(spec.privacy.mechanism)}, ε ${figure(spec.privacy.epsilon)}, δ ${spec.privacy.delta}` : 'no noise: sums are released as they are'],
       ]} />
     <//>
-    <${Card} heading="History">
+    <${Card} heading="History" action=${html`<a class="button button-plain" href=${to('audit', task.id)}>All of it, in the audit log</a>`}>
       <ul class="history">${task.history.map((change) => html`<li><${Badge} state=${change.status} /> <${Time} at=${change.at} /> <span class="note">${change.detail}</span></li>`)}</ul>
     <//>
-    <${Card} heading="As it is stored" note="Every key, with the defaults that were filled in."><pre class="code" tabindex="0" aria-label="The specification as JSON">${JSON.stringify(spec, null, 2)}</pre><//>`;
+    <${Card} heading="As it is stored" note="Every key, with the defaults that were filled in."><pre class="code" tabindex="0" aria-label="The specification as JSON">${json(spec)}</pre><//>`;
 }

@@ -1,17 +1,21 @@
 // All tasks: what each is at, what it has spent, whether it lacks participants.
 
-import { html, useEffect, useState } from '../lib/html.js';
+import { html, useEffect, useRef, useState } from '../lib/html.js';
 import { get, list, path } from '../lib/api.js';
 import { NOTHING, figure, integer, metric } from '../lib/format.js';
 import { to } from '../lib/router.js';
-import { useResource } from '../lib/resource.js';
-import { watchAll } from '../lib/live.js';
-import { Badge, Empty, Icon, Loaded, PageHead, Table, Time } from '../lib/ui.js';
+import { usePaced, useResource } from '../lib/resource.js';
+import { useEvents } from '../lib/live.js';
+import { Badge, Empty, Icon, Loaded, Lost, PageHead, Table, Time, reason } from '../lib/ui.js';
 
 /** Tasks whose rounds are looked at; the others are on further pages. */
 const DETAILED = 30;
+/** How many the coordinator puts side by side. */
+const COMPARED_MAX = 8;
 /** What makes another task, or another status of one. */
 const OF_TASKS = /^task_/;
+/** How often budgets follow rounds that end faster. */
+const RELOAD_MS = 5_000;
 
 /** The newest round, what its successors measured last, and what the task lacks. */
 async function details(task, signal) {
@@ -20,29 +24,30 @@ async function details(task, signal) {
     get(`${path`/v1/tasks/${task.id}/rounds`}?limit=5`, { signal }),
   ]);
   const measured = rounds.items.find((round) => Object.keys(round.metrics).length > 0);
-  return { shortage: view.shortage, behind: view.behind, readable: view.updates_readable_by, round: rounds.items[0], metrics: measured?.metrics ?? {} };
+  const { shortage, behind, updates_readable_by: readable } = view;
+  return { shortage, behind, readable, round: rounds.items[0], ended: rounds.items.find((round) => round.ended_at != null), metrics: measured?.metrics ?? {} };
 }
 
-function useTaskDetails(tasks, again) {
+/** Details of tasks by id. An answer that a later one has overtaken is dropped. */
+function useDetails() {
   const [found, setFound] = useState({});
-  const ids = (tasks ?? []).slice(0, DETAILED).map((task) => task.id).join();
-  useEffect(() => {
-    const abort = new AbortController();
-    const load = (task) =>
-      details(task, abort.signal).then(
-        (detail) => abort.signal.aborted || setFound((before) => ({ ...before, [task.id]: detail })),
-        () => {},
-      );
-    const shown = (tasks ?? []).slice(0, DETAILED);
-    shown.forEach(load);
-    const end = watchAll((events) => {
-      const changed = new Set(events.map(({ task }) => task));
-      shown.filter((task) => changed.has(task.id)).forEach(load);
-      if (events.some(({ kind }) => OF_TASKS.test(kind))) again();
-    });
-    return () => (abort.abort(), end());
-  }, [ids]);
-  return found;
+  const turns = useRef({ last: 0, shown: new Map() });
+  const abort = useRef(new AbortController());
+  useEffect(() => () => abort.current.abort(), []);
+  const load = (task) => {
+    const { signal } = abort.current;
+    const turn = ++turns.current.last;
+    const { shown } = turns.current;
+    details(task, signal).then(
+      (detail) => {
+        if (signal.aborted || turn < (shown.get(task.id) ?? 0)) return;
+        shown.set(task.id, turn);
+        setFound((before) => ({ ...before, [task.id]: detail }));
+      },
+      () => {},
+    );
+  };
+  return [found, load];
 }
 
 export function lastOf(metrics, name) {
@@ -51,15 +56,27 @@ export function lastOf(metrics, name) {
 }
 
 export function Tasks({ me }) {
-  const tasks = useResource(async (signal) => {
+  const [charges, setCharges] = useState(0);
+  const [found, loadDetails] = useDetails();
+  const { reads, isLost } = useEvents((events) => {
+    const changed = new Set(events.map(({ task }) => task));
+    shown.filter((task) => changed.has(task.id)).forEach(loadDetails);
+    if (events.some(({ kind }) => OF_TASKS.test(kind))) tasks.again();
+    if (events.some(({ kind }) => kind === 'privacy_charged')) setCharges((before) => before + 1);
+  });
+  const load = async (signal) => {
     const [all, privacy] = await Promise.all([list('/v1/tasks', { signal, most: 500 }), get('/v1/privacy', { signal })]);
     return { ...all, privacy: new Map(privacy.tasks.map((task) => [task.task, task])) };
-  }, []);
-  const found = useTaskDetails(tasks.data?.items, tasks.again);
+  };
+  const tasks = useResource(reads > 0 && load, [reads, usePaced(charges, RELOAD_MS)]);
+  const shown = (tasks.data?.items ?? []).slice(0, DETAILED);
+  useEffect(() => shown.forEach(loadDetails), [reads, shown.map((task) => task.id).join()]);
+  const [chosen, setChosen] = useState([]);
+  const choose = (id) => setChosen((before) => (before.includes(id) ? before.filter((one) => one !== id) : [...before, id].slice(-COMPARED_MAX)));
   const fresh = me.mayCreate && html`<a class="button button-primary" href=${to('new')}><${Icon} name="plus" />New task<//>`;
   const columns = (privacy) => [
-    ['Task', (task) => html`<a class="strong" href=${to('tasks', task.name)}>${task.name}</a><span class="sub">${integer(task.parameters)} parameters</span>`, { wide: true }],
-    ['State', (task) => html`<${Badge} state=${task.status} /><${Shortage} of=${found[task.id]?.shortage} />`],
+    ['Task', (task) => html`<span class="choose"><input type="checkbox" checked=${chosen.includes(task.id)} onChange=${() => choose(task.id)} aria-label=${`Compare ${task.name}`} /><span><a class="strong" href=${to('tasks', task.name)}>${task.name}</a><span class="sub">${integer(task.parameters)} parameters</span></span></span>`, { wide: true }],
+    ['State', (task) => html`<${Badge} state=${task.status} />${found[task.id] && html`<${Attention} task=${task} of=${found[task.id]} />`}`],
     ['Round', (task) => html`${integer(Math.max(task.rounds_completed, found[task.id]?.round?.number ?? 0))} <span class="quiet">of ${integer(task.rounds_total)}</span>${found[task.id]?.round && task.status === 'ACTIVE' && html`<span class="sub">${found[task.id].round.state.toLowerCase()}</span>`}`],
     ['Loss', (task) => lastOf(found[task.id]?.metrics, 'loss'), { number: true }],
     ['Accuracy', (task) => lastOf(found[task.id]?.metrics, 'accuracy'), { number: true }],
@@ -67,7 +84,11 @@ export function Tasks({ me }) {
     ['Created', (task) => html`<${Time} at=${task.created_at} />`],
   ];
   return html`
-    <${PageHead} heading="Tasks" note="One model each, trained over many rounds.">${fresh}<//>
+    <${PageHead} heading="Tasks" note="One model each, trained over many rounds.">
+      ${chosen.length > 1 && html`<a class="button button-plain" href=${to('compare', ...chosen)}>Compare ${integer(chosen.length)} tasks</a>`}
+      ${fresh}
+    <//>
+    ${isLost && html`<${Lost} />`}
     <${Loaded} of=${tasks} what="Loading tasks">
       ${({ items, more, privacy }) => items.length === 0
         ? html`<${Empty} heading="No task yet" action=${fresh}>A task says what is trained, by whom, and how it is protected.<//>`
@@ -77,4 +98,15 @@ export function Tasks({ me }) {
     <//>`;
 }
 
-const Shortage = ({ of }) => of && html`<span class="sub sub-warn">${integer(of.waiting)} of ${integer(of.needed)} checked in</span>`;
+/** What somebody may have to do something about, in few words. The task's page has more. */
+function Attention({ task, of: { shortage, behind, readable, round, ended } }) {
+  const isOver = task.status === 'COMPLETED' || task.status === 'CANCELLED';
+  const lines = [
+    shortage && `${integer(shortage.waiting)} of ${integer(shortage.needed)} checked in`,
+    behind && 'participants have seen more rounds',
+    !isOver && round?.attempt > 1 && `attempt ${integer(round.attempt)} of round ${integer(round.number)}`,
+    !isOver && ended?.state === 'FAILED' && `round ${integer(ended.number)} failed: ${reason(ended.failure)}`,
+    readable === 'operator' && 'the operator can read updates',
+  ];
+  return lines.filter(Boolean).map((line) => html`<span class="sub sub-warn">${line}</span>`);
+}

@@ -3,8 +3,9 @@
 import { html, useState } from '../lib/html.js';
 import { list, path, post } from '../lib/api.js';
 import { exactly, title } from '../lib/format.js';
+import { useEvents } from '../lib/live.js';
 import { useAction, useResource } from '../lib/resource.js';
-import { Badge, Button, Confirm, Copy, Dialog, Empty, Field, Loaded, Notice, PageHead, Table, Time, Wrong } from '../lib/ui.js';
+import { Badge, Button, Confirm, Copy, Dialog, Empty, Field, Loaded, Lost, Notice, PageHead, Table, Time, Wrong } from '../lib/ui.js';
 
 const ROLES = [
   ['viewer', 'looks at everything'],
@@ -12,12 +13,16 @@ const ROLES = [
   ['admin', 'also makes and revokes tokens'],
 ];
 
+/** What changes the list. */
+const KINDS = 'operator_token_created,operator_token_revoked';
 const DAY_MS = 24 * 3600 * 1000;
 
 const stateOf = (token) => (token.revoked_at ? 'revoked' : token.expires_at && token.expires_at <= Date.now() ? 'expired' : 'valid');
 
 export function Tokens({ me }) {
-  const tokens = useResource((signal) => (me.mayAdmin ? list('/v1/operator-tokens', { signal, most: 2000 }) : Promise.resolve({ items: [] })), [me.mayAdmin]);
+  const { reads, isLost } = useEvents(() => tokens.again(), KINDS);
+  const load = (signal) => (me.mayAdmin ? list('/v1/operator-tokens', { signal, most: 2000 }) : Promise.resolve({ items: [] }));
+  const tokens = useResource(reads > 0 && load, [me.mayAdmin, reads]);
   const [creating, setCreating] = useState(false);
   const [revoked, setRevoked] = useState(null);
   const revoke = useAction(async () => {
@@ -29,6 +34,7 @@ export function Tokens({ me }) {
   const order = (items) => items.toSorted((a, b) => Boolean(a.revoked_at) - Boolean(b.revoked_at) || b.created_at - a.created_at);
   return html`
     <${PageHead} heading="Tokens" note="Who may use this coordinator, and for what."><${Button} kind="primary" icon="plus" onClick=${() => setCreating(true)}>New token<//><//>
+    ${isLost && html`<${Lost} />`}
     <${Loaded} of=${tokens} what="Loading tokens">
       ${({ items }) => html`
         <section class="card card-flush">

@@ -77,6 +77,12 @@ export class Federation {
     ]);
   }
 
+  /** A server of models that follows `task`, and calls itself so. */
+  serve(task, name) {
+    const models = join(this.folder, `models-of-${task}`);
+    return this.#run(['infer', 'serve', '--from', this.url, '--ca', this.ca, '--token', this.token, '--task', task, '--models', models, '--listen', '127.0.0.1:0', '--name', name]);
+  }
+
   stop() {
     for (const child of this.#children) child.kill('SIGKILL');
   }

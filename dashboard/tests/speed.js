@@ -1,9 +1,10 @@
-// What the page of a task with very many rounds costs a browser, while rounds go on: prints figures, asserts none.
+// What the page of a task with very many rounds costs a browser, while rounds go on: prints figures beside their goals, asserts none.
 //
-//   node speed.js BINARY [ROUNDS, 10000] [SECONDS, 10]
+//   node speed.js BINARY [ROUNDS, 10000] [SECONDS, 10]        or .ci/dashboard.sh --figures, which installs what it needs
 //
+// The rounds are real ones of three participants, and take a minute a thousand, or longer: TMPDIR=/dev/shm spares the disk.
 // TRIBUTARY_DASHBOARD=FOLDER serves the pages from that folder instead of those in the program. Coordinator, participants and browser
-// share the machine, so that frames are counted once while rounds go on and once while they rest.
+// share the machine, so that frames are counted while rounds go on, while the task is paused and others pin its versions, and at rest.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -16,6 +17,12 @@ const [binary, rounds = '10000', seconds = '10'] = process.argv.slice(2);
 assert.ok(binary, 'node speed.js BINARY [ROUNDS] [SECONDS]');
 const PARTICIPANTS = 3;
 const MANY = Number(rounds);
+/** Events a second that must not stall the page. */
+const RATE = 60;
+/** Versions that are pinned and unpinned in turn: more than are written at once. */
+const PINNED = 20;
+const TOP_UP_MS = 50;
+const [PAINT_MS, WEIGHT_KIB] = [1_000, 300];
 const WAIT_MS = 7_200_000;
 const DRAWN_MS = 120_000;
 const folder = mkdtempSync(join(tmpdir(), 'tributary-speed-'));
@@ -50,12 +57,38 @@ const observed = () => {
   return { ...seen, seconds: (performance.now() - since) / 1000 };
 };
 
-async function watched(page, name, newest) {
-  const position = async () => (await federation.call('GET', '/v1/audit?limit=1')).items[0].position;
+const position = async () => (await federation.call('GET', '/v1/audit?limit=1')).items[0].position;
+
+/** Has at least `rate` events of the task a second happen until `isOver()`: what its rounds lack is made up by pinning versions. */
+async function madeUp(rate, isOver) {
+  const [begun, first, pinned] = [Date.now(), await position(), new Set()];
+  const versions = Math.min(PINNED, MANY);
+  let written = 0;
+  const write = () => {
+    const version = 1 + (written++ % versions);
+    const isPinned = pinned.has(version);
+    if (isPinned) pinned.delete(version);
+    else pinned.add(version);
+    return federation.call('POST', `/v1/tasks/many/models/${version}/${isPinned ? 'unpin' : 'pin'}`, {});
+  };
+  while (!isOver()) {
+    // What was written a moment ago may have no position yet.
+    const happened = Math.max(written, (await position()) - first);
+    const due = Math.floor((rate * (Date.now() - begun)) / 1000) - happened;
+    await Promise.all(Array.from({ length: Math.max(0, Math.min(due, versions)) }, write));
+    await pause(TOP_UP_MS);
+  }
+}
+
+async function watched(page, name, newest, rate) {
   const [events, round] = [await position(), await newest()];
+  let isOver = false;
+  const writing = rate > 0 ? madeUp(rate, () => isOver) : null;
   await page.evaluate(observing);
   await pause(Number(seconds) * 1000);
   const seen = await page.evaluate(observed);
+  isOver = true;
+  await writing;
   const per = (count) => (count / seen.seconds).toFixed(0);
   said(
     `  ${name}: ${per((await position()) - events)} events and ${per((await newest()) - round)} rounds a second; ${per(seen.frames)} frames a second, the longest gap ${seen.gap.toFixed(0)} ms; ` +
@@ -113,13 +146,14 @@ try {
   }, MANY);
   const all = Date.now() - start;
   const { longest } = await fresh.evaluate(observed);
-  said(`  first contentful paint after ${paint.toFixed(0)} ms, a chart after ${first} ms, all rounds after ${all} ms; the longest task meanwhile ${longest.toFixed(0)} ms`);
+  said(`  first contentful paint after ${paint.toFixed(0)} ms (goal ${PAINT_MS}), a chart after ${first} ms, all rounds after ${all} ms; the longest task meanwhile ${longest.toFixed(0)} ms`);
   // Files from a folder do not come over it.
-  if (!process.env.TRIBUTARY_DASHBOARD) said(`  over the wire: ${(wire.page / 1024).toFixed(0)} KiB of the page, ${(wire.api / 1024).toFixed(0)} KiB of what it asked for`);
-  await watched(fresh, 'while rounds go on', newest);
+  if (!process.env.TRIBUTARY_DASHBOARD) said(`  over the wire: ${(wire.page / 1024).toFixed(0)} KiB of the page (goal ${WEIGHT_KIB}), ${(wire.api / 1024).toFixed(0)} KiB of what it asked for`);
+  await watched(fresh, `while rounds go on, at least ${RATE} events a second`, newest, RATE);
   await federation.call('POST', '/v1/tasks/many/pause', {});
   await pause(2_000);
-  await watched(fresh, 'while they rest', newest);
+  await watched(fresh, `while they rest, ${RATE} events a second`, newest, RATE);
+  await watched(fresh, 'while nothing happens', newest, 0);
 } finally {
   await browser.close();
   federation.stop();

@@ -153,8 +153,14 @@ impl Watch {
         if let Some(reason) = self.reason(&rollout.abort) {
             return Verdict::TakeBack(reason);
         }
-        let end = self.since.saturating_add(rollout.hold);
+        let end = self.end(rollout);
         if now >= end { Verdict::Promote } else { Verdict::Hold(end) }
+    }
+
+    /// Until when the canary is tried, unless it is taken back.
+    #[must_use]
+    pub fn end(&self, rollout: &Rollout) -> Moment {
+        self.since.saturating_add(rollout.hold)
     }
 
     fn reason(&self, abort: &Abort) -> Option<Reason> {

@@ -110,6 +110,12 @@ impl<M> Versions<M> {
         self.canary.as_ref().map(|(held, _)| held)
     }
 
+    /// Until when the canary is tried; none without one.
+    #[must_use]
+    pub fn canary_ends(&self, rollout: &Rollout) -> Option<Moment> {
+        self.canary.as_ref().map(|(_, watch)| watch.end(rollout))
+    }
+
     #[must_use]
     pub fn previous(&self) -> Option<u32> {
         self.previous

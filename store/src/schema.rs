@@ -39,7 +39,8 @@ macro_rules! migrations {
             19 "0019" "promoted",
             20 "0020" "provenance",
             21 "0021" "identity_sign_in",
-            22 "0022" "device_reason")
+            22 "0022" "device_reason",
+            23 "0023" "model_server")
     };
     ($database:literal: $($version:literal $digits:literal $name:literal),+) => {
         &[$(crate::schema::Migration {

@@ -210,6 +210,11 @@ impl Engine {
         Ok(answers)
     }
 
+    /// Number of requests for a model that wait.
+    pub(crate) fn waiting(&self, model: usize) -> usize {
+        self.shared.lock().all[model].batcher.waiting()
+    }
+
     /// Most requests for one model that waited at once since the last look, with those that found no room.
     pub(crate) fn take_demand(&self) -> usize {
         let mut queues = self.shared.lock();

@@ -76,8 +76,11 @@ pub(super) fn cached(model: &str, hit: bool) {
     }
 }
 
-pub(super) fn desired(replicas: Replicas, now: u32, load: Load) {
-    metrics::gauge!("tributary_infer_desired_replicas").set(replicas.desired(now, load));
+/// How many there should be.
+pub(super) fn desired(replicas: Replicas, now: u32, load: Load) -> u32 {
+    let desired = replicas.desired(now, load);
+    metrics::gauge!("tributary_infer_desired_replicas").set(desired);
+    desired
 }
 
 /// Processor time of this process so far; none where the system does not tell it as Linux does.

@@ -1,7 +1,8 @@
 //! Serving published models: the shell around `inference`, which `tributary infer serve` runs.
 //!
 //! A request is let in (`access`, `tokens`), read (`v2`), queued and computed (`engine`) by the version that answers it (`served`). Versions come
-//! from a coordinator (`follow`) or from whoever puts them into the folder (`folder`). No input is logged, kept or told to anybody.
+//! from a coordinator (`follow`), which is told what is served (`tell`), or from whoever puts them into the folder (`folder`). No input is
+//! logged, kept or told to anybody.
 
 mod access;
 mod cache;
@@ -13,11 +14,14 @@ mod meters;
 mod model;
 mod served;
 mod shared;
+mod standing;
+mod tell;
 mod tokens;
+mod traffic;
 pub(crate) mod v2;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -83,9 +87,20 @@ pub(crate) async fn start(
     let seed: [u8; 32] = ring::rand::generate(&SystemRandom::new()).map_err(unreadable)?.expose();
     let draws = Mutex::new(ChaCha8Rng::from_seed(seed));
     let (engine, latencies, answered) = (Arc::new(engine), Mutex::default(), AtomicU64::new(0));
-    let bodies = v2::Bodies::new(settings.body_max);
-    let serving =
-        Arc::new(Serving { settings, access, models, engine, cache, bodies, handle, draws, latencies, answered });
+    let (bodies, desired) = (v2::Bodies::new(settings.body_max), AtomicU32::new(0));
+    let serving = Arc::new(Serving {
+        settings,
+        access,
+        models,
+        engine,
+        cache,
+        bodies,
+        handle,
+        draws,
+        latencies,
+        answered,
+        desired,
+    });
     // What is there is ready before the first request.
     for served in &serving.models {
         served.look(&serving.engine).await;
@@ -99,10 +114,13 @@ pub(crate) async fn start(
     if let Some(health) = health {
         listeners.spawn(listener::serve(health, None, v2::health_router(Arc::clone(&serving)), stop.clone()));
     }
+    let name = serving.settings.name.clone().unwrap_or_else(|| tell::default_name(addresses.0.port()));
     for served in &serving.models {
         others.spawn(Arc::clone(served).keep(Arc::clone(&serving.engine), stop.clone()));
         if let Some(server) = &from {
             others.spawn(follow::follow(server.clone(), Arc::clone(served), output, stop.clone()));
+            let (serving, served) = (Arc::clone(&serving), Arc::clone(served));
+            others.spawn(tell::tell(server.clone(), serving, served, name.clone(), stop.clone()));
         }
     }
     let (watcher, stopped) = (Arc::clone(&serving), stop.clone());

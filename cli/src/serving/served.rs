@@ -8,18 +8,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use inference::Moment;
 use inference::rollout::{Rollout, Verdict};
 use inference::versions::{Held, Placed, Versions, Warm};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wire::audit::AuditKey;
+use wire::inspect::RefusedBecause;
 use wire::{Digest, TaskId};
 
 use super::engine::{Engine, Lane};
 use super::folder::{ModelFolder, State, Unusable};
 use super::meters;
 use super::model::{Loaded, Unservable};
+use super::standing::{Refusals, Standing};
+use super::traffic::Traffic;
 pub(super) use back::NotRolledBack;
 
 /// How often the folder is looked at when nobody says that something changed.
@@ -84,9 +88,12 @@ pub(crate) struct Served {
     unready: Mutex<BTreeMap<u32, Unready>>,
     /// The folder could not be read when it was looked at last.
     is_unreadable: AtomicBool,
+    /// Why versions are not used, for whoever is told.
+    refusals: Refusals,
     /// One change of versions at a time.
     changing: tokio::sync::Mutex<()>,
     pub(crate) changed: Notify,
+    pub(crate) traffic: Traffic,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -119,6 +126,7 @@ impl Served {
             folder,
             rollout,
             batch,
+            refusals: Refusals::before(&refused),
             versions: Mutex::new(Versions::new(previous, refused)),
             last: Mutex::new(stable),
             task: Mutex::new(task),
@@ -127,6 +135,7 @@ impl Served {
             is_unreadable: AtomicBool::new(false),
             changing: tokio::sync::Mutex::default(),
             changed: Notify::new(),
+            traffic: Traffic::default(),
         })
     }
 
@@ -156,6 +165,11 @@ impl Served {
     /// Whether a version is to be fetched: it is not there, or what is there is not it.
     pub(crate) fn lacks(&self, version: u32) -> bool {
         !self.folder.file(version).exists() || self.unready(version) == Some(Fault::Damaged)
+    }
+
+    /// Where the versions stand, for whoever is told.
+    pub(crate) fn standing(&self, now: Moment) -> Standing {
+        Standing::of(&locked(&self.versions), &self.rollout, now, &self.refusals)
     }
 
     /// A version by its number, or the stable one.
@@ -280,6 +294,7 @@ impl Served {
         locked(&self.versions).begin_anew();
         (*locked(&self.task), *locked(&self.last)) = (Some(task), None);
         locked(&self.unready).clear();
+        self.refusals.clear();
         let (name, place) = (&self.name, place.display());
         tracing::warn!(model = name, %task, %former, "{name} is another task now: versions of the former one lie in {place}");
         self.note_state();
@@ -307,6 +322,7 @@ impl Served {
             }
             Some((version, Verdict::TakeBack(reason))) => {
                 meters::swapped(name, "taken_back");
+                self.refusals.note_taken_back(version, reason);
                 let kind = reason.as_str();
                 tracing::warn!(model = name, version, kind, "version {version} of {name} is taken back: {reason}");
             }
@@ -332,6 +348,7 @@ impl Served {
     fn place(&self, version: u32, loaded: Loaded, warm: Warm, engine: &Engine, at_once: bool) {
         let (name, held) = (&self.name, Held { version, model: Arc::new(loaded) });
         let placed = locked(&self.versions).place(held, warm, engine.now(), &self.rollout, at_once);
+        self.refusals.forget(version);
         match placed {
             Placed::Stable { before } => {
                 meters::swapped(name, "used");
@@ -393,9 +410,14 @@ impl Served {
         let (modified, fault) = (self.modified(version), error.fault(Instant::now()));
         locked(&self.unready).insert(version, Unready { modified, fault });
         let name = &self.name;
-        match fault {
-            Fault::Passing(_) => meters::swapped(name, "unreadable"),
-            Fault::Damaged | Fault::Unfit => meters::swapped(name, "unfit"),
+        let because = match fault {
+            Fault::Passing(_) => None,
+            Fault::Damaged => Some(RefusedBecause::Damaged),
+            Fault::Unfit => Some(RefusedBecause::Unfit),
+        };
+        meters::swapped(name, if because.is_some() { "unfit" } else { "unreadable" });
+        if let Some(because) = because {
+            self.refusals.note(version, because);
         }
         tracing::error!(model = name, version, "version {version} of {name} is not used: {error}");
     }

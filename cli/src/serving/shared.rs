@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) replicas: Replicas,
     /// A name that has an address for each replica, by which they are counted.
     pub(crate) replicas_of: Option<String>,
+    /// What it calls itself to a coordinator; the machine's name and the port unless it is given.
+    pub(crate) name: Option<String>,
 }
 
 /// What all requests share.
@@ -63,6 +65,8 @@ pub(super) struct Serving {
     pub(super) draws: Mutex<ChaCha8Rng>,
     pub(super) latencies: Mutex<Latencies>,
     pub(super) answered: AtomicU64,
+    /// As many replicas there should be; 0 before that is known.
+    pub(super) desired: AtomicU32,
 }
 
 impl Serving {
@@ -106,9 +110,15 @@ impl Serving {
             replicas = self.replicas().await.or(replicas);
             // Of an unknown number nothing follows.
             if let Some(replicas) = replicas {
-                meters::desired(self.settings.replicas, replicas, load);
+                let desired = meters::desired(self.settings.replicas, replicas, load);
+                self.desired.store(desired, Ordering::Relaxed);
             }
         }
+    }
+
+    /// How many replicas there should be, once that is known.
+    pub(super) fn desired(&self) -> Option<u32> {
+        Some(self.desired.load(Ordering::Relaxed)).filter(|desired| *desired > 0)
     }
 
     /// How many replicas there are: one, unless a name tells; none if it cannot be looked up now.

@@ -1,5 +1,5 @@
-//! Removes what nothing needs any more: blobs without a row, check-ins, idempotency keys, nonces and sign-ins that have expired, keys of
-//! releases whose process died before it destroyed them.
+//! Removes what nothing needs any more: blobs without a row, check-ins, idempotency keys, nonces, sign-ins and reports of servers of
+//! models that have expired, keys of releases whose process died before it destroyed them.
 //!
 //! Blobs come before their rows, so a young blob without a row is most likely about to get one: it is spared for a while.
 //! Blobs are shared by content (two participants may send the same bytes), so this is the only place that deletes them,
@@ -65,6 +65,7 @@ pub(super) async fn collect_garbage(
                 tx.forget_uploads().await?;
                 tx.forget_nonces(now).await?;
                 tx.forget_sign_ins(now).await?;
+                tx.forget_model_servers(now).await?;
                 Ok::<_, StoreError>((tx.expire_check_ins(now).await?, tx.expire_idempotent(now).await?))
             })
         })

@@ -66,8 +66,10 @@ fn a_canary_is_promoted_taken_back_or_overtaken_by_a_restored_one() {
     assert_eq!(versions.route(0, &TRIED).map(|held| held.version), Some(2));
     assert_eq!(versions.route(u64::MAX, &TRIED).map(|held| held.version), Some(1));
     assert_eq!(versions.judge(at(59), &TRIED), Some((2, Verdict::Hold(at(60)))));
+    assert_eq!(versions.canary_ends(&TRIED), Some(at(60)));
     assert_eq!(versions.judge(at(60), &TRIED), Some((2, Verdict::Promote)));
     assert_eq!((versions.answering(), versions.previous()), (vec![2], Some(1)));
+    assert_eq!(versions.canary_ends(&TRIED), None);
     versions.drained();
 
     versions.place(held(3), warm(), at(61), &TRIED, false);

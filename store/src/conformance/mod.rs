@@ -30,6 +30,7 @@ pub mod event;
 pub mod fingerprint;
 pub mod idempotency;
 pub mod lease;
+pub mod model_server;
 pub mod model_version;
 pub mod open_task;
 pub mod participant;
@@ -108,6 +109,8 @@ macro_rules! conformance_tests {
             lease::a_lease_is_held_renewed_and_released,
             lease::no_two_acquisitions_of_a_lease_have_one_token,
             lease::a_clock_set_back_does_not_make_a_lease_immortal,
+            model_server::a_server_counts_until_it_leaves_or_is_silent,
+            model_server::servers_of_a_task_are_bounded,
             model_version::versions_are_added_and_listed,
             model_version::a_clipping_norm_comes_back_or_is_refused,
             model_version::a_version_is_wanted_for_the_attempt_that_starts_from_it,

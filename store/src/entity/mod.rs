@@ -23,6 +23,7 @@ pub mod fingerprint;
 pub mod idempotency;
 pub mod lease;
 pub mod listed_assignment;
+pub mod model_server;
 pub mod model_version;
 pub mod noised_sum;
 pub mod open_task;

@@ -25,6 +25,8 @@ pub mod route {
     pub const MODEL_RESTORE: &str = "/v1/tasks/{task}/models/{version}/restore";
     /// `POST`: this model version is to be used.
     pub const MODEL_PROMOTE: &str = "/v1/tasks/{task}/models/{version}/promote";
+    /// `PUT`, by a server of models that reads the task: what it serves, [`crate::inspect::ServerReport`]. `DELETE`: it stops.
+    pub const TASK_SERVER: &str = "/v1/tasks/{task}/servers/{server}";
     /// `POST`: stop waiting for this participant in this round.
     pub const EXCUSE: &str = "/v1/tasks/{task}/rounds/{round}/assignments/{participant}/excuse";
     /// `POST`: reject its certificate from now on.

@@ -4,6 +4,7 @@ mod comparison;
 mod compression;
 pub mod figures;
 mod privacy;
+mod serving;
 mod task_waiting_for;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,10 @@ use task_spec::{Mode, TaskSpec};
 pub use comparison::{Column, ComparedLine, Comparison};
 pub use compression::CompressionView;
 pub use privacy::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
+pub use serving::{
+    CanaryView, REFUSED_MAX, RefusedBecause, RefusedVersion, ServerReport, ServerView, is_in_server_name,
+    is_server_name,
+};
 pub use task_waiting_for::TaskWaitingFor;
 
 /// Paths of what operators read.
@@ -43,6 +48,8 @@ pub mod route {
     pub const MODEL: &str = "/v1/tasks/{task}/models/{version}";
     /// `GET`: where a model version comes from, [`crate::provenance::SignedProvenance`].
     pub const MODEL_PROVENANCE: &str = "/v1/tasks/{task}/models/{version}/provenance";
+    /// `GET`: who serves the task's model, [`super::ServerView`], by name.
+    pub const TASK_SERVERS: &str = "/v1/tasks/{task}/servers";
     /// `GET`: tasks or rounds side by side, [`super::Comparison`]; `?task=` or `?round=`, 2 to 8 times.
     pub const COMPARE: &str = "/v1/compare";
     /// `GET`: the built-in tasks to begin with, [`super::PresetView`].

@@ -42,6 +42,7 @@ pub(super) async fn serve(world: &World, task: &TaskView, folder: &Path, output:
         cache_bytes: 0,
         replicas: Replicas::default(),
         replicas_of: None,
+        name: None,
     };
     let running = serving::start(settings, None, Some(world.server.clone()), output).await?;
     let ready = async {

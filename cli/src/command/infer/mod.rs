@@ -1,7 +1,8 @@
-//! `tributary infer`: serve published models, and go back to the version before.
+//! `tributary infer`: serve published models, go back to the version before, and see who serves.
 
 mod rollback;
 mod serve;
+mod servers;
 
 use crate::failure::Outcome;
 use crate::output::Output;
@@ -13,6 +14,8 @@ pub(crate) enum InferCommand {
     Serve(Box<serve::Serve>),
     /// Have a server of models go back to the version before, and not use the newer one again
     Rollback(rollback::Rollback),
+    /// List who serves a task's model, and by which version
+    Servers(servers::Servers),
 }
 
 impl InferCommand {
@@ -20,7 +23,7 @@ impl InferCommand {
     pub(super) fn is_stream(&self) -> bool {
         match self {
             Self::Serve(_) => true,
-            Self::Rollback(_) => false,
+            Self::Rollback(_) | Self::Servers(_) => false,
         }
     }
 
@@ -28,6 +31,7 @@ impl InferCommand {
         match self {
             Self::Serve(serve) => serve.run(output).await,
             Self::Rollback(rollback) => rollback.run(output).await,
+            Self::Servers(servers) => servers.run(output).await,
         }
     }
 }

@@ -9,6 +9,7 @@ use inference::rollout::{Abort, Rollout};
 use inference::scale::Replicas;
 use task_spec::is_name;
 use url::Url;
+use wire::inspect::is_server_name;
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
@@ -78,6 +79,9 @@ pub(crate) struct Serve {
     /// A name with an address for each replica, such as a headless service's, by which they are counted
     #[arg(long, value_name = "HOST")]
     replicas_of: Option<String>,
+    /// What it calls itself to the coordinator, see `infer servers` [default: this machine's name and the port]
+    #[arg(long, value_name = "NAME", value_parser = server_name, requires = "from")]
+    name: Option<String>,
 }
 
 /// Longest that a version is tried: a year.
@@ -104,6 +108,11 @@ struct RolloutArgs {
     /// It is taken back if it predicts otherwise than the stable version for more than this part of the same inputs
     #[arg(long, default_value_t = 0.2, value_parser = part, value_name = "PART")]
     abort_disagreement: f64,
+}
+
+fn server_name(text: &str) -> Result<String, String> {
+    let is_one = is_server_name(text).then(|| text.to_owned());
+    is_one.ok_or_else(|| "it has 1 to 128 letters, digits, `-`, `_`, `.` or `:`".to_owned())
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -198,6 +207,7 @@ impl Serve {
             cache_bytes: self.cache,
             replicas: Replicas { min: self.replicas_min, max: self.replicas_max.max(self.replicas_min) },
             replicas_of: self.replicas_of.clone(),
+            name: self.name.clone(),
         })
     }
 }

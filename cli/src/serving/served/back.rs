@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use inference::versions::{Held, NoWayBack, WayBack};
 use tokio::time::Instant;
+use wire::inspect::RefusedBecause;
 
 use super::super::meters;
 use super::{Served, WATCH, locked};
@@ -38,6 +39,7 @@ impl Served {
         if let WayBack::To(versions) = way {
             self.go_back(versions).await?;
         }
+        self.refusals.note_others(locked(&self.versions).refused(), RefusedBecause::RolledBack);
         meters::swapped(&self.name, "rolled_back");
         self.note_state();
         let stable = self.at(None).map(|model| model.version).ok_or(NoWayBack::None)?;

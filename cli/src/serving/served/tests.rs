@@ -107,12 +107,44 @@ async fn a_rollback_is_not_undone_by_a_version_in_between() {
     assert_eq!(test.served.roll_back().await.unwrap(), 1);
     test.look().await;
     assert_eq!(test.stable(), Some(1));
+    let standing = |test: &Test| {
+        let standing = test.served.standing(test.engine.now());
+        (
+            standing.version,
+            standing.refused.iter().map(|refused| (refused.version, refused.because)).collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(standing(&test), (Some(1), vec![(3, RefusedBecause::RolledBack)]));
     test.served = Test::serve(&test.models, 0.0);
     test.look().await;
     assert_eq!(test.stable(), Some(1), "nor after a restart");
+    assert_eq!(standing(&test), (Some(1), vec![(3, RefusedBecause::Earlier)]));
     test.publish(4, task(1));
     test.look().await;
     assert_eq!(test.stable(), Some(4));
+}
+
+#[tokio::test]
+async fn a_version_on_trial_and_one_that_is_no_model_are_told() {
+    let test = Test::new(20.0);
+    test.publish(1, task(1));
+    test.look().await;
+    let first = test.served.standing(test.engine.now());
+    assert_eq!((first.version, first.canary, first.refused.len()), (Some(1), None, 0));
+    test.publish(2, task(1));
+    test.look().await;
+    let tried = test.served.standing(test.engine.now());
+    let canary = tried.canary.unwrap();
+    assert_eq!((tried.version, canary.version, canary.percent), (Some(1), 2, 20.0));
+    assert!(canary.left_ms > 0 && canary.left_ms <= 3_600_000, "{canary:?}");
+    assert_eq!(test.served.roll_back().await.unwrap(), 1);
+    test.publish(3, task(1));
+    std::fs::write(test.served.folder.file(3), "damaged").unwrap();
+    test.look().await;
+    let then = test.served.standing(test.engine.now());
+    let refused: Vec<_> = then.refused.iter().map(|refused| (refused.version, refused.because)).collect();
+    assert_eq!((then.version, then.canary), (Some(1), None));
+    assert_eq!(refused, [(3, RefusedBecause::Damaged), (2, RefusedBecause::RolledBack)]);
 }
 
 #[tokio::test]

@@ -96,10 +96,14 @@ async fn counted(
     let answer = answer(serving, peer, name, version, headers, body, &mut read).await;
     let status = answer.as_ref().map_or_else(Refusal::status, |response| response.status().as_u16());
     // Names that strangers invent are no labels.
-    let model = serving.model(name).map_or("", |served| &served.name);
+    let served = serving.model(name);
+    let model = served.map_or("", |served| &served.name);
     let took = read.map(|read: Instant| read.elapsed());
     meters::answered(model, status, took);
     serving.note_answer(took);
+    if let Some(served) = served {
+        served.traffic.note(status, took);
+    }
     answer.unwrap_or_else(IntoResponse::into_response)
 }
 

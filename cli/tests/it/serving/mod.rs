@@ -7,6 +7,7 @@ mod faults;
 mod followed;
 mod secrecy;
 mod swaps;
+mod told;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -52,7 +53,6 @@ fn publish_with(models: &Path, version: u32, file: &[u8], record: Option<Value>)
 
 /// A server of models.
 pub(crate) struct Models {
-    #[expect(dead_code, reason = "ends with the test")]
     process: Background,
     pub(crate) url: String,
     health: String,
@@ -88,6 +88,13 @@ impl Models {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         Self { process, url: text("url"), health: text("health"), client }
+    }
+
+    /// Has it stop in order, and waits until it has.
+    fn stop(mut self) {
+        let process = self.process.0.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &process]).status().unwrap().success());
+        assert!(self.process.0.wait().unwrap().success());
     }
 
     /// Asks the path with this body: status, and JSON.

@@ -12,6 +12,7 @@ pub(super) mod revoke_participant;
 mod secret;
 pub(super) mod sign_ins;
 pub(super) mod task_status;
+pub(super) mod tell_server;
 
 use std::sync::Arc;
 
@@ -35,6 +36,7 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(pin_version::unpin)))
         .routes(times.short(routes!(restore_version::restore)))
         .routes(times.short(routes!(promote_version::promote)))
+        .routes(times.short(routes!(tell_server::tell, tell_server::leave)))
         .routes(times.short(routes!(excuse::excuse)))
         .routes(times.short(routes!(revoke_participant::revoke_participant)))
         .routes(times.short(routes!(enrollment_tokens::create)))

@@ -15,6 +15,7 @@ pub(super) mod presets;
 pub(super) mod privacy;
 mod round_view;
 pub(super) mod rounds;
+pub(super) mod servers;
 pub(super) mod tasks;
 mod wait;
 
@@ -43,6 +44,7 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.poll(routes!(models::list)))
         .routes(times.short(routes!(models::show)))
         .routes(times.short(routes!(models::provenance)))
+        .routes(times.short(routes!(servers::list)))
         .routes(times.short(routes!(participants::list)))
         .routes(times.short(routes!(participants::show)))
         .routes(times.short(routes!(events::all)))

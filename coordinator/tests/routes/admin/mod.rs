@@ -12,3 +12,4 @@ mod restore_version;
 mod revoke_participant;
 mod sign_ins;
 mod task_status;
+mod tell_server;

@@ -9,5 +9,6 @@ mod narrow;
 mod presets;
 mod provenance;
 mod rounds;
+mod servers;
 mod shape;
 mod tasks;

@@ -43,6 +43,7 @@ fn operators_routes() -> BTreeMap<String, Is> {
                 route::MODEL,
                 route::MODEL_PARAMETERS,
                 route::MODEL_PROVENANCE,
+                route::TASK_SERVERS,
                 route::TASK_EVENTS,
             ],
             Is::OfTask,
@@ -62,6 +63,8 @@ fn operators_routes() -> BTreeMap<String, Is> {
             ],
             Is::OfTask,
         ),
+        of("PUT", &[route::TASK_SERVER], Is::OfTask),
+        of("DELETE", &[route::TASK_SERVER], Is::OfTask),
         of("GET", &[route::TASKS, route::PRIVACY, route::EVENTS, route::AUDIT, route::COMPARE], Is::Narrowed),
         of(
             "GET",
@@ -112,7 +115,7 @@ async fn two_tasks(t: &TestCoordinator) -> [TaskId; 2] {
 
 /// A stream would not end: one that begins beyond the log's end is refused after whoever asks was admitted.
 fn asked(path: &str) -> String {
-    let path = path.replace("{round}", "1").replace("{version}", "0");
+    let path = path.replace("{round}", "1").replace("{version}", "0").replace("{server}", "ward-7");
     let path = ["{participant}", "{token}"]
         .iter()
         .fold(path, |path, name| path.replace(name, "00000000-0000-4000-8000-000000000000"));

@@ -1,0 +1,152 @@
+//! Tells the coordinator what is served of a model: when that changes, and otherwise every 30 seconds. Serving waits for none of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use wire::inspect::{ServerReport, is_in_server_name};
+use wire::route;
+
+use super::served::Served;
+use super::shared::Serving;
+use super::standing::Standing;
+use crate::failure::{Exit, Failure};
+use crate::server::Server;
+
+/// How often it is looked whether something has changed.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often the coordinator is told although nothing has; it lists what it was told for two minutes.
+const EVERY: Duration = Duration::from_secs(30);
+/// When it is told again that does not take it, as one does that is older than this.
+const REFUSED: Duration = Duration::from_secs(600);
+/// Time for its answer, and for that to the last word.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LEAVING: Duration = Duration::from_secs(2);
+/// Most letters of a host's name in a server's.
+const HOST_MAX: usize = 120;
+
+/// Tells of one model until `stop`, and then that it is served here no more. `name`: what this server calls itself.
+pub(super) async fn tell(
+    server: Server,
+    serving: Arc<Serving>,
+    served: Arc<Served>,
+    name: String,
+    stop: CancellationToken,
+) {
+    let (mut since, mut due) = (Instant::now(), Instant::now());
+    // The last report that was taken, with its path, and whether none was refused or lost since.
+    let mut told: Option<(String, Standing)> = None;
+    let (mut is_heard, mut is_failing) = (false, false);
+    while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
+        let (now, standing) = (Instant::now(), served.standing(serving.engine.now()));
+        let is_news = told.as_ref().is_some_and(|(_, before)| !standing.is_like(before));
+        if now < due && !(is_heard && is_news) {
+            continue;
+        }
+        let counted = served.traffic.counted();
+        let report = ServerReport {
+            version: standing.version,
+            canary: standing.canary,
+            refused: standing.refused.clone(),
+            over_ms: millis(now - since),
+            requests: counted.requests,
+            errors: counted.errors,
+            p99_ms: counted.p99().map(millis),
+            queue: serving.engine.waiting(served.index) as u64,
+            desired_replicas: serving.desired(),
+        };
+        let path = path(&served, &name);
+        let sent = tokio::time::timeout(PATIENCE, server.put(&path, &report));
+        let Some(answer) = stop.run_until_cancelled(sent).await else { break };
+        let late = |_| Err(Failure::new(Exit::Connection, format!("no answer within {} s", PATIENCE.as_secs())));
+        match answer.unwrap_or_else(late) {
+            Ok(()) => {
+                served.traffic.told(&counted);
+                (since, due, told) = (now, now + EVERY, Some((path, standing)));
+                (is_heard, is_failing) = (true, false);
+            }
+            Err(failure) => {
+                if !is_failing {
+                    let model = &served.name;
+                    tracing::debug!(
+                        model,
+                        "the coordinator is not told that {model} is served here: {}",
+                        failure.detail
+                    );
+                }
+                due = now + pause(failure.more.status, served.task().is_some());
+                (is_heard, is_failing) = (false, true);
+            }
+        }
+    }
+    if let Some((path, _)) = told.filter(|_| is_heard) {
+        let _ = tokio::time::timeout(LEAVING, server.delete(&path)).await;
+    }
+}
+
+/// Of the task by its id, once a record has told it: another one may take its name.
+fn path(served: &Served, name: &str) -> String {
+    match served.task() {
+        Some(task) => route::fill(route::TASK_SERVER, &[&task, &name]),
+        None => route::fill(route::TASK_SERVER, &[&served.name, &name]),
+    }
+}
+
+/// When a coordinator is told again that answered with this status, if it answered.
+fn pause(status: Option<u16>, is_task_known: bool) -> Duration {
+    match status {
+        // Another task may be created, a place may become free, and what is too often is not too often later.
+        Some(404) if !is_task_known => EVERY,
+        Some(408 | 409 | 429) => EVERY,
+        Some(400..=499) => REFUSED,
+        Some(_) | None => EVERY,
+    }
+}
+
+/// What a server calls itself unless it is told otherwise: this machine's name, as Linux tells it, and the port.
+pub(super) fn default_name(port: u16) -> String {
+    name_of(&std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default(), port)
+}
+
+fn name_of(host: &str, port: u16) -> String {
+    let host: String = host.chars().filter(|letter| is_in_server_name(*letter)).take(HOST_MAX).collect();
+    if host.is_empty() { format!("models:{port}") } else { format!("{host}:{port}") }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::inspect::is_server_name;
+
+    use super::*;
+
+    #[test]
+    fn a_coordinator_that_does_not_know_of_servers_is_left_alone() {
+        for (status, is_task_known, expected) in [
+            (Some(404), true, REFUSED),
+            (Some(405), true, REFUSED),
+            (Some(400), false, REFUSED),
+            (Some(401), true, REFUSED),
+            (Some(404), false, EVERY),
+            (Some(409), true, EVERY),
+            (Some(429), true, EVERY),
+            (Some(500), true, EVERY),
+            (Some(503), true, EVERY),
+            (None, true, EVERY),
+        ] {
+            assert_eq!(pause(status, is_task_known), expected, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_called_as_its_machine_and_its_port() {
+        assert_eq!(name_of("models-1.example.org\n", 8500), "models-1.example.org:8500");
+        assert_eq!(name_of("", 1), "models:1");
+        let long = name_of(&"x".repeat(400), 65_535);
+        assert!(is_server_name(&long) && long.ends_with("x:65535"), "{long}");
+    }
+}

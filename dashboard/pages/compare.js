@@ -1,0 +1,84 @@
+// Tasks side by side: how they went, what sets their files apart, and what came of it.
+
+import { html, useMemo } from '../lib/html.js';
+import { get, list, path } from '../lib/api.js';
+import { NOTHING, bytes, figure, isShare, metric, seconds, short, title, words } from '../lib/format.js';
+import { Chart } from '../lib/chart.js';
+import { to } from '../lib/router.js';
+import { useResource } from '../lib/resource.js';
+import { Card, Crumbs, Empty, Loaded, PageHead } from '../lib/ui.js';
+
+/** Of each task, the newest: more points than a screen has pixels say nothing more. */
+const ROUNDS_MAX = 1_000;
+/** Those that are looked at first; further metrics follow by name. */
+const FIRST = ['accuracy', 'loss', 'train_loss'];
+const TONES = 7;
+
+/** Numbers are called as exports call them: `metrics.loss.value`, `phases.COLLECTING.seconds`, `bytes_up`. */
+function written(name, value) {
+  if (value == null) return NOTHING;
+  const [family, of] = name.split('.');
+  if (family === 'metrics' && name.endsWith('.value')) return metric(of, value);
+  if (family === 'distributions' && /\.(p\d+|resolution)$/.test(name)) return metric(of, value);
+  if (/(^|\.)seconds$/.test(name)) return seconds(value);
+  return /(^|[._])bytes(_|$)/.test(name) ? bytes(value) : figure(value);
+}
+
+/** Rounds of all tasks by their number, with a key for each task, of one metric. */
+function rowsOf(rounds, name) {
+  const rows = new Map();
+  rounds.forEach((items, at) =>
+    items.forEach(({ number, metrics }) => {
+      const value = metrics[name]?.value;
+      if (value != null) rows.set(number, { ...rows.get(number), x: number, [`t${at}`]: value });
+    }),
+  );
+  return [...rows.values()].sort((a, b) => a.x - b.x);
+}
+
+async function load(tasks, signal) {
+  const query = new URLSearchParams(tasks.map((task) => ['task', task]));
+  const [comparison, ...rounds] = await Promise.all([
+    get(`/v1/compare?${query}`, { signal }),
+    ...tasks.map((task) => list(path`/v1/tasks/${task}/rounds`, { signal, most: ROUNDS_MAX })),
+  ]);
+  return { comparison, rounds: rounds.map(({ items }) => items) };
+}
+
+export function Compare({ tasks }) {
+  const compared = useResource(tasks.length > 1 && ((signal) => load(tasks, signal)), [tasks.join()]);
+  return html`
+    <${Crumbs} items=${[['Tasks', to('tasks')], ['Comparison']]} />
+    <${PageHead} heading="Comparison" note="Tasks by the numbers of their rounds. Cohorts measure on their own data, so small differences may be the cohorts’." />
+    ${tasks.length < 2
+      ? html`<${Empty} heading="Nothing to compare" action=${html`<a class="button button-plain" href=${to('tasks')}>All tasks</a>`}>Choose two to eight tasks in the list of all tasks.<//>`
+      : html`<${Loaded} of=${compared} what="Comparing">${(data) => html`<${SideBySide} ...${data} />`}<//>`}`;
+}
+
+function SideBySide({ comparison, rounds }) {
+  // A name may have been used again.
+  const names = comparison.names.map((name, at) => (comparison.names.indexOf(name) === comparison.names.lastIndexOf(name) ? name : `${name} (${short(comparison.tasks[at])})`));
+  const metrics = useMemo(() => {
+    const found = new Set(rounds.flat().flatMap((round) => Object.keys(round.metrics)));
+    return [...FIRST.filter((name) => found.delete(name)), ...[...found].sort()];
+  }, [rounds]);
+  const columns = names.map((name, at) => ({ name, href: to('tasks', comparison.tasks[at]) }));
+  return html`
+    <div class="charts">
+      ${metrics.map((name) => html`
+        <${Chart} key=${name} heading=${title(name)} rows=${rowsOf(rounds, name)} unit=${isShare(name) ? '%' : ''} to=${isShare(name) ? 1 : undefined} format=${(value) => (value == null ? NOTHING : metric(name, value))}
+          series=${names.map((task, at) => ({ key: `t${at}`, name: task, tone: (at % TONES) + 1 }))} />`)}
+    </div>
+    <${Lines} heading="What sets them apart" note="Keys of the task files that are not the same." columns=${columns} lines=${comparison.keys.filter(({ name }) => name !== 'name')} label=${(name) => html`<code>${name}</code>`} write=${(_, value) => value ?? NOTHING} empty="Their files are the same but for the name" />
+    <${Lines} heading="All rounds together" columns=${columns} lines=${comparison.total} label=${(name) => title(name)} write=${written} isNumber />
+    <${Lines} heading="The last completed round" columns=${columns} lines=${comparison.last} label=${(name) => title(words(name).replace(/^metrics\.(.*)\.value$/, '$1').replaceAll('.', ' '))} write=${written} isNumber empty="No round has completed yet" />`;
+}
+
+const Lines = ({ heading, note, columns, lines, label, write, isNumber, empty }) => html`
+  <${Card} class="card-flush" heading=${heading} note=${note}>
+    ${lines.length === 0 ? html`<${Empty} heading=${empty} />` : html`
+      <div class="table-scroll" tabindex="0" role="region" aria-label=${heading}><table>
+        <thead><tr><td></td>${columns.map(({ name, href }) => html`<th scope="col" class=${isNumber ? 'number' : ''}><a href=${href}>${name}</a></th>`)}</tr></thead>
+        <tbody>${lines.map(({ name, values }) => html`<tr key=${name}><th scope="row">${label(name)}</th>${values.map((value) => html`<td class=${isNumber ? 'number' : 'wide'}>${write(name, value)}</td>`)}</tr>`)}</tbody>
+      </table></div>`}
+  <//>`;

@@ -1,0 +1,95 @@
+// Signing in and out, by a token and at an identity provider, and the reference of the API.
+
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { at, federation, heading, open, provider, said, shot } from '../stage.js';
+import { signIn } from '../window.js';
+
+/** What axe finds in Swagger UI itself: its colours, its headings, its links within buttons and their size, its head outside landmarks. */
+const OF_SWAGGER = ['color-contrast', 'heading-order', 'nested-interactive', 'region', 'target-size'];
+
+/** What the handshake and the certificate are worth to a browser that does not know our authority: nothing else is wrong. */
+export async function trusting(page) {
+  const context = await page.context().browser().newContext();
+  const stranger = await context.newPage();
+  await assert.rejects(stranger.goto(federation.url), /ERR_CERT_AUTHORITY_INVALID/);
+  await context.close();
+}
+
+export async function signingIn(page) {
+  await page.goto(federation.url);
+  const paint = await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime);
+  said(`  first paint after ${Math.round(paint)} ms`);
+  await shot(page, 'sign-in');
+  await signIn(page, 'guess');
+  await page.getByText('Who you are could not be established').waitFor();
+  await shot(page, 'sign-in-refused');
+  await signIn(page, federation.token);
+  await heading(page, 'Tasks');
+  const cookies = await page.context().cookies();
+  const [cookie] = cookies.filter((one) => one.name === '__Host-tributary');
+  assert.ok(cookie.httpOnly && cookie.secure && cookie.sameSite === 'Strict', JSON.stringify(cookie));
+  assert.equal(await page.evaluate(() => document.cookie), '');
+  await page.getByText('No task yet').waitFor();
+  await shot(page, 'tasks-empty');
+}
+
+/** Ann signs in at the provider: to where she was, as a viewer, until she signs out. And is told why when the provider does not want her. */
+export async function signingInElsewhere(page) {
+  const ann = await open(page.context().browser());
+  const signedInBy = async (link) => {
+    await ann.page.goto(at('audit'));
+    await ann.page.getByRole('button', { name: 'Sign in with the hospital' }).click();
+    await ann.page.getByRole('link', { name: link }).click();
+  };
+  provider.declines = true;
+  await signedInBy('I am Ann');
+  await ann.page.getByText('the identity provider did not sign you in: access_denied').waitFor();
+  await shot(ann.page, 'sign-in-declined');
+  await ann.page.getByRole('link', { name: 'Back to the sign-in' }).click();
+  await ann.page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  assert.equal((await ann.context.cookies(federation.url)).some((one) => one.name === '__Host-tributary'), false);
+  provider.declines = false;
+  await signedInBy('I am Ann');
+  await heading(ann.page, 'Audit log');
+  assert.equal(new URL(ann.page.url()).search, '', 'the code is in no address');
+  const log = ann.page.getByRole('region', { name: 'Audit log, newest first' });
+  const entry = log.getByRole('row').filter({ hasText: 'Signed in' }).filter({ hasText: 'identity provider' }).first();
+  // The line feed is part of what is hashed.
+  const subject = createHash('sha256').update(`${provider.url}\nann`).digest('hex');
+  await entry.getByText(subject.slice(0, 12)).waitFor();
+  assert.ok((await entry.getByTitle(subject).count()) > 0, 'who it is, in full');
+  const [cookie, ...others] = await ann.context.cookies(federation.url);
+  assert.ok(cookie.name === '__Host-tributary' && cookie.httpOnly && cookie.secure && cookie.sameSite === 'Strict' && others.length === 0, JSON.stringify([cookie, others]));
+  assert.equal(await ann.page.getByRole('link', { name: 'New task' }).count(), 0, 'a viewer is offered nothing that is refused');
+  await ann.page.getByRole('button', { name: 'Sign out' }).click();
+  await ann.page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  await ann.context.close();
+}
+
+/** The reference lists every operation, and asks this coordinator as whoever is signed in. */
+export async function readingTheReference(page) {
+  const paths = Object.values((await federation.call('GET', '/openapi.json')).paths);
+  const operations = paths.reduce((sum, item) => sum + Object.keys(item).length, 0);
+  await page.goto(`${federation.url}/docs/api`);
+  await page.locator('.opblock').first().waitFor();
+  assert.equal(await page.locator('.opblock').count(), operations);
+  await shot(page, 'reference', OF_SWAGGER);
+  await page.locator('.opblock', { hasText: '/v1/presets' }).first().click();
+  await page.getByRole('button', { name: 'Try it out' }).click();
+  await page.getByRole('button', { name: 'Execute' }).click();
+  await page.locator('.live-responses-table td.response-col_status', { hasText: '200' }).waitFor();
+  await page.goto(federation.url);
+  await heading(page, 'Tasks');
+}
+
+export async function leaving(page) {
+  await page.goto(at('nowhere'));
+  await page.getByRole('heading', { name: 'There is no such page' }).waitFor();
+  await page.goto(at('tasks/nowhere'));
+  await page.getByText('there is no task').waitFor();
+  await shot(page, 'error');
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  assert.equal((await page.context().cookies()).length, 0);
+}

@@ -1,0 +1,65 @@
+//! Servers of models, as they describe themselves: each report takes the place of the one before, and counts for a while.
+
+use federation::id::TaskId;
+use federation::time::Timestamp;
+
+use crate::error::Result;
+use crate::transaction::Transaction;
+
+/// What a server of a task's model said last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelServer {
+    pub task: TaskId,
+    /// As it calls itself.
+    pub name: String,
+    /// JSON, opaque here.
+    pub report: String,
+    pub told_at: Timestamp,
+    /// From then on it does not count.
+    pub expires_at: Timestamp,
+}
+
+columns!(ModelServer { task, name, report, told_at, expires_at });
+
+impl Transaction<'_> {
+    /// Stores what a server says, in place of what it said before. False, and nothing is stored, if it says so for the first time in a
+    /// while and `most` others of its task count at `told_at`.
+    pub async fn put_model_server(&mut self, server: &ModelServer, most: u32) -> Result<bool> {
+        let ModelServer { task, name, report, told_at, expires_at } = server;
+        self.change_one(
+            "INSERT INTO model_server (task, name, report, told_at, expires_at)
+             SELECT ?1, ?2, ?3, ?4, ?5
+             WHERE EXISTS (SELECT 1 FROM model_server WHERE task = ?1 AND name = ?2 AND expires_at > ?4)
+                OR (SELECT count(*) FROM model_server WHERE task = ?1 AND expires_at > ?4) < ?6
+             ON CONFLICT (task, name) DO UPDATE
+             SET report = excluded.report, told_at = excluded.told_at, expires_at = excluded.expires_at",
+            (*task, name, report, *told_at, *expires_at, most),
+        )
+        .await
+    }
+
+    /// The servers of a task that count at `now`, by their names, from the one after `after` on.
+    pub async fn model_servers(
+        &mut self,
+        task: TaskId,
+        after: Option<&str>,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<ModelServer>> {
+        self.list(
+            "SELECT * FROM model_server WHERE task = ?1 AND name > ?2 AND expires_at > ?3 ORDER BY name LIMIT ?4",
+            (task, after.unwrap_or_default(), now, limit),
+        )
+        .await
+    }
+
+    /// Removes what a server said. False if there is nothing of it.
+    pub async fn remove_model_server(&mut self, task: TaskId, name: &str) -> Result<bool> {
+        self.change_one("DELETE FROM model_server WHERE task = ?1 AND name = ?2", (task, name)).await
+    }
+
+    /// Removes what has expired by `now`; returns its number.
+    pub async fn forget_model_servers(&mut self, now: Timestamp) -> Result<u32> {
+        self.change("DELETE FROM model_server WHERE expires_at <= ?1", now).await
+    }
+}

@@ -107,8 +107,9 @@ impl EventLog {
     /// Places what is there; says when to look again, if nothing is heard before.
     async fn place(&mut self) -> Result<Duration, StepError> {
         let poll = self.env.config.poll_interval;
-        while self.has_unnumbered().await? {
-            self.batch(self.until_due().is_zero()).await?;
+        if self.has_unnumbered().await? {
+            // What is recorded after a batch that is not full was read is heard of, and rests like the first of it.
+            while self.batch(self.until_due().is_zero()).await? >= BATCH as usize {}
         }
         if self.is_covered {
             return Ok(poll);

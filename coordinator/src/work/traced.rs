@@ -9,12 +9,20 @@ use crate::observe::{COHORT_MAX, During};
 
 /// Tells that something was done with the sum, from `began` until now. Nothing depends on it: what cannot be read is not told.
 pub(super) async fn trace_sum(env: &Environment, attempt: Attempt, name: &'static str, began: Timestamp) {
-    if !env.traces.may_follow(attempt) {
+    let whose = env.traces.followed_of(attempt);
+    if whose.as_ref().is_some_and(Vec::is_empty) {
         return;
     }
     let during = During { began, ended: env.clock.now() };
-    let cohort =
-        env.store.read("traced cohort", |tx| Box::pin(async move { tx.assignments(attempt, None, COHORT_MAX).await }));
+    let whose = whose.as_deref();
+    let cohort = env.store.read("traced cohort", |tx| {
+        Box::pin(async move {
+            match whose {
+                Some(whose) => tx.assignments_of(attempt, whose).await,
+                None => tx.assignments(attempt, None, COHORT_MAX).await,
+            }
+        })
+    });
     match cohort.await {
         Ok(cohort) => {
             let reported = cohort.into_iter().filter(|place| place.state == AssignmentState::Reported);

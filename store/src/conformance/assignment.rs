@@ -22,6 +22,9 @@ pub async fn a_cohort_is_drawn_and_listed(store: &Store) {
                 assert_eq!(tx.assignments(key, None, 2).await?, [1, 2].map(|n| assignment(open, n)));
                 assert_eq!(tx.assignments(key, Some(participant_id(2)), 2).await?, [assignment(open, 3)]);
                 assert_eq!(tx.assignment(key, participant_id(2)).await?, Some(assignment(open, 2)));
+                let some = [3, 9, 1].map(participant_id);
+                assert_eq!(tx.assignments_of(key, &some).await?, [1, 3].map(|n| assignment(open, n)));
+                assert_eq!(tx.assignments_of(key, &[]).await?, []);
                 assert_eq!(tx.assignment(Attempt { attempt: 2, ..key }, participant_id(2)).await?, None);
                 tx.insert_assignments(&[]).await
             })

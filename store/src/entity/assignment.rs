@@ -101,6 +101,22 @@ impl Transaction<'_> {
         .await
     }
 
+    /// The places of these participants in an attempt, of those that have one, in the order of ids.
+    pub async fn assignments_of(
+        &mut self,
+        attempt: Attempt,
+        participants: &[ParticipantId],
+    ) -> Result<Vec<Assignment>> {
+        self.list_of(
+            participants.len(),
+            "SELECT * FROM assignment
+             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant IN {?4 participant:bytes}
+             ORDER BY participant",
+            (attempt, participants),
+        )
+        .await
+    }
+
     /// The assignment in which a round still needs this participant; the oldest if there are several. That is: the
     /// round is SHARING or COLLECTING and the participant has not reported; or the attempt has a session, and the
     /// participant has reported but neither dropped out nor sent its UNMASKING message, the last one required.

@@ -33,7 +33,7 @@ const FOLLOWED_MAX: usize = 64;
 /// Participants of a round that are looked through for such updates.
 pub(crate) const COHORT_MAX: u32 = 10_000;
 
-/// Draws of which is remembered whether an update of the cohort is followed.
+/// Draws of which is remembered whose updates are followed.
 const DRAWS_MAX: usize = 256;
 
 /// The traces that a coordinator makes, if any. Clones share it.
@@ -46,8 +46,8 @@ struct Following {
     below: u64,
     random: Random,
     queue: SpanQueue,
-    /// The last draws of this process, and whether they have an update that is followed.
-    draws: Mutex<VecDeque<(Attempt, bool)>>,
+    /// The last draws of this process, and the participants whose updates are followed.
+    draws: Mutex<VecDeque<(Attempt, Vec<ParticipantId>)>>,
 }
 
 impl Traces {
@@ -108,22 +108,23 @@ impl Traces {
     /// Tells of the draw, which begins the traces of the updates that are followed.
     pub(crate) fn drawn(&self, attempt: Attempt, cohort: &[ParticipantId], during: During) {
         let Some(following) = &self.0 else { return };
-        let mut is_followed = false;
-        for context in self.followed(attempt, cohort.iter().copied()) {
-            is_followed = true;
+        let mut whose = Vec::new();
+        for (participant, context) in self.followed(attempt, cohort.iter().copied()) {
+            whose.push(participant);
             let span = TraceSpan::root(context, "draw", during).of(attempt);
             following.queue.push(self.linked(span, attempt));
         }
         let mut draws = following.draws();
         draws.truncate(DRAWS_MAX - 1);
-        draws.push_front((attempt, is_followed));
+        draws.push_front((attempt, whose));
     }
 
-    /// Whether an update of this attempt may be followed: another process may have drawn its cohort.
-    pub(crate) fn may_follow(&self, attempt: Attempt) -> bool {
-        let Some(following) = &self.0 else { return false };
+    /// Whose updates of this attempt are followed, of all that were drawn; `None` if that is not known: another process may have drawn
+    /// them. Nobody's without traces.
+    pub(crate) fn followed_of(&self, attempt: Attempt) -> Option<Vec<ParticipantId>> {
+        let Some(following) = &self.0 else { return Some(Vec::new()) };
         let draws = following.draws();
-        draws.iter().find(|(drawn, _)| *drawn == attempt).is_none_or(|(_, is_followed)| *is_followed)
+        draws.iter().find(|(drawn, _)| *drawn == attempt).map(|(_, whose)| whose.clone())
     }
 
     /// Tells of something that was done with these participants' updates.
@@ -134,7 +135,7 @@ impl Traces {
         name: &'static str,
         during: During,
     ) {
-        for context in self.followed(attempt, participants) {
+        for (_, context) in self.followed(attempt, participants) {
             self.push(|id| {
                 let span = TraceSpan::new(context, id, name, SpanKind::Internal, during).of(attempt);
                 self.linked(span, attempt)
@@ -146,9 +147,10 @@ impl Traces {
         &self,
         attempt: Attempt,
         participants: impl IntoIterator<Item = ParticipantId>,
-    ) -> impl Iterator<Item = TraceContext> {
+    ) -> impl Iterator<Item = (ParticipantId, TraceContext)> {
         let participants = self.0.is_some().then_some(participants).into_iter().flatten();
-        participants.filter_map(move |participant| self.update(attempt, participant)).take(FOLLOWED_MAX)
+        let followed = move |participant| Some((participant, self.update(attempt, participant)?));
+        participants.filter_map(followed).take(FOLLOWED_MAX)
     }
 
     fn linked(&self, span: TraceSpan, attempt: Attempt) -> TraceSpan {
@@ -263,19 +265,24 @@ mod tests {
     fn a_cohort_of_which_nobody_is_followed_is_not_looked_through_again() {
         let (traces, _spans) = traces(6, 0.01);
         let during = During { began: Timestamp(1), ended: Timestamp(2) };
-        assert!(traces.may_follow(place(1)), "another process may have drawn it");
+        assert_eq!(traces.followed_of(place(1)), None, "another process may have drawn it");
         let cohort = participants(10);
         let is_followed = |round| cohort.iter().any(|id| traces.update(place(round), *id).is_some());
         let (nobody, somebody) = ((1..).find(|n| !is_followed(*n)).unwrap(), (1..).find(|n| is_followed(*n)).unwrap());
         traces.drawn(place(nobody), &cohort, during);
         traces.drawn(place(somebody), &cohort, during);
-        assert!(!traces.may_follow(place(nobody)) && traces.may_follow(place(somebody)));
+        let those =
+            |round| cohort.iter().copied().filter(|id| traces.update(place(round), *id).is_some()).collect::<Vec<_>>();
+        let (none, some) = (those(nobody), those(somebody));
+        assert!(none.is_empty() && !some.is_empty());
+        assert_eq!(traces.followed_of(place(nobody)), Some(none));
+        assert_eq!(traces.followed_of(place(somebody)), Some(some));
         for round in 1_000..1_000 + u32::try_from(DRAWS_MAX).unwrap() {
             traces.drawn(place(round), &cohort, during);
         }
-        assert!(traces.may_follow(place(nobody)), "it is forgotten, and looked through");
+        assert_eq!(traces.followed_of(place(nobody)), None, "it is forgotten, and looked through");
         assert_eq!(traces.0.as_ref().unwrap().draws().len(), DRAWS_MAX);
-        assert!(!Traces::default().may_follow(place(1)));
+        assert_eq!(Traces::default().followed_of(place(1)), Some(Vec::new()));
     }
 
     #[test]

@@ -229,6 +229,13 @@ class Participant:
         """What was spent on all tasks together, and the limit on it."""
         return json.loads(self._native.privacy_lifetime())
 
+    @property
+    def refusals(self) -> list[dict[str, Any]]:
+        """What was refused so far, and why, the latest last: of each of the last fifty reasons the attempt that was refused last (``task``,
+        ``round``, ``attempt``), ``code`` (what the coordinator was told, or ``None``), ``reason`` (in words, which stay on the device),
+        ``at_ms`` (since 1970) and ``times``. From the journal, so earlier processes count."""
+        return json.loads(self._native.refusals())
+
     def model(self, task: str) -> Model | None:
         """The model of a task, for use on this device: from the journal, so also offline. ``None`` before the first."""
         found = self._native.model(task)
@@ -260,7 +267,7 @@ class Participant:
     @property
     def data_use(self) -> dict[str, int]:
         """Bytes sent and received today (UTC), and ever with this journal; without those of TLS."""
-        return dict(zip(("sent_today", "received_today", "sent", "received"), self._native.data_use()))
+        return _data_use(self._native.data_use())
 
     def pause(self) -> None:
         """Rests at once, and sends nothing until :meth:`resume`. A task that has saved a checkpoint comes again if its round still
@@ -439,6 +446,10 @@ def _device(
     """The device's state as the native part takes it."""
     state = {"charging": charging, "unmetered": unmetered, "idle": idle, "battery_percent": battery_percent, "thermal": thermal}
     return json.dumps(state)
+
+
+def _data_use(counted: Sequence[int]) -> dict[str, int]:
+    return dict(zip(("sent_today", "received_today", "sent", "received"), counted))
 
 
 def _pem(ca: str | os.PathLike[str] | None) -> str | None:

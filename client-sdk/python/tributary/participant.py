@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from . import _tributary
 from .model import Model, views
-from .update import copy_into
+from .update import copy_into, rows_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -178,6 +178,23 @@ class Task:
         given = [(str(name), float(value), count) for name, value in (metrics or {}).items()]
         self._job.finish(self._flat, count, given)
         self._participant.examples = examples
+
+    def train(self, features: Any, labels: Any) -> bool:
+        """Trains the task's ready model, such as ``linear``, ``mlp`` or ``cnn``, as the plan says, and hands in the result: for an app without
+        a training function. It runs in this thread on one core, beginning with :attr:`parameters`, and leaves checkpoints by itself.
+
+        :param features: a row of numbers for each example; images are flattened in the order channel, row, column.
+        :param labels: the class of each row, from 0.
+        :returns: whether it was handed in. If not, the task was paused, and comes again.
+        :raises UpdateError: if the examples do not fit the model, or the task names no ready model. Nothing was sent, and the task still
+            takes an answer.
+        :raises Overdue: if the round no longer waits.
+        """
+        count = self._job.train(self._flat, *rows_of(features, labels))
+        if count is None:
+            return False
+        self._participant.examples = count
+        return True
 
     def refuse(self, reason: str) -> None:
         """Says that this app does not do such tasks. The reason stays on the device."""

@@ -14,6 +14,10 @@ if ! { python3 -m venv "$work/venv" && timeout 300 "$work/venv/bin/pip" install 
     echo "SKIPPED: maturin, numpy, scikit-learn, pandas and mypy cannot be had from PyPI, so nobody has tried the Python package"
     exit 77
 fi
+# What this machine has of PyTorch is used; what pip has installed here comes first.
+if own=$(python3 -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])' 2>/dev/null); then
+    dirname "$own" >"$(echo "$work"/venv/lib/python3*/site-packages)/machine.pth"
+fi
 # Asked for this package alone, cargo would compile what the tests have compiled once more, with fewer features. An example has them
 # all, and sdks.sh builds the same.
 mkdir "$work/bin"
@@ -30,5 +34,7 @@ timeout 120 pip install --quiet --disable-pip-version-check --only-binary=:all: 
 pip install --quiet --disable-pip-version-check --no-deps "$work"/wheels/*.whl
 (cd "$package" && mypy --no-error-summary tributary)
 cd "$work"
+python -c 'import torch' 2>/dev/null ||
+    echo "SKIPPED: the example of PyTorch (test_examples.Examples.test_pytorch), since PyTorch is not installed; TRIBUTARY_TORCH=1 fetches it"
 TRIBUTARY_BINARY=$binary python -m unittest discover --start-directory "$package/tests" --verbose
 PATH="$(dirname "$binary"):$PATH" python "$package/../../docs/site/tutorials.py" "$package/../../docs/tutorials/data-scientist.md"

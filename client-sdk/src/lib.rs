@@ -75,7 +75,8 @@
 //! participant adds its share of the noise if the mechanism is distributed. It charges every update to a ledger in its
 //! journal before sending it, holds the task to its first guarantee, and stops when the budget is used up, or when all
 //! tasks together have used up the device's lifetime budget ([`Lifetime`]). An app may set its own limits with
-//! [`PrivacyPolicy`], and read the ledger with [`Participant::privacy_spent`] and [`Participant::privacy_lifetime`].
+//! [`PrivacyPolicy`], and read the ledger with [`Participant::privacy_spent`] and [`Participant::privacy_lifetime`]. What a participant
+//! sent is [`Participant::data_use`], and what it refused, and why, [`Participant::refusals`]; both are in the journal.
 
 pub mod checkpoints;
 pub mod clock;
@@ -110,7 +111,7 @@ pub use local_model::{Model, Origin};
 #[cfg(feature = "models")]
 pub use model_trainer::{Dataset, ModelTrainer};
 pub use participant::{
-    BuildError, Builder, Event, KeptModel, LoweredFloor, Outcome, Participant, ParticipantError, Progress,
+    BuildError, Builder, Event, KeptModel, LoweredFloor, Outcome, Participant, ParticipantError, Progress, Refusal,
     SecurityPolicy,
 };
 pub use pre_issued::PreIssued;

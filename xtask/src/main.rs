@@ -24,7 +24,7 @@ enum Chore {
         /// Minimum accuracy, from 0 to 1.
         accuracy: f64,
     },
-    /// Build the library for C, Kotlin and Swift as small as it gets, and compare its size with the limits.
+    /// Build the library for C, Kotlin and Swift as small as it gets, and the wheel for Python, and compare their sizes with the limits.
     Size {
         /// Another target than this machine, for example aarch64-unknown-linux-gnu: needs cargo-zigbuild.
         #[arg(long)]

@@ -1,5 +1,6 @@
-//! How large the libraries in people's apps are.
+//! How large the libraries in people's apps are, and the package for Python.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -23,7 +24,11 @@ const VARIANTS: &[Variant] = &[
     Variant { name: "C, Kotlin and Swift, ready models", features: "uniffi,models", limits: (8 * MB, 3 * MB) },
 ];
 
-/// Builds each library in the profile `mobile`, and compares it with its limits. Another target is linked by cargo-zigbuild.
+/// Most bytes of the wheel for Python, which is compressed.
+const WHEEL: u64 = 10 * MB;
+
+/// Builds each library in the profile `mobile`, and the wheel as it is released, and compares them with their limits. Another target is
+/// linked by zig.
 pub(crate) fn run(target: Option<&str>) -> anyhow::Result<()> {
     let metadata = MetadataCommand::new().no_deps().exec().context("cargo metadata")?;
     let folder = metadata.target_directory.as_std_path().join(target.unwrap_or_default()).join("mobile");
@@ -38,8 +43,13 @@ pub(crate) fn run(target: Option<&str>) -> anyhow::Result<()> {
         println!("{:>9} bytes (limit {}), {:>9} by xz (limit {})  {name}{said}", size, limits.0, xz, limits.1);
         large += usize::from(is_large);
     }
+    if let Some(size) = wheel(target, &metadata.target_directory.as_std_path().join("wheel-size"))? {
+        let said = if size > WHEEL { ": too large" } else { "" };
+        println!("{size:>9} bytes (limit {WHEEL})  the wheel for Python{said}");
+        large += usize::from(size > WHEEL);
+    }
     if large > 0 {
-        bail!("{large} libraries are too large");
+        bail!("{large} of them are too large");
     }
     Ok(())
 }
@@ -63,6 +73,40 @@ fn build(target: Option<&str>, features: &str) -> anyhow::Result<()> {
         bail!("the library with the features {features:?} cannot be built");
     }
     Ok(())
+}
+
+/// Builds the wheel into this folder, which is emptied first, and returns its size; nothing, and says so, without maturin.
+fn wheel(target: Option<&str>, folder: &Path) -> anyhow::Result<Option<u64>> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).context(folder.display().to_string()),
+        _ => {}
+    }
+    let mut maturin = Command::new("maturin");
+    maturin.args([
+        "build",
+        "--release",
+        "--locked",
+        "--quiet",
+        "--manifest-path",
+        "client-sdk/python/Cargo.toml",
+        "--out",
+    ]);
+    maturin.arg(folder);
+    if let Some(target) = target {
+        maturin.args(["--zig", "--target", target]);
+    }
+    match maturin.status() {
+        Ok(status) if status.success() => {}
+        Ok(_) => bail!("the wheel for Python cannot be built"),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            println!("SKIPPED: the wheel for Python, since maturin is not installed; it comes from PyPI");
+            return Ok(None);
+        }
+        Err(error) => return Err(error).context("maturin"),
+    }
+    let made = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?.next();
+    let made = made.context("maturin made no wheel")??;
+    Ok(Some(made.metadata()?.len()))
 }
 
 /// The size that a download has.

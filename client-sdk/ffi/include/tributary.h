@@ -301,6 +301,15 @@ enum TributaryCode tributary_privacy_lifetime(struct TributaryParticipant partic
                                               size_t size,
                                               size_t *length);
 
+// Copies what the participant refused so far, and why, into `buffer` as a JSON array, the latest last, as `tributary_last_error` does with
+// its text: of each of the last fifty reasons the attempt that was refused last (`task`, `round`, `attempt`), `code` (what the coordinator
+// was told, or null), `reason` (in words, which stay on the device), `at_ms` (since 1970) and `times`. Earlier processes with this journal
+// count.
+enum TributaryCode tributary_refusals(struct TributaryParticipant participant,
+                                      char *buffer,
+                                      size_t size,
+                                      size_t *length);
+
 // Copies the condition of the device that holds the participant up now into `buffer`, as `tributary_last_error` does with its text: its
 // name (`charging`, `unmetered`, `idle`, `battery`, `thermal` or `data_cap`), a colon, and the same in words. NOTHING if none does.
 enum TributaryCode tributary_held_up(struct TributaryParticipant participant,
@@ -511,10 +520,37 @@ enum TributaryCode tributary_machine_held_up(struct TributaryMachine machine,
                                              size_t size,
                                              size_t *length);
 
+// As `tributary_privacy_spent`.
+enum TributaryCode tributary_machine_privacy_spent(struct TributaryMachine machine,
+                                                   char *buffer,
+                                                   size_t size,
+                                                   size_t *length);
+
+// As `tributary_privacy_lifetime`.
+enum TributaryCode tributary_machine_privacy_lifetime(struct TributaryMachine machine,
+                                                      char *buffer,
+                                                      size_t size,
+                                                      size_t *length);
+
+// As `tributary_refusals`.
+enum TributaryCode tributary_machine_refusals(struct TributaryMachine machine,
+                                              char *buffer,
+                                              size_t size,
+                                              size_t *length);
+
+// Puts into `used` what was sent and received, as of the last tick.
+enum TributaryCode tributary_machine_data_use(struct TributaryMachine machine, struct TributaryDataUse *used);
+
 // As `tributary_model`; reads the journal on this thread.
 enum TributaryCode tributary_machine_model(struct TributaryMachine machine,
                                            const char *task,
                                            struct TributaryModel *model);
+
+// As `tributary_models`; reads the journal on this thread.
+enum TributaryCode tributary_machine_models(struct TributaryMachine machine,
+                                            char *buffer,
+                                            size_t size,
+                                            size_t *length);
 
 // Forgets the machine at once; the journal knows how to go on. The journal is free once no thread performs anything for it.
 enum TributaryCode tributary_machine_close(struct TributaryMachine machine);

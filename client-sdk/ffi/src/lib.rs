@@ -7,6 +7,7 @@
 #[cfg(feature = "uniffi")]
 uniffi::setup_scaffolding!("tributary");
 
+mod asked;
 mod c;
 mod callbacks;
 mod conditions;

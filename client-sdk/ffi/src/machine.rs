@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::clock::{Clock as _, Now, SystemClock};
-use client_sdk::participant::machine::Machine as Deciding;
 use client_sdk::participant::{Driven, Step};
 use client_sdk::runner::Called;
 use client_sdk::{DeviceState, Outcome};
 
+use crate::asked;
 use crate::callbacks::{CallbackError, Callbacks, call, refuse_in_callback, refuse_in_key_store};
-use crate::conditions::HeldUp;
+use crate::conditions::{DataUse, HeldUp};
 use crate::error::{TributaryError, of_this_process};
 use crate::job::Job;
 use crate::model::Model;
@@ -154,8 +154,7 @@ impl Machine {
     /// # Errors
     /// [`TributaryError::OtherProcess`].
     pub fn id(&self) -> Result<Option<String>, TributaryError> {
-        let own = |machine: &Deciding| machine.identity().map(|identity| identity.certified.participant.to_string());
-        Ok(self.driven()?.look(own))
+        Ok(self.driven()?.look(asked::id))
     }
 
     /// The condition of the device that held it up at the last tick; nothing if none did.
@@ -163,7 +162,39 @@ impl Machine {
     /// # Errors
     /// [`TributaryError::OtherProcess`].
     pub fn held_up(&self) -> Result<Option<HeldUp>, TributaryError> {
-        Ok(self.driven()?.look(Deciding::held_up).map(Into::into))
+        Ok(self.driven()?.look(asked::held_up))
+    }
+
+    /// As `Participant.privacy_spent`.
+    ///
+    /// # Errors
+    /// [`TributaryError::OtherProcess`].
+    pub fn privacy_spent(&self) -> Result<String, TributaryError> {
+        Ok(self.driven()?.look(asked::privacy_spent))
+    }
+
+    /// As `Participant.privacy_lifetime`.
+    ///
+    /// # Errors
+    /// [`TributaryError::OtherProcess`].
+    pub fn privacy_lifetime(&self) -> Result<String, TributaryError> {
+        Ok(self.driven()?.look(asked::privacy_lifetime))
+    }
+
+    /// As `Participant.refusals`.
+    ///
+    /// # Errors
+    /// [`TributaryError::OtherProcess`].
+    pub fn refusals(&self) -> Result<String, TributaryError> {
+        Ok(self.driven()?.look(asked::refusals))
+    }
+
+    /// What was sent and received, as of the last tick.
+    ///
+    /// # Errors
+    /// [`TributaryError::OtherProcess`].
+    pub fn data_use(&self) -> Result<DataUse, TributaryError> {
+        Ok(self.driven()?.look(asked::data_use))
     }
 
     /// As `Participant.model`; it reads the journal on this thread.
@@ -173,6 +204,15 @@ impl Machine {
     pub fn model(&self, task: String) -> Result<Option<Arc<Model>>, TributaryError> {
         refuse_in_key_store()?;
         Ok(self.driven()?.model_of(&task)?.map(Model::new))
+    }
+
+    /// As `Participant.models`; it reads the journal on this thread.
+    ///
+    /// # Errors
+    /// [`TributaryError::Journal`], [`TributaryError::OtherProcess`]; [`TributaryError::InCallback`] in the key store.
+    pub fn models(&self) -> Result<Vec<String>, TributaryError> {
+        refuse_in_key_store()?;
+        Ok(asked::names(self.driven()?.models()?))
     }
 }
 

@@ -3,9 +3,11 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use client_sdk::participant::machine::Machine;
 use client_sdk::runner::{self, Runner};
-use client_sdk::{Builder, LifetimeSpent, Outcome, PrivacySpent};
+use client_sdk::{Builder, Outcome};
 
+use crate::asked;
 use crate::callbacks::{Callbacks, Kept, call, refuse_in_callback};
 use crate::conditions::{self, DataUse, HeldUp};
 use crate::error::{TributaryError, of_this_process};
@@ -17,7 +19,7 @@ use crate::options;
 const SLICE: Duration = Duration::from_millis(100);
 
 /// A participant on a thread of its own. All methods may be called from any thread; those that wait (`next`, `id`,
-/// `model`, `models`, `privacy_spent`, `privacy_lifetime`, `held_up`, `data_use`, `close`) not from a callback.
+/// `model`, `models`, `privacy_spent`, `privacy_lifetime`, `refusals`, `held_up`, `data_use`, `close`) not from a callback.
 ///
 /// Dropped, it stops without waiting; the journal knows how to go on.
 #[cfg_attr(feature = "uniffi", derive(uniffi::Object))]
@@ -88,6 +90,11 @@ impl Participant {
     ) -> Result<T, TributaryError> {
         refuse_in_callback()?;
         self.with(|runner| runner.ask(question))?.ok_or(TributaryError::Closed)
+    }
+
+    /// The same of what decides in it.
+    fn look_at<T: Send + 'static>(&self, question: fn(&Machine) -> T) -> Result<T, TributaryError> {
+        self.ask(move |running| question(running.machine()))
     }
 
     /// The next slice of at most `limit`.
@@ -172,7 +179,7 @@ impl Participant {
     /// # Errors
     /// [`TributaryError::Closed`].
     pub fn id(&self) -> Result<Option<String>, TributaryError> {
-        self.ask(|running| running.certified().map(|own| own.participant.to_string()))
+        self.look_at(asked::id)
     }
 
     /// What was spent on each private task, from the participant's own ledger, as a JSON array.
@@ -180,8 +187,7 @@ impl Participant {
     /// # Errors
     /// [`TributaryError::Closed`].
     pub fn privacy_spent(&self) -> Result<String, TributaryError> {
-        let spent = self.ask(client_sdk::Participant::privacy_spent)?;
-        Ok(serde_json::Value::from_iter(spent.iter().map(PrivacySpent::data)).to_string())
+        self.look_at(asked::privacy_spent)
     }
 
     /// What was spent on all tasks together, and the limit on it, as a JSON object.
@@ -189,8 +195,17 @@ impl Participant {
     /// # Errors
     /// [`TributaryError::Closed`].
     pub fn privacy_lifetime(&self) -> Result<String, TributaryError> {
-        let spent = self.ask(client_sdk::Participant::privacy_lifetime)?;
-        Ok(LifetimeSpent::data(&spent).to_string())
+        self.look_at(asked::privacy_lifetime)
+    }
+
+    /// What it refused so far, and why, as a JSON array, the latest last: of each of the last fifty reasons the attempt that was refused last
+    /// (`task`, `round`, `attempt`), `code` (what the coordinator was told, or null), `reason` (in words, which stay on the device), `at_ms`
+    /// (since 1970) and `times`. From the journal, so earlier processes count.
+    ///
+    /// # Errors
+    /// [`TributaryError::Closed`].
+    pub fn refusals(&self) -> Result<String, TributaryError> {
+        self.look_at(asked::refusals)
     }
 
     /// The model of a task for use on this device: the last published one that was verified, or the device's own where the task
@@ -208,7 +223,7 @@ impl Participant {
     /// # Errors
     /// [`TributaryError::Journal`], [`TributaryError::Closed`].
     pub fn models(&self) -> Result<Vec<String>, TributaryError> {
-        Ok(self.ask(client_sdk::Participant::models)??.into_iter().map(|kept| kept.name).collect())
+        self.ask(client_sdk::Participant::models)?.map(asked::names).map_err(Into::into)
     }
 
     /// The condition of the device that holds it up now; nothing if none does.
@@ -216,7 +231,7 @@ impl Participant {
     /// # Errors
     /// [`TributaryError::Closed`].
     pub fn held_up(&self) -> Result<Option<HeldUp>, TributaryError> {
-        Ok(self.ask(client_sdk::Participant::held_up)?.map(Into::into))
+        self.look_at(asked::held_up)
     }
 
     /// What was sent and received.
@@ -224,7 +239,7 @@ impl Participant {
     /// # Errors
     /// [`TributaryError::Closed`].
     pub fn data_use(&self) -> Result<DataUse, TributaryError> {
-        Ok(self.ask(client_sdk::Participant::data_use)?.into())
+        self.look_at(asked::data_use)
     }
 
     /// Asks it to stop; `next` says when it has.

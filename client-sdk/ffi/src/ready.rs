@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use client_sdk::TrainerError;
 use client_sdk::learning::Parameters;
-use client_sdk::train::{Device, Inputs, Scores};
-use client_sdk::{Dataset, ModelTrainer, Trainer as _, TrainerError};
+use client_sdk::runner::{labelled, train_ready};
+use client_sdk::train::{Inputs, Scores};
 
 use crate::error::TributaryError;
 use crate::job::{Job, floats};
@@ -15,18 +16,10 @@ impl Job {
     /// [`Job::is_overdue`] meanwhile is answered.
     pub(crate) fn train_rows(&self, features: Vec<f32>, labels: Vec<u32>, width: usize) -> Result<(), TributaryError> {
         self.of_this_process()?;
-        if labels.is_empty() || labels.len().checked_mul(width) != Some(features.len()) {
-            let (numbers, rows) = (features.len(), labels.len());
-            let text =
-                format!("{numbers} numbers and {rows} classes are no {rows} rows of {width} numbers, at least one");
-            return Err(TributaryError::Update(text));
-        }
+        let rows = labelled(features, labels, width)?;
         let model = self.with_values(|values| Parameters::new(Arc::clone(self.layout()), values.clone()))?;
         let model = model.map_err(|error| TributaryError::Update(error.to_string()))?;
-        let rows = Dataset::Labelled { features, labels, width };
-        let nothing = Dataset::Labelled { features: Vec::new(), labels: Vec::new(), width };
-        let trained = ModelTrainer::new(rows, nothing, Device::Cpu).train(&model, self.training());
-        match trained {
+        match train_ready(rows, &model, self.training()) {
             Ok(trained) => self.answer(trained),
             // It comes again, and goes on from what the trainer has saved.
             Err(error @ TrainerError::Paused) => Err(TributaryError::Overdue(error.to_string())),

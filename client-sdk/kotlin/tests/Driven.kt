@@ -58,7 +58,9 @@ fun main(arguments: Array<String>) {
             }
         }
         check(rounds == listOf(1, 2) && paused == 1 && machine.id()?.length == 36)
-        check(machine.model("driven")?.version == 1)
+        check(machine.model("driven")?.version == 1 && machine.models() == listOf("driven"))
+        check(machine.refusals().isEmpty() && machine.privacySpent().isEmpty() && "limit" in machine.privacyLifetime())
+        check(machine.dataUse().sent > 500UL) { "sent: ${machine.dataUse()}" }
     }
     // Nobody can be asked at this address, and nobody is.
     val offline = JsonObject(options + ("server" to JsonPrimitive("https://localhost:1")))

@@ -127,6 +127,7 @@ fun main(arguments: Array<String>): Unit = runBlocking {
     check(me.models() == listOf("careless")) { "models of ${me.models()}" }
     check(me.model("careless")?.version == 1) { "version ${me.model("careless")?.version}" }
     check(me.dataUse().sent > 500UL) { "sent: ${me.dataUse()}" }
+    check(me.refusals().isEmpty()) { "refused: ${me.refusals()}" }
     me.pause()
     while (!job.isOverdue) delay(10)
     expect<TributaryException.Overdue>("no longer waits") { job.finish(job.parameters(), 1) }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use client_sdk::learning::{Layout, MetricValue, Parameters};
 use client_sdk::runner::{self, Answer};
-use client_sdk::{NotKept, Trained, TrainingJob};
-use numpy::{PyArray1, PyReadonlyArray1};
+use client_sdk::{NotKept, Trained, TrainerError, TrainingJob};
+use numpy::{Element, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -135,7 +135,7 @@ impl Job {
         examples: u64,
         metrics: Vec<(String, f64, u64)>,
     ) -> PyResult<()> {
-        let values = values.as_slice().map_err(|_| UpdateError::new_err("the array is not contiguous"))?.to_vec();
+        let values = owned(&values)?;
         let metrics: Vec<_> =
             metrics.into_iter().map(|(name, value, count)| (name, MetricValue { value, count })).collect();
         runner::check_update(&self.layout, &values, examples, &metrics)
@@ -147,6 +147,35 @@ impl Job {
         sent.map_err(|overdue| Overdue::new_err(overdue.to_string()))
     }
 
+    /// Trains the task's ready model on rows, each with a class, beginning with `values`, and hands in the result. The number of
+    /// examples; `None` if it was paused, and comes again.
+    fn train(
+        &self,
+        py: Python<'_>,
+        values: PyReadonlyArray1<'_, f32>,
+        features: PyReadonlyArray1<'_, f32>,
+        labels: PyReadonlyArray1<'_, u32>,
+        width: usize,
+    ) -> PyResult<Option<u64>> {
+        of_this_process(self.process)?;
+        let rows = runner::labelled(owned(&features)?, owned(&labels)?, width)
+            .map_err(|error| UpdateError::new_err(error.to_string()))?;
+        let model = Parameters::new(Arc::clone(&self.layout), owned(&values)?);
+        let model = model.map_err(|error| UpdateError::new_err(error.to_string()))?;
+        let trained = match py.detach(|| runner::train_ready(rows, &model, &self.training)) {
+            Ok(trained) => trained,
+            Err(TrainerError::Paused) => return Ok(None),
+            Err(_) if self.is_overdue() => {
+                self.fail("it took too long".to_owned())?;
+                return Err(Overdue::new_err(runner::Overdue.to_string()));
+            }
+            Err(error) => return Err(UpdateError::new_err(error.to_string())),
+        };
+        let (answer, examples) = (self.take_answer()?, trained.examples);
+        let sent = py.detach(|| answer.finish(trained));
+        sent.map(|()| Some(examples)).map_err(|overdue| Overdue::new_err(overdue.to_string()))
+    }
+
     fn fail(&self, reason: String) -> PyResult<()> {
         self.take_answer()?.fail(reason).map_err(|overdue| Overdue::new_err(overdue.to_string()))
     }
@@ -154,4 +183,9 @@ impl Job {
     fn refuse(&self, reason: String) -> PyResult<()> {
         self.take_answer()?.refuse(reason).map_err(|overdue| Overdue::new_err(overdue.to_string()))
     }
+}
+
+/// A copy of an array.
+fn owned<T: Element + Copy>(array: &PyReadonlyArray1<'_, T>) -> PyResult<Vec<T>> {
+    array.as_slice().map(<[T]>::to_vec).map_err(|_| UpdateError::new_err("the array is not contiguous"))
 }

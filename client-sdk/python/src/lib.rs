@@ -3,6 +3,7 @@
 //! What Python can say better is in `tributary/`: names, NumPy views, iteration, asyncio. Nothing here waits with the
 //! interpreter's lock held.
 
+mod asked;
 mod errors;
 mod job;
 mod machine;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use client_sdk::clock::{Clock as _, Now, SystemClock};
-use client_sdk::participant::machine::Machine as Deciding;
 use client_sdk::participant::{Driven, Step};
 use client_sdk::runner::Called;
 use pyo3::prelude::*;
 
+use crate::asked;
 use crate::errors::{self, JournalError};
 use crate::job::Job;
 use crate::model::Model;
@@ -87,18 +87,44 @@ impl Machine {
     /// The participant's id, once it is enrolled.
     #[getter]
     fn id(&self) -> PyResult<Option<String>> {
-        let who = |machine: &Deciding| machine.identity().map(|identity| identity.certified.participant.to_string());
-        Ok(self.driven()?.look(who))
+        Ok(self.driven()?.look(asked::id))
     }
 
     /// Name and description of the condition that held it up at the last tick.
     fn held_up(&self) -> PyResult<Option<(&'static str, String)>> {
-        Ok(self.driven()?.look(Deciding::held_up).map(|unmet| (unmet.name(), unmet.to_string())))
+        Ok(self.driven()?.look(asked::held_up))
+    }
+
+    /// What was spent on each task, as JSON.
+    fn privacy_spent(&self) -> PyResult<String> {
+        Ok(self.driven()?.look(asked::privacy_spent))
+    }
+
+    /// What was spent on all tasks together, as JSON.
+    fn privacy_lifetime(&self) -> PyResult<String> {
+        Ok(self.driven()?.look(asked::privacy_lifetime))
+    }
+
+    /// What was refused, and why, as JSON.
+    fn refusals(&self) -> PyResult<String> {
+        Ok(self.driven()?.look(asked::refusals))
+    }
+
+    /// What was sent and received: today, then ever.
+    fn data_use(&self) -> PyResult<[u64; 4]> {
+        Ok(self.driven()?.look(asked::data_use))
     }
 
     fn model(&self, py: Python<'_>, task: &str) -> PyResult<Option<Model>> {
         let driven = self.driven()?;
         let found = py.detach(|| driven.model_of(task)).map_err(|error| JournalError::new_err(error.to_string()))?;
         Ok(found.map(Model::new))
+    }
+
+    /// Names of the tasks that there is a model of, the latest last.
+    fn models(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let driven = self.driven()?;
+        let found = py.detach(|| driven.models()).map_err(|error| JournalError::new_err(error.to_string()))?;
+        Ok(asked::names(found))
     }
 }

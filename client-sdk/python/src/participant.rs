@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use client_sdk::participant::machine::Machine;
 use client_sdk::runner::{Next, Options, Runner};
-use client_sdk::{BuildError, Builder, DeviceState, Event, LifetimeSpent, PrivacySpent};
+use client_sdk::{BuildError, Builder, DeviceState, Event};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::errors::{self, ConfigurationError, Error, JournalError};
+use crate::asked;
+use crate::errors::{self, ConfigurationError, JournalError};
 use crate::job::Job;
 use crate::model::Model;
 
@@ -44,6 +46,21 @@ impl Participant {
         errors::of_this_process(self.process)?;
         let done = py.detach(|| self.runner().map(|runner| work(&runner)));
         done.ok_or_else(|| errors::closed("this participant was closed"))
+    }
+
+    /// Asks the participant something, which its own thread answers.
+    fn ask<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        question: impl FnOnce(&client_sdk::Participant) -> T + Send + 'static,
+    ) -> PyResult<T> {
+        let answer = self.with(py, |runner| runner.ask(question))?;
+        answer.ok_or_else(|| errors::closed("this participant was closed"))
+    }
+
+    /// The same of what decides in it.
+    fn look_at<T: Send + 'static>(&self, py: Python<'_>, question: fn(&Machine) -> T) -> PyResult<T> {
+        self.ask(py, move |running| question(running.machine()))
     }
 
     fn asking(&self) -> MutexGuard<'_, ()> {
@@ -88,36 +105,34 @@ impl Participant {
     /// The participant's id, once it is enrolled.
     #[getter]
     fn id(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        let ask = |runner: &Runner| runner.ask(|running| running.certified().map(|own| own.participant.to_string()));
-        Ok(self.with(py, ask)?.flatten())
+        self.look_at(py, asked::id)
     }
 
     /// What was spent on each task, as JSON.
     fn privacy_spent(&self, py: Python<'_>) -> PyResult<String> {
-        let spent = self.with(py, |runner| runner.ask(client_sdk::Participant::privacy_spent))?.unwrap_or_default();
-        let spent: Vec<_> = spent.iter().map(PrivacySpent::data).collect();
-        Ok(serde_json::Value::from(spent).to_string())
+        self.look_at(py, asked::privacy_spent)
     }
 
     /// What was spent on all tasks together, as JSON.
     fn privacy_lifetime(&self, py: Python<'_>) -> PyResult<String> {
-        let spent = self.with(py, |runner| runner.ask(client_sdk::Participant::privacy_lifetime))?;
-        spent.as_ref().map(|spent| LifetimeSpent::data(spent).to_string()).ok_or_else(|| Error::new_err("it has ended"))
+        self.look_at(py, asked::privacy_lifetime)
+    }
+
+    /// What was refused, and why, as JSON.
+    fn refusals(&self, py: Python<'_>) -> PyResult<String> {
+        self.look_at(py, asked::refusals)
     }
 
     /// The model of the task of this name; also offline.
     fn model(&self, py: Python<'_>, task: String) -> PyResult<Option<Model>> {
-        let found = self.with(py, |runner| runner.ask(move |running| running.model_of(&task)))?;
-        let found = found.unwrap_or(Ok(None)).map_err(|error| JournalError::new_err(error.to_string()))?;
-        Ok(found.map(Model::new))
+        let found = self.ask(py, move |running| running.model_of(&task))?;
+        Ok(found.map_err(|error| JournalError::new_err(error.to_string()))?.map(Model::new))
     }
 
     /// Names of the tasks that there is a model of, the latest last.
     fn models(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let found = self.with(py, |runner| runner.ask(client_sdk::Participant::models))?;
-        let found =
-            found.unwrap_or_else(|| Ok(Vec::new())).map_err(|error| JournalError::new_err(error.to_string()))?;
-        Ok(found.into_iter().map(|kept| kept.name).collect())
+        let found = self.ask(py, client_sdk::Participant::models)?;
+        Ok(asked::names(found.map_err(|error| JournalError::new_err(error.to_string()))?))
     }
 
     fn set_examples(&self, py: Python<'_>, examples: u64) -> PyResult<()> {
@@ -132,14 +147,12 @@ impl Participant {
 
     /// Name and description of the condition that holds it up.
     fn held_up(&self, py: Python<'_>) -> PyResult<Option<(&'static str, String)>> {
-        let found = self.with(py, |runner| runner.ask(client_sdk::Participant::held_up))?;
-        Ok(found.flatten().map(|unmet| (unmet.name(), unmet.to_string())))
+        self.look_at(py, asked::held_up)
     }
 
     /// What was sent and received: today, then ever.
     fn data_use(&self, py: Python<'_>) -> PyResult<[u64; 4]> {
-        let used = self.with(py, |runner| runner.ask(client_sdk::Participant::data_use))?.unwrap_or_default();
-        Ok([used.today.sent, used.today.received, used.total.sent, used.total.received])
+        self.look_at(py, asked::data_use)
     }
 
     fn pause(&self, py: Python<'_>) -> PyResult<()> {

@@ -51,6 +51,9 @@ class Machines(unittest.TestCase):
             self.assertEqual({thread for _, thread in events}, {here})
             self.assertIn("uploaded", [name for name, _ in events])
             self.assertEqual(me.model("driven").version, 1)
+            self.assertEqual((me.models, me.refusals, me.privacy_spent), (["driven"], [], []))
+            self.assertEqual(me.privacy_lifetime["limit"], 10.0)
+            self.assertGreater(me.data_use["sent"], 500)
             self.assertIsNotNone(me.id)
             self.assertEqual(running.operator.rounds("driven")[0]["reported"], 1)
             del me

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import unittest
 
 import numpy as np
@@ -123,6 +124,18 @@ class Rounds(unittest.TestCase):
             each(take_part, range(3))
             self.assertEqual(running.operator.wait("killed")["status"], "COMPLETED")
             np.testing.assert_allclose(running.operator.model("killed")["b"], 2.0, atol=1e-4)
+
+    def test_what_it_refuses_is_told_with_the_reason_by_the_next_process_too(self):
+        with federation() as running:
+            running.operator.create(line("clear", rounds=1, cohort=1, secure_aggregation={"enabled": False}))
+            options = running.options("strict", task="clear")
+            with tb.participant(**options) as me:
+                while not (told := me.refusals):
+                    time.sleep(0.01)
+            self.assertEqual((told[0]["round"], told[0]["code"], told[0]["times"]), (1, "policy", 1))
+            self.assertIn("without secure aggregation", told[0]["reason"])
+            with tb.participant(**options) as me:
+                self.assertIn(told[0]["reason"], [one["reason"] for one in me.refusals])
 
     def test_events_and_spending_are_told(self):
         with federation() as running:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from typing import Any
 
 from . import _tributary
 from .model import Model
-from .participant import Task, _device, _options, _whole, participant
+from .participant import Task, _data_use, _device, _options, _whole, participant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,10 +98,35 @@ class Machine:
         """The condition of the device that held it up at the last tick, by name, and in words."""
         return self._native.held_up()
 
+    @property
+    def privacy_spent(self) -> list[dict[str, Any]]:
+        """What was spent on each private task so far, as :attr:`Participant.privacy_spent`."""
+        return json.loads(self._native.privacy_spent())
+
+    @property
+    def privacy_lifetime(self) -> dict[str, Any]:
+        """What was spent on all tasks together, and the limit on it."""
+        return json.loads(self._native.privacy_lifetime())
+
+    @property
+    def refusals(self) -> list[dict[str, Any]]:
+        """What was refused so far, and why, as :attr:`Participant.refusals`."""
+        return json.loads(self._native.refusals())
+
+    @property
+    def data_use(self) -> dict[str, int]:
+        """What was sent and received, as of the last tick, as :attr:`Participant.data_use`."""
+        return _data_use(self._native.data_use())
+
     def model(self, task: str) -> Model | None:
         """The model of a task, as :meth:`Participant.model`."""
         found = self._native.model(task)
         return None if found is None else Model(found)
+
+    @property
+    def models(self) -> list[str]:
+        """The tasks that there is a model of, the latest last."""
+        return self._native.models()
 
 
 def machine(server: str | None = None, **settings: Any) -> Machine:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from . import _tributary
 from .model import Model, views
-from .update import copy_into
+from .update import copy_into, rows_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -179,6 +179,23 @@ class Task:
         self._job.finish(self._flat, count, given)
         self._participant.examples = examples
 
+    def train(self, features: Any, labels: Any) -> bool:
+        """Trains the task's ready model, such as ``linear``, ``mlp`` or ``cnn``, as the plan says, and hands in the result: for an app without
+        a training function. It runs in this thread on one core, beginning with :attr:`parameters`, and leaves checkpoints by itself.
+
+        :param features: a row of numbers for each example; images are flattened in the order channel, row, column.
+        :param labels: the class of each row, from 0.
+        :returns: whether it was handed in. If not, the task was paused, and comes again.
+        :raises UpdateError: if the examples do not fit the model, or the task names no ready model. Nothing was sent, and the task still
+            takes an answer.
+        :raises Overdue: if the round no longer waits.
+        """
+        count = self._job.train(self._flat, *rows_of(features, labels))
+        if count is None:
+            return False
+        self._participant.examples = count
+        return True
+
     def refuse(self, reason: str) -> None:
         """Says that this app does not do such tasks. The reason stays on the device."""
         self._job.refuse(reason)
@@ -229,6 +246,13 @@ class Participant:
         """What was spent on all tasks together, and the limit on it."""
         return json.loads(self._native.privacy_lifetime())
 
+    @property
+    def refusals(self) -> list[dict[str, Any]]:
+        """What was refused so far, and why, the latest last: of each of the last fifty reasons the attempt that was refused last (``task``,
+        ``round``, ``attempt``), ``code`` (what the coordinator was told, or ``None``), ``reason`` (in words, which stay on the device),
+        ``at_ms`` (since 1970) and ``times``. From the journal, so earlier processes count."""
+        return json.loads(self._native.refusals())
+
     def model(self, task: str) -> Model | None:
         """The model of a task, for use on this device: from the journal, so also offline. ``None`` before the first."""
         found = self._native.model(task)
@@ -260,7 +284,7 @@ class Participant:
     @property
     def data_use(self) -> dict[str, int]:
         """Bytes sent and received today (UTC), and ever with this journal; without those of TLS."""
-        return dict(zip(("sent_today", "received_today", "sent", "received"), self._native.data_use()))
+        return _data_use(self._native.data_use())
 
     def pause(self) -> None:
         """Rests at once, and sends nothing until :meth:`resume`. A task that has saved a checkpoint comes again if its round still
@@ -439,6 +463,10 @@ def _device(
     """The device's state as the native part takes it."""
     state = {"charging": charging, "unmetered": unmetered, "idle": idle, "battery_percent": battery_percent, "thermal": thermal}
     return json.dumps(state)
+
+
+def _data_use(counted: Sequence[int]) -> dict[str, int]:
+    return dict(zip(("sent_today", "received_today", "sent", "received"), counted))
 
 
 def _pem(ca: str | os.PathLike[str] | None) -> str | None:

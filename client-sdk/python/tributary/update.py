@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -52,16 +53,43 @@ def _by_name(given: Any, own: Mapping[str, Any]) -> Mapping[str, Any]:
     raise _tributary.UpdateError(f"an update is a mapping of names to arrays, a sequence of arrays or a module, not {kind}")
 
 
-def _array(name: str, given: Any) -> np.ndarray:
-    """An array of floating point numbers; a tensor of PyTorch among them."""
+def rows_of(features: Any, labels: Any) -> tuple[np.ndarray, np.ndarray, int]:
+    """Rows of numbers, flat and as float32, the class of each, and the length of a row.
+
+    :raises UpdateError: if they are no such things.
+    """
+    import numpy as np
+
+    table, classes = _made("features are", features), _made("labels are", labels)
+    if table.ndim < 2 or table.dtype.kind not in "fiub":
+        raise _tributary.UpdateError(f"features are an array of {table.dtype} of the shape {table.shape}; they must be rows of numbers")
+    is_class = classes.ndim == 1 and classes.dtype.kind in "iub"
+    if not is_class or (classes.size and not 0 <= int(classes.min()) <= int(classes.max()) < 2**32):
+        raise _tributary.UpdateError(
+            f"labels are an array of {classes.dtype} of the shape {classes.shape}; they must be classes, whole numbers from 0 on, one a row"
+        )
+    if len(table) != len(classes):
+        raise _tributary.UpdateError(f"there are {len(table)} rows and {len(classes)} labels")
+    with np.errstate(over="ignore"):  # What is not finite shows in the training.
+        flat = np.ascontiguousarray(table, dtype=np.float32).reshape(-1)
+    return flat, classes.astype(np.uint32), math.prod(table.shape[1:])
+
+
+def _made(what: str, given: Any) -> np.ndarray:
+    """An array; of a tensor of PyTorch, too."""
     import numpy as np
 
     on_host = given.detach().cpu() if hasattr(given, "detach") else given
     try:
-        array = np.asarray(on_host)
+        return np.asarray(on_host)
     except (RuntimeError, TypeError, ValueError) as error:
         # Such as nested lists of different lengths, and tensors in bfloat16, which NumPy does not know.
-        raise _tributary.UpdateError(f"tensor {name!r} is nothing that NumPy makes an array of: {error}") from error
+        raise _tributary.UpdateError(f"{what} nothing that NumPy makes an array of: {error}") from error
+
+
+def _array(name: str, given: Any) -> np.ndarray:
+    """An array of floating point numbers; a tensor of PyTorch among them."""
+    array = _made(f"tensor {name!r} is", given)
     if array.dtype.kind != "f":
         raise _tributary.UpdateError(f"tensor {name!r} is of {array.dtype}; it must be of floating point numbers")
     return array

@@ -1,4 +1,4 @@
-//! Looks at the device's conditions, and writes what was sent and received.
+//! Looks at the device's conditions, and writes what is kept for the app: what was sent and received, and what was refused.
 
 use super::core::{Core, persist};
 use super::event::Event;
@@ -7,6 +7,7 @@ use super::snapshot;
 use super::state::State;
 use crate::clock::Now;
 use crate::conditions::{DeviceState, Readiness, Unmet};
+use crate::journal::JournalError;
 
 /// A process that is killed forgets at most so many bytes.
 const UNSAVED: u64 = 256 << 10;
@@ -32,16 +33,28 @@ impl Core {
         };
     }
 
-    /// Writes the data use before a state that nothing waits for, if much is not written yet.
-    pub(super) fn with_traffic_saved(&mut self, state: State) -> State {
+    /// Writes what was refused, and the data use if much of it is not written yet, before a state that nothing waits for.
+    pub(super) fn with_notes_saved(&mut self, state: State) -> State {
         let cap = self.settings.device.and_then(|policy| policy.max_bytes_per_day);
         let most = cap.map_or(UNSAVED, |cap| UNSAVED.min(cap / 16));
         let is_quiet = matches!(state, State::CheckIn(_) | State::Upload(_) | State::Train(_) | State::Abandon(_));
-        if self.traffic.unsaved <= most || !is_quiet {
+        let has_more = [self.refusals.unsaved, self.traffic.unsaved > most];
+        if has_more == [false; 2] || !is_quiet {
             return state;
         }
-        self.traffic.unsaved = 0;
-        let bytes = self.traffic.used.encode();
-        persist(bytes.map(|bytes| vec![Record::new(snapshot::TRAFFIC.to_owned(), bytes)]), state)
+        persist(self.notes(has_more), state)
+    }
+
+    fn notes(&mut self, [refusals, traffic]: [bool; 2]) -> Result<Vec<Record>, JournalError> {
+        let mut records = Vec::new();
+        if refusals {
+            self.refusals.unsaved = false;
+            records.push(Record::new(snapshot::REFUSALS.to_owned(), self.refusals.encode()?));
+        }
+        if traffic {
+            self.traffic.unsaved = 0;
+            records.push(Record::new(snapshot::TRAFFIC.to_owned(), self.traffic.used.encode()?));
+        }
+        Ok(records)
     }
 }

@@ -19,6 +19,7 @@ use super::event::{Event, Outcome};
 use super::kept_models::KeptModels;
 use super::provenance::Shown;
 use super::record::Record;
+use super::refusals::Refusals;
 use super::round_end::{AbandonCause, ExchangeError, LeaveReason, RoundEnd};
 use super::session::{Session, SessionError};
 use super::settings::Settings;
@@ -67,6 +68,7 @@ pub(super) struct Core {
     /// The condition of the device that holds it up.
     pub(super) held_up: Option<Unmet>,
     pub(super) traffic: TrafficLedger,
+    pub(super) refusals: Refusals,
     pub(super) stopping: bool,
     /// How the last round ended; its attempt is never entered again.
     pub(super) round_end: Option<(Attempt, RoundEnd)>,

@@ -13,6 +13,7 @@ use super::action::{Action, Input};
 use super::build_error::BuildError;
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
+use super::kept_models::KeptModel;
 use super::machine::Machine;
 use super::plan_error::WorkError;
 use super::prefetches::RoundTrip;
@@ -280,7 +281,7 @@ impl Driven {
         self.inner().stops = true;
     }
 
-    /// Looks at the machine, such as for what it has spent.
+    /// Looks at the machine, such as for what it has spent, sent and refused.
     pub fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
         look(&self.inner().machine)
     }
@@ -291,6 +292,14 @@ impl Driven {
     /// [`JournalError`] if a record cannot be read or was damaged.
     pub fn model_of(&self, name: &str) -> Result<Option<Model>, JournalError> {
         Model::load_of(&*self.around.journal, name)
+    }
+
+    /// The published models in the journal, as [`Participant::models`](super::Participant::models). It reads the journal on this thread.
+    ///
+    /// # Errors
+    /// [`JournalError`] if the list cannot be read or was damaged.
+    pub fn models(&self) -> Result<Vec<KeptModel>, JournalError> {
+        Model::kept(&*self.around.journal)
     }
 }
 

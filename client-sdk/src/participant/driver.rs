@@ -19,6 +19,7 @@ use super::kept_models::KeptModel;
 use super::machine::Machine;
 use super::plan_error::WorkError;
 use super::prefetches::{Answer, Prefetches, RoundTrip};
+use super::refusals::Refusal;
 use super::spans::Spans;
 use super::tick::Circumstances;
 use super::traffic::DataUse;
@@ -232,6 +233,19 @@ impl Participant {
     #[must_use]
     pub fn data_use(&self) -> DataUse {
         self.machine.data_use()
+    }
+
+    /// What it refused, and why, the latest last: each reason with how often it was one, the last fifty. Remembered in the journal, so also
+    /// after a restart.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<Refusal> {
+        self.machine.refusals()
+    }
+
+    /// What decides, to be asked; nothing but [`Self::poll`] changes it.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.machine
     }
 
     /// Makes the participant shut down from the next poll on: see [`Self::run`].

@@ -25,6 +25,7 @@ use super::kept_models::KeptModels;
 pub use super::model_file::ModelFile;
 use super::provenance::Shown;
 pub use super::record::Record;
+use super::refusals::{Refusal, Refusals};
 use super::renew;
 use super::round_end::{LeaveReason, RoundEnd};
 use super::session::{Session, SessionError};
@@ -123,6 +124,7 @@ impl Machine {
             device: DeviceState::default(),
             held_up: None,
             traffic: TrafficLedger::new(DataUse::restore(saved.traffic.as_deref().map(Vec::as_slice))?),
+            refusals: Refusals::restore(saved.refusals.as_deref().map(Vec::as_slice))?,
             stopping: false,
             round_end: None,
             session: None,
@@ -171,6 +173,7 @@ impl Machine {
 
     /// Processes an input and returns the next action.
     pub fn poll(&mut self, input: Input, now: Now) -> Action {
+        let told = self.core.events.len();
         self.core.look_at_conditions(now);
         let state = std::mem::replace(&mut self.state, State::Finished(Ok(Outcome::Stopped)));
         let state = match state.handle(&mut self.core, input, now) {
@@ -178,7 +181,8 @@ impl Machine {
             state => state,
         };
         let state = state.settle(&mut self.core, now);
-        self.state = self.core.with_traffic_saved(state);
+        self.core.refusals.note(self.core.events.get(told..).unwrap_or_default(), now.wall);
+        self.state = self.core.with_notes_saved(state);
         self.state.action(&mut self.core, now)
     }
 
@@ -213,6 +217,13 @@ impl Machine {
     #[must_use]
     pub fn data_use(&self) -> DataUse {
         self.core.traffic.used
+    }
+
+    /// What was refused so far, and why, the latest last: the last fifty reasons. In the journal before the next check-in, and before the
+    /// coordinator is told.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<Refusal> {
+        self.core.refusals.list.clone()
     }
 
     /// Sets the device's attributes; called before each poll.

@@ -97,6 +97,8 @@ pub struct Saved {
     pub training: Option<Zeroizing<Vec<u8>>>,
     /// The record [`snapshot::TRAFFIC`].
     pub traffic: Option<Zeroizing<Vec<u8>>>,
+    /// The record [`snapshot::REFUSALS`].
+    pub refusals: Option<Zeroizing<Vec<u8>>>,
     /// The record [`snapshot::MODELS`].
     pub models: Option<Zeroizing<Vec<u8>>>,
 }
@@ -117,6 +119,7 @@ impl Saved {
             provenance: load(snapshot::PROVENANCE)?,
             training: load(snapshot::TRAINING)?,
             traffic: load(snapshot::TRAFFIC)?,
+            refusals: load(snapshot::REFUSALS)?,
             models: load(snapshot::MODELS)?,
         })
     }

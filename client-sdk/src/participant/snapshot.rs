@@ -32,6 +32,7 @@ mod model;
 mod personalized;
 mod privacy;
 mod provenance;
+mod refusals;
 mod round;
 mod traffic;
 mod training;
@@ -72,6 +73,9 @@ pub const MODELS: &str = "models";
 
 /// Name of the record of what was sent and received.
 pub const TRAFFIC: &str = "traffic";
+
+/// Name of the record of what was refused.
+pub const REFUSALS: &str = "refusals";
 
 /// Name of the record of a training in progress.
 pub const TRAINING: &str = "training";

@@ -33,6 +33,8 @@ mod key_store;
 mod kind;
 #[cfg(feature = "https")]
 mod options;
+#[cfg(feature = "models")]
+mod ready;
 mod said;
 #[cfg(feature = "https")]
 mod stored;
@@ -54,6 +56,8 @@ pub use self::key_store::KeyStore;
 pub use self::kind::Kind;
 #[cfg(feature = "https")]
 pub use self::options::Options;
+#[cfg(feature = "models")]
+pub use self::ready::{labelled, train_ready};
 pub use self::said::End;
 use self::said::{Ending, Said, Switches};
 pub use self::update::{UpdateError, check_update};

@@ -19,6 +19,15 @@ pub enum UpdateError {
     NoExamples,
     #[error("metric {name:?} is {value}; leave out what was not measured")]
     Metric { name: String, value: f64 },
+    /// Of examples for a ready model.
+    #[error("{numbers} numbers and {rows} classes are no {rows} rows of {width} numbers, at least one")]
+    Rows {
+        numbers: usize,
+        /// Number of classes.
+        rows: usize,
+        /// Numbers in a row.
+        width: usize,
+    },
 }
 
 /// Checks an update against the layout of its job's parameters.

@@ -12,7 +12,7 @@ use super::guard::guard;
 use super::handles::Table;
 use super::job::{self, TributaryJob};
 use super::model::{self, TributaryModel};
-use super::participant::callbacks_of;
+use super::participant::{TributaryDataUse, callbacks_of, give_data_use};
 use crate::error::TributaryError;
 use crate::machine::{Circumstances, Machine, Todo};
 
@@ -191,6 +191,48 @@ pub extern "C" fn tributary_machine_held_up(
     })
 }
 
+/// As `tributary_privacy_spent`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_machine_privacy_spent(
+    machine: TributaryMachine,
+    buffer: *mut c_char,
+    size: usize,
+    length: *mut usize,
+) -> TributaryCode {
+    with(machine, |machine| put(&machine.privacy_spent()?, buffer, size, length))
+}
+
+/// As `tributary_privacy_lifetime`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_machine_privacy_lifetime(
+    machine: TributaryMachine,
+    buffer: *mut c_char,
+    size: usize,
+    length: *mut usize,
+) -> TributaryCode {
+    with(machine, |machine| put(&machine.privacy_lifetime()?, buffer, size, length))
+}
+
+/// As `tributary_refusals`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_machine_refusals(
+    machine: TributaryMachine,
+    buffer: *mut c_char,
+    size: usize,
+    length: *mut usize,
+) -> TributaryCode {
+    with(machine, |machine| put(&machine.refusals()?, buffer, size, length))
+}
+
+/// Puts into `used` what was sent and received, as of the last tick.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_machine_data_use(machine: TributaryMachine, used: *mut TributaryDataUse) -> TributaryCode {
+    with(machine, |machine| {
+        can_give(used, "used")?;
+        give_data_use(machine.data_use()?, used)
+    })
+}
+
 /// As `tributary_model`; reads the journal on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_machine_model(
@@ -202,6 +244,17 @@ pub extern "C" fn tributary_machine_model(
         can_give(model, "model")?;
         model::hand_out(machine.model(text(task, "task")?.to_owned())?, model)
     })
+}
+
+/// As `tributary_models`; reads the journal on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_machine_models(
+    machine: TributaryMachine,
+    buffer: *mut c_char,
+    size: usize,
+    length: *mut usize,
+) -> TributaryCode {
+    with(machine, |machine| put(&serde_json::Value::from(machine.models()?).to_string(), buffer, size, length))
 }
 
 /// Forgets the machine at once; the journal knows how to go on. The journal is free once no thread performs anything for it.

@@ -171,6 +171,20 @@ pub extern "C" fn tributary_privacy_lifetime(
     with(participant, |participant| put(&participant.privacy_lifetime()?, buffer, size, length))
 }
 
+/// Copies what the participant refused so far, and why, into `buffer` as a JSON array, the latest last, as `tributary_last_error` does with
+/// its text: of each of the last fifty reasons the attempt that was refused last (`task`, `round`, `attempt`), `code` (what the coordinator
+/// was told, or null), `reason` (in words, which stay on the device), `at_ms` (since 1970) and `times`. Earlier processes with this journal
+/// count.
+#[unsafe(no_mangle)]
+pub extern "C" fn tributary_refusals(
+    participant: TributaryParticipant,
+    buffer: *mut c_char,
+    size: usize,
+    length: *mut usize,
+) -> TributaryCode {
+    with(participant, |participant| put(&participant.refusals()?, buffer, size, length))
+}
+
 /// Copies the condition of the device that holds the participant up now into `buffer`, as `tributary_last_error` does with its text: its
 /// name (`charging`, `unmetered`, `idle`, `battery`, `thermal` or `data_cap`), a colon, and the same in words. NOTHING if none does.
 #[unsafe(no_mangle)]
@@ -205,10 +219,14 @@ pub struct TributaryDataUse {
 pub extern "C" fn tributary_data_use(participant: TributaryParticipant, used: *mut TributaryDataUse) -> TributaryCode {
     with(participant, |participant| {
         can_give(used, "used")?;
-        let DataUse { sent_today, received_today, sent, received } = participant.data_use()?;
-        give(TributaryDataUse { sent_today, received_today, sent, received }, used, "used")?;
-        Ok(TributaryCode::Ok)
+        give_data_use(participant.data_use()?, used)
     })
+}
+
+pub(super) fn give_data_use(counted: DataUse, used: *mut TributaryDataUse) -> Result<TributaryCode, TributaryError> {
+    let DataUse { sent_today, received_today, sent, received } = counted;
+    give(TributaryDataUse { sent_today, received_today, sent, received }, used, "used")?;
+    Ok(TributaryCode::Ok)
 }
 
 /// Asks the participant to stop, and returns at once; `tributary_next` says when it has.

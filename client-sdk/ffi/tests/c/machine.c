@@ -173,6 +173,18 @@ int main(int count, char **arguments) {
     EXPECT(OK, tributary_model_origin(model, &origin));
     CHECK(origin.version == 1 && origin.round == 0 && origin.architecture == NULL);
     EXPECT(OK, tributary_model_free(model));
+    EXPECT(OK, tributary_machine_models(app.machine, text, sizeof text, NULL));
+    CHECK(strcmp(text, "[\"driven\"]") == 0);
+    EXPECT(OK, tributary_machine_refusals(app.machine, text, sizeof text, NULL));
+    CHECK(strcmp(text, "[]") == 0);
+    EXPECT(OK, tributary_machine_privacy_spent(app.machine, text, sizeof text, NULL));
+    CHECK(strcmp(text, "[]") == 0);
+    EXPECT(OK, tributary_machine_privacy_lifetime(app.machine, text, sizeof text, NULL));
+    CHECK(strstr(text, "\"limit\":10.0") != NULL);
+    TributaryDataUse sent;
+    EXPECT(ARGUMENT, tributary_machine_data_use(app.machine, NULL));
+    EXPECT(OK, tributary_machine_data_use(app.machine, &sent));
+    CHECK(sent.sent > 500 && sent.received > 500);
     EXPECT(OK, tributary_machine_stop(app.machine));
     EXPECT(OK, tributary_machine_close(app.machine));
     EXPECT(CLOSED, tributary_machine_close(app.machine));

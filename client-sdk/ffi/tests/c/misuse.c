@@ -63,6 +63,7 @@ static void on_event(void *context, const char *name, const char *fields) {
         TributaryJob job;
         EXPECT(IN_CALLBACK, tributary_id(participant, text, sizeof text, NULL));
         EXPECT(IN_CALLBACK, tributary_privacy_spent(participant, text, sizeof text, NULL));
+        EXPECT(IN_CALLBACK, tributary_refusals(participant, text, sizeof text, NULL));
         TributaryModel model;
         TributaryDataUse used;
         EXPECT(IN_CALLBACK, tributary_model(participant, "careless", &model));
@@ -123,6 +124,7 @@ static void nothing_is_there(const char *options) {
         EXPECT(CLOSED, tributary_id(none, text, sizeof text, &length));
         EXPECT(CLOSED, tributary_privacy_spent(none, text, sizeof text, &length));
         EXPECT(CLOSED, tributary_privacy_lifetime(none, text, sizeof text, &length));
+        EXPECT(CLOSED, tributary_refusals(none, text, sizeof text, &length));
         TributaryModel model = {made_up[number]};
         TributaryMachine machine = {made_up[number]};
         TributaryOrigin origin;
@@ -147,7 +149,12 @@ static void nothing_is_there(const char *options) {
         EXPECT(CLOSED, tributary_machine_stop(machine));
         EXPECT(CLOSED, tributary_machine_id(machine, text, sizeof text, &length));
         EXPECT(CLOSED, tributary_machine_held_up(machine, text, sizeof text, &length));
+        EXPECT(CLOSED, tributary_machine_privacy_spent(machine, text, sizeof text, &length));
+        EXPECT(CLOSED, tributary_machine_privacy_lifetime(machine, text, sizeof text, &length));
+        EXPECT(CLOSED, tributary_machine_refusals(machine, text, sizeof text, &length));
+        EXPECT(CLOSED, tributary_machine_data_use(machine, &used));
         EXPECT(CLOSED, tributary_machine_model(machine, "careless", &model));
+        EXPECT(CLOSED, tributary_machine_models(machine, text, sizeof text, &length));
         EXPECT(CLOSED, tributary_machine_close(machine));
         EXPECT(CLOSED, tributary_stop(none));
         EXPECT(CLOSED, tributary_close(none, 0));

@@ -51,6 +51,11 @@ extension Machine {
     public func perform(_ train: @escaping @Sendable (Job) throws -> Void) throws -> Bool {
         try perform(trainer: Called(train))
     }
+
+    /// What it refused so far, and why, the latest last.
+    public func refused() throws -> [Refusal] {
+        try [Refusal](json: refusals())
+    }
 }
 
 private final class Called: Trainer {

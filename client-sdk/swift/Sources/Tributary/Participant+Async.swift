@@ -69,10 +69,39 @@ extension Participant {
         try await waiting { try self.model(task: task) }
     }
 
+    /// What it refused so far, and why, the latest last: see `refusals()`, which gives the same as JSON and holds the thread.
+    public func refused() async throws -> [Refusal] {
+        try [Refusal](json: await waiting { try self.refusals() })
+    }
+
     /// Stops it, and waits until it has ended or the time is up; returns which. The journal knows how to go on.
     @discardableResult
     public func close(within seconds: TimeInterval = 10) async throws -> Bool {
         try await waiting { try self.close(limitMs: UInt64(seconds * 1000)) }
+    }
+}
+
+/// What was refused for one reason.
+public struct Refusal: Sendable, Decodable {
+    /// The attempt that was refused last.
+    public let task: String
+    public let round: UInt32
+    public let attempt: UInt32
+    /// What the coordinator was told; nil where it was told nothing.
+    public let code: String?
+    /// In words, which stay on the device.
+    public let reason: String
+    /// When it was refused last, in milliseconds since 1970.
+    public let atMs: Int64
+    /// How often the task was refused for this reason.
+    public let times: UInt64
+}
+
+extension [Refusal] {
+    init(json: String) throws {
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        self = try decoder.decode([Refusal].self, from: Data(json.utf8))
     }
 }
 

@@ -1,13 +1,15 @@
 //! What a participant takes of a task has a limit that its app sets, whatever the coordinator says of sizes.
 
+use client_sdk::RefusalCode;
 use client_sdk::participant::machine::Settings;
+use client_sdk::participant::snapshot;
 use task_spec::{AdapterScope, Initial, Personalization, TensorDeclaration};
 use wire::participant::{Assignment, SessionTerms};
 
 use crate::support::assignments::{StatedDigest, TrainedAhead};
-use crate::support::cohort::Hub;
-use crate::support::device::{Device, cohort, finish, published, refusals};
-use crate::support::settings;
+use crate::support::cohort::{Hub, TODAY};
+use crate::support::device::{Device, cohort, finish, published, refusals, run_until};
+use crate::support::{settings, task};
 
 /// Why one of three devices takes no part. Nothing was fetched, and it was given up at once.
 fn refusal(settings: &Settings, spoil: impl FnOnce(&mut crate::support::cohort::World)) -> String {
@@ -81,6 +83,22 @@ fn nothing_is_trained_ahead_for_a_model_above_the_limit() {
         world.tweak = Some(|a| one_tensor(a, &[1 << 28]));
     });
     assert!(told.starts_with("the model takes 1073741824 bytes"), "{told}");
+}
+
+#[test]
+fn what_was_refused_and_why_is_known_to_the_next_process() {
+    let hub = Hub::new(3, 1);
+    hub.world(|world| world.tweak = Some(|a| one_tensor(a, &[1 << 28])));
+    let mut devices = cohort(&hub);
+    run_until(&mut devices, |device| device.journal.load(snapshot::REFUSALS).unwrap().is_some());
+    let device = &mut devices[0];
+    let kept = device.machine.refusals();
+    let told = refusals(device);
+    assert!(hub.world(|world| world.abandoned.is_empty()), "it is written before it is told");
+    assert_eq!((kept.len(), kept[0].times, kept[0].code), (1, 1, Some(RefusalCode::TooLarge)));
+    assert_eq!((&kept[0].reason, kept[0].place.task, kept[0].at), (&told[0], task(), TODAY));
+    device.restart();
+    assert_eq!(device.machine.refusals(), kept);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What version 9 keeps for the app and of a training in progress: a published model, the list of models, a checkpoint, the data use.
+//! What version 9 keeps for the app and of a training in progress: a published model, the list of models, a checkpoint, the data use,
+//! what was refused.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +7,7 @@ use client_sdk::journal::{Journal, MemoryJournal};
 use client_sdk::participant::machine::Saved;
 use client_sdk::participant::snapshot;
 use client_sdk::transport::Traffic;
-use client_sdk::{Event, Model, Origin};
+use client_sdk::{Event, Model, Origin, RefusalCode, Timestamp};
 
 use super::folder;
 use crate::checkpoints::{accepted, alone};
@@ -24,9 +25,14 @@ fn files() -> [(String, &'static str); 5] {
     ]
 }
 
+/// Written by hand, and later than the others.
+fn refusals() -> (String, &'static str) {
+    (snapshot::REFUSALS.to_owned(), "refusals.record")
+}
+
 fn journal() -> MemoryJournal {
     let journal = MemoryJournal::new();
-    for (name, file) in files() {
+    for (name, file) in files().into_iter().chain([refusals()]) {
         journal.save(&name, &std::fs::read(folder("v9").join(file)).unwrap()).unwrap();
     }
     journal
@@ -47,6 +53,20 @@ fn what_was_sent_is_still_counted() {
 }
 
 #[test]
+fn what_was_refused_is_still_known() {
+    let saved = Saved::load(|name| journal().load(name)).unwrap();
+    let kept = enrolled(&in_the_clear(), &saved).unwrap().refusals();
+    let told = kept.iter().map(|one| (one.place.round, one.code, one.reason.as_str(), one.at, one.times));
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            (2, Some(RefusalCode::Policy), "a cohort of 3 is smaller than 10", Timestamp(1_790_000_000_000), 2),
+            (1, None, "given before", Timestamp(1_790_000_000_001), 1),
+        ]
+    );
+}
+
+#[test]
 fn a_training_goes_on_with_the_same_bits() {
     let mut device = alone(Some(5));
     for (name, _) in files() {
@@ -62,7 +82,7 @@ fn a_training_goes_on_with_the_same_bits() {
 
 #[test]
 fn every_damage_to_them_is_found() {
-    for (name, file) in files() {
+    for (name, file) in files().into_iter().chain([refusals()]) {
         let record = std::fs::read(folder("v9").join(file)).unwrap();
         for position in (0..record.len()).step_by(7) {
             let mut damaged = record.clone();

@@ -1,8 +1,13 @@
 package org.tributary
 
+import kotlinx.serialization.json.Json
+import kotlinx.serialization.json.JsonArray
 import kotlinx.serialization.json.JsonObject
+import kotlinx.serialization.json.jsonArray
+import kotlinx.serialization.json.jsonObject
 import org.tributary.ffi.Callbacks
 import org.tributary.ffi.Circumstances
+import org.tributary.ffi.DataUse
 import org.tributary.ffi.DeviceState
 import org.tributary.ffi.HeldUp
 import org.tributary.ffi.KeyStore
@@ -69,6 +74,21 @@ public class Machine private constructor(private val native: org.tributary.ffi.M
 
     /** The model of a task, as [Participant.model]; reads the journal on this thread. */
     public fun model(task: String): Model? = native.model(task)?.let(::Model)
+
+    /** The tasks that there is a model of, the latest last; reads the journal on this thread. */
+    public fun models(): List<String> = native.models()
+
+    /** What was spent on each private task, from the participant's own ledger. */
+    public fun privacySpent(): JsonArray = Json.parseToJsonElement(native.privacySpent()).jsonArray
+
+    /** What was spent on all tasks together, and the limit on it. */
+    public fun privacyLifetime(): JsonObject = Json.parseToJsonElement(native.privacyLifetime()).jsonObject
+
+    /** What it refused so far, and why, as [Participant.refusals]. */
+    public fun refusals(): JsonArray = Json.parseToJsonElement(native.refusals()).jsonArray
+
+    /** What was sent and received, as of the last tick. */
+    public fun dataUse(): DataUse = native.dataUse()
 
     /** Forgets it at once; the journal knows how to go on. */
     override fun close(): Unit = native.destroy()

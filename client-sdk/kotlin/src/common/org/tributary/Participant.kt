@@ -124,6 +124,14 @@ public class Participant private constructor(private val native: org.tributary.f
         withContext(Dispatchers.IO) { Json.parseToJsonElement(native.privacyLifetime()).jsonObject }
 
     /**
+     * What it refused so far, and why, the latest last: of each of the last fifty reasons the attempt that was refused last (`task`, `round`,
+     * `attempt`), `code` (what the coordinator was told, or null), `reason` (in words, which stay on the device), `at_ms` (since 1970) and
+     * `times`. From the journal, so earlier processes count.
+     */
+    public suspend fun refusals(): JsonArray =
+        withContext(Dispatchers.IO) { Json.parseToJsonElement(native.refusals()).jsonArray }
+
+    /**
      * The model of a task for use on this device: the last published one that was verified, or the device's own where the task
      * personalizes; null before the first. From the journal, so without a network, too; while no participant runs, [Model.load] does it.
      */

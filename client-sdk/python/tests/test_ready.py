@@ -1,0 +1,67 @@
+"""An app without a training function: the package trains the task's ready model, against a real coordinator."""
+
+import unittest
+
+import numpy as np
+import tributary as tb
+from federation import federation, line
+
+#: The rows of `client-sdk/ffi/tests/c/ready.c`.
+LABELS = np.arange(64) % 2
+FEATURES = np.array([[(row * 7 + column * 3) % 10 / 10 + (column % 2 == row % 2) for column in range(4)] for row in range(64)])
+MODEL = {
+    "architecture": {"kind": "linear", "inputs": 4, "classes": 2},
+    "tensors": [
+        {"name": "fc.weight", "shape": [2, 4], "init": "zeros"},
+        {"name": "fc.bias", "shape": [2], "init": "zeros"},
+    ],
+}
+CLEAR = {"secure_aggregation": {"enabled": False}, "training": {"epochs": 2, "learning_rate": 0.1}}
+
+
+class Ready(unittest.TestCase):
+    def test_a_ready_model_is_trained_on_rows_and_used(self):
+        with federation() as running:
+            running.operator.create(line("ready", rounds=2, cohort=1, **CLEAR, model=MODEL))
+            options = {**running.options("ready", task="ready"), "secure_aggregation": {"required": False}}
+            nan = FEATURES.copy()
+            nan[3, 2] = np.nan
+            with tb.participant(**options) as me:
+                for task in me.tasks():
+                    for features, labels, words in [
+                        (FEATURES[:0], LABELS[:0], "at least one"),
+                        (FEATURES, LABELS[1:], "64 rows and 63 labels"),
+                        (FEATURES[:, 0], LABELS, "must be rows of numbers"),
+                        (FEATURES.astype(str), LABELS, "must be rows of numbers"),
+                        ([[0.0], [0.0, 1.0]], [0, 1], "features are nothing"),
+                        (FEATURES, LABELS / 2, "must be classes"),
+                        (FEATURES, -LABELS, "must be classes"),
+                        (FEATURES, LABELS + 2**32, "must be classes"),
+                        (FEATURES.reshape(32, 8), LABELS[:32], "takes 4"),
+                        (FEATURES, LABELS + 6, "the label [67]"),
+                        (nan, LABELS, "finite"),
+                    ]:
+                        with self.assertRaisesRegex(tb.UpdateError, words):
+                            task.train(features, labels)
+                    self.assertTrue(task.train(FEATURES, LABELS))
+                    self.assertEqual(me.examples, 64)
+                    with self.assertRaisesRegex(tb.Error, "answered before"):
+                        task.train(FEATURES, LABELS)
+                model = me.model("ready")
+            self.assertEqual(model.version, 1)
+            np.testing.assert_array_equal(model.scores(FEATURES).argmax(axis=1), LABELS)
+
+    def test_a_task_that_names_no_ready_model_says_so_and_still_takes_an_answer(self):
+        with federation() as running:
+            running.operator.create(line("own", rounds=1, cohort=1, **CLEAR))
+            options = {**running.options("own", task="own"), "secure_aggregation": {"required": False}}
+            with tb.participant(**options) as me:
+                for task in me.tasks():
+                    with self.assertRaises(tb.UpdateError):
+                        task.train(FEATURES, LABELS)
+                    task.send(task.parameters, examples=1)
+            self.assertEqual(running.operator.rounds("own")[0]["reported"], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -59,7 +59,8 @@ export function Task({ task, tab, me }) {
       const isPrivate = found.spec.privacy && found.spec.privacy.mechanism !== 'none';
       return { ...found, ledger: isPrivate ? await get(`${path`/v1/tasks/${task}/privacy`}?limit=1`, { signal }) : null };
     },
-    [task, changes, newest?.number, newest?.state, newest?.phases.at(-1)?.count],
+    [task],
+    [changes, newest?.number, newest?.state, newest?.phases.at(-1)?.count],
   );
   const [stale, setStale] = useState(null);
   const onDone = () => (setStale(null), view.again());

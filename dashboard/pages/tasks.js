@@ -68,7 +68,7 @@ export function Tasks({ me }) {
     const [all, privacy] = await Promise.all([list('/v1/tasks', { signal, most: 500 }), get('/v1/privacy', { signal })]);
     return { ...all, privacy: new Map(privacy.tasks.map((task) => [task.task, task])) };
   };
-  const tasks = useResource(reads > 0 && load, [reads, usePaced(charges, RELOAD_MS)]);
+  const tasks = useResource(reads > 0 && load, [], [reads, usePaced(charges, RELOAD_MS)]);
   const shown = (tasks.data?.items ?? []).slice(0, DETAILED);
   useEffect(() => shown.forEach(loadDetails), [reads, shown.map((task) => task.id).join()]);
   const [chosen, setChosen] = useState([]);

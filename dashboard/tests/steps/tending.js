@@ -101,6 +101,16 @@ export async function readingLedgers(page) {
   await page.getByRole('link', { name: 'vitals' }).waitFor();
   await page.waitForTimeout(600);
   await shot(page, 'tasks');
+  const listed = page.getByRole('region', { name: 'Tasks', exact: true }).getByRole('row');
+  await page.getByLabel('State', { exact: true }).selectOption('CANCELLED');
+  await page.getByRole('link', { name: 'vitals' }).waitFor({ state: 'detached' });
+  await page.getByLabel('Find by name').fill('SCA');
+  await page.getByRole('link', { name: 'imaging' }).waitFor({ state: 'detached' });
+  assert.equal(await listed.count(), 2);
+  await page.getByLabel('Find by name').fill('no such task');
+  await page.getByText('None matches').waitFor();
+  await page.getByLabel('Find by name').fill('');
+  await page.getByLabel('State', { exact: true }).selectOption('');
 }
 
 /** Two tasks side by side: by their rounds, by what sets them apart, by what came of them. */

@@ -73,6 +73,7 @@ fn expected(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<ParseIntError>() {
         return Some(match error.kind() {
             IntErrorKind::PosOverflow => "a smaller whole number is expected",
+            IntErrorKind::Zero => "a whole number is expected, 1 or more",
             _ => "a whole number is expected, 0 or more",
         });
     }
@@ -107,6 +108,7 @@ mod tests {
         assert!(refused.contains("invalid value '-1' for '--participants"), "{refused}");
         let refused = said("task list --limit -3 --server https://x --token t");
         assert!(refused.contains("invalid value '-3'") && refused.contains("a whole number is expected"), "{refused}");
+        assert!(said("task list --limit 0 --server https://x --token t").contains("1 or more"));
         assert!(said("demo --alpha x").contains("a number is expected, as in 0.5"));
         assert!(said("task list --server nowhere --token t").contains("a URL is expected"));
     }

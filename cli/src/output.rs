@@ -10,13 +10,20 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use serde::Serialize;
+use wire::inspect::Page;
 
 use crate::failure::{Exit, Failure, Outcome};
 
+mod figures;
+mod growing;
 pub(crate) mod svg;
 mod table;
 
-pub(crate) use table::{Align, Table, bytes, duration, figure, number, when};
+pub(crate) use figures::{bytes, day, duration, figure, number, when};
+pub(crate) use growing::GrowingTable;
+#[cfg(test)]
+pub(crate) use table::fits_eighty;
+pub(crate) use table::{Cells, Table};
 
 /// The version of the envelope and of what is in it; fields are added, never renamed.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
@@ -41,6 +48,15 @@ struct Envelope<'a, T> {
     schema_version: u32,
     status: &'static str,
     data: &'a T,
+    /// Of a part of a list: where the next part begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<&'a str>,
+}
+
+impl<'a, T> Envelope<'a, T> {
+    fn new(status: &'static str, data: &'a T) -> Self {
+        Self { schema_version: SCHEMA_VERSION, status, data, next_cursor: None }
+    }
 }
 
 #[derive(Serialize)]
@@ -95,8 +111,26 @@ impl Output {
     /// Prints the command's result: an envelope, or text for people.
     pub(crate) fn answer<T: Serialize>(self, data: &T, words: impl FnOnce() -> String) {
         match self.format {
-            Format::Json => print(&json(&Envelope { schema_version: SCHEMA_VERSION, status: "ok", data })),
+            Format::Json => print(&json(&Envelope::new("ok", data))),
             Format::Text => print(words().trim_end_matches('\n')),
+        }
+    }
+
+    /// Prints a part of a list: its items, for programs with the cursor of the next part, or a table as wide as the terminal.
+    pub(crate) fn answer_list<T: Serialize>(self, part: &Page<T>, table: impl FnOnce(&[T], Option<usize>) -> String) {
+        let Page { items, next_cursor } = part;
+        match self.format {
+            Format::Json => {
+                print(&json(&Envelope { next_cursor: next_cursor.as_deref(), ..Envelope::new("ok", items) }));
+            }
+            Format::Text => {
+                print(table(items, self.width()).trim_end_matches('\n'));
+                if let Some(cursor) = next_cursor {
+                    self.note(format!(
+                        "There are more: --limit shows more at once, --cursor {cursor} goes on from here."
+                    ));
+                }
+            }
         }
     }
 
@@ -126,7 +160,7 @@ impl Output {
     /// Like [`Self::answer`], for a result that must not be lost; fails if it cannot be written.
     pub(crate) fn must_answer<T: Serialize>(self, data: &T, words: impl FnOnce() -> String) -> io::Result<()> {
         let answer = match self.format {
-            Format::Json => json(&Envelope { schema_version: SCHEMA_VERSION, status: "ok", data }),
+            Format::Json => json(&Envelope::new("ok", data)),
             Format::Text => words(),
         };
         Self::must_print(answer.trim_end_matches('\n'))
@@ -165,7 +199,7 @@ impl Output {
         if stream {
             self.event("failed", failure);
         } else if self.format == Format::Json {
-            print(&json(&Envelope { schema_version: SCHEMA_VERSION, status: "error", data: failure }));
+            print(&json(&Envelope::new("error", failure)));
         }
     }
 }

@@ -18,7 +18,11 @@ pub(crate) fn cli() -> Result<Cli, clap::Error> {
 }
 
 fn parse(words: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>) -> Result<Cli, clap::Error> {
+    let words: Vec<std::ffi::OsString> = words.into_iter().map(Into::into).collect();
     let mut command = with_negative_numbers(Cli::command());
+    if words.iter().any(|word| word == "--offline") {
+        command = of_no_coordinator(command);
+    }
     let matches = command.try_get_matches_from_mut(words);
     let cli = matches
         .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command)));
@@ -33,6 +37,15 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
         if takes_values { arg.allow_negative_numbers(true) } else { arg }
     };
     command.mut_args(numbers).mut_subcommands(with_negative_numbers)
+}
+
+/// Reads no coordinator from the environment: a command that goes to a file may be typed where one is set.
+fn of_no_coordinator(command: clap::Command) -> clap::Command {
+    let coordinator = |arg: clap::Arg| {
+        let is_its = matches!(arg.get_long(), Some("server" | "ca" | "token"));
+        if is_its { arg.env(None::<&'static str>) } else { arg }
+    };
+    command.mut_args(coordinator).mut_subcommands(of_no_coordinator)
 }
 
 fn explained(mut error: clap::Error, command: &clap::Command) -> clap::Error {
@@ -73,6 +86,7 @@ fn expected(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<ParseIntError>() {
         return Some(match error.kind() {
             IntErrorKind::PosOverflow => "a smaller whole number is expected",
+            IntErrorKind::Zero => "a whole number is expected, 1 or more",
             _ => "a whole number is expected, 0 or more",
         });
     }
@@ -107,6 +121,7 @@ mod tests {
         assert!(refused.contains("invalid value '-1' for '--participants"), "{refused}");
         let refused = said("task list --limit -3 --server https://x --token t");
         assert!(refused.contains("invalid value '-3'") && refused.contains("a whole number is expected"), "{refused}");
+        assert!(said("task list --limit 0 --server https://x --token t").contains("1 or more"));
         assert!(said("demo --alpha x").contains("a number is expected, as in 0.5"));
         assert!(said("task list --server nowhere --token t").contains("a URL is expected"));
     }

@@ -2,6 +2,7 @@
 //!
 //! Paths come from `wire::route`, bodies from `wire`; commands interpret the answers. Answers are bounded in size.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Most names in a message.
 const NAMES_MAX: usize = 8;
 /// Items of a page.
-const PAGE: u32 = 100;
+const PAGE: usize = 100;
 
 /// The coordinator, and the operator's token.
 #[derive(clap::Args)]
@@ -36,6 +37,17 @@ pub(crate) struct ServerArgs {
     /// Operator token
     #[arg(long, env = "TRIBUTARY_TOKEN", value_name = "TOKEN", hide_env_values = true, allow_hyphen_values = true)]
     pub(crate) token: String,
+}
+
+/// Which part of a list.
+#[derive(clap::Args)]
+pub(crate) struct PartArgs {
+    /// Maximum number of entries
+    #[arg(long, alias = "most", default_value = "100")]
+    limit: NonZeroUsize,
+    /// Go on where an earlier list ended: the `next_cursor` that it has in JSON
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
 }
 
 /// An operator's client of a coordinator. Holds a token: never printed.
@@ -170,24 +182,41 @@ impl Server {
         narrow: &[(&str, String)],
         most: usize,
     ) -> Outcome<Vec<T>> {
+        Ok(self.pages(path, narrow, None, most).await?.items)
+    }
+
+    /// The part of a list that was asked for, and where the next one begins.
+    pub(crate) async fn part<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        narrow: &[(&str, String)],
+        asked: PartArgs,
+    ) -> Outcome<Page<T>> {
+        self.pages(path, narrow, asked.cursor, asked.limit.get()).await
+    }
+
+    async fn pages<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        narrow: &[(&str, String)],
+        mut cursor: Option<String>,
+        most: usize,
+    ) -> Outcome<Page<T>> {
         let mut items: Vec<T> = Vec::new();
-        let mut cursor: Option<String> = None;
-        while items.len() < most {
+        loop {
+            // No more than is wanted: the cursor is that of what follows.
+            let limit = most.saturating_sub(items.len()).clamp(1, PAGE);
             let mut query = narrow.to_vec();
-            query.push(("limit", PAGE.to_string()));
-            if let Some(cursor) = cursor.take() {
-                query.push(("cursor", cursor));
-            }
+            query.push(("limit", limit.to_string()));
+            query.extend(cursor.take().map(|cursor| ("cursor", cursor)));
             let page: Page<T> = self.get(path, &query).await?;
-            let empty = page.items.is_empty();
+            let is_empty = page.items.is_empty();
             items.extend(page.items);
             match page.next_cursor {
-                Some(next) if !empty => cursor = Some(next),
-                _ => break,
+                Some(next) if items.len() < most && !is_empty => cursor = Some(next),
+                next_cursor => return Ok(Page { items, next_cursor }),
             }
         }
-        items.truncate(most);
-        Ok(items)
     }
 
     /// The id of a task given by id or name; among several with the same name, the one that is not over, or the

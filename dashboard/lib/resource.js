@@ -3,23 +3,48 @@
 import { useCallback, useEffect, useRef, useState } from './html.js';
 import { isStale } from './api.js';
 
+/** A load that takes longer has stalled, and makes room for the next. */
+const STALLED_MS = 10_000;
+
 /**
- * `load(signal, sofar)` runs when `keys` change. What was there stays until its successor arrives: `sofar(data)` shows a part of the
- * first one meanwhile. Without a `load` it waits for one.
+ * `load(signal, sofar)` runs when `keys` change, in place of a load that is under way; and when `fresh` changes, after it, so that no
+ * haste keeps slow answers from being shown. What was there stays until its successor arrives: `sofar(data)` shows a part of the first
+ * one meanwhile. Without a `load` it waits for one.
  */
-export function useResource(load, keys) {
+export function useResource(load, keys, fresh = []) {
   const [state, setState] = useState({ loading: true });
   const [turn, setTurn] = useState(0);
-  useEffect(() => {
-    if (!load) return undefined;
-    const abort = new AbortController();
+  const running = useRef(null);
+  const latest = useRef();
+  latest.current = load;
+  const stop = () => {
+    running.current?.abort.abort();
+    running.current = null;
+  };
+  const start = () => {
+    if (!latest.current) return;
+    if (running.current && performance.now() - running.current.since < STALLED_MS) {
+      running.current.isOld = true;
+      return;
+    }
+    stop();
+    const run = { abort: new AbortController(), since: performance.now(), isOld: false };
+    running.current = run;
+    const { signal } = run.abort;
+    const ended = (next) => {
+      if (signal.aborted) return;
+      running.current = null;
+      setState(next);
+      if (run.isOld) start();
+    };
     setState((before) => ({ ...before, loading: true }));
-    load(abort.signal, (data) => abort.signal.aborted || setState((before) => (before.isWhole ? before : { loading: true, data }))).then(
-      (data) => abort.signal.aborted || setState({ loading: false, isWhole: true, data }),
-      (problem) => abort.signal.aborted || setState(({ data, isWhole }) => ({ loading: false, isWhole, data, problem })),
+    latest.current(signal, (data) => signal.aborted || setState((before) => (before.isWhole ? before : { loading: true, data }))).then(
+      (data) => ended({ loading: false, isWhole: true, data }),
+      (problem) => ended(({ data, isWhole }) => ({ loading: false, isWhole, data, problem })),
     );
-    return () => abort.abort();
-  }, [...keys, turn]);
+  };
+  useEffect(() => stop, keys);
+  useEffect(start, [...keys, ...fresh, turn]);
   const again = useCallback(() => setTurn((before) => before + 1), []);
   return { ...state, again };
 }

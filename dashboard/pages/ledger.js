@@ -29,7 +29,7 @@ export const server = (epsilon) => (epsilon.server != null ? figure(epsilon.serv
 
 export function Ledger({ task, rounds }) {
   const charged = usePaced(rounds, RELOAD_MS);
-  const ledger = useResource((signal) => releases(task, signal), [task, charged]);
+  const ledger = useResource((signal) => releases(task, signal), [task], [charged]);
   const [most, setMost] = useState(SHOWN);
   return html`
     <${Loaded} of=${ledger} what="Loading the ledger">

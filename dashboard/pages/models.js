@@ -22,7 +22,7 @@ const CHOICES = {
 
 export function Models({ task, rounds, me, view, changes, onDone, onStale }) {
   const newest = usePaced(view.model_version, RELOAD_MS);
-  const models = useResource((signal) => list(path`/v1/tasks/${task}/models`, { signal, most: MOST }), [task, newest, changes]);
+  const models = useResource((signal) => list(path`/v1/tasks/${task}/models`, { signal, most: MOST }), [task], [newest, changes]);
   const [most, setMost] = useState(SHOWN);
   const [asked, setAsked] = useState(null);
   const [traced, setTraced] = useState(null);

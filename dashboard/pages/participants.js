@@ -28,7 +28,7 @@ export function Participants({ me }) {
   const [changes, setChanges] = useState(0);
   const { reads, isLost } = useEvents(() => setChanges((before) => before + 1), KINDS);
   const load = (signal, sofar) => list('/v1/participants', { signal, most: MOST, onPage: (items, more) => sofar({ items, more }) });
-  const people = useResource(reads > 0 && load, [reads, usePaced(changes, RELOAD_MS)]);
+  const people = useResource(reads > 0 && load, [], [reads, usePaced(changes, RELOAD_MS)]);
   const [search, setSearch] = useState('');
   const [enrolling, setEnrolling] = useState(false);
   const [revoked, setRevoked] = useState(null);

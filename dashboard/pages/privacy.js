@@ -18,7 +18,7 @@ export function Privacy() {
   const [charges, setCharges] = useState(0);
   const { reads, isLost } = useEvents(() => setCharges((before) => before + 1), KINDS);
   const load = (signal) => get('/v1/privacy', { signal });
-  const total = useResource(reads > 0 && load, [reads, usePaced(charges, RELOAD_MS)]);
+  const total = useResource(reads > 0 && load, [], [reads, usePaced(charges, RELOAD_MS)]);
   return html`
     <${PageHead} heading="Privacy" note="Upper bounds on what was revealed of a participant that took part in every private task." />
     ${isLost && html`<${Lost} />`}

@@ -52,7 +52,8 @@ export function Round({ task, number, me }) {
       const cohort = view.cohort > 0 ? await assignments(task, view, signal) : [];
       return { ...view, people: cohort, release: view.epsilon ? await release(task, view, signal) : null };
     },
-    [task, number, attempt, paced],
+    [task, number, attempt],
+    [paced],
   );
   useEffect(() => watchTask(task, {
     onRound: (changed) => {

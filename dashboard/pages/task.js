@@ -60,7 +60,8 @@ export function Task({ task, tab, me }) {
       const isPrivate = found.spec.privacy && found.spec.privacy.mechanism !== 'none';
       return { ...found, ledger: isPrivate ? await get(`${path`/v1/tasks/${task}/privacy`}?limit=1`, { signal }) : null };
     },
-    [task, changes, newest?.number, newest?.state, newest?.phases.at(-1)?.count],
+    [task],
+    [changes, newest?.number, newest?.state, newest?.phases.at(-1)?.count],
   );
   const [stale, setStale] = useState(null);
   const onDone = () => (setStale(null), view.again());
@@ -96,13 +97,15 @@ export function Task({ task, tab, me }) {
 function Warnings({ task }) {
   return html`
     ${task.shortage && html`<${Notice}><p><strong>Waiting for participants.</strong> The next round needs ${integer(task.shortage.needed)}; ${integer(task.shortage.enrolled)} are enrolled and eligible, ${integer(task.shortage.waiting)} are checked in.</p><//>`}
-    ${task.behind && html`<${Notice} tone="bad"><p><strong>Participants have seen more than this coordinator.</strong> An older database was restored: ${integer(task.behind.participants)} report rounds up to ${integer(task.behind.seen_round)}, and the next here is ${integer(task.behind.next_round)}. See “tributary task rebase”.</p><//>`}
+    ${task.behind && html`<${Notice} tone="bad"><p><strong>Participants have seen more than this coordinator.</strong> An older database was restored: ${integer(task.behind.participants)} report rounds up to ${integer(task.behind.seen_round)}, and the next here is ${integer(task.behind.next_round)}. Until it is rebased they take no part.</p><//>`}
     ${task.updates_readable_by === 'operator' && html`<${Notice}><p>Secure aggregation is off: the operator of this coordinator can read every update.</p><//>`}`;
 }
 
+/** What may be done to a task: in which statuses, if it is so, and what is sent. */
 const CONTROLS = {
   pause: { from: ['ACTIVE'], text: 'Pause', heading: 'Pause the task?', danger: false, says: 'No new round opens. The present one goes on to its end.' },
   resume: { from: ['PAUSED', 'BUDGET_EXHAUSTED'], text: 'Resume', heading: 'Resume the task?', danger: false, says: 'The next round opens as soon as enough participants have checked in.' },
+  rebase: { from: ['ACTIVE', 'PAUSED', 'BUDGET_EXHAUSTED'], needs: (task) => task.behind, body: (task) => ({ beyond: task.behind.seen_round }), text: 'Rebase', heading: 'Go on after what participants have seen?', danger: true, says: 'The present round ends, and no number is used again up to the last round that participants have seen. What the older database has forgotten stays forgotten.' },
   cancel: { from: ['ACTIVE', 'PAUSED', 'BUDGET_EXHAUSTED'], text: 'Cancel', heading: 'Cancel the task for good?', danger: true, says: 'Its round ends now, and nothing brings the task back. Its models and its ledger stay.' },
 };
 
@@ -111,7 +114,7 @@ function Controls({ task, onDone, onStale }) {
   const [asked, setAsked] = useState(null);
   const action = useAction(
     async () => {
-      await post(path`/v1/tasks/${asked.seen.id}/${asked.name}`, {}, { seen: asked.seen });
+      await post(path`/v1/tasks/${asked.seen.id}/${asked.name}`, CONTROLS[asked.name].body?.(asked.seen), { seen: asked.seen });
       setAsked(null);
       onDone();
     },
@@ -120,7 +123,7 @@ function Controls({ task, onDone, onStale }) {
   const close = () => (setAsked(null), action.forget());
   const control = asked && CONTROLS[asked.name];
   return html`
-    ${Object.entries(CONTROLS).filter(([, { from }]) => from.includes(task.status)).map(([name, { text, danger }]) => html`<${Button} kind=${danger ? 'quiet-danger' : 'plain'} onClick=${() => setAsked({ name, seen: task })}>${text}<//>`)}
+    ${Object.entries(CONTROLS).filter(([, { from, needs }]) => from.includes(task.status) && (!needs || needs(task))).map(([name, { text, danger }]) => html`<${Button} kind=${danger ? 'quiet-danger' : 'plain'} onClick=${() => setAsked({ name, seen: task })}>${text}<//>`)}
     ${control && html`<${Confirm} heading=${control.heading} confirm=${`${control.text} ${task.name}`} danger=${control.danger} action=${action} onClose=${close}><p>${control.says}</p><//>`}`;
 }
 

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef, useState } from '../lib/html.js';
 import { get, list, path } from '../lib/api.js';
-import { NOTHING, figure, integer, metric } from '../lib/format.js';
+import { NOTHING, figure, integer, metric, plural, title } from '../lib/format.js';
 import { to } from '../lib/router.js';
 import { usePaced, useResource } from '../lib/resource.js';
 import { useEvents } from '../lib/live.js';
@@ -60,7 +60,7 @@ export function Tasks({ me }) {
   const [found, loadDetails] = useDetails();
   const { reads, isLost } = useEvents((events) => {
     const changed = new Set(events.map(({ task }) => task));
-    shown.filter((task) => changed.has(task.id)).forEach(loadDetails);
+    all.filter((task) => changed.has(task.id) && (found[task.id] || shown.includes(task))).forEach(loadDetails);
     if (events.some(({ kind }) => OF_TASKS.test(kind))) tasks.again();
     if (events.some(({ kind }) => kind === 'privacy_charged')) setCharges((before) => before + 1);
   });
@@ -68,9 +68,14 @@ export function Tasks({ me }) {
     const [all, privacy] = await Promise.all([list('/v1/tasks', { signal, most: 500 }), get('/v1/privacy', { signal })]);
     return { ...all, privacy: new Map(privacy.tasks.map((task) => [task.task, task])) };
   };
-  const tasks = useResource(reads > 0 && load, [reads, usePaced(charges, RELOAD_MS)]);
-  const shown = (tasks.data?.items ?? []).slice(0, DETAILED);
-  useEffect(() => shown.forEach(loadDetails), [reads, shown.map((task) => task.id).join()]);
+  const tasks = useResource(reads > 0 && load, [], [reads, usePaced(charges, RELOAD_MS)]);
+  const [search, setSearch] = useState('');
+  const [state, setState] = useState('');
+  const all = tasks.data?.items ?? [];
+  const wanted = all.filter((task) => task.name.toLowerCase().includes(search.trim().toLowerCase()) && (!state || task.status === state));
+  const shown = wanted.slice(0, DETAILED);
+  useEffect(() => shown.forEach(loadDetails), [reads]);
+  useEffect(() => shown.filter((task) => !found[task.id]).forEach(loadDetails), [shown.map((task) => task.id).join()]);
   const [chosen, setChosen] = useState([]);
   const choose = (id) => setChosen((before) => (before.includes(id) ? before.filter((one) => one !== id) : [...before, id].slice(-COMPARED_MAX)));
   const fresh = me.mayCreate && html`<a class="button button-primary" href=${to('new')}><${Icon} name="plus" />New task<//>`;
@@ -93,7 +98,18 @@ export function Tasks({ me }) {
       ${({ items, more, privacy }) => items.length === 0
         ? html`<${Empty} heading="No task yet" action=${fresh}>A task says what is trained, by whom, and how it is protected.<//>`
         : html`
-          <section class="card card-flush"><${Table} caption="Tasks" columns=${columns(privacy)} rows=${items} keyOf=${(task) => task.id} /></section>
+          <div class="toolbar">
+            <div class="toolbar toolbar-left">
+              <div class="field"><label for="find-task">Find by name</label><input id="find-task" type="search" value=${search} onInput=${(event) => setSearch(event.currentTarget.value)} /></div>
+              <div class="field"><label for="of-state">State</label>
+                <select id="of-state" value=${state} onChange=${(event) => setState(event.currentTarget.value)}>
+                  <option value="">All</option>
+                  ${[...new Set(items.map((task) => task.status))].sort().map((name) => html`<option value=${name}>${title(name)}</option>`)}
+                </select></div>
+            </div>
+            <p class="note" role="status">${plural(wanted.length, 'task')}${wanted.length === items.length ? '' : ` of ${integer(items.length)}`}</p>
+          </div>
+          <section class="card card-flush"><${Table} caption="Tasks" columns=${columns(privacy)} rows=${wanted} keyOf=${(task) => task.id} empty="None matches" /></section>
           ${more && html`<p class="note">Only the newest ${integer(items.length)} are shown.</p>`}`}
     <//>`;
 }

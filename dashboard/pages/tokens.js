@@ -22,7 +22,7 @@ const stateOf = (token) => (token.revoked_at ? 'revoked' : token.expires_at && t
 export function Tokens({ me }) {
   const { reads, isLost } = useEvents(() => tokens.again(), KINDS);
   const load = (signal) => (me.mayAdmin ? list('/v1/operator-tokens', { signal, most: 2000 }) : Promise.resolve({ items: [] }));
-  const tokens = useResource(reads > 0 && load, [me.mayAdmin, reads]);
+  const tokens = useResource(reads > 0 && load, [me.mayAdmin], [reads]);
   const [creating, setCreating] = useState(false);
   const [revoked, setRevoked] = useState(null);
   const revoke = useAction(async () => {

@@ -29,11 +29,11 @@ def script(page):
     return "\n".join(parts)
 
 
-def run(path):
-    """How a page's commands ended, and what they said."""
+def run(commands):
+    """How commands of a shell ended, and what they said."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as output:
         # A session of its own: what the page starts ends with it. A file, since what it leaves running holds the output.
-        command = ["bash", "-c", script(pathlib.Path(path).read_text())]
+        command = ["bash", "-c", commands]
         shell = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, start_new_session=True)
         try:
             status = shell.wait(LIMIT_S)
@@ -49,7 +49,7 @@ def run(path):
 def main():
     for path in sys.argv[1:]:
         started = time.monotonic()
-        status, output = run(path)
+        status, output = run(script(pathlib.Path(path).read_text()))
         if status != 0:
             sys.exit(f"{output}\n{path}: {status}")
         print(f"{path}: its commands ran, in {time.monotonic() - started:.0f} s")

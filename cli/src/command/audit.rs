@@ -10,8 +10,8 @@ use wire::event::{Actor, Event, Fact};
 use wire::route;
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Align, Output, Table, number, when};
-use crate::server::{Server, ServerArgs};
+use crate::output::{Cells, Output, Table, number, when};
+use crate::server::{PartArgs, Server, ServerArgs};
 
 /// Longest line of an export that is read.
 const LINE_MAX_BYTES: u64 = 1 << 20;
@@ -49,9 +49,8 @@ pub(crate) struct List {
     /// Only what happened then or later, in milliseconds since 1970
     #[arg(long, value_name = "MS")]
     since: Option<i64>,
-    /// At most so many
-    #[arg(long, default_value_t = 100)]
-    most: usize,
+    #[command(flatten)]
+    part: PartArgs,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -100,19 +99,19 @@ impl List {
     async fn run(self, output: Output) -> Outcome {
         let given = [("task", self.task), ("kind", self.kind), ("since", self.since.map(|since| since.to_string()))];
         let query: Vec<_> = given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        let entries: Vec<EventView> = Server::new(&self.server)?.list_where(route::AUDIT, &query, self.most).await?;
-        output.answer(&entries, || table(&entries));
+        output
+            .answer_list(&Server::new(&self.server)?.part::<EventView>(route::AUDIT, &query, self.part).await?, table);
         Ok(())
     }
 }
 
-fn table(entries: &[EventView]) -> String {
+fn table(entries: &[EventView], terminal: Option<usize>) -> String {
     let mut table = Table::new(&[
-        ("POSITION", Align::Right),
-        ("TIME", Align::Left),
-        ("EVENT", Align::Left),
-        ("BY", Align::Left),
-        ("ABOUT", Align::Left),
+        ("POSITION", Cells::Number),
+        ("TIME", Cells::Text),
+        ("EVENT", Cells::Text),
+        ("BY", Cells::Text),
+        ("ABOUT", Cells::Words),
     ]);
     for EventView { entry, .. } in entries {
         let event = &entry.event;
@@ -129,7 +128,7 @@ fn table(entries: &[EventView]) -> String {
             about(event),
         ]);
     }
-    table.render("Nothing happened yet.")
+    table.render(terminal, "Nothing happened yet.")
 }
 
 fn about(event: &Event) -> String {
@@ -229,4 +228,24 @@ fn read_head(path: &Path) -> Outcome<Head> {
     answer
         .or_else(|| serde_json::from_str(&text).ok())
         .ok_or_else(|| Failure::new(Exit::Data, format!("{} holds no signed head of an audit log", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::fits_eighty;
+
+    #[test]
+    fn a_list_of_entries_fits_eighty_columns() {
+        let id = "01934c2e-7d3a-7b1c-9f00-0123456789ab";
+        let entry = serde_json::json!({
+            "time": "", "position": 1_000_000, "hash": "0".repeat(64), "at": 1_700_000_000_000_i64, "kind": "participant_excused",
+            "task": id, "round": 12, "attempt": 1, "actor": { "by": "participant", "participant": id },
+        });
+        let entries: [EventView; 1] = [serde_json::from_value(entry).unwrap()];
+        let (whole, narrow) = (table(&entries, None), table(&entries, Some(80)));
+        assert!(fits_eighty(&narrow) && !fits_eighty(&whole), "{narrow}");
+        let about = format!("\n    task {id}, round 12/1\n");
+        assert!(narrow.contains(&about) && narrow.contains("BY shortened"), "{narrow}");
+    }
 }

@@ -5,7 +5,7 @@ use coordinator::{DeviceReport, Verdict, config::Config};
 use crate::command::serve;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
-use crate::output::{Align, Table};
+use crate::output::{Cells, Table};
 
 /// Arguments of `tributary devices`.
 #[derive(clap::Args)]
@@ -41,12 +41,12 @@ impl Devices {
         let reports = coordinator::devices(&config).map_err(|error| serve::start_failure(&error))?;
         let rows: Vec<Row> = reports.into_iter().map(Row::from).collect();
         output.answer(&rows, || {
-            let mut table = Table::new(&[("DEVICE", Align::Left), ("CHOSEN", Align::Left), ("WHY NOT", Align::Left)]);
+            let mut table = Table::new(&[("DEVICE", Cells::Text), ("CHOSEN", Cells::Text), ("WHY NOT", Cells::Words)]);
             for row in &rows {
                 let chosen = if row.chosen { "yes" } else { "no" };
                 table.row(vec![row.device.clone(), chosen.to_owned(), row.reason.clone().unwrap_or_default()]);
             }
-            table.render("none")
+            table.render(output.width(), "none")
         });
         Ok(())
     }

@@ -6,8 +6,8 @@ use wire::inspect::RoundView;
 use wire::route;
 
 use crate::failure::Outcome;
-use crate::output::{Align, Output, Table, bytes, duration, figure};
-use crate::server::{Server, ServerArgs};
+use crate::output::{Cells, Output, Table, bytes, duration, figure};
+use crate::server::{PartArgs, Server, ServerArgs};
 
 mod show;
 mod watch;
@@ -23,9 +23,8 @@ pub(crate) enum RoundCommand {
     List {
         /// Id or name of the task
         task: String,
-        /// Maximum number of entries
-        #[arg(long, default_value_t = 50)]
-        limit: usize,
+        #[command(flatten)]
+        part: PartArgs,
         #[command(flatten)]
         server: ServerArgs,
     },
@@ -60,11 +59,13 @@ impl RoundCommand {
 
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
-            Self::List { task, limit, server } => {
+            Self::List { task, part, server } => {
                 let server = Server::new(&server)?;
                 let task = server.task(&task).await?;
-                let rounds: Vec<RoundView> = server.list(&route::fill(route::ROUNDS, &[&task]), limit).await?;
-                output.answer(&rounds, || table(&rounds));
+                output.answer_list(
+                    &server.part::<RoundView>(&route::fill(route::ROUNDS, &[&task]), &[], part).await?,
+                    table,
+                );
                 Ok(())
             }
             Self::Show { task, round, attempt, server } => {
@@ -81,20 +82,21 @@ impl RoundCommand {
     }
 }
 
-fn table(rounds: &[RoundView]) -> String {
+fn table(rounds: &[RoundView], terminal: Option<usize>) -> String {
     let mut table = Table::new(&[
-        ("ROUND", Align::Right),
-        ("ATTEMPT", Align::Right),
-        ("STATE", Align::Left),
-        ("COHORT", Align::Right),
-        ("REPORTED", Align::Right),
-        ("DROPPED", Align::Right),
-        ("UP", Align::Right),
-        ("DOWN", Align::Right),
-        ("TIME", Align::Right),
-        ("EPSILON", Align::Right),
-        ("METRICS", Align::Left),
-    ]);
+        ("ROUND", Cells::Number),
+        ("ATTEMPT", Cells::Number),
+        ("STATE", Cells::Text),
+        ("COHORT", Cells::Number),
+        ("REPORTED", Cells::Number),
+        ("DROPPED", Cells::Number),
+        ("UP", Cells::Number),
+        ("DOWN", Cells::Number),
+        ("TIME", Cells::Number),
+        ("EPSILON", Cells::Number),
+        ("METRICS", Cells::Words),
+    ])
+    .dispensable(&["DOWN", "UP", "ATTEMPT", "COHORT"]);
     for round in rounds {
         table.row(vec![
             round.number.to_string(),
@@ -110,5 +112,38 @@ fn table(rounds: &[RoundView]) -> String {
             metrics(round),
         ]);
     }
-    table.render("There are no rounds yet.")
+    table.render(terminal, "There are no rounds yet.")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::output::fits_eighty;
+
+    #[test]
+    fn a_list_of_rounds_fits_eighty_columns() {
+        let round = |number: u32, ended: serde_json::Value| -> RoundView {
+            let mut round = json!({
+                "task": "01934c2e-7d3a-7b1c-9f00-0123456789ab", "number": number, "attempt": 1, "phases": [], "cohort": 1000,
+                "reported": 990, "dropped": 10, "dropped_why": {}, "bytes_up": 663_000_000, "bytes_down": 663_000_000,
+                "metrics": { "eval_accuracy": { "value": 0.91, "count": 9 }, "train_loss": { "value": 0.5, "count": 9 } },
+                "base": { "version": 7, "sha256": "0".repeat(64) }, "opened_at": 0, "seconds": 245.0,
+            });
+            round.as_object_mut().unwrap().extend(ended.as_object().unwrap().clone());
+            serde_json::from_value(round).unwrap()
+        };
+        let completed = round(1000, json!({ "state": "COMPLETED" }));
+        let drawn = table(std::slice::from_ref(&completed), Some(80));
+        assert!(fits_eighty(&drawn), "{drawn}");
+        assert!(
+            ["eval_accuracy", "0.9100", "4 min 05 s", "REPORTED"].iter().all(|words| drawn.contains(words)),
+            "{drawn}"
+        );
+        let failed = round(999, json!({ "state": "FAILED", "failure": "too_few_participants" }));
+        let drawn = table(&[completed, failed], Some(80));
+        assert!(fits_eighty(&drawn), "{drawn}");
+        assert!(drawn.contains("FAILED(too_few_participants)") && drawn.contains("train_loss 0.5000"), "{drawn}");
+    }
 }

@@ -10,8 +10,8 @@ use wire::participant::SessionTerms;
 use wire::route;
 
 use crate::failure::Outcome;
-use crate::output::{Align, Output, Table, figure, number, when};
-use crate::server::{Server, ServerArgs};
+use crate::output::{Cells, Output, Table, figure, number, when};
+use crate::server::{PartArgs, Server, ServerArgs};
 use crate::task_input::{self, SetArgs};
 
 mod compare;
@@ -47,9 +47,8 @@ pub(crate) enum TaskCommand {
     Keys,
     /// List tasks, newest first
     List {
-        /// Maximum number of entries
-        #[arg(long, default_value_t = 100)]
-        limit: usize,
+        #[command(flatten)]
+        part: PartArgs,
         #[command(flatten)]
         server: ServerArgs,
     },
@@ -107,9 +106,8 @@ impl TaskCommand {
                 output.answer(&serde_json::json!({ "task_file": KEYS }), || KEYS.to_owned());
                 Ok(())
             }
-            Self::List { limit, server } => {
-                let tasks: Vec<TaskSummary> = Server::new(&server)?.list(route::TASKS, limit).await?;
-                output.answer(&tasks, || table(&tasks));
+            Self::List { part, server } => {
+                output.answer_list(&Server::new(&server)?.part::<TaskSummary>(route::TASKS, &[], part).await?, table);
                 Ok(())
             }
             Self::Compare(compare) => compare.run(output).await,
@@ -157,16 +155,17 @@ fn could_be_created(checked: &CheckedTask) -> String {
     format!("Task {:?} could be created: {parameters} parameters, and {update_bytes} bytes in an update", spec.name)
 }
 
-fn table(tasks: &[TaskSummary]) -> String {
+fn table(tasks: &[TaskSummary], terminal: Option<usize>) -> String {
     let mut table = Table::new(&[
-        ("ID", Align::Left),
-        ("NAME", Align::Left),
-        ("STATUS", Align::Left),
-        ("ROUNDS", Align::Right),
-        ("MODEL", Align::Right),
-        ("PARAMETERS", Align::Right),
-        ("CREATED", Align::Left),
-    ]);
+        ("ID", Cells::Key),
+        ("NAME", Cells::Text),
+        ("STATUS", Cells::Text),
+        ("ROUNDS", Cells::Number),
+        ("MODEL", Cells::Number),
+        ("PARAMETERS", Cells::Number),
+        ("CREATED", Cells::Text),
+    ])
+    .dispensable(&["ID", "CREATED", "PARAMETERS", "MODEL"]);
     for task in tasks {
         table.row(vec![
             task.id.to_string(),
@@ -178,7 +177,7 @@ fn table(tasks: &[TaskSummary]) -> String {
             when(task.created_at),
         ]);
     }
-    table.render("There are no tasks. `tributary task create FILE.toml` makes one.")
+    table.render(terminal, "There are no tasks. `tributary task create FILE.toml` makes one.")
 }
 
 /// The change after which no round opens, if it was the last one and the task is not over; and what an operator should know of it.
@@ -253,4 +252,25 @@ fn show(output: Output, task: &TaskView) {
         }
         lines.join("\n")
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::fits_eighty;
+
+    #[test]
+    fn a_list_of_tasks_fits_eighty_columns() {
+        let (id, name) = ("01934c2e-7d3a-7b1c-9f00-0123456789ab", "n".repeat(30));
+        let task = serde_json::json!({
+            "id": id, "name": name, "status": "BUDGET_EXHAUSTED", "rounds_completed": 1000, "rounds_total": 1000,
+            "model_version": 1000, "parameters": 6_653_480, "created_at": 1_700_000_000_000_i64,
+        });
+        let tasks: [TaskSummary; 1] = [serde_json::from_value(task).unwrap()];
+        let (whole, narrow) = (table(&tasks, None), table(&tasks, Some(80)));
+        assert!(fits_eighty(&narrow) && !fits_eighty(&whole), "{narrow}");
+        assert!(narrow.contains(&name) && narrow.contains("1000/1000") && !narrow.contains(id), "{narrow}");
+        assert!(narrow.contains("(80 columns: without ID, CREATED; `--format json` has everything)"), "{narrow}");
+        assert!(whole.contains(id) && whole.contains("2023-11-14 22:13:20Z"), "{whole}");
+    }
 }

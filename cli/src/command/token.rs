@@ -15,8 +15,8 @@ use crate::arguments::{parse_id, parse_label};
 use crate::command::participant::find;
 use crate::command::serve;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Align, Output, Table, when};
-use crate::server::{Server, ServerArgs};
+use crate::output::{Cells, Output, Table, day, when};
+use crate::server::{PartArgs, Server, ServerArgs};
 
 /// What to do with tokens.
 #[derive(clap::Subcommand)]
@@ -25,6 +25,8 @@ pub(crate) enum TokenCommand {
     Create(Create),
     /// List the operators' tokens (never their secrets)
     List {
+        #[command(flatten)]
+        part: PartArgs,
         #[command(flatten)]
         server: ServerArgs,
     },
@@ -112,9 +114,11 @@ impl TokenCommand {
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
             Self::Create(create) => create.run(output).await,
-            Self::List { server } => {
-                let tokens: Vec<OperatorTokenView> = Server::new(&server)?.list(route::OPERATOR_TOKENS, 10_000).await?;
-                output.answer(&tokens, || table(&tokens));
+            Self::List { part, server } => {
+                output.answer_list(
+                    &Server::new(&server)?.part::<OperatorTokenView>(route::OPERATOR_TOKENS, &[], part).await?,
+                    table,
+                );
                 Ok(())
             }
             Self::Revoke { id, force, server } => {
@@ -189,37 +193,68 @@ fn words(made: &OperatorTokenReply) -> String {
     format!("{}\n(token {}{until}; it is not shown again)", made.token, made.id)
 }
 
-fn table(tokens: &[OperatorTokenView]) -> String {
+fn table(tokens: &[OperatorTokenView], terminal: Option<usize>) -> String {
     let mut table = Table::new(&[
-        ("ID", Align::Left),
-        ("NAME", Align::Left),
-        ("ROLE", Align::Left),
-        ("TASKS", Align::Left),
-        ("CREATED", Align::Left),
-        ("EXPIRES", Align::Left),
-        ("REVOKED", Align::Left),
-    ]);
+        ("ID", Cells::Key),
+        ("NAME", Cells::Text),
+        ("ROLE", Cells::Text),
+        ("CREATED", Cells::Text),
+        ("VALID", Cells::Key),
+        ("ONLY TASKS", Cells::Words),
+    ])
+    .dispensable(&["CREATED"]);
     for token in tokens {
         table.row(vec![
             token.id.to_string(),
             token.name.clone(),
             token.role.as_str().to_owned(),
-            token.tasks.as_deref().map_or_else(|| "all".to_owned(), join),
             when(token.created_at),
-            token.expires_at.map(when).unwrap_or_default(),
-            token.revoked_at.map(when).unwrap_or_default(),
+            valid(token),
+            token.tasks.as_deref().map(join).unwrap_or_default(),
         ]);
     }
-    table.render("There are no tokens.")
+    table.render(terminal, "There are no tokens.")
+}
+
+/// Until when a token counts, or since when it does not.
+fn valid(token: &OperatorTokenView) -> String {
+    match (token.revoked_at, token.expires_at) {
+        (Some(at), _) => format!("revoked {}", day(at)),
+        (None, Some(at)) => format!("until {}", day(at)),
+        (None, None) => "until revoked".to_owned(),
+    }
 }
 
 fn join(tasks: &[TaskId]) -> String {
-    tasks.iter().map(TaskId::to_string).collect::<Vec<_>>().join(",")
+    tasks.iter().map(TaskId::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_of_tokens_fits_eighty_columns() {
+        let id = "01934c2e-7d3a-7b1c-9f00-0123456789ab";
+        let token = serde_json::json!({
+            "id": id, "name": "n".repeat(30), "role": "predictor", "created_at": 0, "expires_at": 1_700_000_000_000_i64,
+            "tasks": [id, id],
+        });
+        let limited: OperatorTokenView = serde_json::from_value(token).unwrap();
+        let revoked = OperatorTokenView { tasks: None, revoked_at: limited.expires_at, ..limited.clone() };
+        let tokens = [limited, OperatorTokenView { expires_at: None, revoked_at: None, ..revoked.clone() }, revoked];
+        let (whole, narrow) = (table(&tokens, None), table(&tokens, Some(80)));
+        assert!(fits_eighty(&narrow) && !fits_eighty(&whole), "{narrow}");
+        let limits = format!("    {id}, {id}");
+        for words in ["until 2023-11-14", "until revoked", "revoked 2023-11-14", id, limits.as_str(), "nnnnnnnnnn…"] {
+            assert!(narrow.contains(words), "{words}: {narrow}");
+        }
+        assert_eq!(
+            narrow.lines().filter(|line| line.starts_with("    ")).count(),
+            2,
+            "a heading and what is limited: {narrow}"
+        );
+    }
 
     #[test]
     fn a_time_is_days_hours_or_minutes() {

@@ -1,29 +1,57 @@
-//! Tables of text, and numbers as people read them.
+//! Tables of text: whole in a file, and on a terminal as wide as it is.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
-use wire::Timestamp;
+/// Between two columns.
+const GAP: usize = 2;
+/// What a column of words keeps beside the others; where less is left, words are below their row.
+const WORDS_MIN: usize = 20;
+/// A text is not shortened to less than this.
+const TEXT_MIN: usize = 8;
+/// Before words that are below their row.
+const INDENT: &str = "    ";
 
-/// Alignment of a cell in its column.
+/// What is in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
-    /// For text.
-    Left,
-    /// For numbers.
-    Right,
+pub(crate) enum Cells {
+    /// Text, to the left; shortened where nothing else helps.
+    Text,
+    /// What other commands take, such as an id: to the left, never shortened.
+    Key,
+    /// Numbers, to the right; never shortened.
+    Number,
+    /// Sentences, in the last column: they go on below.
+    Words,
 }
 
 /// Rows under headings, each column as wide as its widest cell.
 pub(crate) struct Table {
-    columns: Vec<(&'static str, Align)>,
+    columns: Vec<(String, Cells)>,
     rows: Vec<Vec<String>>,
+    dispensable: &'static [&'static str],
+}
+
+/// How a table is drawn.
+struct Layout {
+    /// The columns that are shown, with their widths.
+    shown: Vec<(usize, usize)>,
+    /// The column whose words are below their row, and how wide they may be.
+    below: Option<(usize, usize)>,
+    /// The columns that are left out, though they say something.
+    left_out: Vec<usize>,
 }
 
 impl Table {
     /// A table without rows.
-    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
+    pub(crate) fn new(columns: &[(&str, Cells)]) -> Self {
+        let columns = columns.iter().map(|&(heading, cells)| (heading.to_owned(), cells)).collect();
+        Self { columns, rows: Vec::new(), dispensable: &[] }
+    }
+
+    /// The headings of what is left out of a narrow terminal, first to last, as far as needed.
+    pub(crate) fn dispensable(mut self, headings: &'static [&'static str]) -> Self {
+        self.dispensable = headings;
+        self
     }
 
     /// Adds a row; cells beyond the last column are left out.
@@ -31,149 +59,280 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Renders the table; `nothing` if there are no rows.
-    pub(crate) fn render(&self, nothing: &str) -> String {
+    /// Renders the table for a terminal with so many columns, or whole if the output is none; `nothing` if there are no rows. What
+    /// a narrow terminal does not show is named below the table.
+    pub(crate) fn render(&self, terminal: Option<usize>, nothing: &str) -> String {
         if self.rows.is_empty() {
             return nothing.to_owned();
         }
-        let headings: Vec<String> = self.columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
-        let widths: Vec<usize> = (0..self.columns.len())
-            .map(|column| {
-                std::iter::once(&headings)
-                    .chain(&self.rows)
-                    .map(|row| row.get(column).map_or(0, |cell| cell.chars().count()))
-                    .max()
-                    .unwrap_or(0)
-            })
-            .collect();
+        let natural: Vec<usize> = (0..self.columns.len()).map(|column| self.widest(column)).collect();
+        let layout = match terminal {
+            Some(columns) => self.fit(&natural, columns),
+            None => Layout { shown: natural.iter().copied().enumerate().collect(), below: None, left_out: Vec::new() },
+        };
+        let headings: Vec<String> = self.columns.iter().map(|(heading, _)| heading.clone()).collect();
         let mut text = String::new();
         for row in std::iter::once(&headings).chain(&self.rows) {
-            let mut line = String::new();
-            for ((cell, width), (_, align)) in row.iter().zip(&widths).zip(&self.columns) {
-                let _ = match align {
-                    Align::Left => write!(line, "{cell:<width$}  "),
-                    Align::Right => write!(line, "{cell:>width$}  "),
-                };
-            }
-            text.push_str(line.trim_end());
-            text.push('\n');
+            self.draw(row, &layout, &mut text);
+        }
+        if let Some(columns) = terminal {
+            text.push_str(&self.concealed(&layout, &natural, columns));
         }
         text
     }
-}
 
-/// `1.2 MB`: powers of a thousand, three digits.
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-pub(crate) fn bytes(count: u64) -> String {
-    let mut value = count as f64;
-    for unit in ["B", "kB", "MB", "GB", "TB"] {
-        if value < 999.5 || unit == "TB" {
-            let digits = if unit == "B" || value >= 99.95 { 0 } else { 1 };
-            return format!("{value:.digits$} {unit}");
+    /// The width of a column's widest cell.
+    fn widest(&self, column: usize) -> usize {
+        let heading = self.columns.get(column).map_or(0, |(heading, _)| count(heading));
+        let cells = self.rows.iter().map(|row| row.get(column).map_or(0, |cell| count(cell)));
+        cells.fold(heading, usize::max)
+    }
+
+    /// Which columns a terminal shows, and how.
+    fn fit(&self, natural: &[usize], columns: usize) -> Layout {
+        let words = self.columns.len().checked_sub(1).filter(|&last| self.is(last, Cells::Words));
+        let mut shown: Vec<usize> = (0..self.columns.len()).collect();
+        let mut left_out = Vec::new();
+        let least =
+            |column: usize| if Some(column) == words { natural[column].min(WORDS_MIN) } else { natural[column] };
+        for column in self.order_of_leaving() {
+            if total(shown.iter().map(|&column| least(column))) <= columns {
+                break;
+            }
+            shown.retain(|&other| other != column);
+            if !self.is_empty(column) {
+                left_out.push(column);
+            }
         }
-        value /= 1000.0;
-    }
-    unreachable!("the last unit takes everything")
-}
-
-/// `1,663,370`.
-pub(crate) fn number(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
+        let is_beside = total(shown.iter().map(|&column| least(column))) <= columns;
+        let words = words.filter(|words| shown.contains(words));
+        let below = words.filter(|_| !is_beside).map(|column| (column, columns.saturating_sub(INDENT.len()).max(1)));
+        shown.retain(|&column| below.is_none_or(|(below, _)| below != column));
+        let others: Vec<usize> = shown.iter().copied().filter(|&column| Some(column) != words).collect();
+        let mut widths: Vec<(usize, usize)> = others.iter().map(|&column| (column, natural[column])).collect();
+        if let (Some(column), None) = (words, below) {
+            let beside = columns.saturating_sub(total(others.iter().map(|&column| natural[column])) + GAP);
+            widths.push((column, natural[column].min(beside)));
         }
-        text.push(digit);
+        self.shorten(&mut widths, columns);
+        Layout { shown: widths, below, left_out }
     }
-    text
+
+    /// Takes from the widest texts until all fits, or nothing is left to take.
+    fn shorten(&self, widths: &mut [(usize, usize)], columns: usize) {
+        while total(widths.iter().map(|(_, width)| *width)) > columns {
+            let heading = |column: usize| self.columns.get(column).map_or(0, |(heading, _)| count(heading));
+            let can_give = |&(column, width): &(usize, usize)| {
+                self.is(column, Cells::Text) && width > heading(column).max(TEXT_MIN)
+            };
+            let widest = widths.iter_mut().filter(|one| can_give(one)).max_by_key(|one| one.1);
+            let Some((_, width)) = widest else { break };
+            *width -= 1;
+        }
+    }
+
+    /// What leaves first: columns that say nothing, then those that can be spared.
+    fn order_of_leaving(&self) -> Vec<usize> {
+        let empty = (0..self.columns.len()).filter(|&column| self.is_empty(column));
+        let spared = self.dispensable.iter().filter_map(|name| self.columns.iter().position(|(own, _)| own == name));
+        empty.chain(spared).collect()
+    }
+
+    fn is(&self, column: usize, cells: Cells) -> bool {
+        self.columns.get(column).is_some_and(|(_, own)| *own == cells)
+    }
+
+    fn is_empty(&self, column: usize) -> bool {
+        self.rows.iter().all(|row| row.get(column).is_none_or(|cell| matches!(cell.as_str(), "" | "-")))
+    }
+
+    fn draw(&self, row: &[String], layout: &Layout, text: &mut String) {
+        let cell = |column: usize| row.get(column).map_or("", String::as_str);
+        let (mut line, mut more) = (String::new(), Vec::new());
+        for &(column, width) in &layout.shown {
+            let cells = self.columns.get(column).map_or(Cells::Text, |(_, cells)| *cells);
+            let _ = match cells {
+                Cells::Text | Cells::Key => write!(line, "{:<width$}  ", shortened(cell(column), width)),
+                Cells::Number => write!(line, "{:>width$}  ", cell(column)),
+                Cells::Words => {
+                    let before = " ".repeat(count(&line));
+                    let mut lines = wrapped(cell(column), width).into_iter();
+                    let first = lines.next().unwrap_or_default();
+                    more.extend(lines.map(|rest| format!("{before}{rest}")));
+                    write!(line, "{first}  ")
+                }
+            };
+        }
+        if let Some((column, width)) = layout.below {
+            let lines = wrapped(cell(column), width).into_iter();
+            more.extend(lines.filter(|rest| !rest.is_empty()).map(|rest| format!("{INDENT}{rest}")));
+        }
+        for line in std::iter::once(line).chain(more) {
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+    }
+
+    /// What the terminal does not show.
+    fn concealed(&self, layout: &Layout, natural: &[usize], columns: usize) -> String {
+        let names = |columns: &[usize]| {
+            columns.iter().map(|&column| self.columns[column].0.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let is_short = |&(column, width): &(usize, usize)| self.is(column, Cells::Text) && width < natural[column];
+        let short: Vec<usize> = layout.shown.iter().copied().filter(is_short).map(|(column, _)| column).collect();
+        let mut parts = Vec::new();
+        if !layout.left_out.is_empty() {
+            parts.push(format!("without {}", names(&layout.left_out)));
+        }
+        if !short.is_empty() {
+            parts.push(format!("{} shortened", names(&short)));
+        }
+        if parts.is_empty() {
+            return String::new();
+        }
+        let words = format!("({columns} columns: {}; `--format json` has everything)", parts.join(", "));
+        format!("{}\n", wrapped(&words, columns.max(1)).join("\n"))
+    }
 }
 
-/// Four digits, no more zeros than that.
-pub(crate) fn figure(value: f64) -> String {
-    let magnitude = value.abs();
-    if !value.is_finite() {
-        "unbounded".to_owned()
-    } else if magnitude == 0.0 {
-        "0".to_owned()
-    } else if !(1e-4..1e6).contains(&magnitude) {
-        format!("{value:.2e}")
-    } else {
-        let digits = (1_u32..=7).find(|&digits| magnitude * 10_f64.powi(digits.cast_signed()) >= 1000.0).unwrap_or(8);
-        let digits = if magnitude >= 1000.0 { 0 } else { digits as usize };
-        let text = format!("{value:.digits$}");
-        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-    }
+/// The width of columns beside each other.
+fn total(widths: impl Iterator<Item = usize>) -> usize {
+    widths.fold(0, |sum, width| sum + width + GAP).saturating_sub(GAP)
 }
 
-/// `0.42 s`, `12.3 s`, `4 min 05 s`, `3 h 20 min`.
-pub(crate) fn duration(duration: Duration) -> String {
-    let seconds = duration.as_secs_f64();
-    let whole = duration.as_secs();
-    if seconds < 9.995 {
-        format!("{seconds:.2} s")
-    } else if seconds < 99.95 {
-        format!("{seconds:.1} s")
-    } else if whole < 3600 {
-        format!("{} min {:02} s", whole / 60, whole % 60)
-    } else {
-        format!("{} h {:02} min", whole / 3600, whole / 60 % 60)
-    }
+/// Whether a text fits a terminal of eighty columns.
+#[cfg(test)]
+pub(crate) fn fits_eighty(text: &str) -> bool {
+    text.lines().all(|line| count(line) <= 80)
 }
 
-/// `2026-11-20 12:00:03Z`.
-pub(crate) fn when(at: Timestamp) -> String {
-    let Ok(moment) = time::OffsetDateTime::from_unix_timestamp(at.0.div_euclid(1000)) else {
-        return at.to_string();
-    };
-    let (date, time) = (moment.date(), moment.time());
-    format!("{date} {:02}:{:02}:{:02}Z", time.hour(), time.minute(), time.second())
+fn count(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// At most so many letters of a text, the last of them `…` if that is not all.
+fn shortened(text: &str, width: usize) -> String {
+    if count(text) <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(std::iter::once('…')).collect()
+}
+
+/// A text in lines of at most so many letters, broken between words; within one only if it is longer than a line.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    if count(text) <= width {
+        return vec![text.to_owned()];
+    }
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for word in text.split_whitespace() {
+        if !line.is_empty() && count(&line) + 1 + count(word) > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+        while count(&line) > width.max(1) {
+            let rest: String = line.chars().skip(width.max(1)).collect();
+            lines.push(line.chars().take(width.max(1)).collect());
+            line = rest;
+        }
+    }
+    lines.push(line);
+    lines
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
-        let mut table = Table::new(&[("NAME", Align::Left), ("ROUND", Align::Right)]);
-        assert_eq!(table.render("No tasks."), "No tasks.");
-        table.row(vec!["a".into(), "7".into()]);
-        table.row(vec!["longer".into(), "1234567".into()]);
-        assert_eq!(table.render(""), "NAME      ROUND\na             7\nlonger  1234567\n");
+    fn lists() -> Table {
+        let mut table = Table::new(&[
+            ("ID", Cells::Text),
+            ("NAME", Cells::Text),
+            ("ROUNDS", Cells::Number),
+            ("NONE", Cells::Text),
+            ("ABOUT", Cells::Words),
+        ])
+        .dispensable(&["ID"]);
+        let cells = ["0123456789", "a name of some length", "7", "-", "the quick brown fox jumps over the dog"];
+        table.row(cells.map(str::to_owned).to_vec());
+        table
     }
 
     #[test]
-    fn figures_have_four_digits() {
-        let cases = [
-            (8.0, "8"),
-            (7.999_6, "8"),
-            (7.991_2, "7.991"),
-            (0.012_345, "0.01235"),
-            (123.456, "123.5"),
-            (98_765.4, "98765"),
-            (0.0, "0"),
-            (0.25, "0.25"),
-            (1e-7, "1.00e-7"),
-            (1000.0, "1000"),
-            (f64::INFINITY, "unbounded"),
-        ];
-        for (value, text) in cases {
-            assert_eq!(figure(value), text);
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut table = Table::new(&[("NAME", Cells::Text), ("ROUND", Cells::Number)]);
+        assert_eq!(table.render(Some(80), "No tasks."), "No tasks.");
+        table.row(vec!["a".into(), "7".into()]);
+        table.row(vec!["longer".into(), "1234567".into()]);
+        for width in [None, Some(15), Some(200)] {
+            assert_eq!(table.render(width, ""), "NAME      ROUND\na             7\nlonger  1234567\n", "{width:?}");
         }
     }
 
     #[test]
-    fn numbers_read_well() {
-        assert_eq!(
-            [0, 999, 1000, 99_949, 999_499, 6_653_480].map(bytes),
-            ["0 B", "999 B", "1.0 kB", "99.9 kB", "999 kB", "6.7 MB"]
-        );
-        assert_eq!([0, 999, 1000, 1_663_370].map(number), ["0", "999", "1,000", "1,663,370"]);
-        assert_eq!(
-            [420, 12_345, 245_000, 12_000_000].map(|ms| duration(Duration::from_millis(ms))),
-            ["0.42 s", "12.3 s", "4 min 05 s", "3 h 20 min"]
-        );
-        assert_eq!(when(Timestamp(1_700_000_000_000)), "2023-11-14 22:13:20Z");
+    fn a_file_and_a_wide_terminal_have_everything() {
+        // 10 + 21 + 6 + 4 + 38, and four gaps.
+        let whole = "ID          NAME                   ROUNDS  NONE  ABOUT\n\
+                     0123456789  a name of some length       7  -     the quick brown fox jumps over the dog\n";
+        assert_eq!(lists().render(None, ""), whole);
+        assert_eq!(lists().render(Some(87), ""), whole);
+    }
+
+    #[test]
+    fn words_go_on_below_before_a_column_is_left_out() {
+        // 10 + 21 + 6 + 4 + 20, and four gaps: the narrowest with all columns.
+        let narrow = "ID          NAME                   ROUNDS  NONE  ABOUT\n\
+                      0123456789  a name of some length       7  -     the quick brown fox\n\
+                      \x20                                                jumps over the dog\n";
+        assert_eq!(lists().render(Some(69), ""), narrow);
+    }
+
+    #[test]
+    fn what_says_nothing_leaves_first_and_the_rest_is_named() {
+        // Without NONE: 10 + 21 + 6 + 20, and three gaps.
+        let narrower = "ID          NAME                   ROUNDS  ABOUT\n\
+                        0123456789  a name of some length       7  the quick brown fox\n\
+                        \x20                                          jumps over the dog\n";
+        assert_eq!(lists().render(Some(63), ""), narrower);
+        // Without ID: 21 + 6 + 20, and two gaps.
+        let without = "NAME                   ROUNDS  ABOUT\n\
+                       a name of some length       7  the quick brown fox\n\
+                       \x20                              jumps over the dog\n\
+                       (51 columns: without ID; `--format json` has\n\
+                       everything)\n";
+        assert_eq!(lists().render(Some(51), ""), without);
+    }
+
+    #[test]
+    fn words_are_below_their_row_and_texts_shortened_where_nothing_else_helps() {
+        // 21 + 6, and a gap, are too many: the name keeps 16.
+        let least = "NAME              ROUNDS\n\
+                     \x20   ABOUT\n\
+                     a name of some …       7\n\
+                     \x20   the quick brown fox\n\
+                     \x20   jumps over the dog\n\
+                     (24 columns: without ID,\n\
+                     NAME shortened;\n\
+                     `--format json` has\n\
+                     everything)\n";
+        assert_eq!(lists().render(Some(24), ""), least);
+    }
+
+    #[test]
+    fn neither_keys_nor_numbers_are_shortened() {
+        let mut table = Table::new(&[("ID", Cells::Key), ("COUNT", Cells::Number), ("NAME", Cells::Text)]);
+        table.row(vec!["0123456789abcdef".into(), "1234567890".into(), "nightly-backup".into()]);
+        let drawn = table.render(Some(20), "");
+        assert_eq!(drawn.lines().nth(1), Some("0123456789abcdef  1234567890  nightly…"), "{drawn}");
+    }
+
+    #[test]
+    fn a_word_that_is_longer_than_a_line_is_broken() {
+        assert_eq!(wrapped("ab cdefghij k", 4), ["ab", "cdef", "ghij", "k"]);
+        assert_eq!(wrapped("abcdefgh", 4), ["abcd", "efgh"]);
+        assert_eq!(wrapped("", 4), [""]);
+        assert_eq!(wrapped("two  spaces", 20), ["two  spaces"]);
     }
 }

@@ -1,5 +1,4 @@
-//! Every command that a page tells is one that this executable understands. What runs in CI is said by `.ci/docs.sh`; the rest at least names
-//! no command, flag or value that is not there.
+//! Every command that a page tells is one that this executable understands, and one that CI runs unless `docs/site/commands.toml` says why not.
 
 use std::path::{Path, PathBuf};
 
@@ -26,24 +25,33 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The commands of a page, as its reader would type them: lines of code, and code within a line.
-fn commands(page: &str) -> Vec<String> {
+/// The commands of a page, as its reader would type them.
+struct Commands {
+    /// Lines of code.
+    lines: Vec<String>,
+    /// Code within a line.
+    inline: Vec<String>,
+}
+
+fn commands(page: &str) -> Commands {
     let page = page.replace("\\\n", " ");
-    let (mut all, mut is_fenced) = (Vec::new(), false);
+    let (mut lines, mut inline, mut is_fenced) = (Vec::new(), Vec::new(), false);
     for line in page.lines() {
         if line.trim_start().starts_with("```") {
             is_fenced = !is_fenced;
         } else if is_fenced || line.starts_with("    ") {
-            all.push(line.trim().trim_start_matches("$ ").to_owned());
+            lines.extend(command(line.trim().trim_start_matches("$ ")));
         } else {
-            all.extend(line.split('`').skip(1).step_by(2).map(str::to_owned));
+            inline.extend(line.split('`').skip(1).step_by(2).filter_map(command));
         }
     }
-    let after = |command: String| {
-        let typed = ["tributary ", "cargo run --release -- "].iter().find_map(|start| command.strip_prefix(start));
-        typed.map(|words| format!("tributary {words}"))
-    };
-    all.into_iter().filter_map(after).collect()
+    Commands { lines, inline }
+}
+
+/// The command that a piece of code is, if it is one of ours.
+fn command(code: &str) -> Option<String> {
+    let typed = ["tributary ", "cargo run --release -- "].iter().find_map(|start| code.strip_prefix(start));
+    typed.map(|words| format!("tributary {words}"))
 }
 
 /// The words of a command up to its end, as a shell reads them.
@@ -91,7 +99,8 @@ fn wrong(command: &str) -> Option<String> {
 fn every_command_that_a_page_tells_is_understood() {
     let (mut count, mut lacking) = (0, Vec::new());
     for page in pages() {
-        for command in commands(&std::fs::read_to_string(&page).unwrap()) {
+        let Commands { lines, inline } = commands(&std::fs::read_to_string(&page).unwrap());
+        for command in lines.into_iter().chain(inline) {
             count += 1;
             lacking.extend(wrong(&command).map(|error| format!("{}: {command}\n{error}", page.display())));
         }
@@ -103,9 +112,96 @@ fn every_command_that_a_page_tells_is_understood() {
 #[test]
 fn a_command_that_is_not_there_is_noticed() {
     let page = "Try `tributary task crate x`, or\n\n    tributary demo --rounds 3 \\\n      --romds 4    # four\n\n`tributary demo --seed N`\n";
-    let found = commands(page);
-    assert_eq!(found.len(), 3, "{found:?}");
+    let Commands { lines, inline } = commands(page);
+    assert_eq!((lines.len(), inline.len()), (1, 2), "{lines:?} {inline:?}");
+    let found: Vec<_> = inline[..1].iter().chain(&lines).chain(&inline[1..]).collect();
     let wrongs: Vec<_> = found.iter().filter_map(|command| wrong(command)).collect();
     assert!(wrongs.len() == 2 && wrongs[0].contains("crate") && wrongs[1].contains("--romds"), "{wrongs:?}");
     assert_eq!(words("tributary a 'b c' \"$D/e\" --f=g > h"), ["tributary", "a", "b c", "$D/e", "--f=g"]);
+}
+
+/// `docs/site/commands.toml`.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InCi {
+    /// Pages whose commands run as they are.
+    tutorials: Vec<String>,
+    /// What runs before the first command; that of `docs/site/commands.py`.
+    #[serde(rename = "setup")]
+    _setup: String,
+    #[serde(rename = "command")]
+    commands: Vec<Entry>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    says: String,
+    run: Option<String>,
+    r#in: Option<String>,
+    why: Option<String>,
+}
+
+impl Entry {
+    /// What is wrong with the entry itself.
+    fn wrong(&self, root: &Path) -> Option<String> {
+        if [&self.run, &self.r#in, &self.why].into_iter().flatten().count() > 1 {
+            return Some("has more than one of run, in and why".to_owned());
+        }
+        if let Some(run) = &self.run {
+            let [said, run] = [words(&self.says), words(run.trim_start_matches("timeout --signal INT 5 "))];
+            return (subcommand(&said) != subcommand(&run)).then(|| "runs another command".to_owned());
+        }
+        let file = self.r#in.as_ref()?;
+        let Ok(text) = std::fs::read_to_string(root.join(file)) else {
+            return Some(format!("names {file}, which is not there"));
+        };
+        let absent = subcommand(&words(&self.says)).iter().find(|word| !text.contains(word.as_str())).cloned();
+        absent.map(|word| format!("names {file}, which does not run `{word}`"))
+    }
+}
+
+/// The words of a command that name it: `task create`, `demo`.
+fn subcommand(command: &[String]) -> Vec<String> {
+    let is_name = |word: &&String| {
+        word.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-') && !word.starts_with('-')
+    };
+    command.iter().skip(1).take(2).take_while(is_name).cloned().collect()
+}
+
+#[test]
+fn every_command_of_a_line_runs_in_ci_or_is_excused() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap();
+    let InCi { tutorials, commands: entries, .. } =
+        toml::from_str(&std::fs::read_to_string(root.join("docs/site/commands.toml")).unwrap()).unwrap();
+    let scripts = [".ci/docs.sh", ".ci/python.sh"].map(|script| std::fs::read_to_string(root.join(script)).unwrap());
+    for tutorial in &tutorials {
+        assert!(root.join(tutorial).is_file(), "{tutorial}");
+        let name = tutorial.trim_start_matches("docs/");
+        assert!(scripts.iter().any(|script| script.contains(name)), "no script of CI runs {tutorial}");
+    }
+    let mut told = Vec::new();
+    for page in pages() {
+        let page = page.canonicalize().unwrap();
+        if tutorials.iter().any(|tutorial| page == root.join(tutorial)) {
+            continue;
+        }
+        for line in commands(&std::fs::read_to_string(&page).unwrap()).lines {
+            told.push((page.display().to_string(), words(&line)));
+        }
+    }
+    let mut wrong: Vec<String> = Vec::new();
+    for (page, command) in &told {
+        if !entries.iter().any(|entry| words(&entry.says) == *command) {
+            wrong.push(format!("{page}: CI does not run `{}`: give it an entry", command.join(" ")));
+        }
+    }
+    for entry in &entries {
+        if !told.iter().any(|(_, command)| *command == words(&entry.says)) {
+            wrong.push(format!("no page tells `{}`: remove it", entry.says));
+        }
+        wrong.extend(entry.wrong(&root).map(|why| format!("`{}` {why}", entry.says)));
+    }
+    assert!(wrong.is_empty(), "docs/site/commands.toml:\n{}", wrong.join("\n"));
+    assert!(entries.iter().filter(|entry| entry.why.is_none()).count() > 2 * entries.len() / 3, "most of them run");
 }

@@ -35,13 +35,14 @@ pub(super) async fn tell(
     stop: CancellationToken,
 ) {
     let (mut since, mut due) = (Instant::now(), Instant::now());
-    // The last report that was taken, with its path, and whether none was refused or lost since.
-    let mut told: Option<(String, Standing)> = None;
-    let (mut is_heard, mut is_failing) = (false, false);
+    // What it was told last, and where that is, or may be; whether it did not take the last report.
+    let mut told: Option<Standing> = None;
+    let mut place: Option<String> = None;
+    let mut is_failing = false;
     while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
         let (now, standing) = (Instant::now(), served.standing(serving.engine.now()));
-        let is_news = told.as_ref().is_some_and(|(_, before)| !standing.is_like(before));
-        if now < due && !(is_heard && is_news) {
+        let is_news = !is_failing && told.as_ref().is_some_and(|told| !told.is_like(&standing));
+        if now < due && !is_news {
             continue;
         }
         let counted = served.traffic.counted();
@@ -56,31 +57,26 @@ pub(super) async fn tell(
             queue: serving.engine.waiting(served.index) as u64,
             desired_replicas: serving.desired(),
         };
-        let path = path(&served, &name);
-        let sent = tokio::time::timeout(PATIENCE, server.put(&path, &report));
+        let path: &str = place.insert(path(&served, &name));
+        let sent = tokio::time::timeout(PATIENCE, server.put(path, &report));
         let Some(answer) = stop.run_until_cancelled(sent).await else { break };
         let late = |_| Err(Failure::new(Exit::Connection, format!("no answer within {} s", PATIENCE.as_secs())));
         match answer.unwrap_or_else(late) {
             Ok(()) => {
                 served.traffic.told(&counted);
-                (since, due, told) = (now, now + EVERY, Some((path, standing)));
-                (is_heard, is_failing) = (true, false);
+                (since, due, told, is_failing) = (now, now + EVERY, Some(standing), false);
             }
             Err(failure) => {
                 if !is_failing {
-                    let model = &served.name;
-                    tracing::debug!(
-                        model,
-                        "the coordinator is not told that {model} is served here: {}",
-                        failure.detail
-                    );
+                    let (model, why) = (&served.name, &failure.detail);
+                    tracing::debug!(model, "the coordinator is not told that {model} is served here: {why}");
                 }
                 due = now + pause(failure.more.status, served.task().is_some());
-                (is_heard, is_failing) = (false, true);
+                is_failing = true;
             }
         }
     }
-    if let Some((path, _)) = told.filter(|_| is_heard) {
+    if let Some(path) = place.filter(|_| !is_failing) {
         let _ = tokio::time::timeout(LEAVING, server.delete(&path)).await;
     }
 }

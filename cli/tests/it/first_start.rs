@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{Background, Ran, Served, run, tributary};
+use crate::support::{Background, Ran, Served, finish, run, tributary};
 
 fn number(name: &str, unless_given: u64) -> u64 {
     std::env::var(name).map_or(unless_given, |text| text.parse().unwrap())
@@ -234,7 +234,11 @@ fn whoever_can_write_the_folder_makes_a_token_without_having_one() {
     drop(served);
     assert_eq!(offline(&data, &["--role", "admin", "--name", "no name"]).code, 2);
     assert_eq!(offline(&data, &["--name", "found"]).code, 2, "without a role");
-    let made = offline(&data, &admin).data();
+    // The environment of a coordinator that cannot be asked any more.
+    let mut command = tributary();
+    command.args(["--format", "json", "token", "create", "--offline", "--data-dir"]).arg(&data).args(admin);
+    command.env("TRIBUTARY_SERVER", "https://localhost:1").env("TRIBUTARY_CA", data.join("ca.pem"));
+    let made = finish(command.env("TRIBUTARY_TOKEN", "revoked")).data();
     let served = Served::dev(&data);
     assert_eq!(served.token, "", "there are tokens");
     assert_eq!(served.operate_as(made["token"].as_str().unwrap(), &["token", "list"]).code, 0);

@@ -126,6 +126,35 @@ fn a_token_may_be_for_some_days_and_some_tasks() {
 }
 
 #[test]
+fn a_part_of_a_list_says_where_the_next_one_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::dev(&folder.path().join("data"));
+    for name in ["a", "b", "c"] {
+        served.operate(&["token", "create", "--role", "viewer", "--name", name]).data();
+    }
+    let (mut joined, mut sizes, mut cursor) = (Vec::new(), Vec::new(), None::<String>);
+    loop {
+        let mut args = vec!["token", "list", "--limit", "2"];
+        args.extend(cursor.as_deref().into_iter().flat_map(|cursor| ["--cursor", cursor]));
+        let ran = served.operate(&args);
+        assert_eq!(ran.code, 0, "{ran}");
+        let part: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        let items = part["data"].as_array().unwrap().clone();
+        sizes.push(items.len());
+        joined.extend(items);
+        cursor = part["next_cursor"].as_str().map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(sizes[0], 2, "{sizes:?}");
+    assert!(sizes.len() > 1, "{sizes:?}");
+    // An envelope of a whole list has no cursor.
+    assert_eq!(serde_json::Value::from(joined), served.operate(&["token", "list"]).data());
+    assert_eq!(served.operate(&["token", "list", "--cursor", "tasks.1"]).code, 9, "a cursor of another list");
+}
+
+#[test]
 fn the_task_in_the_documentation_is_taken() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/API.md")).unwrap();
     let task = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();

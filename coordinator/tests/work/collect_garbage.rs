@@ -9,6 +9,7 @@ use federation::id::{Digest, SignInId, TokenId};
 use federation::model_version::ModelVersion;
 use federation::time::{Clock as _, MockClock, Timestamp};
 use store::BlobStore as _;
+use store::entity::model_server::ModelServer;
 use store::entity::sign_in::{Holder, SignIn};
 use store::entity::token::{OperatorToken, TaskScope};
 use task_spec::Retain;
@@ -123,6 +124,27 @@ async fn a_sign_in_goes_once_it_has_expired() {
     world.clock.advance(Duration::from_millis(1));
     engine.collect_garbage().await.unwrap();
     assert!(is_new().await);
+}
+
+#[tokio::test]
+async fn what_a_server_of_models_said_goes_once_it_has_expired() {
+    let world = World::new(1).await;
+    let engine = world.engine(1);
+    let (task, expires_at) = (world.task, START.plus(Duration::from_secs(60)));
+    let server = &ModelServer { task, name: "icu".to_owned(), report: "{}".to_owned(), told_at: START, expires_at };
+    world.store.transact("test", |tx| Box::pin(async move { tx.put_model_server(server, 9).await })).await.unwrap();
+    // By a time at which it counts: its row alone decides.
+    let rows = async || {
+        let listed =
+            world.store.read("test", |tx| Box::pin(async move { tx.model_servers(task, None, START, 9).await }));
+        listed.await.unwrap().len()
+    };
+    world.clock.advance(Duration::from_millis(59_999));
+    engine.collect_garbage().await.unwrap();
+    assert_eq!(rows().await, 1);
+    world.clock.advance(Duration::from_millis(1));
+    engine.collect_garbage().await.unwrap();
+    assert_eq!(rows().await, 0);
 }
 
 #[tokio::test]

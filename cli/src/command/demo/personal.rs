@@ -21,7 +21,7 @@ use super::scene::{Scene, blocking};
 use crate::command::model::{Score, examples};
 use crate::command::participant::default_name;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Align, Table};
+use crate::output::{Cells, Table};
 
 /// Fraction of a participant's shard held out of training where personalized models are compared: enough to
 /// distinguish them.
@@ -179,15 +179,16 @@ async fn each(
     .await
 }
 
-pub(super) fn table(served: &[MethodAccuracy]) -> String {
+pub(super) fn table(served: &[MethodAccuracy], terminal: Option<usize>) -> String {
     let mut table = Table::new(&[
-        ("METHOD", Align::Left),
-        ("PARTICIPANTS", Align::Right),
-        ("MEAN", Align::Right),
-        ("10TH PERCENTILE", Align::Right),
-        ("MEDIAN", Align::Right),
-        ("LOWEST", Align::Right),
-    ]);
+        ("METHOD", Cells::Text),
+        ("PARTICIPANTS", Cells::Number),
+        ("MEAN", Cells::Number),
+        ("10TH PERCENTILE", Cells::Number),
+        ("MEDIAN", Cells::Number),
+        ("LOWEST", Cells::Number),
+    ])
+    .dispensable(&["PARTICIPANTS"]);
     let percent = |part: f64| format!("{:.2} %", 100.0 * part);
     for MethodAccuracy { method, participants, mean, p10, median, lowest, .. } in served {
         let figures = [mean, p10, median, lowest].map(|&part| percent(part));
@@ -198,7 +199,7 @@ pub(super) fn table(served: &[MethodAccuracy]) -> String {
         };
         table.row([name.to_owned(), participants.to_string()].into_iter().chain(figures).collect());
     }
-    table.render("Nobody has a model.")
+    table.render(terminal, "Nobody has a model.")
 }
 
 #[cfg(test)]

@@ -6,26 +6,26 @@ use indicatif::{ProgressBar, ProgressStyle};
 use wire::inspect::RoundView;
 
 use super::events::RoundEvent;
-use crate::output::{Output, bytes, figure};
+use crate::output::{Cells, GrowingTable, Output, bytes, figure};
 
 /// Columns and how wide they are; rows appear one by one, so widths are fixed.
-const COLUMNS: [(&str, usize); 16] = [
-    ("ROUND", 5),
-    ("STATE", 9),
-    ("COHORT", 6),
-    ("REPORTED", 8),
-    ("DROPPED", 7),
-    ("UP", 8),
-    ("DOWN", 8),
-    ("SELECT", 6),
-    ("SHARE", 6),
-    ("COLLECT", 7),
-    ("UNMASK", 6),
-    ("PUBLISH", 7),
-    (TRAIN_LOSS, 10),
-    ("TEST ACC", 8),
-    ("SUM OPENED", 15),
-    ("DROPPED IN", 10),
+const COLUMNS: [(&str, usize, Cells); 16] = [
+    ("ROUND", 5, Cells::Number),
+    ("STATE", 9, Cells::Text),
+    ("COHORT", 6, Cells::Number),
+    ("REPORTED", 8, Cells::Number),
+    ("DROPPED", 7, Cells::Number),
+    ("UP", 8, Cells::Number),
+    ("DOWN", 8, Cells::Number),
+    ("SELECT", 6, Cells::Number),
+    ("SHARE", 6, Cells::Number),
+    ("COLLECT", 7, Cells::Number),
+    ("UNMASK", 6, Cells::Number),
+    ("PUBLISH", 7, Cells::Number),
+    (TRAIN_LOSS, 10, Cells::Number),
+    ("TEST ACC", 8, Cells::Number),
+    ("SUM OPENED", 15, Cells::Number),
+    ("DROPPED IN", 10, Cells::Text),
 ];
 
 /// What is left out first where the terminal is narrower than a row; the rest of a round is in `round show` and in JSON.
@@ -39,7 +39,7 @@ pub(super) struct LiveTable {
     output: Output,
     live: ProgressBar,
     is_private: bool,
-    left_out: &'static [&'static str],
+    table: GrowingTable,
 }
 
 impl LiveTable {
@@ -50,13 +50,13 @@ impl LiveTable {
             live.set_style(style);
         }
         live.enable_steady_tick(Duration::from_millis(120));
-        Self { output, live, is_private, left_out: left_out(output.width()) }
+        Self { output, live, is_private, table: GrowingTable::new(&COLUMNS, &DISPENSABLE, output.width()) }
     }
 
     /// Prints the headings.
     pub(super) fn headings(&self) {
         let private = |heading| if self.is_private && heading == TRAIN_LOSS { EPSILON } else { heading };
-        let headings = line(COLUMNS.map(|(heading, _)| private(heading).to_owned()), self.left_out);
+        let headings = self.table.line(&COLUMNS.map(|(heading, ..)| private(heading).to_owned()));
         self.live.suspend(|| self.output.line(headings));
     }
 
@@ -87,27 +87,24 @@ impl LiveTable {
         let metric = |name| round.cohort_metrics.get(name).map_or_else(String::new, |value| format!("{value:.4}"));
         let state =
             round.failure.map_or_else(|| round.state.to_string(), |reason| format!("{}: {reason}", round.state));
-        let row = line(
-            [
-                round.number.to_string(),
-                state,
-                round.cohort.to_string(),
-                round.reported.to_string(),
-                round.dropped.to_string(),
-                bytes(round.bytes_up),
-                bytes(round.bytes_down),
-                phase("selecting"),
-                phase("sharing"),
-                phase("collecting"),
-                unmasking(round),
-                phase("aggregating"),
-                round.epsilon.as_ref().map_or_else(|| metric("train_loss"), |spent| figure(spent.published)),
-                round.metrics.map_or_else(String::new, |score| format!("{:.2} %", 100.0 * score.accuracy)),
-                opened(round),
-                dropped_in(round),
-            ],
-            self.left_out,
-        );
+        let row = self.table.line(&[
+            round.number.to_string(),
+            state,
+            round.cohort.to_string(),
+            round.reported.to_string(),
+            round.dropped.to_string(),
+            bytes(round.bytes_up),
+            bytes(round.bytes_down),
+            phase("selecting"),
+            phase("sharing"),
+            phase("collecting"),
+            unmasking(round),
+            phase("aggregating"),
+            round.epsilon.as_ref().map_or_else(|| metric("train_loss"), |spent| figure(spent.published)),
+            round.metrics.map_or_else(String::new, |score| format!("{:.2} %", 100.0 * score.accuracy)),
+            opened(round),
+            dropped_in(round),
+        ]);
         self.live.suspend(|| self.output.line(row));
     }
 
@@ -148,47 +145,21 @@ fn dropped_in(round: &RoundEvent) -> String {
     words.join(", ")
 }
 
-/// The columns that do not fit a terminal of this width.
-fn left_out(terminal: Option<usize>) -> &'static [&'static str] {
-    let all = COLUMNS.iter().map(|(_, width)| width + 2).sum::<usize>() - 2;
-    let width = |heading: &str| COLUMNS.iter().find(|(own, _)| *own == heading).map_or(0, |(_, width)| width + 2);
-    let missing = terminal.map_or(0, |columns| all.saturating_sub(columns));
-    let mut freed = 0;
-    let count = DISPENSABLE.iter().take_while(|heading| {
-        let is_needed = freed < missing;
-        freed += width(heading);
-        is_needed
-    });
-    &DISPENSABLE[..count.count()]
-}
-
-fn line(cells: [String; COLUMNS.len()], left_out: &[&str]) -> String {
-    let mut line = String::new();
-    for (cell, (heading, width)) in cells.iter().zip(COLUMNS).filter(|(_, (heading, _))| !left_out.contains(heading)) {
-        if matches!(heading, "STATE" | "DROPPED IN") {
-            line.push_str(&format!("{cell:<width$}  "));
-        } else {
-            line.push_str(&format!("{cell:>width$}  "));
-        }
-    }
-    line.trim_end().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_row_fits_eighty_columns_and_is_whole_where_it_can_be() {
-        let headings = || COLUMNS.map(|(heading, _)| heading.to_owned());
-        assert_eq!(left_out(None), [""; 0], "a file has no width");
-        assert_eq!(left_out(Some(200)), [""; 0]);
+        let headings = |terminal| GrowingTable::new(&COLUMNS, &DISPENSABLE, terminal).headings();
+        let whole = headings(None);
+        assert!(COLUMNS.iter().all(|(heading, ..)| whole.contains(heading)), "a file has no width: {whole}");
         for width in [80, 100, 120] {
-            let row = line(headings(), left_out(Some(width)));
+            let row = headings(Some(width));
             assert!(row.len() <= width, "{width}: {row}");
             assert!(row.contains("TEST ACC") && row.contains("DROPPED"), "{row}");
         }
-        assert_eq!(left_out(Some(156)), [""; 0]);
-        assert_eq!(left_out(Some(150)), ["SELECT"]);
+        assert_eq!((headings(Some(200)), headings(Some(156))), (whole.clone(), whole.clone()));
+        assert_eq!(headings(Some(150)), whole.replacen("SELECT  ", "", 1), "what can be spared first");
     }
 }

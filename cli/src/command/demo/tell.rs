@@ -106,7 +106,7 @@ impl Demo {
         if let Some(Personalized { served }) = &finished.personalization {
             output.line(format!(
                 "\nAccuracy on each participant's own held-out data, after as many passes over the rest of it:\n{}",
-                personal::table(served)
+                personal::table(served, output.width())
             ));
         }
         if let Some(compression) = &finished.compression {

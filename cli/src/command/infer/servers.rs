@@ -4,17 +4,16 @@ use wire::inspect::{ServerReport, ServerView};
 use wire::route;
 
 use crate::failure::Outcome;
-use crate::output::{Align, Output, Table, when};
-use crate::server::{Server, ServerArgs};
-
-/// Most servers that are listed: as many as a coordinator lists.
-const MOST: usize = 100;
+use crate::output::{Cells, Output, Table, when};
+use crate::server::{PartArgs, Server, ServerArgs};
 
 /// Of which task.
 #[derive(clap::Args)]
 pub(crate) struct Servers {
     /// Id or name of the task
     task: String,
+    #[command(flatten)]
+    part: PartArgs,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -23,26 +22,27 @@ impl Servers {
     pub(super) async fn run(self, output: Output) -> Outcome {
         let server = Server::new(&self.server)?;
         let id = server.task(&self.task).await?;
-        let servers: Vec<ServerView> = server.list(&route::fill(route::TASK_SERVERS, &[&id]), MOST).await?;
+        let servers = server.part::<ServerView>(&route::fill(route::TASK_SERVERS, &[&id]), &[], self.part).await?;
         let newest = server.task_view(id).await?.summary.model_version;
-        output.answer(&servers, || table(&servers, newest));
+        output.answer_list(&servers, |servers, terminal| table(servers, newest, terminal));
         Ok(())
     }
 }
 
-fn table(servers: &[ServerView], newest: u32) -> String {
+fn table(servers: &[ServerView], newest: u32, terminal: Option<usize>) -> String {
     let mut table = Table::new(&[
-        ("SERVER", Align::Left),
-        ("VERSION", Align::Left),
-        ("ON TRIAL", Align::Left),
-        ("REQUESTS/S", Align::Right),
-        ("ERRORS", Align::Right),
-        ("P99", Align::Right),
-        ("QUEUE", Align::Right),
-        ("REPLICAS", Align::Right),
-        ("HEARD", Align::Left),
-        ("NOT USED", Align::Left),
-    ]);
+        ("SERVER", Cells::Text),
+        ("VERSION", Cells::Text),
+        ("ON TRIAL", Cells::Text),
+        ("REQUESTS/S", Cells::Number),
+        ("ERRORS", Cells::Number),
+        ("P99", Cells::Number),
+        ("QUEUE", Cells::Number),
+        ("REPLICAS", Cells::Number),
+        ("HEARD", Cells::Text),
+        ("NOT USED", Cells::Words),
+    ])
+    .dispensable(&["QUEUE", "HEARD", "REPLICAS"]);
     for ServerView { name, told_at, report } in servers {
         table.row(vec![
             name.clone(),
@@ -57,7 +57,10 @@ fn table(servers: &[ServerView], newest: u32) -> String {
             refused(report),
         ]);
     }
-    table.render("Nobody serves it, or says so: `tributary infer serve --from URL --task NAME` does (docs/SERVING.md).")
+    table.render(
+        terminal,
+        "Nobody serves it, or says so: `tributary infer serve --from URL --task NAME` does (docs/SERVING.md).",
+    )
 }
 
 fn version(version: Option<u32>, newest: u32) -> String {
@@ -84,6 +87,7 @@ mod tests {
     use wire::inspect::{CanaryView, RefusedBecause, RefusedVersion};
 
     use super::*;
+    use crate::output::fits_eighty;
 
     #[test]
     fn a_server_says_what_it_uses_how_fast_and_what_it_does_not_use() {
@@ -102,11 +106,14 @@ mod tests {
             desired_replicas: Some(3),
         };
         let server = |name: &str, report| ServerView { name: name.to_owned(), told_at: Timestamp(0), report };
-        let told = table(&[server("icu:8500", report), server("new", ServerReport::default())], 12);
+        let servers = [server("icu.example.org:8500", report), server("new", ServerReport::default())];
+        let told = table(&servers, 12, None);
         for words in ["11 (1 behind)", "12 (20 %)", "140.0", "18 ms", "10 rolled_back, 7 slow", "none yet", "0.0"] {
             assert!(told.contains(words), "{words}: {told}");
         }
+        let narrow = table(&servers, 12, Some(80));
+        assert!(fits_eighty(&narrow) && narrow.contains("10 rolled_back, 7 slow"), "{narrow}");
         assert_eq!(version(Some(12), 12), "12");
-        assert!(table(&[], 12).contains("infer serve --from"));
+        assert!(table(&[], 12, None).contains("infer serve --from"));
     }
 }

@@ -6,8 +6,8 @@ use wire::inspect::{ModelView, TaskSummary, TaskView};
 use wire::{TaskId, route};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Align, Output, Table, bytes, when};
-use crate::server::{Server, ServerArgs};
+use crate::output::{Cells, Output, Table, bytes, when};
+use crate::server::{PartArgs, Server, ServerArgs};
 
 mod evaluate;
 mod export;
@@ -24,9 +24,8 @@ pub(crate) enum ModelCommand {
     List {
         /// Id or name of the task
         task: String,
-        /// Maximum number of entries
-        #[arg(long, default_value_t = 100)]
-        limit: usize,
+        #[command(flatten)]
+        part: PartArgs,
         #[command(flatten)]
         server: ServerArgs,
     },
@@ -110,11 +109,13 @@ impl OneVersion {
 impl ModelCommand {
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
-            Self::List { task, limit, server } => {
+            Self::List { task, part, server } => {
                 let server = Server::new(&server)?;
                 let task = server.task(&task).await?;
-                let models: Vec<ModelView> = server.list(&route::fill(route::MODELS, &[&task]), limit).await?;
-                output.answer(&models, || table(&models));
+                output.answer_list(
+                    &server.part::<ModelView>(&route::fill(route::MODELS, &[&task]), &[], part).await?,
+                    table,
+                );
                 Ok(())
             }
             Self::Fetch { task, version, promoted, out, provenance, server } => {
@@ -195,14 +196,14 @@ fn file(model: &ModelView) -> &'static str {
     }
 }
 
-fn table(models: &[ModelView]) -> String {
+fn table(models: &[ModelView], terminal: Option<usize>) -> String {
     let mut table = Table::new(&[
-        ("VERSION", Align::Right),
-        ("ROUND", Align::Right),
-        ("SIZE", Align::Right),
-        ("PUBLISHED", Align::Left),
-        ("FILE", Align::Left),
-        ("SHA-256", Align::Left),
+        ("VERSION", Cells::Number),
+        ("ROUND", Cells::Number),
+        ("SIZE", Cells::Number),
+        ("PUBLISHED", Cells::Text),
+        ("FILE", Cells::Text),
+        ("SHA-256", Cells::Text),
     ]);
     for model in models {
         table.row(vec![
@@ -214,5 +215,25 @@ fn table(models: &[ModelView]) -> String {
             model.sha256.to_string(),
         ]);
     }
-    table.render("There are no model versions.")
+    table.render(terminal, "There are no model versions.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::fits_eighty;
+
+    #[test]
+    fn a_list_of_versions_fits_eighty_columns() {
+        let sha256 = "0123456789abcdef".repeat(4);
+        let model = serde_json::json!({
+            "task": "01934c2e-7d3a-7b1c-9f00-0123456789ab", "version": 1000, "sha256": sha256, "bytes": 663_000_000, "round": 1000,
+            "created_at": 1_700_000_000_000_i64, "removed_at": 1_700_000_000_000_i64,
+        });
+        let models: [ModelView; 1] = [serde_json::from_value(model).unwrap()];
+        let (whole, narrow) = (table(&models, None), table(&models, Some(80)));
+        assert!(fits_eighty(&narrow) && whole.contains(&sha256), "{narrow}");
+        // 7 + 5 + 6 + 20 + 7, and five gaps: 25 are left.
+        assert!(narrow.contains("0123456789abcdef01234567…\n") && narrow.contains("SHA-256 shortened"), "{narrow}");
+    }
 }

@@ -1,11 +1,11 @@
 //! `tributary participant`: look at participants, revoke them, or run one.
 
 use wire::inspect::ParticipantView;
-use wire::{ParticipantId, route};
+use wire::{ParticipantId, Timestamp, route};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Align, Output, Table, when};
-use crate::server::{Server, ServerArgs};
+use crate::output::{Cells, Output, Table, day, when};
+use crate::server::{PartArgs, Server, ServerArgs};
 
 mod events;
 mod meters;
@@ -20,9 +20,8 @@ pub(crate) use run::{build_failure, default_name, failure};
 pub(crate) enum ParticipantCommand {
     /// List participants
     List {
-        /// Maximum number of entries
-        #[arg(long, default_value_t = 1000)]
-        limit: usize,
+        #[command(flatten)]
+        part: PartArgs,
         #[command(flatten)]
         server: ServerArgs,
     },
@@ -51,9 +50,11 @@ impl ParticipantCommand {
 
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
-            Self::List { limit, server } => {
-                let all: Vec<ParticipantView> = Server::new(&server)?.list(route::PARTICIPANTS, limit).await?;
-                output.answer(&all, || table(&all));
+            Self::List { part, server } => {
+                output.answer_list(
+                    &Server::new(&server)?.part::<ParticipantView>(route::PARTICIPANTS, &[], part).await?,
+                    table,
+                );
                 Ok(())
             }
             Self::Show(named) => named.act(None, output).await,
@@ -95,32 +96,34 @@ fn labels(participant: &ParticipantView) -> String {
     words.join(", ")
 }
 
-fn table(participants: &[ParticipantView]) -> String {
+fn table(participants: &[ParticipantView], terminal: Option<usize>) -> String {
     let mut table = Table::new(&[
-        ("ID", Align::Left),
-        ("NAME", Align::Left),
-        ("ROUNDS", Align::Right),
-        ("LAST SEEN", Align::Left),
-        ("CERTIFICATE", Align::Left),
-        ("LABELS", Align::Left),
-    ]);
+        ("ID", Cells::Key),
+        ("NAME", Cells::Text),
+        ("ROUNDS", Cells::Number),
+        ("LAST SEEN", Cells::Text),
+        ("CERTIFICATE", Cells::Text),
+        ("LABELS", Cells::Words),
+    ])
+    .dispensable(&["ID"]);
     for one in participants {
         table.row(vec![
             one.id.to_string(),
             one.name.clone(),
             one.participations.to_string(),
             one.last_seen_at.map_or_else(|| "never".to_owned(), when),
-            certificate(one),
+            certificate(one, day),
             labels(one),
         ]);
     }
-    table.render("Nobody has enrolled. `tributary token create --enrollment` makes a token to enrol with.")
+    table.render(terminal, "Nobody has enrolled. `tributary token create --enrollment` makes a token to enrol with.")
 }
 
-fn certificate(participant: &ParticipantView) -> String {
+/// How long its certificate counts, or since when it does not, to the second ([`when`]) or the [`day`].
+fn certificate(participant: &ParticipantView, time: fn(Timestamp) -> String) -> String {
     match participant.revoked_at {
-        Some(at) => format!("revoked {}", when(at)),
-        None => format!("until {}", when(participant.certificate_expires_at)),
+        Some(at) => format!("revoked {}", time(at)),
+        None => format!("until {}", time(participant.certificate_expires_at)),
     }
 }
 
@@ -128,10 +131,31 @@ fn words(one: &ParticipantView) -> String {
     [
         format!("Participant  {} ({})", one.name, one.id),
         format!("Enrolled     {}", when(one.enrolled_at)),
-        format!("Certificate  {}", certificate(one)),
+        format!("Certificate  {}", certificate(one, when)),
         format!("Last seen    {}", one.last_seen_at.map_or_else(|| "never".to_owned(), when)),
         format!("Rounds       {}", one.participations),
         format!("Labels       {}", labels(one)),
     ]
     .join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::fits_eighty;
+
+    #[test]
+    fn a_list_of_participants_fits_eighty_columns() {
+        let participant = serde_json::json!({
+            "id": "01934c2e-7d3a-7b1c-9f00-0123456789ab", "name": "n".repeat(30), "enrolled_at": 0,
+            "labels": { "region": "europe-west", "hospital": "university", "ward": "cardiology", "device": "x".repeat(30) },
+            "certificate_expires_at": 1_700_000_000_000_i64, "revoked_at": 1_700_000_000_000_i64,
+            "last_seen_at": 1_700_000_000_000_i64, "participations": 1000,
+        });
+        let all: [ParticipantView; 1] = [serde_json::from_value(participant).unwrap()];
+        let (whole, narrow) = (table(&all, None), table(&all, Some(80)));
+        assert!(fits_eighty(&narrow) && !fits_eighty(&whole), "{narrow}");
+        let kept = ["n".repeat(30), "x".repeat(30), "revoked 2023-11-14".to_owned(), "ward=cardiology".to_owned()];
+        assert!(kept.iter().all(|words| narrow.contains(words)), "{narrow}");
+    }
 }

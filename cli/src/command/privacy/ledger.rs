@@ -10,7 +10,7 @@ use wire::{TaskId, route};
 use super::chart;
 use crate::command::task::BUDGET_ADVICE;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Align, Output, Table, check_writable, figure, when};
+use crate::output::{Cells, Output, Table, check_writable, figure, when};
 use crate::server::{Server, ServerArgs};
 
 /// Releases of a page.
@@ -46,7 +46,10 @@ impl Show {
                 .map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))?;
         }
         let status = server.task_view(id).await?.summary.status;
-        output.answer(&report, || words(name, &report, status, self.svg.as_deref()));
+        output.answer(&report, || {
+            let words = words(name, &report, status, self.svg.as_deref());
+            format!("{words}\n\n{}", table(&report.releases, output.width()))
+        });
         Ok(())
     }
 }
@@ -54,17 +57,17 @@ impl Show {
 /// Prints the total cost of all private tasks for a participant in each.
 async fn total(server: &Server, output: Output) -> Outcome {
     let total: PrivacyTotal = server.get(route::PRIVACY, &[]).await?;
-    output.answer(&total, || total_words(&total));
+    output.answer(&total, || total_words(&total, output.width()));
     Ok(())
 }
 
-fn total_words(total: &PrivacyTotal) -> String {
+fn total_words(total: &PrivacyTotal, terminal: Option<usize>) -> String {
     let mut table = Table::new(&[
-        ("TASK", Align::Left),
-        ("MECHANISM", Align::Left),
-        ("RELEASES", Align::Right),
-        ("DELTA", Align::Right),
-        ("SPENT", Align::Left),
+        ("TASK", Cells::Text),
+        ("MECHANISM", Cells::Text),
+        ("RELEASES", Cells::Number),
+        ("DELTA", Cells::Number),
+        ("SPENT", Cells::Words),
     ]);
     for task in &total.tasks {
         let damaged = || format!("nobody knows: {}", task.damaged.as_deref().unwrap_or("its ledger cannot be read"));
@@ -76,7 +79,7 @@ fn total_words(total: &PrivacyTotal) -> String {
             task.spent.as_ref().map_or_else(damaged, spent),
         ]);
     }
-    let table = table.render("There is no private task.");
+    let table = table.render(terminal, "There is no private task.");
     let Some(delta) = total.delta else { return table };
     let all = total.spent.as_ref().map_or_else(|| "nobody knows: a ledger cannot be trusted".to_owned(), spent);
     format!("{table}\n\nAll together, on a participant of each: {all}, at delta {delta:e}")
@@ -143,7 +146,7 @@ fn words(name: &str, report: &PrivacyReport, status: TaskStatus, svg: Option<&st
     if let Some(path) = svg {
         lines.push(format!("Plotted in  {}", path.display()));
     }
-    format!("{}\n\n{}", lines.join("\n"), table(&report.releases))
+    lines.join("\n")
 }
 
 /// Three figures in a line.
@@ -159,21 +162,22 @@ pub(crate) fn spent(spent: &EpsilonView) -> String {
     )
 }
 
-fn table(releases: &[ReleaseView]) -> String {
+fn table(releases: &[ReleaseView], terminal: Option<usize>) -> String {
     let mut table = Table::new(&[
-        ("ROUND", Align::Right),
-        ("ATTEMPT", Align::Right),
-        ("UPDATES", Align::Right),
-        ("NOISE", Align::Right),
-        ("RHO", Align::Right),
-        ("RDP", Align::Right),
-        ("PLD", Align::Right),
-        ("PUBLISHED", Align::Right),
-        ("COHORT KNOWN", Align::Right),
-        ("SERVER", Align::Right),
-        ("CHARGED", Align::Left),
-        ("", Align::Left),
-    ]);
+        ("ROUND", Cells::Number),
+        ("ATTEMPT", Cells::Number),
+        ("UPDATES", Cells::Number),
+        ("NOISE", Cells::Number),
+        ("RHO", Cells::Number),
+        ("RDP", Cells::Number),
+        ("PLD", Cells::Number),
+        ("PUBLISHED", Cells::Number),
+        ("COHORT KNOWN", Cells::Number),
+        ("SERVER", Cells::Number),
+        ("CHARGED", Cells::Text),
+        ("", Cells::Words),
+    ])
+    .dispensable(&["RHO", "RDP", "PLD", "ATTEMPT", "NOISE", "UPDATES"]);
     let some = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), figure);
     for release in releases {
         table.row(vec![
@@ -191,7 +195,7 @@ fn table(releases: &[ReleaseView]) -> String {
             if release.published { "" } else { "nothing published" }.to_owned(),
         ]);
     }
-    table.render("Nothing has been released.")
+    table.render(terminal, "Nothing has been released.")
 }
 
 /// Text within XML.

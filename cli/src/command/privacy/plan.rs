@@ -12,7 +12,7 @@ use learning::privacy::{Choice, NoServerEpsilon, Plan, PlanError, PlanRequest, S
 
 use super::chart;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Align, Output, Table, check_writable, figure, number};
+use crate::output::{Cells, Output, Table, check_writable, figure, number};
 
 /// Poisson cohorts are sometimes small: noise shares rely on the size that all but this fraction of rounds reach.
 const SMALL_COHORTS: f64 = 0.01;
@@ -199,7 +199,7 @@ impl PlanArgs {
             choices,
             svg: self.svg.clone(),
         };
-        output.answer(&planned, || self.words(&planned));
+        output.answer(&planned, || self.words(&planned, output.width()));
         Ok(())
     }
 
@@ -306,7 +306,7 @@ impl PlanArgs {
         format!("{rounds} of {drawn}{often}, {}", self.mechanism.as_str())
     }
 
-    fn words(&self, planned: &Planned) -> String {
+    fn words(&self, planned: &Planned, terminal: Option<usize>) -> String {
         let plan = &planned.plan;
         let mut lines = vec![
             format!("{}, {} parameters", self.subject(), number(self.parameters)),
@@ -321,7 +321,7 @@ impl PlanArgs {
                 "shares of noise    {smallest_cohort} survivors are enough, {colluders} of them may collude"
             ));
         }
-        lines.extend([String::new(), epsilons(plan)]);
+        lines.extend([String::new(), epsilons(plan, terminal)]);
         match planned.published_rests_on {
             PublishedRestsOn::SecretDrawInTheClear => lines.push(format!(
                 "Published counts a secret draw: tasks with secure_aggregation.enabled = false are charged so. Under secure aggregation\n\
@@ -353,7 +353,7 @@ impl PlanArgs {
             ),
         });
         if let Some(choices) = &planned.choices {
-            lines.extend([String::new(), choices_table(choices)]);
+            lines.extend([String::new(), choices_table(choices, terminal)]);
         }
         if let Some(path) = &planned.svg {
             lines.push(format!("Epsilon over rounds is plotted in {}.", path.display()));
@@ -363,8 +363,8 @@ impl PlanArgs {
     }
 }
 
-fn epsilons(plan: &Plan) -> String {
-    let mut table = Table::new(&[("AGAINST", Align::Left), ("EPSILON", Align::Right), ("THAT IS", Align::Left)]);
+fn epsilons(plan: &Plan, terminal: Option<usize>) -> String {
+    let mut table = Table::new(&[("AGAINST", Cells::Text), ("EPSILON", Cells::Number), ("THAT IS", Cells::Words)]);
     let mut row = |name: &str, value: String, whom: &str| table.row(vec![name.to_owned(), value, whom.to_owned()]);
     row("published", figure(plan.epsilon.published), "those who see the models and not who took part");
     row("cohort_known", figure(plan.epsilon.cohort_known), "those who also see who took part");
@@ -376,13 +376,13 @@ fn epsilons(plan: &Plan) -> String {
         (None, _) => ("none".to_owned(), "the coordinator: there is no noise"),
     };
     row("server", server, whom);
-    table.render("")
+    table.render(terminal, "")
 }
 
 /// Alternatives for the same budget, least noise first.
-fn choices_table(choices: &[Choice]) -> String {
+fn choices_table(choices: &[Choice], terminal: Option<usize>) -> String {
     let heads = ["COHORT", "ROUNDS", "UPLOADS", "MULTIPLIER", "NOISE ON A MEAN", "NOISE IN ALL", "COHORT KNOWN"];
-    let mut table = Table::new(&heads.map(|head| (head, Align::Right)));
+    let mut table = Table::new(&heads.map(|head| (head, Cells::Number))).dispensable(&["COHORT KNOWN"]);
     for choice in choices {
         table.row(vec![
             number(choice.cohort.into()),
@@ -396,7 +396,7 @@ fn choices_table(choices: &[Choice]) -> String {
     }
     let words = "The same published epsilon with other cohorts and rounds. NOISE IN ALL is on the sum of all means, over as many\n\
                  clipping norms as there are rounds: the first has least of it. Fewer rounds learn less.";
-    format!("{words}\n{}", table.render(""))
+    format!("{words}\n{}", table.render(terminal, ""))
 }
 
 fn part(flag: &str, given: Option<f64>, usual: f64) -> Outcome<f64> {

@@ -11,7 +11,7 @@ use wire::{DeviceReason, RoundState, TaskId, route};
 use super::words::{base_given_by, because, metrics, state, uploads};
 use crate::command::privacy::ledger::spent;
 use crate::failure::Outcome;
-use crate::output::{Align, Output, Table, bytes, duration, when};
+use crate::output::{Cells, Output, Table, bytes, duration, when};
 use crate::server::Server;
 
 /// A round with its cohort.
@@ -28,16 +28,16 @@ pub(super) async fn show(server: &Server, task: TaskId, number: u32, attempt: Op
     let path = route::fill(route::ASSIGNMENTS, &[&task, &number]);
     let assignments: Vec<AssignmentView> = server.list_where(&path, &query, usize::MAX).await?;
     let answer = RoundWithCohort { round, assignments };
-    output.answer(&answer, || words(&answer));
+    output.answer(&answer, || words(&answer, output.width()));
     Ok(())
 }
 
-fn words(RoundWithCohort { round, assignments }: &RoundWithCohort) -> String {
-    let mut parts = vec![head(round), phases(round)];
+fn words(RoundWithCohort { round, assignments }: &RoundWithCohort, terminal: Option<usize>) -> String {
+    let mut parts = vec![head(round), phases(round, terminal)];
     if !round.groups.is_empty() {
-        parts.push(groups(&round.groups, assignments));
+        parts.push(groups(&round.groups, assignments, terminal));
     }
-    parts.push(cohort(assignments));
+    parts.push(cohort(assignments, terminal));
     parts.join("\n")
 }
 
@@ -142,17 +142,18 @@ fn sum(work: &SumWorkView) -> String {
     )
 }
 
-fn phases(round: &RoundView) -> String {
+fn phases(round: &RoundView, terminal: Option<usize>) -> String {
     let mut table = Table::new(&[
-        ("PHASE", Align::Left),
-        ("BEGAN", Align::Left),
-        ("TOOK", Align::Right),
-        ("COUNT", Align::Right),
-        ("MIN", Align::Right),
-        ("MAX", Align::Right),
-        ("UP", Align::Right),
-        ("DOWN", Align::Right),
-    ]);
+        ("PHASE", Cells::Text),
+        ("BEGAN", Cells::Text),
+        ("TOOK", Cells::Number),
+        ("COUNT", Cells::Number),
+        ("MIN", Cells::Number),
+        ("MAX", Cells::Number),
+        ("UP", Cells::Number),
+        ("DOWN", Cells::Number),
+    ])
+    .dispensable(&["DOWN", "UP", "MAX", "MIN"]);
     let some = |count: Option<u32>| count.map(|count| count.to_string()).unwrap_or_default();
     for phase in &round.phases {
         let took = phase.ended_at.map(|end| duration(end.since(phase.started_at)));
@@ -168,16 +169,16 @@ fn phases(round: &RoundView) -> String {
             bytes(phase.bytes_down),
         ]);
     }
-    table.render("")
+    table.render(terminal, "")
 }
 
-fn groups(groups: &[GroupView], assignments: &[AssignmentView]) -> String {
+fn groups(groups: &[GroupView], assignments: &[AssignmentView], terminal: Option<usize>) -> String {
     let mut table = Table::new(&[
-        ("GROUP", Align::Right),
-        ("MEMBERS", Align::Right),
-        ("REPORTED", Align::Right),
-        ("LEFT OUT IN", Align::Left),
-        ("ANOMALY", Align::Right),
+        ("GROUP", Cells::Number),
+        ("MEMBERS", Cells::Number),
+        ("REPORTED", Cells::Number),
+        ("LEFT OUT IN", Cells::Text),
+        ("ANOMALY", Cells::Number),
     ]);
     for &GroupView { group, members, reported, anomaly } in groups {
         table.row(vec![
@@ -188,7 +189,7 @@ fn groups(groups: &[GroupView], assignments: &[AssignmentView]) -> String {
             score(anomaly),
         ]);
     }
-    table.render("")
+    table.render(terminal, "")
 }
 
 /// The phase that a group did not get through: of one that is in the sum, not everybody has dropped out.
@@ -203,25 +204,26 @@ fn score(anomaly: Option<f64>) -> String {
     anomaly.map(|score| format!("{score:.2}")).unwrap_or_default()
 }
 
-fn cohort(assignments: &[AssignmentView]) -> String {
+fn cohort(assignments: &[AssignmentView], terminal: Option<usize>) -> String {
     let has_groups = assignments.iter().any(|one| one.group.is_some());
     let has_scores = assignments.iter().any(|one| one.anomaly.is_some());
-    let mut columns = vec![("PARTICIPANT", Align::Left), ("STATE", Align::Left), ("UP", Align::Right)];
-    columns.extend(has_groups.then_some(("GROUP", Align::Right)));
-    columns.extend(has_scores.then_some(("ANOMALY", Align::Right)));
-    columns.extend([("SETS", Align::Left), ("DROPPED IN", Align::Left)]);
-    let mut table = Table::new(&columns);
+    let has_details = assignments.iter().any(|one| one.detail.is_some());
+    let mut columns = vec![("PARTICIPANT", Cells::Text), ("STATE", Cells::Text), ("UP", Cells::Number)];
+    columns.extend(has_groups.then_some(("GROUP", Cells::Number)));
+    columns.extend(has_scores.then_some(("ANOMALY", Cells::Number)));
+    columns.extend([("SETS", Cells::Text), ("DROPPED IN", Cells::Text)]);
+    columns.extend(has_details.then_some(("WHY", Cells::Words)));
+    let mut table = Table::new(&columns).dispensable(&["UP"]);
     for one in assignments {
-        let why = one.detail.as_deref().map(|detail| format!(" ({detail})")).unwrap_or_default();
-        let mut row =
-            vec![one.name.clone(), format!("{}{why}", one.state), one.bytes_up.map(bytes).unwrap_or_default()];
+        let mut row = vec![one.name.clone(), one.state.to_string(), one.bytes_up.map(bytes).unwrap_or_default()];
         row.extend(has_groups.then(|| one.group.map(|group| group.to_string()).unwrap_or_default()));
         row.extend(has_scores.then(|| score(one.anomaly)));
         row.push(one.sets.join(" "));
         row.push(one.dropped_in.map(|phase| phase.to_string()).unwrap_or_default());
+        row.extend(has_details.then(|| one.detail.clone().unwrap_or_default()));
         table.row(row);
     }
-    table.render("Nobody is drawn yet.")
+    table.render(terminal, "Nobody is drawn yet.")
 }
 
 #[cfg(test)]
@@ -229,6 +231,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::output::fits_eighty;
 
     /// A group whose three members ended like this.
     fn members(group: u32, dropped_in: [Option<RoundState>; 3]) -> impl Iterator<Item = AssignmentView> {
@@ -269,6 +272,21 @@ mod tests {
     }
 
     #[test]
+    fn a_cohort_fits_eighty_columns() {
+        let one = json!({
+            "participant": "01934c2e-7d3a-7b1c-9f00-0123456789ab", "name": "n".repeat(30), "state": "ABANDONED", "group": 12,
+            "anomaly": 1.5, "bytes_up": 663_000_000, "sets": ["U1", "U2", "U3", "U4", "U5"], "dropped_in": "CONFIRMING",
+            "detail": "the app declined: too little charge", "history": [],
+        });
+        let cohort_of_one: [AssignmentView; 1] = [serde_json::from_value(one).unwrap()];
+        let (whole, narrow) = (cohort(&cohort_of_one, None), cohort(&cohort_of_one, Some(80)));
+        assert!(fits_eighty(&narrow) && !fits_eighty(&whole), "{narrow}");
+        for words in ["ABANDONED", "U1 U2 U3 U4 U5", "CONFIRMING", "the app declined: too little charge"] {
+            assert!(narrow.contains(words) && whole.contains(words), "{words}: {narrow}");
+        }
+    }
+
+    #[test]
     fn a_group_is_left_out_where_the_last_of_it_was_dropped() {
         let (share, sign) = (Some(RoundState::Sharing), Some(RoundState::Confirming));
         let cohort: Vec<_> = members(0, [None; 3]).chain(members(1, [share, sign, sign])).collect();
@@ -277,7 +295,7 @@ mod tests {
         assert_eq!(phases, [None, sign, None, None]);
 
         let view = |group, anomaly| GroupView { group, members: 3, reported: 3, anomaly };
-        let shown = groups(&[view(0, Some(1.0)), view(1, None), view(2, Some(2.5))], &cohort);
+        let shown = groups(&[view(0, Some(1.0)), view(1, None), view(2, Some(2.5))], &cohort, None);
         let rows: Vec<Vec<_>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(
             rows[1..],

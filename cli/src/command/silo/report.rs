@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Align, Output, Table, figure};
+use crate::output::{Cells, Output, Table, figure};
 use crate::silo::report::report;
 
 /// Arguments of `tributary silo report`.
@@ -30,15 +30,15 @@ impl ReportArgs {
         }
         output.answer(&found, || {
             let columns = [
-                ("processes", Align::Right),
-                ("figure", Align::Left),
-                ("lines", Align::Right),
-                ("mean", Align::Right),
-                ("min", Align::Right),
-                ("max", Align::Right),
-                ("deviation", Align::Right),
+                ("processes", Cells::Number),
+                ("figure", Cells::Text),
+                ("lines", Cells::Number),
+                ("mean", Cells::Number),
+                ("min", Cells::Number),
+                ("max", Cells::Number),
+                ("deviation", Cells::Number),
             ];
-            let mut table = Table::new(&columns);
+            let mut table = Table::new(&columns).dispensable(&["deviation", "lines"]);
             for (processes, group) in &found.by_processes {
                 let processes = if *processes == 0 { "?".to_owned() } else { processes.to_string() };
                 for (name, spread) in group.figures() {
@@ -52,7 +52,7 @@ impl ReportArgs {
                     table.row(vec![processes, "scaling efficiency".to_owned(), String::new(), figure(efficiency)]);
                 }
             }
-            table.render("the lines of progress say nothing but steps and losses")
+            table.render(output.width(), "the lines of progress say nothing but steps and losses")
         });
         Ok(())
     }

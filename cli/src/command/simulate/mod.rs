@@ -12,7 +12,7 @@ use self::machine::{Stopwatch, cpu_seconds, peak_memory};
 use self::refused::failure;
 use crate::data;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Output, check_writable, duration, number};
+use crate::output::{GrowingTable, Output, check_writable, duration, number};
 use crate::task_input::TaskInput;
 use crate::trainer::cores;
 
@@ -146,6 +146,7 @@ struct ProgressDisplay {
     output: Output,
     bar: ProgressBar,
     population: u32,
+    table: GrowingTable,
 }
 
 impl ProgressDisplay {
@@ -155,8 +156,9 @@ impl ProgressDisplay {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(120));
-        output.line(table::headings());
-        Self { output, bar, population }
+        let table = table::table(output.width());
+        output.line(table.headings());
+        Self { output, bar, population, table }
     }
 
     fn show(&self, progress: &Progress<'_>) {
@@ -169,7 +171,7 @@ impl ProgressDisplay {
                 duration(*elapsed),
                 number(*updates)
             )),
-            Progress::Round(round) => self.bar.suspend(|| self.output.line(table::row(round))),
+            Progress::Round(round) => self.bar.suspend(|| self.output.line(self.table.line(&table::row(round)))),
         }
     }
 

@@ -5,29 +5,34 @@ use std::time::Duration;
 use simulation::{Report, RoundReport};
 use wire::RoundState;
 
-use crate::output::{bytes, duration, number};
+use crate::output::{Cells, GrowingTable, bytes, duration, number};
 
-const COLUMNS: [(&str, usize); 11] = [
-    ("ROUND", 5),
-    ("STATE", 9),
-    ("AT", 12),
-    ("TOOK", 12),
-    ("COHORT", 6),
-    ("REPORTED", 8),
-    ("DROPPED", 7),
-    ("UP", 8),
-    ("DOWN", 8),
-    ("TRAIN LOSS", 10),
-    ("ACCURACY", 8),
+const COLUMNS: [(&str, usize, Cells); 11] = [
+    ("ROUND", 5, Cells::Number),
+    ("STATE", 9, Cells::Text),
+    ("AT", 12, Cells::Number),
+    ("TOOK", 12, Cells::Number),
+    ("COHORT", 6, Cells::Number),
+    ("REPORTED", 8, Cells::Number),
+    ("DROPPED", 7, Cells::Number),
+    ("UP", 8, Cells::Number),
+    ("DOWN", 8, Cells::Number),
+    ("TRAIN LOSS", 10, Cells::Number),
+    ("ACCURACY", 8, Cells::Number),
 ];
 
-pub(super) fn headings() -> String {
-    line(COLUMNS.map(|(heading, _)| heading.to_owned()))
+/// What is left out first where the terminal is narrower than a row.
+const DISPENSABLE: [&str; 5] = ["DOWN", "UP", "COHORT", "TRAIN LOSS", "TOOK"];
+
+/// The table of rounds, for a terminal with so many columns.
+pub(super) fn table(terminal: Option<usize>) -> GrowingTable {
+    GrowingTable::new(&COLUMNS, &DISPENSABLE, terminal)
 }
 
-pub(super) fn row(round: &RoundReport) -> String {
+/// The cells of a round.
+pub(super) fn row(round: &RoundReport) -> [String; COLUMNS.len()] {
     let state = round.failure.map_or_else(|| round.state.to_string(), |why| format!("{}: {why}", round.state));
-    line([
+    [
         round.number.to_string(),
         state,
         seconds(round.ended_at),
@@ -39,7 +44,7 @@ pub(super) fn row(round: &RoundReport) -> String {
         bytes(round.bytes_down),
         round.metrics.get("train_loss").map_or_else(String::new, |loss| format!("{loss:.4}")),
         round.accuracy.map_or_else(String::new, |accuracy| format!("{:.2} %", 100.0 * accuracy)),
-    ])
+    ]
 }
 
 /// What came of it, in a few lines.
@@ -130,13 +135,14 @@ fn seconds(seconds: f64) -> String {
     duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
-fn line(cells: [String; COLUMNS.len()]) -> String {
-    let mut line = String::new();
-    for (cell, (heading, width)) in cells.iter().zip(COLUMNS) {
-        match heading {
-            "STATE" => line.push_str(&format!("{cell:<width$}  ")),
-            _ => line.push_str(&format!("{cell:>width$}  ")),
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_fits_eighty_columns() {
+        let (whole, narrow) = (table(None).headings(), table(Some(80)).headings());
+        assert!(narrow.len() <= 80 && whole.len() > 80, "{narrow}");
+        assert!(["STATE", "AT", "REPORTED", "ACCURACY"].iter().all(|heading| narrow.contains(heading)), "{narrow}");
     }
-    line.trim_end().to_owned()
 }

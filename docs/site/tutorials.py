@@ -4,6 +4,7 @@
 Blocks of `sh` run in their order and must succeed. Of `sh fails` each line must fail. `sh once` is what the environment has already: a build.
 The programs that the page names are on the PATH.
 """
+import contextlib
 import os
 import pathlib
 import re
@@ -40,7 +41,8 @@ def run(commands):
         except subprocess.TimeoutExpired:
             status = f"still running after {LIMIT_S} s"
         finally:
-            os.killpg(shell.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # nothing that it started is left
+                os.killpg(shell.pid, signal.SIGKILL)
             shell.wait()
         output.seek(0)
         return status, output.read()

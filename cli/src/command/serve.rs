@@ -9,7 +9,7 @@ use coordinator::observe::LogLevel;
 use coordinator::{Coordinator, Parts, Running, StartError, TokenError};
 use wire::admin::OperatorTokenReply;
 
-use crate::arguments::log_level;
+use crate::arguments::{log_level, parse_listen};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::signal;
@@ -26,8 +26,8 @@ pub(crate) struct Serve {
     /// Folder of --dev
     #[arg(long, value_name = "DIR", conflicts_with = "config")]
     data_dir: Option<PathBuf>,
-    /// Address and port to listen on, instead of the configured one; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS")]
+    /// Address, or name, and port to listen on, instead of the configured one; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_listen)]
     listen: Option<SocketAddr>,
 }
 

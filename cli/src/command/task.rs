@@ -204,9 +204,13 @@ pub(crate) fn behind(view: BehindView) -> String {
 /// What an operator whose round waits for participants in vain should know.
 pub(crate) fn shortage(view: ShortageView) -> String {
     let ShortageView { needed, enrolled, waiting } = view;
-    let until = if enrolled < needed { format!("; it cannot start before {needed} are") } else { String::new() };
+    let are = |count: u32| format!("{count} {}", if count == 1 { "is" } else { "are" });
+    let until = if enrolled < needed { format!("; it cannot start before {}", are(needed)) } else { String::new() };
+    let plural = if needed == 1 { "" } else { "s" };
     format!(
-        "Waits       for {needed} participants: {enrolled} are enrolled that may take part, {waiting} are waiting{until}"
+        "Waits       for {needed} participant{plural}: {} enrolled that may take part, {} waiting{until}",
+        are(enrolled),
+        are(waiting)
     )
 }
 
@@ -258,6 +262,16 @@ fn show(output: Output, task: &TaskView) {
 mod tests {
     use super::*;
     use crate::output::fits_eighty;
+
+    #[test]
+    fn one_is_not_many() {
+        let waits = |needed, enrolled, waiting| shortage(ShortageView { needed, enrolled, waiting });
+        assert_eq!(
+            waits(10, 1, 0),
+            "Waits       for 10 participants: 1 is enrolled that may take part, 0 are waiting; it cannot start before 10 are"
+        );
+        assert_eq!(waits(1, 2, 1), "Waits       for 1 participant: 2 are enrolled that may take part, 1 is waiting");
+    }
 
     #[test]
     fn a_list_of_tasks_fits_eighty_columns() {

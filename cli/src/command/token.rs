@@ -232,6 +232,7 @@ fn join(tasks: &[TaskId]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::fits_eighty;
 
     #[test]
     fn a_list_of_tokens_fits_eighty_columns() {

@@ -150,7 +150,7 @@ impl Entry {
         }
         if let Some(run) = &self.run {
             let [said, run] = [words(&self.says), words(run.trim_start_matches("timeout --signal INT 5 "))];
-            return (subcommand(&said) != subcommand(&run)).then(|| "runs another command".to_owned());
+            return (!subcommand(&run).starts_with(&subcommand(&said))).then(|| "runs another command".to_owned());
         }
         let file = self.r#in.as_ref()?;
         let Ok(text) = std::fs::read_to_string(root.join(file)) else {

@@ -262,7 +262,8 @@ async fn certificates_of_another_authority_are_refused_on_either_side() {
     assert!(server.seen().is_empty(), "no request got through");
     // The server's is foreign to us.
     let foreign = Server::start(|_, _| json(&CheckInReply::ComeBack { after_ms: 5, waiting_for: vec![] })).await;
-    let transport = HttpsTransport::new(&format!("https://{}", foreign.transport.server()), &server.authority.pem).unwrap();
+    let transport =
+        HttpsTransport::new(&format!("https://{}", foreign.transport.server()), &server.authority.pem).unwrap();
     let foreign = Server { transport, ..foreign };
     let error = send!(foreign, CheckedIn, Request::CheckIn(check_in())).unwrap_err().to_string();
     assert!(error.to_lowercase().contains("certificate"), "{error}");

@@ -168,7 +168,7 @@ impl Traces {
 }
 
 impl Following {
-    fn draws(&self) -> MutexGuard<'_, VecDeque<(Attempt, bool)>> {
+    fn draws(&self) -> MutexGuard<'_, VecDeque<(Attempt, Vec<ParticipantId>)>> {
         self.draws.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

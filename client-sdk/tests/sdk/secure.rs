@@ -186,19 +186,18 @@ fn places_below_its_policy_are_given_up_ever_less_often() {
     let hub = Hub::new(1, 1);
     hub.world(|world| world.plain = true);
     let mut device = Device::new(0, &hub, crate::support::settings());
-    let given_up =
-        |device: &Device| device.events.iter().filter(|event| matches!(event, Event::Abandoned { .. })).count();
+    let given_up = || hub.world(|world| world.abandoned.len());
     let mut at = Vec::new();
     for attempt in 1..=12 {
         hub.world(|world| world.open(1, attempt));
-        let before = given_up(&device);
+        let before = given_up();
         for _ in 0..1000 {
-            if given_up(&device) > before {
+            if given_up() > before {
                 break;
             }
             device.step(None);
         }
-        assert_eq!(given_up(&device), before + 1, "attempt {attempt}");
+        assert_eq!(given_up(), before + 1, "attempt {attempt}");
         at.push(device.now);
     }
     let (early, late) = (at[3] - at[0], at[11] - at[8]);

@@ -1,5 +1,7 @@
 //! A cursor is a place in its list, and in no other. A task with a ledger has every list.
 
+use axum::body::Body;
+use http::Request;
 use serde_json::json;
 use wire::problem::ProblemType;
 use wire::route;
@@ -20,6 +22,11 @@ async fn each_list_refuses_the_cursors_of_all_others() {
     }
     let t = &world.t;
     t.create_task(&small_task()).await;
+    let report = json!({ "version": 1, "over_ms": 30_000, "requests": 0, "errors": 0, "queue": 0 }).to_string();
+    for server in ["icu", "ward"] {
+        let told = Request::put(format!("/v1/tasks/secure/servers/{server}")).header("content-type", "application/json");
+        assert_eq!(t.send(&t.viewer, told.body(Body::from(report.clone())).unwrap()).await.status, 204);
+    }
     t.inner.engine.number_events().await.unwrap();
     let document = t.get(&t.viewer, route::OPENAPI).await.json();
     let takes_a_cursor = |item: &serde_json::Value| {

@@ -137,7 +137,7 @@ export async function comparing(page) {
   for (const name of ['vitals', 'scans']) await page.getByLabel(`Compare ${name}`, { exact: true }).check();
   await page.getByRole('link', { name: 'Compare 2 tasks' }).click();
   await heading(page, 'Comparison');
-  const plot = page.getByRole('slider', { name: 'Loss, by round' });
+  const plot = page.getByRole('slider', { name: 'Loss, by round', exact: true });
   await plot.focus();
   await page.keyboard.press('Home');
   assert.match(await plot.getAttribute('aria-valuetext'), /^Round 1: vitals [\d.]+, scans [\d.]+$/);

@@ -80,7 +80,7 @@ export async function watching(page) {
   await page.evaluate(() => (globalThis.untouched = true));
   await page.getByRole('heading', { name: /^Round \d+$/ }).waitFor({ timeout: WAIT_MS });
   await shot(page, 'task-live');
-  const plot = page.getByRole('slider', { name: 'Loss, by round' });
+  const plot = page.getByRole('slider', { name: 'Loss, by round', exact: true });
   await plot.waitFor({ timeout: WAIT_MS });
   const rounds = async () => Number(await plot.getAttribute('aria-valuemax'));
   const seen = await rounds();
@@ -146,7 +146,7 @@ export async function drawingManyRounds(page) {
   await heading(page, 'Tasks');
   const start = Date.now();
   await page.goto(at('tasks/vitals'));
-  const plot = page.getByRole('slider', { name: 'Loss, by round' });
+  const plot = page.getByRole('slider', { name: 'Loss, by round', exact: true });
   await plot.waitFor();
   said(`  the first of ${MANY} rounds are drawn after ${Date.now() - start} ms`);
   await page.waitForFunction((most) => document.querySelector('[role=slider]')?.getAttribute('aria-valuemin') === '1' && document.querySelector('[role=slider]').getAttribute('aria-valuemax') === String(most), MANY);

@@ -24,6 +24,15 @@ function written(name, value) {
   return /(^|[._])bytes(_|$)/.test(name) ? bytes(value) : figure(value);
 }
 
+function numberName(name) {
+  const [family, of, ...rest] = name.split('.');
+  const part = words(rest.join(' '));
+  if (family === 'metrics') return part === 'value' ? title(of) : `${title(of)}, ${part}`;
+  if (family === 'distributions') return `${title(of)} over participants, ${part === 'participants' ? 'how many' : part}`;
+  if (family === 'phases') return `${title(of)}, ${part}`;
+  return title(name.replaceAll('.', ' '));
+}
+
 /** Rounds of all tasks by their number, with a key for each task, of one metric. */
 function rowsOf(rounds, name) {
   const rows = new Map();
@@ -71,7 +80,7 @@ function SideBySide({ comparison, rounds }) {
     </div>
     <${Lines} heading="What sets them apart" note="Keys of the task files that are not the same." columns=${columns} lines=${comparison.keys.filter(({ name }) => name !== 'name')} label=${(name) => html`<code>${name}</code>`} write=${(_, value) => value ?? NOTHING} empty="Their files are the same but for the name" />
     <${Lines} heading="All rounds together" columns=${columns} lines=${comparison.total} label=${(name) => title(name)} write=${written} isNumber />
-    <${Lines} heading="The last completed round" columns=${columns} lines=${comparison.last} label=${(name) => title(words(name).replace(/^metrics\.(.*)\.value$/, '$1').replaceAll('.', ' '))} write=${written} isNumber empty="No round has completed yet" />`;
+    <${Lines} heading="The last completed round" columns=${columns} lines=${comparison.last} label=${numberName} write=${written} isNumber empty="No round has completed yet" />`;
 }
 
 const Lines = ({ heading, note, columns, lines, label, write, isNumber, empty }) => html`

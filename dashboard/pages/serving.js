@@ -52,16 +52,14 @@ function Overview({ items, newest }) {
 const Servers = ({ items, newest, now }) => html`
   <section class="card card-flush">
     <${Table} caption="Servers of the model" rows=${items} keyOf=${(server) => server.name} columns=${[
-      ['Server', ({ name }) => html`<span class="strong">${name}</span>`, { wide: true }],
+      ['Server', ({ name, told_at }) => html`<span class="strong">${name}</span><span class="sub">heard <${Time} at=${told_at} now=${now} /></span>`, { wide: true }],
       ['In use', ({ report }) => html`<${InUse} version=${report.version} newest=${newest} />`],
       ['On trial', (server) => html`<${OnTrial} server=${server} now=${now} />`],
-      ['Requests/s', ({ report }) => figure(perSecond(report)), { number: true }],
-      ['Errors', ({ report }) => integer(report.errors), { number: true }],
+      ['Requests/s', ({ report }) => html`${figure(perSecond(report))}<span class="sub">${plural(report.errors, 'error')}</span>`, { number: true }],
       ['p99', ({ report }) => (report.p99_ms == null ? NOTHING : `${integer(report.p99_ms)} ms`), { number: true }],
       ['Waiting', ({ report }) => integer(report.queue), { number: true }],
-      ['Replicas wanted', ({ report }) => integer(report.desired_replicas), { number: true }],
+      ['Replicas', ({ report }) => integer(report.desired_replicas), { number: true }],
       ['Not used', ({ report }) => html`<${Refused} refused=${report.refused ?? []} />`, { wide: true }],
-      ['Last heard', ({ told_at }) => html`<${Time} at=${told_at} now=${now} />`],
     ]} />
   </section>`;
 
@@ -75,7 +73,7 @@ function OnTrial({ server: { report, told_at }, now }) {
   const { canary } = report;
   if (!canary) return html`<span class="quiet">${NOTHING}</span>`;
   const end = told_at + canary.left_ms;
-  return html`<span class="strong">v${canary.version}</span><span class="sub">${figure(canary.percent)} % of requests, ${end > now ? html`judged <${Time} at=${end} now=${now} />` : 'judged now'}</span>`;
+  return html`<span class="strong">v${canary.version}</span><span class="sub">${figure(canary.percent)} % of requests, <br />${end > now ? html`judged <${Time} at=${end} now=${now} />` : 'judged now'}</span>`;
 }
 
 const Refused = ({ refused }) =>

@@ -24,7 +24,8 @@ async fn each_list_refuses_the_cursors_of_all_others() {
     t.create_task(&small_task()).await;
     let report = json!({ "version": 1, "over_ms": 30_000, "requests": 0, "errors": 0, "queue": 0 }).to_string();
     for server in ["icu", "ward"] {
-        let told = Request::put(format!("/v1/tasks/secure/servers/{server}")).header("content-type", "application/json");
+        let told =
+            Request::put(format!("/v1/tasks/secure/servers/{server}")).header("content-type", "application/json");
         assert_eq!(t.send(&t.viewer, told.body(Body::from(report.clone())).unwrap()).await.status, 204);
     }
     t.inner.engine.number_events().await.unwrap();

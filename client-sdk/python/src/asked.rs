@@ -1,27 +1,7 @@
-//! What a participant is asked about itself, whether it has a thread of its own or its caller drives it.
+//! What a participant is asked about itself: the SDK's answers for apps in other languages, and those in Python's types.
 
 use client_sdk::participant::machine::Machine;
-use client_sdk::{KeptModel, PrivacySpent, Refusal};
-use serde_json::Value;
-
-pub(crate) fn id(machine: &Machine) -> Option<String> {
-    machine.identity().map(|identity| identity.certified.participant.to_string())
-}
-
-/// As JSON.
-pub(crate) fn privacy_spent(machine: &Machine) -> String {
-    Value::from_iter(machine.privacy_spent().iter().map(PrivacySpent::data)).to_string()
-}
-
-/// As JSON.
-pub(crate) fn privacy_lifetime(machine: &Machine) -> String {
-    machine.privacy_lifetime().data().to_string()
-}
-
-/// As JSON.
-pub(crate) fn refusals(machine: &Machine) -> String {
-    Value::from_iter(machine.refusals().iter().map(Refusal::data)).to_string()
-}
+pub(crate) use client_sdk::runner::asked::{id, names, privacy_lifetime, privacy_spent, refusals};
 
 /// Name and description of the condition that holds it up.
 pub(crate) fn held_up(machine: &Machine) -> Option<(&'static str, String)> {
@@ -32,9 +12,4 @@ pub(crate) fn held_up(machine: &Machine) -> Option<(&'static str, String)> {
 pub(crate) fn data_use(machine: &Machine) -> [u64; 4] {
     let used = machine.data_use();
     [used.today.sent, used.today.received, used.total.sent, used.total.received]
-}
-
-/// Names of the tasks that there is a model of.
-pub(crate) fn names(kept: Vec<KeptModel>) -> Vec<String> {
-    kept.into_iter().map(|kept| kept.name).collect()
 }

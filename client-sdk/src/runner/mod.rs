@@ -26,6 +26,7 @@
 //! # }
 //! ```
 
+pub mod asked;
 mod called;
 mod handed_over;
 mod job;

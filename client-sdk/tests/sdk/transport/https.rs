@@ -88,6 +88,26 @@ macro_rules! send {
     };
 }
 
+/// For a server called localhost, with a certificate of this authority, which takes those of its clients.
+pub(super) fn tls(authority: &Ca) -> rustls::ServerConfig {
+    let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &authority.issuer).unwrap();
+    let mut clients = RootCertStore::empty();
+    clients.add(CertificateDer::from_pem_slice(authority.pem.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(clients), Arc::clone(&provider));
+    rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_client_cert_verifier(verifier.allow_unauthenticated().build().unwrap())
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
+        )
+        .unwrap()
+}
+
 struct Server {
     transport: HttpsTransport,
     authority: Ca,
@@ -98,22 +118,7 @@ impl Server {
     /// Serves until the test ends; request number `n` is answered by `serve(n, …)`.
     async fn start(serve: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static) -> Self {
         let authority = Ca::new("CA");
-        let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
-        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &authority.issuer).unwrap();
-        let mut clients = RootCertStore::empty();
-        clients.add(CertificateDer::from_pem_slice(authority.pem.as_bytes()).unwrap()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(clients), Arc::clone(&provider));
-        let tls = rustls::ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .unwrap()
-            .with_client_cert_verifier(verifier.allow_unauthenticated().build().unwrap())
-            .with_single_cert(
-                vec![certificate.der().clone()],
-                PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
-            )
-            .unwrap();
+        let tls = tls(&authority);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("https://localhost:{}", listener.local_addr().unwrap().port());
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -178,7 +183,7 @@ fn enroll() -> EnrollRequest {
     }
 }
 
-fn check_in() -> CheckInRequest {
+pub(super) fn check_in() -> CheckInRequest {
     let (findings, training) = (Vec::new(), None);
     CheckInRequest {
         task: None,

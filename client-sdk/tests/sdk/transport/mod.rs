@@ -1,4 +1,5 @@
 //! Transports.
 
 mod contract;
+mod http2;
 mod https;

@@ -33,9 +33,9 @@ pub(super) fn metrics(round: &RoundView) -> String {
 /// Why a device did a part of the work on a sum.
 pub(super) fn because(reason: DeviceReason) -> &'static str {
     match reason {
-        DeviceReason::AskedFor => "it was asked for",
-        DeviceReason::BestPresent => "the best that is there",
-        DeviceReason::NoGpu => "there is no GPU",
+        DeviceReason::AskedFor => "the configuration names it",
+        DeviceReason::BestPresent => "the first GPU that passed its self-test",
+        DeviceReason::NoGpu => "no GPU passed a self-test",
         DeviceReason::TransferCostsMore => "the way to the GPU costs more",
         DeviceReason::ChosenFailed => "the chosen one failed",
     }

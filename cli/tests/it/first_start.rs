@@ -12,11 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{Background, Ran, Served, finish, run, tributary};
-
-fn number(name: &str, unless_given: u64) -> u64 {
-    std::env::var(name).map_or(unless_given, |text| text.parse().unwrap())
-}
+use crate::support::{Background, Ran, Served, finish, number, run, tributary};
 
 /// SplitMix64: what is drawn depends on the seed alone.
 struct Draws(u64);

@@ -18,7 +18,7 @@ use test_servers::s3::S3Server;
 
 use crate::killed::{logs, participant_of, rounds, wait_for_round};
 use crate::replicas::{Balancer, Site, address};
-use crate::support::{Background, Served, run, tributary};
+use crate::support::{Background, Served, number, run, tributary};
 
 /// Rounds of an undisturbed run that take longer than the pauses between so many kills.
 const ROUNDS_PER_KILL: u64 = 3;
@@ -34,10 +34,6 @@ const PRIVACY: [&str; 5] = [
 ];
 /// A blob that is older is no longer spared by the collection of garbage.
 const OLD: Duration = Duration::from_secs(2 * 3600);
-
-fn number(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable).map_or(otherwise, |text| text.parse().unwrap())
-}
 
 /// The executable, whose noise follows from a seed.
 fn repeatable() -> Command {

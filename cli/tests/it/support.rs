@@ -27,6 +27,11 @@ pub(crate) fn run(args: &[&str]) -> Ran {
     finish(tributary().args(args))
 }
 
+/// A number that the environment sets, or this one.
+pub(crate) fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).map_or(otherwise, |text| text.parse().unwrap())
+}
+
 /// Runs a command to its end.
 pub(crate) fn finish(command: &mut Command) -> Ran {
     let output = command.stdin(Stdio::null()).output().unwrap();

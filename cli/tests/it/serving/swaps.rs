@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::{Models, are_of, folder, parameters, publish, row};
+use crate::support::number;
 
 #[tokio::test]
 async fn versions_are_swapped_under_load_and_no_request_fails() {
-    let swaps = std::env::var("TRIBUTARY_SWAPS").ok().and_then(|count| count.parse().ok()).unwrap_or(6);
+    let swaps = u32::try_from(number("TRIBUTARY_SWAPS", 6)).unwrap();
     let folder = folder();
     let models = Arc::new(Models::serve(folder.path(), &[]));
     let (is_over, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));

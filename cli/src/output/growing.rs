@@ -1,12 +1,9 @@
 //! A table whose rows appear one by one, so that its columns are as wide as they were made.
 
-use super::table::Cells;
+use super::table::{Cells, GAP};
 
 /// A heading, how wide its column is, and what is in it.
 type Column = (&'static str, usize, Cells);
-
-/// Between two columns.
-const GAP: usize = 2;
 
 /// Draws lines of the same columns.
 pub(crate) struct GrowingTable {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-/// Between two columns.
-const GAP: usize = 2;
+/// Letters between two columns.
+pub(super) const GAP: usize = 2;
 /// What a column of words keeps beside the others; where less is left, words are below their row.
 const WORDS_MIN: usize = 20;
 /// A text is not shortened to less than this.

@@ -27,9 +27,9 @@ fn pages() -> Vec<PathBuf> {
 
 /// The commands of a page, as its reader would type them.
 struct Commands {
-    /// Lines of code.
+    /// Those that are a line of code each.
     lines: Vec<String>,
-    /// Code within a line.
+    /// Those within a line of text.
     inline: Vec<String>,
 }
 

@@ -7,7 +7,7 @@ use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, when};
 use crate::server::{PartArgs, Server, ServerArgs};
 
-/// Of which task.
+/// Arguments of `tributary infer servers`.
 #[derive(clap::Args)]
 pub(crate) struct Servers {
     /// Id or name of the task

@@ -4,9 +4,9 @@
 //! of a secure aggregation session, the update that may be in transit), local tensors (`personal-…`, and the
 //! personalized model for the app: `own-…`), privacy spending (`privacy`), the models from which updates were given
 //! (`given`), where models come from (`provenance`), published models for the app (`model-…`, and their list: `models`), a training in
-//! progress (`training`), what was sent and received (`traffic`), and what was refused (`refusals`). A journal must not be rolled back: a participant that forgets what
-//! it sent, signed or spent can be made to send another input under the same masks, sign again or spend again. A journal stores bytes without interpreting
-//! them; an app may implement its own, which must then prevent rollbacks as [`FileJournal`] does.
+//! progress (`training`), what was sent and received (`traffic`), and what was refused (`refusals`). A journal must not be rolled back: a
+//! participant that forgets what it sent, signed or spent can be made to send another input under the same masks, sign again or spend
+//! again. A journal stores bytes without interpreting them; an app may implement its own, which must then prevent rollbacks as [`FileJournal`] does.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,5 +1,5 @@
-//! `PUT` and `DELETE /v1/tasks/{task}/servers/{server}`: a server of models says what it does, or that it stops. It describes itself alone,
-//! for a while, so whoever may read the task may; it is no event of the task.
+//! `PUT` and `DELETE /v1/tasks/{task}/servers/{server}`: a server of models says what it does, or that it stops. Whoever may read the
+//! task may say so, under any name: the coordinator goes by none of it, and forgets it soon. It is no event of the task.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Transports.
 
+mod client;
 mod contract;
-mod http2;
 mod https;

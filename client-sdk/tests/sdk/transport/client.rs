@@ -1,4 +1,4 @@
-//! Over HTTP/2, a server says which requests it has not read.
+//! The client below the transport, over HTTP/2: a server says which requests it has not read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -104,7 +104,9 @@ typedef struct TributaryExchange {
 
 // A header of a request or of an answer.
 typedef struct TributaryHeader {
+  // Of a request in lower case.
   const char *name;
+  // UTF-8.
   const char *value;
 } TributaryHeader;
 

@@ -11,6 +11,7 @@ use crate::callbacks::{CallbackError, call, is_in_callback};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "uniffi", derive(uniffi::Record))]
 pub struct HttpHeader {
+    /// Of a request in lower case.
     pub name: String,
     pub value: String,
 }

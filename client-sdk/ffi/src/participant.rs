@@ -279,6 +279,10 @@ pub(crate) fn builder(options: String, callbacks: Callbacks, is_told: bool) -> R
     let examples = options.examples;
     let Callbacks { conditions, key_store, events, http_client } = callbacks;
     let policy = conditions::policy(options.device_conditions, is_told || conditions.is_some())?;
+    if cfg!(not(feature = "https")) && http_client.is_none() {
+        let text = "this library has no HTTPS of its own: give `http_client` (in C `begin_request`)".to_owned();
+        return Err(TributaryError::Configuration(text));
+    }
     let transport = http_client.map(|client| options.transport(OverClient(Own(client)))).transpose();
     let transport = transport.map_err(|error| TributaryError::from(&error))?;
     let builder = match key_store {

@@ -27,7 +27,9 @@ pub struct TributaryExchange {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct TributaryHeader {
+    /// Of a request in lower case.
     pub name: *const c_char,
+    /// UTF-8.
     pub value: *const c_char,
 }
 

@@ -35,11 +35,18 @@ pub const fn packed_len(words: usize, modulus: Modulus) -> usize {
 /// Packs the low b bits of every word.
 #[must_use]
 pub fn pack(words: &[u32], modulus: Modulus) -> Vec<u8> {
-    let mut packed = Vec::with_capacity(packed_len(words.len(), modulus));
+    let mut packed = Vec::new();
+    pack_onto(&mut packed, words, modulus);
+    packed
+}
+
+/// Packs the low b bits of every word behind what `packed` holds: a vector that begins on a byte.
+pub fn pack_onto(packed: &mut Vec<u8>, words: &[u32], modulus: Modulus) {
+    packed.reserve_exact(packed_len(words.len(), modulus));
     if modulus.bits() == 32 {
         // Words need no shifting.
         packed.extend(words.iter().flat_map(|word| word.to_le_bytes()));
-        return packed;
+        return;
     }
     let mut pending = 0u64;
     let mut held = 0u32;
@@ -53,7 +60,6 @@ pub fn pack(words: &[u32], modulus: Modulus) -> Vec<u8> {
         }
     }
     packed.extend_from_slice(&pending.to_le_bytes()[..held.div_ceil(8) as usize]);
-    packed
 }
 
 /// Unpacks exactly `words` words, each below 2^b.
@@ -224,6 +230,14 @@ mod tests {
         assert_eq!(pack(&[0xa_bcde, 0x1_2345, 0xf_0f0f], modulus), [0xde, 0xbc, 0x5a, 0x34, 0x12, 0x0f, 0x0f, 0x0f]);
         assert_eq!(packed_len(3, modulus), 8);
         assert_eq!(packed_len(usize::MAX, Modulus::new(32).unwrap()), usize::MAX, "saturates");
+    }
+
+    #[test]
+    fn a_vector_begins_on_the_next_byte_behind_another() {
+        let mut packed = Vec::new();
+        pack_onto(&mut packed, &[0xa_bcde], Modulus::new(20).unwrap());
+        pack_onto(&mut packed, &[0x1234], Modulus::new(16).unwrap());
+        assert_eq!(packed, [0xde, 0xbc, 0x0a, 0x34, 0x12]);
     }
 
     #[test]

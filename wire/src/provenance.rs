@@ -145,11 +145,11 @@ impl SignedProvenance {
         if self.record.len() > MAX_RECORD_BYTES {
             return Err(unreadable(&format!("it is longer than {MAX_RECORD_BYTES} bytes")));
         }
-        let Form { format } = serde_json::from_str(&self.record).map_err(|error| unreadable(&error))?;
+        let Form { format } = serde_json::from_slice(self.record.as_bytes()).map_err(|error| unreadable(&error))?;
         if format != FORMAT {
             return Err(BadProvenance::Format(format));
         }
-        let record: Provenance = serde_json::from_str(&self.record).map_err(|error| unreadable(&error))?;
+        let record: Provenance = serde_json::from_slice(self.record.as_bytes()).map_err(|error| unreadable(&error))?;
         let key = UnparsedPublicKey::new(&ED25519, record.coordinator.0);
         match key.verify(&signed(&self.record), &self.signature.0) {
             Ok(()) => Ok(record),

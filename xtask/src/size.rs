@@ -19,9 +19,10 @@ struct Variant {
 const MB: u64 = 1_000_000;
 
 const VARIANTS: &[Variant] = &[
-    Variant { name: "C, own training", features: "", limits: (3 * MB, 3 * MB) },
-    Variant { name: "C, Kotlin and Swift, own training", features: "uniffi", limits: (3 * MB, 3 * MB) },
-    Variant { name: "C, Kotlin and Swift, ready models", features: "uniffi,models", limits: (8 * MB, 3 * MB) },
+    Variant { name: "C, own training and HTTP client", features: "", limits: (3 * MB, 3 * MB) },
+    Variant { name: "C, own training", features: "https", limits: (3 * MB, 3 * MB) },
+    Variant { name: "C, Kotlin and Swift, own training", features: "https,uniffi", limits: (3 * MB, 3 * MB) },
+    Variant { name: "C, Kotlin and Swift, ready models", features: "https,uniffi,models", limits: (8 * MB, 3 * MB) },
 ];
 
 /// Most bytes of the wheel for Python, which is compressed.

@@ -94,6 +94,38 @@ typedef struct TributaryDeviceState {
   int32_t thermal;
 } TributaryDeviceState;
 
+// One request that the app's HTTP client sends: a number, to be copied freely. Any thread may use it, also in `begin_request`. It stands
+// for the exchange until `tributary_exchange_end` or `tributary_exchange_fail`, one of which must be called for each; afterwards calls
+// return `TRIBUTARY_CODE_CLOSED`.
+typedef struct TributaryExchange {
+  // 0 is no exchange.
+  uint64_t id;
+} TributaryExchange;
+
+// A header of a request or of an answer.
+typedef struct TributaryHeader {
+  // Of a request in lower case.
+  const char *name;
+  // UTF-8.
+  const char *value;
+} TributaryHeader;
+
+// A request to the coordinator.
+typedef struct TributaryRequest {
+  // `GET`, `POST` or `PUT`.
+  const char *method;
+  // Path and query; `server` of the options comes before it.
+  const char *path;
+  // To be sent as they are: some requests are signed.
+  const struct TributaryHeader *headers;
+  // Number of headers.
+  size_t header_count;
+  // Of `body_bytes` bytes, 8 MiB at most; there is none if that is 0.
+  const uint8_t *body;
+  // Length of the body.
+  size_t body_bytes;
+} TributaryRequest;
+
 // What an app does when it is asked; each may be NULL, and then is left out.
 //
 // **Callbacks may come from any thread**, also two different ones at the same time; events and questions come one after the
@@ -117,6 +149,18 @@ typedef struct TributaryCallbacks {
   ptrdiff_t (*load_secret)(void *context, const char *name, uint8_t *buffer, size_t size);
   // Replaces a secret, and returns 0 once it survives a crash; anything else if it cannot.
   int (*save_secret)(void *context, const char *name, const uint8_t *bytes, size_t count);
+  // Begins to send a request by an HTTP client of the app's own, in the place of the library's HTTPS: once, to the coordinator alone, over
+  // TLS 1.3, without following redirects. It returns at once; the answer comes by `tributary_exchange_head`, `_piece` and `_end`, or
+  // `_fail`, from any thread, and one of the last two must come. `request` and all that it points to are gone when this returns. A second
+  // request may begin while one is under way. A coordinator may take 25 s until it answers. Needs `show_certificate`; without both the
+  // library's own HTTPS is used, where it was built with it.
+  void (*begin_request)(void *context,
+                        struct TributaryExchange exchange,
+                        const struct TributaryRequest *request);
+  // Shows this certificate in the handshake of TLS from now on: the chain in PEM, and its private key in PKCS #8 (DER), which no other
+  // server may be shown and nobody may store. Both are gone when it returns. Returns 0; anything else if it cannot, and then the
+  // participant ends. Not called with `signed_requests` in the options.
+  int (*show_certificate)(void *context, const char *certificate, const uint8_t *key, size_t key_bytes);
 } TributaryCallbacks;
 
 // A participant: a number, to be copied freely. Any thread may use it. It stands for the participant from
@@ -554,6 +598,32 @@ enum TributaryCode tributary_machine_models(struct TributaryMachine machine,
 
 // Forgets the machine at once; the journal knows how to go on. The journal is free once no thread performs anything for it.
 enum TributaryCode tributary_machine_close(struct TributaryMachine machine);
+
+// The head of the answer, before its body: its status, and `count` headers. Does not wait.
+//
+// Returns OK; NOTHING if the answer is not wanted any more: the client may cancel the request. Errors: ARGUMENT, CLOSED.
+enum TributaryCode tributary_exchange_head(struct TributaryExchange exchange,
+                                           uint16_t status,
+                                           const struct TributaryHeader *headers,
+                                           size_t count);
+
+// The next bytes of the body, which are copied. Waits while more than a megabyte waits to be read, but for a call in a callback.
+//
+// Returns OK; NOTHING if no more are wanted: the client may cancel the request. Errors: ARGUMENT, CLOSED.
+enum TributaryCode tributary_exchange_piece(struct TributaryExchange exchange,
+                                            const uint8_t *bytes,
+                                            size_t count);
+
+// The answer is complete; the handle is gone. Does not wait.
+enum TributaryCode tributary_exchange_end(struct TributaryExchange exchange);
+
+// There is no answer, or no more of it, for a reason that a person can read; the handle is gone. Does not wait.
+//
+// Errors: ARGUMENT, CLOSED.
+enum TributaryCode tributary_exchange_fail(struct TributaryExchange exchange, const char *reason);
+
+// Whether nobody waits for the answer any more, so that the client may cancel the request: OK if so, NOTHING if not. Does not wait.
+enum TributaryCode tributary_exchange_is_over(struct TributaryExchange exchange);
 
 #ifdef __cplusplus
 }  // extern "C"

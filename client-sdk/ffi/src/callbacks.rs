@@ -1,4 +1,4 @@
-//! What an app implements: conditions, key store, events. Called from any thread; the key store while the journal, and perhaps a
+//! What an app implements: conditions, key store, events, an HTTP client. Called from any thread; the key store while the journal, and perhaps a
 //! checkpoint, is locked, the others with no lock held.
 
 use std::cell::Cell;
@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::conditions::DeviceConditions;
 use crate::error::TributaryError;
+use crate::http_client::HttpClient;
 
 /// What an app's own code threw or returned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,6 +76,9 @@ pub struct Callbacks {
     /// Default: nobody is told.
     #[cfg_attr(feature = "uniffi", uniffi(default = None))]
     pub events: Option<Arc<dyn EventListener>>,
+    /// Default: the library's own HTTPS, where it was built with it.
+    #[cfg_attr(feature = "uniffi", uniffi(default = None))]
+    pub http_client: Option<Arc<dyn HttpClient>>,
 }
 
 /// What of the app a thread is in.
@@ -107,9 +111,14 @@ pub(crate) fn call<T>(code: impl FnOnce() -> T) -> T {
     call_in(Place::Callback, code)
 }
 
+/// Whether this thread is in a callback.
+pub(crate) fn is_in_callback() -> bool {
+    PLACE.get() != Place::App
+}
+
 /// Refuses a call that waits, if it is made by the app's code in a callback.
 pub(crate) fn refuse_in_callback() -> Result<(), TributaryError> {
-    if PLACE.get() == Place::App { Ok(()) } else { Err(TributaryError::InCallback) }
+    if is_in_callback() { Err(TributaryError::InCallback) } else { Ok(()) }
 }
 
 /// Refuses a call that needs the journal, if it is made by the app's key store: a training, which is a callback too, may save.

@@ -81,7 +81,8 @@ pub struct Machine {
 #[cfg_attr(feature = "uniffi", uniffi::export)]
 impl Machine {
     /// Opens the journal. The options are those of `Participant.start`; of the callbacks the conditions must be left out, since what the
-    /// device is like comes with each tick. Events are told by the thread that ticks. Sends nothing.
+    /// device is like comes with each tick. Events are told by the thread that ticks. An HTTP client of the app's own answers from another
+    /// thread than the one that performs, or in `begin`. Sends nothing.
     ///
     /// # Errors
     /// [`TributaryError::Configuration`], [`TributaryError::Enrollment`], [`TributaryError::Journal`].

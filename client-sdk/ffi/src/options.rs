@@ -8,7 +8,7 @@ use crate::error::TributaryError;
 /// Reads them from JSON; the text, which may have a token, is erased.
 pub(crate) fn read(options: String) -> Result<Options, TributaryError> {
     let text = Zeroizing::new(options);
-    serde_json::from_str(&text).map_err(|error| {
+    serde_json::from_slice(text.as_bytes()).map_err(|error| {
         // Without "at line 1 column 9": nobody has seen the line.
         let text = error.to_string();
         TributaryError::Configuration(text.split(" at line ").next().unwrap_or_default().to_owned())

@@ -4,13 +4,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use client_sdk::participant::machine::Machine;
-use client_sdk::runner::{self, Runner};
+use client_sdk::runner::{self, OverClient, Runner};
 use client_sdk::{Builder, Outcome};
 
 use crate::asked;
 use crate::callbacks::{Callbacks, Kept, call, refuse_in_callback};
 use crate::conditions::{self, DataUse, HeldUp};
 use crate::error::{TributaryError, of_this_process};
+use crate::http_client::Own;
 use crate::job::Job;
 use crate::model::Model;
 use crate::options;
@@ -276,13 +277,22 @@ impl Participant {
 pub(crate) fn builder(options: String, callbacks: Callbacks, is_told: bool) -> Result<(Builder, u64), TributaryError> {
     let options = options::read(options)?;
     let examples = options.examples;
-    let Callbacks { conditions, key_store, events } = callbacks;
+    let Callbacks { conditions, key_store, events, http_client } = callbacks;
     let policy = conditions::policy(options.device_conditions, is_told || conditions.is_some())?;
+    if cfg!(not(feature = "https")) && http_client.is_none() {
+        let text = "this library has no HTTPS of its own: give `http_client` (in C `begin_request`)".to_owned();
+        return Err(TributaryError::Configuration(text));
+    }
+    let transport = http_client.map(|client| options.transport(OverClient(Own(client)))).transpose();
+    let transport = transport.map_err(|error| TributaryError::from(&error))?;
     let builder = match key_store {
         Some(keys) => options.into_builder_with_keys(Arc::new(Kept(keys))),
         None => options.into_builder(),
     };
     let mut builder = builder.map_err(|error| TributaryError::from(&error))?;
+    if let Some(transport) = transport {
+        builder = builder.transport(transport);
+    }
     if let Some(conditions) = conditions {
         builder = builder.device_conditions(policy, move || conditions::ask(&*conditions));
     }

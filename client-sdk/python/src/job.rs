@@ -138,7 +138,7 @@ impl Job {
         let values = owned(&values)?;
         let metrics: Vec<_> =
             metrics.into_iter().map(|(name, value, count)| (name, MetricValue { value, count })).collect();
-        runner::check_update(&self.layout, &values, examples, &metrics)
+        py.detach(|| runner::check_update(&self.layout, &values, examples, &metrics))
             .map_err(|error| UpdateError::new_err(error.to_string()))?;
         let parameters = Parameters::new(Arc::clone(&self.layout), values);
         let parameters = parameters.map_err(|error| UpdateError::new_err(error.to_string()))?;
@@ -185,7 +185,7 @@ impl Job {
     }
 }
 
-/// A copy of an array.
+/// A copy of an array: with the interpreter's lock, since any of its threads may write to the array.
 fn owned<T: Element + Copy>(array: &PyReadonlyArray1<'_, T>) -> PyResult<Vec<T>> {
     array.as_slice().map(<[T]>::to_vec).map_err(|_| UpdateError::new_err("the array is not contiguous"))
 }

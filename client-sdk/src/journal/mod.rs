@@ -24,7 +24,6 @@ mod sealed;
 
 pub use file::FileJournal;
 pub use files::JournalFiles;
-#[cfg(feature = "https")]
 pub(crate) use files::refuse_sealed;
 pub use generation::{Generation, GenerationFile, GenerationStore};
 pub use key::JournalKey;

@@ -8,16 +8,17 @@ use wire::participant::Assignment;
 
 use super::plan_error::PlanError;
 
-/// The published file, read.
+/// The published file, read. Clones share it.
+#[derive(Clone)]
 pub(super) enum RoundBase {
     /// The shared part of the model.
     Model(Arc<Parameters>),
     /// The state of an analysis.
-    State(Box<AnalyticsState>),
+    State(Arc<AnalyticsState>),
     /// No base is needed: the update was trained ahead of the round and is in the journal.
     Held,
     /// The update trained ahead, read from the journal.
-    Update(Box<Update>),
+    Update(Arc<Update>),
 }
 
 /// Why a file is not the expected model or state.

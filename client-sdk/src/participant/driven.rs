@@ -3,7 +3,7 @@
 //! [`Machine::tick`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -97,8 +97,8 @@ struct Inner {
     result: Option<Input>,
     /// Number of actions that were performed.
     performed: u64,
-    /// The training that was started last.
-    training: Option<Arc<RoundWork>>,
+    /// The training that was started last, while anybody runs it or may run it again.
+    training: Weak<RoundWork>,
     identified: Option<Arc<Identity>>,
     traffic: Traffic,
     round_trip: RoundTrip,
@@ -146,7 +146,7 @@ impl Driven {
             running: None,
             result: None,
             performed: 0,
-            training: None,
+            training: Weak::new(),
             identified: None,
             traffic: Traffic::default(),
             round_trip: RoundTrip::default(),
@@ -231,9 +231,9 @@ impl Driven {
             inner.performed += 1;
             let number = inner.performed;
             let training = if let Action::Train(work) = &action { Some(Arc::clone(work)) } else { None };
-            let trained_before = inner.training.clone();
-            if training.is_some() {
-                inner.training.clone_from(&training);
+            let trained_before = Weak::clone(&inner.training);
+            if let Some(training) = &training {
+                inner.training = Arc::downgrade(training);
             }
             let may_drop = !matches!(action, Action::Persist(_));
             inner.running = Some(Running { number, may_drop, training });
@@ -249,7 +249,7 @@ impl Driven {
         true
     }
 
-    fn result_of(&self, action: Action, trainer: &mut dyn Trainer, trained_before: Option<Arc<RoundWork>>) -> Input {
+    fn result_of(&self, action: Action, trainer: &mut dyn Trainer, trained_before: Weak<RoundWork>) -> Input {
         let Around { transport, journal, .. } = &self.around;
         match action {
             Action::Send(request) => Input::Response(self.runtime.block_on(transport.send(&request))),
@@ -266,7 +266,7 @@ impl Driven {
             Action::Load(name) => Input::Loaded(journal.load(&name)),
             Action::Persist(records) => {
                 // A checkpoint of a training that was left must not come after what removes it.
-                if let Some(training) = trained_before {
+                if let Some(training) = trained_before.upgrade() {
                     training.settle();
                 }
                 let mut records = records.iter();

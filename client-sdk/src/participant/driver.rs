@@ -7,7 +7,7 @@ use std::future::Future;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use wire::{Attributes, TaskId};
@@ -88,8 +88,8 @@ pub(super) struct Slot {
     spans: Spans,
     /// What the transport has counted so far.
     traffic: Traffic,
-    /// The training that was started last.
-    training: Option<Arc<RoundWork>>,
+    /// The training that was started last, while anybody runs it or may run it again.
+    training: Weak<RoundWork>,
     shutdown: bool,
 }
 
@@ -160,7 +160,7 @@ impl Participant {
                     }
                     action => {
                         if let Action::Train(work) = &action {
-                            self.running.training = Some(Arc::clone(work));
+                            self.running.training = Arc::downgrade(work);
                         }
                         let span = self.running.spans.begin(&action, self.clock.now());
                         self.tell(span);
@@ -406,10 +406,10 @@ impl Participant {
                 droppable(Box::pin(async { Input::Loaded(blocking(load).await) }))
             }
             Action::Persist(records) => {
-                let training = self.running.training.clone();
+                let training = Weak::clone(&self.running.training);
                 let save = move || {
                     // A checkpoint of a training that was left must not come after what removes it.
-                    if let Some(training) = training {
+                    if let Some(training) = training.upgrade() {
                         training.settle();
                     }
                     let mut records = records.iter();

@@ -75,7 +75,7 @@ impl LoadLocal {
             },
             LoadStep::Update(residual) => match train_ahead::recall(&self.plan, record) {
                 Ok(update) => {
-                    let received = RoundBase::Update(Box::new(update));
+                    let received = RoundBase::Update(Arc::new(update));
                     Self { received, step: LoadStep::Residual(None), ..self }.train(core, residual, None, now)
                 }
                 Err(error) => State::Finished(Err(error.into())),

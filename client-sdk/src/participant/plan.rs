@@ -108,7 +108,7 @@ impl Plan {
     /// Reads the published part of the model, or the state of the analysis.
     pub(super) fn read_model(&self, file: &ModelFile) -> Result<RoundBase, BaseError> {
         if let Some(analysis) = &self.recipe.tensors.analysis {
-            return Ok(RoundBase::State(Box::new(analysis.read_published(file.bytes().unwrap_or_default())?)));
+            return Ok(RoundBase::State(Arc::new(analysis.read_published(file.bytes().unwrap_or_default())?)));
         }
         Ok(RoundBase::Model(file.parameters(&self.recipe.tensors.published)?))
     }

@@ -75,7 +75,7 @@ impl Train {
                 core.events.push(Event::Evaluated { place, metrics: evaluated });
                 core.events.push(Event::Trained { place, metrics: trained, examples });
                 told_with(core, place, clipping);
-                return train_ahead::keep(core, &self.plan, &update, local_state, scores, no_checkpoint);
+                return train_ahead::keep(core, &self.plan, *update, local_state, scores, no_checkpoint);
             }
         };
         if self.session.is_some() && input.signed.is_none() {

@@ -113,7 +113,7 @@ fn past_input(core: &Core, plan: &Plan) -> Option<used_bases::PastInput> {
 pub(super) fn keep(
     core: &mut Core,
     plan: &Plan,
-    update: &Update,
+    update: Update,
     local_state: LocalState,
     scores: Option<Record>,
     no_checkpoint: Option<Record>,
@@ -137,13 +137,15 @@ pub(super) fn keep(
 fn record(
     plan: &Plan,
     held: HeldUpdateId,
-    update: &Update,
+    update: Update,
     local_state: LocalState,
 ) -> Result<(Record, LocalState), JournalError> {
     let corrupt = |error: &dyn std::fmt::Display| JournalError::corrupt(snapshot::UPDATE, error);
-    let delta = Parameters::new(Arc::clone(plan.shared()), update.delta.clone()).map_err(|error| corrupt(&error))?;
-    let delta = Zeroizing::new(checkpoint::write(&delta).map_err(|error| corrupt(&error))?);
-    let record = HeldRecord { held, examples: update.examples, metrics: update.metrics.clone(), delta, local_state };
+    let Update { delta, examples, metrics } = update;
+    let delta = Parameters::new(Arc::clone(plan.shared()), delta).map_err(|error| corrupt(&error))?;
+    let file = Zeroizing::new(checkpoint::write(&delta).map_err(|error| corrupt(&error))?);
+    drop(delta);
+    let record = HeldRecord { held, examples, metrics, delta: file, local_state };
     let bytes = record.encode()?;
     Ok((Record::new(snapshot::UPDATE.to_owned(), bytes), record.local_state))
 }
@@ -155,5 +157,5 @@ pub(super) fn recall(plan: &Plan, record: Option<&[u8]>) -> Result<Update, Journ
     let found = found.filter(|found| Some(found.held) == plan.wanted());
     let found = found.ok_or_else(|| corrupt(&"the update that was held is not in it"))?;
     let delta = checkpoint::read(&found.delta, plan.shared()).map_err(|error| corrupt(&error))?;
-    Ok(Update { delta: delta.values().to_vec(), examples: found.examples, metrics: found.metrics })
+    Ok(Update { delta: delta.into_values(), examples: found.examples, metrics: found.metrics })
 }

@@ -99,7 +99,8 @@ pub(super) struct Earlier {
 /// Evaluates, trains, encodes and masks; or computes an analysis, encodes and masks.
 pub struct RoundWork {
     plan: Arc<Plan>,
-    received: RoundBase,
+    /// `None` once the masks were taken: no run has a use for it any more, and a model is large.
+    received: Mutex<Option<RoundBase>>,
     personal: Option<PersonalTensors>,
     residual: Option<Residual>,
     control: Option<Control>,
@@ -155,6 +156,7 @@ impl RoundWork {
         };
         let (id, seed, cancel) = (plan.training_id(), job.seed, job.cancel.clone());
         let log = TrainingLog::new(id, seed, max_model_bytes, plan.is_personal(), cancel, unfinished);
+        let received = Mutex::new(Some(received));
         Self { plan, received, personal, residual, control, job, log: log.into(), draws, masks }
     }
 
@@ -185,13 +187,18 @@ impl RoundWork {
     }
 
     fn compute(&self, trainer: &mut dyn Trainer, encodes: &mut dyn FnMut()) -> Result<Contribution, WorkError> {
-        match (&self.plan.recipe.codec, &self.received) {
-            (UpdateCodec::Sums(analysis), RoundBase::State(state)) => self.add_up(analysis, state, trainer, encodes),
+        match (&self.plan.recipe.codec, self.received()?) {
+            (UpdateCodec::Sums(analysis), RoundBase::State(state)) => self.add_up(analysis, &state, trainer, encodes),
             (_, RoundBase::Model(received)) => self.train(received, trainer, encodes),
             (_, RoundBase::Update(update)) => self.aggregate(update, encodes),
             // Plan and base come from the same assignment, so this cannot occur.
             (_, RoundBase::State(_) | RoundBase::Held) => Err(PipelineError::WrongLayout.into()),
         }
+    }
+
+    fn received(&self) -> Result<RoundBase, WorkError> {
+        let received = self.received.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        received.ok_or(WorkError::MasksUsed)
     }
 
     /// Whether the computation trains.
@@ -201,9 +208,10 @@ impl RoundWork {
     }
 
     /// Encodes an update trained ahead, weighted by its staleness.
-    fn aggregate(&self, update: &Update, encodes: &mut dyn FnMut()) -> Result<Contribution, WorkError> {
+    fn aggregate(&self, held: Arc<Update>, encodes: &mut dyn FnMut()) -> Result<Contribution, WorkError> {
         encodes();
-        let (mut update, examples) = (update.clone(), update.examples);
+        let (mut update, examples) = (Update::clone(&held), held.examples);
+        drop(held);
         let weight = self.plan.wanted.map_or(1.0, |(_, weight)| weight);
         let bound = self.plan.recipe.codec.norm_bound(self.plan.private().map(|round| round.clip));
         discount(&mut update, bound, weight);
@@ -231,12 +239,12 @@ impl RoundWork {
 
     fn train(
         &self,
-        received: &Parameters,
+        file: Arc<Parameters>,
         trainer: &mut dyn Trainer,
         encodes: &mut dyn FnMut(),
     ) -> Result<Contribution, WorkError> {
         let Recipe { rule, tensors, .. } = &self.plan.recipe;
-        let received = Received::open(rule, received, &tensors.whole)?;
+        let received = Received::open(rule, &file, &tensors.whole)?;
         let control = self.control.as_ref().map_or(&[][..], |control| &control.values);
         // From here on personal and shared parts are separate.
         let (trained, evaluated, (personal, own)) = match &self.plan.personalizer {
@@ -257,6 +265,9 @@ impl RoundWork {
         let weight = received.weight(rule, &trained, &evaluated, control)?;
         let Trained { parameters, metrics: trained, examples } = trained;
         let WeightedUpdate { update, control } = pipeline::update(&received.model, parameters, weight, metrics)?;
+        // The update is all that is needed from here on.
+        drop(received);
+        drop(file);
         let clipping = self.clipping(&update).map(Box::new);
         let output = match self.plan.is_ahead {
             true => WorkOutput::Update(Box::new(update)),
@@ -299,7 +310,7 @@ impl RoundWork {
         self.protected(|protection| pipeline::masked_update(update, encoder, protection))
     }
 
-    /// Passes the round's masks to `send`, if the task has secure aggregation. Only once.
+    /// Passes the round's masks to `send`, if the task has secure aggregation. Only once, so that what was received goes before.
     fn protected(
         &self,
         send: impl FnOnce(Protection<'_>) -> Result<MaskedInput, PipelineError>,
@@ -308,7 +319,9 @@ impl RoundWork {
         let protection = match &self.masks {
             Some(masks) => {
                 signer = masks.key.signer()?;
-                Protection::Masks(masks.take()?, &signer)
+                let masking = masks.take()?;
+                drop(self.received.lock().unwrap_or_else(PoisonError::into_inner).take());
+                Protection::Masks(masking, &signer)
             }
             None => Protection::Plaintext,
         };

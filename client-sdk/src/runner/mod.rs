@@ -29,15 +29,14 @@
 pub mod asked;
 mod called;
 mod handed_over;
+mod http_client;
 mod job;
 mod key_store;
 mod kind;
-#[cfg(feature = "https")]
 mod options;
 #[cfg(feature = "models")]
 mod ready;
 mod said;
-#[cfg(feature = "https")]
 mod stored;
 mod update;
 
@@ -52,10 +51,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 pub use self::called::Called;
 use self::handed_over::HandedOver;
+pub use self::http_client::{Exchange, HttpClient, OutgoingRequest, OverClient};
 pub use self::job::{Answer, Job, Overdue};
 pub use self::key_store::KeyStore;
 pub use self::kind::Kind;
-#[cfg(feature = "https")]
 pub use self::options::Options;
 #[cfg(feature = "models")]
 pub use self::ready::{labelled, train_ready};

@@ -13,11 +13,15 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use super::key_store::KeyStore;
 use super::stored::Stored;
+use crate::clock::SystemClock;
 use crate::conditions::{DeviceConditions, DeviceState};
 use crate::journal::{FileJournal, JournalFiles, JournalKey, refuse_sealed};
 use crate::participant::{BuildError, Builder, Participant, ParticipantError, SecurityPolicy};
 use crate::privacy::PrivacyPolicy;
+#[cfg(feature = "https")]
 use crate::transport::ServerRoots;
+use crate::transport::address::authority;
+use crate::transport::{Carrier, HttpTransport, RequestSigner};
 
 /// The settings of a [`Builder`] under the same names, read from JSON. Unknown keys are refused.
 ///
@@ -68,7 +72,8 @@ pub struct Options {
     /// [`Builder::coordinator_keys`].
     #[serde(default)]
     pub coordinator_keys: Vec<AuditKey>,
-    /// [`Builder::signed_requests`], believing in what the device believes in, or in `balancer_ca_pem`.
+    /// [`Builder::signed_requests`], believing in what the device believes in, or in `balancer_ca_pem`. Over a client of the app's own
+    /// ([`Options::transport`]) that client says whom it believes.
     #[serde(default)]
     pub signed_requests: bool,
     /// The authority of the balancer's certificate.
@@ -158,6 +163,20 @@ impl Options {
         Ok(JournalKey::new(key))
     }
 
+    /// The transport over an HTTP client of the app's own, for [`Builder::transport`]: with `signed_requests` each request is signed, without it
+    /// the client shows the participant's certificate.
+    ///
+    /// # Errors
+    /// [`BuildError`] if the server's address is none.
+    pub fn transport<C: Carrier>(&self, client: C) -> Result<HttpTransport<C>, BuildError> {
+        let server = authority(&self.server)?;
+        if !self.signed_requests {
+            return Ok(HttpTransport::new(client));
+        }
+        let signer = RequestSigner::new(server.as_str(), Arc::new(SystemClock::new()));
+        Ok(HttpTransport::signed(client, signer))
+    }
+
     fn with_journal(mut self, journal: FileJournal) -> Builder {
         let attributes = std::mem::take(&mut self.attributes);
         let mut builder = Participant::builder()
@@ -178,6 +197,7 @@ impl Options {
         if let Some(pem) = self.members_ca_pem.take() {
             builder = builder.members_ca_pem(pem);
         }
+        #[cfg(feature = "https")]
         if self.signed_requests {
             let roots = self.balancer_ca_pem.take().map_or(ServerRoots::Device, ServerRoots::Pem);
             builder = builder.signed_requests(roots);

@@ -92,7 +92,6 @@ impl Download {
     }
 
     /// Makes room for as many bytes in all.
-    #[cfg(feature = "https")]
     pub(super) fn reserve(&mut self, most: usize) {
         if let Place::Memory(have) = &mut self.place {
             have.reserve_exact(most.saturating_sub(have.len()));

@@ -1,43 +1,29 @@
 //! HTTPS: TLS 1.3 through rustls with the ring provider, HTTP/2 or 1.1. Either one pinned CA and the participant's certificate
 //! in the handshake, or signed requests to a balancer that ends TLS ([`RequestSigner`]).
 //!
-//! Answers are bounded before they are read, and every request has a timeout. Proxy environment variables are ignored:
-//! a participant only talks to its configured coordinator.
+//! Proxy environment variables are ignored: a participant only talks to its configured coordinator.
 
-use std::error::Error;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::uri::Authority;
 use http_body_util::BodyExt as _;
-use hyper::body::{Body, Frame, Incoming};
+use hyper::body::{Frame, Incoming};
 use wire::participant::ModelRef;
-use wire::{Attempt, TaskId, TraceContext, headers};
+use wire::{Attempt, TaskId, TraceContext};
 
-use super::client::{Client, Roots, authority};
-use super::contract::{self, ANSWER_TIMEOUT, HttpRequest, PROBLEM_NEEDS};
-use super::traffic::Counter;
-use super::{Download, Request, RequestSigner, Response, Traffic, Transport, TransportError};
+use super::address::authority;
+use super::client::{Client, Roots};
+use super::{
+    Carrier, Download, HttpAnswer, HttpTransport, Pieces, Request, RequestSigner, Response, Traffic, Transport,
+    TransportError,
+};
 use crate::clock::Clock;
 use crate::identity::Identity;
 
-/// Of requests that may be sent to learn the coordinator's time, and then once more.
-const SMALL_BYTES: usize = 64 << 10;
-
 /// A connection to one coordinator.
-pub struct HttpsTransport {
-    server: Authority,
-    roots: Roots,
-    /// Replaced with the certificate, unless requests are signed.
-    client: RwLock<Client>,
-    /// For a balancer that ends TLS.
-    signer: Option<RequestSigner>,
-    /// The attempt that is followed, and its trace.
-    followed: RwLock<Option<(Attempt, TraceContext)>>,
-    counter: Counter,
-}
+pub struct HttpsTransport(HttpTransport<Https>);
 
 /// Who vouches for the certificate of a balancer that ends TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +41,7 @@ impl HttpsTransport {
     /// # Errors
     /// [`TransportError::Protocol`] if the address is not `https://…` or the CA is not a certificate in PEM.
     pub fn new(server: &str, ca_pem: &str) -> Result<Self, TransportError> {
-        Self::with(authority(server)?, Roots::pinned(ca_pem)?, None)
+        Ok(Self(HttpTransport::new(Https::new(authority(server)?, Roots::pinned(ca_pem)?)?)))
     }
 
     /// To a coordinator behind a balancer that ends TLS: requests are signed, and no certificate is shown in the handshake.
@@ -69,188 +55,96 @@ impl HttpsTransport {
             ServerRoots::Pem(pem) => Roots::pinned(pem)?,
         };
         let signer = RequestSigner::new(server.as_str(), clock);
-        Self::with(server, roots, Some(signer))
-    }
-
-    fn with(server: Authority, roots: Roots, signer: Option<RequestSigner>) -> Result<Self, TransportError> {
-        let client = RwLock::new(Client::new(server.clone(), &roots, None)?);
-        Ok(Self { server, roots, client, signer, followed: RwLock::default(), counter: Counter::default() })
+        Ok(Self(HttpTransport::signed(Https::new(server, roots)?, signer)))
     }
 
     /// Host and port of the coordinator, without the port if it is 443.
     #[must_use]
     pub fn server(&self) -> &str {
-        self.server.as_str()
-    }
-
-    /// Says to which trace a request belongs, if it is about the attempt that is followed.
-    fn trace(&self, http: &mut http::Request<Bytes>, is_about: impl FnOnce(Attempt) -> bool) {
-        let followed = *self.followed.read().unwrap_or_else(PoisonError::into_inner);
-        let Some((_, context)) = followed.filter(|(place, _)| is_about(*place)) else { return };
-        if let Ok(value) = context.to_string().parse() {
-            http.headers_mut().insert(headers::TRACEPARENT, value);
-        }
-    }
-
-    fn client(&self) -> Client {
-        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Sends a request and reads as much of the answer's body as is needed.
-    async fn exchange(&self, request: &HttpRequest) -> Result<http::Response<Bytes>, TransportError> {
-        let all = async {
-            let response = self.begin(&request.http).await?;
-            let needs = request.needs(response.status());
-            collect(response, needs, &self.counter).await
-        };
-        within(request.timeout, all).await?
-    }
-
-    /// Sends a request and returns the head of its answer. One that was refused for its date is signed and sent once more; a large
-    /// one waits until the time is known.
-    async fn begin(&self, http: &http::Request<Bytes>) -> Result<http::Response<Incoming>, TransportError> {
-        let is_vain = |signer: &&RequestSigner| http.body().len() > SMALL_BYTES && signer.lacks_time();
-        if let Some(signer) = self.signer.as_ref().filter(is_vain) {
-            let answer = within(ANSWER_TIMEOUT, self.send_once(&contract::health())).await??;
-            signer.hear(answer.status(), answer.headers());
-        }
-        let answer = self.send_once(http).await?;
-        let is_misdated = |signer: &RequestSigner| signer.hear(answer.status(), answer.headers());
-        if self.signer.as_ref().is_some_and(is_misdated) { self.send_once(http).await } else { Ok(answer) }
-    }
-
-    async fn send_once(&self, http: &http::Request<Bytes>) -> Result<http::Response<Incoming>, TransportError> {
-        let http = match &self.signer {
-            Some(signer) => signer.sign(http.clone())?,
-            None => http.clone(),
-        };
-        let path = http.uri().path_and_query().map_or(0, |path| path.as_str().len());
-        self.counter.sent(http.headers(), path + http.body().len());
-        let answer = self.client().send(http).await;
-        answer.inspect(|answer| self.counter.head_received(answer.headers()))
+        self.0.carrier().server.as_str()
     }
 }
 
 #[async_trait]
 impl Transport for HttpsTransport {
     fn identify(&self, identity: &Identity) -> Result<(), TransportError> {
-        if let Some(signer) = &self.signer {
-            return signer.identify(identity);
-        }
+        self.0.identify(identity)
+    }
+
+    fn follow(&self, place: Attempt, context: TraceContext) {
+        self.0.follow(place, context);
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.0.traffic()
+    }
+
+    async fn send(&self, request: &Request) -> Response {
+        self.0.send(request).await
+    }
+
+    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Download) -> Result<(), TransportError> {
+        self.0.fetch_model(task, model, sink).await
+    }
+}
+
+/// The SDK's own client.
+struct Https {
+    server: Authority,
+    roots: Roots,
+    /// Replaced with the certificate, unless requests are signed.
+    client: RwLock<Client>,
+}
+
+impl Https {
+    fn new(server: Authority, roots: Roots) -> Result<Self, TransportError> {
+        let client = RwLock::new(Client::new(server.clone(), &roots, None)?);
+        Ok(Self { server, roots, client })
+    }
+
+    fn client(&self) -> Client {
+        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[async_trait]
+impl Carrier for Https {
+    fn identify(&self, identity: &Identity) -> Result<(), TransportError> {
         let client = Client::new(self.server.clone(), &self.roots, Some(identity))?;
         *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
         Ok(())
     }
 
-    fn follow(&self, place: Attempt, context: TraceContext) {
-        *self.followed.write().unwrap_or_else(PoisonError::into_inner) = Some((place, context));
+    async fn send(&self, request: http::Request<Bytes>) -> Result<HttpAnswer, TransportError> {
+        let answer = self.client().send(request).await?;
+        Ok(answer.map(|body| Box::new(Frames(body)) as Box<dyn Pieces>))
     }
+}
 
-    fn traffic(&self) -> Traffic {
-        self.counter.so_far()
-    }
+/// A body of hyper's.
+struct Frames(Incoming);
 
-    async fn send(&self, request: &Request) -> Response {
-        let place = request.place();
-        let mut request = HttpRequest::of(request);
-        self.trace(&mut request.http, |followed| Some(followed) == place);
-        request.read(self.exchange(&request).await)
-    }
-
-    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Download) -> Result<(), TransportError> {
-        let mut request = contract::model(task, model, sink.bytes());
-        self.trace(&mut request, |followed| followed.task == task);
-        let mut response = within(ANSWER_TIMEOUT, self.begin(&request)).await??;
-        if !response.status().is_success() {
-            if response.status() == http::StatusCode::RANGE_NOT_SATISFIABLE {
-                sink.clear().map_err(TransportError::protocol)?;
+#[async_trait]
+impl Pieces for Frames {
+    async fn next(&mut self) -> Option<Result<Bytes, TransportError>> {
+        loop {
+            match self.0.frame().await?.map(Frame::into_data) {
+                Ok(Ok(data)) => return Some(Ok(data)),
+                // Trailers say nothing to a participant.
+                Ok(Err(_)) => {}
+                Err(error) => return Some(Err(TransportError::unreachable(error))),
             }
-            return contract::checked(refusal(response, &self.counter).await?).map(drop);
-        }
-        contract::resume(response.status(), response.headers(), sink)?;
-        sink.reserve(usize::try_from(model.bytes).unwrap_or(usize::MAX));
-        while let Some(chunk) = within(ANSWER_TIMEOUT, chunk(response.body_mut())).await? {
-            let chunk = chunk.map_err(TransportError::unreachable)?;
-            if chunk.len() as u64 > model.bytes - sink.bytes() {
-                sink.clear().map_err(TransportError::protocol)?;
-                return Err(TransportError::protocol(format!("the model is longer than {} bytes", model.bytes)));
-            }
-            self.counter.received(chunk.len());
-            sink.append(&chunk)?;
-        }
-        Ok(())
-    }
-}
-
-/// The first so many bytes of a body and what came with them, or all if there are fewer.
-async fn collect<B>(
-    response: http::Response<B>,
-    bytes: usize,
-    counter: &Counter,
-) -> Result<http::Response<Bytes>, TransportError>
-where
-    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
-{
-    let (head, mut body) = response.into_parts();
-    let mut read = Vec::new();
-    while read.len() < bytes {
-        match chunk(&mut body).await {
-            Some(Ok(chunk)) => {
-                counter.received(chunk.len());
-                read.extend_from_slice(&chunk);
-            }
-            None => break,
-            // The status says enough.
-            Some(Err(_)) if !head.status.is_success() => break,
-            Some(Err(error)) => return Err(TransportError::unreachable(error)),
         }
     }
-    Ok(http::Response::from_parts(head, read.into()))
-}
-
-/// The next bytes of a body; none at its end.
-async fn chunk<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> Option<Result<Bytes, B::Error>> {
-    loop {
-        match body.frame().await?.map(Frame::into_data) {
-            Ok(Ok(data)) => return Some(Ok(data)),
-            // Trailers say nothing to a participant.
-            Ok(Err(_)) => {}
-            Err(error) => return Some(Err(error)),
-        }
-    }
-}
-
-/// The answer in the place of a model, which comes at once, too.
-async fn refusal<B>(response: http::Response<B>, counter: &Counter) -> Result<http::Response<Bytes>, TransportError>
-where
-    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
-{
-    within(ANSWER_TIMEOUT, collect(response, PROBLEM_NEEDS, counter)).await?
-}
-
-/// What has to come in this time.
-async fn within<T>(limit: Duration, what: impl Future<Output = T>) -> Result<T, TransportError> {
-    let late = |_| TransportError::unreachable(format!("nothing came for {} s", limit.as_secs()));
-    tokio::time::timeout(limit, what).await.map_err(late)
 }
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::StreamBody;
-
     use super::*;
 
     fn ca() -> String {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap().pem()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_error_whose_body_does_not_come_is_given_up() {
-        let stuck = StreamBody::new(futures_util::stream::pending::<Result<Frame<Bytes>, std::io::Error>>());
-        let response = http::Response::builder().status(503).body(stuck).unwrap();
-        let given_up = tokio::time::timeout(ANSWER_TIMEOUT * 2, refusal(response, &Counter::default())).await;
-        assert!(matches!(given_up, Ok(Err(TransportError::Unreachable(_)))), "{given_up:?}");
     }
 
     #[test]

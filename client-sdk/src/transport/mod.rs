@@ -2,11 +2,13 @@
 //! errors that distinguish whether a retry can help.
 //!
 //! The trait is small so that it can be wrapped (a flaky network in a test, a vanishing participant in a demo) or
-//! replaced: by another HTTP client, which sends what [`HttpRequest`] says and has it read the answer, or by none, as in
-//! a simulation. It transfers bytes and has no state; [`retry`] decides on retries.
+//! replaced: by none, as in a simulation. It transfers bytes and has no state; [`retry`] decides on retries. An app that has an HTTP client
+//! of its own implements [`Carrier`], over which [`HttpTransport`] is a transport.
 
+pub(crate) mod address;
 #[cfg(feature = "https")]
 mod advice;
+pub mod carried;
 #[cfg(feature = "https")]
 mod client;
 pub mod contract;
@@ -29,6 +31,7 @@ use crate::identity::Identity;
 
 #[cfg(feature = "https")]
 pub use advice::advice;
+pub use carried::{Carrier, HttpAnswer, HttpTransport, Pieces};
 pub use contract::HttpRequest;
 pub use download::Download;
 pub use error::TransportError;

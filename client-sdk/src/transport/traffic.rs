@@ -1,6 +1,5 @@
 //! Bytes sent and received.
 
-#[cfg(feature = "https")]
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
@@ -32,14 +31,12 @@ impl Traffic {
 }
 
 /// Counts while requests are under way.
-#[cfg(feature = "https")]
 #[derive(Default)]
 pub(super) struct Counter {
     sent: AtomicU64,
     received: AtomicU64,
 }
 
-#[cfg(feature = "https")]
 impl Counter {
     pub(super) fn so_far(&self) -> Traffic {
         Traffic { sent: self.sent.load(Ordering::Relaxed), received: self.received.load(Ordering::Relaxed) }
@@ -60,7 +57,6 @@ impl Counter {
 }
 
 /// As HTTP/1.1 writes it, with its first line left out.
-#[cfg(feature = "https")]
 fn head(headers: &http::HeaderMap) -> u64 {
     headers.iter().map(|(name, value)| (name.as_str().len() + value.len() + 4) as u64).sum()
 }

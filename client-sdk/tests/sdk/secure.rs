@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use client_sdk::participant::machine::Settings;
+use client_sdk::participant::WorkError;
+use client_sdk::participant::machine::{Action, Input, Settings};
 use client_sdk::{Event, SecurityPolicy};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{Agreement, Delivery, Roster, Survivors};
@@ -43,6 +44,19 @@ fn every_sum_is_that_of_its_survivors_whoever_drops_out_when() {
             assert!(is_empty_of_secrets(device), "{what}: {:?}", String::from_utf8_lossy(&device.round_record()));
         }
     }
+}
+
+#[test]
+fn a_training_whose_masks_were_taken_is_refused_before_it_trains_again() {
+    let hub = Hub::new(3, 1);
+    let mut devices = cohort(&hub);
+    run_until(&mut devices, |device| !device.trainer.seen.lock().unwrap().is_empty());
+    let Action::Train(work) = devices[0].poll(Input::Tick) else { panic!("its result was not taken yet") };
+    let mut trainer = devices[0].trainer.clone();
+    assert!(matches!(work.run(&mut trainer), Err(WorkError::MasksUsed)));
+    assert_eq!(trainer.seen.lock().unwrap().len(), 1);
+    finish(&hub, &mut devices);
+    check_sums(&hub, "after the second run");
 }
 
 #[test]

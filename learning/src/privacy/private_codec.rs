@@ -222,7 +222,9 @@ impl PrivateCodec {
         };
         let shrink = if norm > clip { clip / norm } else { 1.0 };
         let factor = shrink * weight * self.scale(clip);
-        let mut values: Vec<f64> = update.delta.iter().map(|&value| f64::from(value) * factor).collect();
+        // With its padding from the start: a vector that grows is there twice.
+        let mut values = Vec::with_capacity(self.dimension);
+        values.extend(update.delta.iter().map(|&value| f64::from(value) * factor));
         values.resize(self.dimension, 0.0);
         if self.params.rotate {
             rotate(&mut values, rotation_seed);

@@ -23,7 +23,7 @@ use crate::params::VectorShape;
 use crate::participants::IndexSet;
 use crate::rejection::Refusal;
 use crate::secret::Secret;
-use crate::upload::PartTree;
+use crate::upload::{PartTree, body_bytes};
 
 /// The participant has dealt its shares and waits for those of the others.
 pub struct MaskInput {
@@ -167,14 +167,14 @@ impl Masking {
         check_input("model words", &config.model, &model)?;
         check_input("scalars", &config.scalars, &scalars)?;
         let masks = self.masks()?;
-        let mut body = Vec::new();
+        let mut body = Vec::with_capacity(usize::try_from(body_bytes(config)?).unwrap_or_default());
         for (plane, shape, words) in
             [(Plane::Model, &config.model, &mut model), (Plane::Scalars, &config.scalars, &mut scalars)]
         {
             let modulus = shape.modulus()?;
             let plan = plan(&masks, plane, shape)?;
             mask::apply(&plan, 0, words).map_err(|_| Refusal::Inconsistent { what: "the input's length" })?;
-            body.extend(packing::pack(words, modulus));
+            packing::pack_onto(&mut body, words, modulus);
         }
         let Self { session, dealers, out, held, .. } = self;
         let tree = PartTree::of(&body);

@@ -4,9 +4,12 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
 use client_sdk::{DeviceState, Thermal};
+use zeroize::Zeroizing;
 
+use super::exchange::{TributaryExchange, TributaryHeader, TributaryRequest, hand_out};
 use crate::callbacks::{CallbackError, Callbacks, EventListener, KeyStore};
 use crate::conditions::DeviceConditions;
+use crate::http_client::{Exchange, HttpClient, HttpHeader, HttpRequest};
 
 /// What the app does not know of its device.
 pub const TRIBUTARY_UNKNOWN: i32 = -1;
@@ -84,6 +87,19 @@ pub struct TributaryCallbacks {
     /// Replaces a secret, and returns 0 once it survives a crash; anything else if it cannot.
     pub save_secret:
         Option<extern "C" fn(context: *mut c_void, name: *const c_char, bytes: *const u8, count: usize) -> c_int>,
+    /// Begins to send a request by an HTTP client of the app's own, in the place of the library's HTTPS: once, to the coordinator alone, over
+    /// TLS 1.3, without following redirects. It returns at once; the answer comes by `tributary_exchange_head`, `_piece` and `_end`, or
+    /// `_fail`, from any thread, and one of the last two must come. `request` and all that it points to are gone when this returns. A second
+    /// request may begin while one is under way. A coordinator may take 25 s until it answers. Needs `show_certificate`; without both the
+    /// library's own HTTPS is used, where it was built with it.
+    pub begin_request:
+        Option<extern "C" fn(context: *mut c_void, exchange: TributaryExchange, request: *const TributaryRequest)>,
+    /// Shows this certificate in the handshake of TLS from now on: the chain in PEM, and its private key in PKCS #8 (DER), which no other
+    /// server may be shown and nobody may store. Both are gone when it returns. Returns 0; anything else if it cannot, and then the
+    /// participant ends. Not called with `signed_requests` in the options.
+    pub show_certificate: Option<
+        extern "C" fn(context: *mut c_void, certificate: *const c_char, key: *const u8, key_bytes: usize) -> c_int,
+    >,
 }
 
 /// Longest secret that a key store gives back.
@@ -152,6 +168,44 @@ impl KeyStore for Secrets {
     }
 }
 
+struct Client {
+    context: Context,
+    begin: extern "C" fn(*mut c_void, TributaryExchange, *const TributaryRequest),
+    show: extern "C" fn(*mut c_void, *const c_char, *const u8, usize) -> c_int,
+}
+
+impl HttpClient for Client {
+    fn begin(&self, request: HttpRequest, exchange: Arc<Exchange>) -> Result<(), CallbackError> {
+        let HttpRequest { method, path, headers, body } = request;
+        let (method, path) = (c_text(method)?, c_text(path)?);
+        let texts = headers
+            .into_iter()
+            .map(|HttpHeader { name, value }| Ok::<_, CallbackError>((c_text(name)?, c_text(value)?)));
+        let texts = texts.collect::<Result<Vec<_>, CallbackError>>()?;
+        let header =
+            |(name, value): &(CString, CString)| TributaryHeader { name: name.as_ptr(), value: value.as_ptr() };
+        let headers: Vec<_> = texts.iter().map(header).collect();
+        let request = TributaryRequest {
+            method: method.as_ptr(),
+            path: path.as_ptr(),
+            headers: headers.as_ptr(),
+            header_count: headers.len(),
+            body: body.as_ptr(),
+            body_bytes: body.len(),
+        };
+        (self.begin)(self.context.0, hand_out(exchange), &raw const request);
+        Ok(())
+    }
+
+    fn identify(&self, certificate_pem: String, key_pkcs8: Vec<u8>) -> Result<(), CallbackError> {
+        let (certificate, key) = (c_text(certificate_pem)?, Zeroizing::new(key_pkcs8));
+        match (self.show)(self.context.0, certificate.as_ptr(), key.as_ptr(), key.len()) {
+            0 => Ok(()),
+            failed => Err(CallbackError::Failed { reason: format!("show_certificate returned {failed}") }),
+        }
+    }
+}
+
 fn c_text(text: String) -> Result<CString, CallbackError> {
     CString::new(text).map_err(|error| CallbackError::Failed { reason: error.to_string() })
 }
@@ -159,13 +213,15 @@ fn c_text(text: String) -> Result<CString, CallbackError> {
 impl TributaryCallbacks {
     /// The same as the facade takes it.
     pub(super) fn into_callbacks(self) -> Callbacks {
-        let Self { context, on_event, device_state, load_secret, save_secret } = self;
+        let Self { context, on_event, device_state, load_secret, save_secret, begin_request, show_certificate } = self;
         let context = Context(context);
         let secrets = load_secret.zip(save_secret).map(|(load, save)| Secrets { context, load, save });
+        let client = begin_request.zip(show_certificate).map(|(begin, show)| Client { context, begin, show });
         Callbacks {
             conditions: device_state.map(|ask| Arc::new(Device(context, ask)) as Arc<dyn DeviceConditions>),
             key_store: secrets.map(|secrets| Arc::new(secrets) as Arc<dyn KeyStore>),
             events: on_event.map(|tell| Arc::new(Events(context, tell)) as Arc<dyn EventListener>),
+            http_client: client.map(|client| Arc::new(client) as Arc<dyn HttpClient>),
         }
     }
 }

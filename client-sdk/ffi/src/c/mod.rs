@@ -13,6 +13,7 @@
 mod arguments;
 mod callbacks;
 mod code;
+mod exchange;
 mod guard;
 mod handles;
 mod job;

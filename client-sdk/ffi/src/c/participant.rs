@@ -45,6 +45,9 @@ pub(super) fn callbacks_of(callbacks: *const TributaryCallbacks) -> Result<Callb
     if callbacks.is_some_and(|set| set.load_secret.is_some() != set.save_secret.is_some()) {
         return Err(TributaryError::Argument("load_secret and save_secret go together".to_owned()));
     }
+    if callbacks.is_some_and(|set| set.begin_request.is_some() != set.show_certificate.is_some()) {
+        return Err(TributaryError::Argument("begin_request and show_certificate go together".to_owned()));
+    }
     Ok(callbacks.map_or_else(Callbacks::default, TributaryCallbacks::into_callbacks))
 }
 

@@ -104,6 +104,8 @@ static void nothing_is_there(const char *options) {
     TributaryCallbacks half = {.load_secret = (ptrdiff_t(*)(void *, const char *, uint8_t *, size_t))0, .save_secret = NULL};
     half.save_secret = (int (*)(void *, const char *, const uint8_t *, size_t))abort;
     EXPECT_WORDS(ARGUMENT, "go together", tributary_start(options, &half, &participant));
+    TributaryCallbacks mute = {.show_certificate = (int (*)(void *, const char *, const uint8_t *, size_t))abort};
+    EXPECT_WORDS(ARGUMENT, "begin_request and show_certificate go together", tributary_start(options, &mute, &participant));
     CHECK(participant.id == 0);
 
     char text[64];
@@ -116,6 +118,12 @@ static void nothing_is_there(const char *options) {
         TributaryTensor tensor;
         const char *json;
         float *values;
+        TributaryExchange exchange = {made_up[number]};
+        EXPECT(CLOSED, tributary_exchange_head(exchange, 200, NULL, 0));
+        EXPECT(CLOSED, tributary_exchange_piece(exchange, NULL, 0));
+        EXPECT(CLOSED, tributary_exchange_is_over(exchange));
+        EXPECT(CLOSED, tributary_exchange_fail(exchange, "why"));
+        EXPECT(CLOSED, tributary_exchange_end(exchange));
         EXPECT(CLOSED, tributary_next(none, 0, &job));
         EXPECT(CLOSED, tributary_pause(none));
         EXPECT(CLOSED, tributary_resume(none));
@@ -506,6 +514,72 @@ static void secrets_of_its_own(const char *options) {
     CHECK(secrets.saves == saves);
 }
 
+// ---- the app's own HTTP client
+
+typedef struct {
+    atomic_int begun, shown;
+    _Atomic uint64_t open;
+} Client;
+
+static void begin_request(void *context, TributaryExchange exchange, const TributaryRequest *request) {
+    Client *client = context;
+    CHECK(request->method[0] != 0 && request->path[0] == '/' && request->header_count > 0);
+    CHECK(request->headers[0].name[0] != 0 && request->headers[0].value != NULL);
+    TributaryHeader header = {.name = "content-type", .value = NULL};
+    switch (atomic_fetch_add(&client->begun, 1)) {
+    case 0:
+        EXPECT_WORDS(ARGUMENT, "reason is NULL", tributary_exchange_fail(exchange, NULL));
+        EXPECT(OK, tributary_exchange_fail(exchange, "the radio is off"));
+        EXPECT(CLOSED, tributary_exchange_end(exchange));
+        break;
+    case 1:
+        EXPECT_WORDS(ARGUMENT, "headers is NULL", tributary_exchange_head(exchange, 503, NULL, 1));
+        EXPECT_WORDS(ARGUMENT, "value is NULL", tributary_exchange_head(exchange, 503, &header, 1));
+        EXPECT_WORDS(ARGUMENT, "bytes is NULL", tributary_exchange_piece(exchange, NULL, 4));
+        header.value = "text/plain";
+        EXPECT(OK, tributary_exchange_head(exchange, 503, &header, 1));
+        EXPECT(OK, tributary_exchange_piece(exchange, (const uint8_t *)"busy", 4));
+        EXPECT(OK, tributary_exchange_end(exchange));
+        break;
+    case 2:
+        // What no head is is no answer.
+        EXPECT(NOTHING, tributary_exchange_head(exchange, 7, NULL, 0));
+        EXPECT(OK, tributary_exchange_end(exchange));
+        break;
+    case 3:
+        atomic_store(&client->open, exchange.id);
+        break;
+    default:
+        EXPECT(OK, tributary_exchange_fail(exchange, "the radio is off"));
+    }
+}
+
+static int show_certificate(void *context, const char *certificate, const uint8_t *key, size_t key_bytes) {
+    Client *client = context;
+    CHECK(strstr(certificate, "BEGIN CERTIFICATE") != NULL && key != NULL && key_bytes > 32);
+    atomic_fetch_add(&client->shown, 1);
+    return 0;
+}
+
+static void a_client_of_its_own(const char *options) {
+    Client client = {0};
+    TributaryCallbacks app = {.context = &client, .begin_request = begin_request, .show_certificate = show_certificate};
+    TributaryParticipant participant;
+    EXPECT(OK, tributary_start(options, &app, &participant));
+    TributaryExchange open = {0};
+    while ((open.id = atomic_load(&client.open)) == 0) {
+        usleep(10000);
+    }
+    CHECK(atomic_load(&client.shown) > 0);
+    EXPECT(NOTHING, tributary_exchange_is_over(open));
+    EXPECT(OK, tributary_close(participant, 10000));
+    // Nobody waits for the answer any more; its handle is the app's until it has said so.
+    EXPECT(OK, tributary_exchange_is_over(open));
+    EXPECT(NOTHING, tributary_exchange_piece(open, (const uint8_t *)"late", 4));
+    EXPECT(OK, tributary_exchange_end(open));
+    EXPECT(CLOSED, tributary_exchange_is_over(open));
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 3);
     char *options = read_text(arguments[1]), *other = read_text(arguments[2]);
@@ -513,6 +587,7 @@ int main(int count, char **arguments) {
     a_participant(options);
     secrets_of_its_own(other);
     a_callback_that_blocks(options);
+    a_client_of_its_own(options);
     free(options);
     free(other);
     puts("misuse: every call said what it must");

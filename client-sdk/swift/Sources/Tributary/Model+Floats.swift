@@ -25,6 +25,7 @@ extension Model {
 
 extension Machine {
     /// Opens the journal; `options` are those of `Participant.start`. `onEvent` is called by the thread that ticks. Sends nothing.
+    /// An `httpClient` answers from another thread than the one that performs, or in `begin`.
     ///
     /// ```swift
     /// let machine = try Machine.open(options: options, keyStore: KeychainStore(journal: "digits"))
@@ -40,9 +41,11 @@ extension Machine {
     public static func open(
         options: [String: Any],
         keyStore: KeyStore? = nil,
+        httpClient: HttpClient? = nil,
         onEvent: (@Sendable (Event) -> Void)? = nil
     ) throws -> Machine {
-        let callbacks = Callbacks(conditions: nil, keyStore: keyStore, events: onEvent.map(Listener.init))
+        let callbacks = Callbacks(
+            conditions: nil, keyStore: keyStore, events: onEvent.map(Listener.init), httpClient: httpClient)
         return try Machine.open(options: json(options), callbacks: callbacks)
     }
 

@@ -29,15 +29,17 @@ extension Participant {
     ///
     /// `conditions`, `keyStore` and `onEvent` may be called from any thread: they must return at once, and must not wait for the
     /// participant. With `conditions` the policy is `device_conditions` of the options: by default the device charges, nobody uses it, its
-    /// network is unmetered, and it is not hot.
+    /// network is unmetered, and it is not hot. `httpClient` sends in the place of the library's own HTTPS.
     public static func start(
         options: [String: Any],
         conditions: DeviceConditions? = nil,
         keyStore: KeyStore? = nil,
+        httpClient: HttpClient? = nil,
         onEvent: (@Sendable (Event) -> Void)? = nil
     ) async throws -> Participant {
         let options = try json(options)
-        let callbacks = Callbacks(conditions: conditions, keyStore: keyStore, events: onEvent.map(Listener.init))
+        let callbacks = Callbacks(
+            conditions: conditions, keyStore: keyStore, events: onEvent.map(Listener.init), httpClient: httpClient)
         return try await waiting { try Participant.start(options: options, callbacks: callbacks) }
     }
 

@@ -10,6 +10,7 @@ import org.tributary.ffi.Circumstances
 import org.tributary.ffi.DataUse
 import org.tributary.ffi.DeviceState
 import org.tributary.ffi.HeldUp
+import org.tributary.ffi.HttpClient
 import org.tributary.ffi.KeyStore
 import org.tributary.ffi.Todo
 import org.tributary.ffi.Trainer
@@ -36,10 +37,17 @@ public class Machine private constructor(private val native: org.tributary.ffi.M
     public companion object {
         /**
          * Opens the journal; [options] are those of [Participant.start]. [onEvent] is called by the thread that ticks, and what it throws is
-         * ignored. Sends nothing.
+         * ignored. Sends nothing. An [httpClient] answers from another thread than the one that performs, or in `begin`.
          */
-        public fun open(options: JsonObject, keyStore: KeyStore? = null, onEvent: ((Event) -> Unit)? = null): Machine =
-            Machine(org.tributary.ffi.Machine.open(options.toString(), Callbacks(null, keyStore, onEvent?.let(::listener))))
+        public fun open(
+            options: JsonObject,
+            keyStore: KeyStore? = null,
+            httpClient: HttpClient? = null,
+            onEvent: ((Event) -> Unit)? = null,
+        ): Machine {
+            val callbacks = Callbacks(null, keyStore, onEvent?.let(::listener), httpClient)
+            return Machine(org.tributary.ffi.Machine.open(options.toString(), callbacks))
+        }
     }
 
     /**

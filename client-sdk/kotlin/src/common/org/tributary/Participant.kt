@@ -17,6 +17,7 @@ import org.tributary.ffi.DataUse
 import org.tributary.ffi.DeviceConditions
 import org.tributary.ffi.EventListener
 import org.tributary.ffi.HeldUp
+import org.tributary.ffi.HttpClient
 import org.tributary.ffi.KeyStore
 import org.tributary.ffi.Next
 import org.tributary.ffi.TributaryException
@@ -53,15 +54,16 @@ public class Participant private constructor(private val native: org.tributary.f
          * [conditions], [keyStore] and [onEvent] are called on the participant's thread: they must return at once, and must not
          * call what suspends or closes here. What they throw counts as a device of which nothing is known, as a failed store, and as nothing.
          * With [conditions] the policy is `device_conditions` of the options: by default the device charges, nobody uses it, its network is
-         * unmetered, and it is not hot.
+         * unmetered, and it is not hot. [httpClient] sends in the place of the library's own HTTPS.
          */
         public suspend fun start(
             options: JsonObject,
             conditions: DeviceConditions? = null,
             keyStore: KeyStore? = null,
+            httpClient: HttpClient? = null,
             onEvent: ((Event) -> Unit)? = null,
         ): Participant = withContext(Dispatchers.IO) {
-            val callbacks = Callbacks(conditions, keyStore, onEvent?.let(::listener))
+            val callbacks = Callbacks(conditions, keyStore, onEvent?.let(::listener), httpClient)
             Participant(org.tributary.ffi.Participant.start(options.toString(), callbacks))
         }
 

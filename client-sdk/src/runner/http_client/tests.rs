@@ -1,0 +1,109 @@
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use wire::participant::{CheckInReply, CheckInRequest, ModelRef};
+
+use super::*;
+use crate::transport::{Download, HttpTransport, Request, Response, Transport as _};
+
+/// Hands each request over.
+struct Hands(Mutex<Sender<(OutgoingRequest, Exchange)>>);
+
+impl HttpClient for Hands {
+    fn begin(&self, request: OutgoingRequest, exchange: Exchange) {
+        self.0.lock().unwrap().send((request, exchange)).unwrap();
+    }
+
+    fn identify(&self, _: &str, _: &[u8]) -> Result<(), TransportError> {
+        Ok(())
+    }
+}
+
+fn transport() -> (HttpTransport<OverClient<Hands>>, Receiver<(OutgoingRequest, Exchange)>) {
+    let (begun, requests) = channel();
+    (HttpTransport::new(OverClient(Hands(Mutex::new(begun)))), requests)
+}
+
+fn check_in() -> Request {
+    Request::CheckIn(serde_json::from_value::<CheckInRequest>(serde_json::json!({ "examples": 1 })).unwrap())
+}
+
+fn json() -> [(String, String); 1] {
+    [("content-type".to_owned(), "application/json".to_owned())]
+}
+
+/// What a check-in comes to if an app's thread answers it so.
+async fn answered(answer: impl FnOnce(Exchange) + Send + 'static) -> Result<CheckInReply, TransportError> {
+    let (transport, requests) = transport();
+    let app = std::thread::spawn(move || {
+        let (request, exchange) = requests.recv().unwrap();
+        assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", wire::route::CHECK_IN));
+        assert!(request.headers.iter().any(|(name, _)| name == "content-type") && !request.body.is_empty());
+        answer(exchange);
+    });
+    let Response::CheckedIn(reply) = transport.send(&check_in()).await else { panic!("the answer to something else") };
+    app.join().unwrap();
+    reply
+}
+
+#[tokio::test]
+async fn an_answer_comes_in_pieces_from_another_thread() {
+    let reply = CheckInReply::ComeBack { after_ms: 5, waiting_for: vec![] };
+    let bytes = serde_json::to_vec(&reply).unwrap();
+    let (one, other) = (bytes[..7].to_vec(), bytes[7..].to_vec());
+    let got = answered(move |exchange| {
+        assert!(!exchange.is_over());
+        assert!(exchange.head(200, json()) && exchange.piece(one) && exchange.piece(other));
+        exchange.end();
+        assert!(exchange.is_over() && !exchange.piece(vec![1]), "nothing follows the end");
+    });
+    assert_eq!(got.await.unwrap(), reply);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_is_an_error() {
+    let said = |error: Result<CheckInReply, TransportError>| error.unwrap_err().to_string();
+    assert!(said(answered(drop).await).contains("dropped the request"));
+    assert!(said(answered(|exchange| exchange.fail("no route to host")).await).contains("no route to host"));
+    assert!(said(answered(|exchange| exchange.end()).await).contains("without its head"));
+    assert!(said(answered(|exchange| assert!(!exchange.head(7, json()))).await).contains("status code"));
+    let cut = answered(|exchange| assert!(exchange.head(200, json()) && exchange.piece(b"{".to_vec())));
+    assert!(said(cut.await).contains("dropped the request"));
+}
+
+#[tokio::test]
+async fn a_request_that_is_not_wanted_any_more_says_so_and_nobody_waits_for_room() {
+    let (transport, requests) = transport();
+    let check_in = check_in();
+    let mut sending = transport.send(&check_in);
+    let waker = std::task::Waker::noop();
+    assert!(sending.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
+    let (_, exchange) = requests.recv().unwrap();
+    assert!(exchange.head(200, json()) && exchange.piece(vec![b' '; ROOM + 1]));
+    drop(sending);
+    assert!(exchange.is_over() && !exchange.piece(vec![1]));
+    exchange.wait_for_room();
+}
+
+#[tokio::test]
+async fn a_model_is_read_while_its_file_still_comes() {
+    let (transport, requests) = transport();
+    let pieces = 5;
+    let bytes = (pieces * (ROOM + 1)) as u64;
+    let app = std::thread::spawn(move || {
+        let (request, exchange) = requests.recv().unwrap();
+        assert_eq!((request.method.as_str(), request.body.len()), ("GET", 0));
+        assert!(exchange.head(200, []));
+        for piece in 0..pieces {
+            exchange.wait_for_room();
+            assert!(exchange.piece(vec![u8::try_from(piece).unwrap(); ROOM + 1]));
+        }
+        exchange.end();
+    });
+    let model = ModelRef { version: 1, sha256: wire::Digest([0; 32]), bytes };
+    let task = "00000000-0000-0000-0000-000000000001".parse().unwrap();
+    let mut sink = Download::in_memory(Vec::new());
+    transport.fetch_model(task, &model, &mut sink).await.unwrap();
+    app.join().unwrap();
+    let file = sink.into_bytes();
+    assert_eq!((file.len() as u64, file.first(), file.last()), (bytes, Some(&0), Some(&4)));
+}

@@ -132,6 +132,13 @@ fn tell(output: Output, event: &Event) {
             json();
             output.line(format!("enrolled as {name} ({participant})"));
         }
+        Event::AuthorityReplaced { before, left } => {
+            json();
+            let left = left.map(|place| format!("; round {} was left", place.round)).unwrap_or_default();
+            output.line(format!(
+                "enrols again under another authority, with the journal of {before}, which keeps what was learnt, sent and spent{left}"
+            ));
+        }
         Event::Renewed => {
             json();
             output.line("the certificate was renewed");

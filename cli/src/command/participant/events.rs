@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use client_sdk::participant::Event;
 use client_sdk::{LifetimeSpent, PrivacySpent, TaskId, WaitingFor};
+use wire::grammar::counted;
 
 use crate::output::{Output, bytes, duration, figure};
 
@@ -168,12 +169,16 @@ fn tell(output: Output, event: &Event) {
         }
         Event::Delivered { place, dealers } => {
             json();
-            output.line(format!("round {}: has the shares of {dealers} participants", place.round));
+            output.line(format!(
+                "round {}: has the shares of {}",
+                place.round,
+                counted(*dealers, "participant", "participants")
+            ));
         }
         Event::Confirmed { place, survivors } => {
             json();
-            let round = place.round;
-            output.line(format!("round {round}: the sum will be of {survivors} updates, this one among them"));
+            let (round, updates) = (place.round, counted(*survivors, "update", "updates"));
+            output.line(format!("round {round}: the sum will be of {updates}, this one among them"));
         }
         Event::Unmasked { place, signers } => {
             json();
@@ -218,7 +223,12 @@ fn tell(output: Output, event: &Event) {
         }
         Event::Trained { place, metrics: found, examples } => {
             json();
-            output.line(format!("round {}: trained on {examples} examples: {}", place.round, metrics(found)));
+            output.line(format!(
+                "round {}: trained on {}: {}",
+                place.round,
+                counted(*examples, "example", "examples"),
+                metrics(found)
+            ));
         }
         Event::Clipped { place, clipping } => {
             json();

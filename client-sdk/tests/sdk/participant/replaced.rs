@@ -187,6 +187,9 @@ fn a_session_of_the_authority_before_is_left_wherever_it_stands() {
         check_sums(&hub, what);
         let more: Vec<_> = own(&hub).into_iter().filter(|kind| !said.contains(kind)).collect();
         assert!(more.iter().all(|kind| *kind == "abort_statement"), "{what}: {more:?}");
+        // What it signed with the key of the session was verified; before shares were dealt there is nothing to leave.
+        let is_stated = hub.world(|world| world.departed.get(&(1, 1)).is_some_and(|said| said.contains_key(&0)));
+        assert_eq!(is_stated, what != "invited", "{what}");
         let last = hub.world(|world| world.published.last().map(|done| (done.round, done.survivors.clone())));
         assert_eq!(last, Some((2, vec![0, 1, 2, 3])), "{what}: {:?}", refusals(&devices[0]));
         let replaced = |event: &&Event| matches!(event, Event::AuthorityReplaced { left: Some(_), .. });

@@ -18,6 +18,7 @@ mod figures;
 mod growing;
 pub(crate) mod svg;
 mod table;
+mod width;
 
 pub(crate) use figures::{bytes, day, duration, figure, number, when};
 pub(crate) use growing::GrowingTable;

@@ -1,6 +1,7 @@
 //! Reads the command line, and says what would be right where clap says only what is wrong.
 
 use std::error::Error as _;
+use std::io::IsTerminal as _;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
 use clap::builder::StyledStr;
@@ -9,17 +10,27 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::command::Cli;
 
+/// Columns that help is wrapped at where the terminal is no narrower, or the output goes elsewhere.
+const HELP_COLUMNS: usize = 100;
+
 /// Parses the process's arguments.
 ///
 /// # Errors
 /// What is wrong with them, and what would be right.
 pub(crate) fn cli() -> Result<Cli, clap::Error> {
-    parse(std::env::args_os())
+    let stdout = std::io::stdout().is_terminal().then(|| console::Term::stdout().size_checked()).flatten();
+    let columns = stdout.map_or(HELP_COLUMNS, |(_, columns)| HELP_COLUMNS.min(columns.into()));
+    parse(std::env::args_os(), columns)
 }
 
-fn parse(words: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>) -> Result<Cli, clap::Error> {
+/// Parses these words; help is wrapped at so many columns.
+fn parse(
+    words: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
+    columns: usize,
+) -> Result<Cli, clap::Error> {
     let words: Vec<std::ffi::OsString> = words.into_iter().map(Into::into).collect();
-    let mut command = with_negative_numbers(Cli::command());
+    // Given here, so that neither another stream's terminal nor a variable decides it.
+    let mut command = with_negative_numbers(Cli::command()).term_width(columns);
     if words.iter().any(|word| word == "--offline") {
         command = of_no_coordinator(command);
     }
@@ -107,12 +118,26 @@ mod tests {
 
     fn said(words: &str) -> String {
         let words = std::iter::once("tributary").chain(words.split(' '));
-        parse(words).err().unwrap().to_string()
+        parse(words, HELP_COLUMNS).err().unwrap().to_string()
     }
 
     #[test]
     fn the_command_line_is_sound() {
         with_negative_numbers(Cli::command()).debug_assert();
+    }
+
+    #[test]
+    fn help_is_wrapped_at_the_width_of_the_terminal() {
+        let help = |columns| {
+            let words = ["tributary", "participant", "run", "--help"];
+            parse(words, columns).err().unwrap().to_string()
+        };
+        let widest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap();
+        let (narrow, wide) = (help(60), help(HELP_COLUMNS));
+        assert!(widest(&wide) <= HELP_COLUMNS && widest(&wide) > 80, "{wide}");
+        let words = |text: &str| text.split_whitespace().collect::<String>();
+        assert!(narrow.lines().count() > wide.lines().count());
+        assert_eq!(words(&narrow), words(&wide), "the same words");
     }
 
     #[test]

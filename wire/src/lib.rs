@@ -8,6 +8,7 @@ pub mod admin;
 pub mod audit;
 pub mod base64;
 pub mod certificate;
+pub mod grammar;
 pub mod headers;
 pub mod inspect;
 pub mod participant;

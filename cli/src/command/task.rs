@@ -5,6 +5,7 @@ use recipe::TaskModel;
 use task_spec::TaskSpec;
 use wire::TaskStatus;
 use wire::admin::{CheckedTask, CreateTask, RebaseTask};
+use wire::grammar::counted;
 use wire::inspect::{BehindView, ShortageView, StatusChange, TaskSummary, TaskView};
 use wire::participant::SessionTerms;
 use wire::route;
@@ -196,19 +197,20 @@ pub(crate) fn stopped(task: &TaskView) -> Option<(&StatusChange, String)> {
 pub(crate) fn behind(view: BehindView) -> String {
     let BehindView { participants, next_round, seen_round } = view;
     format!(
-        "Behind      {participants} participants have sent inputs for rounds up to {seen_round}, so they take no part in round \
-         {next_round}; was the database restored? `tributary task rebase` goes on beyond round {seen_round}"
+        "Behind      {} sent inputs for rounds up to {seen_round}, which rules out taking part in round {next_round}; was \
+         the database restored? `tributary task rebase` goes on beyond round {seen_round}",
+        counted(participants, "participant has", "participants have")
     )
 }
 
 /// What an operator whose round waits for participants in vain should know.
 pub(crate) fn shortage(view: ShortageView) -> String {
     let ShortageView { needed, enrolled, waiting } = view;
-    let are = |count: u32| format!("{count} {}", if count == 1 { "is" } else { "are" });
+    let are = |count: u32| counted(count, "is", "are");
     let until = if enrolled < needed { format!("; it cannot start before {}", are(needed)) } else { String::new() };
-    let plural = if needed == 1 { "" } else { "s" };
     format!(
-        "Waits       for {needed} participant{plural}: {} enrolled that may take part, {} waiting{until}",
+        "Waits       for {}: {} enrolled that may take part, {} waiting{until}",
+        counted(needed, "participant", "participants"),
         are(enrolled),
         are(waiting)
     )

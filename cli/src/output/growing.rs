@@ -1,6 +1,7 @@
 //! A table whose rows appear one by one, so that its columns are as wide as they were made.
 
 use super::table::{Cells, GAP};
+use super::width::{to_left, to_right};
 
 /// A heading, how wide its column is, and what is in it.
 type Column = (&'static str, usize, Cells);
@@ -47,8 +48,8 @@ impl GrowingTable {
                 continue;
             }
             line.push_str(&match kind {
-                Cells::Number => format!("{cell:>width$}  "),
-                Cells::Text | Cells::Key | Cells::Words => format!("{cell:<width$}  "),
+                Cells::Number => to_right(cell, *width) + "  ",
+                Cells::Text | Cells::Key | Cells::Words => to_left(cell, *width) + "  ",
             });
         }
         line.trim_end().to_owned()
@@ -74,5 +75,6 @@ mod tests {
         let cells = ["7", "COMPLETED", "1.2 MB"].map(str::to_owned);
         assert_eq!(table(None).line(&cells), "    7  COMPLETED    1.2 MB");
         assert_eq!(table(Some(20)).line(&cells), "    7  COMPLETED");
+        assert_eq!(table(None).line(&["7", "病院", "9"].map(str::to_owned)), "    7  病院              9");
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::width::{measure, split, to_left, to_right};
+
 /// Letters between two columns.
 pub(super) const GAP: usize = 2;
 /// What a column of words keeps beside the others; where less is left, words are below their row.
@@ -83,8 +85,8 @@ impl Table {
 
     /// The width of a column's widest cell.
     fn widest(&self, column: usize) -> usize {
-        let heading = self.columns.get(column).map_or(0, |(heading, _)| count(heading));
-        let cells = self.rows.iter().map(|row| row.get(column).map_or(0, |cell| count(cell)));
+        let heading = self.columns.get(column).map_or(0, |(heading, _)| measure(heading));
+        let cells = self.rows.iter().map(|row| row.get(column).map_or(0, |cell| measure(cell)));
         cells.fold(heading, usize::max)
     }
 
@@ -121,7 +123,7 @@ impl Table {
     /// Takes from the widest texts until all fits, or nothing is left to take.
     fn shorten(&self, widths: &mut [(usize, usize)], columns: usize) {
         while total(widths.iter().map(|(_, width)| *width)) > columns {
-            let heading = |column: usize| self.columns.get(column).map_or(0, |(heading, _)| count(heading));
+            let heading = |column: usize| self.columns.get(column).map_or(0, |(heading, _)| measure(heading));
             let can_give = |&(column, width): &(usize, usize)| {
                 self.is(column, Cells::Text) && width > heading(column).max(TEXT_MIN)
             };
@@ -152,10 +154,10 @@ impl Table {
         for &(column, width) in &layout.shown {
             let cells = self.columns.get(column).map_or(Cells::Text, |(_, cells)| *cells);
             let _ = match cells {
-                Cells::Text | Cells::Key => write!(line, "{:<width$}  ", shortened(cell(column), width)),
-                Cells::Number => write!(line, "{:>width$}  ", cell(column)),
+                Cells::Text | Cells::Key => write!(line, "{}  ", to_left(&shortened(cell(column), width), width)),
+                Cells::Number => write!(line, "{}  ", to_right(cell(column), width)),
                 Cells::Words => {
-                    let before = " ".repeat(count(&line));
+                    let before = " ".repeat(measure(&line));
                     let mut lines = wrapped(cell(column), width).into_iter();
                     let first = lines.next().unwrap_or_default();
                     more.extend(lines.map(|rest| format!("{before}{rest}")));
@@ -203,39 +205,39 @@ fn total(widths: impl Iterator<Item = usize>) -> usize {
 /// Whether a text fits a terminal of eighty columns.
 #[cfg(test)]
 pub(crate) fn fits_eighty(text: &str) -> bool {
-    text.lines().all(|line| count(line) <= 80)
+    text.lines().all(|line| measure(line) <= 80)
 }
 
-fn count(text: &str) -> usize {
-    text.chars().count()
-}
-
-/// At most so many letters of a text, the last of them `…` if that is not all.
+/// A text in at most so many columns, the last of them `…` if that is not all.
 fn shortened(text: &str, width: usize) -> String {
-    if count(text) <= width {
+    if measure(text) <= width {
         return text.to_owned();
     }
-    text.chars().take(width.saturating_sub(1)).chain(std::iter::once('…')).collect()
+    format!("{}…", split(text, width.saturating_sub(1)).0)
 }
 
-/// A text in lines of at most so many letters, broken between words; within one only if it is longer than a line.
+/// A text in lines of at most so many columns, broken between words; within one only if it is longer than a line.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
-    if count(text) <= width {
+    if measure(text) <= width {
         return vec![text.to_owned()];
     }
     let (mut lines, mut line) = (Vec::new(), String::new());
     for word in text.split_whitespace() {
-        if !line.is_empty() && count(&line) + 1 + count(word) > width {
+        if !line.is_empty() && measure(&line) + 1 + measure(word) > width {
             lines.push(std::mem::take(&mut line));
         }
         if !line.is_empty() {
             line.push(' ');
         }
         line.push_str(word);
-        while count(&line) > width.max(1) {
-            let rest: String = line.chars().skip(width.max(1)).collect();
-            lines.push(line.chars().take(width.max(1)).collect());
-            line = rest;
+        while measure(&line) > width.max(1) && line.chars().nth(1).is_some() {
+            let (mut begin, mut rest) = split(&line, width.max(1));
+            if begin.is_empty() {
+                // One letter is wider than the line.
+                (begin, rest) = line.split_at(line.chars().next().map_or(0, char::len_utf8));
+            }
+            lines.push(begin.to_owned());
+            line = rest.to_owned();
         }
     }
     lines.push(line);
@@ -334,5 +336,20 @@ mod tests {
         assert_eq!(wrapped("abcdefgh", 4), ["abcd", "efgh"]);
         assert_eq!(wrapped("", 4), [""]);
         assert_eq!(wrapped("two  spaces", 20), ["two  spaces"]);
+        assert_eq!(wrapped("病院の", 4), ["病院", "の"]);
+        assert_eq!(wrapped("病院", 1), ["病", "院"]);
+    }
+
+    #[test]
+    fn wide_letters_and_accents_stand_in_their_columns() {
+        let mut table = Table::new(&[("NAME", Cells::Text), ("ROUND", Cells::Number)]);
+        for (name, round) in [("東京病院", "7"), ("e\u{301}cole", "12"), ("ward", "3")] {
+            table.row(vec![name.to_owned(), round.to_owned()]);
+        }
+        let whole = "NAME      ROUND\n東京病院      7\ne\u{301}cole        12\nward          3\n";
+        assert_eq!(table.render(Some(80), ""), whole);
+        let mut table = Table::new(&[("NAME", Cells::Text)]);
+        table.row(vec!["東京大学附属病院".to_owned()]);
+        assert_eq!(table.render(Some(10), "").lines().nth(1), Some("東京大学…"), "nine columns of ten");
     }
 }

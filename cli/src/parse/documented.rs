@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::parse;
+use super::{HELP_COLUMNS, parse};
 
 /// All pages: those of `docs/` and the readmes.
 fn pages() -> Vec<PathBuf> {
@@ -82,7 +82,7 @@ fn stands_for_one(value: &str) -> bool {
 
 /// What is wrong with a command, other than what the page leaves to its reader.
 fn wrong(command: &str) -> Option<String> {
-    let error = parse(words(command)).err()?;
+    let error = parse(words(command), HELP_COLUMNS).err()?;
     let value = match error.get(ContextKind::InvalidValue) {
         Some(ContextValue::String(value)) => value.as_str(),
         _ => "",

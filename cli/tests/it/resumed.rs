@@ -71,7 +71,7 @@ fn a_start_tells_what_it_found_and_goes_on_with() {
         let told = |line: &&Value| line["message"].as_str().is_some_and(|message| message.contains(part));
         lines.iter().find(told).unwrap_or_else(|| panic!("{part:?} is not told: {lines:#?}"))
     };
-    let found = line("found tasks: 1 ACTIVE; 1 rounds are open");
+    let found = line("found tasks: 1 ACTIVE; 1 round is open");
     assert_eq!(
         (&found["tasks_active"], &found["tasks_paused"], &found["open_rounds"]),
         (&1.into(), &0.into(), &1.into())

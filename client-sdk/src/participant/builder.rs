@@ -159,7 +159,8 @@ impl Builder {
     }
 
     /// The one-time token to enrol with; not needed once the journal holds a certificate. If that certificate has
-    /// expired, a new token re-enrols the participant; its journal stays valid except for the round in progress.
+    /// expired, or is of an authority that the app no longer names ([`Event::AuthorityReplaced`]), a new token re-enrols
+    /// the participant; its journal stays valid except for the round in progress.
     #[must_use]
     pub fn enrollment_token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(Zeroizing::new(token.into()));

@@ -56,6 +56,8 @@ pub(super) struct Core {
     pub(super) look_again: bool,
     pub(super) fresh_key: FreshKey,
     pub(super) identity: Option<Arc<Identity>>,
+    /// The identity under an authority that the app no longer names, until it has enrolled again.
+    pub(super) replaced: Option<Arc<Identity>>,
     pub(super) token: Option<Zeroizing<String>>,
     /// SHA-256 of the token used to enrol this identity.
     pub(super) token_sha256: Option<Digest>,
@@ -219,8 +221,7 @@ impl Core {
     /// Whether there is a token that the present identity was not enrolled with: its certificate has expired, and the
     /// app wants to re-enrol.
     pub(super) fn may_come_back(&self) -> bool {
-        let unused = |token: &Zeroizing<String>| self.token_sha256 != Some(sha256(token.as_bytes()));
-        self.identity.is_some() && self.token.as_ref().is_some_and(unused)
+        self.identity.is_some() && is_unused(self.token.as_ref(), self.token_sha256)
     }
 
     /// Takes over the certificate for the next key.
@@ -287,6 +288,13 @@ impl Core {
         }
         let departure = session.and_then(|session| Some((session.place, session.client().ok()?.departure()?)));
         self.departure = departure;
+    }
+
+    /// Signs, as long as the session's key is here, that the session in the journal is left; sent once it is.
+    pub(super) fn sign_departure(&mut self) {
+        if let Some(unsaid) = self.holds.and_then(|place| self.depart(place)) {
+            self.unsaid = Some(unsaid);
+        }
     }
 
     /// The signed statement about a session whose state the next record overwrites. If it is lost, others wait longer.
@@ -419,6 +427,11 @@ impl Core {
 
 fn round_record(bytes: Result<Zeroizing<Vec<u8>>, JournalError>) -> Result<Vec<Record>, JournalError> {
     Ok(vec![Record::new(snapshot::ROUND.to_owned(), bytes?)])
+}
+
+/// Whether there is a token, and another than the one with this digest, which the identity was enrolled with.
+pub(super) fn is_unused(token: Option<&Zeroizing<String>>, used: Option<Digest>) -> bool {
+    token.is_some_and(|token| used != Some(sha256(token.as_bytes())))
 }
 
 /// Writes records, then continues with `then`.

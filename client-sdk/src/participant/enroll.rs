@@ -5,7 +5,8 @@
 //! nothing is persisted first.
 //!
 //! A participant whose certificate has expired re-enrols in the same way, with a new token and a new key. Its models
-//! and ledgers are kept; a round in progress is left, since its session belongs to the old certificate.
+//! and ledgers are kept; a round in progress is left, since its session belongs to the old certificate. So does one whose
+//! authority was replaced (`replaced.rs`).
 
 use wire::participant::{EnrollReply, EnrollRequest};
 use wire::problem::ProblemType;
@@ -62,10 +63,15 @@ impl Enroll {
                     Err(error) => return State::Finished(Err(ParticipantError::Uncertified(error))),
                 };
                 let (participant, name) = (certified.participant, certified.name.clone());
+                let is_another = core.was_replaced(participant);
                 core.events.push(Event::Enrolled { participant, name });
+                core.sign_departure();
                 core.certify(certified);
                 core.token_sha256 = core.token.as_ref().map(|token| sha256(token.as_bytes()));
-                let enrolled = core.save_identity(State::CheckIn(CheckIn::default()));
+                let mut enrolled = core.save_identity(State::CheckIn(CheckIn::default()));
+                if is_another {
+                    enrolled = core.as_another(enrolled);
+                }
                 return core.forget_keys(enrolled);
             }
             Err(error) => error,

@@ -1,5 +1,6 @@
 //! Errors that end a participant.
 
+use wire::ParticipantId;
 use wire::problem::Problem;
 
 use crate::identity::{CertificateError, IdentityError};
@@ -13,6 +14,15 @@ pub enum ParticipantError {
     /// There is neither a certificate in the journal nor a token to get one.
     #[error("this participant is not enrolled: give it an enrolment token once, or the journal it was enrolled with")]
     NotEnrolled,
+    /// The app names other authorities than the one that certified this participant, and there is no new token to enrol
+    /// again with.
+    #[error(
+        "participant {participant} was certified by another authority than the CA file names: if the coordinator's authority was replaced, start with a new token (`tributary token create --enrollment --participant {participant}`, then `--token`) and the journal it has: it keeps what it has learnt and spent; where certificates are issued elsewhere, it needs a new one, too"
+    )]
+    AuthorityReplaced {
+        /// Its id.
+        participant: ParticipantId,
+    },
     /// The coordinator rejected the token.
     #[error("enrolment was refused: {0}")]
     EnrollmentRefused(Box<Problem>),

@@ -27,6 +27,14 @@ pub enum Event {
         participant: ParticipantId,
         name: String,
     },
+    /// The app named another authority than the one that had certified the participant, and gave a new token: it enrolled again. What
+    /// it has learnt, sent and spent stays in its journal; a round in progress was left. [`Event::Enrolled`] follows.
+    AuthorityReplaced {
+        /// The participant's id until now. The next one is the same if the token was made for it.
+        before: ParticipantId,
+        /// The attempt that was left, if the journal held an update or keys of one.
+        left: Option<Attempt>,
+    },
     /// The certificate was renewed.
     Renewed,
     /// There is no work yet.

@@ -13,6 +13,7 @@ impl Event {
         match self {
             Self::Lowered { .. } => "lowered",
             Self::Enrolled { .. } => "enrolled",
+            Self::AuthorityReplaced { .. } => "authority_replaced",
             Self::Renewed => "renewed",
             Self::CheckedIn { .. } => "checked_in",
             Self::Asked { .. } => "asked",
@@ -54,6 +55,13 @@ impl Event {
         match self {
             Self::Lowered { floor } => json!({ "floor": floor.to_string() }),
             Self::Enrolled { participant, name } => json!({ "participant": participant, "name": name }),
+            Self::AuthorityReplaced { before, left } => {
+                let data = json!({ "before": before });
+                match left {
+                    Some(place) => at(place, data),
+                    None => data,
+                }
+            }
             Self::Renewed => json!({}),
             Self::CheckedIn { come_back, waiting_for } => {
                 json!({ "come_back_s": come_back.as_secs_f64(), "waiting_for": waiting_for })

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 pub use super::action::{Action, Input};
 use super::ahead::Ahead;
-use super::core::Core;
+use super::core::{Core, is_unused};
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
 use super::kept_models::KeptModels;
@@ -27,6 +27,7 @@ use super::provenance::Shown;
 pub use super::record::Record;
 use super::refusals::{Refusal, Refusals};
 use super::renew;
+use super::replaced::is_of_another_authority;
 use super::round_end::{LeaveReason, RoundEnd};
 use super::session::{Session, SessionError};
 pub use super::settings::{Saved, Settings};
@@ -60,8 +61,9 @@ impl Machine {
     /// come from the system's randomness, or in tests from a seed.
     ///
     /// # Errors
-    /// [`ParticipantError::NotEnrolled`] without token and certificate; [`ParticipantError::Journal`] for records that
-    /// cannot be read.
+    /// [`ParticipantError::NotEnrolled`] without token and certificate; [`ParticipantError::AuthorityReplaced`] if the
+    /// certificate is of none of the authorities in `settings`, without a new token; [`ParticipantError::Journal`] for
+    /// records that cannot be read.
     pub fn new(
         settings: Settings,
         token: Option<Zeroizing<String>>,
@@ -79,12 +81,22 @@ impl Machine {
         };
         let identity = certified.map(|certified| Arc::new(Identity { key: Arc::clone(&key), certified }));
         let found = settings.certificates.other_than(identity.as_deref(), &settings.members);
+        let (identity, replaced): (Option<Arc<Identity>>, _) = match identity {
+            Some(identity) if is_of_another_authority(&identity, &settings.members) => (None, Some(identity)),
+            identity => (identity, None),
+        };
         let (pre_issued_certificate, bad) = match found {
             Ok(given) => (given, None),
             // The app's files may be incomplete. The identity in the journal is valid without them.
             Err(error) if identity.is_some() => (None, Some(Renew::bad(&error))),
             Err(error) => return Err(ParticipantError::PreIssuedCertificate(error)),
         };
+        if let Some(Identity { certified, .. }) = replaced.as_deref() {
+            let lacks_certificate = settings.certificates.are_pre_issued() && pre_issued_certificate.is_none();
+            if lacks_certificate || !is_unused(token.as_ref(), token_sha256) {
+                return Err(ParticipantError::AuthorityReplaced { participant: certified.participant });
+            }
+        }
         let next = saved.next_key.as_ref().map(|record| IdentityRecord::decode(record)).transpose()?;
         let is_other = |next: &Arc<SigningKey>| next.expose_pkcs8() != key.expose_pkcs8();
         let next_key = next.map(|record| record.key).filter(is_other);
@@ -116,6 +128,7 @@ impl Machine {
             look_again,
             fresh_key: Box::new(fresh_key),
             identity,
+            replaced,
             token,
             token_sha256,
             examples: 0,
@@ -158,16 +171,18 @@ impl Machine {
             (None, _) if is_new && core.pre_issued_certificate.is_none() => {
                 core.save_identity(State::Enroll(Enroll::default()))
             }
+            // Also for what it holds of a round, which is left once it has enrolled again.
+            (identity, Some(round)) if identity.is_some() || core.replaced.is_some() => State::resume(&mut core, round)
+                .unwrap_or_else(|error| {
+                    // The record was checked when it was read, so this state cannot occur.
+                    State::Finished(Err(JournalError::corrupt(snapshot::ROUND, error).into()))
+                }),
             (None, _) => State::Enroll(Enroll::default()),
-            (Some(_), Some(round)) => State::resume(&mut core, round).unwrap_or_else(|error| {
-                // The record was checked when it was read, so this state cannot occur.
-                State::Finished(Err(JournalError::corrupt(snapshot::ROUND, error).into()))
-            }),
-            (Some(_), None) => State::CheckIn(CheckIn::default()),
+            (Some(_), _) => State::CheckIn(CheckIn::default()),
         };
         // With a new certificate and a token for it the previous one may have expired.
         let comes_back = core.pre_issued_certificate.is_some() && core.may_come_back();
-        let state = if comes_back { State::Enroll(Enroll::default()) } else { state };
+        let state = if comes_back { State::Enroll(Enroll::default()) } else { core.under_new_authority(state) };
         Ok(Self { core, state })
     }
 
@@ -241,7 +256,7 @@ impl Machine {
         self.core.round_trip = least;
     }
 
-    /// The identity, once enrolled. Replaced on renewal.
+    /// The identity, once enrolled, under an authority that the app names. Replaced on renewal.
     #[must_use]
     pub fn identity(&self) -> Option<&Arc<Identity>> {
         self.core.identity.as_ref()

@@ -57,6 +57,7 @@ mod received;
 mod record;
 mod refusals;
 mod renew;
+mod replaced;
 mod round_end;
 mod session;
 mod settings;

@@ -67,7 +67,7 @@ impl CheckIn {
 
 impl Core {
     /// Discards the finished update, if any, then continues.
-    fn throw_away(&mut self, reason: DiscardReason, then: State) -> State {
+    pub(super) fn throw_away(&mut self, reason: DiscardReason, then: State) -> State {
         let Some((HeldUpdateId { task, serial, .. }, _)) = self.ahead.held else { return then };
         self.events.push(Event::Discarded { task, serial, reason });
         match self.ahead.let_go() {

@@ -7,7 +7,7 @@ use crate::participant::{BuildError, ParticipantError};
 pub enum Kind {
     /// A setting is missing or cannot be used.
     Settings,
-    /// The participant is not enrolled, was revoked, or has expired: it needs a token.
+    /// The participant is not enrolled, was revoked, has expired, or its authority was replaced: it needs a token.
     Enrollment,
     /// The journal cannot be used.
     Journal,
@@ -39,6 +39,7 @@ impl From<&ParticipantError> for Kind {
     fn from(error: &ParticipantError) -> Self {
         match error {
             ParticipantError::NotEnrolled
+            | ParticipantError::AuthorityReplaced { .. }
             | ParticipantError::EnrollmentRefused(_)
             | ParticipantError::Revoked(_)
             | ParticipantError::Expired(_)

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io;
 
-use rustls::CertificateError;
+use rustls::{AlertDescription, CertificateError};
 use rustls_pki_types::UnixTime;
 use wire::Timestamp;
 
@@ -37,7 +37,18 @@ fn of_io(error: &io::Error) -> Option<String> {
 }
 
 fn of_tls(error: &rustls::Error) -> Option<String> {
-    let rustls::Error::InvalidCertificate(error) = error else { return None };
+    let error = match error {
+        rustls::Error::InvalidCertificate(error) => error,
+        // What a coordinator says to a certificate of an authority that is not its own, be it of the same name.
+        rustls::Error::AlertReceived(AlertDescription::UnknownCA | AlertDescription::DecryptError) => {
+            return Some(
+                "the coordinator does not take this participant's certificate: if its authority was replaced, start with the CA file of \
+                 the new one alone, a new token and the same journal"
+                    .to_owned(),
+            );
+        }
+        _ => return None,
+    };
     let clock = |now: UnixTime, what: &str, end: UnixTime| {
         let told = |time: UnixTime| Timestamp(i64::try_from(time.as_secs()).unwrap_or(i64::MAX).saturating_mul(1000));
         let (now, end) = (told(now), told(end));
@@ -88,10 +99,20 @@ mod tests {
     }
 
     #[test]
+    fn a_participants_certificate_that_is_not_taken_is_told_what_to_do() {
+        for alert in [AlertDescription::UnknownCA, AlertDescription::DecryptError] {
+            let error = io::Error::new(io::ErrorKind::InvalidData, rustls::Error::AlertReceived(alert));
+            let said = advice(&error).unwrap();
+            assert!(said.contains("a new token and the same journal"), "{said}");
+        }
+    }
+
+    #[test]
     fn what_looks_like_nothing_in_particular_is_left_as_it_is() {
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         assert!(advice(&refused).unwrap().contains("is the coordinator running"));
         assert_eq!(advice(&io::Error::other("disk on fire")), None);
         assert_eq!(advice(&rustls::Error::DecryptError), None);
+        assert_eq!(advice(&rustls::Error::AlertReceived(AlertDescription::InternalError)), None);
     }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use federation::time::Timestamp;
 use store::{Store, StoreError};
 use uuid::Uuid;
+use wire::grammar::counted;
 use wire::inspect::BehindView;
 
 use crate::guarded::Guarded;
@@ -99,8 +100,9 @@ impl Health {
         let behind = tasks.iter().zip(behind).filter_map(|(task, view)| view.map(|view| (task.id, view)));
         let behind = behind.map(|(task, BehindView { participants, next_round, seen_round })| {
             format!(
-                "task {task}: {participants} participants have sent inputs for rounds up to {seen_round}, so they take no part in \
-                 round {next_round}; was the database restored? `tributary task rebase {task}` goes on beyond them"
+                "task {task}: {} sent inputs for rounds up to {seen_round}, which rules out taking part in round {next_round}; \
+                 was the database restored? `tributary task rebase {task}` goes on beyond them",
+                counted(participants, "participant has", "participants have")
             )
         });
         let apart = shelf_trouble(sealer).await;

@@ -3,6 +3,7 @@
 use federation::task_status::TaskStatus;
 use store::entity::round::RoundRow;
 use store::{Store, StoreError};
+use wire::grammar::counted;
 
 /// Rounds that get a line of their own.
 const ROUNDS_TOLD: usize = 16;
@@ -51,9 +52,9 @@ pub(super) async fn tell(store: &Store, leases: u32) -> Result<(), StoreError> {
         open_rounds = rounds.len(),
         unfolded_inputs = unfolded,
         leases_taken_over = leases,
-        "found tasks: {by_status}; {} rounds are open, with {unfolded} inputs that were accepted and are not folded yet; {leases} \
-         leases of a process that is gone are taken over",
-        rounds.len()
+        "found tasks: {by_status}; {} open; inputs accepted and not folded yet: {unfolded}; leases taken over from a process that is \
+         gone: {leases}",
+        counted(rounds.len() as u64, "round is", "rounds are")
     );
     for FoundRound { row, name, unfolded } in rounds.iter().take(ROUNDS_TOLD) {
         let round = &row.round;

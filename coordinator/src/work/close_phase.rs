@@ -14,6 +14,7 @@ use secure_agg::server::Phase;
 use store::entity::session_message::MessageKind;
 use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
+use wire::grammar::counted;
 use wire::inspect::ShortageView;
 
 use super::lease::Lease;
@@ -394,8 +395,12 @@ fn announce(env: &Environment, before: &Round, outcome: CloseOutcome) {
             if let Some(ShortageView { needed, enrolled, waiting }) = failed.shortage {
                 tracing::warn!(
                     %task, round = number, attempt, needed, enrolled, waiting,
-                    "the round needs {needed} participants: {enrolled} are enrolled that may take part, {waiting} are waiting; \
-                     nothing comes of a further attempt before {needed} are"
+                    "the round needs {}: {} enrolled that may take part, {} waiting; nothing comes of a further attempt \
+                     before {}",
+                    counted(needed, "participant", "participants"),
+                    counted(enrolled, "is", "are"),
+                    counted(waiting, "is", "are"),
+                    counted(needed, "is", "are"),
                 );
             }
             count_phase(env, before, &failed.round);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use wire::grammar::counted;
 use wire::inspect::{PrivacyReport, TaskView};
 
 use super::Demo;
@@ -64,9 +65,8 @@ impl Demo {
         }
         let plan = &scene.training;
         output.line(format!(
-            "Training     {} epoch{} a round, batches of {}, learning rate {}; seed {}",
-            plan.epochs,
-            if plan.epochs == 1 { "" } else { "s" },
+            "Training     {} a round, batches of {}, learning rate {}; seed {}",
+            counted(plan.epochs, "epoch", "epochs"),
             plan.batch_size,
             plan.learning_rate,
             scene.seed

@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use wire::grammar::counted;
 use wire::inspect::RoundView;
 use wire::{TaskId, route};
 
@@ -85,7 +86,11 @@ impl Export {
         self.write(&tasks).map_err(Failure::because(Exit::Io, format!("cannot write {}", self.out.display())))?;
         let rounds = tasks.iter().map(|task| task.rounds.len()).sum();
         let exported = Exported { path: &self.out, tasks: tasks.len(), rounds };
-        output.answer(&exported, || format!("{rounds} rounds of {} tasks are in {}", tasks.len(), self.out.display()));
+        output.answer(&exported, || {
+            let (rounds, tasks) = (rounds as u64, tasks.len() as u64);
+            let rounds = counted(rounds, "round", "rounds");
+            format!("{} has {rounds} of {}", self.out.display(), counted(tasks, "task", "tasks"))
+        });
         Ok(())
     }
 

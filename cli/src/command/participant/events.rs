@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use client_sdk::participant::Event;
 use client_sdk::{LifetimeSpent, PrivacySpent, TaskId, WaitingFor};
+use wire::grammar::counted;
 
 use crate::output::{Output, bytes, duration, figure};
 
@@ -132,6 +133,13 @@ fn tell(output: Output, event: &Event) {
             json();
             output.line(format!("enrolled as {name} ({participant})"));
         }
+        Event::AuthorityReplaced { before, left } => {
+            json();
+            let left = left.map(|place| format!("; round {} was left", place.round)).unwrap_or_default();
+            output.line(format!(
+                "enrols again under another authority, with the journal of {before}, which keeps what was learnt, sent and spent{left}"
+            ));
+        }
         Event::Renewed => {
             json();
             output.line("the certificate was renewed");
@@ -161,12 +169,16 @@ fn tell(output: Output, event: &Event) {
         }
         Event::Delivered { place, dealers } => {
             json();
-            output.line(format!("round {}: has the shares of {dealers} participants", place.round));
+            output.line(format!(
+                "round {}: has the shares of {}",
+                place.round,
+                counted(*dealers, "participant", "participants")
+            ));
         }
         Event::Confirmed { place, survivors } => {
             json();
-            let round = place.round;
-            output.line(format!("round {round}: the sum will be of {survivors} updates, this one among them"));
+            let (round, updates) = (place.round, counted(*survivors, "update", "updates"));
+            output.line(format!("round {round}: the sum will be of {updates}, this one among them"));
         }
         Event::Unmasked { place, signers } => {
             json();
@@ -211,7 +223,12 @@ fn tell(output: Output, event: &Event) {
         }
         Event::Trained { place, metrics: found, examples } => {
             json();
-            output.line(format!("round {}: trained on {examples} examples: {}", place.round, metrics(found)));
+            output.line(format!(
+                "round {}: trained on {}: {}",
+                place.round,
+                counted(*examples, "example", "examples"),
+                metrics(found)
+            ));
         }
         Event::Clipped { place, clipping } => {
             json();

@@ -326,7 +326,7 @@ pub(crate) fn failure(error: &ParticipantError) -> Failure {
         failure
     };
     match error {
-        ParticipantError::NotEnrolled => Failure::new(Exit::Denied, error),
+        ParticipantError::NotEnrolled | ParticipantError::AuthorityReplaced { .. } => Failure::new(Exit::Denied, error),
         ParticipantError::EnrollmentRefused(said)
         | ParticipantError::Revoked(said)
         | ParticipantError::Expired(said)

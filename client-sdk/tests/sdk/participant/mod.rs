@@ -3,6 +3,7 @@
 mod driven;
 mod eligibility;
 mod renew;
+mod replaced;
 mod size;
 mod snapshot;
 mod train_ahead;

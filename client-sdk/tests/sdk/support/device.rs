@@ -15,6 +15,7 @@ use client_sdk::transport::{Download, Request};
 use client_sdk::{Event, Outcome, ParticipantError, Trainer};
 use secure_agg::messages::{Body as _, ShareKeys};
 use secure_agg::{MemorySigner, Signer as _, modular};
+use wire::certificate::Issuers;
 use wire::participant::{CheckInRequest, LossReport};
 use zeroize::Zeroizing;
 
@@ -51,6 +52,8 @@ pub(crate) struct Device<C = Line, T = Exact> {
     pub(crate) trainer: T,
     pub(crate) coordinator: C,
     pub(crate) settings: Settings,
+    /// What the next process is given.
+    pub(crate) token: &'static str,
     pub(crate) machine: Machine,
     input: Option<Input>,
     /// The process died in the middle of a training.
@@ -75,18 +78,30 @@ pub(crate) struct Device<C = Line, T = Exact> {
     pub(crate) in_slices: bool,
 }
 
-fn start(index: usize, process: u8, journal: &dyn Journal, settings: &Settings) -> Machine {
+fn start(index: usize, process: u8, journal: &dyn Journal, settings: &Settings, token: &str) -> Machine {
     let saved = Saved::load(|name| journal.load(name)).unwrap();
-    let token = Some(Zeroizing::new("token".to_owned()));
+    let token = Some(Zeroizing::new(token.to_owned()));
     let mut seed = [process; 32];
     seed[0] = index as u8;
     Machine::new(settings.clone(), token, &saved, SigningKey::generate, seed, secrets(seed)).unwrap()
 }
 
-/// A process that finds this in its journal, who it is among it.
+/// A process that finds this in its journal, who it is among it. Its app names the authority that the record is from, which in records
+/// that were kept is another than that of this run.
 pub(crate) fn enrolled(settings: &Settings, saved: &Saved) -> Result<Machine, ParticipantError> {
     let fresh_key = || unreachable!("the key is in the record");
-    Machine::new(settings.clone(), None, saved, fresh_key, [0; 32], secrets([0; 32]))
+    let kept = saved.identity.as_ref().and_then(|record| authority_of(record));
+    let members = kept.unwrap_or_else(|| settings.members.clone());
+    let settings = Settings { members, ..settings.clone() };
+    Machine::new(settings, None, saved, fresh_key, [0; 32], secrets([0; 32]))
+}
+
+/// The authority in the record of an identity: the last certificate of the chain; none if there is no chain in it.
+pub(crate) fn authority_of(identity: &[u8]) -> Option<Issuers> {
+    let text = String::from_utf8_lossy(identity).replace("\\n", "\n");
+    let (_, last) = text.rsplit_once("-----BEGIN CERTIFICATE-----")?;
+    let (body, _) = last.split_once("-----END CERTIFICATE-----")?;
+    Issuers::from_pem(&format!("-----BEGIN CERTIFICATE-----{body}-----END CERTIFICATE-----\n")).ok()
 }
 
 impl Device {
@@ -109,13 +124,14 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
         trainer: T,
         settings: Settings,
     ) -> Self {
-        let machine = start(index, 1, &*journal, &settings);
+        let machine = start(index, 1, &*journal, &settings, "token");
         Self {
             index,
             journal,
             trainer,
             coordinator,
             settings,
+            token: "token",
             machine,
             input: Some(Input::Tick),
             is_restarted: false,
@@ -135,7 +151,7 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
 
     pub(crate) fn restart(&mut self) {
         self.processes += 1;
-        self.machine = start(self.index, self.processes, &*self.journal, &self.settings);
+        self.machine = start(self.index, self.processes, &*self.journal, &self.settings, self.token);
         self.input = Some(Input::Tick);
         self.ended = None;
     }

@@ -186,6 +186,8 @@ pub(crate) struct World {
     pub(crate) certified_key: Option<String>,
     /// Names this participant in certificates.
     pub(crate) certified_participant: Option<ParticipantId>,
+    /// Is what answers name instead of the usual participant.
+    pub(crate) named: Option<ParticipantId>,
     /// Comes into effect with the first renewal: another authority, another request's key.
     pub(crate) lie_at_renewal: Option<(Option<Arc<Ca>>, Option<String>)>,
     /// Has participants train ahead of rounds.
@@ -358,7 +360,7 @@ fn certificate(world: &mut World, csr_pem: Option<&String>, certificate_pem: Opt
         )
     };
     EnrollReply {
-        participant: participant(),
+        participant: world.named.unwrap_or_else(participant),
         name: "device-1".into(),
         certificate_pem: certificate_pem.cloned().unwrap_or_else(certified),
         expires_at: Timestamp(i64::MAX),

@@ -11,7 +11,7 @@ use client_sdk::{Event, Model, Origin, RefusalCode, Timestamp};
 
 use super::folder;
 use crate::checkpoints::{accepted, alone};
-use crate::support::device::{Effect, enrolled};
+use crate::support::device::{Effect, authority_of, enrolled};
 use crate::support::{Coordinator, in_the_clear, sha256, task};
 
 /// Names of the records, and of the files that they are in.
@@ -73,6 +73,7 @@ fn a_training_goes_on_with_the_same_bits() {
         device.journal.save(&name, &journal().load(&name).unwrap().unwrap()).unwrap();
     }
     device.coordinator.world(|world| world.rounds_done = 1);
+    device.settings.members = authority_of(&journal().load(snapshot::IDENTITY).unwrap().unwrap()).unwrap();
     device.restart();
     device.run(500, |_| None);
     assert!(device.events.iter().any(|event| matches!(event, Event::Resumed { place } if place.round == 2)));

@@ -8,7 +8,7 @@ use wire::problem::Problem;
 
 use crate::failure::{Exit, Failure, Outcome, chain};
 use crate::output::Output;
-use crate::server::read_ca;
+use crate::server::{authorities, read_ca};
 
 /// How long the server may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -33,9 +33,7 @@ impl Rollback {
     pub(super) async fn run(self, output: Output) -> Outcome {
         let mut builder = reqwest::Client::builder().no_proxy().timeout(TIMEOUT);
         if let Some(path) = self.ca.as_deref().filter(|_| self.at.scheme() == "https") {
-            let pem = read_ca(path)?;
-            let bad = Failure::because(Exit::Configuration, "the CA file holds no certificate in PEM");
-            builder = builder.tls_certs_only(reqwest::Certificate::from_pem_bundle(&pem).map_err(bad)?);
+            builder = builder.tls_certs_only(authorities(&read_ca(path)?)?);
         }
         let client = builder.build().map_err(Failure::because(Exit::Configuration, "cannot set up TLS"))?;
         let mut url = self.at.clone();

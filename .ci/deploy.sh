@@ -52,9 +52,10 @@ if [ -n "$python" ]; then
     "$work/venv/bin/shellcheck" --external-sources gpu/*.sh .ci/gpu.sh
     echo "hadolint: the Containerfiles of deploy/ and gpu/ are in order; shellcheck: the scripts of gpu/"
     "$python" deploy/checks/chart.py "$work/configs"
+    "$python" deploy/checks/serving.py "$binary"
     "$python" deploy/checks/names.py "$work/dashboard.yaml"
 else
-    skipped "PyPI's wheels of deploy/checks/requirements.txt cannot be had, so the Containerfiles, gpu/'s scripts and the chart were not checked," \
+    skipped "PyPI's wheels of deploy/checks/requirements.txt cannot be had, so the Containerfiles, gpu/'s scripts, the chart and deploy/serving were not checked," \
         "nor whether the metrics and log lines that alerts, dashboard and docs name exist"
 fi
 

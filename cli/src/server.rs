@@ -64,6 +64,16 @@ pub(crate) fn read_ca(path: &Path) -> Outcome<Vec<u8>> {
         .map_err(Failure::because(Exit::Configuration, format!("cannot read the CA file {}", path.display())))
 }
 
+/// The certificates of an authority's PEM text: at least one.
+pub(crate) fn authorities(pem: &[u8]) -> Outcome<Vec<reqwest::Certificate>> {
+    let none = "the CA file holds no certificate in PEM";
+    let found = reqwest::Certificate::from_pem_bundle(pem).map_err(Failure::because(Exit::Configuration, none))?;
+    if found.is_empty() {
+        return Err(Failure::new(Exit::Configuration, none));
+    }
+    Ok(found)
+}
+
 impl Server {
     /// Makes a client; nothing is sent yet.
     pub(crate) fn new(args: &ServerArgs) -> Outcome<Self> {
@@ -85,14 +95,7 @@ impl Server {
             .https_only(true)
             .redirect(reqwest::redirect::Policy::none());
         if let Some(pem) = ca_pem {
-            let bad = |error: &reqwest::Error| {
-                Failure::caused(Exit::Configuration, "the CA file holds no certificate in PEM", error)
-            };
-            let certificates = reqwest::Certificate::from_pem_bundle(pem).map_err(|error| bad(&error))?;
-            if certificates.is_empty() {
-                return Err(Failure::new(Exit::Configuration, "the CA file holds no certificate in PEM"));
-            }
-            builder = builder.no_proxy().tls_certs_only(certificates);
+            builder = builder.no_proxy().tls_certs_only(authorities(pem)?);
         }
         let client = builder.build().map_err(Failure::because(Exit::Configuration, "cannot set up TLS"))?;
         Ok(Self { base, client, token })

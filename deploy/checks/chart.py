@@ -69,6 +69,13 @@ def validate(document):
         kubernetes_validate.validate(document, version, strict=True)
 
 
+def must_be_valid(place, document):
+    try:
+        validate(document)
+    except (jsonschema.ValidationError, kubernetes_validate.SchemaNotFoundError) as error:
+        sys.exit(f"{place}: {document['kind']}/{document['metadata']['name']}: {getattr(error, 'message', error)}")
+
+
 def check_pod(kind, name, pod):
     """What every pod must be, whatever the values."""
     place = f"{kind}/{name}"
@@ -96,10 +103,7 @@ def check(chart, name, values, folder):
     kinds = [document["kind"] for document in documents]
     must("Secret" not in kinds, f"{name}: a Secret is rendered; they are given by name")
     for document in documents:
-        try:
-            validate(document)
-        except (jsonschema.ValidationError, kubernetes_validate.SchemaNotFoundError) as error:
-            sys.exit(f"{name}: {document['kind']}/{document['metadata']['name']}: {getattr(error, 'message', error)}")
+        must_be_valid(name, document)
         if document["kind"] == "Deployment":
             check_pod(document["kind"], document["metadata"]["name"], document["spec"]["template"])
         if document["kind"] == "ConfigMap" and "coordinator.toml" in document["data"]:
@@ -142,4 +146,5 @@ def main(folder):
         check_refusals(chart, values)
 
 
-main(pathlib.Path(sys.argv[1]))
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))

@@ -137,4 +137,5 @@ def main(rules):
     print(f"names: {len(known)} metrics, {len(checked)} expressions of the dashboard, {told} log lines and codes are the source's")
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])

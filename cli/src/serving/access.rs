@@ -1,33 +1,67 @@
-//! Who may ask for predictions: bearers of tokens that the coordinator knows, clients with a certificate, or, on a loopback address
-//! alone, everybody.
+//! Who may ask for predictions and roll back: bearers of tokens that the coordinator knows, clients with a certificate, or, on a loopback
+//! address alone, everybody.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use http::uri::Authority;
 use http::{HeaderMap, Uri, header};
-use wire::TaskId;
+use recipe::digest::sha256;
 use wire::admin::Role;
 use wire::problem::{Problem, ProblemType};
+use wire::{Digest, TaskId};
 
+use super::listener::certificates;
 use super::tokens::Tokens;
+use crate::failure::Outcome;
 
 /// By what a request may be let in.
 pub(crate) enum Access {
     /// The listener is on a loopback address: [`is_of_this_machine`] says which requests come from a program here.
     Everybody,
     /// Client certificates alone.
-    Certificates,
+    Certificates(Option<Operators>),
     /// Tokens, and client certificates where the listener takes them.
-    Tokens(Arc<Tokens>),
+    Tokens(Arc<Tokens>, Option<Operators>),
+}
+
+/// The client certificates that may do what needs the role operator, by their SHA-256. Every other allows predictions alone.
+#[derive(Debug)]
+pub(crate) struct Operators(BTreeSet<Digest>);
+
+impl Operators {
+    /// Those in a PEM file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or holds none.
+    pub(super) fn read(path: &Path) -> Outcome<Self> {
+        Ok(Self(certificates(path)?.iter().map(|certificate| sha256(certificate)).collect()))
+    }
 }
 
 /// What a request says of its sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender<'a> {
     pub(crate) token: Option<&'a str>,
-    /// The listener has verified its certificate.
-    pub(crate) certified: bool,
+    /// SHA-256 of its certificate, which the listener has verified.
+    pub(crate) certificate: Option<Digest>,
+}
+
+/// What refuses somebody with this certificate, if anything does.
+fn refusal(certificate: Digest, needed: Role, operators: Option<&Operators>) -> Option<Problem> {
+    let (has, why) = match operators {
+        None => (Role::Predictor, "the server was started without it".to_owned()),
+        Some(Operators(listed)) if listed.contains(&certificate) => (Role::Operator, "it holds this one".to_owned()),
+        Some(_) => (Role::Predictor, format!("it does not hold the one with the SHA-256 {certificate}")),
+    };
+    let needed = (has < needed).then_some(needed.as_str())?;
+    let detail = format!(
+        "this needs the role {needed}; a client certificate has the role operator if the server's file --operators \
+         holds it, and predictor otherwise: {why}"
+    );
+    Some(Problem::new(ProblemType::Forbidden, detail))
 }
 
 impl Access {
@@ -43,12 +77,19 @@ impl Access {
     ) -> Result<(), Problem> {
         match self {
             Self::Everybody => Ok(()),
-            Self::Certificates | Self::Tokens(_) if sender.certified && needed == Role::Predictor => Ok(()),
-            Self::Certificates if sender.certified => {
-                Err(Problem::new(ProblemType::Forbidden, "a client certificate allows predictions, and nothing else"))
+            Self::Certificates(operators) => {
+                let Some(certificate) = sender.certificate else {
+                    return Err(Problem::new(ProblemType::Unauthenticated, "this needs a client certificate"));
+                };
+                refusal(certificate, needed, operators.as_ref()).map_or(Ok(()), Err)
             }
-            Self::Certificates => Err(Problem::new(ProblemType::Unauthenticated, "this needs a client certificate")),
-            Self::Tokens(tokens) => {
+            Self::Tokens(tokens, operators) => {
+                match sender.certificate.map(|certificate| refusal(certificate, needed, operators.as_ref())) {
+                    Some(None) => return Ok(()),
+                    Some(Some(problem)) if sender.token.is_none() => return Err(problem),
+                    // What a certificate does not allow, a token may.
+                    Some(Some(_)) | None => {}
+                }
                 let bearer = tokens.judge(sender.token).await?;
                 if bearer.role < needed {
                     let (needed, has) = (needed.as_str(), bearer.role.as_str());
@@ -88,6 +129,27 @@ pub(super) fn is_of_this_machine(headers: &HeaderMap, target: &Uri) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn certificates_that_are_listed_have_the_role_operator_and_others_predict() {
+        let (listed, other) = (sha256(b"listed"), sha256(b"other"));
+        let operators = Operators(BTreeSet::from([listed]));
+        let status = |certificate: Digest, needed: Role, operators: Option<&Operators>| {
+            refusal(certificate, needed, operators).map(|problem| problem.status)
+        };
+        for (certificate, operators) in [(listed, Some(&operators)), (other, Some(&operators)), (listed, None)] {
+            assert_eq!(status(certificate, Role::Predictor, operators), None, "whoever has one may ask");
+        }
+        for needed in [Role::Viewer, Role::Operator] {
+            assert_eq!(status(listed, needed, Some(&operators)), None);
+            assert_eq!(status(other, needed, Some(&operators)), Some(403));
+            assert_eq!(status(listed, needed, None), Some(403));
+        }
+        assert_eq!(status(listed, Role::Admin, Some(&operators)), Some(403));
+        let why = |operators: Option<&Operators>| refusal(other, Role::Operator, operators).unwrap().detail.unwrap();
+        assert!(why(Some(&operators)).contains(&other.to_string()), "it says which certificate to list");
+        assert!(why(None).contains("started without it"));
+    }
 
     #[test]
     fn pages_of_sites_are_told_from_programs() {

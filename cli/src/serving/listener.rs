@@ -11,6 +11,7 @@ use axum::Router;
 use coordinator::http::ReadDeadline;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use recipe::digest::sha256;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject as _;
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
+use wire::Digest;
 
 use crate::failure::{Exit, Failure, Outcome};
 
@@ -37,8 +39,8 @@ const GRACE: Duration = Duration::from_secs(10);
 /// What is known of the other side of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer {
-    /// It has a certificate of the authority for clients.
-    pub(super) certified: bool,
+    /// SHA-256 of its certificate of the authority for clients, if it has shown one.
+    pub(super) certificate: Option<Digest>,
 }
 
 /// Files of the listener's identity.
@@ -48,20 +50,27 @@ pub(crate) struct TlsFiles<'a> {
     pub(crate) key: &'a Path,
     /// Authority whose certificates let clients in.
     pub(crate) client_ca: Option<&'a Path>,
+    /// Those of its certificates whose holders may roll back, too.
+    pub(crate) operators: Option<&'a Path>,
+}
+
+fn unreadable(path: &Path) -> String {
+    format!("cannot read {}", path.display())
+}
+
+/// The certificates in a PEM file: at least one.
+pub(super) fn certificates(path: &Path) -> Outcome<Vec<CertificateDer<'static>>> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let found: Vec<_> = read.map_err(Failure::because(Exit::Configuration, unreadable(path)))?;
+    if found.is_empty() {
+        let detail = format!("{} holds no certificate in PEM", path.display());
+        return Err(Failure::new(Exit::Configuration, detail));
+    }
+    Ok(found)
 }
 
 /// TLS by these files.
 pub(super) fn tls(files: TlsFiles<'_>) -> Outcome<TlsAcceptor> {
-    let unreadable = |path: &Path| format!("cannot read {}", path.display());
-    let certificates = |path: &Path| -> Outcome<Vec<CertificateDer<'static>>> {
-        let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-        let found: Vec<_> = read.map_err(Failure::because(Exit::Configuration, unreadable(path)))?;
-        if found.is_empty() {
-            let detail = format!("{} holds no certificate in PEM", path.display());
-            return Err(Failure::new(Exit::Configuration, detail));
-        }
-        Ok(found)
-    };
     let chain = certificates(files.certificate)?;
     let key = PrivateKeyDer::from_pem_file(files.key)
         .map_err(Failure::because(Exit::Configuration, unreadable(files.key)))?;
@@ -156,12 +165,13 @@ impl Connections {
         // Small answers must not wait for more data.
         stream.set_nodelay(true)?;
         match &self.tls {
-            None => self.answer(stream, Peer { certified: false }).await,
+            None => self.answer(stream, Peer { certificate: None }).await,
             Some(acceptor) => {
                 let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the handshake took too long");
                 let stream = tokio::time::timeout(HEADERS, acceptor.accept(stream)).await.map_err(late)??;
-                let certified = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
-                self.answer(stream, Peer { certified }).await
+                let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+                let certificate = shown.map(|certificate| sha256(certificate));
+                self.answer(stream, Peer { certificate }).await
             }
         }
     }

@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::server::Server;
-use access::Access;
+use access::{Access, Operators};
 use cache::Predictions;
 use engine::Engine;
 pub(crate) use listener::TlsFiles;
@@ -141,10 +141,11 @@ fn access(settings: &Settings, tls: Option<TlsFiles<'_>>, from: Option<Server>) 
         let detail = "without --certificate and --key it listens on a loopback address alone: tokens and inputs would travel in the clear";
         return Err(Failure::new(Exit::Usage, detail));
     }
+    let operators = tls.and_then(|files| files.operators).map(Operators::read).transpose()?;
     match (tls, from) {
         (None, _) => Ok(Access::Everybody),
-        (Some(_), Some(server)) => Ok(Access::Tokens(Arc::new(Tokens::new(server)))),
-        (Some(TlsFiles { client_ca: Some(_), .. }), None) => Ok(Access::Certificates),
+        (Some(_), Some(server)) => Ok(Access::Tokens(Arc::new(Tokens::new(server)), operators)),
+        (Some(TlsFiles { client_ca: Some(_), .. }), None) => Ok(Access::Certificates(operators)),
         (Some(_), None) if is_loopback => Ok(Access::Everybody),
         (Some(_), None) => {
             let detail = "say who may ask: --client-ca FILE, or --from URL, whose tokens let in";

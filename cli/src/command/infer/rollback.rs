@@ -1,14 +1,15 @@
 //! `tributary infer rollback`: one command back.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use url::Url;
 use wire::problem::Problem;
+use zeroize::Zeroizing;
 
 use crate::failure::{Exit, Failure, Outcome, chain};
 use crate::output::Output;
-use crate::server::read_ca;
+use crate::server::{authorities, read_ca};
 
 /// How long the server may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -27,17 +28,17 @@ pub(crate) struct Rollback {
     /// Token with the role operator
     #[arg(long, env = "TRIBUTARY_TOKEN", value_name = "TOKEN", hide_env_values = true, allow_hyphen_values = true)]
     token: Option<String>,
+    /// PEM file of a certificate that the server's --operators holds, instead of a token
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// PEM file of the certificate's key
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
 }
 
 impl Rollback {
     pub(super) async fn run(self, output: Output) -> Outcome {
-        let mut builder = reqwest::Client::builder().no_proxy().timeout(TIMEOUT);
-        if let Some(path) = self.ca.as_deref().filter(|_| self.at.scheme() == "https") {
-            let pem = read_ca(path)?;
-            let bad = Failure::because(Exit::Configuration, "the CA file holds no certificate in PEM");
-            builder = builder.tls_certs_only(reqwest::Certificate::from_pem_bundle(&pem).map_err(bad)?);
-        }
-        let client = builder.build().map_err(Failure::because(Exit::Configuration, "cannot set up TLS"))?;
+        let client = self.client()?;
         let mut url = self.at.clone();
         url.path_segments_mut()
             .map_err(|()| Failure::new(Exit::Usage, "--at is the URL of a server of models"))?
@@ -65,4 +66,32 @@ impl Rollback {
         });
         Ok(())
     }
+
+    fn client(&self) -> Outcome<reqwest::Client> {
+        let mut builder = reqwest::Client::builder().no_proxy().timeout(TIMEOUT);
+        if let Some(path) = self.ca.as_deref().filter(|_| self.at.scheme() == "https") {
+            builder = builder.tls_certs_only(authorities(&read_ca(path)?)?);
+        }
+        if let (Some(certificate), Some(key)) = (&self.certificate, &self.key) {
+            if self.at.scheme() != "https" {
+                let detail = format!("--certificate is shown over TLS alone: give --at https://…, not {}", self.at);
+                return Err(Failure::new(Exit::Usage, detail));
+            }
+            builder = builder.identity(identity(certificate, key)?);
+        }
+        builder.build().map_err(Failure::because(Exit::Configuration, "cannot set up TLS"))
+    }
+}
+
+/// A certificate and its key, from their PEM files.
+fn identity(certificate: &Path, key: &Path) -> Outcome<reqwest::Identity> {
+    let read = |path: &Path| {
+        let cannot = Failure::because(Exit::Configuration, format!("cannot read {}", path.display()));
+        std::fs::read(path).map(Zeroizing::new).map_err(cannot)
+    };
+    let (certificate_pem, key_pem) = (read(certificate)?, read(key)?);
+    // Of several keys the last one counts: the one in its own file.
+    let pem = Zeroizing::new([&certificate_pem[..], b"\n", &key_pem[..]].concat());
+    let detail = format!("{} and {} hold no certificate and key in PEM", certificate.display(), key.display());
+    reqwest::Identity::from_pem(&pem).map_err(Failure::because(Exit::Configuration, detail))
 }

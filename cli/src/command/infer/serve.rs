@@ -47,6 +47,9 @@ pub(crate) struct Serve {
     /// PEM file of an authority whose certificates let clients ask
     #[arg(long, value_name = "FILE", requires = "certificate")]
     client_ca: Option<PathBuf>,
+    /// PEM file of those of its certificates whose holders may roll back, too; read at the start
+    #[arg(long, value_name = "FILE", requires = "client_ca")]
+    operators: Option<PathBuf>,
     /// Address that tells health and metrics in the clear
     #[arg(long, value_name = "ADDRESS")]
     health: Option<SocketAddr>,
@@ -161,7 +164,12 @@ impl Serve {
         let from = self.from()?;
         let settings = self.settings()?;
         let files = self.certificate.as_deref().zip(self.key.as_deref());
-        let tls = files.map(|(certificate, key)| TlsFiles { certificate, key, client_ca: self.client_ca.as_deref() });
+        let tls = files.map(|(certificate, key)| TlsFiles {
+            certificate,
+            key,
+            client_ca: self.client_ca.as_deref(),
+            operators: self.operators.as_deref(),
+        });
         // Registered first: a signal during start-up must not be lost.
         let mut stop = std::pin::pin!(signal::shutdown());
         let running = serving::start(settings, tls, from, output).await?;

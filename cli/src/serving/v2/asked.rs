@@ -20,7 +20,7 @@ pub(super) fn sender(headers: &HeaderMap, peer: Peer) -> Sender<'_> {
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = bearer.and_then(|value| value.split_once(' '));
     let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, secret)| secret.trim());
-    Sender { token, certified: peer.certified }
+    Sender { token, certificate: peer.certificate }
 }
 
 /// The model of this name, for somebody with at least this role.

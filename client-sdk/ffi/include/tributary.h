@@ -620,7 +620,8 @@ enum TributaryCode tributary_exchange_end(struct TributaryExchange exchange);
 // There is no answer, or no more of it, for a reason that a person can read; the handle is gone. Does not wait.
 //
 // Errors: ARGUMENT, CLOSED.
-enum TributaryCode tributary_exchange_fail(struct TributaryExchange exchange, const char *reason);
+enum TributaryCode tributary_exchange_fail(struct TributaryExchange exchange,
+                                           const char *reason);
 
 // Whether nobody waits for the answer any more, so that the client may cancel the request: OK if so, NOTHING if not. Does not wait.
 enum TributaryCode tributary_exchange_is_over(struct TributaryExchange exchange);

@@ -3,6 +3,7 @@
 
 mod client;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,21 +129,18 @@ fn assert_all_troubles_came(sent: &[Sent], first: usize) {
     }
 }
 
-/// What has arrived of a model is not sent again.
+/// Each model was gone on with where it was cut, and whoever asked for the rest was sent the rest. A download that began ahead of its turn
+/// may be given up, and then it begins anew.
 fn assert_downloads_went_on(sent: &[Sent]) {
-    let is_model = |sent: &&Sent| sent.line.ends_with("/parameters");
-    let models: Vec<&Sent> = sent.iter().filter(is_model).collect();
-    let mut resumed = 0;
-    for (one, next) in models.iter().zip(models.iter().skip(1)).filter(|(one, next)| one.line == next.line) {
-        let cut = matches!(one.fate, Fate::CutOff | Fate::TwoHeads);
-        assert!(!cut || next.range.is_some(), "{one:?}, then {next:?}");
-        assert!(one.range.is_none() || next.range.is_some(), "{one:?}, then {next:?}");
-        if next.range.is_some() && next.status.is_some() {
-            assert_eq!(next.status, Some(206), "{next:?}");
-            resumed += 1;
+    let mut resumed: BTreeMap<&str, usize> = BTreeMap::new();
+    for sent in sent.iter().filter(|sent| sent.line.ends_with("/parameters")) {
+        let times = resumed.entry(&sent.line).or_default();
+        if sent.range.is_some() && sent.status.is_some() {
+            assert_eq!(sent.status, Some(206), "{sent:?}");
+            *times += 1;
         }
     }
-    assert!(resumed >= 4, "two models, each twice in the middle: {models:?}");
+    assert!(resumed.len() >= 2 && resumed.values().all(|times| *times > 0), "{resumed:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 # 1. C: the example trains a model, and a careless program is told what it does wrong; plain and under sanitizers.
 # 2. Kotlin: the bindings and the package are compiled and tried on a JVM.
 # 3. The same bits: rounds with a participant in each language, killed at each step of a round and in the middle of its training, publish
-#    the model that four in C publish whom nobody kills, byte for byte.
+#    the model that four in C publish whom nobody kills, byte for byte; and so do rounds in which one sends with the HTTP client of its JVM.
 #
 # LIBRARIES is a folder with libtributary_ffi, lib_tributary.so, tributary-bindgen and examples/shift; by default they are built. C
 # always runs. What else cannot be had is named in a line that begins with SKIPPED, and then this ends with 77.
@@ -69,12 +69,13 @@ in_federation cold_start "$work/cold_start"
 
 shift_in_rust=("$libraries/examples/shift")
 shift_in_c=("$work/shift-c")
-shift_in_python=() shift_in_kotlin=()
+shift_in_python=() shift_in_kotlin=() shift_in_kotlin_lent=()
 if kotlin; then
     jvm=(java -ea -cp "$work/kotlin/classes:$kotlin_path" -Djna.library.path="$libraries")
     in_federation misuse "${jvm[@]}" org.tributary.tests.MisuseKt
     in_federation machine "${jvm[@]}" org.tributary.tests.DrivenKt
     shift_in_kotlin=("${jvm[@]}" org.tributary.tests.ShiftKt)
+    shift_in_kotlin_lent=("${jvm[@]}" -Dtributary.client=lent org.tributary.tests.ShiftKt)
 else
     skip "a JVM, the Kotlin compiler (kotlin-jupyter-kernel from PyPI) or JNA (libjna-java) cannot be had, so no Kotlin was compiled or run"
 fi

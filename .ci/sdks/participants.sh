@@ -232,13 +232,18 @@ clip = { fixed = 2.0 }'
 # The steps of a round at which a participant is killed.
 steps="enrolled invited assigned shared fetched delivered middle trained answered uploaded confirmed unmasked"
 
-# Languages that cannot be had are stood in for by C. The four in C do the same and nobody kills them.
+# Languages that cannot be had are stood in for by C. The four in C do the same and nobody kills them. With Kotlin there is a third federation,
+# where a participant sends with the HTTP client of its JVM in the place of the library's HTTPS.
 same_bits() {
-    local third=shift_in_python fourth=shift_in_kotlin mixed alike
+    local third=shift_in_python fourth=shift_in_kotlin mixed alike lent
     [ ${#shift_in_python[@]} -gt 0 ] || third=shift_in_c
     [ ${#shift_in_kotlin[@]} -gt 0 ] || fourth=shift_in_c
     mixed=$(in_federation rounds "$steps" shift_in_rust shift_in_c $third $fourth)
     alike=$(in_federation rounds "" shift_in_c shift_in_c shift_in_c shift_in_c)
     [ "$mixed" = "$alike" ] || { echo "the models differ: $mixed, $alike"; return 1; }
     echo "the same bits: Rust, C, ${third#shift_in_} and ${fourth#shift_in_}, all but Rust killed and started again at ${steps// /, }, published what four in C do whom nobody kills: $mixed"
+    [ ${#shift_in_kotlin_lent[@]} -gt 0 ] || return 0
+    lent=$(in_federation rounds "enrolled middle uploaded" shift_in_rust shift_in_c shift_in_kotlin shift_in_kotlin_lent)
+    [ "$lent" = "$alike" ] || { echo "over the app's own HTTP client the model differs: $lent, $alike"; return 1; }
+    echo "the same bits: so did Rust, C, Kotlin and Kotlin over the JVM's own HTTP client"
 }

@@ -25,6 +25,7 @@ mod log_level;
 mod members;
 mod on_postgres;
 mod operator;
+mod own_client;
 mod privacy;
 mod processes;
 mod program;

@@ -2,7 +2,9 @@ package org.tributary.tests
 
 import kotlinx.coroutines.runBlocking
 import kotlinx.serialization.json.Json
+import kotlinx.serialization.json.JsonObject
 import kotlinx.serialization.json.jsonObject
+import kotlinx.serialization.json.jsonPrimitive
 import org.tributary.Job
 import org.tributary.Participant
 import java.io.File
@@ -35,16 +37,24 @@ private fun train(job: Job, number: Float, moment: String?) {
     dieAt(moment, "answered")
 }
 
+private fun lent(options: JsonObject): LentClient {
+    fun text(name: String) = options.getValue(name).jsonPrimitive.content
+    return LentClient(text("server"), text("ca_pem"))
+}
+
 /**
  * Adds a number to every parameter: the participant in Kotlin of `.ci/sdks.sh`, like `client-sdk/ffi/tests/c/shift.c`.
  *
  *     Shift OPTIONS.json NUMBER [MOMENT]
+ *
+ * With the property `tributary.client` set to `lent` it sends with [LentClient], and else with the library's own HTTPS.
  */
 fun main(arguments: Array<String>): Unit = runBlocking {
     val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject
     val number = arguments[1].toFloat()
     val moment = arguments.getOrNull(2)
-    Participant.start(options, onEvent = { dieAt(moment, it.name) }).use { me ->
+    val client = if (System.getProperty("tributary.client") == "lent") lent(options) else null
+    Participant.start(options, httpClient = client, onEvent = { dieAt(moment, it.name) }).use { me ->
         me.jobs().collect { job ->
             job.use { train(it, number, moment) }
             System.err.println("kotlin: handed in")

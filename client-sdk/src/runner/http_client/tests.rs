@@ -1,8 +1,11 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use wire::Timestamp;
 use wire::participant::{CheckInReply, CheckInRequest, ModelRef};
 
 use super::*;
+use crate::identity::{Certified, SigningKey};
+use crate::runner::Options;
 use crate::transport::{Download, HttpTransport, Request, Response, Transport as _};
 
 /// Hands each request over.
@@ -106,4 +109,35 @@ async fn a_model_is_read_while_its_file_still_comes() {
     app.join().unwrap();
     let file = sink.into_bytes();
     assert_eq!((file.len() as u64, file.first(), file.last()), (bytes, Some(&0), Some(&4)));
+}
+
+/// Keeps what it is given to show.
+#[derive(Default)]
+struct Given(Mutex<Vec<(String, Vec<u8>)>>);
+
+impl HttpClient for Given {
+    fn begin(&self, _: OutgoingRequest, _: Exchange) {}
+
+    fn identify(&self, certificate_pem: &str, key_pkcs8: &[u8]) -> Result<(), TransportError> {
+        self.0.lock().unwrap().push((certificate_pem.to_owned(), key_pkcs8.to_vec()));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_client_is_given_the_participants_key_unless_requests_are_signed() {
+    let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    let certificate_pem = rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&pair).unwrap().pem();
+    let participant = "00000000-0000-4000-8000-000000000000".parse().unwrap();
+    let (name, expires_at, renew_at) = (String::new(), Timestamp(0), Timestamp(0));
+    let certified = Certified { participant, name, certificate_pem: certificate_pem.clone(), expires_at, renew_at };
+    let key = pair.serialize_der();
+    let identity = Identity { key: Arc::new(SigningKey::from_pkcs8(&key).unwrap()), certified };
+    for (is_signed, given) in [(false, vec![(certificate_pem, key)]), (true, Vec::new())] {
+        let options = serde_json::json!({ "server": "https://here", "journal": "j", "signed_requests": is_signed });
+        let options: Options = serde_json::from_value(options).unwrap();
+        let transport = options.transport(OverClient(Given::default())).unwrap();
+        transport.identify(&identity).unwrap();
+        assert_eq!(*transport.carrier().0.0.lock().unwrap(), given);
+    }
 }

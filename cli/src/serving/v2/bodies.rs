@@ -16,6 +16,8 @@ use super::problem::Refusal;
 
 /// Time for a body to come.
 const BODY: Duration = Duration::from_secs(30);
+/// A longer one does not come with the head: its sender is told to go on when there is room for the request.
+const WITH_HEAD: u64 = 64 << 10;
 /// Longest wait for the memory of a body.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time for a body that is not kept.
@@ -71,7 +73,11 @@ impl Bodies {
         B: HttpBody<Data = Bytes> + Unpin,
     {
         let is_too_long = usize::try_from(body.size_hint().lower()).map_or(true, |length| length > self.most);
-        let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut body).poll_frame(cx))).await;
+        let first = if body.size_hint().lower() > WITH_HEAD {
+            Poll::Pending
+        } else {
+            poll_fn(|cx| Poll::Ready(Pin::new(&mut body).poll_frame(cx))).await
+        };
         let begun = if first.is_ready() && body.is_end_stream() { None } else { Some(begins()) };
         let begun = match begun.transpose() {
             Ok(begun) => begun,

@@ -5,7 +5,7 @@
 //! closed when it is full or its oldest part has waited [`Batching::max_delay`], and at once if no other request is on its way:
 //! the delay is a limit, which a request meets only while others are being read.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -85,8 +85,8 @@ pub enum Next<L, T> {
 pub struct Batcher<L, T> {
     limits: Batching,
     waiting: VecDeque<(L, Part<T>)>,
-    /// Since when requests are being read.
-    arriving: BTreeMap<u64, Moment>,
+    /// Requests that are being read, by their numbers, ascending, and since when.
+    arriving: VecDeque<(u64, Moment)>,
     arrived: u64,
     /// What a batch took lately.
     pace: Duration,
@@ -97,7 +97,7 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
     pub fn new(limits: Batching) -> Self {
         let limits =
             Batching { max_batch: limits.max_batch.max(1), queue: limits.queue.max(1), max_delay: limits.max_delay };
-        Self { limits, waiting: VecDeque::new(), arriving: BTreeMap::new(), arrived: 0, pace: Duration::ZERO }
+        Self { limits, waiting: VecDeque::new(), arriving: VecDeque::new(), arrived: 0, pace: Duration::ZERO }
     }
 
     /// Number of parts that wait.
@@ -114,13 +114,21 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
     /// Notes that a request is on its way, and numbers it. [`Self::arrived`] ends that, whatever becomes of the request.
     pub fn arrives(&mut self, now: Moment) -> u64 {
         self.arrived += 1;
-        self.arriving.insert(self.arrived, now);
+        self.arriving.push_back((self.arrived, now));
         self.arrived
     }
 
     /// The request with this number is not on its way any more.
     pub fn arrived(&mut self, arrival: u64) {
-        self.arriving.remove(&arrival);
+        if let Ok(place) = self.arriving.binary_search_by_key(&arrival, |&(number, _)| number) {
+            self.arriving.remove(place);
+        }
+    }
+
+    /// What is to compute the oldest part.
+    #[must_use]
+    pub fn oldest(&self) -> Option<&L> {
+        self.waiting.front().map(|(lane, _)| lane)
     }
 
     /// Whether so many more parts may wait. Parts whose asker `is_gone` make room where there is none.
@@ -162,7 +170,7 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
         let ((count, is_full), lane) = (self.fitting(lane), lane.clone());
         if !is_full && now < due {
             // A request that takes longer than the delay to be read holds nobody up.
-            let newest = self.arriving.values().max().map(|&since| since + self.limits.max_delay);
+            let newest = self.arriving.iter().map(|&(_, since)| since + self.limits.max_delay).max();
             if let Some(newest) = newest.filter(|&newest| newest > now) {
                 return Next::WaitUntil(due.min(newest));
             }
@@ -197,15 +205,15 @@ impl<L: Clone + PartialEq, T> Batcher<L, T> {
     /// Takes the lane's first parts.
     fn take(&mut self, lane: L, count: usize) -> Batch<L, T> {
         let mut parts = Vec::with_capacity(count);
-        let mut others = VecDeque::with_capacity(self.waiting.len());
-        for (of, part) in self.waiting.drain(..) {
-            if of == lane && parts.len() < count {
+        // What stays goes round once, and keeps its order.
+        for _ in 0..self.waiting.len() {
+            let Some((of, part)) = self.waiting.pop_front() else { break };
+            if parts.len() < count && of == lane {
                 parts.push(part);
             } else {
-                others.push_back((of, part));
+                self.waiting.push_back((of, part));
             }
         }
-        self.waiting = others;
         Batch { lane, parts }
     }
 }

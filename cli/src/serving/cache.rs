@@ -7,7 +7,6 @@ use quick_cache::sync::Cache;
 use ring::digest::{Context, SHA256};
 use wire::Digest;
 
-use super::meters;
 use super::model::{Input, Prediction};
 
 /// About what an entry takes beside its prediction: two digests, and its place.
@@ -46,10 +45,8 @@ impl Predictions {
         Key { model, input }
     }
 
-    pub(super) fn get(&self, model: &str, key: &Key) -> Option<Arc<Prediction>> {
-        let found = self.0.get(key);
-        meters::cached(model, found.is_some());
-        found
+    pub(super) fn get(&self, key: &Key) -> Option<Arc<Prediction>> {
+        self.0.get(key)
     }
 
     pub(super) fn put(&self, key: Key, said: Arc<Prediction>) {
@@ -68,8 +65,8 @@ mod tests {
         let said = Arc::new(Prediction { scores: vec![1.0; 10], classes: vec![0] });
         let key = |model: u8, value| cache.key(Digest([model; 32]), &row(value));
         cache.put(key(1, 0.5), Arc::clone(&said));
-        assert_eq!(cache.get("m", &key(1, 0.5)), Some(Arc::clone(&said)));
-        assert!(cache.get("m", &key(2, 0.5)).is_none() && cache.get("m", &key(1, 0.25)).is_none());
+        assert_eq!(cache.get(&key(1, 0.5)), Some(Arc::clone(&said)));
+        assert!(cache.get(&key(2, 0.5)).is_none() && cache.get(&key(1, 0.25)).is_none());
         (0..10_000_u16).for_each(|number| cache.put(key(1, f32::from(number)), Arc::clone(&said)));
         assert!(cache.0.weight() <= 100_000, "{}", cache.0.weight());
     }

@@ -1,5 +1,6 @@
 //! Connections: TLS 1.3 as the coordinator's, or in the clear where nobody else can listen.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,7 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
 use coordinator::http::ReadDeadline;
+use futures_util::future::{Either, select};
+use http::Request;
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use recipe::digest::sha256;
@@ -38,9 +44,24 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// What is known of the other side of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peer {
+pub(crate) struct Peer {
     /// SHA-256 of its certificate of the authority for clients, if it has shown one.
     pub(super) certificate: Option<Digest>,
+}
+
+/// What answers the requests of a listener. Cloned for each: it is a handle.
+pub(crate) trait Answers: Clone + Send + Sync + 'static {
+    fn answer(self, request: Request<Incoming>, peer: Peer) -> impl Future<Output = Response> + Send + 'static;
+}
+
+impl Answers for Router {
+    async fn answer(self, mut request: Request<Incoming>, peer: Peer) -> Response {
+        request.extensions_mut().insert(peer);
+        match self.oneshot(request.map(Body::new)).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
 }
 
 /// Files of the listener's identity.
@@ -105,9 +126,9 @@ pub(crate) async fn bind(address: SocketAddr) -> Outcome<TcpListener> {
 }
 
 /// How connections are served: their limits of time, and what answers them.
-struct Connections {
+struct Connections<A> {
     tls: Option<TlsAcceptor>,
-    router: Router,
+    answers: A,
     builder: auto::Builder<TokioExecutor>,
     /// Time for the first bytes of a connection.
     first_bytes: Duration,
@@ -118,31 +139,34 @@ struct Connections {
 }
 
 /// Serves until `stop`, then lets requests in progress end.
-pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router, stop: CancellationToken) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    answers: impl Answers,
+    stop: CancellationToken,
+) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(256).keep_alive_interval(Duration::from_secs(30));
-    let connections = Connections { tls, router, builder, first_bytes: HEADERS, idle: IDLE, grace: GRACE, stop };
+    let connections = Connections { tls, answers, builder, first_bytes: HEADERS, idle: IDLE, grace: GRACE, stop };
     accept(listener, Arc::new(connections)).await;
 }
 
-async fn accept(listener: TcpListener, connections: Arc<Connections>) {
+async fn accept<A: Answers>(listener: TcpListener, connections: Arc<Connections<A>>) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let accepted = async {
             let slot = Arc::clone(&slots).acquire_owned().await;
             (slot, listener.accept().await)
         };
-        let (slot, stream) = tokio::select! {
-            (slot, accepted) = accepted => match accepted {
-                Ok((stream, _)) => (slot, stream),
-                Err(error) => {
-                    tracing::warn!("a connection was not accepted: {error}");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-            },
-            () = connections.stop.cancelled() => break,
+        let Some((slot, accepted)) = connections.stop.run_until_cancelled(accepted).await else { break };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!("a connection was not accepted: {error}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
         };
         let connections = Arc::clone(&connections);
         tokio::spawn(async move {
@@ -160,7 +184,7 @@ async fn accept(listener: TcpListener, connections: Arc<Connections>) {
 
 type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-impl Connections {
+impl<A: Answers> Connections<A> {
     async fn receive(&self, stream: TcpStream) -> Ended {
         // Small answers must not wait for more data.
         stream.set_nodelay(true)?;
@@ -179,34 +203,27 @@ impl Connections {
     /// Answers the requests of a connection, until it ends, is idle, or all stops.
     async fn answer(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) -> Ended {
         let requests = Requests::new();
-        let counting = Arc::clone(&requests);
-        let service = hyper::service::service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
-            request.extensions_mut().insert(peer);
-            let answer = self.router.clone().oneshot(request.map(axum::body::Body::new));
-            let counted = counting.begin();
+        let (counting, answers) = (Arc::clone(&requests), self.answers.clone());
+        let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+            let (answer, counted) = (answers.clone().answer(request, peer), counting.begin());
             async move {
                 let answer = answer.await;
                 drop(counted);
-                answer
+                Ok::<_, Infallible>(answer)
             }
         });
         // hyper waits without end for the bytes by which it tells HTTP/2 from HTTP/1.1.
         let stream = TokioIo::new(ReadDeadline::new(stream, self.first_bytes));
         let mut served = pin!(self.builder.serve_connection(stream, service));
-        let mut idle = pin!(requests.idle(self.idle));
-        let (mut is_ending, mut last_moment) = (false, pin!(tokio::time::sleep(Duration::ZERO)));
-        loop {
-            tokio::select! {
-                ended = served.as_mut() => return ended,
-                // HTTP/2 says goodbye, and its peer may never answer.
-                () = last_moment.as_mut(), if is_ending => return Ok(()),
-                () = idle.as_mut(), if !is_ending => {}
-                () = self.stop.cancelled(), if !is_ending => {}
-            }
-            is_ending = true;
-            last_moment.as_mut().reset(Instant::now() + self.grace);
-            served.as_mut().graceful_shutdown();
+        // A token of its own: each request looks at it, and one for all connections would be under one lock.
+        let stop = self.stop.child_token();
+        let ending = pin!(stop.run_until_cancelled(requests.idle(self.idle)));
+        if let Either::Left((ended, _)) = select(served.as_mut(), ending).await {
+            return ended;
         }
+        served.as_mut().graceful_shutdown();
+        // HTTP/2 says goodbye, and its peer may never answer.
+        tokio::time::timeout(self.grace, served).await.unwrap_or(Ok(()))
     }
 }
 
@@ -267,7 +284,7 @@ mod tests {
         let (builder, stop) = (auto::Builder::new(TokioExecutor::new()), CancellationToken::new());
         let connections = Connections {
             tls: None,
-            router: Router::new(),
+            answers: Router::new(),
             builder,
             first_bytes,
             idle,

@@ -1,8 +1,13 @@
 //! What is counted of serving. Never an input, never an output.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use inference::scale::{Load, Replicas};
+use metrics::{Counter, Gauge, Histogram};
+
+/// The status of an answer that is a prediction.
+const GOOD: u16 = 200;
 
 /// Says what each metric means; called once, after the recorder is there.
 pub(super) fn describe() {
@@ -29,26 +34,88 @@ pub(super) fn describe() {
     metrics::describe_gauge!("tributary_infer_desired_replicas", "How many replicas there should be by the rule");
 }
 
-pub(super) fn queue_size(model: &str, waiting: usize) {
-    metrics::gauge!("tributary_infer_queue_size", "model" => model.to_owned()).set(count(waiting));
+/// What is counted of a model's queue: looked up once, and counted without a look at any label.
+pub(super) struct QueueMeters {
+    size: Gauge,
+    waited: Histogram,
+    examples: Histogram,
+    took: Histogram,
 }
 
-pub(super) fn queued(model: &str, waited: Duration) {
-    metrics::histogram!("tributary_infer_queue_seconds", "model" => model.to_owned()).record(waited);
-}
-
-pub(super) fn computed(model: &str, examples: usize, took: Duration) {
-    metrics::histogram!("tributary_infer_batch_size", "model" => model.to_owned()).record(count(examples));
-    metrics::histogram!("tributary_infer_compute_seconds", "model" => model.to_owned()).record(took);
-}
-
-/// `took`: from when the request was read, if it was.
-pub(super) fn answered(model: &str, status: u16, took: Option<Duration>) {
-    let (model, status) = (model.to_owned(), status.to_string());
-    metrics::counter!("tributary_infer_requests_total", "model" => model.clone(), "status" => status).increment(1);
-    if let Some(took) = took {
-        metrics::histogram!("tributary_infer_request_seconds", "model" => model).record(took);
+impl QueueMeters {
+    /// Those of a model. They count nowhere if the recorder comes later.
+    pub(super) fn of(model: &str) -> Self {
+        Self {
+            size: metrics::gauge!("tributary_infer_queue_size", "model" => model.to_owned()),
+            waited: metrics::histogram!("tributary_infer_queue_seconds", "model" => model.to_owned()),
+            examples: metrics::histogram!("tributary_infer_batch_size", "model" => model.to_owned()),
+            took: metrics::histogram!("tributary_infer_compute_seconds", "model" => model.to_owned()),
+        }
     }
+
+    pub(super) fn size(&self, waiting: usize) {
+        self.size.set(count(waiting));
+    }
+
+    pub(super) fn queued(&self, waited: Duration) {
+        self.waited.record(waited);
+    }
+
+    pub(super) fn computed(&self, examples: usize, took: Duration) {
+        self.examples.record(count(examples));
+        self.took.record(took);
+    }
+}
+
+/// What is counted of a model's answers, as [`QueueMeters`] are.
+pub(super) struct AnswerMeters {
+    model: String,
+    good: Counter,
+    took: Histogram,
+    /// Predictions that were remembered, and that were not; there once somebody looks.
+    cached: OnceLock<[Counter; 2]>,
+}
+
+impl AnswerMeters {
+    pub(super) fn of(model: &str) -> Self {
+        Self {
+            model: model.to_owned(),
+            good: requests(model, GOOD),
+            took: metrics::histogram!("tributary_infer_request_seconds", "model" => model.to_owned()),
+            cached: OnceLock::new(),
+        }
+    }
+
+    /// `took`: from when the request was read, if it was.
+    pub(super) fn answered(&self, status: u16, took: Option<Duration>) {
+        if status == GOOD {
+            self.good.increment(1);
+        } else {
+            requests(&self.model, status).increment(1);
+        }
+        if let Some(took) = took {
+            self.took.record(took);
+        }
+    }
+
+    pub(super) fn cached(&self, is_hit: bool) {
+        let [hits, misses] = self.cached.get_or_init(|| {
+            [
+                metrics::counter!("tributary_infer_cache_hits_total", "model" => self.model.clone()),
+                metrics::counter!("tributary_infer_cache_misses_total", "model" => self.model.clone()),
+            ]
+        });
+        if is_hit { hits.increment(1) } else { misses.increment(1) }
+    }
+}
+
+/// Counts an answer about a model that is not here: names that strangers invent are no labels.
+pub(super) fn answered_stranger(status: u16) {
+    requests("", status).increment(1);
+}
+
+fn requests(model: &str, status: u16) -> Counter {
+    metrics::counter!("tributary_infer_requests_total", "model" => model.to_owned(), "status" => status.to_string())
 }
 
 pub(super) fn swapped(model: &str, outcome: &'static str) {
@@ -66,14 +133,6 @@ pub(super) fn versions(model: &str, stable: Option<u32>, canary: Option<u32>) {
 pub(super) fn fetch_failed(model: &str, reason: &'static str) {
     metrics::counter!("tributary_infer_fetch_failures_total", "model" => model.to_owned(), "reason" => reason)
         .increment(1);
-}
-
-pub(super) fn cached(model: &str, hit: bool) {
-    if hit {
-        metrics::counter!("tributary_infer_cache_hits_total", "model" => model.to_owned()).increment(1);
-    } else {
-        metrics::counter!("tributary_infer_cache_misses_total", "model" => model.to_owned()).increment(1);
-    }
 }
 
 /// How many there should be.

@@ -110,7 +110,7 @@ pub(crate) async fn start(
     };
     let (addresses, stop) = ((address(&main)?, health.as_ref().map(address).transpose()?), CancellationToken::new());
     let (mut listeners, mut others) = (JoinSet::new(), JoinSet::new());
-    listeners.spawn(listener::serve(main, acceptor, v2::router(Arc::clone(&serving)), stop.clone()));
+    listeners.spawn(listener::serve(main, acceptor, v2::Api::new(Arc::clone(&serving)), stop.clone()));
     if let Some(health) = health {
         listeners.spawn(listener::serve(health, None, v2::health_router(Arc::clone(&serving)), stop.clone()));
     }

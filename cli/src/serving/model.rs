@@ -1,15 +1,17 @@
 //! A version of a model in memory: read from its file, warmed, and asked.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use client_sdk::models::{Architecture, InputKind};
 use client_sdk::train::{Inputs, Predictor, Scores, TrainError};
 use inference::versions::{Unfit, Warm};
 use learning::contribution::scaffold;
 use learning::{Parameters, checkpoint};
-use wire::Digest;
+use tokio::time::Instant;
+use wire::{Digest, TaskId};
 
 use crate::command::model::without_control;
 
@@ -17,6 +19,10 @@ use crate::command::model::without_control;
 const WARM_EXAMPLES: usize = 2;
 /// Characters of such an example, where examples are texts.
 const WARM_LENGTH: usize = 4;
+/// A batch that takes no longer may be computed by a thread that reads requests, whose other connections wait meanwhile.
+const QUICK: Duration = Duration::from_millis(2);
+/// The share of a slower batch by which the pace rises: what else the processor did meanwhile is no part of it.
+const RISE: u64 = 64;
 
 /// Examples to ask a model about.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +39,14 @@ impl Input {
         match self {
             Self::Rows { values, width } => values.len() / (*width).max(1),
             Self::Texts { characters, length } => characters.len() / (*length).max(1),
+        }
+    }
+
+    /// Number of numbers, or of characters.
+    fn len(&self) -> usize {
+        match self {
+            Self::Rows { values, .. } => values.len(),
+            Self::Texts { characters, .. } => characters.len(),
         }
     }
 
@@ -105,6 +119,8 @@ pub(crate) struct Loaded {
     pub(crate) version: u32,
     /// SHA-256 of the file.
     pub(crate) sha256: Digest,
+    /// The task that it is of, if its record tells.
+    pub(crate) task: Option<TaskId>,
     architecture: Architecture,
     parameters: Arc<Parameters>,
     batch: usize,
@@ -112,6 +128,8 @@ pub(crate) struct Loaded {
     pub(crate) has_panicked: AtomicBool,
     /// Prepared for a thread each, which no thread uses now.
     idle: Mutex<Vec<Predictor>>,
+    /// Nanoseconds that an example takes.
+    pace: AtomicU64,
 }
 
 impl Loaded {
@@ -136,8 +154,13 @@ impl Loaded {
         let layout = architecture.layout().map_err(|error| unreadable(&error))?;
         let parameters = scaffold::read_model(file, &Arc::new(layout)).map_err(|error| unreadable(&error))?;
         let parameters = Arc::new(parameters);
-        let (has_panicked, idle) = (AtomicBool::new(false), Mutex::default());
-        Ok(Self { version, sha256, architecture, parameters, batch, has_panicked, idle })
+        let (has_panicked, idle, pace) = (AtomicBool::new(false), Mutex::default(), AtomicU64::new(u64::MAX));
+        Ok(Self { version, sha256, task: None, architecture, parameters, batch, has_panicked, idle, pace })
+    }
+
+    /// The same, of this task.
+    pub(crate) fn of(self, task: Option<TaskId>) -> Self {
+        Self { task, ..self }
     }
 
     /// Has it answer sample inputs, so that the first request finds it prepared.
@@ -151,6 +174,8 @@ impl Loaded {
                 (Input::Texts { characters: vec![0; WARM_EXAMPLES * WARM_LENGTH], length: WARM_LENGTH }, WARM_LENGTH)
             }
         };
+        // The first time it is prepared; the second time tells its pace.
+        self.compute(&input)?;
         let (said, classes) = (self.compute(&input)?, self.architecture.classes() as usize);
         Ok(Warm::judge(self.parameters.values(), &said.scores, WARM_EXAMPLES, positions * classes)?)
     }
@@ -165,6 +190,7 @@ impl Loaded {
             Some(predictor) => predictor,
             None => Predictor::new(self.architecture.clone(), Arc::clone(&self.parameters), self.batch)?,
         };
+        let began = Instant::now();
         let said = match input {
             Input::Rows { values, .. } => predictor.scores(Inputs::Rows(values)).map(|scores| Prediction::of(&scores)),
             // Texts are computed one by one: the model goes through each from its beginning.
@@ -175,8 +201,33 @@ impl Loaded {
                 })
             }
         };
+        if said.is_ok() {
+            self.note_pace(input.examples(), began.elapsed());
+        }
         idle().push(predictor);
         said
+    }
+
+    /// It falls at once, and rises slowly.
+    fn note_pace(&self, examples: usize, took: Duration) {
+        let each = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) / examples.max(1) as u64;
+        let pace = self.pace.load(Ordering::Relaxed);
+        let pace = if each < pace { each } else { pace + (each - pace) / RISE };
+        self.pace.store(pace, Ordering::Relaxed);
+    }
+
+    /// Whether a whole batch takes so little time that it may be computed anywhere. How long texts take, who asks decides.
+    pub(crate) fn is_quick(&self) -> bool {
+        let each = self.pace.load(Ordering::Relaxed);
+        match self.architecture.input() {
+            InputKind::Features(_) => Duration::from_nanos(each.saturating_mul(self.batch as u64)) <= QUICK,
+            InputKind::Characters => false,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_pace(&self, each: Duration) {
+        self.pace.store(u64::try_from(each.as_nanos()).unwrap(), Ordering::Relaxed);
     }
 
     pub(crate) fn architecture(&self) -> &Architecture {
@@ -184,16 +235,20 @@ impl Loaded {
     }
 }
 
-/// Examples of several requests in one.
-pub(crate) fn joined<'a>(mut inputs: impl Iterator<Item = &'a Input>) -> Option<Input> {
-    let mut all = inputs.next()?.clone();
+/// Examples of several requests in one; none if they do not go together.
+pub(crate) fn joined<'a>(inputs: impl Iterator<Item = &'a Input> + Clone) -> Option<Input> {
+    let count = inputs.clone().map(Input::len).sum();
+    let mut all = match inputs.clone().next()? {
+        Input::Rows { width, .. } => Input::Rows { values: Vec::with_capacity(count), width: *width },
+        Input::Texts { length, .. } => Input::Texts { characters: Vec::with_capacity(count), length: *length },
+    };
     for input in inputs {
         match (&mut all, input) {
-            (Input::Rows { values, .. }, Input::Rows { values: more, .. }) => values.extend(more),
+            (Input::Rows { values, .. }, Input::Rows { values: more, .. }) => values.extend_from_slice(more),
             (Input::Texts { characters, length }, Input::Texts { characters: more, length: other })
                 if length == other =>
             {
-                characters.extend(more);
+                characters.extend_from_slice(more);
             }
             (Input::Rows { .. } | Input::Texts { .. }, _) => return None,
         }
@@ -225,6 +280,10 @@ mod tests {
         let place = nan.windows(4).position(|bytes| bytes == 7.0_f32.to_le_bytes()).unwrap();
         nan[place..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
         assert!(Loaded::read(3, Digest([0; 32]), &nan, None, 4).and_then(|bad| bad.warm()).is_err());
+        good.set_pace(Duration::from_micros(500));
+        assert!(good.is_quick(), "a batch of four takes 2 ms");
+        good.set_pace(Duration::from_micros(501));
+        assert!(!good.is_quick());
         let overflows = read(&[f32::MAX, f32::MAX, 1.0, 0.0, f32::MAX, 0.5]);
         overflows.warm().unwrap();
         assert!(Loaded::read(3, Digest([0; 32]), b"no model", None, 4).is_err());

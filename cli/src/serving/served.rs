@@ -20,7 +20,7 @@ use wire::{Digest, TaskId};
 
 use super::engine::{Engine, Lane};
 use super::folder::{ModelFolder, State, Unusable};
-use super::meters;
+use super::meters::{self, AnswerMeters};
 use super::model::{Loaded, Unservable};
 use super::standing::{Refusals, Standing};
 use super::traffic::Traffic;
@@ -70,6 +70,15 @@ impl NotReady {
     }
 }
 
+/// A version that is to be used at once, and was loaded before there was room for it.
+struct Ready {
+    version: u32,
+    /// When its file was changed last.
+    modified: Option<SystemTime>,
+    loaded: Arc<Loaded>,
+    warm: Warm,
+}
+
 /// A model by its name.
 pub(crate) struct Served {
     pub(crate) name: String,
@@ -86,6 +95,8 @@ pub(crate) struct Served {
     key: Mutex<Option<AuditKey>>,
     /// Versions that did not get ready: not read again until their file changes, or their time comes.
     unready: Mutex<BTreeMap<u32, Unready>>,
+    /// What a canary makes room for.
+    ready: Mutex<Option<Ready>>,
     /// The folder could not be read when it was looked at last.
     is_unreadable: AtomicBool,
     /// Why versions are not used, for whoever is told.
@@ -94,6 +105,7 @@ pub(crate) struct Served {
     changing: tokio::sync::Mutex<()>,
     pub(crate) changed: Notify,
     pub(crate) traffic: Traffic,
+    pub(super) meters: AnswerMeters,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -132,15 +144,23 @@ impl Served {
             task: Mutex::new(task),
             key: Mutex::new(key),
             unready: Mutex::default(),
+            ready: Mutex::default(),
             is_unreadable: AtomicBool::new(false),
             changing: tokio::sync::Mutex::default(),
             changed: Notify::new(),
             traffic: Traffic::default(),
+            meters: AnswerMeters::of(name),
         })
     }
 
     pub(crate) fn task(&self) -> Option<TaskId> {
         *locked(&self.task)
+    }
+
+    /// The task whose bearers may ask: that of the version that answers, which may be a former one's until there is another.
+    pub(crate) fn audience(&self) -> Option<TaskId> {
+        let answering = locked(&self.versions).stable().and_then(|held| held.model.task);
+        answering.or_else(|| self.task())
     }
 
     pub(crate) fn key(&self) -> Option<AuditKey> {
@@ -179,12 +199,13 @@ impl Served {
         held.map(|held| Arc::clone(&held.model))
     }
 
-    /// Who answers a request: the version that it names, or the one by its draw.
-    pub(crate) fn choose(self: &Arc<Self>, version: Option<u32>, draw: u64) -> Option<Chosen> {
+    /// Who answers a request: the version that it names, or the one by its draw, which counts beside a canary alone.
+    pub(crate) fn choose(self: &Arc<Self>, version: Option<u32>, draw: impl FnOnce() -> u64) -> Option<Chosen> {
         let versions = locked(&self.versions);
         let held = match version {
             Some(version) => versions.at(version),
-            None => versions.route(draw, &self.rollout),
+            None if versions.canary().is_some() => versions.route(draw(), &self.rollout),
+            None => versions.stable(),
         }?;
         let is_canary = versions.canary().is_some_and(|canary| canary.version == held.version);
         let beside = versions.stable().filter(|_| is_canary).map(|stable| {
@@ -243,15 +264,24 @@ impl Served {
             others.partition(|version| self.folder.is_restored(*version, self.key()));
         let is_trying = locked(&self.versions).canary().is_some();
         let others = others.into_iter().filter(|_| !is_trying);
+        let mut ready = locked(&self.ready).take();
         for version in stable.filter(is_due).into_iter().chain(restored).chain(others) {
+            let modified = self.modified(version);
+            if let Some(Ready { loaded, warm, .. }) =
+                ready.take_if(|ready| (ready.version, ready.modified) == (version, modified) && !is_trying)
+            {
+                self.place(version, loaded, warm, engine, true);
+                return;
+            }
             match self.load(version).await {
-                // It is good: loaded again once there is room.
-                Ok(_) if is_trying => {
+                // It is good, and waits for its place.
+                Ok((loaded, warm, _)) if is_trying => {
+                    *locked(&self.ready) = Some(Ready { version, modified, loaded: Arc::new(loaded), warm });
                     locked(&self.versions).overtake();
                     return;
                 }
                 Ok((loaded, warm, at_once)) => {
-                    self.place(version, loaded, warm, engine, at_once);
+                    self.place(version, Arc::new(loaded), warm, engine, at_once);
                     return;
                 }
                 Err(error) => self.tell_unready(version, &error),
@@ -294,6 +324,7 @@ impl Served {
         locked(&self.versions).begin_anew();
         (*locked(&self.task), *locked(&self.last)) = (Some(task), None);
         locked(&self.unready).clear();
+        locked(&self.ready).take();
         self.refusals.clear();
         let (name, place) = (&self.name, place.display());
         tracing::warn!(model = name, %task, %former, "{name} is another task now: versions of the former one lie in {place}");
@@ -335,7 +366,7 @@ impl Served {
         let loaded = tokio::task::spawn_blocking(move || {
             let read = served.folder.read(version, served.key())?;
             let architecture = read.architecture.as_ref();
-            let loaded = Loaded::read(version, read.sha256, &read.file, architecture, served.batch)?;
+            let loaded = Loaded::read(version, read.sha256, &read.file, architecture, served.batch)?.of(read.task);
             let warm = loaded.warm()?;
             if read.task.is_some() {
                 *locked(&served.task) = read.task;
@@ -345,8 +376,8 @@ impl Served {
         loaded.await.unwrap_or_else(|error| Err(Unservable::Unreadable(error.to_string()).into()))
     }
 
-    fn place(&self, version: u32, loaded: Loaded, warm: Warm, engine: &Engine, at_once: bool) {
-        let (name, held) = (&self.name, Held { version, model: Arc::new(loaded) });
+    fn place(&self, version: u32, model: Arc<Loaded>, warm: Warm, engine: &Engine, at_once: bool) {
+        let (name, held) = (&self.name, Held { version, model });
         let placed = locked(&self.versions).place(held, warm, engine.now(), &self.rollout, at_once);
         self.refusals.forget(version);
         match placed {

@@ -1,5 +1,7 @@
 //! Batches of a simulated crowd, under a virtual clock.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,9 +1,16 @@
 //! Batches, from the queue to the answers and to the comparison of versions.
 
-use client_sdk::models::{Architecture, Gru};
+use std::time::Duration;
+
+use client_sdk::models::{Architecture, Gru, Linear};
+use client_sdk::train::TrainError;
+use futures_util::future::join_all;
+use inference::batcher::{Batch, Part, Refused};
 use learning::checkpoint;
 use wire::Digest;
 
+use super::super::model::Loaded;
+use super::compute::{compute, contained};
 use super::*;
 
 /// A version of a character model.
@@ -44,7 +51,7 @@ fn texts_of_different_lengths_are_compared_one_by_one() {
             parts.push(Part { examples: 1, since: Duration::ZERO, asker });
             answers.push(receiver);
         }
-        compute("digits", Batch { lane, parts }, Duration::ZERO);
+        compute(&QueueMeters::of("digits"), Batch { lane, parts }, Duration::ZERO);
         let expected = inputs.each_ref().map(|input| [classes(&canary, input), classes(&stable, input)]);
         let told = told.lock().unwrap();
         for side in 0..2 {
@@ -63,7 +70,7 @@ async fn a_panic_ends_no_compute_thread() {
     let tell: Compared = Arc::new(|canary: &[u32], _: &[u32]| assert!(canary.is_empty(), "planted"));
     let lane = Lane { model: loaded(2), beside: Some((loaded(1), tell)) };
     for _ in 0..3 {
-        let said = engine.ask(engine.arriving(0), &lane, text(3));
+        let said = engine.ask(0, None, &lane, text(3));
         let said = tokio::time::timeout(Duration::from_secs(60), said).await.expect("a thread computes still");
         assert_eq!(said.unwrap().classes.len(), 3);
     }
@@ -85,19 +92,79 @@ async fn a_full_queue_is_known_before_a_body_is_read_and_who_goes_away_makes_roo
     let engine = Engine::start(&["digits".to_owned()], batching, 1).unwrap();
     let lane = Lane { model: loaded(1), beside: None };
     // What waits is kept for this one.
-    let reading = engine.arriving(0);
-    let ask = || Box::pin(engine.ask(engine.arriving(0), &lane, text(2)));
+    let reading = engine.arriving(0, true).unwrap();
+    let ask = || Box::pin(engine.ask(0, engine.arriving(0, false).ok(), &lane, text(2)));
     let mut first = ask();
     tokio::select! {
         biased;
         said = &mut first => panic!("{said:?}"),
         () = std::future::ready(()) => {}
     }
-    assert!(matches!(engine.room(0), Err(NoAnswer::Refused(Refused::Full { waiting: 1, .. }))));
+    let full = engine.arriving(0, true).err();
+    assert!(matches!(full, Some(NoAnswer::Refused(Refused::Full { waiting: 1, .. }))), "{full:?}");
+    assert!(engine.arriving(0, false).is_ok(), "what may be remembered needs no place");
     assert_eq!(engine.take_demand(), 2, "with the one for which there was no room");
     drop(first);
-    assert!(engine.room(0).is_ok());
+    assert!(engine.arriving(0, true).is_ok());
     let second = ask();
     drop(reading);
     assert_eq!(second.await.unwrap().classes.len(), 2);
+}
+
+/// A version of a model that is computed in no time, and one row to ask it about.
+fn quick(version: u32) -> Arc<Loaded> {
+    let model = Architecture::Linear(Linear { inputs: 2, classes: 2 });
+    let file = checkpoint::write(&model.initial(version.into()).unwrap()).unwrap();
+    let loaded = Loaded::read(version, Digest([0; 32]), &file, Some(&model), 8).unwrap();
+    loaded.set_pace(Duration::from_nanos(1));
+    Arc::new(loaded)
+}
+
+fn one_row(number: f32) -> Input {
+    Input::Rows { values: vec![number, 1.0], width: 2 }
+}
+
+#[tokio::test]
+async fn requests_that_are_there_at_once_are_computed_at_once_by_whoever_asks() {
+    let batching = Batching { max_batch: 8, ..Batching::default() };
+    let engine = Engine::start(&["digits".to_owned()], batching, 1).unwrap();
+    let (canary, stable) = (quick(2), quick(1));
+    let (lane, told) = compared(&canary, &stable);
+    // One that only begins would take what it finds.
+    while engine.shared.lock().sleeping == 0 {
+        std::thread::yield_now();
+    }
+    let rows = [0.5, -1.0, 2.0, 3.5, -4.0];
+    let said = join_all(rows.map(|number| engine.ask(0, None, &lane, one_row(number)))).await;
+    for (number, said) in rows.into_iter().zip(said) {
+        let (said, alone) = (said.unwrap(), canary.compute(&one_row(number)).unwrap());
+        assert_eq!(said.scores.len(), 2);
+        assert!(said.scores.iter().zip(&alone.scores).all(|(one, other)| (one - other).abs() <= 1e-6), "{said:?}");
+    }
+    // In order, all in one batch: nobody was woken for it.
+    let told = told.lock().unwrap();
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0][0].len(), rows.len());
+}
+
+#[tokio::test]
+async fn who_computes_for_others_and_goes_away_leaves_them_to_the_threads() {
+    let batching = Batching { max_delay: Duration::from_millis(20), ..Batching::default() };
+    let engine = Engine::start(&["digits".to_owned()], batching, 1).unwrap();
+    let lane = Lane { model: quick(1), beside: None };
+    // It is read for longer than the delay: what waits for it is left to a thread, which looks when that is over.
+    let reading = engine.arriving(0, true).unwrap();
+    let mut gone = Box::pin(engine.ask(0, None, &lane, one_row(1.0)));
+    tokio::select! {
+        biased;
+        said = &mut gone => panic!("{said:?}"),
+        () = std::future::ready(()) => {}
+    }
+    drop(gone);
+    let said = tokio::time::timeout(Duration::from_secs(60), engine.ask(0, None, &lane, one_row(2.0))).await;
+    assert_eq!(said.expect("a thread computes it").unwrap().classes.len(), 1);
+    drop(reading);
+    let many = Input::Rows { values: vec![1.0; 2 * 3 * 32], width: 2 };
+    let said = tokio::time::timeout(Duration::from_secs(60), engine.ask(0, None, &lane, many)).await;
+    assert_eq!(said.expect("a thread computes it").unwrap().classes.len(), 96, "in parts, by the threads");
 }

@@ -207,6 +207,45 @@ async fn newer_versions_wait_for_the_verdict_and_restored_ones_do_not() {
 }
 
 #[tokio::test]
+async fn a_restored_version_is_loaded_once_before_a_canary_makes_room() {
+    let test = Test::new(20.0);
+    let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+    for version in 1..=2 {
+        test.publish_signed(version, task(1), Some((&pair, Origin::Trained)));
+        test.look().await;
+    }
+    let asked = test.served.at(Some(2)).unwrap();
+    test.publish_signed(3, task(1), Some((&pair, Origin::Restored)));
+    test.look().await;
+    assert_eq!(test.served.answering(), [1], "the canary is drained while somebody asks it");
+    let waiting = locked(&test.served.ready).as_ref().map(|ready| Arc::as_ptr(&ready.loaded)).unwrap();
+    drop(asked);
+    test.look().await;
+    let stable = test.served.at(None).unwrap();
+    assert_eq!((stable.version, Arc::as_ptr(&stable)), (3, waiting));
+    assert!(locked(&test.served.ready).is_none());
+}
+
+#[tokio::test]
+async fn a_restored_version_that_was_changed_while_it_waited_is_loaded_again() {
+    let test = Test::new(20.0);
+    let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+    for version in 1..=2 {
+        test.publish_signed(version, task(1), Some((&pair, Origin::Trained)));
+        test.look().await;
+    }
+    let asked = test.served.at(Some(2)).unwrap();
+    test.publish_signed(3, task(1), Some((&pair, Origin::Restored)));
+    test.look().await;
+    std::fs::write(test.served.folder.file(3), "damaged").unwrap();
+    let later = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+    std::fs::File::options().write(true).open(test.served.folder.file(3)).unwrap().set_modified(later).unwrap();
+    drop(asked);
+    test.look().await;
+    assert_eq!(test.stable(), Some(1));
+}
+
+#[tokio::test]
 async fn what_its_coordinator_did_not_sign_is_not_used() {
     let test = Test::new(0.0);
     let pair = |seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap();
@@ -289,9 +328,11 @@ async fn a_new_task_of_the_name_begins_at_its_first_version() {
     test.served.begin(task(2)).await.unwrap();
     test.look().await;
     assert_eq!((test.stable(), test.served.task()), (Some(4), Some(task(2))), "until there is another one");
+    assert_eq!(test.served.audience(), Some(task(1)), "nobody asks the former one's model by a token of the new one");
     test.publish(1, task(2));
     test.look().await;
     assert_eq!(test.served.answering(), [1]);
+    assert_eq!(test.served.audience(), Some(task(2)));
     let state = test.served.folder.state().unwrap();
     assert_eq!((state.stable, state.previous, state.task), (Some(1), None, Some(task(2))));
     test.served = Test::serve(&test.models, 20.0);

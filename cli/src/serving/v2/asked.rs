@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, header};
+use wire::TaskId;
 use wire::admin::Role;
 use wire::problem::ProblemType;
 
@@ -23,19 +24,19 @@ pub(super) fn sender(headers: &HeaderMap, peer: Peer) -> Sender<'_> {
     Sender { token, certificate: peer.certificate }
 }
 
-/// The model of this name, for somebody with at least this role.
+/// The model of this name, for somebody with at least this role, and the task for which they were let in.
 pub(super) async fn admitted<'a>(
     serving: &'a Serving,
     headers: &HeaderMap,
     peer: Peer,
     role: Role,
     name: &str,
-) -> Result<&'a Arc<Served>> {
+) -> Result<(&'a Arc<Served>, Option<TaskId>)> {
     let served = serving.model(name);
     // Who may not ask learns nothing of which models there are.
-    let task = served.and_then(|served| served.task());
+    let task = served.and_then(|served| served.audience());
     serving.access.admit(sender(headers, peer), role, Some((name, task))).await?;
-    Ok(served.ok_or_else(|| no_model(name))?)
+    Ok((served.ok_or_else(|| no_model(name))?, task))
 }
 
 /// A version of it in memory.

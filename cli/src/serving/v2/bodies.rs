@@ -1,9 +1,13 @@
 //! Bodies of requests: within limits of size and time, and of the memory for all of them together.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use http_body_util::{BodyExt as _, Collected, LengthLimitError, Limited};
+use axum::body::{Bytes, HttpBody};
+use http_body_util::BodyExt as _;
+use hyper::body::Frame;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use wire::problem::ProblemType;
@@ -12,6 +16,8 @@ use super::problem::Refusal;
 
 /// Time for a body to come.
 const BODY: Duration = Duration::from_secs(30);
+/// A longer one does not come with the head: its sender is told to go on when there is room for the request.
+const WITH_HEAD: u64 = 64 << 10;
 /// Longest wait for the memory of a body.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time for a body that is not kept.
@@ -27,6 +33,23 @@ pub(in crate::serving) struct Bodies {
     free: Semaphore,
 }
 
+/// A body that was read, and its memory until it is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Whole<'a> {
+    pub(super) bytes: Bytes,
+    memory: Option<SemaphorePermit<'a>>,
+}
+
+/// Why a body is read no further.
+enum Stopped {
+    TooLong,
+    CutOff,
+    NoMemory,
+}
+
+/// What a look at a body that does not wait finds.
+type Look<E> = Poll<Option<Result<Frame<Bytes>, E>>>;
+
 impl Bodies {
     /// `most`: bytes of one body.
     pub(in crate::serving) fn new(most: usize) -> Self {
@@ -37,52 +60,119 @@ impl Bodies {
         Self { most, free: Semaphore::new(at_once.min(Semaphore::MAX_PERMITS)) }
     }
 
-    /// Memory for a body of this length, if it is known, until the permit is dropped.
+    /// The body of somebody who was let in. `begins` is asked first, and kept meanwhile, where more has to come than came with the head.
     ///
     /// # Errors
-    /// There is none for a while.
-    pub(super) async fn reserve(&self, length: Option<u64>) -> Result<SemaphorePermit<'_>, Refusal> {
-        let length = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX).min(self.most);
-        let free = self.free.acquire_many(u32::try_from(length).unwrap_or(u32::MAX));
-        match timeout(PATIENCE, free).await {
-            Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => {
+    /// It is too long, too slow, or cut off, there is no memory for it for a while, or what `begins` says.
+    pub(super) async fn read<B, A>(
+        &self,
+        mut body: B,
+        begins: impl FnOnce() -> Result<A, Refusal>,
+    ) -> Result<(Whole<'_>, Option<A>), Refusal>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+    {
+        let is_too_long = usize::try_from(body.size_hint().lower()).map_or(true, |length| length > self.most);
+        let first = if body.size_hint().lower() > WITH_HEAD {
+            Poll::Pending
+        } else {
+            poll_fn(|cx| Poll::Ready(Pin::new(&mut body).poll_frame(cx))).await
+        };
+        let begun = if first.is_ready() && body.is_end_stream() { None } else { Some(begins()) };
+        let begun = match begun.transpose() {
+            Ok(begun) => begun,
+            Err(refusal) => {
+                drop(first);
+                self.pass(&mut body).await;
+                return Err(refusal);
+            }
+        };
+        let reading = async {
+            let read = if is_too_long { Err(Stopped::TooLong) } else { self.rest(&mut body, first).await };
+            if matches!(read, Err(Stopped::TooLong)) {
+                discard(&mut body, self.most.saturating_mul(4)).await;
+            }
+            read
+        };
+        let late = |_| Refusal::new(ProblemType::TooSlow, format!("the body took longer than {} s", BODY.as_secs()));
+        let read = timeout(BODY, reading).await.map_err(late)?;
+        match read {
+            Ok(whole) => Ok((whole, begun)),
+            Err(Stopped::TooLong) => {
+                Err(Refusal::new(ProblemType::TooLarge, format!("the body may have at most {} bytes here", self.most)))
+            }
+            Err(Stopped::CutOff) => Err(Refusal::new(ProblemType::MalformedRequest, "the body was cut off")),
+            Err(Stopped::NoMemory) => {
+                self.pass(&mut body).await;
                 Err(Refusal::new(ProblemType::Unavailable, "too many bodies are read now; try again later"))
             }
         }
     }
 
-    /// The body of somebody who was let in.
-    ///
-    /// # Errors
-    /// It is too long, too slow, or cut off.
-    pub(super) async fn read(&self, mut body: Body) -> Result<Bytes, Refusal> {
-        let most = self.most;
-        let late = |_| Refusal::new(ProblemType::TooSlow, format!("the body took longer than {} s", BODY.as_secs()));
-        let read = async {
-            let read = Limited::new(&mut body, most).collect().await;
-            if read.as_ref().is_err_and(|error| error.is::<LengthLimitError>()) {
-                discard(&mut body, most.saturating_mul(4)).await;
+    /// Reads on after a first look. Each piece takes memory when it is there: who sends slowly holds no more than was sent.
+    async fn rest<B>(&self, body: &mut B, first: Look<B::Error>) -> Result<Whole<'_>, Stopped>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+    {
+        let (mut whole, mut joined, mut look) = (Whole::default(), Vec::new(), first);
+        loop {
+            let next = match look {
+                Poll::Ready(next) => next,
+                Poll::Pending => body.frame().await,
+            };
+            let Some(frame) = next else { break };
+            if let Ok(piece) = frame.map_err(|_| Stopped::CutOff)?.into_data() {
+                let length = whole.bytes.len() + joined.len();
+                if piece.len() > self.most - length {
+                    return Err(Stopped::TooLong);
+                }
+                let memory = self.memory(piece.len()).await.ok_or(Stopped::NoMemory)?;
+                match &mut whole.memory {
+                    Some(all) => all.merge(memory),
+                    None => whole.memory = Some(memory),
+                }
+                // Nearly every body is one piece, which is not copied.
+                if length == 0 {
+                    whole.bytes = piece;
+                } else {
+                    joined.extend_from_slice(&std::mem::take(&mut whole.bytes));
+                    joined.extend_from_slice(&piece);
+                }
             }
-            read
-        };
-        let read = timeout(BODY, read).await.map_err(late)?;
-        read.map(Collected::to_bytes).map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                return Refusal::new(ProblemType::TooLarge, format!("the body may have at most {most} bytes here"));
+            if body.is_end_stream() {
+                break;
             }
-            Refusal::new(ProblemType::MalformedRequest, "the body was cut off")
-        })
+            look = Poll::Pending;
+        }
+        if !joined.is_empty() {
+            whole.bytes = joined.into();
+        }
+        Ok(whole)
+    }
+
+    /// Memory for so many bytes, until it is dropped; none if there is none for a while.
+    async fn memory(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        let count = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if let Ok(memory) = self.free.try_acquire_many(count) {
+            return Some(memory);
+        }
+        timeout(PATIENCE, self.free.acquire_many(count)).await.ok()?.ok()
     }
 
     /// Lets the body of a request that is refused pass, and keeps nothing of it.
-    pub(super) async fn pass(&self, mut body: Body) {
-        let _ = timeout(UNWANTED, discard(&mut body, self.most)).await;
+    async fn pass<B>(&self, body: &mut B)
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+    {
+        let _ = timeout(UNWANTED, discard(body, self.most)).await;
     }
 }
 
 /// Reads on in a body that is not wanted: a sender that is cut off while it writes may never see the answer.
-async fn discard(body: &mut Body, most: usize) {
+async fn discard<B>(body: &mut B, most: usize)
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
     let mut left = most;
     while let Some(Ok(frame)) = body.frame().await {
         match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
@@ -94,34 +184,114 @@ async fn discard(body: &mut Body, most: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::task::Context;
+
+    use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
     use super::*;
 
+    /// What a sender sends, until it is dropped.
+    struct Sent(UnboundedReceiver<Bytes>);
+
+    impl HttpBody for Sent {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            self.0.poll_recv(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+        }
+
+        fn is_end_stream(&self) -> bool {
+            self.0.is_closed() && self.0.is_empty()
+        }
+    }
+
+    fn sending() -> (UnboundedSender<Bytes>, Sent) {
+        let (sender, receiver) = unbounded_channel();
+        (sender, Sent(receiver))
+    }
+
+    /// A body of so many bytes that is there.
+    fn there(bytes: usize) -> Sent {
+        let (sender, sent) = sending();
+        sender.send(vec![7; bytes].into()).unwrap();
+        sent
+    }
+
+    async fn read(bodies: &Bodies, body: Sent) -> Result<Whole<'_>, u16> {
+        bodies.read(body, || Ok(())).await.map(|(whole, _)| whole).map_err(|refusal| refusal.status())
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn bodies_beyond_the_memory_for_all_of_them_are_refused_until_some_are_read() {
-        let bodies = Bodies::within(10, 20);
-        let small = bodies.reserve(Some(4)).await.unwrap();
-        let unknown = bodies.reserve(None).await.unwrap();
-        let too_long = bodies.reserve(Some(1 << 40)).await;
-        assert_eq!(too_long.unwrap_err().status(), 503, "it is read up to the most for one, for which 6 are too few");
-        let last = bodies.reserve(Some(6)).await.unwrap();
-        assert_eq!(bodies.reserve(Some(1)).await.unwrap_err().status(), 503);
-        assert!(bodies.reserve(Some(0)).await.is_ok(), "nothing needs no room");
-        drop(small);
-        assert!(bodies.reserve(Some(4)).await.is_ok());
-        let (waiting, ()) = tokio::join!(bodies.reserve(Some(10)), async {
-            tokio::time::sleep(PATIENCE / 2).await;
-            drop((unknown, last));
+    async fn who_sends_slowly_holds_what_was_sent_and_what_finds_no_memory_is_refused() {
+        let bodies = Arc::new(Bodies::within(10, 12));
+        let (slow, body) = sending();
+        let reading = tokio::spawn({
+            let bodies = Arc::clone(&bodies);
+            async move { read(&bodies, body).await.map(|whole| whole.bytes.to_vec()) }
         });
-        assert!(waiting.is_ok(), "for a short time it waits");
+        slow.send(vec![1; 4].into()).unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(bodies.free.available_permits(), 8, "it counts by what came, whatever is to come");
+        let other = read(&bodies, there(8)).await.unwrap();
+        assert_eq!(bodies.free.available_permits(), 0);
+        assert_eq!(read(&bodies, there(1)).await.err(), Some(503));
+        assert!(read(&bodies, there(0)).await.is_ok(), "nothing needs no room");
+        let (waiting, ()) = tokio::join!(read(&bodies, there(8)), async {
+            tokio::time::sleep(PATIENCE / 2).await;
+            drop(other);
+        });
+        assert_eq!(waiting.unwrap().bytes.len(), 8, "for a short time it waits");
+        slow.send(vec![2; 2].into()).unwrap();
+        drop(slow);
+        assert_eq!(reading.await.unwrap(), Ok(vec![1, 1, 1, 1, 2, 2]), "in the order in which it came");
+        assert_eq!(bodies.free.available_permits(), 12, "what was read and dropped makes room");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_is_announced_if_more_of_it_has_to_come() {
+        let bodies = Bodies::within(10, 20);
+        let (whole, begun) = bodies.read(there(4), || Ok(1)).await.unwrap();
+        assert_eq!((whole.bytes.len(), begun), (4, None));
+        let (sender, body) = sending();
+        sender.send(vec![1; 4].into()).unwrap();
+        let (read, ()) = tokio::join!(bodies.read(body, || Ok(1)), async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(sender);
+        });
+        assert_eq!(read.unwrap().1, Some(1));
+        let full = || Err::<(), _>(Refusal::new(ProblemType::RateLimited, "full"));
+        let (_sender, body) = sending();
+        assert_eq!(bodies.read(body, full).await.err().map(|refusal| refusal.status()), Some(429));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_too_long_or_too_slow_is_refused_and_makes_room() {
+        let bodies = Bodies::within(10, 20);
+        assert_eq!(read(&bodies, there(10)).await.map(|whole| whole.bytes.len()), Ok(10));
+        assert_eq!(read(&bodies, there(11)).await.err(), Some(413));
+        let (sender, body) = sending();
+        for _ in 0..3 {
+            sender.send(vec![1; 4].into()).unwrap();
+        }
+        drop(sender);
+        assert_eq!(read(&bodies, body).await.err(), Some(413));
+        let (_sender, body) = sending();
+        assert_eq!(read(&bodies, body).await.err(), Some(408));
+        assert_eq!(bodies.free.available_permits(), 20);
     }
 
     #[tokio::test]
     async fn there_is_room_for_some_of_the_largest() {
-        let most = AT_ONCE;
-        let bodies = Bodies::new(most);
+        let bodies = Bodies::new(AT_ONCE);
         let mut kept = Vec::new();
         for _ in 0..LARGEST_AT_ONCE {
-            kept.push(bodies.reserve(None).await.unwrap());
+            kept.push(bodies.memory(AT_ONCE).await.unwrap());
         }
         assert_eq!(bodies.free.available_permits(), 0);
     }

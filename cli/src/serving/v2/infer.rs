@@ -1,21 +1,23 @@
 //! `POST /v2/models/{model}[/versions/{version}]/infer`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::body::{Body, Bytes, HttpBody as _};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use serde::{Deserialize, Serialize};
-use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 use wire::admin::Role;
 use wire::problem::ProblemType;
 
 use super::asked::{Result, admitted, no_version, number};
+use super::outputs::{Output, OutputTensor};
 use super::problem::Refusal;
-use super::tensors::{CLASSES, InputTensor, OutputTensor, SCORES, TensorParameters, input, output};
+use super::tensors::{CLASSES, InputTensor, SCORES, TensorParameters, input};
+use crate::serving::access::no_model;
 use crate::serving::engine::NoAnswer;
 use crate::serving::listener::Peer;
 use crate::serving::meters;
@@ -24,21 +26,25 @@ use crate::serving::served::{Chosen, Served};
 use crate::serving::shared::Serving;
 
 /// Length of the JSON before binary data.
-const JSON_LENGTH: &str = "inference-header-content-length";
+static JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
 /// What keeps a caller on one side while a new version is tried.
-const KEY: &str = "tributary-key";
+static KEY: HeaderName = HeaderName::from_static("tributary-key");
 /// Longest id of a request, which is sent back.
 const ID_MAX: usize = 1024;
+/// About what the JSON of an answer takes beside its numbers, and a number in it.
+const ANSWER: usize = 256;
+const NUMBER: usize = 12;
 
 #[derive(Debug, Deserialize)]
-struct Request {
+struct Request<'a> {
     #[serde(default)]
     id: Option<String>,
     #[serde(default)]
     parameters: RequestParameters,
-    inputs: Vec<InputTensor>,
-    #[serde(default)]
-    outputs: Option<Vec<RequestedOutput>>,
+    #[serde(borrow)]
+    inputs: Vec<InputTensor<'a>>,
+    #[serde(borrow, default)]
+    outputs: Option<Vec<RequestedOutput<'a>>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -49,8 +55,9 @@ struct RequestParameters {
 }
 
 #[derive(Debug, Deserialize)]
-struct RequestedOutput {
-    name: String,
+struct RequestedOutput<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
     #[serde(default)]
     parameters: TensorParameters,
 }
@@ -62,6 +69,20 @@ struct Answer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
     outputs: Vec<OutputTensor<'a>>,
+}
+
+/// The model and the version that a path of a request for predictions names; none of another request, nor where letters are escaped.
+pub(super) fn named<'a>(method: &Method, path: &'a str) -> Option<(&'a str, Option<&'a str>)> {
+    if method != Method::POST {
+        return None;
+    }
+    let of_model = path.strip_prefix("/v2/models/")?.strip_suffix("/infer")?;
+    let (model, version) = match of_model.split_once('/') {
+        None => (of_model, None),
+        Some((model, rest)) => (model, Some(rest.strip_prefix("versions/")?)),
+    };
+    let is_plain = |part: &str| !part.is_empty() && !part.contains(['/', '%']);
+    (is_plain(model) && version.is_none_or(is_plain)).then_some((model, version))
 }
 
 pub(super) async fn infer(
@@ -84,79 +105,90 @@ pub(super) async fn infer_version(
     counted(&serving, peer, &name, Some(&version), &headers, body).await
 }
 
-async fn counted(
+/// Answers, and counts the answer.
+pub(super) async fn counted<B>(
     serving: &Serving,
     peer: Peer,
     name: &str,
     version: Option<&str>,
     headers: &HeaderMap,
-    body: Body,
-) -> Response {
+    body: B,
+) -> Response
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
     let mut read = None;
     let answer = answer(serving, peer, name, version, headers, body, &mut read).await;
     let status = answer.as_ref().map_or_else(Refusal::status, |response| response.status().as_u16());
-    // Names that strangers invent are no labels.
-    let served = serving.model(name);
-    let model = served.map_or("", |served| &served.name);
     let took = read.map(|read: Instant| read.elapsed());
-    meters::answered(model, status, took);
     serving.note_answer(took);
-    if let Some(served) = served {
-        served.traffic.note(status, took);
+    match serving.model(name) {
+        Some(served) => {
+            served.meters.answered(status, took);
+            served.traffic.note(status, took);
+        }
+        None => meters::answered_stranger(status),
     }
     answer.unwrap_or_else(IntoResponse::into_response)
 }
 
 /// `read` becomes when the request was there as a whole: what comes before is the network's and the sender's time, not the model's.
-async fn answer(
+async fn answer<B>(
     serving: &Serving,
     peer: Peer,
     name: &str,
     version: Option<&str>,
     headers: &HeaderMap,
-    body: Body,
+    body: B,
     read: &mut Option<Instant>,
-) -> Result<Response> {
-    let served = admitted(serving, headers, peer, Role::Predictor, name).await?;
-    let length = body.size_hint().upper();
-    let reserved = match room(serving, served, length).await {
-        Ok(reserved) => reserved,
-        Err(refusal) => {
-            serving.bodies.pass(body).await;
-            return Err(refusal);
-        }
-    };
-    let arriving = serving.engine.arriving(served.index);
-    let body = serving.bodies.read(body).await?;
+) -> Result<Response>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
+    let (served, task) = admitted(serving, headers, peer, Role::Predictor, name).await?;
+    // Only what is not there yet is waited for, and refused before it is read. What may be remembered needs no place in the queue.
+    let begins = || serving.engine.arriving(served.index, serving.cache.is_none()).map_err(Refusal::from);
+    let (body, arriving) = serving.bodies.read(body, begins).await?;
     let began = *read.insert(Instant::now());
-    let (request, binary) = parse(headers, &body)?;
+    let (request, binary) = parse(headers, &body.bytes)?;
     let version = version.map(|text| number(served, text)).transpose()?;
-    let draw = match headers.get(KEY) {
+    let chosen = choose(served, version, || match headers.get(&KEY) {
         Some(key) => inference::rollout::draw_of(&served.name, key.as_bytes()),
         None => serving.draw(),
-    };
-    let chosen = choose(served, version, draw)?;
-    let model = Arc::clone(&chosen.lane.model);
+    })?;
+    let model = &chosen.lane.model;
+    // Another task may have taken the name since.
+    if model.task.zip(task).is_some_and(|(of, admitted)| of != admitted) {
+        return Err(no_model(name).into());
+    }
     let wrong = |detail: String| Refusal::new(ProblemType::InvalidValue, detail);
     let asked = input(model.architecture(), request.inputs, binary).map_err(wrong)?;
-    drop((body, reserved));
+    let (id, wanted) = (request.id, wanted(request.outputs, request.parameters)?);
+    drop(body);
     let shape = match &asked {
         Input::Rows { .. } => vec![asked.examples()],
         Input::Texts { length, .. } => vec![asked.examples(), *length],
     };
     let key = serving.cache.as_ref().map(|cache| cache.key(chosen.sha256, &asked));
-    let remembered = key.as_ref().and_then(|key| serving.cache.as_ref()?.get(&served.name, key));
+    let remembered = key.as_ref().and_then(|key| {
+        let found = serving.cache.as_ref()?.get(key);
+        served.meters.cached(found.is_some());
+        found
+    });
     let said = match remembered {
         Some(said) => said,
         None => {
-            let said = serving.engine.ask(arriving, &chosen.lane, asked).await;
+            let said = serving.engine.ask(served.index, arriving, &chosen.lane, asked).await;
+            let is_tried = chosen.lane.beside.is_some();
             // A full queue is no fault of the version's.
-            if said.as_ref().is_err_and(NoAnswer::is_of_version) {
+            if is_tried && said.as_ref().is_err_and(NoAnswer::is_of_version) {
                 served.note(model.version, began.elapsed(), true);
             }
             let said = Arc::new(said?);
             let is_finite = said.scores.iter().all(|score| score.is_finite());
-            served.note(model.version, began.elapsed(), !is_finite);
+            if is_tried {
+                served.note(model.version, began.elapsed(), !is_finite);
+            }
             if !is_finite {
                 return Err(wrong("the model's scores for these inputs are not finite numbers".to_owned()));
             }
@@ -166,19 +198,11 @@ async fn answer(
             said
         }
     };
-    respond(&served.name, model.version, &request.id, request.outputs, request.parameters, &said, &shape)
+    respond(&served.name, model.version, id.as_deref(), &wanted, &said, &shape)
 }
 
-/// Room for a request whose body has this length, before anything of it is read: in the queue, and in memory.
-async fn room<'a>(serving: &'a Serving, served: &Served, length: Option<u64>) -> Result<SemaphorePermit<'a>> {
-    // What may be remembered needs no place in the queue.
-    if serving.cache.is_none() {
-        serving.engine.room(served.index)?;
-    }
-    serving.bodies.reserve(length).await
-}
-
-fn choose(served: &Arc<Served>, version: Option<u32>, draw: u64) -> Result<Chosen> {
+/// Who answers. `draw`: of the request, which counts while a version is tried.
+fn choose(served: &Arc<Served>, version: Option<u32>, draw: impl FnOnce() -> u64) -> Result<Chosen> {
     served.choose(version, draw).ok_or_else(|| match version {
         Some(version) => no_version(served, &version.to_string()),
         None => Refusal::new(ProblemType::Unavailable, format!("{} has no version yet that is ready", served.name)),
@@ -186,13 +210,13 @@ fn choose(served: &Arc<Served>, version: Option<u32>, draw: u64) -> Result<Chose
 }
 
 /// The JSON of a request, and the bytes after it.
-fn parse<'b>(headers: &HeaderMap, body: &'b Bytes) -> Result<(Request, &'b [u8])> {
+fn parse<'b>(headers: &HeaderMap, body: &'b [u8]) -> Result<(Request<'b>, &'b [u8])> {
     let malformed = |detail: String| Refusal::new(ProblemType::MalformedRequest, detail);
     if headers.get(header::CONTENT_ENCODING).is_some_and(|value| value != "identity") {
         return Err(Refusal::new(ProblemType::UnsupportedMediaType, "bodies are taken uncompressed"));
     }
-    let (json, binary) = match headers.get(JSON_LENGTH) {
-        None => (&body[..], &[][..]),
+    let (json, binary) = match headers.get(&JSON_LENGTH) {
+        None => (body, &[][..]),
         Some(length) => {
             let length = length.to_str().ok().and_then(|text| text.parse::<usize>().ok());
             let split = length.and_then(|length| body.split_at_checked(length));
@@ -200,7 +224,7 @@ fn parse<'b>(headers: &HeaderMap, body: &'b Bytes) -> Result<(Request, &'b [u8])
         }
     };
     // What serde says of unexpected values may quote them, and inputs are told to nobody: the place alone is told.
-    let request: Request = serde_json::from_slice(json).map_err(|error| {
+    let request: Request<'b> = serde_json::from_slice(json).map_err(|error| {
         let what = match error.classify() {
             serde_json::error::Category::Data => "a member is missing, or is not what it has to be,",
             serde_json::error::Category::Syntax | serde_json::error::Category::Eof => "no JSON",
@@ -214,42 +238,92 @@ fn parse<'b>(headers: &HeaderMap, body: &'b Bytes) -> Result<(Request, &'b [u8])
     Ok((request, binary))
 }
 
+/// The outputs that are wanted, and whether each comes as bytes: all of them, unless some are named.
+fn wanted(named: Option<Vec<RequestedOutput<'_>>>, parameters: RequestParameters) -> Result<Vec<(Output, bool)>> {
+    let Some(named) = named.filter(|named| !named.is_empty()) else {
+        return Ok(Output::ALL.map(|output| (output, parameters.binary_data_output)).into());
+    };
+    let wrong = |detail: String| Refusal::new(ProblemType::InvalidValue, detail);
+    let mut wanted: Vec<(Output, bool)> = Vec::with_capacity(Output::ALL.len());
+    for RequestedOutput { name, parameters: of_output } in named {
+        let output = Output::named(&name)
+            .ok_or_else(|| wrong(format!("outputs: this model gives `{SCORES}` and `{CLASSES}`, and no {name:?}")))?;
+        if wanted.iter().any(|(other, _)| *other == output) {
+            return Err(wrong(format!("outputs: `{name}` is there twice")));
+        }
+        wanted.push((output, of_output.binary_data.unwrap_or(parameters.binary_data_output)));
+    }
+    Ok(wanted)
+}
+
 fn respond(
     name: &str,
     version: u32,
-    id: &Option<String>,
-    wanted: Option<Vec<RequestedOutput>>,
-    parameters: RequestParameters,
+    id: Option<&str>,
+    wanted: &[(Output, bool)],
     said: &Prediction,
     shape: &[usize],
 ) -> Result<Response> {
-    let all =
-        || [SCORES, CLASSES].map(|name| RequestedOutput { name: name.to_owned(), parameters: Default::default() });
-    let wanted = wanted.filter(|wanted| !wanted.is_empty()).unwrap_or_else(|| all().into());
-    let classes = said.scores.len() / said.classes.len().max(1);
-    let (mut binary, mut outputs) = (Vec::new(), Vec::with_capacity(wanted.len()));
-    for RequestedOutput { name, parameters: of_output } in wanted {
-        let as_bytes = of_output.binary_data.unwrap_or(parameters.binary_data_output);
-        let tensor = output(&name, said, shape, classes, as_bytes.then_some(&mut binary)).ok_or_else(|| {
-            let detail = format!("outputs: this model gives `{SCORES}` and `{CLASSES}`, and no {name:?}");
-            Refusal::new(ProblemType::InvalidValue, detail)
-        })?;
-        if outputs.iter().any(|other: &OutputTensor<'_>| other.name == tensor.name) {
-            let detail = format!("outputs: `{name}` is there twice");
-            return Err(Refusal::new(ProblemType::InvalidValue, detail));
-        }
-        outputs.push(tensor);
-    }
-    let answer = Answer { model_name: name, model_version: version.to_string(), id: id.as_deref(), outputs };
-    let mut body = serde_json::to_vec(&answer)
+    let outputs: Vec<_> =
+        wanted.iter().map(|&(output, as_bytes)| OutputTensor::of(output, said, shape, as_bytes)).collect();
+    let binary: usize = outputs.iter().map(OutputTensor::bytes).sum();
+    let told = if binary > 0 { binary } else { NUMBER * (said.scores.len() + said.classes.len()) };
+    let mut body = Vec::with_capacity(ANSWER + told);
+    let answer = Answer { model_name: name, model_version: version.to_string(), id, outputs };
+    serde_json::to_writer(&mut body, &answer)
         .map_err(|error| Refusal::new(ProblemType::Internal, format!("the answer cannot be written: {error}")))?;
-    if binary.is_empty() {
-        let media = HeaderValue::from_static("application/json");
-        return Ok(([(header::CONTENT_TYPE, media)], body).into_response());
+    let json = body.len();
+    answer.outputs.iter().for_each(|output| output.append_to(&mut body));
+    let mut response = Response::new(Body::from(body));
+    let media = if binary > 0 { "application/octet-stream" } else { "application/json" };
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    if binary > 0 {
+        response.headers_mut().insert(JSON_LENGTH.clone(), HeaderValue::from(json));
     }
-    let length = HeaderValue::from(body.len());
-    body.append(&mut binary);
-    let media = HeaderValue::from_static("application/octet-stream");
-    let headers = [(header::CONTENT_TYPE, media), (header::HeaderName::from_static(JSON_LENGTH), length)];
-    Ok((headers, body).into_response())
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_a_model_and_a_version_as_the_router_takes_them() {
+        let of = |path| named(&Method::POST, path);
+        assert_eq!(of("/v2/models/digits/infer"), Some(("digits", None)));
+        assert_eq!(of("/v2/models/digits/versions/x-1/infer"), Some(("digits", Some("x-1"))));
+        assert_eq!(of("/v2/models/infer/infer"), Some(("infer", None)));
+        for path in [
+            "/v2/models//infer",
+            "/v2/models/infer",
+            "/v2/models/digits",
+            "/v2/models/digits/infer/",
+            "/v2/models/digits/versions//infer",
+            "/v2/models/digits/versions/infer",
+            "/v2/models/digits/versions/1/2/infer",
+            "/v2/models/digits/other/1/infer",
+            "/v2/models/di%67its/infer",
+            "/v3/models/digits/infer",
+        ] {
+            assert_eq!(of(path), None, "{path}");
+        }
+        assert_eq!(named(&Method::GET, "/v2/models/digits/infer"), None);
+    }
+
+    #[test]
+    fn outputs_are_all_of_them_or_those_that_are_named_once() {
+        let of = |json: &str| {
+            let request: Request<'_> = serde_json::from_str(json).unwrap();
+            wanted(request.outputs, request.parameters)
+        };
+        let all = of(r#"{"inputs":[],"parameters":{"binary_data_output":true}}"#).unwrap();
+        assert_eq!(all, [(Output::Scores, true), (Output::Classes, true)]);
+        let named =
+            r#"{"inputs":[],"outputs":[{"name":"classes"},{"name":"sc\u006fres","parameters":{"binary_data":true}}]}"#;
+        assert_eq!(of(named).unwrap(), [(Output::Classes, false), (Output::Scores, true)]);
+        for outputs in [r#"[{"name":"classes"},{"name":"classes"}]"#, r#"[{"name":"logits"}]"#] {
+            let refused = of(&format!(r#"{{"inputs":[],"outputs":{outputs}}}"#)).unwrap_err();
+            assert_eq!(refused.status(), 422, "{outputs}");
+        }
+    }
 }

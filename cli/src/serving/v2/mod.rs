@@ -5,6 +5,7 @@
 mod asked;
 mod bodies;
 mod infer;
+mod outputs;
 mod problem;
 mod tensors;
 
@@ -16,14 +17,15 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, StatusCode, Uri, header};
+use hyper::body::Incoming;
 use serde::Serialize;
 use serde_json::json;
 use wire::admin::Role;
 use wire::problem::{Problem, ProblemType};
 
 use super::access::{Access, is_of_this_machine};
-use super::listener::Peer;
+use super::listener::{Answers, Peer};
 use super::model::Loaded;
 use super::served::{NotRolledBack, Served};
 use super::shared::Serving;
@@ -32,8 +34,35 @@ pub(super) use bodies::Bodies;
 use problem::Refusal;
 pub(crate) use tensors::{Datatype, TensorMetadata, signature};
 
+/// What answers on the listener: requests for predictions by the shortest way, all others by the routes.
+#[derive(Clone)]
+pub(super) struct Api {
+    serving: Arc<Serving>,
+    router: Router,
+}
+
+impl Api {
+    pub(super) fn new(serving: Arc<Serving>) -> Self {
+        Self { router: router(Arc::clone(&serving)), serving }
+    }
+}
+
+impl Answers for Api {
+    async fn answer(self, request: http::Request<Incoming>, peer: Peer) -> Response {
+        let Self { serving, router } = self;
+        let (head, body) = request.into_parts();
+        let Some((name, version)) = infer::named(&head.method, head.uri.path()) else {
+            return router.answer(http::Request::from_parts(head, body), peer).await;
+        };
+        if let Some(refusal) = of_elsewhere(&serving, &head.headers, &head.uri) {
+            return refusal.into_response();
+        }
+        infer::counted(&serving, peer, name, version, &head.headers, body).await
+    }
+}
+
 /// All routes. Health is for everybody.
-pub(super) fn router(serving: Arc<Serving>) -> Router {
+fn router(serving: Arc<Serving>) -> Router {
     Router::new()
         .route("/v2", get(server))
         .route("/v2/health/live", get(live))
@@ -57,12 +86,18 @@ pub(super) fn router(serving: Arc<Serving>) -> Router {
 
 /// Lets nothing through that a page of some site sent, where everybody on this machine may ask.
 async fn local(State(serving): State<Arc<Serving>>, request: Request, next: Next) -> Response {
-    let is_open = matches!(serving.access, Access::Everybody);
-    if is_open && !is_of_this_machine(request.headers(), request.uri()) {
-        let detail = "without tokens and certificates of clients it answers programs on this machine, by the address or as localhost, and no pages of sites";
-        return Refusal::new(ProblemType::Forbidden, detail).into_response();
+    match of_elsewhere(&serving, request.headers(), request.uri()) {
+        Some(refusal) => refusal.into_response(),
+        None => next.run(request).await,
     }
-    next.run(request).await
+}
+
+/// The answer to what a page of some site sent, where everybody on this machine may ask.
+fn of_elsewhere(serving: &Serving, headers: &HeaderMap, target: &Uri) -> Option<Refusal> {
+    let is_open = matches!(serving.access, Access::Everybody);
+    let is_refused = is_open && !is_of_this_machine(headers, target);
+    let detail = "without tokens and certificates of clients it answers programs on this machine, by the address or as localhost, and no pages of sites";
+    is_refused.then(|| Refusal::new(ProblemType::Forbidden, detail))
 }
 
 /// Routes for a listener in the clear that is told nothing but health.
@@ -128,7 +163,7 @@ async fn model(
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Result<Json<ModelMetadata>> {
-    let served = admitted(&serving, &headers, peer, Role::Predictor, &name).await?;
+    let (served, _) = admitted(&serving, &headers, peer, Role::Predictor, &name).await?;
     Ok(metadata(served, &*in_memory(served, None)?, served.answering()))
 }
 
@@ -138,7 +173,7 @@ async fn version(
     Path((name, version)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Json<ModelMetadata>> {
-    let served = admitted(&serving, &headers, peer, Role::Predictor, &name).await?;
+    let (served, _) = admitted(&serving, &headers, peer, Role::Predictor, &name).await?;
     let loaded = in_memory(served, Some(&version))?;
     Ok(metadata(served, &loaded, vec![loaded.version]))
 }
@@ -155,7 +190,7 @@ async fn model_ready(
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Result<Json<Ready>> {
-    let served = admitted(&serving, &headers, peer, Role::Predictor, &name).await?;
+    let (served, _) = admitted(&serving, &headers, peer, Role::Predictor, &name).await?;
     in_memory(served, None)?;
     Ok(Json(Ready { name, ready: true }))
 }
@@ -166,7 +201,7 @@ async fn version_ready(
     Path((name, version)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Json<Ready>> {
-    let served = admitted(&serving, &headers, peer, Role::Predictor, &name).await?;
+    let (served, _) = admitted(&serving, &headers, peer, Role::Predictor, &name).await?;
     in_memory(served, Some(&version))?;
     Ok(Json(Ready { name, ready: true }))
 }
@@ -177,7 +212,7 @@ async fn roll_back(
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Result<Json<serde_json::Value>> {
-    let served = admitted(&serving, &headers, peer, Role::Operator, &name).await?;
+    let (served, _) = admitted(&serving, &headers, peer, Role::Operator, &name).await?;
     let version = served.roll_back().await.map_err(|error| {
         let kind = match error {
             NotRolledBack::NoWayBack(_) | NotRolledBack::Previous { .. } => ProblemType::Conflict,

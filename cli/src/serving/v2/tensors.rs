@@ -1,12 +1,13 @@
 //! Tensors of the Open Inference Protocol v2: numbers in JSON, nested or flat, or bytes after it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use client_sdk::models::{Architecture, InputKind};
 use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::super::model::{Input, Prediction};
+use super::super::model::Input;
 
 /// Name of the one input of a model.
 pub(super) const INPUT: &str = "input";
@@ -39,10 +40,12 @@ impl Datatype {
 
 /// What a request says of a tensor.
 #[derive(Debug, Deserialize)]
-pub(super) struct InputTensor {
-    pub(super) name: String,
+pub(super) struct InputTensor<'a> {
+    #[serde(borrow)]
+    pub(super) name: Cow<'a, str>,
     pub(super) shape: Vec<u64>,
-    pub(super) datatype: String,
+    #[serde(borrow)]
+    pub(super) datatype: Cow<'a, str>,
     #[serde(default)]
     pub(super) parameters: TensorParameters,
     pub(super) data: Option<Flat>,
@@ -67,23 +70,25 @@ pub(crate) struct TensorMetadata {
     pub(crate) shape: Vec<i64>,
 }
 
+/// What a model takes: the kind of its elements, and its shape, with -1 for any size.
+fn taken(model: &Architecture) -> (Datatype, [i64; 2]) {
+    match model.input() {
+        InputKind::Features(width) => (Datatype::Fp32, [-1, i64::try_from(width).unwrap_or(i64::MAX)]),
+        InputKind::Characters => (Datatype::Int64, [-1, -1]),
+    }
+}
+
 /// The input and the outputs of a model.
 pub(crate) fn signature(model: &Architecture) -> (TensorMetadata, [TensorMetadata; 2]) {
     let tensor = |name, datatype, shape| TensorMetadata { name, datatype, shape };
     let classes = i64::from(model.classes());
-    match model.input() {
-        InputKind::Features(width) => {
-            let width = i64::try_from(width).unwrap_or(i64::MAX);
-            let outputs =
-                [tensor(SCORES, Datatype::Fp32, vec![-1, classes]), tensor(CLASSES, Datatype::Int64, vec![-1])];
-            (tensor(INPUT, Datatype::Fp32, vec![-1, width]), outputs)
-        }
-        InputKind::Characters => {
-            let outputs =
-                [tensor(SCORES, Datatype::Fp32, vec![-1, -1, classes]), tensor(CLASSES, Datatype::Int64, vec![-1, -1])];
-            (tensor(INPUT, Datatype::Int64, vec![-1, -1]), outputs)
-        }
-    }
+    let (scores, best) = match model.input() {
+        InputKind::Features(_) => (vec![-1, classes], vec![-1]),
+        InputKind::Characters => (vec![-1, -1, classes], vec![-1, -1]),
+    };
+    let (datatype, shape) = taken(model);
+    let outputs = [tensor(SCORES, Datatype::Fp32, scores), tensor(CLASSES, Datatype::Int64, best)];
+    (tensor(INPUT, datatype, shape.to_vec()), outputs)
 }
 
 /// The numbers of a tensor in JSON: in one array, or in arrays of arrays, in row-major order.
@@ -193,28 +198,28 @@ impl<'de> Deserialize<'de> for Flat {
 ///
 /// # Errors
 /// What is wrong, and what would be right.
-pub(super) fn input(model: &Architecture, tensors: Vec<InputTensor>, binary: &[u8]) -> Result<Input, String> {
-    let (expected, _) = signature(model);
-    let [tensor] = <[InputTensor; 1]>::try_from(tensors)
+pub(super) fn input(model: &Architecture, tensors: Vec<InputTensor<'_>>, binary: &[u8]) -> Result<Input, String> {
+    let (expected, sizes) = taken(model);
+    let [tensor] = <[InputTensor<'_>; 1]>::try_from(tensors)
         .map_err(|tensors| format!("inputs: this model takes one, `{INPUT}`; these are {}", tensors.len()))?;
     let InputTensor { name, shape, datatype, parameters, data } = tensor;
     if name != INPUT {
         return Err(format!("inputs: this model's is called `{INPUT}`, not {name:?}"));
     }
-    if datatype != expected.datatype.as_str() {
-        return Err(format!("{INPUT}: its datatype is {}, not {datatype:?}", expected.datatype.as_str()));
+    if datatype != expected.as_str() {
+        return Err(format!("{INPUT}: its datatype is {}, not {datatype:?}", expected.as_str()));
     }
-    let fits = shape.len() == expected.shape.len()
-        && shape.iter().zip(&expected.shape).all(|(&size, &one)| one == -1 || i64::try_from(size) == Ok(one));
+    let fits = shape.len() == sizes.len()
+        && shape.iter().zip(sizes).all(|(&size, one)| one == -1 || i64::try_from(size) == Ok(one));
     if !fits {
-        return Err(format!("{INPUT}: its shape is {:?} with -1 for any size, and this is {shape:?}", expected.shape));
+        return Err(format!("{INPUT}: its shape is {sizes:?} with -1 for any size, and this is {shape:?}"));
     }
     let elements = shape.iter().try_fold(1_u64, |all, &size| all.checked_mul(size));
     let elements = elements.and_then(|elements| usize::try_from(elements).ok()).filter(|elements| *elements > 0);
     let elements = elements.ok_or_else(|| format!("{INPUT}: the shape {shape:?} holds nothing, or too much"))?;
     check_sizes(model, &shape, elements)?;
-    let numbers = match (data, parameters.binary_data_size) {
-        (Some(data), None) if binary.is_empty() => data.of_shape(&shape)?,
+    let told = match (data, parameters.binary_data_size) {
+        (Some(data), None) if binary.is_empty() => Elements::Numbers(data.of_shape(&shape)?),
         (Some(_), None) => {
             return Err(format!("{INPUT}: data are in the JSON, and {} bytes follow it", binary.len()));
         }
@@ -222,25 +227,27 @@ pub(super) fn input(model: &Architecture, tensors: Vec<InputTensor>, binary: &[u
             return Err(format!("{INPUT}: binary_data_size is {size}, and {} bytes follow the JSON", binary.len()));
         }
         (None, Some(size)) => {
-            let each = expected.datatype.bytes();
+            let each = expected.bytes();
             if elements.checked_mul(each) != Some(size) {
                 let detail = format!("the shape {shape:?} holds {elements} elements of {each} bytes");
                 return Err(format!("{INPUT}: {detail}, and binary_data_size is {size}"));
             }
-            decode(binary, expected.datatype)
+            Elements::Bytes(binary)
         }
         (Some(_), Some(_)) | (None, None) => {
             return Err(format!("{INPUT}: give either data, or binary_data_size and that many bytes after the JSON"));
         }
     };
-    if numbers.len() != elements {
+    if let Elements::Numbers(numbers) = &told
+        && numbers.len() != elements
+    {
         return Err(format!("{INPUT}: the shape {shape:?} holds {elements} elements, and these are {}", numbers.len()));
     }
     match model.input() {
-        InputKind::Features(width) => Ok(Input::Rows { values: rows(numbers)?, width }),
+        InputKind::Features(width) => Ok(Input::Rows { values: rows(told)?, width }),
         InputKind::Characters => {
             let length = usize::try_from(shape[1]).unwrap_or(usize::MAX);
-            Ok(Input::Texts { characters: characters(numbers, model.classes())?, length })
+            Ok(Input::Texts { characters: characters(told, model.classes())?, length })
         }
     }
 }
@@ -265,104 +272,44 @@ fn check_sizes(model: &Architecture, shape: &[u64], elements: usize) -> Result<(
     Ok(())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "characters are far below 2^53")]
-fn decode(bytes: &[u8], datatype: Datatype) -> Vec<f64> {
-    match datatype {
-        Datatype::Fp32 => bytes.as_chunks().0.iter().map(|bytes| f64::from(f32::from_le_bytes(*bytes))).collect(),
-        Datatype::Int64 => bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes) as f64).collect(),
-    }
+/// The elements of a tensor, as many as its shape holds.
+enum Elements<'a> {
+    /// Read from JSON.
+    Numbers(Vec<f64>),
+    /// As they came after the JSON.
+    Bytes(&'a [u8]),
 }
 
-fn rows(numbers: Vec<f64>) -> Result<Vec<f32>, String> {
+fn rows(told: Elements<'_>) -> Result<Vec<f32>, String> {
     #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
-    let narrow = |(index, number): (usize, f64)| {
-        let value = number as f32;
-        // What it is stays here: inputs are told to nobody.
-        value.is_finite().then_some(value).ok_or_else(|| format!("{INPUT}: element {index} is no finite FP32"))
+    let narrow = |number: f64| number as f32;
+    let values: Vec<f32> = match told {
+        Elements::Numbers(numbers) => numbers.into_iter().map(narrow).collect(),
+        Elements::Bytes(bytes) => bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
     };
-    numbers.into_iter().enumerate().map(narrow).collect()
+    // All of them are looked at: without a way out in between, several at a time.
+    if values.iter().fold(true, |all, value| all & value.is_finite()) {
+        return Ok(values);
+    }
+    let place = values.iter().position(|value| !value.is_finite()).unwrap_or_default();
+    // What it is stays here: inputs are told to nobody.
+    Err(format!("{INPUT}: element {place} is no finite FP32"))
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be a whole number in range")]
-fn characters(numbers: Vec<f64>, vocabulary: u32) -> Result<Vec<u32>, String> {
-    let narrow = |(index, number): (usize, f64)| {
+fn characters(told: Elements<'_>, vocabulary: u32) -> Result<Vec<u32>, String> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number in range")]
+    let of_number = |number: f64| {
         let is_one = number.fract() == 0.0 && (0.0..f64::from(vocabulary)).contains(&number);
-        is_one
-            .then_some(number as u32)
-            .ok_or_else(|| format!("{INPUT}: element {index} is no whole number from 0 to {}", vocabulary - 1))
+        is_one.then_some(number as u32)
     };
-    numbers.into_iter().enumerate().map(narrow).collect()
-}
-
-/// A tensor of an answer.
-#[derive(Debug, Serialize)]
-pub(super) struct OutputTensor<'a> {
-    pub(super) name: &'static str,
-    pub(super) datatype: &'static str,
-    pub(super) shape: Vec<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) parameters: Option<BinarySize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) data: Option<Data<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct BinarySize {
-    pub(super) binary_data_size: usize,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub(super) enum Data<'a> {
-    Scores(&'a [f32]),
-    Classes(&'a [u32]),
-}
-
-impl Data<'_> {
-    fn datatype(&self) -> Datatype {
-        match self {
-            Self::Scores(_) => Datatype::Fp32,
-            Self::Classes(_) => Datatype::Int64,
-        }
+    let of_bytes =
+        |bytes: &[u8; 8]| u32::try_from(i64::from_le_bytes(*bytes)).ok().filter(|character| *character < vocabulary);
+    let wrong = |place: usize| format!("{INPUT}: element {place} is no whole number from 0 to {}", vocabulary - 1);
+    let checked = |(place, character): (usize, Option<u32>)| character.ok_or_else(|| wrong(place));
+    match told {
+        Elements::Numbers(numbers) => numbers.into_iter().map(of_number).enumerate().map(checked).collect(),
+        Elements::Bytes(bytes) => bytes.as_chunks().0.iter().map(of_bytes).enumerate().map(checked).collect(),
     }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Scores(values) => values.len(),
-            Self::Classes(values) => values.len(),
-        }
-    }
-
-    fn append_to(&self, bytes: &mut Vec<u8>) {
-        match self {
-            Self::Scores(values) => bytes.extend(values.iter().flat_map(|value| value.to_le_bytes())),
-            Self::Classes(values) => bytes.extend(values.iter().flat_map(|&value| i64::from(value).to_le_bytes())),
-        }
-    }
-}
-
-/// An output of this name, as JSON or, appended to `binary`, as bytes; none if the model has none of this name.
-pub(super) fn output<'a>(
-    name: &str,
-    said: &'a Prediction,
-    shape: &[usize],
-    classes: usize,
-    binary: Option<&mut Vec<u8>>,
-) -> Option<OutputTensor<'a>> {
-    let (name, data, shape) = match name {
-        SCORES => (SCORES, Data::Scores(&said.scores), [shape, &[classes]].concat()),
-        CLASSES => (CLASSES, Data::Classes(&said.classes), shape.to_vec()),
-        _ => return None,
-    };
-    let datatype = data.datatype();
-    let (parameters, data) = match binary {
-        Some(bytes) => {
-            data.append_to(bytes);
-            (Some(BinarySize { binary_data_size: data.len() * datatype.bytes() }), None)
-        }
-        None => (None, Some(data)),
-    };
-    Some(OutputTensor { name, datatype: datatype.as_str(), shape, parameters, data })
 }
 
 #[cfg(test)]
@@ -423,12 +370,37 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_taken_to_the_bit() {
+        let model = Architecture::Linear(Linear { inputs: 4, classes: 3 });
+        let values = [f32::MIN_POSITIVE / 2.0, -0.0, f32::MAX, 0.1];
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let json = r#"[{"name":"i\u006eput","shape":[1,4],"datatype":"FP32","parameters":{"binary_data_size":16}}]"#;
+        let Ok(Input::Rows { values: taken, .. }) = asked(&model, json, &bytes) else { panic!("rows are taken") };
+        assert!(taken.iter().map(|value| value.to_bits()).eq(values.map(f32::to_bits)));
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let bytes: Vec<u8> = [0.0, 1.0, bad, bad].iter().flat_map(|value| value.to_le_bytes()).collect();
+            assert_eq!(asked(&model, json, &bytes), Err("input: element 2 is no finite FP32".to_owned()));
+        }
+    }
+
+    #[test]
     fn texts_are_whole_numbers_below_the_vocabulary() {
         let model = Architecture::Gru(Gru::with_vocabulary(5));
         let with = |data: &str| {
             asked(&model, &format!(r#"[{{"name":"input","shape":[1,3],"datatype":"INT64","data":{data}}}]"#), &[])
         };
-        assert_eq!(with("[0,4,1]"), Ok(Input::Texts { characters: vec![0, 4, 1], length: 3 }));
+        let expected = Ok(Input::Texts { characters: vec![0, 4, 1], length: 3 });
+        assert_eq!(with("[0,4,1]"), expected);
+        let as_bytes = |characters: [i64; 3]| {
+            let bytes: Vec<u8> = characters.iter().flat_map(|character| character.to_le_bytes()).collect();
+            let json = r#"[{"name":"input","shape":[1,3],"datatype":"INT64","parameters":{"binary_data_size":24}}]"#;
+            asked(&model, json, &bytes)
+        };
+        assert_eq!(as_bytes([0, 4, 1]), expected);
+        for wrong in [5, -1, i64::MAX, i64::MIN, 1 << 32] {
+            let told = as_bytes([0, wrong, 1]).unwrap_err();
+            assert!(told.contains("element 1 is no whole number from 0 to 4"), "{wrong}: {told}");
+        }
         for wrong in ["[0,5,1]", "[0,-1,1]", "[0,0.5,1]", "[0,18446744073709551615,1]"] {
             assert!(with(wrong).unwrap_err().contains("from 0 to 4"), "{wrong}");
         }

@@ -1,0 +1,71 @@
+//! Who waits, for what, and why in vain.
+
+use std::sync::Arc;
+
+use client_sdk::train::TrainError;
+use inference::batcher::Refused;
+use tokio::sync::oneshot;
+
+use super::super::model::{Input, Loaded, Prediction};
+
+/// Who is told what the canary and the stable version said of the same examples, as classes.
+pub(crate) type Compared = Arc<dyn Fn(&[u32], &[u32]) + Send + Sync>;
+
+/// What computes a batch.
+#[derive(Clone)]
+pub(crate) struct Lane {
+    pub(crate) model: Arc<Loaded>,
+    /// The stable version, if the model is tried beside it.
+    pub(crate) beside: Option<(Arc<Loaded>, Compared)>,
+}
+
+impl Lane {
+    /// Whether a batch takes so little time that a thread which reads requests may compute it.
+    pub(super) fn is_quick(&self) -> bool {
+        self.model.is_quick() && self.beside.as_ref().is_none_or(|(stable, _)| stable.is_quick())
+    }
+}
+
+impl PartialEq for Lane {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.model, &other.model)
+    }
+}
+
+pub(super) type Answer = Result<Prediction, NoAnswer>;
+
+/// A part of a request that waits for its answer.
+pub(super) struct Asker {
+    pub(super) input: Input,
+    pub(super) answer: oneshot::Sender<Answer>,
+}
+
+impl Asker {
+    /// Whether nobody waits for the answer any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.answer.is_closed()
+    }
+}
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoAnswer {
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error(transparent)]
+    Unfit(#[from] TrainError),
+    #[error("computing the answer failed")]
+    Panicked,
+    #[error("shutting down; try again later")]
+    ShuttingDown,
+}
+
+impl NoAnswer {
+    /// Whether it speaks against the version, which was asked about inputs of its form.
+    pub(crate) fn is_of_version(&self) -> bool {
+        match self {
+            Self::Unfit(_) | Self::Panicked => true,
+            Self::Refused(_) | Self::ShuttingDown => false,
+        }
+    }
+}

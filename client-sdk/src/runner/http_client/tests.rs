@@ -1,3 +1,5 @@
+//! What an app says of an answer is heard in its order, bounded, and to its end.
+
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use wire::Timestamp;

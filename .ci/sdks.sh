@@ -70,7 +70,9 @@ in_federation cold_start "$work/cold_start"
 shift_in_rust=("$libraries/examples/shift")
 shift_in_c=("$work/shift-c")
 shift_in_python=() shift_in_kotlin=() shift_in_kotlin_lent=()
-if kotlin; then
+# What does not compile fails, and is not skipped.
+if has_kotlin; then
+    compile_kotlin
     jvm=(java -ea -cp "$work/kotlin/classes:$kotlin_path" -Djna.library.path="$libraries")
     in_federation misuse "${jvm[@]}" org.tributary.tests.MisuseKt
     in_federation machine "${jvm[@]}" org.tributary.tests.DrivenKt

@@ -141,14 +141,14 @@ python_package() {
     export PYTHONPATH=$work/python
 }
 
-# Compiles the bindings, the package and its tests, and sets $kotlin_path. The compiler comes from the package of a notebook
-# kernel; TRIBUTARY_KOTLIN_JARS names a folder that has it already.
-kotlin() {
+# Whether Kotlin can be compiled and run; sets $kotlin_path. The compiler comes from the package of a notebook kernel;
+# TRIBUTARY_KOTLIN_JARS names a folder that has it already.
+has_kotlin() {
     command -v java >/dev/null || return 1
     local jars=${TRIBUTARY_KOTLIN_JARS:-$work/wheel/run_kotlin_kernel/jars} jna
     if [ ! -d "$jars" ]; then
         timeout 300 python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work" kotlin-jupyter-kernel==0.19.0.944 || return 1
-        python3 -m zipfile -e "$work"/kotlin_jupyter_kernel*.whl "$work/wheel"
+        python3 -m zipfile -e "$work"/kotlin_jupyter_kernel*.whl "$work/wheel" || return 1
     fi
     if [ ! -e /usr/share/java/jna.jar ] && [ "$(id -u)" = 0 ]; then
         { timeout 60 apt-get update -qq && timeout 120 apt-get install -qq -y --no-install-recommends libjna-java; } >/dev/null 2>&1 || true
@@ -156,6 +156,10 @@ kotlin() {
     jna=/usr/share/java/jna.jar
     [ -e "$jna" ] || return 1
     kotlin_path=$(printf '%s:' "$jars"/*.jar)$jna
+}
+
+# Compiles the bindings, the package and its tests.
+compile_kotlin() {
     (cd "$root" && "$libraries/tributary-bindgen" generate -c "$root/client-sdk/ffi/bindings.toml" "$libraries/libtributary_ffi.so" --language kotlin --no-format --out-dir "$work/kotlin/made")
     java -Xmx1500m -cp "$kotlin_path" org.jetbrains.kotlin.cli.jvm.K2JVMCompiler -no-stdlib -no-reflect -nowarn -cp "$kotlin_path" \
         -d "$work/kotlin/classes" "$work/kotlin/made" "$root/client-sdk/kotlin/src/common" "$root/client-sdk/kotlin/tests"

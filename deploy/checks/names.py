@@ -29,7 +29,7 @@ def metrics(texts):
     """Name to kind and labels."""
     found = {}
     for text in texts.values():
-        for use in re.finditer(r'metrics::(counter|gauge|histogram)!\(\s*"(\w+)"([^;]*?)\)\s*(?:\.(?:increment|set|record)\(|;)', text):
+        for use in re.finditer(r'metrics::(counter|gauge|histogram)!\(\s*"(\w+)"([^;]*?)\)\s*(?:\.(?:increment|set|record)\(|;|,?\s*[\]}]|,\s*(?=\w+:))', text):
             kind, name, rest = use.groups()
             labels = set(re.findall(r'"(\w+)"\s*=>', rest))
             if found.setdefault(name, (kind, labels)) != (kind, labels) and labels:

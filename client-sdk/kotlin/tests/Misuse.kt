@@ -102,7 +102,7 @@ fun main(arguments: Array<String>): Unit = runBlocking {
         started.get()?.let { refused.compareAndSet(null, runCatching { it.close() }.exceptionOrNull()) }
         throw IllegalStateException("an app's own mistake")
     }
-    val me = Participant.start(options, conditions, keys, onEvent)
+    val me = Participant.start(options, conditions, keys, onEvent = onEvent)
     started.set(me)
     expect<TributaryException.Journal>("in use") { Participant.start(options, keyStore = keys) }
     check(me.model("careless") == null && me.models().isEmpty())

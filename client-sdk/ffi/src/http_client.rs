@@ -115,8 +115,10 @@ mod tests {
     use crate::callbacks::Callbacks;
     use crate::participant::Participant;
 
+    type Begun = (HttpRequest, Arc<Exchange>);
+
     /// Hands requests over, once it has refused the first.
-    struct Hands(Mutex<(bool, Sender<(HttpRequest, Arc<Exchange>)>)>);
+    struct Hands(Mutex<(bool, Sender<Begun>)>);
 
     impl HttpClient for Hands {
         fn begin(&self, request: HttpRequest, exchange: Arc<Exchange>) -> Result<(), CallbackError> {

@@ -143,7 +143,8 @@ async fn a_token_for_another_participant_makes_it_another_with_the_same_ledgers(
 /// Its session belongs to the old certificate: it says that it has left, with the old key, and nothing else any more.
 #[test]
 fn a_session_of_the_authority_before_is_left_wherever_it_stands() {
-    let stands: [(&str, fn(&Event) -> bool); 4] = [
+    type Is = fn(&Event) -> bool;
+    let stands: [(&str, Is); 4] = [
         ("invited", |event| matches!(event, Event::Invited { .. })),
         ("delivered", |event| matches!(event, Event::Delivered { .. })),
         ("uploaded", |event| matches!(event, Event::Uploaded { .. })),

@@ -79,7 +79,9 @@ pub(crate) async fn start(
         .map_err(Failure::because(Exit::Internal, "cannot start the threads"))?;
     let served = |(index, name): (usize, &String)| {
         let served = Served::new(&settings.models, name, index, settings.rollout, settings.batching.max_batch);
-        served.map(Arc::new).map_err(Failure::because(Exit::Io, "what was in use cannot be read"))
+        served
+            .map(|served| Arc::new(served.on(settings.device.clone())))
+            .map_err(Failure::because(Exit::Io, "what was in use cannot be read"))
     };
     let models = settings.names.iter().enumerate().map(served).collect::<Outcome<_>>()?;
     let cache = (settings.cache_bytes > 0).then(|| Predictions::new(settings.cache_bytes));

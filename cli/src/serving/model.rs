@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use client_sdk::models::{Architecture, InputKind};
-use client_sdk::train::{Inputs, Predictor, Scores, TrainError};
+use client_sdk::train::{Device, Inputs, Predictor, Scores, TrainError};
 use inference::versions::{Unfit, Warm};
 use learning::contribution::scaffold;
 use learning::{Parameters, checkpoint};
@@ -124,6 +124,7 @@ pub(crate) struct Loaded {
     architecture: Architecture,
     parameters: Arc<Parameters>,
     batch: usize,
+    device: Device,
     /// Computing with it has panicked once, and that was told.
     pub(crate) has_panicked: AtomicBool,
     /// Prepared for a thread each, which no thread uses now.
@@ -155,7 +156,13 @@ impl Loaded {
         let parameters = scaffold::read_model(file, &Arc::new(layout)).map_err(|error| unreadable(&error))?;
         let parameters = Arc::new(parameters);
         let (has_panicked, idle, pace) = (AtomicBool::new(false), Mutex::default(), AtomicU64::new(u64::MAX));
-        Ok(Self { version, sha256, task: None, architecture, parameters, batch, has_panicked, idle, pace })
+        let device = Device::Cpu;
+        Ok(Self { version, sha256, task: None, architecture, parameters, batch, device, has_panicked, idle, pace })
+    }
+
+    /// The same, computed on this device.
+    pub(crate) fn on(self, device: Device) -> Self {
+        Self { device, ..self }
     }
 
     /// The same, of this task.
@@ -180,15 +187,18 @@ impl Loaded {
         Ok(Warm::judge(self.parameters.values(), &said.scores, WARM_EXAMPLES, positions * classes)?)
     }
 
-    /// What it says of the examples, on the calling thread.
+    /// What it says of the examples; the calling thread computes, or waits for the device.
     ///
     /// # Errors
-    /// [`TrainError`]: they do not fit the model.
+    /// [`TrainError`]: they do not fit the model, or the device failed.
     pub(crate) fn compute(&self, input: &Input) -> Result<Prediction, TrainError> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let mut predictor = match idle().pop() {
             Some(predictor) => predictor,
-            None => Predictor::new(self.architecture.clone(), Arc::clone(&self.parameters), self.batch)?,
+            None => {
+                let (architecture, parameters) = (self.architecture.clone(), Arc::clone(&self.parameters));
+                Predictor::new(architecture, parameters, self.batch, self.device.clone())?
+            }
         };
         let began = Instant::now();
         let said = match input {

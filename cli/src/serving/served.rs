@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use client_sdk::train::Device;
 use inference::Moment;
 use inference::rollout::{Rollout, Verdict};
 use inference::versions::{Held, Placed, Versions, Warm};
@@ -87,6 +88,8 @@ pub(crate) struct Served {
     pub(crate) folder: ModelFolder,
     pub(crate) rollout: Rollout,
     batch: usize,
+    /// Where its versions are computed.
+    device: Device,
     versions: Mutex<Versions<Arc<Loaded>>>,
     /// The stable version before the start, which comes first.
     last: Mutex<Option<u32>>,
@@ -138,6 +141,7 @@ impl Served {
             folder,
             rollout,
             batch,
+            device: Device::Cpu,
             refusals: Refusals::before(&refused),
             versions: Mutex::new(Versions::new(previous, refused)),
             last: Mutex::new(stable),
@@ -151,6 +155,11 @@ impl Served {
             traffic: Traffic::default(),
             meters: AnswerMeters::of(name),
         })
+    }
+
+    /// The same, computed on this device.
+    pub(crate) fn on(self, device: Device) -> Self {
+        Self { device, ..self }
     }
 
     pub(crate) fn task(&self) -> Option<TaskId> {
@@ -366,7 +375,8 @@ impl Served {
         let loaded = tokio::task::spawn_blocking(move || {
             let read = served.folder.read(version, served.key())?;
             let architecture = read.architecture.as_ref();
-            let loaded = Loaded::read(version, read.sha256, &read.file, architecture, served.batch)?.of(read.task);
+            let loaded = Loaded::read(version, read.sha256, &read.file, architecture, served.batch)?;
+            let loaded = loaded.of(read.task).on(served.device.clone());
             let warm = loaded.warm()?;
             if read.task.is_some() {
                 *locked(&served.task) = read.task;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use client_sdk::train::Device;
 use inference::batcher::Batching;
 use inference::latency::Latencies;
 use inference::rollout::Rollout;
@@ -41,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) rollout: Rollout,
     /// Threads that compute.
     pub(crate) threads: usize,
+    /// Where they compute.
+    pub(crate) device: Device,
     /// Longest body of a request.
     pub(crate) body_max: usize,
     /// Bytes of predictions that are remembered; none if 0.

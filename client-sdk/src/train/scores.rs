@@ -77,8 +77,10 @@ pub fn scores(
     score_all(architecture, &mut *learner, &examples, size)
 }
 
-/// A model on the CPU that is asked again and again, by one thread: what [`scores`] prepares is kept between calls.
+/// A model that is asked again and again, by one thread. What [`scores`] prepares on the CPU is kept between calls; another device is
+/// given the parameters by each.
 pub struct Predictor {
+    device: Device,
     architecture: Architecture,
     parameters: Arc<Parameters>,
     batch: usize,
@@ -87,22 +89,35 @@ pub struct Predictor {
 }
 
 impl Predictor {
-    /// A model whose rows are computed `batch` at a time, at least one; sequences come one at a time.
+    /// A model whose rows are computed `batch` at a time on the CPU, at least one; sequences come one at a time.
     ///
     /// # Errors
     /// [`TrainError`]: parameters of another model.
-    pub fn new(architecture: Architecture, parameters: Arc<Parameters>, batch: usize) -> Result<Self, TrainError> {
+    pub fn new(
+        architecture: Architecture,
+        parameters: Arc<Parameters>,
+        batch: usize,
+        device: Device,
+    ) -> Result<Self, TrainError> {
         if architecture.layout()? != **parameters.layout() {
             return Err(TrainError::OtherModel { kind: architecture.kind() });
         }
-        Ok(Self { architecture, parameters, batch: batch.max(1), prepared: None })
+        Ok(Self { device, architecture, parameters, batch: batch.max(1), prepared: None })
     }
 
-    /// What [`scores`] gives on the CPU.
+    /// What [`scores`] gives.
     ///
     /// # Errors
-    /// [`TrainError`]: inputs that do not fit the model.
+    /// [`TrainError`]: inputs that do not fit the model, a device failure.
     pub fn scores(&mut self, inputs: Inputs<'_>) -> Result<Scores, TrainError> {
+        match &self.device {
+            Device::Cpu => self.on_cpu(inputs),
+            #[cfg(feature = "candle")]
+            Device::Candle(_) => scores(&self.architecture, &self.parameters, inputs, &self.device),
+        }
+    }
+
+    fn on_cpu(&mut self, inputs: Inputs<'_>) -> Result<Scores, TrainError> {
         let mut labels = Vec::new();
         let examples = examples(&self.architecture, inputs, &mut labels)?;
         examples.check(&self.architecture)?;
@@ -176,7 +191,7 @@ mod tests {
         let parameters = Arc::new(model.initial(3).unwrap());
         let rows: Vec<f32> = (0_u8..50).map(|number| f32::from(number) / 50.0).collect();
         let all = scores(&model, &parameters, Inputs::Rows(&rows), &Device::Cpu).unwrap();
-        let mut predictor = Predictor::new(model.clone(), Arc::clone(&parameters), 4).unwrap();
+        let mut predictor = Predictor::new(model.clone(), Arc::clone(&parameters), 4, Device::Cpu).unwrap();
         for _ in 0..2 {
             assert_eq!(predictor.scores(Inputs::Rows(&rows)).unwrap().classes(), 3);
             let alone: Vec<_> =
@@ -186,14 +201,40 @@ mod tests {
             }
         }
         assert!(predictor.scores(Inputs::Rows(&[0.0; 4])).is_err());
-        assert!(Predictor::new(Architecture::Mlp(Mlp::default()), parameters, 4).is_err());
+        assert!(Predictor::new(Architecture::Mlp(Mlp::default()), parameters, 4, Device::Cpu).is_err());
+    }
+
+    #[cfg(feature = "candle")]
+    #[test]
+    fn a_predictor_gives_the_scores_of_the_model_on_candles_devices() {
+        let device = Device::Candle(candle_core::Device::Cpu);
+        let mlp = Architecture::Mlp(Mlp { inputs: 5, hidden: vec![7], classes: 3 });
+        let rows: Vec<f32> = (0_u8..50).map(|number| f32::from(number) / 50.0).collect();
+        for (model, inputs) in [
+            (mlp, Inputs::Rows(&rows)),
+            (Architecture::Gru(Gru::with_vocabulary(5)), Inputs::Characters(&[0, 1, 2, 4])),
+        ] {
+            let parameters = Arc::new(model.initial(3).unwrap());
+            let mut predictor = Predictor::new(model.clone(), Arc::clone(&parameters), 4, device.clone()).unwrap();
+            let expected = scores(&model, &parameters, inputs, &Device::Cpu).unwrap();
+            for _ in 0..2 {
+                let said = predictor.scores(inputs).unwrap();
+                assert_eq!(said.values().len(), expected.values().len());
+                for (one, other) in said.values().iter().zip(expected.values()) {
+                    assert!((one - other).abs() <= 1e-5, "{one} and {other}");
+                }
+            }
+        }
+        let parameters = Arc::new(Architecture::Gru(Gru::with_vocabulary(5)).initial(3).unwrap());
+        let mut predictor = Predictor::new(Architecture::Gru(Gru::with_vocabulary(5)), parameters, 4, device).unwrap();
+        assert!(predictor.scores(Inputs::Rows(&rows)).is_err());
     }
 
     #[test]
     fn a_predictor_takes_sequences_of_any_length() {
         let model = Architecture::Gru(Gru::with_vocabulary(5));
         let parameters = Arc::new(model.initial(3).unwrap());
-        let mut predictor = Predictor::new(model.clone(), Arc::clone(&parameters), 4).unwrap();
+        let mut predictor = Predictor::new(model.clone(), Arc::clone(&parameters), 4, Device::Cpu).unwrap();
         for text in [&[0, 1, 2][..], &[4], &[1, 1, 2, 3], &[0, 1, 2]] {
             let expected = scores(&model, &parameters, Inputs::Characters(text), &Device::Cpu).unwrap();
             assert_eq!(predictor.scores(Inputs::Characters(text)).unwrap(), expected);
@@ -205,7 +246,7 @@ mod tests {
         let model = Architecture::Gru(Gru::with_vocabulary(5));
         let parameters = Arc::new(model.initial(3).unwrap());
         // Memory for so many sequences is nowhere.
-        let mut predictor = Predictor::new(model, parameters, usize::MAX / 2).unwrap();
+        let mut predictor = Predictor::new(model, parameters, usize::MAX / 2, Device::Cpu).unwrap();
         assert_eq!(predictor.scores(Inputs::Characters(&[0, 1, 2])).unwrap().rows().len(), 3);
     }
 }

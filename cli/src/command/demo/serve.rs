@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use client_sdk::models::{Architecture, InputKind};
+use client_sdk::train::Device;
 use inference::batcher::Batching;
 use inference::rollout::Rollout;
 use inference::scale::Replicas;
@@ -38,6 +39,7 @@ pub(super) async fn serve(world: &World, task: &TaskView, folder: &Path, output:
         batching: Batching::default(),
         rollout: Rollout::default(),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
+        device: Device::Cpu,
         body_max: 16 << 20,
         cache_bytes: 0,
         replicas: Replicas::default(),

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use client_sdk::train::DeviceChoice;
 use inference::batcher::Batching;
 use inference::rollout::{Abort, Rollout};
 use inference::scale::Replicas;
@@ -56,6 +57,9 @@ pub(crate) struct Serve {
     /// Threads that compute [default: one per core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Where to compute: auto, cpu, cuda or metal
+    #[arg(long, default_value = "cpu")]
+    device: DeviceChoice,
     /// Most examples in a batch
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=4096))]
     max_batch: u16,
@@ -198,6 +202,7 @@ impl Serve {
         if names.is_empty() {
             names = folders(&self.models)?;
         }
+        let device = self.device.open().map_err(Failure::because(Exit::Device, format!("{:?}", self.device)))?;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Settings {
             models: self.models.clone(),
@@ -211,6 +216,7 @@ impl Serve {
             },
             rollout: self.rollout.rollout(),
             threads: self.threads.map_or_else(cores, usize::from),
+            device,
             body_max: usize::try_from(self.body_max).unwrap_or(usize::MAX),
             cache_bytes: self.cache,
             replicas: Replicas { min: self.replicas_min, max: self.replicas_max.max(self.replicas_min) },

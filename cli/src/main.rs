@@ -6,6 +6,7 @@
 mod arguments;
 mod command;
 mod data;
+mod device;
 mod failure;
 mod lean;
 mod model_size;

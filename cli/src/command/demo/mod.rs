@@ -324,7 +324,7 @@ impl Demo {
         table: &LiveTable,
         output: Output,
     ) -> Outcome<FinishedFederation> {
-        let device = self.device.open().map_err(Failure::because(Exit::Device, format!("{:?}", self.device)))?;
+        let device = crate::device::open(self.device)?;
         let Federation { spec, .. } = &federation;
         let (name, count, private) = (spec.name.clone(), spec.rounds.count, spec.privacy.is_private());
         let mut world = World::start(folder).await?;

@@ -202,7 +202,7 @@ impl Serve {
         if names.is_empty() {
             names = folders(&self.models)?;
         }
-        let device = self.device.open().map_err(Failure::because(Exit::Device, format!("{:?}", self.device)))?;
+        let device = crate::device::open(self.device)?;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Settings {
             models: self.models.clone(),

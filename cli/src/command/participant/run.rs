@@ -211,7 +211,7 @@ impl Run {
         if !(self.lifetime_epsilon.is_finite() && self.lifetime_epsilon > 0.0) {
             return Err(Failure::new(Exit::Usage, "--lifetime-epsilon must be finite and above 0"));
         }
-        let device = self.device.open().map_err(Failure::because(Exit::Device, format!("{:?}", self.device)))?;
+        let device = crate::device::open(self.device)?;
         let ca = self.ca.as_deref().map(read_ca).transpose()?;
         let balancer_ca = self.balancer_ca.as_deref().map(read_ca).transpose()?;
         let members_ca = self.members_ca.as_deref().map(read_ca).transpose()?;

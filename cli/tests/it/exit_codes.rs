@@ -182,8 +182,9 @@ fn a_device_that_is_not_there() {
     if cfg!(any(feature = "train-cuda", feature = "train-metal")) {
         return;
     }
-    fails(&["demo", "--device", "cuda"], 13, "feature `cuda`");
-    fails(&["demo", "--device", "metal"], 13, "feature `metal`");
+    fails(&["demo", "--device", "cuda"], 13, "feature is `train-cuda`");
+    fails(&["demo", "--device", "metal"], 13, "feature is `train-metal`");
+    fails(&["infer", "serve", "--models", ".", "--task", "digits", "--device", "cuda"], 13, "feature is `train-cuda`");
     fails(&["demo", "--device", "tpu"], 2, "auto, cpu, cuda or metal");
 }
 

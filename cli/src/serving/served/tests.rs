@@ -206,8 +206,8 @@ async fn newer_versions_wait_for_the_verdict_and_restored_ones_do_not() {
     assert_eq!((test.stable(), test.served.answering()), (Some(6), vec![6]));
 }
 
-#[tokio::test]
-async fn a_restored_version_is_loaded_once_before_a_canary_makes_room() {
+/// Version 3 was restored, and waits until nobody asks the canary, version 2, any more.
+async fn restored_beside_a_canary() -> (Test, Arc<Loaded>) {
     let test = Test::new(20.0);
     let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
     for version in 1..=2 {
@@ -217,6 +217,12 @@ async fn a_restored_version_is_loaded_once_before_a_canary_makes_room() {
     let asked = test.served.at(Some(2)).unwrap();
     test.publish_signed(3, task(1), Some((&pair, Origin::Restored)));
     test.look().await;
+    (test, asked)
+}
+
+#[tokio::test]
+async fn a_restored_version_is_loaded_once_before_a_canary_makes_room() {
+    let (test, asked) = restored_beside_a_canary().await;
     assert_eq!(test.served.answering(), [1], "the canary is drained while somebody asks it");
     let waiting = locked(&test.served.ready).as_ref().map(|ready| Arc::as_ptr(&ready.loaded)).unwrap();
     drop(asked);
@@ -228,15 +234,7 @@ async fn a_restored_version_is_loaded_once_before_a_canary_makes_room() {
 
 #[tokio::test]
 async fn a_restored_version_that_was_changed_while_it_waited_is_loaded_again() {
-    let test = Test::new(20.0);
-    let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
-    for version in 1..=2 {
-        test.publish_signed(version, task(1), Some((&pair, Origin::Trained)));
-        test.look().await;
-    }
-    let asked = test.served.at(Some(2)).unwrap();
-    test.publish_signed(3, task(1), Some((&pair, Origin::Restored)));
-    test.look().await;
+    let (test, asked) = restored_beside_a_canary().await;
     std::fs::write(test.served.folder.file(3), "damaged").unwrap();
     let later = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
     std::fs::File::options().write(true).open(test.served.folder.file(3)).unwrap().set_modified(later).unwrap();

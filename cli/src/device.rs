@@ -4,7 +4,7 @@ use client_sdk::train::{Device, DeviceChoice, DeviceError};
 
 use crate::failure::{Exit, Failure, Outcome};
 
-/// Opens the device.
+/// The device of this choice; `auto` is the CPU where there is no GPU that this program can use.
 ///
 /// # Errors
 /// [`Exit::Device`]: it is not there, or this program was built without it.

@@ -17,6 +17,7 @@ use wire::route;
 use crate::command::model::Score;
 use crate::command::privacy::ledger;
 use crate::data::{self, DataArgs};
+use crate::device;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::serving::Running;
@@ -324,7 +325,7 @@ impl Demo {
         table: &LiveTable,
         output: Output,
     ) -> Outcome<FinishedFederation> {
-        let device = crate::device::open(self.device)?;
+        let device = device::open(self.device)?;
         let Federation { spec, .. } = &federation;
         let (name, count, private) = (spec.name.clone(), spec.rounds.count, spec.privacy.is_private());
         let mut world = World::start(folder).await?;

@@ -12,6 +12,7 @@ use task_spec::is_name;
 use url::Url;
 use wire::inspect::is_server_name;
 
+use crate::device;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::server::{Server, read_ca};
@@ -202,7 +203,7 @@ impl Serve {
         if names.is_empty() {
             names = folders(&self.models)?;
         }
-        let device = crate::device::open(self.device)?;
+        let device = device::open(self.device)?;
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Settings {
             models: self.models.clone(),

@@ -23,6 +23,7 @@ use super::program::ProgramArgs;
 use super::traces::{Traces, TracesArgs, trace};
 use crate::arguments::parse_label;
 use crate::data::{self, DataArgs, DataChoice};
+use crate::device;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::server::read_ca;
@@ -211,7 +212,7 @@ impl Run {
         if !(self.lifetime_epsilon.is_finite() && self.lifetime_epsilon > 0.0) {
             return Err(Failure::new(Exit::Usage, "--lifetime-epsilon must be finite and above 0"));
         }
-        let device = crate::device::open(self.device)?;
+        let device = device::open(self.device)?;
         let ca = self.ca.as_deref().map(read_ca).transpose()?;
         let balancer_ca = self.balancer_ca.as_deref().map(read_ca).transpose()?;
         let members_ca = self.members_ca.as_deref().map(read_ca).transpose()?;

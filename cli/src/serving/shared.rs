@@ -42,7 +42,7 @@ pub(crate) struct Settings {
     pub(crate) rollout: Rollout,
     /// Threads that compute.
     pub(crate) threads: usize,
-    /// Where they compute.
+    /// Where they, and the threads that read requests, compute.
     pub(crate) device: Device,
     /// Longest body of a request.
     pub(crate) body_max: usize,

@@ -106,7 +106,7 @@ typedef struct TributaryExchange {
 typedef struct TributaryHeader {
   // Of a request in lower case.
   const char *name;
-  // UTF-8.
+  // In UTF-8, ended by a zero byte.
   const char *value;
 } TributaryHeader;
 
@@ -118,7 +118,7 @@ typedef struct TributaryRequest {
   const char *path;
   // To be sent as they are: some requests are signed.
   const struct TributaryHeader *headers;
-  // Number of headers.
+  // Number of `headers`, at least one.
   size_t header_count;
   // Of `body_bytes` bytes, 8 MiB at most; there is none if that is 0.
   const uint8_t *body;

@@ -20,7 +20,7 @@ pub enum ParticipantError {
         "participant {participant} was certified by another authority than the CA file names: if the coordinator's authority was replaced, start with a new token (`tributary token create --enrollment --participant {participant}`, then `--token`) and the journal it has: it keeps what it has learnt and spent; where certificates are issued elsewhere, it needs a new one, too"
     )]
     AuthorityReplaced {
-        /// Its id.
+        /// Its id, which the old authority certified.
         participant: ParticipantId,
     },
     /// The coordinator rejected the token.

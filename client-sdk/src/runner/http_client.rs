@@ -18,7 +18,7 @@ const ROOM: usize = 1 << 20;
 /// A request as an app's client sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutgoingRequest {
-    /// Such as `PUT`.
+    /// `GET`, `POST` or `PUT`.
     pub method: String,
     /// Path and query; the coordinator's address comes before it.
     pub path: String,
@@ -85,7 +85,7 @@ enum Said {
 #[derive(Default)]
 struct Line {
     state: Mutex<Waiting>,
-    /// Something was said.
+    /// The app has said something: the participant is to look.
     news: Notify,
     /// Something was heard, or nobody listens any more.
     room: Condvar,

@@ -105,7 +105,7 @@ impl Predictor {
         Ok(Self { device, architecture, parameters, batch: batch.max(1), prepared: None })
     }
 
-    /// What [`scores`] gives.
+    /// The same as [`scores`] gives, to rounding.
     ///
     /// # Errors
     /// [`TrainError`]: inputs that do not fit the model, a device failure.

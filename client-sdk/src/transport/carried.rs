@@ -65,7 +65,7 @@ impl<C: Carrier> HttpTransport<C> {
         Self { signer: Some(signer), ..Self::new(carrier) }
     }
 
-    /// The client.
+    /// The HTTP client that it is over.
     #[must_use]
     pub fn carrier(&self) -> &C {
         &self.carrier

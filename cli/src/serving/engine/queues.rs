@@ -51,7 +51,7 @@ pub(super) struct Queues {
     slots: usize,
     /// What waits was left to whoever ends a batch next.
     is_left: bool,
-    /// Threads that sleep.
+    /// Number of threads that sleep: they wait for [`Shared::changed`].
     pub(super) sleeping: usize,
     /// One of them is on its way.
     is_woken: bool,

@@ -95,7 +95,7 @@ impl<'a> OutputTensor<'a> {
         self.binary.as_ref().map_or(0, Data::bytes)
     }
 
-    /// Appends those.
+    /// Appends its bytes, in little-endian order; none if it is in the JSON.
     pub(super) fn append_to(&self, bytes: &mut Vec<u8>) {
         match &self.binary {
             Some(Data::Scores(values)) => bytes.extend(values.iter().flat_map(|value| value.to_le_bytes())),

@@ -274,7 +274,7 @@ fn check_sizes(model: &Architecture, shape: &[u64], elements: usize) -> Result<(
 
 /// The elements of a tensor, as many as its shape holds.
 enum Elements<'a> {
-    /// Read from JSON.
+    /// Read from JSON, in row-major order, not yet rounded to the tensor's datatype.
     Numbers(Vec<f64>),
     /// As they came after the JSON.
     Bytes(&'a [u8]),

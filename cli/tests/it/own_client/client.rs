@@ -34,7 +34,7 @@ impl Fate {
 /// One sending of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
-    /// Method and path.
+    /// Such as `POST /v1/enroll`: without a query.
     pub(super) line: String,
     /// From which byte on a model is wanted.
     pub(super) range: Option<String>,
@@ -45,7 +45,7 @@ pub(super) struct Sent {
     pub(super) was_taken_twice: bool,
 }
 
-/// The client; clones are the same one.
+/// The app's client: of one participant, whichever clone sends.
 #[derive(Clone)]
 pub(super) struct Own(Arc<Inner>);
 

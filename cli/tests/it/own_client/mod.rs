@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use self::client::{Fate, Own, Sent};
 use crate::support::Served;
 
-/// Participants.
+/// Participants in each federation, all of them in each round.
 const EACH: usize = 4;
 /// Of the model: its file is larger than what an exchange holds.
 const VALUES: usize = 300_000;

@@ -29,7 +29,7 @@ pub struct TributaryExchange {
 pub struct TributaryHeader {
     /// Of a request in lower case.
     pub name: *const c_char,
-    /// UTF-8.
+    /// In UTF-8, ended by a zero byte.
     pub value: *const c_char,
 }
 
@@ -43,7 +43,7 @@ pub struct TributaryRequest {
     pub path: *const c_char,
     /// To be sent as they are: some requests are signed.
     pub headers: *const TributaryHeader,
-    /// Number of headers.
+    /// Number of `headers`, at least one.
     pub header_count: usize,
     /// Of `body_bytes` bytes, 8 MiB at most; there is none if that is 0.
     pub body: *const u8,

@@ -9,6 +9,7 @@ mod connection_limits;
 mod connection_pool;
 mod dashboard;
 mod drain;
+mod encoding;
 mod etag;
 mod extract;
 mod identities;

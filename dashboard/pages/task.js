@@ -150,7 +150,8 @@ function Overview({ task, rounds, newest, loading }) {
 function Waiting({ for: what, now }) {
   const within = what.until == null ? '' : what.until > now ? ` within ${seconds((what.until - now) / 1000)}` : ' by now';
   if (what.kind === 'participants') return html`<p class="note">${plural(what.more, 'more participant')} must check in${within}.</p>`;
-  if (what.kind === 'round') return html`<p class="note">Round ${integer(what.round)} opens by itself.</p>`;
+  if (what.kind === 'round') return html`<p class="note">Round ${integer(what.round)} opens by itself${what.at > now ? ` in ${seconds((what.at - now) / 1000)} at the earliest` : ''}.</p>`;
+  if (what.kind === 'updates') return html`<p class="note">Round ${integer(what.round)} opens with ${plural(what.more, 'more update')} of participants that train ahead.</p>`;
   if (what.kind === 'operator') return html`<p class="note">Waiting for an operator: ${words(what.status)} since ${exactly(what.since)}, and no round opens until somebody resumes the task.</p>`;
   return null;
 }

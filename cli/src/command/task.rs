@@ -6,7 +6,7 @@ use task_spec::TaskSpec;
 use wire::TaskStatus;
 use wire::admin::{CheckedTask, CreateTask, RebaseTask};
 use wire::grammar::counted;
-use wire::inspect::{BehindView, ShortageView, StatusChange, TaskSummary, TaskView};
+use wire::inspect::{BehindView, ShortageView, StatusChange, TaskSummary, TaskView, TaskWaitingFor};
 use wire::participant::SessionTerms;
 use wire::route;
 
@@ -216,6 +216,36 @@ pub(crate) fn shortage(view: ShortageView) -> String {
     )
 }
 
+/// What the task waits for, and until when, unless it waits for an operator, which [`stopped`] tells.
+pub(crate) fn waits(task: &TaskView) -> Option<String> {
+    let lacking = task.shortage.map(shortage);
+    // An older coordinator does not say what it waits for.
+    let Some(waiting_for) = task.waiting_for else { return lacking };
+    match waiting_for {
+        TaskWaitingFor::Participants { until: Some(until), .. } => {
+            Some(format!("{}; this attempt waits until {}", lacking?, when(until)))
+        }
+        TaskWaitingFor::Participants { until: None, .. } => lacking,
+        TaskWaitingFor::Phase { round, state, more, until, .. } => {
+            let what = more
+                .filter(|more| *more > 0)
+                .map_or_else(String::new, |more| format!("for {}, ", counted(more, "more answer", "more answers")));
+            Some(format!("Waits       {what}in round {round}, which is {state} until {} at the latest", when(until)))
+        }
+        TaskWaitingFor::Updates { round, more } => {
+            let updates = counted(more, "more update", "more updates");
+            Some(format!("Waits       for {updates} of participants that train ahead, with which round {round} opens"))
+        }
+        TaskWaitingFor::Round { round, at: Some(at) } => {
+            Some(format!("Waits       for round {round}, which opens at {} at the earliest", when(at)))
+        }
+        TaskWaitingFor::Round { round, at: None } => {
+            Some(format!("Waits       for round {round}, which the coordinator opens by itself"))
+        }
+        TaskWaitingFor::Nothing | TaskWaitingFor::Operator { .. } | TaskWaitingFor::Other => None,
+    }
+}
+
 /// Who can read updates, in words.
 fn readers(name: &str) -> &str {
     match name {
@@ -251,7 +281,7 @@ fn show(output: Output, task: &TaskView) {
         }
         lines.extend(stopped(task).map(|(_, words)| words));
         lines.extend(task.behind.map(behind));
-        lines.extend(task.shortage.map(shortage));
+        lines.extend(waits(task));
         for change in &task.history {
             let why = change.detail.as_deref().map(|detail| format!(": {detail}")).unwrap_or_default();
             lines.push(format!("            {} {}{why}", when(change.at), change.status));
@@ -273,6 +303,63 @@ mod tests {
             "Waits       for 10 participants: 1 is enrolled that may take part, 0 are waiting; it cannot start before 10 are"
         );
         assert_eq!(waits(1, 2, 1), "Waits       for 1 participant: 2 are enrolled that may take part, 1 is waiting");
+    }
+
+    #[test]
+    fn whoever_waits_is_told_for_what_and_until_when() {
+        let waits = |waiting_for| {
+            let task = serde_json::json!({
+                "id": "01934c2e-7d3a-7b1c-9f00-0123456789ab", "name": "t", "status": "ACTIVE", "rounds_completed": 1,
+                "rounds_total": 3, "model_version": 1, "parameters": 3, "created_at": 0, "updates_readable_by": "nobody",
+                "spec": { "name": "t", "model": { "tensors": [{ "name": "w", "shape": [3] }] } }, "history": [],
+                "shortage": { "needed": 3, "enrolled": 2, "waiting": 2 }, "waiting_for": waiting_for,
+            });
+            waits(&serde_json::from_value(task).unwrap()).unwrap_or_default()
+        };
+        let lacking = "Waits       for 3 participants: 2 are enrolled that may take part, 2 are waiting; it cannot start before 3 are";
+        let phase = |more: Option<u32>| {
+            serde_json::json!({
+                "kind": "phase", "round": 2, "attempt": 1, "state": "SHARING", "more": more, "until": 1_700_000_000_000_i64
+            })
+        };
+        let cases = [
+            (serde_json::Value::Null, lacking.to_owned()),
+            (serde_json::json!({ "kind": "participants", "more": 1 }), lacking.to_owned()),
+            (
+                serde_json::json!({ "kind": "participants", "more": 1, "until": 1_700_000_000_000_i64 }),
+                format!("{lacking}; this attempt waits until 2023-11-14 22:13:20Z"),
+            ),
+            (
+                phase(Some(1)),
+                "Waits       for 1 more answer, in round 2, which is SHARING until 2023-11-14 22:13:20Z at the latest"
+                    .to_owned(),
+            ),
+            (
+                phase(None),
+                "Waits       in round 2, which is SHARING until 2023-11-14 22:13:20Z at the latest".to_owned(),
+            ),
+            (
+                phase(Some(0)),
+                "Waits       in round 2, which is SHARING until 2023-11-14 22:13:20Z at the latest".to_owned(),
+            ),
+            (
+                serde_json::json!({ "kind": "updates", "round": 2, "more": 4 }),
+                "Waits       for 4 more updates of participants that train ahead, with which round 2 opens".to_owned(),
+            ),
+            (
+                serde_json::json!({ "kind": "round", "round": 2, "at": 1_700_000_000_000_i64 }),
+                "Waits       for round 2, which opens at 2023-11-14 22:13:20Z at the earliest".to_owned(),
+            ),
+            (
+                serde_json::json!({ "kind": "round", "round": 2 }),
+                "Waits       for round 2, which the coordinator opens by itself".to_owned(),
+            ),
+            (serde_json::json!({ "kind": "operator", "status": "PAUSED", "since": 0 }), String::new()),
+            (serde_json::json!({ "kind": "nothing" }), String::new()),
+        ];
+        for (waiting_for, said) in cases {
+            assert_eq!(waits(waiting_for), said);
+        }
     }
 
     #[test]

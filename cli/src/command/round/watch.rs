@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use wire::inspect::{PhaseView, RoundView, TaskView, TaskWaitingFor};
+use wire::inspect::{PhaseView, RoundView, TaskView};
 use wire::{RoundState, TaskId, TaskStatus, route};
 
 use super::words::{base_given_by, metrics, state};
@@ -144,7 +144,7 @@ impl Watch {
             .map(|(_, words)| words.clone())
             .into_iter()
             .chain(task.behind.map(task::behind))
-            .chain(lacking(task))
+            .chain(task::waits(task))
             .collect();
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if *said == lines {
@@ -178,25 +178,6 @@ impl Watch {
             metrics(round),
             base_given_by(round)
         ));
-    }
-}
-
-/// The participants that the task waits for, and until when, if that is what it waits for.
-fn lacking(task: &TaskView) -> Option<String> {
-    let words = task.shortage.map(task::shortage)?;
-    match task.waiting_for {
-        Some(TaskWaitingFor::Participants { until: Some(until), .. }) => {
-            Some(format!("{words}; this attempt waits until {}", when(until)))
-        }
-        // An older coordinator does not say what it waits for.
-        Some(TaskWaitingFor::Participants { until: None, .. }) | None => Some(words),
-        Some(
-            TaskWaitingFor::Nothing
-            | TaskWaitingFor::Operator { .. }
-            | TaskWaitingFor::Phase { .. }
-            | TaskWaitingFor::Round { .. }
-            | TaskWaitingFor::Other,
-        ) => None,
     }
 }
 

@@ -16,6 +16,10 @@ use wire::{RoundState, TaskId, headers, route};
 
 use crate::failure::{Exit, Failure, Outcome, chain};
 
+mod query;
+
+pub(crate) use query::{given, listed, none_of};
+
 /// Largest JSON answer that is read.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// How long a request may take, over what it asks the coordinator to wait.

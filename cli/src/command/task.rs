@@ -3,16 +3,17 @@
 use client_sdk::SecurityPolicy;
 use recipe::TaskModel;
 use task_spec::TaskSpec;
-use wire::TaskStatus;
 use wire::admin::{CheckedTask, CreateTask, RebaseTask};
 use wire::grammar::counted;
 use wire::inspect::{BehindView, ShortageView, StatusChange, TaskSummary, TaskView};
 use wire::participant::SessionTerms;
 use wire::route;
+use wire::{TaskStatus, Timestamp};
 
+use crate::arguments::{one_of, parse_since};
 use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, figure, number, when};
-use crate::server::{PartArgs, Server, ServerArgs};
+use crate::server::{PartArgs, Server, ServerArgs, given, listed, none_of};
 use crate::task_input::{self, SetArgs};
 
 mod compare;
@@ -48,6 +49,13 @@ pub(crate) enum TaskCommand {
     Keys,
     /// List tasks, newest first
     List {
+        /// Only tasks with these statuses, separated by commas
+        #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+        #[arg(value_parser = one_of(TaskStatus::ALL, TaskStatus::as_str))]
+        state: Vec<TaskStatus>,
+        /// Only tasks that were created then or later: RFC 3339, or milliseconds since 1970
+        #[arg(long, value_name = "TIME", value_parser = parse_since)]
+        since: Option<Timestamp>,
         #[command(flatten)]
         part: PartArgs,
         #[command(flatten)]
@@ -107,8 +115,11 @@ impl TaskCommand {
                 output.answer(&serde_json::json!({ "task_file": KEYS }), || KEYS.to_owned());
                 Ok(())
             }
-            Self::List { part, server } => {
-                output.answer_list(&Server::new(&server)?.part::<TaskSummary>(route::TASKS, &[], part).await?, table);
+            Self::List { state, since, part, server } => {
+                let narrow = given([("state", listed(&state)), ("since", since.map(|since| since.0.to_string()))]);
+                let part = Server::new(&server)?.part::<TaskSummary>(route::TASKS, &narrow, part).await?;
+                let nothing = none_of(&narrow, "There are no tasks. `tributary task create FILE.toml` makes one.");
+                output.answer_list(&part, |tasks, terminal| table(tasks, terminal, nothing));
                 Ok(())
             }
             Self::Compare(compare) => compare.run(output).await,
@@ -156,7 +167,7 @@ fn could_be_created(checked: &CheckedTask) -> String {
     format!("Task {:?} could be created: {parameters} parameters, and {update_bytes} bytes in an update", spec.name)
 }
 
-fn table(tasks: &[TaskSummary], terminal: Option<usize>) -> String {
+fn table(tasks: &[TaskSummary], terminal: Option<usize>, nothing: &str) -> String {
     let mut table = Table::new(&[
         ("ID", Cells::Key),
         ("NAME", Cells::Text),
@@ -178,7 +189,7 @@ fn table(tasks: &[TaskSummary], terminal: Option<usize>) -> String {
             when(task.created_at),
         ]);
     }
-    table.render(terminal, "There are no tasks. `tributary task create FILE.toml` makes one.")
+    table.render(terminal, nothing)
 }
 
 /// The change after which no round opens, if it was the last one and the task is not over; and what an operator should know of it.
@@ -283,7 +294,7 @@ mod tests {
             "model_version": 1000, "parameters": 6_653_480, "created_at": 1_700_000_000_000_i64,
         });
         let tasks: [TaskSummary; 1] = [serde_json::from_value(task).unwrap()];
-        let (whole, narrow) = (table(&tasks, None), table(&tasks, Some(80)));
+        let (whole, narrow) = (table(&tasks, None, ""), table(&tasks, Some(80), ""));
         assert!(fits_eighty(&narrow) && !fits_eighty(&whole), "{narrow}");
         assert!(narrow.contains(&name) && narrow.contains("1000/1000") && !narrow.contains(id), "{narrow}");
         assert!(narrow.contains("(80 columns: without ID, CREATED; `--format json` has everything)"), "{narrow}");

@@ -23,6 +23,7 @@ mod liar;
 mod lies;
 mod log_level;
 mod members;
+mod narrowed;
 mod on_postgres;
 mod operator;
 mod own_client;

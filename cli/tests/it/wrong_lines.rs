@@ -83,11 +83,13 @@ const LINES: &[(&str, &str, &str)] = &[
     ("task list @ --ca nosuch.pem", "nosuch.pem", "cannot read the CA file"),
     ("task list @ --ca text.txt", "CA file", "certificate in PEM"),
     ("task list --limit -1 @", "--limit", "a whole number is expected"),
+    ("task list --state paused @", "'paused' for '--state", "[possible values: ACTIVE, PAUSED"),
     ("task show @", "<TASK>", "Usage: tributary task show"),
     ("task compare one @", "TASKS", "2 values required"),
     ("task rebase t --beyond x @", "--beyond", "a whole number is expected"),
     ("task list @", "https://localhost:1/", "Connection refused"),
     // Rounds and models.
+    ("round list t --since yesterday @", "'yesterday' for '--since", "such as 2026-11-24T12:00:00Z"),
     ("round show t @", "<ROUND>", "Usage: tributary round show"),
     ("round show t first @", "<ROUND>", "a whole number is expected"),
     ("round watch @", "<TASK>", "Usage: tributary round watch"),

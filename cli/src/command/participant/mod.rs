@@ -1,11 +1,12 @@
 //! `tributary participant`: look at participants, revoke them, or run one.
 
-use wire::inspect::ParticipantView;
+use wire::inspect::{ParticipantState, ParticipantView};
 use wire::{ParticipantId, Timestamp, route};
 
+use crate::arguments::{one_of, parse_label};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, day, when};
-use crate::server::{PartArgs, Server, ServerArgs};
+use crate::server::{PartArgs, Server, ServerArgs, none_of};
 
 mod events;
 mod meters;
@@ -20,6 +21,12 @@ pub(crate) use run::{build_failure, default_name, failure};
 pub(crate) enum ParticipantCommand {
     /// List participants
     List {
+        /// Only participants that carry this label; may be repeated, and then all must be there
+        #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+        labels: Vec<(String, String)>,
+        /// Only participants in this state
+        #[arg(long, value_name = "STATE", value_parser = one_of(ParticipantState::ALL, ParticipantState::as_str))]
+        state: Option<ParticipantState>,
         #[command(flatten)]
         part: PartArgs,
         #[command(flatten)]
@@ -50,11 +57,16 @@ impl ParticipantCommand {
 
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
-            Self::List { part, server } => {
-                output.answer_list(
-                    &Server::new(&server)?.part::<ParticipantView>(route::PARTICIPANTS, &[], part).await?,
-                    table,
+            Self::List { labels, state, part, server } => {
+                let mut narrow: Vec<_> =
+                    labels.iter().map(|(key, value)| ("label", format!("{key}={value}"))).collect();
+                narrow.extend(state.map(|state| ("state", state.as_str().to_owned())));
+                let part = Server::new(&server)?.part::<ParticipantView>(route::PARTICIPANTS, &narrow, part).await?;
+                let nothing = none_of(
+                    &narrow,
+                    "Nobody has enrolled. `tributary token create --enrollment` makes a token to enrol with.",
                 );
+                output.answer_list(&part, |participants, terminal| table(participants, terminal, nothing));
                 Ok(())
             }
             Self::Show(named) => named.act(None, output).await,
@@ -96,7 +108,7 @@ fn labels(participant: &ParticipantView) -> String {
     words.join(", ")
 }
 
-fn table(participants: &[ParticipantView], terminal: Option<usize>) -> String {
+fn table(participants: &[ParticipantView], terminal: Option<usize>, nothing: &str) -> String {
     let mut table = Table::new(&[
         ("ID", Cells::Key),
         ("NAME", Cells::Text),
@@ -116,7 +128,7 @@ fn table(participants: &[ParticipantView], terminal: Option<usize>) -> String {
             labels(one),
         ]);
     }
-    table.render(terminal, "Nobody has enrolled. `tributary token create --enrollment` makes a token to enrol with.")
+    table.render(terminal, nothing)
 }
 
 /// How long its certificate counts, or since when it does not, to the second ([`when`]) or the [`day`].
@@ -153,7 +165,7 @@ mod tests {
             "last_seen_at": 1_700_000_000_000_i64, "participations": 1000,
         });
         let all: [ParticipantView; 1] = [serde_json::from_value(participant).unwrap()];
-        let (whole, narrow) = (table(&all, None), table(&all, Some(80)));
+        let (whole, narrow) = (table(&all, None, ""), table(&all, Some(80), ""));
         assert!(fits_eighty(&narrow) && !fits_eighty(&whole), "{narrow}");
         let kept = ["n".repeat(30), "x".repeat(30), "revoked 2023-11-14".to_owned(), "ward=cardiology".to_owned()];
         assert!(kept.iter().all(|words| narrow.contains(words)), "{narrow}");

@@ -7,6 +7,7 @@ mod audited;
 mod away;
 mod collector;
 mod company;
+mod conditions;
 mod damaged;
 mod demo;
 mod exit_codes;

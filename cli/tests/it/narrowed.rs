@@ -93,7 +93,11 @@ fn participants_are_found_by_labels_and_state() {
     assert_eq!(awaited(&served, &list(&["--label", "region=eu"]), "name"), ["ward-1"]);
     assert_eq!(awaited(&served, &list(&["--label", "region=us", "--label", "kind=ward"]), "name"), ["ward-2"]);
     assert_eq!(listed(&served, &list(&["--label", "region=eu", "--label", "kind=icu"]), "name"), [""; 0]);
-    served.operate(&["participant", "revoke", "ward-1"]).data();
+    let seen = served.operate(&["participant", "show", "ward-1"]).envelope()["etag"].as_str().unwrap().to_owned();
+    assert!(served.read(&["participant", "show", "ward-1"]).contains("\nETag         \""));
+    assert_eq!(served.operate(&["participant", "revoke", "ward-1", "--if-match", "0-0"]).code, 8, "another one");
+    assert_eq!(listed(&served, &list(&["--state", "revoked"]), "name"), [""; 0]);
+    served.operate(&["participant", "revoke", "ward-1", "--if-match", &seen]).data();
     assert_eq!(listed(&served, &list(&["--state", "revoked"]), "name"), ["ward-1"]);
     assert_eq!(listed(&served, &list(&["--state", "active", "--label", "kind=ward"]), "name"), ["ward-2"]);
     assert_eq!(served.read(&list(&["--state", "active", "--label", "region=eu"])), "None is like that.\n");

@@ -1,12 +1,13 @@
 //! `tributary participant`: look at participants, revoke them, or run one.
 
+use serde_json::json;
 use wire::inspect::{ParticipantState, ParticipantView};
 use wire::{ParticipantId, Timestamp, route};
 
 use crate::arguments::{one_of, parse_label};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, day, when};
-use crate::server::{PartArgs, Server, ServerArgs, none_of};
+use crate::server::{IfMatchArgs, PartArgs, Server, ServerArgs, Tagged, none_of};
 
 mod events;
 mod meters;
@@ -35,7 +36,12 @@ pub(crate) enum ParticipantCommand {
     /// Show one participant
     Show(ParticipantArg),
     /// Refuse a participant's certificate from now on
-    Revoke(ParticipantArg),
+    Revoke {
+        #[command(flatten)]
+        named: ParticipantArg,
+        #[command(flatten)]
+        if_match: IfMatchArgs,
+    },
     /// Run a participant in this process until the task is over or ctrl-c
     Run(Box<run::Run>),
 }
@@ -69,24 +75,35 @@ impl ParticipantCommand {
                 output.answer_list(&part, |participants, terminal| table(participants, terminal, nothing));
                 Ok(())
             }
-            Self::Show(named) => named.act(None, output).await,
-            Self::Revoke(named) => named.act(Some(route::PARTICIPANT_REVOKE), output).await,
+            Self::Show(named) => {
+                let (server, id) = named.find().await?;
+                show(output, &server.get_tagged(&route::fill(route::PARTICIPANT, &[&id])).await?);
+                Ok(())
+            }
+            Self::Revoke { named, if_match } => {
+                let (server, id) = named.find().await?;
+                let path = route::fill(route::PARTICIPANT_REVOKE, &[&id]);
+                show(output, &server.post_tagged(&path, &json!({}), if_match.condition()).await?);
+                Ok(())
+            }
             Self::Run(run) => run.run(output).await,
         }
     }
 }
 
 impl ParticipantArg {
-    async fn act(self, action: Option<&str>, output: Output) -> Outcome {
+    async fn find(&self) -> Outcome<(Server, ParticipantId)> {
         let server = Server::new(&self.server)?;
         let id = find(&server, &self.participant).await?;
-        if let Some(template) = action {
-            server.act(&route::fill(template, &[&id])).await?;
-        }
-        let participant: ParticipantView = server.get(&route::fill(route::PARTICIPANT, &[&id]), &[]).await?;
-        output.answer(&participant, || words(&participant));
-        Ok(())
+        Ok((server, id))
     }
+}
+
+fn show(output: Output, Tagged { view, etag }: &Tagged<ParticipantView>) {
+    output.answer_tagged(view, etag.as_deref(), || {
+        let tag = etag.as_ref().map(|etag| format!("\nETag         {etag}")).unwrap_or_default();
+        words(view) + &tag
+    });
 }
 
 /// The id of a participant given by id or name.

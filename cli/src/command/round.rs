@@ -10,6 +10,7 @@ use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, bytes, duration, figure};
 use crate::server::{PartArgs, Server, ServerArgs, given, listed, none_of};
 
+mod compare;
 mod show;
 mod watch;
 pub(crate) mod words;
@@ -48,6 +49,8 @@ pub(crate) enum RoundCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
+    /// Show rounds of a task side by side: what took how long, who took part, what came of it
+    Compare(compare::Compare),
     /// Print every change, until the round (or with no round given, the task) is over
     Watch {
         /// Id or name of the task
@@ -82,6 +85,7 @@ impl RoundCommand {
                 let task = server.task(&task).await?;
                 show::show(&server, task, round, attempt, output).await
             }
+            Self::Compare(compare) => compare.run(output).await,
             Self::Watch { task, round, server } => {
                 let server = Server::new(&server)?;
                 let task = server.task(&task).await?;

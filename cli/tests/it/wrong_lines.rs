@@ -92,6 +92,8 @@ const LINES: &[(&str, &str, &str)] = &[
     ("round list t --since yesterday @", "'yesterday' for '--since", "such as 2026-11-24T12:00:00Z"),
     ("round show t @", "<ROUND>", "Usage: tributary round show"),
     ("round show t first @", "<ROUND>", "a whole number is expected"),
+    ("round compare t 1 @", "ROUNDS", "2 values required"),
+    ("round compare t 1 last @", "'last' for '<ROUNDS>", "NUMBER/ATTEMPT"),
     ("round watch @", "<TASK>", "Usage: tributary round watch"),
     ("model fetch @", "<TASK>", "Usage: tributary model fetch"),
     ("model fetch t --model-version newest @", "--model-version", "a whole number is expected"),

@@ -10,6 +10,7 @@ use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, bytes, duration, figure};
 use crate::server::{PartArgs, Server, ServerArgs, given, listed, none_of};
 
+mod bar;
 mod compare;
 mod show;
 mod watch;

@@ -37,6 +37,7 @@ mod restored;
 mod resumed;
 mod secrecy;
 mod serving;
+mod shells;
 mod shown;
 mod shredded;
 mod signed;

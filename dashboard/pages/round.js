@@ -69,6 +69,7 @@ export function Round({ task, number, me }) {
           note=${`Attempt ${view.attempt} of task ${task}, opened ${exactly(view.opened_at)}`}>
           ${number > 1 && html`<a class="button button-plain" href=${to('tasks', task, 'rounds', number - 1)}>Previous</a>`}
           ${newest > number && html`<a class="button button-plain" href=${to('tasks', task, 'rounds', number + 1)}>Next</a>`}
+          ${number > 1 && html`<a class="button button-plain" href=${to('tasks', task, 'rounds', number, 'beside', number - 1)}>Compare with round ${integer(number - 1)}</a>`}
           ${view.attempt > 1 && html`<${Button} onClick=${() => setAttempt(view.attempt - 1)}>Attempt ${view.attempt - 1}<//>`}
           ${attempt && html`<${Button} onClick=${() => setAttempt(null)}>Latest attempt<//>`}
         <//>

@@ -11,6 +11,7 @@ use crate::output::{Format, Output};
 mod audit;
 mod backup;
 mod check_config;
+mod comparison;
 mod completions;
 mod demo;
 mod devices;

@@ -132,6 +132,7 @@ macro_rules! conformance_tests {
             round::the_latest_attempts_are_listed,
             round_summary::each_attempt_is_counted_by_itself,
             round_summary::what_an_attempt_made_and_cost_is_found,
+            round_summary::the_rounds_of_a_task_are_added_up,
             sampled::the_population_is_counted_in_the_order_of_enrolment,
             sampled::a_draw_is_kept_until_it_is_forgotten,
             schema::it_goes_down_and_up_again,

@@ -101,6 +101,7 @@ macro_rules! conformance_tests {
             doomed::naming_and_dooming_take_turns,
             event::a_change_is_an_event_of_its_transaction,
             event::events_are_listed_after_a_position_and_filtered,
+            event::events_are_found_by_who_and_when,
             event::an_event_gets_one_position,
             event::an_event_is_never_changed,
             event::heads_are_kept,

@@ -83,6 +83,7 @@ async fn who_is_excused_has_a_place_in_the_round_that_was_seen() {
         assert_eq!(t.send(who, t.upload(&first, *id, &input([1, 2, 3]))).await.status, 200);
     }
     t.work().await;
+    t.advance(std::time::Duration::from_secs(1));
     let second = t.assigned(&whos).await.remove(0);
     assert_eq!(second.round, 2);
     let now = round(2).await;

@@ -49,7 +49,7 @@ async function load(tasks, signal) {
   const query = new URLSearchParams(tasks.map((task) => ['task', task]));
   const [comparison, ...rounds] = await Promise.all([
     get(`/v1/compare?${query}`, { signal }),
-    ...tasks.map((task) => list(path`/v1/tasks/${task}/rounds`, { signal, most: ROUNDS_MAX })),
+    ...tasks.map((task) => list(path`/v1/tasks/${task}/rounds`, { signal, most: ROUNDS_MAX, fields: ['number', 'metrics'] })),
   ]);
   return { comparison, rounds: rounds.map(({ items }) => items) };
 }

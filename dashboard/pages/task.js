@@ -16,6 +16,8 @@ import { PhaseProgress } from './timeline.js';
 import { lastOf } from './tasks.js';
 
 const ROUNDS_MAX = 10_000;
+/** What the page shows of a round; there may be ten thousand, and what is new is read whole. */
+const FIELDS = ['number', 'attempt', 'state', 'failure', 'phases', 'cohort', 'reported', 'dropped', 'dropped_in', 'secure_aggregation', 'bytes_up', 'bytes_down', 'metrics', 'distributions', 'epsilon', 'base_given_by', 'opened_at', 'ended_at', 'seconds'];
 const REDRAW_MS = 250;
 const ORDER = ['SELECTING', 'SHARING', 'COLLECTING', 'CONFIRMING', 'UNMASKING', 'AGGREGATING'];
 
@@ -36,7 +38,7 @@ function useRounds(task) {
         }
         return { ...before, byNumber, loading };
       });
-    list(path`/v1/tasks/${task}/rounds`, { signal: abort.signal, most: ROUNDS_MAX, onPage: (items, more) => merge(items, more) }).catch(
+    list(path`/v1/tasks/${task}/rounds`, { signal: abort.signal, most: ROUNDS_MAX, fields: FIELDS, onPage: (items, more) => merge(items, more) }).catch(
       (problem) => abort.signal.aborted || setRounds((before) => ({ ...before, loading: false, problem })),
     );
     // However fast rounds change, the page is drawn a few times a second.

@@ -17,7 +17,7 @@ use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use task_spec::{Mode, TaskSpec};
 
-pub use comparison::{Column, ComparedLine, Comparison};
+pub use comparison::{Column, ComparedLine, Comparison, RoundTotals};
 pub use compression::CompressionView;
 pub use privacy::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
 pub use serving::{

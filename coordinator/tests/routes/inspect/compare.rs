@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wire::inspect::{ComparedLine, Comparison};
+use wire::inspect::{ComparedLine, Comparison, Page, RoundView};
 use wire::problem::ProblemType;
 
 use crate::support::{TestCoordinator, input, small_task};
@@ -39,6 +39,49 @@ async fn tasks_and_rounds_are_side_by_side() {
     assert_eq!((rounds.tasks, rounds.names), (vec![a, b], vec!["a/1/1".to_owned(), "b/1/1".to_owned()]));
     assert_eq!(line(&rounds.last, "cohort"), Some(vec![Some(0.0); 2]));
     assert_eq!(rounds.total, []);
+}
+
+/// Two participants complete most of a hundred rounds, and one round is cancelled while it collects.
+#[tokio::test]
+async fn a_task_is_the_sum_of_its_rounds_and_the_last_that_completed() {
+    const ROUNDS: u32 = 100;
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["rounds"]["count"] = json!(2 * ROUNDS);
+    t.create_task(&spec).await;
+    t.create_task(&named("other")).await;
+    assert_eq!(t.post(&t.operator, "/v1/tasks/other/pause", &json!({})).await.status, 200);
+    let people = [t.enroll("a").await, t.enroll("b").await];
+    let who: Vec<_> = people.iter().map(|(_, who)| who.clone()).collect();
+    for number in 1..=ROUNDS {
+        let work = t.assigned(&who).await.remove(0);
+        assert_eq!(work.round, number);
+        t.advance(Duration::from_millis(1037 + u64::from(number % 7)));
+        for (id, who) in &people {
+            assert_eq!(t.send(who, t.upload(&work, *id, &input([1, 2, 3]))).await.status, 200);
+        }
+        t.work().await;
+    }
+    t.assigned(&who).await;
+    assert_eq!(t.post(&t.operator, "/v1/tasks/small/cancel", &json!({})).await.status, 200);
+
+    let page: Page<RoundView> = t.get(&t.viewer, "/v1/tasks/small/rounds?limit=500").await.read();
+    let sum = |of: &dyn Fn(&RoundView) -> f64| page.items.iter().map(of).sum::<f64>();
+    let completed = page.items.iter().filter(|round| round.state.as_str() == "COMPLETED").count();
+    assert_eq!((page.items.len(), completed), (ROUNDS as usize + 1, ROUNDS as usize));
+    let compared: Comparison = t.get(&t.viewer, "/v1/compare?task=small&task=other").await.read();
+    let total = |name: &str| line(&compared.total, name).unwrap()[0].unwrap();
+    assert!((total("seconds") - sum(&|round| round.seconds)).abs() < 1e-6, "{}", total("seconds"));
+    assert_eq!(total("bytes_up"), sum(&|round| round.bytes_up as f64));
+    assert_eq!(total("bytes_down"), sum(&|round| round.bytes_down as f64));
+    assert_eq!((total("completed rounds"), total("failed attempts")), (f64::from(ROUNDS), 0.0));
+    assert_eq!(line(&compared.total, "seconds").unwrap()[1], None, "no round of the other has opened");
+
+    let last: Comparison = t.get(&t.viewer, &format!("/v1/compare?round=small/{ROUNDS}&round=small/1")).await.read();
+    assert!(last.last.len() > 5, "{:?}", last.last);
+    for ComparedLine { name, values } in &last.last {
+        assert_eq!(line(&compared.last, name).unwrap()[0], values[0], "{name}");
+    }
 }
 
 #[tokio::test]

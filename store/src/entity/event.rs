@@ -71,15 +71,6 @@ impl EventFilter {
         if self.kinds.is_empty() { &EventKind::ALL } else { &self.kinds }
     }
 
-    /// The tasks that are wanted; `None`: all, and what is of none.
-    fn tasks(&self) -> Option<Vec<TaskId>> {
-        match (self.task, &self.scope) {
-            (None, TaskScope::All) => None,
-            (Some(task), scope) => Some(if scope.has(Some(task)) { vec![task] } else { Vec::new() }),
-            (None, TaskScope::Only(tasks)) => Some(tasks.clone()),
-        }
-    }
-
     /// Whether the event is wanted.
     #[must_use]
     pub fn takes(&self, event: &Event) -> bool {
@@ -215,7 +206,7 @@ impl Transaction<'_> {
         limit: u32,
     ) -> Result<Vec<NumberedEvent>> {
         let (since, kinds) = (filter.since.unwrap_or(Timestamp(i64::MIN)), filter.kinds());
-        match filter.tasks().as_deref() {
+        match filter.scope.tasks(filter.task).as_deref() {
             None => self.list(sql.of_all, (position, since, kinds, limit)).await,
             Some([]) => Ok(Vec::new()),
             Some([task]) => self.list(sql.of_task, (position, since, kinds, limit, *task)).await,

@@ -1,0 +1,1 @@
+ALTER TABLE noised_sum DROP COLUMN coordinator;

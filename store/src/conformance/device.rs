@@ -8,6 +8,7 @@ use federation::round::{Round, RoundState};
 use super::sample::{after, digest, moved, round, task, task_id};
 use crate::entity::device::{DeviceFilter, DeviceName, DeviceUse};
 use crate::entity::noised_sum::{NoisedSumRow, SumWork};
+use crate::entity::round::RoundFilter;
 use crate::entity::token::TaskScope;
 use crate::{Result, Store, Transaction};
 
@@ -155,6 +156,40 @@ pub async fn devices_are_narrowed_down(store: &Store) {
                 }
                 let nobody = DeviceFilter { scope: TaskScope::Only(Vec::new()), ..DeviceFilter::default() };
                 assert_eq!(tx.devices(&nobody, None, 9).await?, []);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// By the sum of their latest attempts.
+pub async fn rounds_of_a_device_are_found(store: &Store) {
+    let sums = &[
+        sum(1, 1, 1, by(Some("north"), None)),
+        sum(1, 2, 2, by(Some("south"), Some("gpu: lost"))),
+        sum(1, 3, 3, by(None, None)),
+        sum(1, 4, 4, None),
+        sum(2, 1, 5, by(None, None)),
+    ];
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                tx.insert_task(&task(1, "one")).await?;
+                tx.insert_task(&task(2, "two")).await?;
+                released(tx, sums).await?;
+                for (device, found) in [("cpu", &[3, 2, 1][..]), ("gpu", &[3, 1]), ("", &[])] {
+                    let filter = RoundFilter { device: Some(device.to_owned()), ..RoundFilter::default() };
+                    let rows = tx.rounds_where(task_id(1), &filter, None, 9).await?;
+                    assert_eq!(rows.iter().map(|row| row.round.key.round).collect::<Vec<_>>(), found, "{device}");
+                }
+                tx.insert_round(&round(1, 1, 2)).await?;
+                let filter = RoundFilter { device: Some("gpu".to_owned()), ..RoundFilter::default() };
+                assert_eq!(
+                    tx.rounds_where(task_id(1), &filter, None, 9).await?.len(),
+                    1,
+                    "the second attempt has no sum"
+                );
                 Ok(())
             })
         })

@@ -97,6 +97,7 @@ macro_rules! conformance_tests {
             consistency::rules_that_are_broken_are_found,
             device::devices_are_told_apart_by_their_coordinators,
             device::devices_are_narrowed_down,
+            device::rounds_of_a_device_are_found,
             device::sums_of_one_moment_have_an_order,
             doomed::no_row_names_a_doomed_blob,
             doomed::what_is_stored_during_its_removal_is_stored_once_more,

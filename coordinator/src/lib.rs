@@ -26,6 +26,7 @@ mod ahead;
 mod audit;
 mod damage;
 mod event_feed;
+mod host;
 mod ledger;
 mod ledger_end;
 mod lock;

@@ -156,6 +156,7 @@ function Result({ round, task }) {
         ['Published', round.model && html`<a href=${to('tasks', task, 'models')}>version ${integer(round.model.version)}</a> <code>${short(round.model.sha256)}</code>`],
         ['Summed on', work && html`${work.sum_device}, ${took(work.sum_seconds)}<${Because} reason=${work.sum_because} />`],
         ['Unmasked on', work && round.secure_aggregation && html`${work.unmask_device}, ${took(work.unmask_seconds)}, ${bytes(work.keystream_bytes)} of keystream<${Because} reason=${work.unmask_because} />`],
+        ['At the coordinator', work?.coordinator],
         ['Device that failed', work?.device_failure && html`<span class="sub-warn">${work.device_failure}</span>`],
         ['Noise', row && `${words(row.mechanism)}, multiplier ${figure(row.noise_multiplier)}`],
         ['ε after it', round.epsilon && `${figure(round.epsilon.published)} published, ${figure(round.epsilon.cohort_known)} where the cohort is known`],

@@ -115,12 +115,12 @@ export async function lookingAtATask(page) {
   const address = /\/v1\/tasks\/vitals\/rounds\/2$/;
   await page.route(address, async (route) => {
     const view = await (await route.fetch()).json();
-    const work = { ...view.work, sum_because: 'transfer_costs_more', unmask_because: 'chosen_failed', device_failure: 'cuda:0: it gave a wrong answer' };
+    const work = { ...view.work, sum_because: 'transfer_costs_more', unmask_because: 'chosen_failed', device_failure: 'cuda:0: it gave a wrong answer', coordinator: 'coordinator-7' };
     await route.fulfill({ json: { ...view, work, groups: [{ group: 0, members: 3, reported: 3, anomaly: 0.9 }, { group: 1, members: 2, reported: 1, anomaly: 6.4 }] } });
   });
   await page.goto(at('tasks/vitals/rounds/2'));
   await page.getByRole('region', { name: 'Groups of the cohort' }).getByRole('row').filter({ hasText: '6.4' }).waitFor();
-  for (const text of ['the way to the GPU and back takes longer', 'in place of the GPU, which failed', 'cuda:0: it gave a wrong answer']) await page.getByText(text).waitFor();
+  for (const text of ['the way to the GPU and back takes longer', 'in place of the GPU, which failed', 'cuda:0: it gave a wrong answer', 'coordinator-7']) await page.getByText(text).waitFor();
   await shot(page, 'round-groups');
   await page.unrouteAll({ behavior: 'ignoreErrors' });
   await page.getByRole('link', { name: 'Next', exact: true }).waitFor();

@@ -9,6 +9,7 @@ use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, bytes, duration, figure};
 use crate::server::{PartArgs, Server, ServerArgs};
 
+mod devices;
 mod show;
 mod watch;
 pub(crate) mod words;
@@ -23,6 +24,9 @@ pub(crate) enum RoundCommand {
     List {
         /// Id or name of the task
         task: String,
+        /// Only rounds whose sum a device of this name added or unmasked
+        #[arg(long, value_name = "NAME")]
+        device: Option<String>,
         #[command(flatten)]
         part: PartArgs,
         #[command(flatten)]
@@ -49,6 +53,8 @@ pub(crate) enum RoundCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
+    /// List the devices that summed rounds, of which coordinators, and why it was these
+    Devices(devices::Devices),
 }
 
 impl RoundCommand {
@@ -59,13 +65,12 @@ impl RoundCommand {
 
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
-            Self::List { task, part, server } => {
+            Self::List { task, device, part, server } => {
                 let server = Server::new(&server)?;
                 let task = server.task(&task).await?;
-                output.answer_list(
-                    &server.part::<RoundView>(&route::fill(route::ROUNDS, &[&task]), &[], part).await?,
-                    table,
-                );
+                let narrow: Vec<_> = device.map(|device| ("device", device)).into_iter().collect();
+                let path = route::fill(route::ROUNDS, &[&task]);
+                output.answer_list(&server.part::<RoundView>(&path, &narrow, part).await?, table);
                 Ok(())
             }
             Self::Show { task, round, attempt, server } => {
@@ -78,6 +83,7 @@ impl RoundCommand {
                 let task = server.task(&task).await?;
                 Watch::new(server, task, output).run(round).await
             }
+            Self::Devices(devices) => devices.run(output).await,
         }
     }
 }

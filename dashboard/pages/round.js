@@ -23,7 +23,7 @@ const WHY = {
   REVOKED: 'its certificate was revoked',
 };
 /** Why a device did the work, as the coordinator names it. */
-const BECAUSE = {
+export const BECAUSE = {
   asked_for: 'the configuration names it',
   best_present: 'the first GPU that passed its self-test',
   no_gpu: 'no GPU passed a self-test',

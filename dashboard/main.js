@@ -12,6 +12,7 @@ import { Round } from './pages/round.js';
 import { Join } from './pages/join.js';
 import { Participants } from './pages/participants.js';
 import { Privacy } from './pages/privacy.js';
+import { Devices } from './pages/devices.js';
 import { Tokens } from './pages/tokens.js';
 import { Audit } from './pages/audit.js';
 import { Compare, CompareRounds } from './pages/compare.js';
@@ -21,6 +22,7 @@ const AREAS = [
   ['tasks', 'Tasks', 'tasks'],
   ['participants', 'Participants', 'people', 'whole'],
   ['privacy', 'Privacy', 'shield'],
+  ['devices', 'Devices', 'chip'],
   ['audit', 'Audit', 'log'],
   ['tokens', 'Tokens', 'key', 'admin'],
 ];
@@ -46,6 +48,7 @@ function page(route, me) {
   if (area === 'tasks' && part === 'rounds' && number) return [html`<${Round} key=${`${name}/${number}`} task=${name} number=${Number(number)} me=${me} />`, `${name}, round ${number}`];
   if (area === 'tasks') return [html`<${Task} key=${name} task=${name} tab=${part ?? 'overview'} me=${me} />`, name];
   if (area === 'participants') return [html`<${Participants} me=${me} />`, 'Participants'];
+  if (area === 'devices') return [html`<${Devices} />`, 'Devices'];
   if (area === 'privacy') return [html`<${Privacy} />`, 'Privacy'];
   if (area === 'audit') return [html`<${Audit} key=${name} me=${me} task=${name} />`, 'Audit'];
   if (area === 'tokens') return [html`<${Tokens} me=${me} />`, 'Tokens'];

@@ -23,7 +23,7 @@ const WHY = {
   REVOKED: 'its certificate was revoked',
 };
 /** Why a device did the work, as the coordinator names it. */
-const BECAUSE = {
+export const BECAUSE = {
   asked_for: 'the configuration names it',
   best_present: 'the first GPU that passed its self-test',
   no_gpu: 'no GPU passed a self-test',
@@ -157,6 +157,7 @@ function Result({ round, task }) {
         ['Published', round.model && html`<a href=${to('tasks', task, 'models')}>version ${integer(round.model.version)}</a> <code>${short(round.model.sha256)}</code>`],
         ['Summed on', work && html`${work.sum_device}, ${took(work.sum_seconds)}<${Because} reason=${work.sum_because} />`],
         ['Unmasked on', work && round.secure_aggregation && html`${work.unmask_device}, ${took(work.unmask_seconds)}, ${bytes(work.keystream_bytes)} of keystream<${Because} reason=${work.unmask_because} />`],
+        ['At the coordinator', work?.coordinator],
         ['Device that failed', work?.device_failure && html`<span class="sub-warn">${work.device_failure}</span>`],
         ['Noise', row && `${words(row.mechanism)}, multiplier ${figure(row.noise_multiplier)}`],
         ['ε after it', round.epsilon && `${figure(round.epsilon.published)} published, ${figure(round.epsilon.cohort_known)} where the cohort is known`],

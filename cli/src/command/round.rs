@@ -12,6 +12,7 @@ use crate::server::{PartArgs, Server, ServerArgs, given, listed, none_of};
 
 mod bar;
 mod compare;
+mod devices;
 mod show;
 mod watch;
 pub(crate) mod words;
@@ -33,6 +34,9 @@ pub(crate) enum RoundCommand {
         /// Only rounds whose latest attempt was opened then or later: RFC 3339, or milliseconds since 1970
         #[arg(long, value_name = "TIME", value_parser = parse_since)]
         since: Option<Timestamp>,
+        /// Only rounds whose sum a device of this name added or unmasked
+        #[arg(long, value_name = "NAME")]
+        device: Option<String>,
         #[command(flatten)]
         part: PartArgs,
         #[command(flatten)]
@@ -61,6 +65,8 @@ pub(crate) enum RoundCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
+    /// List the devices that summed rounds, of which coordinators, and why it was these
+    Devices(devices::Devices),
 }
 
 impl RoundCommand {
@@ -71,10 +77,11 @@ impl RoundCommand {
 
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
-            Self::List { task, state, since, part, server } => {
+            Self::List { task, state, since, device, part, server } => {
                 let server = Server::new(&server)?;
                 let task = server.task(&task).await?;
-                let narrow = given([("state", listed(&state)), ("since", since.map(|since| since.0.to_string()))]);
+                let since = since.map(|since| since.0.to_string());
+                let narrow = given([("state", listed(&state)), ("since", since), ("device", device)]);
                 let rounds = route::fill(route::ROUNDS, &[&task]);
                 let part = server.part::<RoundView>(&rounds, &narrow, part).await?;
                 let nothing = none_of(&narrow, "There are no rounds yet.");
@@ -92,6 +99,7 @@ impl RoundCommand {
                 let task = server.task(&task).await?;
                 Watch::new(server, task, output).run(round).await
             }
+            Self::Devices(devices) => devices.run(output).await,
         }
     }
 }

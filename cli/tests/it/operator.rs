@@ -44,6 +44,9 @@ fn tasks_are_created_once_and_steered() {
     assert_eq!(served.operate(&["task", "show", id]).data()["spec"]["rounds"]["count"], 2);
     assert_eq!(served.operate(&["round", "show", "digits", "1"]).data()["state"], "SELECTING");
     assert_eq!(served.operate(&["round", "list", "digits"]).data()[0]["number"], 1);
+    assert_eq!(served.operate(&["round", "list", "digits", "--device", "gpu"]).data(), serde_json::json!([]));
+    assert_eq!(served.operate(&["round", "devices", "--task", "digits"]).data(), serde_json::json!([]));
+    assert_eq!(served.operate(&["round", "devices", "--task", "nobody"]).code, 7);
 
     let models = served.operate(&["model", "list", "digits"]).data();
     assert_eq!(models[0]["version"], 0);

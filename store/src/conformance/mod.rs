@@ -25,6 +25,7 @@ pub mod census;
 pub mod check_in;
 pub mod concurrency;
 pub mod consistency;
+pub mod device;
 pub mod doomed;
 pub mod event;
 pub mod fingerprint;
@@ -94,6 +95,10 @@ macro_rules! conformance_tests {
             concurrency::a_reader_sees_one_state,
             concurrency::a_round_is_moved_by_one_of_two,
             consistency::rules_that_are_broken_are_found,
+            device::devices_are_told_apart_by_their_coordinators,
+            device::devices_are_narrowed_down,
+            device::rounds_of_a_device_are_found,
+            device::sums_of_one_moment_have_an_order,
             doomed::no_row_names_a_doomed_blob,
             doomed::what_is_stored_during_its_removal_is_stored_once_more,
             doomed::a_blob_that_was_spared_is_named_when_that_is_known,

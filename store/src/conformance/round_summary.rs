@@ -77,6 +77,7 @@ pub async fn what_an_attempt_made_and_cost_is_found(store: &Store) {
                 assert!(tx.set_round_result(key, &[], Some(1)).await?);
                 let text = str::to_owned;
                 let work = SumWork {
+                    coordinator: Some(text("north")),
                     sum_device: text("cpu"),
                     sum_because: Some(DeviceReason::TransferCostsMore),
                     unmask_device: text("gpu"),

@@ -83,15 +83,6 @@ impl EventFilter {
         if self.kinds.is_empty() { &EventKind::ALL } else { &self.kinds }
     }
 
-    /// The tasks that are wanted; `None`: all, and what is of none.
-    fn tasks(&self) -> Option<Vec<TaskId>> {
-        match (self.task, &self.scope) {
-            (None, TaskScope::All) => None,
-            (Some(task), scope) => Some(if scope.has(Some(task)) { vec![task] } else { Vec::new() }),
-            (None, TaskScope::Only(tasks)) => Some(tasks.clone()),
-        }
-    }
-
     /// Whether the event is wanted.
     #[must_use]
     pub fn takes(&self, event: &Event) -> bool {
@@ -241,7 +232,7 @@ impl Transaction<'_> {
         let EventSearch { filter, until, actor } = search;
         let (since, kinds) = (filter.since.unwrap_or(Timestamp(i64::MIN)), filter.kinds());
         let of_all = (position, since, kinds, limit, until.unwrap_or(Timestamp(i64::MAX)));
-        match (filter.tasks().as_deref(), actor) {
+        match (filter.scope.tasks(filter.task).as_deref(), actor) {
             (Some([]), _) => Ok(Vec::new()),
             (None, None) => self.list(sql.of_all, of_all).await,
             (Some([task]), None) => self.list(sql.of_task, (of_all, *task)).await,

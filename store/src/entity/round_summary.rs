@@ -123,8 +123,8 @@ const BUFFERED: &str = concat!(of_attempts!("item.base_version", "buffered"), "O
 const RESULTS: &str = concat!(
     of_attempts!(
         "base.sha256 AS base, made.version, made.sha256, made.parent, noised.sum_device, noised.unmask_device,
-         noised.sum_because, noised.unmask_because, noised.device_failure, noised.sum_ms, noised.unmask_ms,
-         noised.keystream_bytes, charged.row AS charged",
+         noised.sum_because, noised.unmask_because, noised.device_failure, noised.coordinator, noised.sum_ms,
+         noised.unmask_ms, noised.keystream_bytes, charged.row AS charged",
         "round"
     ),
     "LEFT JOIN model_version AS base ON base.task = item.task AND base.version = item.base_version

@@ -14,7 +14,7 @@ use wire::inspect::{Page, RoundView};
 use wire::route;
 
 use super::attempt::attempt_at;
-use super::narrow::NarrowedQuery;
+use super::narrow::{NarrowedQuery, When};
 use super::round_view::views;
 use super::wait::{Wait, Woken};
 use super::{List, page};
@@ -24,19 +24,37 @@ use crate::http::extract::{Json, Path, Query};
 use crate::http::operators::{OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct RoundsQuery {
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+    /// Items per page, 1 to 500; default 50.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<u32>,
+    /// States, separated by commas; default all.
+    state: Option<String>,
+    /// Only rounds whose latest attempt was opened then or later.
+    #[param(inline)]
+    since: Option<When>,
+    /// Only rounds whose sum, that of the latest attempt, was added or unmasked by a device of this name.
+    device: Option<String>,
+}
+
 /// List rounds by their latest attempts, newest first.
 #[utoipa::path(
-    get, path = route::ROUNDS, params(NarrowedQuery), security(("token" = ["viewer"])),
+    get, path = route::ROUNDS, params(RoundsQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<RoundView>)),
 )]
 pub(in crate::http) async fn list(
     OfTask { task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
-    Query(query): Query<NarrowedQuery>,
+    Query(RoundsQuery { cursor, limit, state, since, device }): Query<RoundsQuery>,
 ) -> Result<Json<Page<RoundView>>> {
-    let (paging, states, since) = query.read(&RoundState::ALL)?;
+    let (paging, states, since) = NarrowedQuery { cursor, limit, state, since }.read(&RoundState::ALL)?;
     let (limit, before) = (paging.limit()?, paging.place::<u32>(List::Rounds)?);
-    let filter = RoundFilter { states, since };
+    let filter = RoundFilter { states, since, device };
     let (app, task, filter) = (&*app, &task, &filter);
     let page = app
         .store

@@ -67,7 +67,8 @@ pub(in crate::http) async fn compare(
 
 async fn of_task(app: &App, bearer: &Bearer, named: &str) -> Result<(TaskId, Column)> {
     let task = &app.task_within(&bearer.scope, named).await?;
-    let (now, completed) = (app.now(), &RoundFilter { states: vec![RoundState::Completed], since: None });
+    let now = app.now();
+    let completed = &RoundFilter { states: vec![RoundState::Completed], ..RoundFilter::default() };
     let read = app.store.read("compare_rounds", |tx| {
         Box::pin(async move {
             let sums = tx.sum_rounds(task.id, now).await?;

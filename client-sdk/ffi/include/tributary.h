@@ -311,8 +311,9 @@ enum TributaryCode tributary_next(struct TributaryParticipant participant,
                                   uint64_t limit_ms,
                                   struct TributaryJob *job);
 
-// Rests at once, and sends nothing until `tributary_resume`. A job that has saved a checkpoint is taken back, and comes again if its round
-// still waits; otherwise a round whose update is not made is given up. Does not wait.
+// Rests, and sends nothing until `tributary_resume`. A job under way should pause: once it has saved a checkpoint, or in ten seconds, it is
+// taken back, and comes again if its round still waits. If it has saved none by then, its round is given up, as is any other whose update is
+// not made. Does not wait.
 enum TributaryCode tributary_pause(struct TributaryParticipant participant);
 
 // Ends a pause. Does not wait.
@@ -398,8 +399,9 @@ enum TributaryCode tributary_job_parameters(struct TributaryJob job,
 // OVERDUE if the round no longer waits for the job: training may stop. OK otherwise. Cheap: call it between batches.
 enum TributaryCode tributary_job_check(struct TributaryJob job);
 
-// OK if the training should rest, because the device's conditions do not hold or the app pauses: save a checkpoint then. The job is
-// taken back, and comes again when it goes on, if its round still waits. NOTHING if it may go on. Cheap: call it between batches.
+// OK if the training should rest, because the device's conditions do not hold or the app pauses: save a checkpoint then, within ten
+// seconds. The job is taken back, and comes again when it goes on, if its round still waits; the round of a job that has never saved one is
+// given up. NOTHING if it may go on. Cheap: call it between batches.
 enum TributaryCode tributary_job_should_pause(struct TributaryJob job);
 
 // Copies what the training of this job saved last, before it was paused or its process was killed, into `buffer` of `size` bytes;
@@ -529,8 +531,8 @@ enum TributaryCode tributary_machine_open(const char *options,
 
 // Says what to do next: puts it into `todo`, and into `until_ms` the moment of WAIT_UNTIL, on the clock of `elapsed_ms`; otherwise 0.
 // It neither waits nor starts a thread: it computes for microseconds, beside hashing and writing out what is to be sent. While a
-// thread performs what was said, the answer is BUSY, unless the round is left meanwhile: because its time is up, or the conditions do not
-// hold and no checkpoint was saved.
+// thread performs what was said, the answer is BUSY, unless the round is left meanwhile: because its time is up, or the conditions have not
+// held for ten seconds and no checkpoint was saved.
 //
 // Returns OK; ENDED once the participant has ended, and then always. Errors: why it ended early (ENROLLMENT, JOURNAL, FAILED), ARGUMENT,
 // CLOSED, IN_CALLBACK, OTHER_PROCESS.

@@ -142,8 +142,9 @@ impl Participant {
         }
     }
 
-    /// Rests at once, and sends nothing until [`Self::resume`]. A job that has saved a checkpoint is taken back, and comes again if its
-    /// round still waits; otherwise a round whose update is not made is given up.
+    /// Rests, and sends nothing until [`Self::resume`]. A job under way should pause: once it has saved a checkpoint, or in ten seconds, it is
+    /// taken back, and comes again if its round still waits. If it has saved none by then, its round is given up, as is any other whose
+    /// update is not made.
     ///
     /// # Errors
     /// [`TributaryError::Closed`].

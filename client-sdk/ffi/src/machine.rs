@@ -236,3 +236,6 @@ impl Machine {
         Ok(driven.perform(&mut trainer))
     }
 }
+
+#[cfg(all(test, feature = "models"))]
+mod tests;

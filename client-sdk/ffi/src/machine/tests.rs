@@ -1,4 +1,5 @@
-//! A machine whose coordinator is a few lines, behind the app's own HTTP client.
+//! A machine whose coordinator is a few lines, behind the app's own HTTP client; and a participant with a thread, whose ready models
+//! pause as well.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::http_client::{Exchange, HttpClient, HttpHeader, HttpRequest};
+use crate::participant::{Next, Participant};
 
 /// Of a participant that is enrolled: it needs no authority that signs.
 const IDENTITY: &[u8] = include_bytes!("../../../tests/snapshots/v9/identity.record");
@@ -33,9 +35,11 @@ impl client_sdk::clock::Clock for Ticking {
     }
 }
 
-/// Has one round of a ready model.
-#[derive(Default)]
-struct Coordinator(Mutex<Heard>);
+/// Has one round of a ready model, which takes so many steps.
+struct Coordinator {
+    steps: u32,
+    heard: Mutex<Heard>,
+}
 
 #[derive(Default)]
 struct Heard {
@@ -61,10 +65,14 @@ fn model() -> (Vec<u8>, Vec<Value>) {
     (checkpoint::write(&parameters).unwrap(), tensors)
 }
 
-fn assigned() -> CheckInReply {
+fn coordinator(steps: u32) -> Arc<Coordinator> {
+    Arc::new(Coordinator { steps, heard: Mutex::default() })
+}
+
+fn assigned(steps: u32) -> CheckInReply {
     let (file, tensors) = model();
     let (bytes, sha256) = (file.len(), ModelFile::new(file.into()).sha256());
-    let plan = TrainingPlan { epochs: 20, batch_size: 4, learning_rate: 0.5, ..TrainingPlan::default() };
+    let plan = TrainingPlan { steps: Some(steps), batch_size: 4, learning_rate: 0.5, ..TrainingPlan::default() };
     let assignment = json!({
         "task": task(), "task_name": "ready", "round": 1, "attempt": 1, "cohort": 1, "metrics": [],
         "model": { "architecture": linear(), "tensors": tensors },
@@ -78,11 +86,11 @@ fn assigned() -> CheckInReply {
 
 impl HttpClient for Coordinator {
     fn begin(&self, request: HttpRequest, exchange: Arc<Exchange>) -> Result<(), CallbackError> {
-        let mut heard = self.0.lock().unwrap();
+        let mut heard = self.heard.lock().unwrap();
         let is_over = !heard.updates.is_empty() || heard.abandoned > 0;
         let (media, body) = match (request.method.as_str(), request.path.as_str()) {
             ("POST", "/v1/check-in") => {
-                let reply = if is_over { CheckInReply::TaskOver { task: task() } } else { assigned() };
+                let reply = if is_over { CheckInReply::TaskOver { task: task() } } else { assigned(self.steps) };
                 ("application/json", serde_json::to_vec(&reply).unwrap())
             }
             ("GET", path) if path.ends_with("/parameters") => ("application/vnd.safetensors", model().0),
@@ -117,8 +125,8 @@ fn authority() -> String {
     format!("-----BEGIN CERTIFICATE-----{body}-----END CERTIFICATE-----\n")
 }
 
-/// A machine that has enrolled, whose trainings are asked to pause after so many looks at the clock.
-fn machine(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64) -> Machine {
+/// The options of a participant that has enrolled, and its way to the coordinator.
+fn enrolled(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64) -> (String, Callbacks) {
     let journal = folder.join("journal");
     JournalFiles::beside(&journal).open().unwrap().save(snapshot::IDENTITY, IDENTITY).unwrap();
     let options = json!({
@@ -126,8 +134,13 @@ fn machine(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64) -> Mach
         "secure_aggregation": { "required": false }, "training_slice_ms": slice_ms,
     });
     let client = Arc::clone(coordinator) as Arc<dyn HttpClient>;
-    let callbacks = Callbacks { http_client: Some(client), ..Callbacks::default() };
-    let builder = builder(options.to_string(), callbacks, true).unwrap().0;
+    (options.to_string(), Callbacks { http_client: Some(client), ..Callbacks::default() })
+}
+
+/// A machine whose trainings are asked to pause after so many looks at the clock.
+fn machine(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64) -> Machine {
+    let (options, callbacks) = enrolled(folder, coordinator, slice_ms);
+    let builder = builder(options, callbacks, true).unwrap().0;
     let driven = builder.clock(Ticking::default()).build_driven().unwrap();
     Machine { driven, clock: SystemClock::new(), process: std::process::id() }
 }
@@ -167,11 +180,10 @@ impl Trainer for Ready {
 
 /// The update, and how often the app was called for it.
 fn trained_in_slices(slice_ms: u64) -> (Vec<u8>, u64) {
-    let (folder, coordinator, ready) =
-        (tempfile::tempdir().unwrap(), Arc::<Coordinator>::default(), Arc::new(Ready::default()));
+    let (folder, coordinator, ready) = (tempfile::tempdir().unwrap(), coordinator(60), Arc::new(Ready::default()));
     let machine = machine(folder.path(), &coordinator, slice_ms);
     drive(&machine, &(Arc::clone(&ready) as Arc<dyn Trainer>));
-    let mut heard = coordinator.0.lock().unwrap();
+    let mut heard = coordinator.heard.lock().unwrap();
     assert_eq!((heard.updates.len(), heard.abandoned), (1, 0), "in slices of {slice_ms}");
     (heard.updates.remove(0), ready.0.load(Ordering::Relaxed))
 }
@@ -195,8 +207,44 @@ fn an_app_that_fails_gives_the_round_up() {
             Err(CallbackError::Failed { reason: "out of memory".to_owned() })
         }
     }
-    let (folder, coordinator) = (tempfile::tempdir().unwrap(), Arc::<Coordinator>::default());
+    let (folder, coordinator) = (tempfile::tempdir().unwrap(), coordinator(60));
     drive(&machine(folder.path(), &coordinator, 10), &(Arc::new(Fails) as Arc<dyn Trainer>));
-    let heard = coordinator.0.lock().unwrap();
+    let heard = coordinator.heard.lock().unwrap();
     assert_eq!((heard.updates.len(), heard.abandoned), (0, 1));
+}
+
+fn next_job(participant: &Participant) -> Arc<Job> {
+    loop {
+        match participant.next(60_000).unwrap() {
+            Next::Job { job } => return job,
+            Next::Waiting => {}
+            Next::Ended { end } => panic!("{end:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_ready_model_saves_at_once_when_its_participant_is_paused() {
+    // The most steps that a plan may have, so that it is still at them when the pause comes.
+    let (folder, coordinator) = (tempfile::tempdir().unwrap(), coordinator(10_000_000));
+    let (options, callbacks) = enrolled(folder.path(), &coordinator, 1000);
+    let participant = Participant::start(options, callbacks).unwrap();
+    let job = next_job(&participant);
+    assert_eq!(job.checkpoint(), None);
+    let trained = std::thread::scope(|scope| {
+        let training = scope.spawn(|| Ready::default().train(Arc::clone(&job)));
+        participant.pause().unwrap();
+        training.join().unwrap()
+    });
+    assert!(trained.is_err());
+    while !job.is_overdue() {
+        std::thread::yield_now();
+    }
+    participant.resume().unwrap();
+    let job = next_job(&participant);
+    assert!(job.checkpoint().is_some(), "nothing was saved before the pause");
+    job.finish(job.parameters().unwrap(), ROWS.into(), vec![]).unwrap();
+    while !matches!(participant.next(60_000).unwrap(), Next::Ended { end: End::TaskOver }) {}
+    let heard = coordinator.heard.lock().unwrap();
+    assert_eq!((heard.updates.len(), heard.abandoned), (1, 0));
 }

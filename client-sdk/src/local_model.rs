@@ -131,7 +131,8 @@ impl Model {
         self.origin
     }
 
-    /// What the trainer measured of it on this device's held-out data, by name; empty if nothing was measured yet.
+    /// What the trainer measured of it on this device, by name; empty if nothing was measured yet. Of a published model see
+    /// [`KeptModel::metrics`].
     #[must_use]
     pub fn metrics(&self) -> &[(String, MetricValue)] {
         &self.metrics

@@ -66,7 +66,8 @@ impl Model {
         self.0.architecture().map(ToString::to_string)
     }
 
-    /// What was measured of it on this device; empty before a training that began with it.
+    /// What the app's answer said of it, in the round that began with it: without what is of the training (`train_…`). Empty before that
+    /// answer, and of a ready model, which `job.train` does not measure. Of a personalized model: what was measured of that (`personal_…`).
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
         let metrics = self.0.metrics().iter();

@@ -16,7 +16,8 @@ use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
 const CANCEL_CHECK: Duration = Duration::from_millis(20);
 
 /// A trainer that hands each job over and waits for the answer. At a pause a job is taken back once it has saved a checkpoint, or its time
-/// to do so is over. It evaluates nothing: the metrics in an answer count as those of the received model, too.
+/// to do so is over. It evaluates nothing: the metrics in an answer count as those of the received model, too, but for those of the
+/// training itself (`train_…`).
 pub(super) struct HandedOver {
     say: Sender<Said>,
     switches: Arc<Switches>,

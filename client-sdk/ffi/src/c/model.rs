@@ -152,8 +152,9 @@ pub extern "C" fn tributary_model_tensor(
     with(model, |handed_out| give_tensor(&handed_out.tensors, number, tensor))
 }
 
-/// Puts into `metric` what was measured of the model on this device, by number, from 0; NOTHING beyond the last. There is none before
-/// a training that began with the model.
+/// Puts into `metric` what was measured of the model on this device, by number, from 0; NOTHING beyond the last: what the app's answer said
+/// in the round that began with the model, without what is of the training (`train_…`). There is none before that answer, nor of a ready
+/// model, which `tributary_job_train` does not measure.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_model_metric(
     model: TributaryModel,

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::http_client::{Exchange, HttpClient, HttpHeader, HttpRequest};
+use crate::job::Metric;
 use crate::participant::{Next, Participant};
 
 /// Of a participant that is enrolled: it needs no authority that signs.
@@ -243,8 +244,12 @@ fn a_ready_model_saves_at_once_when_its_participant_is_paused() {
     participant.resume().unwrap();
     let job = next_job(&participant);
     assert!(job.checkpoint().is_some(), "nothing was saved before the pause");
-    job.finish(job.parameters().unwrap(), ROWS.into(), vec![]).unwrap();
+    let metric = |name: &str| Metric { name: name.to_owned(), value: 0.75, count: ROWS.into() };
+    let measured = vec![metric("accuracy"), metric("train_loss")];
+    job.finish(job.parameters().unwrap(), ROWS.into(), measured).unwrap();
     while !matches!(participant.next(60_000).unwrap(), Next::Ended { end: End::TaskOver }) {}
+    let model = participant.model("ready".to_owned()).unwrap().unwrap();
+    assert_eq!(model.metrics(), [metric("accuracy")], "what the app measured of the model that the round began with");
     let heard = coordinator.heard.lock().unwrap();
     assert_eq!((heard.updates.len(), heard.abandoned), (1, 0));
 }

@@ -494,7 +494,7 @@ enum TributaryCode tributary_model_tensor(struct TributaryModel model,
                                           struct TributaryTensor *tensor);
 
 // Puts into `metric` what was measured of the model on this device, by number, from 0; NOTHING beyond the last: what the app's answer said
-// in the round that began with the model, without what is of the training (`train_…`). There is none before that answer, nor of a ready
+// in the round that began with the model, without what is of the training (`train_loss`). There is none before that answer, nor of a ready
 // model, which `tributary_job_train` does not measure.
 enum TributaryCode tributary_model_metric(struct TributaryModel model,
                                           size_t number,

@@ -153,7 +153,7 @@ pub extern "C" fn tributary_model_tensor(
 }
 
 /// Puts into `metric` what was measured of the model on this device, by number, from 0; NOTHING beyond the last: what the app's answer said
-/// in the round that began with the model, without what is of the training (`train_…`). There is none before that answer, nor of a ready
+/// in the round that began with the model, without what is of the training (`train_loss`). There is none before that answer, nor of a ready
 /// model, which `tributary_job_train` does not measure.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_model_metric(

@@ -10,7 +10,7 @@ use crate::error::TributaryError;
 use crate::job::{Metric, Tensor};
 use crate::options;
 
-/// The model of a task on this device: the personalized one where there is one, else the last published one that was verified. It
+/// The model of a task on this device: the personalized one where there is one, else the published one that the last round began with. It
 /// stays as it is while the participant goes on, and after it was closed.
 #[cfg_attr(feature = "uniffi", derive(uniffi::Object))]
 pub struct Model(client_sdk::Model);

@@ -76,9 +76,10 @@ fn with(
     guard(|| work(&*MODELS.get(model.id)?))
 }
 
-/// Puts a handle for the model of a task into `model`, for use on this device: the last published one that was verified, or the device's
-/// own where the task personalizes; NOTHING before the first. It is read from the journal, so it is there without a network, too, and
-/// after the participant has ended; and it stays as it is while the participant goes on. Free it with `tributary_model_free`.
+/// Puts a handle for the model of a task into `model`, for use on this device: the published one, verified, that the last round began with
+/// in which it had a place, or the device's own where the task personalizes; NOTHING before the first. It is read from the journal, so it is
+/// there without a network, too, and after the participant has ended; and it stays as it is while the participant goes on. Free it with
+/// `tributary_model_free`.
 ///
 /// Errors: ARGUMENT, JOURNAL, CLOSED, IN_CALLBACK.
 #[unsafe(no_mangle)]

@@ -55,8 +55,8 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
     public val isCheckpointDue: Boolean get() = native.isCheckpointDue()
 
     /**
-     * Whether the training should rest: save a checkpoint then. The job is taken back, and comes again when it goes on, if its round still
-     * waits. Cheap: look between batches.
+     * Whether the training should rest: save a checkpoint then, within ten seconds. The job is taken back, and comes again when it goes on, if
+     * its round still waits; the round of a job that has never saved one is given up. Cheap: look between batches.
      */
     public val shouldPause: Boolean get() = native.shouldPause()
 
@@ -75,7 +75,8 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
      * Trains the task's ready model as the plan says, and hands in the result: for apps without a training function. [features] are
      * rows of [width] numbers, [labels] the class of each row. Takes as long as training does.
      *
-     * Throws `TributaryException.Update` if the examples do not fit the model, or the task names no ready model.
+     * Throws `TributaryException.Update` if the examples do not fit the model, or the task names no ready model; `Overdue` if the round no
+     * longer waits, or the training should pause: it has saved, and the job comes again.
      */
     public fun train(features: FloatArray, labels: IntArray, width: Int): Unit =
         native.train(bytes(features), labels.map { it.toUInt() }, width.toULong())

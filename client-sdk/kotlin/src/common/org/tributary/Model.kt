@@ -10,8 +10,8 @@ import org.tributary.ffi.Tensor
 import org.tributary.ffi.loadModel
 
 /**
- * The model of a task on this device: the personalized one where there is one, else the last published one that was verified. It stays
- * as it is while the participant goes on, and after it was closed.
+ * The model of a task on this device: the personalized one where there is one, else the published one that the last round began with. It
+ * stays as it is while the participant goes on, and after it was closed.
  */
 public class Model internal constructor(private val native: org.tributary.ffi.Model) : AutoCloseable {
     public companion object {

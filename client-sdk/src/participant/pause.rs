@@ -69,10 +69,8 @@ impl Pause {
     /// It need not pause any more; if it knows that it was to, it still may, in its own time.
     pub(super) fn take_back(&self) {
         let mut wish = self.wish();
-        wish.told.take_if(|told| !told.is_known);
-        if let Some(told) = &mut wish.told {
-            told.at = None;
-        }
+        let known = wish.told.take().filter(|told| told.is_known);
+        wish.told = known.map(|told| Told { at: None, ..told });
     }
 
     /// Whether it was told to pause; asked by the training.

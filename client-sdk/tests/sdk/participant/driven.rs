@@ -10,6 +10,7 @@ use client_sdk::clock::Now;
 use client_sdk::journal::{Journal, JournalError, MemoryJournal};
 use client_sdk::participant::{Driven, Step};
 use client_sdk::runner::{Called, Job};
+use client_sdk::task_spec::Personalization;
 use client_sdk::{DeviceConditions, DeviceState, Origin, Outcome, Thermal, Trained};
 use wire::Timestamp;
 use zeroize::Zeroizing;
@@ -208,14 +209,14 @@ fn a_training_with_a_checkpoint_pauses_and_goes_on() {
 /// Steps of an app's own training.
 const STEPS: u8 = 6;
 
-/// Trains in steps, each of which is noted, and lets go of the job when it should pause. The conditions end after the step of this number.
-fn steps(participant: &Driven, job: Job, taken: &mut Vec<u8>, mut ends_after: Option<u8>) {
+/// Trains in steps, each of which is noted, and lets go of the job when it should pause. The conditions end after so many steps of all.
+fn steps(participant: &Driven, job: Job, taken: &mut Vec<u8>, ends_after: Option<usize>) {
     let Job { mut parameters, training, answer } = job;
     let mut done = training.checkpoints.load().map_or(0, |state| state[0]);
     while done < STEPS {
         done += 1;
         taken.push(done);
-        if ends_after.take_if(|last| *last == done).is_some() {
+        if ends_after == Some(taken.len()) {
             let now = Now { elapsed: Duration::ZERO, wall: Timestamp(0) };
             let told = participant.tick(now, DeviceState::default(), None);
             assert!(matches!(told, Step::Busy), "{told:?}");
@@ -230,36 +231,52 @@ fn steps(participant: &Driven, job: Job, taken: &mut Vec<u8>, mut ends_after: Op
     answer.finish(Trained { parameters, examples: 3, metrics: vec![] }).unwrap();
 }
 
+/// With one training a round, or two.
+fn one_round(is_tuned: bool) -> Coordinator {
+    let coordinator = Coordinator::new(1);
+    if is_tuned {
+        coordinator.world(|world| {
+            world.tweak = Some(|assignment| {
+                let how = Personalization::FineTune { epochs: Some(1), learning_rate: None };
+                assignment.encoding.personalization = Some(how);
+            });
+        });
+    }
+    coordinator
+}
+
 #[test]
 fn conditions_that_end_after_any_step_lose_none_that_was_taken_also_if_it_is_killed_while_it_rests() {
-    let undisturbed = Coordinator::new(1);
-    let participant = driven(&undisturbed);
-    let end = Time(Duration::ZERO).drive(&participant, |job| steps(&participant, job, &mut vec![], None), |_| false);
-    assert!(is_over(&end), "{end:?}");
-    let expected = undisturbed.world(|world| world.accepted.clone());
-    assert_eq!(expected.len(), 1);
-    for last in 1..=STEPS {
-        for is_killed in [false, true] {
-            let what = format!("ended after step {last}, killed: {is_killed}");
-            let (coordinator, journal) = (Coordinator::new(1), Arc::new(MemoryJournal::new()));
-            let (mut participant, mut time) =
-                (driven_on(&coordinator, &journal, &Hand::default()), Time(Duration::ZERO));
-            time.drive(&participant, drop, |step| matches!(step, Step::Train));
-            let mut taken = Vec::new();
-            let mut trainer = Called::new(3, |job| steps(&participant, job, &mut taken, Some(last)));
-            assert!(participant.perform(&mut trainer));
-            let rests = participant.tick(time.now(), DeviceState::default(), None);
-            assert!(matches!(rests, Step::WaitUntil(_)), "{what}: {rests:?}");
-            if is_killed {
-                participant = driven_on(&coordinator, &journal, &Hand::default());
+    for is_tuned in [false, true] {
+        let undisturbed = one_round(is_tuned);
+        let (participant, mut taken) = (driven(&undisturbed), Vec::new());
+        let train = |job| steps(&participant, job, &mut taken, None);
+        let end = Time(Duration::ZERO).drive(&participant, train, |_| false);
+        assert!(is_over(&end), "{end:?}");
+        let (expected, all) = (undisturbed.world(|world| world.accepted.clone()), taken);
+        assert_eq!((expected.len(), all.len()), (1, usize::from(STEPS) * if is_tuned { 2 } else { 1 }));
+        for last in 1..=all.len() {
+            for is_killed in [false, true] {
+                let what = format!("tuned: {is_tuned}, ended after step {last}, killed: {is_killed}");
+                let (coordinator, journal) = (one_round(is_tuned), Arc::new(MemoryJournal::new()));
+                let mut participant = driven_on(&coordinator, &journal, &Hand::default());
+                let (mut time, mut taken) = (Time(Duration::ZERO), Vec::new());
+                time.drive(&participant, drop, |step| matches!(step, Step::Train));
+                let mut trainer = Called::new(3, |job| steps(&participant, job, &mut taken, Some(last)));
+                assert!(participant.perform(&mut trainer));
+                let rests = participant.tick(time.now(), DeviceState::default(), None);
+                assert!(matches!(rests, Step::WaitUntil(_)), "{what}: {rests:?}");
+                if is_killed {
+                    participant = driven_on(&coordinator, &journal, &Hand::default());
+                }
+                let end = time.drive(&participant, |job| steps(&participant, job, &mut taken, None), |_| false);
+                assert!(is_over(&end), "{what}: {end:?}");
+                assert_eq!(taken, all, "{what}");
+                coordinator.world(|world| {
+                    assert!(world.abandoned.is_empty(), "{what}");
+                    assert_eq!(world.accepted, expected, "{what}");
+                });
             }
-            let end = time.drive(&participant, |job| steps(&participant, job, &mut taken, None), |_| false);
-            assert!(is_over(&end), "{what}: {end:?}");
-            assert_eq!(taken, (1..=STEPS).collect::<Vec<_>>(), "{what}");
-            coordinator.world(|world| {
-                assert!(world.abandoned.is_empty(), "{what}");
-                assert_eq!(world.accepted, expected, "{what}");
-            });
         }
     }
 }

@@ -127,28 +127,31 @@ fn authority() -> String {
 }
 
 /// The options of a participant that has enrolled, and its way to the coordinator.
-fn enrolled(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64) -> (String, Callbacks) {
+fn enrolled(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64, every_ms: u64) -> (String, Callbacks) {
     let journal = folder.join("journal");
     JournalFiles::beside(&journal).open().unwrap().save(snapshot::IDENTITY, IDENTITY).unwrap();
     let options = json!({
         "server": "https://localhost:1", "journal": journal, "members_ca_pem": authority(), "seed": 5,
-        "secure_aggregation": { "required": false }, "training_slice_ms": slice_ms,
+        "secure_aggregation": { "required": false }, "training_slice_ms": slice_ms, "checkpoint_every_ms": every_ms,
     });
     let client = Arc::clone(coordinator) as Arc<dyn HttpClient>;
     (options.to_string(), Callbacks { http_client: Some(client), ..Callbacks::default() })
 }
 
-/// A machine whose trainings are asked to pause after so many looks at the clock.
-fn machine(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64) -> Machine {
-    let (options, callbacks) = enrolled(folder, coordinator, slice_ms);
+/// A machine whose trainings are asked to pause after so many looks at the clock, and have a checkpoint in the journal after so many.
+fn machine(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64, every_ms: u64) -> Machine {
+    let (options, callbacks) = enrolled(folder, coordinator, slice_ms, every_ms);
     let builder = builder(options, callbacks, true).unwrap().0;
     let driven = builder.clock(Ticking::default()).build_driven().unwrap();
     Machine { driven, clock: SystemClock::new(), process: std::process::id() }
 }
 
-/// Ticks, and performs what is said, until the task is over.
-fn drive(machine: &Machine, trainer: &Arc<dyn Trainer>) {
+/// Ticks, and performs what is said, until the task is over, or the process is to die.
+fn drive(machine: &Machine, trainer: &Arc<dyn Trainer>, dies: impl Fn() -> bool) {
     for _ in 0..500 {
+        if dies() {
+            return;
+        }
         let circumstances =
             Circumstances { elapsed_ms: Some(0), device: DeviceState::default(), examples: Some(ROWS.into()) };
         match machine.tick(circumstances).unwrap() {
@@ -165,13 +168,14 @@ fn drive(machine: &Machine, trainer: &Arc<dyn Trainer>) {
     panic!("it does not come to an end");
 }
 
-/// Trains the ready model as an app in Kotlin or Swift does: what `train` throws leaves the app's own function.
+/// Trains the ready model as an app in Kotlin or Swift does: what `train` throws leaves the app's own function. Notes of each call whether
+/// there was a checkpoint.
 #[derive(Default)]
-struct Ready(AtomicU64);
+struct Ready(Mutex<Vec<bool>>);
 
 impl Trainer for Ready {
     fn train(&self, job: Arc<Job>) -> Result<(), CallbackError> {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.lock().unwrap().push(job.checkpoint().is_some());
         let rows = (0..ROWS).flat_map(|row| [f32::from(row) / 4.0 - 1.4, 1.0]);
         let labels = (0..ROWS).map(|row| u32::from(row >= ROWS / 2)).collect();
         let trained = job.train(rows.flat_map(f32::to_le_bytes).collect(), labels, 2);
@@ -179,24 +183,41 @@ impl Trainer for Ready {
     }
 }
 
-/// The update, and how often the app was called for it.
-fn trained_in_slices(slice_ms: u64) -> (Vec<u8>, u64) {
+/// The update, and the number of calls of the app that it took. The process dies after so many of them, if any.
+fn trained(slice_ms: u64, every_ms: u64, dies_after: Option<usize>) -> (Vec<u8>, usize) {
     let (folder, coordinator, ready) = (tempfile::tempdir().unwrap(), coordinator(60), Arc::new(Ready::default()));
-    let machine = machine(folder.path(), &coordinator, slice_ms);
-    drive(&machine, &(Arc::clone(&ready) as Arc<dyn Trainer>));
+    let trainer = Arc::clone(&ready) as Arc<dyn Trainer>;
+    let calls = || ready.0.lock().unwrap().len();
+    if dies_after.is_some() {
+        let first = machine(folder.path(), &coordinator, slice_ms, every_ms);
+        drive(&first, &trainer, || Some(calls()) == dies_after);
+    }
+    drive(&machine(folder.path(), &coordinator, slice_ms, every_ms), &trainer, || false);
     let mut heard = coordinator.heard.lock().unwrap();
-    assert_eq!((heard.updates.len(), heard.abandoned), (1, 0), "in slices of {slice_ms}");
-    (heard.updates.remove(0), ready.0.load(Ordering::Relaxed))
+    assert_eq!((heard.updates.len(), heard.abandoned), (1, 0), "in slices of {slice_ms}, died after {dies_after:?}");
+    let begun = ready.0.lock().unwrap().iter().filter(|has_checkpoint| !**has_checkpoint).count();
+    assert_eq!(begun, 1, "in slices of {slice_ms}, died after {dies_after:?}: it began again");
+    (heard.updates.remove(0), calls())
 }
 
 #[test]
 fn a_ready_model_that_is_paused_goes_on_in_the_next_call_and_comes_to_the_same() {
-    let (expected, calls) = trained_in_slices(1_000_000);
+    let (expected, calls) = trained(1_000_000, 30_000, None);
     assert_eq!(calls, 1);
     for slice_ms in 10..40 {
-        let (update, calls) = trained_in_slices(slice_ms);
+        let (update, calls) = trained(slice_ms, 30_000, None);
         assert_eq!(update, expected, "in slices of {slice_ms}");
         assert!(calls > 2, "in slices of {slice_ms}: {calls}");
+    }
+}
+
+#[test]
+fn a_ready_model_whose_process_dies_after_any_call_goes_on_and_comes_to_the_same() {
+    let (expected, calls) = trained(20, 0, None);
+    assert!(calls > 3, "{calls}");
+    for dies_after in 1..calls {
+        let (update, again) = trained(20, 0, Some(dies_after));
+        assert_eq!((update, again), (expected.clone(), calls), "died after call {dies_after}");
     }
 }
 
@@ -209,7 +230,7 @@ fn an_app_that_fails_gives_the_round_up() {
         }
     }
     let (folder, coordinator) = (tempfile::tempdir().unwrap(), coordinator(60));
-    drive(&machine(folder.path(), &coordinator, 10), &(Arc::new(Fails) as Arc<dyn Trainer>));
+    drive(&machine(folder.path(), &coordinator, 10, 0), &(Arc::new(Fails) as Arc<dyn Trainer>), || false);
     let heard = coordinator.heard.lock().unwrap();
     assert_eq!((heard.updates.len(), heard.abandoned), (0, 1));
 }
@@ -228,7 +249,7 @@ fn next_job(participant: &Participant) -> Arc<Job> {
 fn a_ready_model_saves_at_once_when_its_participant_is_paused() {
     // The most steps that a plan may have, so that it is still at them when the pause comes.
     let (folder, coordinator) = (tempfile::tempdir().unwrap(), coordinator(10_000_000));
-    let (options, callbacks) = enrolled(folder.path(), &coordinator, 1000);
+    let (options, callbacks) = enrolled(folder.path(), &coordinator, 1000, 30_000);
     let participant = Participant::start(options, callbacks).unwrap();
     let job = next_job(&participant);
     assert_eq!(job.checkpoint(), None);

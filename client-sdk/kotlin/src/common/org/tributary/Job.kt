@@ -75,8 +75,7 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
      * Trains the task's ready model as the plan says, and hands in the result: for apps without a training function. [features] are
      * rows of [width] numbers, [labels] the class of each row. Takes as long as training does.
      *
-     * Throws `TributaryException.Update` if the examples do not fit the model, or the task names no ready model; `Overdue` if the round no
-     * longer waits, or the training should pause: it has saved, and the job comes again.
+     * Throws `TributaryException.Update` if the examples do not fit the model, or the task names no ready model.
      */
     public fun train(features: FloatArray, labels: IntArray, width: Int): Unit =
         native.train(bytes(features), labels.map { it.toUInt() }, width.toULong())

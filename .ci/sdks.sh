@@ -76,6 +76,7 @@ if has_kotlin; then
     jvm=(java -ea -cp "$work/kotlin/classes:$kotlin_path" -Djna.library.path="$libraries")
     in_federation misuse "${jvm[@]}" org.tributary.tests.MisuseKt
     in_federation machine "${jvm[@]}" org.tributary.tests.DrivenKt
+    in_federation sliced "${jvm[@]}" org.tributary.tests.DrivenKt
     shift_in_kotlin=("${jvm[@]}" org.tributary.tests.ShiftKt)
     shift_in_kotlin_lent=("${jvm[@]}" -Dtributary.client=lent org.tributary.tests.ShiftKt)
 else

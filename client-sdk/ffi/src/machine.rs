@@ -237,5 +237,6 @@ impl Machine {
     }
 }
 
-#[cfg(all(test, feature = "models"))]
+#[cfg(test)]
+#[cfg(feature = "models")]
 mod tests;

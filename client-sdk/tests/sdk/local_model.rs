@@ -64,7 +64,10 @@ fn an_app_that_answers_jobs_finds_what_it_measured_of_the_model_that_each_began_
         let Job { parameters, training, answer } = match runner.next(Duration::from_secs(60)) {
             Next::Job(job) => *job,
             Next::Waiting => continue,
-            Next::Ended(end) => break drop(end.unwrap()),
+            Next::Ended(end) => {
+                end.unwrap();
+                break;
+            }
         };
         let metric = |value: f64| MetricValue { value, count: 3 };
         let metrics = vec![

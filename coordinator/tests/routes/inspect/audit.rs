@@ -94,7 +94,7 @@ async fn an_export_is_checked_with_the_key_and_a_kept_head() {
     let export = String::from_utf8(reply.body).unwrap();
     let verified = verify(&export, &key).unwrap();
     assert_eq!((verified.entries, verified.key), (10, key.key));
-    assert_eq!(verify(&export.replace("task_paused", "task_resumed"), &key), Err(Finding::Changed(8)));
+    assert_eq!(verify(&export.replace("task_paused", "task_resumed"), &key), Err(Finding::Unlinked(8)));
     let without: String =
         export.lines().filter(|line| !line.contains("task_paused")).map(|l| l.to_owned() + "\n").collect();
     assert_eq!(verify(&without, &key), Err(Finding::Missing { expected: 8, found: 9 }));

@@ -1,6 +1,9 @@
 //! What being observed costs rounds: the same rounds with metrics read each second, traces of 1 % of the updates, and 100 open
 //! streams of events, and without any of it, in turn.
 //!
+//! The audit log cannot be switched off: its rows are part of the transactions that they tell of, and a worker numbers and chains
+//! them. So it is in both, and what it costs is in no ratio.
+//!
 //! Readers of streams are elsewhere as a rule, and here on the same cores: a thread takes what comes from the sockets of 100
 //! streams, compressed as for browsers, without deciphering it, and says how much processor time that took. One more such stream is
 //! read in earnest: no event is missing from it. Another one is never read: it must be gone after `http.unread_timeout_ms`, and

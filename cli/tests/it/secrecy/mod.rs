@@ -7,7 +7,9 @@
 mod outside;
 mod participants;
 mod process;
+mod provider;
 pub(crate) mod search;
+mod servers;
 
 use std::fs::File;
 use std::path::Path;

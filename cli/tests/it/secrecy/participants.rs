@@ -25,19 +25,23 @@ const ED25519: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x0
 pub(super) struct Secrets(Vec<(&'static str, Vec<u8>)>);
 
 impl Secrets {
-    /// What a coordinator started with `serve --dev` has.
+    /// What a coordinator with its keys in this folder has, as one that was started with `serve --dev`.
     pub(super) fn of_coordinator(data: &Path, token: &str) -> Self {
         let mut secrets = Self::default();
         secrets.add("an operator's token", token.as_bytes());
         let key = std::fs::read(data.join("seal.key")).unwrap();
         assert_eq!(key.len(), 32);
         secrets.add("the sealing key", &key);
-        let pem = std::fs::read_to_string(data.join("ca-key.pem")).unwrap();
+        secrets.add_key("the authority's key", &data.join("ca-key.pem"));
+        secrets
+    }
+
+    /// The private part of the key in a PEM file.
+    pub(super) fn add_key(&mut self, what: &'static str, file: &Path) {
+        let pem = std::fs::read_to_string(file).unwrap();
         let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
         let der = wire::base64::decode(&body).unwrap();
-        let scalar = private_part(&der);
-        secrets.add("the authority's key", scalar);
-        secrets
+        self.add(what, private_part(&der));
     }
 
     pub(super) fn add(&mut self, what: &'static str, secret: &[u8]) {

@@ -45,7 +45,7 @@ impl Alone {
         secrets.add("an enrolment token", self.token.as_bytes());
         secrets.add_values("an update", &moves());
         secrets.add_text("a participant's loss", LOSS);
-        let (mut done, mut places) = (HashSet::new(), Vec::new());
+        let (mut done, mut places) = (HashSet::<PathBuf>::new(), Vec::new());
         let ended = loop {
             if let Some(ended) = self.process.0.try_wait().unwrap() {
                 break ended;

@@ -90,7 +90,7 @@ class Updates(unittest.TestCase):
 
         def answer():
             try:
-                task.send(task.parameters, examples=1)
+                task.send(task.parameters, examples=1, strict=True)
             except tb.Overdue as error:
                 failures.append(error)
 
@@ -202,8 +202,9 @@ class Updates(unittest.TestCase):
         self.assertEqual(task.checkpoint, b"")
         task.send(task.parameters, examples=1)
         self.running.operator.wait("alone")
+        self.assertFalse(task.save_checkpoint(b"late"))
         with self.assertRaises(tb.Overdue):
-            task.save_checkpoint(b"late")
+            task.save_checkpoint(b"late", strict=True)
 
     def test_two_processes_on_one_journal_are_refused(self):
         program = "import sys, tributary as tb; tb.participant('https://localhost:1', journal=sys.argv[1], ca=sys.argv[2])"
@@ -299,7 +300,7 @@ class Operators(unittest.TestCase):
         with federation() as running:
             wrong = line("wrong")
             wrong["training"]["learning_rate"] = -1
-            with self.assertRaisesRegex(tb.Problem, "learning_rate") as caught:
+            with self.assertRaisesRegex(tb.Problem, "learning_rate: must be") as caught:
                 running.operator.create(wrong)
             self.assertEqual(caught.exception.status, 422)
             with self.assertRaises(tb.Problem) as caught:

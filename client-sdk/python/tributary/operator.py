@@ -36,7 +36,7 @@ class Problem(Error):
         #: The whole answer; ``errors`` has one entry for each wrong field of a task.
         self.body = dict(body)
         said = body.get("detail") or body.get("title") or f"the coordinator answered {status}"
-        wrong = [f"{error.get('field', '?')}: {error.get('message', '')}" for error in body.get("errors", [])]
+        wrong = [f"{error.get('field', '?')}: {error.get('detail', '')}" for error in body.get("errors", [])]
         super().__init__("\n".join([said, *wrong]))
 
 

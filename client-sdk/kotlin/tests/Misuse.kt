@@ -130,7 +130,8 @@ fun main(arguments: Array<String>): Unit = runBlocking {
     check(me.refusals().isEmpty()) { "refused: ${me.refusals()}" }
     me.pause()
     while (!job.isOverdue) delay(10)
-    expect<TributaryException.Overdue>("no longer waits") { job.finish(job.parameters(), 1) }
+    check(!job.finish(job.parameters(), 1)) { "an overdue job was handed in" }
+    expect<TributaryException.Answered>("answered before") { job.fail("it came too late") }
     check(me.close(10.seconds)) { "it did not end in time" }
     me.close()
     expect<IllegalStateException>("") { me.pause() }

@@ -17,13 +17,14 @@ SMALL = {"min_cohort": 3, "min_tolerated_colluders": 0}
 class Federation:
     """A coordinator in a folder of its own, until `stop`."""
 
-    def __init__(self):
+    def __init__(self, settings):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tributary-python-"))
         self.process = subprocess.Popen(
             [os.environ["TRIBUTARY_BINARY"], "--format", "json", "serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir", self.folder / "data"],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            env={**os.environ, **settings},
         )
         for line in self.process.stdout:
             event = json.loads(line)
@@ -55,8 +56,9 @@ class Federation:
 
 
 @contextlib.contextmanager
-def federation():
-    running = Federation()
+def federation(**settings):
+    """``settings`` of the coordinator are named as in its environment: ``TRIBUTARY_HTTP_POLL_MAX_MS="500"``."""
+    running = Federation(settings)
     try:
         yield running
     finally:

@@ -125,6 +125,30 @@ class Rounds(unittest.TestCase):
             self.assertEqual(running.operator.wait("killed")["status"], "COMPLETED")
             np.testing.assert_allclose(running.operator.model("killed")["b"], 2.0, atol=1e-4)
 
+    def test_a_loop_outlives_a_task_that_came_too_late(self):
+        # No deadline may be shorter than a poll.
+        with federation(TRIBUTARY_HTTP_POLL_MAX_MS="500") as running:
+            spec = line("late", cohort=1, secure_aggregation={"enabled": False})
+            spec["rounds"]["collect_deadline_ms"] = 2000
+            running.operator.create(spec)
+            options = {**running.options("late", task="late"), "secure_aggregation": {"required": False}}
+            came = []
+            with tb.participant(**options) as me:
+                for task in me.tasks():
+                    late = not came
+                    while late and not task.is_overdue:
+                        time.sleep(0.01)
+                    if late:
+                        self.assertFalse(task.save_checkpoint(b"late"))
+                    came.append((task.round, task.send([array + 1 for array in task.parameters.values()], examples=1)))
+                    if late:
+                        with self.assertRaisesRegex(tb.Error, "answered before"):
+                            task.fail("late")
+            self.assertEqual(came[0], (1, False))
+            self.assertEqual([round for round, counted in came if counted][-2:], [1, 2])
+            self.assertEqual(running.operator.task("late")["status"], "COMPLETED")
+            np.testing.assert_allclose(running.operator.model("late")["b"], 2.0, atol=1e-4)
+
     def test_what_it_refuses_is_told_with_the_reason_by_the_next_process_too(self):
         with federation() as running:
             running.operator.create(line("clear", rounds=1, cohort=1, secure_aggregation={"enabled": False}))

@@ -89,7 +89,8 @@ class Task:
     """One model to train, in one round. It takes one answer: :meth:`send`, :meth:`refuse` or :meth:`fail`, in the process that got it:
     a forked child is refused with :class:`ClosedError`.
 
-    A task without an answer counts as failed once it is forgotten: the round goes on without this participant.
+    A task without an answer counts as failed once it is forgotten: the round goes on without this participant. An answer that comes too
+    late is dropped, and ends no loop: :meth:`send` says so, and the next task is as good.
     """
 
     #: The task's name, and its round, from 1.
@@ -133,16 +134,17 @@ class Task:
         """Whether the last checkpoint is older than ``checkpoint_every``."""
         return self._job.is_checkpoint_due
 
-    def save_checkpoint(self, state: bytes) -> None:
+    def save_checkpoint(self, state: bytes, *, strict: bool = False) -> bool:
         """Keeps the state of the training, so that it goes on from there after a pause and after its process was killed.
 
         It replaces the last one, and is sealed in the journal, once in ``checkpoint_every`` seconds; it goes with the round.
 
+        :returns: whether it was kept. If not, the round no longer waits, or the task was paused: training may stop.
         :raises UpdateError: if it is larger than four times ``max_model_bytes``.
-        :raises Overdue: if the round no longer waits, or the task was paused.
+        :raises Overdue: with ``strict``, instead of returning ``False``.
         :raises ClosedError: in a forked child.
         """
-        self._job.save_checkpoint(state)
+        return _in_time(lambda: self._job.save_checkpoint(state), strict)
 
     @property
     def should_pause(self) -> bool:
@@ -163,46 +165,67 @@ class Task:
         *,
         examples: int,
         metrics: Mapping[str, float] | None = None,
-    ) -> None:
+        strict: bool = False,
+    ) -> bool:
         """Hands in the trained model. What leaves the device is clipped, weighted and masked as the task prescribes.
 
         ``parameters`` are arrays by name, arrays in the order of :attr:`parameters`, or anything with a ``state_dict()``
         such as a PyTorch module; arrays of floating point numbers in any byte order, tensors of PyTorch or JAX among them.
 
+        :returns: whether it was handed in. If not, the round no longer waited, or the task was paused: go on with the next task.
         :raises UpdateError: if a tensor is missing, unknown, of another shape or type, or not finite. Nothing was sent,
             and the task still takes an answer.
-        :raises Overdue: if the round no longer waits.
+        :raises Overdue: with ``strict``, instead of returning ``False``.
         """
         count = _whole(examples)
         copy_into(self._flat, self.parameters, parameters)
         given = [(str(name), float(value), count) for name, value in (metrics or {}).items()]
-        self._job.finish(self._flat, count, given)
-        self._participant.examples = examples
+        sent = _in_time(lambda: self._job.finish(self._flat, count, given), strict)
+        if sent:
+            self._participant.examples = examples
+        return sent
 
-    def train(self, features: Any, labels: Any) -> bool:
+    def train(self, features: Any, labels: Any, *, strict: bool = False) -> bool:
         """Trains the task's ready model, such as ``linear``, ``mlp`` or ``cnn``, as the plan says, and hands in the result: for an app without
         a training function. It runs in this thread on one core, beginning with :attr:`parameters`, and leaves checkpoints by itself.
 
         :param features: a row of numbers for each example; images are flattened in the order channel, row, column.
         :param labels: the class of each row, from 0.
-        :returns: whether it was handed in. If not, the task was paused, and comes again.
+        :returns: whether it was handed in. If not, the task was paused, and comes again, or the round no longer waited.
         :raises UpdateError: if the examples do not fit the model, or the task names no ready model. Nothing was sent, and the task still
             takes an answer.
-        :raises Overdue: if the round no longer waits.
+        :raises Overdue: with ``strict``, if the round no longer waits.
         """
-        count = self._job.train(self._flat, *rows_of(features, labels))
+        rows = rows_of(features, labels)
+        try:
+            count = self._job.train(self._flat, *rows)
+        except _tributary.Overdue:
+            if strict:
+                raise
+            return False
         if count is None:
             return False
         self._participant.examples = count
         return True
 
     def refuse(self, reason: str) -> None:
-        """Says that this app does not do such tasks. The reason stays on the device."""
-        self._job.refuse(reason)
+        """Says that this app does not do such tasks. The reason stays on the device. Where the round no longer waits, nobody is told."""
+        _in_time(lambda: self._job.refuse(reason), strict=False)
 
     def fail(self, reason: str) -> None:
-        """Says that training failed. The reason stays on the device."""
-        self._job.fail(reason)
+        """Says that training failed. The reason stays on the device. Where the round no longer waits, nobody is told."""
+        _in_time(lambda: self._job.fail(reason), strict=False)
+
+
+def _in_time(answer: Callable[[], None], strict: bool) -> bool:
+    """Whether somebody still waited for it."""
+    try:
+        answer()
+    except _tributary.Overdue:
+        if strict:
+            raise
+        return False
+    return True
 
 
 class Participant:

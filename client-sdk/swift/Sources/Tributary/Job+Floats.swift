@@ -42,17 +42,50 @@ extension Job {
 
     /// Hands in the trained parameters. What leaves the device is clipped, weighted, noised and masked as the task prescribes.
     ///
-    /// Throws `TributaryError.Update` if they do not fit: nothing was sent, and the job still takes an answer; `.Overdue` if the round
-    /// no longer waits.
-    public func finish(_ parameters: [Float], examples: Int, metrics: [String: Double] = [:]) throws {
+    /// Returns whether they were handed in. If not, the round no longer waited, or the job was taken back: the next one is as good. Throws
+    /// `TributaryError.Update` if they do not fit: nothing was sent, and the job still takes an answer.
+    @discardableResult
+    public func finish(_ parameters: [Float], examples: Int, metrics: [String: Double] = [:]) throws -> Bool {
         let count = UInt64(max(examples, 0))
         let measured = metrics.map { Metric(name: $0.key, value: $0.value, count: count) }
-        try finish(parameters: parameters.withUnsafeBytes { Data($0) }, examples: count, metrics: measured)
+        return try inTime {
+            try finish(parameters: parameters.withUnsafeBytes { Data($0) }, examples: count, metrics: measured)
+        }
     }
 
     /// Trains the task's ready model as the plan says, and hands in the result: for apps without a training function. `features`
     /// are rows of `width` numbers, `labels` the class of each row. Takes as long as training does.
-    public func train(features: [Float], labels: [UInt32], width: Int) throws {
-        try train(features: features.withUnsafeBytes { Data($0) }, labels: labels, width: UInt64(width))
+    ///
+    /// Returns whether it was handed in. If not, the job was paused, and comes again, or the round no longer waits.
+    @discardableResult
+    public func train(features: [Float], labels: [UInt32], width: Int) throws -> Bool {
+        try inTime { try train(features: features.withUnsafeBytes { Data($0) }, labels: labels, width: UInt64(width)) }
+    }
+
+    /// Keeps the state of the training, as `saveCheckpoint(state:)`. Returns whether it was kept: if not, the round no longer waits, or the
+    /// job was taken back, and training may stop.
+    @discardableResult
+    public func save(_ state: Data) throws -> Bool {
+        try inTime { try saveCheckpoint(state: state) }
+    }
+
+    /// Says that training failed. The reason stays on the device. Where the round no longer waits, nobody is told.
+    public func fail(_ reason: String) throws {
+        _ = try inTime { try fail(reason: reason) }
+    }
+
+    /// Says that this app does not do such jobs. The reason stays on the device. Where the round no longer waits, nobody is told.
+    public func refuse(_ reason: String) throws {
+        _ = try inTime { try refuse(reason: reason) }
+    }
+
+    /// Whether somebody still waited for it.
+    private func inTime(_ answer: () throws -> Void) throws -> Bool {
+        do {
+            try answer()
+            return true
+        } catch TributaryError.Overdue {
+            return false
+        }
     }
 }

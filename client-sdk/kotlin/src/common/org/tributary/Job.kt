@@ -10,8 +10,12 @@ import kotlinx.serialization.json.jsonObject
 import kotlinx.serialization.json.jsonPrimitive
 import org.tributary.ffi.Metric
 import org.tributary.ffi.Tensor
+import org.tributary.ffi.TributaryException
 
-/** One model to train. Takes one answer ([finish], [fail] or [refuse]), from any thread. */
+/**
+ * One model to train. Takes one answer ([finish], [train], [fail] or [refuse]), from any thread. One that comes too late is dropped, and ends
+ * no loop: the next job is as good.
+ */
 public class Job internal constructor(private val native: org.tributary.ffi.Job) : AutoCloseable {
     private val description: JsonObject = Json.parseToJsonElement(native.description()).jsonObject
 
@@ -46,10 +50,10 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
      * Keeps the state of the training, so that it goes on from there after a pause, and after its process was killed. It replaces the last
      * one, and goes with the round. The journal seals it, once in `checkpoint_every_ms` of the options.
      *
-     * Throws `TributaryException.Update` if it is larger than four times `max_model_bytes`, and `Overdue` if the round no longer waits, or
-     * the job was taken back.
+     * Returns whether it was kept: if not, the round no longer waits, or the job was taken back, and training may stop. Throws
+     * `TributaryException.Update` if it is larger than four times `max_model_bytes`.
      */
-    public fun saveCheckpoint(state: ByteArray): Unit = native.saveCheckpoint(state)
+    public fun saveCheckpoint(state: ByteArray): Boolean = inTime { native.saveCheckpoint(state) }
 
     /** Whether the last checkpoint is old enough for a new one. Cheap: look between batches. */
     public val isCheckpointDue: Boolean get() = native.isCheckpointDue()
@@ -63,31 +67,44 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
     /**
      * Hands in the trained parameters. What leaves the device is clipped, weighted, noised and masked as the task prescribes.
      *
-     * Throws `TributaryException.Update` if they do not fit: nothing was sent, and the job still takes an answer; `Overdue` if the
-     * round no longer waits.
+     * Returns whether they were handed in: if not, the round no longer waited, or the job was taken back. Throws
+     * `TributaryException.Update` if they do not fit: nothing was sent, and the job still takes an answer.
      */
-    public fun finish(parameters: FloatArray, examples: Long, metrics: Map<String, Double> = emptyMap()) {
+    public fun finish(parameters: FloatArray, examples: Long, metrics: Map<String, Double> = emptyMap()): Boolean {
         val count = maxOf(examples, 0).toULong()
-        native.finish(bytes(parameters), count, metrics.map { (name, value) -> Metric(name, value, count) })
+        return inTime { native.finish(bytes(parameters), count, metrics.map { (name, value) -> Metric(name, value, count) }) }
     }
 
     /**
      * Trains the task's ready model as the plan says, and hands in the result: for apps without a training function. [features] are
      * rows of [width] numbers, [labels] the class of each row. Takes as long as training does.
      *
-     * Throws `TributaryException.Update` if the examples do not fit the model, or the task names no ready model.
+     * Returns whether it was handed in: if not, the job was paused, and comes again, or the round no longer waits. Throws
+     * `TributaryException.Update` if the examples do not fit the model, or the task names no ready model.
      */
-    public fun train(features: FloatArray, labels: IntArray, width: Int): Unit =
-        native.train(bytes(features), labels.map { it.toUInt() }, width.toULong())
+    public fun train(features: FloatArray, labels: IntArray, width: Int): Boolean =
+        inTime { native.train(bytes(features), labels.map { it.toUInt() }, width.toULong()) }
 
-    /** Says that training failed. The reason stays on the device. */
-    public fun fail(reason: String): Unit = native.fail(reason)
+    /** Says that training failed. The reason stays on the device. Where the round no longer waits, nobody is told. */
+    public fun fail(reason: String) {
+        inTime { native.fail(reason) }
+    }
 
-    /** Says that this app does not do such jobs. The reason stays on the device. */
-    public fun refuse(reason: String): Unit = native.refuse(reason)
+    /** Says that this app does not do such jobs. The reason stays on the device. Where the round no longer waits, nobody is told. */
+    public fun refuse(reason: String) {
+        inTime { native.refuse(reason) }
+    }
 
     /** Gives the job up without an answer, unless it has one. */
     override fun close(): Unit = native.destroy()
+
+    /** Whether somebody still waited for it. */
+    private inline fun inTime(answer: () -> Unit): Boolean = try {
+        answer()
+        true
+    } catch (_: TributaryException.Overdue) {
+        false
+    }
 }
 
 /** How to train: the numbers that most training functions need, and [all] of the plan. */

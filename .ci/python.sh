@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The Python package: built as a wheel, installed into an environment of its own, tested against a real coordinator.
 # python.sh BINARY. Ends with 77, and says so, if maturin and NumPy cannot be had from PyPI. PyTorch's example is tested where
-# PyTorch is (TRIBUTARY_TORCH=1 fetches it), the notebook where nbclient is; they say SKIPPED otherwise.
+# PyTorch is (TRIBUTARY_TORCH=1 fetches it), the notebook where nbclient is, JAX's arrays where JAX is; they say SKIPPED otherwise.
 set -euo pipefail
 binary=$(realpath "${1:?the binary}")
 package=$(realpath "$(dirname "$0")/../client-sdk/python")
@@ -28,8 +28,11 @@ exec '$(command -v cargo)' build --workspace --bins --lib --example shift --mess
 CARGO
 chmod +x "$work/bin/cargo"
 export PATH="$work/venv/bin:$PATH"
-# The notebook is tested where these can be had, and says SKIPPED otherwise.
-timeout 120 pip install --quiet --disable-pip-version-check --only-binary=:all: nbclient ipykernel matplotlib >"$work/pip.log" 2>&1 || tail -n 1 "$work/pip.log"
+# The notebook and JAX's arrays are tested where these can be had, and say SKIPPED otherwise.
+for more in "nbclient ipykernel matplotlib" jax; do
+    # shellcheck disable=SC2086 # several packages
+    timeout 120 pip install --quiet --disable-pip-version-check --only-binary=:all: $more >"$work/pip.log" 2>&1 || tail -n 1 "$work/pip.log"
+done
 (cd "$package" && PATH="$work/bin:$PATH" maturin build --quiet --out "$work/wheels")
 pip install --quiet --disable-pip-version-check --no-deps "$work"/wheels/*.whl
 (cd "$package" && mypy --no-error-summary tributary)

@@ -1,12 +1,14 @@
 """A real coordinator for tests: `tributary serve`, from the program that TRIBUTARY_BINARY names."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import pathlib
 import subprocess
 import tempfile
 import threading
+import unittest
 
 import tributary as tb
 
@@ -82,6 +84,12 @@ def line(name, rounds=2, cohort=3, **more):
         "metrics": ["accuracy"],
         **more,
     }
+
+
+def installed(*modules):
+    """Skips a test, and says so, where one of the modules is not."""
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    return unittest.skipIf(missing, f"SKIPPED: {', '.join(missing)} is not installed")
 
 
 def each(work, arguments):

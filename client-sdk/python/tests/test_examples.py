@@ -1,7 +1,6 @@
 """The examples, as they are: ten sites each, with real digits, under the floors that apps have by default."""
 
 import difflib
-import importlib.util
 import os
 import pathlib
 import subprocess
@@ -10,15 +9,10 @@ import unittest
 import unittest.mock
 
 import numpy as np
-from federation import each, federation
+from federation import each, federation, installed
 
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 SITES = 10
-
-
-def installed(*modules):
-    missing = [module for module in modules if importlib.util.find_spec(module) is None]
-    return unittest.skipIf(missing, f"SKIPPED: {', '.join(missing)} is not installed")
 
 
 def run(program, task):

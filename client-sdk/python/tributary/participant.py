@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from . import _tributary
 from .model import Model, views
+from .program import _WRAPPERS, _is_counter
 from .update import copy_into, rows_of
 
 if TYPE_CHECKING:
@@ -153,10 +154,19 @@ class Task:
         return self._job.should_pause
 
     def load_into(self, module: Any) -> Any:
-        """Loads the parameters into a PyTorch module whose ``state_dict`` has the task's names; returns the module."""
+        """Loads the parameters into a PyTorch module whose ``state_dict`` has the task's names; returns the module. What it counts and the task
+        does not name, such as batches that were seen, stays as it is; what wrappers put into names does not matter."""
         import torch
 
-        module.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in self.parameters.items()})
+        left = {name: torch.from_numpy(value.copy()) for name, value in self.parameters.items()}
+        state = {}
+        for name, value in module.state_dict().items():
+            plain = _WRAPPERS.sub("", name)
+            if plain in left:
+                state[name] = left.pop(plain)
+            elif _is_counter(value):
+                state[name] = value
+        module.load_state_dict({**state, **left})
         return module
 
     def send(
@@ -170,7 +180,8 @@ class Task:
         """Hands in the trained model. What leaves the device is clipped, weighted and masked as the task prescribes.
 
         ``parameters`` are arrays by name, arrays in the order of :attr:`parameters`, or anything with a ``state_dict()``
-        such as a PyTorch module; arrays of floating point numbers in any byte order, tensors of PyTorch or JAX among them.
+        such as a PyTorch module; arrays of floating point numbers in any byte order and precision, tensors of PyTorch and JAX among them.
+        A module's counters that the task does not name, such as ``num_batches_tracked`` of BatchNorm, are left out.
 
         :returns: whether it was handed in. If not, the round no longer waited, or the task was paused: go on with the next task.
         :raises UpdateError: if a tensor is missing, unknown, of another shape or type, or not finite. Nothing was sent,

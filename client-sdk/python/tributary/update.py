@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _tributary
+from .program import _WRAPPERS, _is_counter, _on_host
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +21,7 @@ def copy_into(flat: np.ndarray, own: Mapping[str, np.ndarray], given: Any) -> No
     import numpy as np
 
     update = _by_name(given, own)
-    unknown = sorted(set(update) - set(own))
+    unknown = sorted(name for name, value in update.items() if name not in own and not _is_counter(value))
     missing = sorted(set(own) - set(update))
     if unknown or missing:
         said = [f"{what} {', '.join(map(repr, names))}" for what, names in (("without", missing), ("with unknown", unknown)) if names]
@@ -42,7 +43,7 @@ def copy_into(flat: np.ndarray, own: Mapping[str, np.ndarray], given: Any) -> No
 def _by_name(given: Any, own: Mapping[str, Any]) -> Mapping[str, Any]:
     """Arrays by the model's names."""
     if hasattr(given, "state_dict"):
-        given = given.state_dict()
+        given = {_WRAPPERS.sub("", name): value for name, value in given.state_dict().items()}
     if isinstance(given, Mapping):
         return given
     if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
@@ -79,17 +80,20 @@ def _made(what: str, given: Any) -> np.ndarray:
     """An array; of a tensor of PyTorch, too."""
     import numpy as np
 
-    on_host = given.detach().cpu() if hasattr(given, "detach") else given
     try:
-        return np.asarray(on_host)
+        array = np.asarray(_on_host(given))
     except (RuntimeError, TypeError, ValueError) as error:
-        # Such as nested lists of different lengths, and tensors in bfloat16, which NumPy does not know.
+        # Such as nested lists of different lengths.
         raise _tributary.UpdateError(f"{what} nothing that NumPy makes an array of: {error}") from error
+    # JAX brings a type of its own for bfloat16, which NumPy can convert and does not know as one of floats.
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
 
 def _array(name: str, given: Any) -> np.ndarray:
-    """An array of floating point numbers; a tensor of PyTorch among them."""
+    """An array of floating point numbers; a tensor of PyTorch among them, also one of counts."""
     array = _made(f"tensor {name!r} is", given)
+    if _is_counter(given):
+        return array.astype("f4")
     if array.dtype.kind != "f":
         raise _tributary.UpdateError(f"tensor {name!r} is of {array.dtype}; it must be of floating point numbers")
     return array

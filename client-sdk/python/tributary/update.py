@@ -61,9 +61,7 @@ def rows_of(features: Any, labels: Any) -> tuple[np.ndarray, np.ndarray, int]:
     """
     import numpy as np
 
-    table, classes = _made("features are", features), _made("labels are", labels)
-    if table.ndim < 2 or table.dtype.kind not in "fiub":
-        raise _tributary.UpdateError(f"features are an array of {table.dtype} of the shape {table.shape}; they must be rows of numbers")
+    table, classes = numbers("features are", features, 2), _made("labels are", labels)
     is_class = classes.ndim == 1 and classes.dtype.kind in "iub"
     if not is_class or (classes.size and not 0 <= int(classes.min()) <= int(classes.max()) < 2**32):
         raise _tributary.UpdateError(
@@ -74,6 +72,17 @@ def rows_of(features: Any, labels: Any) -> tuple[np.ndarray, np.ndarray, int]:
     with np.errstate(over="ignore"):  # What is not finite shows in the training.
         flat = np.ascontiguousarray(table, dtype=np.float32).reshape(-1)
     return flat, classes.astype(np.uint32), math.prod(table.shape[1:])
+
+
+def numbers(what: str, given: Any, dimensions: int) -> np.ndarray:
+    """An array of numbers with at least so many dimensions.
+
+    :raises UpdateError: if it is none.
+    """
+    array = _made(what, given)
+    if array.ndim < dimensions or array.dtype.kind not in "fiub":
+        raise _tributary.UpdateError(f"{what} an array of {array.dtype} of the shape {array.shape}; they must be rows of numbers")
+    return array
 
 
 def _made(what: str, given: Any) -> np.ndarray:

@@ -128,6 +128,20 @@ class Updates(unittest.TestCase):
         task.send(task.parameters, examples=1)
         self.assertEqual(self.running.operator.wait("alone")["status"], "COMPLETED")
 
+    def test_a_forked_child_that_lives_on_does_not_keep_the_journal(self):
+        """As the worker of a DataLoader does."""
+        child = os.fork()
+        if child == 0:
+            time.sleep(600)
+            os._exit(0)
+        try:
+            self.assertTrue(self.me.close())
+            options = {"journal": self.running.folder / "alone", "ca": self.running.ca, "secure_aggregation": {"required": False}}
+            self.me = tb.participant(self.running.url, token=self.running.operator.enroll("again"), **options)
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
     def test_a_callback_that_raises_is_printed_and_one_that_blocks_holds_nobody_up(self):
         go_on, told = threading.Event(), []
 

@@ -1,5 +1,7 @@
 """A participant that its caller drives, in this thread, against a real coordinator."""
 
+import gc
+import os
 import threading
 import time
 import unittest
@@ -62,6 +64,21 @@ class Machines(unittest.TestCase):
         self.assertEqual((model.version, model.parameters["w"].shape), (1, (2, 3)))
         np.testing.assert_allclose(model["b"], 1.0, atol=1e-4)
         self.assertIsNone(tb.Model.load("another", options["journal"]))
+
+    def test_a_forked_child_that_forgets_the_machine_leaves_its_journal_locked(self):
+        with federation() as running:
+            options = running.options("forked")
+            me = tb.machine(**options)
+            child = os.fork()
+            if child == 0:
+                del me
+                gc.collect()
+                os._exit(0)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            with self.assertRaisesRegex(tb.JournalError, "in use"):
+                tb.machine(**options)
+            del me
+            tb.machine(**options)
 
     def test_what_a_training_raises_is_raised_and_the_task_counts_as_failed(self):
         with federation() as running:

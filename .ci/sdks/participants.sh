@@ -25,7 +25,7 @@ json.dump({**options, **json.loads(more)}, open(path, "w"))
 PYTHON
 }
 
-# A task about two tensors, w of shape [2, 3] and b of shape [2]: task NAME ROUNDS COHORT [MORE LINES].
+# A task about two tensors, w of shape [2, 3] and b of shape [2]: task NAME ROUNDS COHORT [MORE LINES] [MORE OF ITS TRAINING].
 task() {
     cat >"$work/$1.toml" <<TOML
 name = "$1"
@@ -34,6 +34,7 @@ metrics = ["accuracy"]
 tensors = [{ name = "w", shape = [2, 3], init = "zeros" }, { name = "b", shape = [2], init = "zeros" }]
 [training]
 learning_rate = 0.05
+${5:-}
 [rounds]
 count = $2
 select_max = $3
@@ -125,7 +126,11 @@ cold_start() {
 # A careless program takes part in a task of its own: misuse PROGRAM….
 misuse() {
     task careless 3 1 "[secure_aggregation]
-enabled = false"
+enabled = false" "weight_decay = 0.01
+proximal_mu = 0.5
+gradient_clip = 2.0
+accumulate = 2
+optimizer = { name = \"adamw\", beta2 = 0.99 }"
     options careless careless '{"secure_aggregation": {"required": false}, "max_model_bytes": 1000}'
     options other absent
     "$@" "$work/careless.json" "$work/other.json"

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,12 @@ static void train_epoch(float *weight, float *bias, const Data *data, double lea
     }
 }
 
+// Whether this is all that the task asks for: train_epoch takes a step of gradient descent after each example, and knows nothing else.
+static bool is_plain(const TributaryPlan *plan) {
+    return plan->optimizer == TRIBUTARY_OPTIMIZER_SGD && plan->momentum == 0 && plan->weight_decay == 0 && plan->proximal_mu == 0 &&
+           plan->gradient_clip == 0 && plan->steps == 0;
+}
+
 // ---- taking part
 
 static void complain(const char *what, TributaryCode code) {
@@ -112,6 +119,9 @@ static TributaryCode work(TributaryJob job, const Data *data) {
     TributaryCode code = tributary_job_plan(job, &plan);
     if (code != TRIBUTARY_CODE_OK || (code = tributary_job_parameters(job, &parameters, &count)) != TRIBUTARY_CODE_OK) {
         return code;
+    }
+    if (!is_plain(&plan)) {
+        return tributary_job_refuse(job, "this app trains by plain gradient descent alone");
     }
     float *weight = find(job, parameters, "weight", CLASSES * FEATURES), *bias = find(job, parameters, "bias", CLASSES);
     if (weight == NULL || bias == NULL) {

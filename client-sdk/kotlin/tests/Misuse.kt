@@ -11,6 +11,7 @@ import kotlinx.serialization.json.JsonPrimitive
 import kotlinx.serialization.json.jsonObject
 import org.tributary.Event
 import org.tributary.Job
+import org.tributary.Optimizer
 import org.tributary.Participant
 import org.tributary.ffi.CallbackException
 import org.tributary.ffi.DeviceConditions
@@ -52,6 +53,9 @@ class MemoryKeys : KeyStore {
 
 suspend fun wrongAnswers(job: Job) {
     val right = job.parameters()
+    val plan = job.plan
+    check(plan.optimizer == Optimizer.AdamW(0.9, 0.99, 1e-8) && !plan.isPlainSgd) { "optimizer: ${plan.optimizer}" }
+    check(plan.weightDecay == 0.01 && plan.proximalMu == 0.5 && plan.gradientClip == 2.0 && plan.momentum == 0.0 && plan.accumulate == 2)
     check(right.size == 8 && job.tensors.map { it.name } == listOf("w", "b") && job.plan.learningRate == 0.05)
     expect<TributaryException.Update>("7 parameters") { job.finish(right.copyOf(7), 1) }
     expect<TributaryException.Update>("\"b\" has NaN at position 1") { job.finish(right.copyOf().also { it[7] = Float.NaN }, 1) }

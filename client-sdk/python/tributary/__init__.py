@@ -26,7 +26,7 @@ from ._tributary import (
 from .machine import Machine, Todo, machine
 from .model import Model
 from .operator import Operator, Problem
-from .participant import Participant, Plan, Task, participant
+from .participant import Optimizer, Participant, Plan, Task, participant
 from .program import Job, JobError, job, jobs
 from .simulation import simulate
 
@@ -41,6 +41,7 @@ __all__ = [
     "Machine",
     "Model",
     "Operator",
+    "Optimizer",
     "Overdue",
     "Participant",
     "Plan",

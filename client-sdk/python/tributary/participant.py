@@ -57,8 +57,21 @@ def _close_all() -> None:
 
 
 @dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """The rule of a step; its state begins anew in each round."""
+
+    #: ``sgd``, or ``adamw`` (Loshchilov and Hutter 2019) with the plan's weight decay apart from the gradient.
+    name: str = "sgd"
+    #: Of ``adamw``.
+    beta1: float | None = None
+    beta2: float | None = None
+    epsilon: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
-    """How the task wants the model trained. Settings that it leaves open are ``None``."""
+    """How the task wants the model trained. Settings that it leaves open are ``None``. A training that cannot do what is asked says so:
+    :meth:`Task.refuse`."""
 
     epochs: int
     batch_size: int
@@ -73,12 +86,15 @@ class Plan:
     accumulate: int = 1
     #: L2 norm to which the gradient of a step is clipped.
     gradient_clip: float | None = None
+    optimizer: Optimizer = Optimizer()
     #: Everything else that the task says, by its name in the task file.
     more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def _read(cls, text: str) -> Plan:
         said = json.loads(text)
+        optimizer = said.get("optimizer", {})
+        said["optimizer"] = Optimizer(**{field.name: optimizer[field.name] for field in dataclasses.fields(Optimizer) if field.name in optimizer})
         own = {field.name for field in dataclasses.fields(cls)} - {"more"}
         return cls(
             **{name: value for name, value in said.items() if name in own},

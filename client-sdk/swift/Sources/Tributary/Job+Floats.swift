@@ -1,6 +1,36 @@
 import Foundation
 
-/// How to train: the numbers that most training functions need. The job's `description()` has all of the plan.
+/// The rule of a step; its state begins anew in each round.
+public enum Optimizer: Decodable, Sendable, Equatable {
+    /// Stochastic gradient descent, with the plan's momentum and with its weight decay as a term of the gradient.
+    case sgd
+    /// AdamW (Loshchilov and Hutter 2019), with the plan's weight decay apart from the gradient.
+    case adamW(beta1: Double, beta2: Double, epsilon: Double)
+    /// Of a newer task than this package.
+    case other(name: String)
+
+    private enum CodingKeys: String, CodingKey {
+        case name, beta1, beta2, epsilon
+    }
+
+    public init(from decoder: Decoder) throws {
+        let said = try decoder.container(keyedBy: CodingKeys.self)
+        switch try said.decode(String.self, forKey: .name) {
+        case "sgd":
+            self = .sgd
+        case "adamw":
+            self = .adamW(
+                beta1: try said.decode(Double.self, forKey: .beta1),
+                beta2: try said.decode(Double.self, forKey: .beta2),
+                epsilon: try said.decode(Double.self, forKey: .epsilon))
+        case let name:
+            self = .other(name: name)
+        }
+    }
+}
+
+/// How to train: the numbers that most training functions need. The job's `description()` has all of the plan. An app whose training cannot do
+/// what they ask for says so (`refuse`).
 public struct Plan: Decodable, Sendable {
     /// Passes over the local data, unless `steps` says how many steps.
     public let epochs: Int
@@ -10,11 +40,36 @@ public struct Plan: Decodable, Sendable {
     public let batchSize: Int
     /// Of the local optimizer.
     public let learningRate: Double
+    /// Of the local optimizer, from 0 to below 1.
+    public let momentum: Double
+    /// L2 penalty.
+    public let weightDecay: Double
+    /// FedProx μ: strength of the pull towards the received model; 0 if there is none.
+    public let proximalMu: Double
+    /// L2 norm to which the gradient of each step is clipped; nil if it is not.
+    public let gradientClip: Double?
+    /// Mini-batches whose gradients are averaged into one step; nil is one.
+    public let accumulate: Int?
+    private let givenOptimizer: Optimizer?
+
+    /// The rule of a step.
+    public var optimizer: Optimizer {
+        givenOptimizer ?? .sgd
+    }
+
+    /// Whether it asks for steps of gradient descent and nothing else.
+    public var isPlainSgd: Bool {
+        optimizer == .sgd && momentum == 0 && weightDecay == 0 && proximalMu == 0 && gradientClip == nil
+    }
 
     enum CodingKeys: String, CodingKey {
-        case epochs, steps
+        case epochs, steps, momentum, accumulate
         case batchSize = "batch_size"
         case learningRate = "learning_rate"
+        case weightDecay = "weight_decay"
+        case proximalMu = "proximal_mu"
+        case gradientClip = "gradient_clip"
+        case givenOptimizer = "optimizer"
     }
 }
 

@@ -35,6 +35,9 @@ enum Federation {
 
     private static func train(_ job: Job, _ blobs: Blobs) throws {
         let plan = try job.about().plan
+        guard plan.isPlainSgd else {
+            return try job.refuse("this app trains by plain gradient descent alone")
+        }
         var parameters = try job.floats()
         let accuracy = blobs.accuracy(parameters)
         for _ in 0..<plan.epochs {

@@ -5,6 +5,7 @@ import kotlinx.serialization.json.JsonElement
 import kotlinx.serialization.json.JsonObject
 import kotlinx.serialization.json.JsonPrimitive
 import kotlinx.serialization.json.double
+import kotlinx.serialization.json.doubleOrNull
 import kotlinx.serialization.json.int
 import kotlinx.serialization.json.jsonObject
 import kotlinx.serialization.json.jsonPrimitive
@@ -107,7 +108,22 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
     }
 }
 
-/** How to train: the numbers that most training functions need, and [all] of the plan. */
+/** The rule of a step; its state begins anew in each round. */
+public sealed interface Optimizer {
+    /** Stochastic gradient descent, with the plan's momentum and with its weight decay as a term of the gradient. */
+    public data object Sgd : Optimizer
+
+    /** AdamW (Loshchilov and Hutter 2019), with the plan's weight decay apart from the gradient. */
+    public data class AdamW(val beta1: Double, val beta2: Double, val epsilon: Double) : Optimizer
+
+    /** Of a newer task than this package. */
+    public data class Other(val name: String) : Optimizer
+}
+
+/**
+ * How to train: the numbers that most training functions need, and [all] of the plan. An app whose training cannot do what they ask for says
+ * so ([Job.refuse]).
+ */
 public class Plan internal constructor(public val all: JsonObject) {
     /** Passes over the local data, unless [steps] says how many steps. */
     public val epochs: Int = all.getValue("epochs").jsonPrimitive.int
@@ -120,4 +136,35 @@ public class Plan internal constructor(public val all: JsonObject) {
 
     /** Of the local optimizer. */
     public val learningRate: Double = all.getValue("learning_rate").jsonPrimitive.double
+
+    /** Of the local optimizer, from 0 to below 1. */
+    public val momentum: Double = all.getValue("momentum").jsonPrimitive.double
+
+    /** L2 penalty. */
+    public val weightDecay: Double = all.getValue("weight_decay").jsonPrimitive.double
+
+    /** FedProx μ: strength of the pull towards the received model; 0 if there is none. */
+    public val proximalMu: Double = all.getValue("proximal_mu").jsonPrimitive.double
+
+    /** L2 norm to which the gradient of each step is clipped; null if it is not. */
+    public val gradientClip: Double? = all["gradient_clip"]?.jsonPrimitive?.doubleOrNull
+
+    /** Mini-batches whose gradients are averaged into one step. */
+    public val accumulate: Int = all["accumulate"]?.jsonPrimitive?.int ?: 1
+
+    /** The rule of a step. */
+    public val optimizer: Optimizer = all["optimizer"]?.jsonObject?.let(::readOptimizer) ?: Optimizer.Sgd
+
+    /** Whether it asks for steps of gradient descent and nothing else. */
+    public val isPlainSgd: Boolean
+        get() = optimizer == Optimizer.Sgd && momentum == 0.0 && weightDecay == 0.0 && proximalMu == 0.0 && gradientClip == null
+}
+
+private fun readOptimizer(said: JsonObject): Optimizer {
+    fun number(name: String) = said.getValue(name).jsonPrimitive.double
+    return when (val name = said.getValue("name").jsonPrimitive.content) {
+        "sgd" -> Optimizer.Sgd
+        "adamw" -> Optimizer.AdamW(number("beta1"), number("beta2"), number("epsilon"))
+        else -> Optimizer.Other(name)
+    }
 }

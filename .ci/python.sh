@@ -40,6 +40,8 @@ done
 pip install --quiet --disable-pip-version-check --no-deps "$work"/wheels/*.whl
 (cd "$package" && mypy --no-error-summary tributary)
 cd "$work"
+# The types of the native part are those that it has.
+python -m mypy.stubtest tributary._tributary
 python -c 'import torch' 2>/dev/null ||
     echo "SKIPPED: the example of PyTorch (test_examples.Examples.test_pytorch), since PyTorch is not installed; TRIBUTARY_TORCH=1 fetches it"
 TRIBUTARY_BINARY=$binary python -m unittest discover --start-directory "$package/tests" --verbose

@@ -1,8 +1,8 @@
 // What a careless app does, with what each call must say. `.ci/sdks.sh` runs it plain and under sanitizers.
 //
-//     misuse OPTIONS.json OTHER.json
+//     misuse OPTIONS.json OTHER.json | journal | damaged WORDS
 //
-// OPTIONS.json is of a participant of a task with a cohort of one, three rounds and the tensors w of shape [2, 3] and b of shape
+// With `journal` it enrols and leaves its journal; with `damaged` that journal was changed, and must be refused with these words. OPTIONS.json is of a participant of a task with a cohort of one, three rounds and the tensors w of shape [2, 3] and b of shape
 // [2], and allows a model of 1000 bytes; OTHER.json is of a participant with a folder of its own, whose secrets this program keeps.
 
 #include <math.h>
@@ -47,14 +47,15 @@ static char *read_text(const char *path) {
 
 // ---- callbacks, which come from the participant's thread
 
+// No callback may come once `is_over`: its participant was closed.
 typedef struct {
     _Atomic uint64_t participant;
-    atomic_int events, refused, is_good, asked;
+    atomic_int events, refused, is_good, asked, is_over;
 } Told;
 
 static void on_event(void *context, const char *name, const char *fields) {
     Told *told = context;
-    CHECK(name[0] != 0 && fields[0] == '{');
+    CHECK(name[0] != 0 && fields[0] == '{' && !atomic_load(&told->is_over));
     atomic_fetch_add(&told->events, 1);
     TributaryParticipant participant = {atomic_load(&told->participant)};
     if (participant.id != 0) {
@@ -82,7 +83,7 @@ static const TributaryDeviceState GOOD = {
 
 static int device_state(void *context, TributaryDeviceState *state) {
     Told *told = context;
-    CHECK(state->charging == TRIBUTARY_UNKNOWN && state->thermal == TRIBUTARY_UNKNOWN);
+    CHECK(state->charging == TRIBUTARY_UNKNOWN && state->thermal == TRIBUTARY_UNKNOWN && !atomic_load(&told->is_over));
     atomic_fetch_add(&told->asked, 1);
     if (atomic_load(&told->is_good)) {
         *state = GOOD;
@@ -319,7 +320,7 @@ static void a_forked_child_is_told(TributaryParticipant participant, TributaryJo
 }
 
 static void a_participant(const char *options) {
-    Told told = {.is_good = 0};
+    static Told told; // Stays, to see what comes too late.
     TributaryCallbacks app = {.context = &told, .on_event = on_event, .device_state = device_state};
     TributaryParticipant participant, twice;
     EXPECT(OK, tributary_start(options, &app, &participant));
@@ -406,6 +407,7 @@ static void a_participant(const char *options) {
     CHECK((here == TRIBUTARY_CODE_OK) != (closing.code == TRIBUTARY_CODE_OK));
     CHECK(here == TRIBUTARY_CODE_CLOSED || closing.code == TRIBUTARY_CODE_CLOSED);
     CHECK(waiting.code == TRIBUTARY_CODE_ENDED || waiting.code == TRIBUTARY_CODE_CLOSED);
+    atomic_store(&told.is_over, 1);
     EXPECT(CLOSED, tributary_close(participant, 0));
     EXPECT(CLOSED, tributary_next(participant, 0, &job));
     CHECK(atomic_load(&told.events) > 0 && atomic_load(&told.refused) > 0);
@@ -461,12 +463,20 @@ typedef struct {
     char names[2][32];
     uint8_t secrets[2][64];
     size_t counts[2];
-    int is_locked, saves;
+    int is_locked, saves, is_over;
 } Secrets;
+
+// Whether no callback may come any more.
+static void set_over(Secrets *secrets, int is_over) {
+    pthread_mutex_lock(&secrets->lock);
+    secrets->is_over = is_over;
+    pthread_mutex_unlock(&secrets->lock);
+}
 
 static ptrdiff_t load_secret(void *context, const char *name, uint8_t *buffer, size_t size) {
     Secrets *secrets = context;
     pthread_mutex_lock(&secrets->lock);
+    CHECK(!secrets->is_over);
     ptrdiff_t found = secrets->is_locked ? -1 : 0;
     for (int at = 0; at < 2 && found == 0; ++at) {
         if (strcmp(secrets->names[at], name) == 0 && secrets->counts[at] <= size) {
@@ -483,6 +493,7 @@ static int save_secret(void *context, const char *name, const uint8_t *bytes, si
     int at = strcmp(name, "journal-key") == 0 ? 0 : 1;
     CHECK(count <= sizeof secrets->secrets[at] && strlen(name) < sizeof secrets->names[at]);
     pthread_mutex_lock(&secrets->lock);
+    CHECK(!secrets->is_over);
     strcpy(secrets->names[at], name);
     memcpy(secrets->secrets[at], bytes, count);
     secrets->counts[at] = count;
@@ -492,12 +503,13 @@ static int save_secret(void *context, const char *name, const uint8_t *bytes, si
 }
 
 static void secrets_of_its_own(const char *options) {
-    Secrets secrets = {.lock = PTHREAD_MUTEX_INITIALIZER, .is_locked = 1};
+    static Secrets secrets = {.lock = PTHREAD_MUTEX_INITIALIZER, .is_locked = 1};
     TributaryCallbacks app = {.context = &secrets, .load_secret = load_secret, .save_secret = save_secret};
     TributaryParticipant participant;
     EXPECT_WORDS(JOURNAL, "load_secret returned -1", tributary_start(options, &app, &participant));
     secrets.is_locked = 0;
     for (int time = 0; time < 2; ++time) {
+        set_over(&secrets, 0);
         EXPECT(OK, tributary_start(options, &app, &participant));
         if (time == 0) {
             while (tributary_id(participant, (char[64]){0}, 64, NULL) == TRIBUTARY_CODE_NOTHING) {
@@ -509,7 +521,9 @@ static void secrets_of_its_own(const char *options) {
         pthread_mutex_lock(&secrets.lock);
         CHECK(secrets.counts[0] == 32 && secrets.counts[1] == 40);
         pthread_mutex_unlock(&secrets.lock);
+        set_over(&secrets, 1);
     }
+    set_over(&secrets, 0);
     // Another key, or none any more: the journal is not touched.
     secrets.secrets[0][5] ^= 1;
     EXPECT_WORDS(JOURNAL, "does not open", tributary_start(options, &app, &participant));
@@ -517,18 +531,19 @@ static void secrets_of_its_own(const char *options) {
     memset(secrets.names, 0, sizeof secrets.names);
     EXPECT_WORDS(JOURNAL, "key store has no key", tributary_start(options, &app, &participant));
     CHECK(secrets.saves == saves);
+    set_over(&secrets, 1);
 }
 
 // ---- the app's own HTTP client
 
 typedef struct {
-    atomic_int begun, shown;
+    atomic_int begun, shown, is_over;
     _Atomic uint64_t open;
 } Client;
 
 static void begin_request(void *context, TributaryExchange exchange, const TributaryRequest *request) {
     Client *client = context;
-    CHECK(request->method[0] != 0 && request->path[0] == '/' && request->header_count > 0);
+    CHECK(request->method[0] != 0 && request->path[0] == '/' && request->header_count > 0 && !atomic_load(&client->is_over));
     CHECK(request->headers[0].name[0] != 0 && request->headers[0].value != NULL);
     TributaryHeader header = {.name = "content-type", .value = NULL};
     switch (atomic_fetch_add(&client->begun, 1)) {
@@ -561,13 +576,13 @@ static void begin_request(void *context, TributaryExchange exchange, const Tribu
 
 static int show_certificate(void *context, const char *certificate, const uint8_t *key, size_t key_bytes) {
     Client *client = context;
-    CHECK(strstr(certificate, "BEGIN CERTIFICATE") != NULL && key != NULL && key_bytes > 32);
+    CHECK(strstr(certificate, "BEGIN CERTIFICATE") != NULL && key != NULL && key_bytes > 32 && !atomic_load(&client->is_over));
     atomic_fetch_add(&client->shown, 1);
     return 0;
 }
 
 static void a_client_of_its_own(const char *options) {
-    Client client = {0};
+    static Client client;
     TributaryCallbacks app = {.context = &client, .begin_request = begin_request, .show_certificate = show_certificate};
     TributaryParticipant participant;
     EXPECT(OK, tributary_start(options, &app, &participant));
@@ -578,6 +593,7 @@ static void a_client_of_its_own(const char *options) {
     CHECK(atomic_load(&client.shown) > 0);
     EXPECT(NOTHING, tributary_exchange_is_over(open));
     EXPECT(OK, tributary_close(participant, 10000));
+    atomic_store(&client.is_over, 1);
     // Nobody waits for the answer any more; its handle is the app's until it has said so.
     EXPECT(OK, tributary_exchange_is_over(open));
     EXPECT(NOTHING, tributary_exchange_piece(open, (const uint8_t *)"late", 4));
@@ -585,8 +601,34 @@ static void a_client_of_its_own(const char *options) {
     EXPECT(CLOSED, tributary_exchange_is_over(open));
 }
 
+// ---- a journal that was changed
+
+static void leaves_a_journal(const char *options) {
+    TributaryParticipant participant;
+    EXPECT(OK, tributary_start(options, NULL, &participant));
+    while (tributary_id(participant, (char[64]){0}, 64, NULL) == TRIBUTARY_CODE_NOTHING) {
+        usleep(10000);
+    }
+    EXPECT(OK, tributary_close(participant, 10000));
+}
+
+static void a_damaged_journal(const char *options, const char *words) {
+    TributaryParticipant participant;
+    TributaryMachine machine;
+    TributaryModel model;
+    EXPECT_WORDS(JOURNAL, words, tributary_start(options, NULL, &participant));
+    EXPECT_WORDS(JOURNAL, words, tributary_machine_open(options, NULL, &machine));
+    EXPECT_WORDS(JOURNAL, words, tributary_model_load(options, NULL, "absent", &model));
+}
+
 int main(int count, char **arguments) {
-    CHECK(count == 3);
+    CHECK(count == 3 || count == 4);
+    if (strcmp(arguments[2], "journal") == 0 || count == 4) {
+        char *own = read_text(arguments[1]);
+        count == 4 ? a_damaged_journal(own, arguments[3]) : leaves_a_journal(own);
+        free(own);
+        return 0;
+    }
     char *options = read_text(arguments[1]), *other = read_text(arguments[2]);
     nothing_is_there(options);
     a_participant(options);

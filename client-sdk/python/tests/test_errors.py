@@ -1,6 +1,7 @@
 """What goes wrong, and what is said of it: typed errors, nothing sent, the task still open."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -180,6 +181,24 @@ class Updates(unittest.TestCase):
         self.assertTrue(again.close())
         self.assertEqual({type(found.exc_value) for found in printed}, {ZeroDivisionError})
 
+    def test_no_callback_comes_once_it_is_closed(self):
+        self.me.close()
+        told = []
+        options = {**self.running.options("told", task="alone"), "secure_aggregation": {"required": False}}
+        me = tb.participant(**options, on_event=lambda name, _: told.append(name))
+        next(iter(me.tasks()))
+        self.assertTrue(me.close())
+        threads = pathlib.Path("/proc/self/task")
+        if threads.exists():
+            self.assertNotIn("tributary", [(thread / "comm").read_text().strip() for thread in threads.iterdir()])
+        last = list(told)
+        # Whatever else goes on with the same journal.
+        with tb.participant(**options) as again:
+            for task in again.tasks():
+                task.send(task.parameters, examples=1)
+        self.assertIn("assigned", told)
+        self.assertEqual(told, last)
+
     def test_a_damaged_journal_and_that_of_another_device_are_told(self):
         next(iter(self.me.tasks()))
         self.assertTrue(self.me.close())
@@ -198,6 +217,15 @@ class Updates(unittest.TestCase):
         with self.assertRaises(tb.JournalError):
             tb.participant(self.running.url, **options)
         generation.write_bytes(last)
+        tb.participant(self.running.url, **options).close()
+        # Of a newer version, which comes after the magic number.
+        record = folder / "alone" / "identity.record"
+        sealed = record.read_bytes()
+        record.write_bytes(sealed[:16] + bytes([sealed[16] + 1]) + sealed[17:])
+        for use in (tb.participant, tb.machine):
+            with self.assertRaisesRegex(tb.JournalError, "update the app"):
+                use(self.running.url, **options)
+        record.write_bytes(sealed)
         tb.participant(self.running.url, **options).close()
         records = [path for path in (folder / "alone").rglob("*") if path.is_file() and path.stat().st_size > 100]
         for path in records:

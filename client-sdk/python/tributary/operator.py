@@ -148,7 +148,10 @@ class Operator:
 
     def watch(self, task: str) -> Iterator[dict[str, Any]]:
         """Each round that has an end from now on, as soon as it has, until the task is over."""
-        seen = {(round["number"], round["attempt"]) for round in self.rounds(task) if _has_ended(round)}
+        return self._ends(task, {(round["number"], round["attempt"]) for round in self.rounds(task) if _has_ended(round)})
+
+    def _ends(self, task: str, seen: set[tuple[int, int]]) -> Iterator[dict[str, Any]]:
+        """The ends of rounds but those that were seen."""
         while True:
             # Looked up before the rounds: none that ended before the task did is missed.
             is_over = self.task(task)["status"] in _OVER

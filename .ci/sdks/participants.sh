@@ -66,7 +66,7 @@ train_in_c() {
         pids+=($!)
     done
     for index in 0 1 2; do
-        wait "${pids[$index]}" || { cat "$work/c$index.log"; return 1; }
+        wait "${pids[$index]}" && grep -q '^version [1-9]' "$work/c$index.log" || { cat "$work/c$index.log"; return 1; }
     done
     "$binary" --format json round show blobs 3 | python3 -c '
 import json, sys

@@ -139,6 +139,35 @@ static TributaryCode work(TributaryJob job, const Data *data) {
     return tributary_job_finish(job, NULL, 0, EXAMPLES, &metric, 1);
 }
 
+// What the app is for: it uses the model, which the journal keeps, so also without a network.
+static void use_model(TributaryParticipant participant, const Data *data) {
+    TributaryModel model;
+    TributaryCode code = tributary_model(participant, "blobs", &model);
+    if (code != TRIBUTARY_CODE_OK) {
+        if (code != TRIBUTARY_CODE_NOTHING) {
+            complain("the model cannot be used", code);
+        }
+        return;
+    }
+    TributaryOrigin origin;
+    TributaryTensor tensor;
+    const float *values, *weight = NULL, *bias = NULL;
+    size_t count;
+    if (tributary_model_origin(model, &origin) == TRIBUTARY_CODE_OK && tributary_model_parameters(model, &values, &count) == TRIBUTARY_CODE_OK) {
+        for (size_t number = 0; tributary_model_tensor(model, number, &tensor) == TRIBUTARY_CODE_OK; ++number) {
+            if (strcmp(tensor.name, "weight") == 0 && tensor.count == CLASSES * FEATURES) {
+                weight = values + tensor.offset;
+            } else if (strcmp(tensor.name, "bias") == 0 && tensor.count == CLASSES) {
+                bias = values + tensor.offset;
+            }
+        }
+        if (weight != NULL && bias != NULL) {
+            printf("version %" PRIu32 " gets %.1f %% of my examples right\n", origin.version, 100 * accuracy(weight, bias, data));
+        }
+    }
+    tributary_model_free(model);
+}
+
 // From the participant's own thread, while the main thread waits or trains.
 static void on_event(void *context, const char *name, const char *fields) {
     (void)context;
@@ -193,6 +222,7 @@ int main(int count, char **arguments) {
     if (code != TRIBUTARY_CODE_ENDED) {
         complain("it ended early", code);
     }
+    use_model(participant, &data);
     tributary_close(participant, 10000);
     return code == TRIBUTARY_CODE_ENDED ? 0 : 1;
 }

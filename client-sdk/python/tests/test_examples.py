@@ -100,6 +100,9 @@ class Examples(unittest.TestCase):
         )
         changed = [line for line in difflib.ndiff(plain, federated) if line[0] in "+-"]
         self.assertLessEqual(len(changed), 4, changed)
+        readme = (EXAMPLES.parent / "README.md").read_text().splitlines()
+        added, removed = ([line[5:].strip() for line in readme if line.startswith(f"    {sign}")] for sign in "+-")
+        self.assertEqual([f"+ {line}" for line in added if line not in removed], changed, "what the README shows")
 
 
 if __name__ == "__main__":

@@ -415,9 +415,8 @@ static void a_participant(const char *options) {
 
 // ---- a callback that does not return
 
-static void blocks(void *context, const char *name, const char *fields) {
-    (void)name, (void)fields;
-    atomic_int *steps = context;
+// The first call, until there are a hundred steps.
+static void block(atomic_int *steps) {
     if (atomic_fetch_add(steps, 1) == 0) {
         while (atomic_load(steps) < 100) {
             usleep(1000);
@@ -425,12 +424,34 @@ static void blocks(void *context, const char *name, const char *fields) {
     }
 }
 
-static void a_callback_that_blocks(const char *options) {
-    static atomic_int steps; // Stays: the thread is left behind.
-    TributaryCallbacks callbacks = {.context = &steps, .on_event = blocks};
+static void blocks_in_event(void *context, const char *name, const char *fields) {
+    (void)name, (void)fields;
+    block(context);
+}
+
+static int blocks_in_state(void *context, TributaryDeviceState *state) {
+    block(context);
+    *state = GOOD;
+    return 0;
+}
+
+static void blocks_in_request(void *context, TributaryExchange exchange, const TributaryRequest *request) {
+    (void)request;
+    block(context);
+    EXPECT(OK, tributary_exchange_fail(exchange, "it comes too late"));
+}
+
+static int takes_certificate(void *context, const char *certificate, const uint8_t *key, size_t key_bytes) {
+    (void)context, (void)certificate, (void)key, (void)key_bytes;
+    return 0;
+}
+
+// `steps` stay: the thread is left behind.
+static void a_callback_that_blocks(const char *options, TributaryCallbacks callbacks, atomic_int *steps) {
+    callbacks.context = steps;
     TributaryParticipant participant;
     EXPECT(OK, tributary_start(options, &callbacks, &participant));
-    while (atomic_load(&steps) == 0) {
+    while (atomic_load(steps) == 0) {
         usleep(1000);
     }
     // Neither who asks it something nor who waits for a job holds up who closes it.
@@ -444,7 +465,7 @@ static void a_callback_that_blocks(const char *options) {
     // Its journal is still in use, until the callback returns after all.
     TributaryParticipant again;
     EXPECT_WORDS(JOURNAL, "in use", tributary_start(options, NULL, &again));
-    atomic_fetch_add(&steps, 100);
+    atomic_fetch_add(steps, 100);
     CHECK(pthread_join(asker, NULL) == 0 && pthread_join(waiter, NULL) == 0);
     CHECK(asking.code == TRIBUTARY_CODE_OK || asking.code == TRIBUTARY_CODE_CLOSED);
     CHECK(waiting.code == TRIBUTARY_CODE_CLOSED || waiting.code == TRIBUTARY_CODE_ENDED);
@@ -633,7 +654,11 @@ int main(int count, char **arguments) {
     nothing_is_there(options);
     a_participant(options);
     secrets_of_its_own(other);
-    a_callback_that_blocks(options);
+    static atomic_int in_event, in_state, in_request;
+    a_callback_that_blocks(options, (TributaryCallbacks){.on_event = blocks_in_event}, &in_event);
+    a_callback_that_blocks(options, (TributaryCallbacks){.device_state = blocks_in_state}, &in_state);
+    TributaryCallbacks client = {.begin_request = blocks_in_request, .show_certificate = takes_certificate};
+    a_callback_that_blocks(options, client, &in_request);
     a_client_of_its_own(options);
     free(options);
     free(other);

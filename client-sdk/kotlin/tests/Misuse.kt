@@ -154,6 +154,13 @@ fun main(arguments: Array<String>): Unit = runBlocking {
     while (!job.isOverdue) delay(10)
     check(!job.finish(job.parameters(), 1)) { "an overdue job was handed in" }
     expect<TributaryException.Answered>("answered before") { job.fail("it came too late") }
+    // A loop outlives it: the next attempt at its round comes, and the last round.
+    me.resume()
+    val counted = mutableListOf<Int>()
+    me.jobs().collect { next ->
+        if (next.finish(next.parameters(), 1)) counted += next.round
+    }
+    check(counted == listOf(2, 3)) { "counted in rounds $counted" }
     check(me.close(10.seconds)) { "it did not end in time" }
     me.close()
     expect<IllegalStateException>("") { me.pause() }

@@ -78,6 +78,7 @@ if has_kotlin; then
     jvm=(java -ea -cp "$work/kotlin/classes:$kotlin_path" -Djna.library.path="$libraries")
     in_federation misuse "${jvm[@]}" org.tributary.tests.MisuseKt
     in_federation machine "${jvm[@]}" org.tributary.tests.DrivenKt
+    in_federation sliced "${jvm[@]}" org.tributary.tests.DrivenKt
     in_federation ready "${jvm[@]}" org.tributary.tests.ReadyKt
     shift_in_kotlin=("${jvm[@]}" org.tributary.tests.ShiftKt)
     shift_in_kotlin_driven=("${jvm[@]}" -Dtributary.driven=yes org.tributary.tests.ShiftKt)

@@ -114,6 +114,30 @@ enabled = false"
     [ "$(field data.reported round show driven 2)" = 1 ] || { "$binary" round show driven 2; return 1; }
 }
 
+# An app drives a participant that trains a ready model for longer than a slice: sliced PROGRAM….
+sliced() {
+    cat >"$work/sliced.toml" <<'TOML'
+name = "sliced"
+[model]
+architecture = { kind = "linear", inputs = 4, classes = 2 }
+[training]
+epochs = 200
+learning_rate = 0.1
+[rounds]
+count = 1
+[selection]
+cohort = { count = 1 }
+[aggregation]
+clip_range = 8.0
+[secure_aggregation]
+enabled = false
+TOML
+    "$binary" task create "$work/sliced.toml" >/dev/null 2>&1
+    options sliced sliced '{"secure_aggregation": {"required": false}, "training_slice_ms": 10}'
+    "$@" "$work/sliced.json" sliced
+    [ "$(field data.reported round show sliced 1)" = 1 ] || { "$binary" round show sliced 1; return 1; }
+}
+
 # From loading the library to asking for a job, three times: cold_start PROGRAM. The first time it has no certificate yet.
 cold_start() {
     local time

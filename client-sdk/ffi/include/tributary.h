@@ -334,8 +334,9 @@ enum TributaryCode tributary_next(struct TributaryParticipant participant,
                                   uint64_t limit_ms,
                                   struct TributaryJob *job);
 
-// Rests at once, and sends nothing until `tributary_resume`. A job that has saved a checkpoint is taken back, and comes again if its round
-// still waits; otherwise a round whose update is not made is given up. Does not wait.
+// Rests, and sends nothing until `tributary_resume`. A job under way should pause: once it has saved a checkpoint, or in ten seconds, it is
+// taken back, and comes again if its round still waits. If it has saved none by then, its round is given up, as is any other whose update is
+// not made. Does not wait.
 enum TributaryCode tributary_pause(struct TributaryParticipant participant);
 
 // Ends a pause. Does not wait.
@@ -421,8 +422,9 @@ enum TributaryCode tributary_job_parameters(struct TributaryJob job,
 // OVERDUE if the round no longer waits for the job: training may stop. OK otherwise. Cheap: call it between batches.
 enum TributaryCode tributary_job_check(struct TributaryJob job);
 
-// OK if the training should rest, because the device's conditions do not hold or the app pauses: save a checkpoint then. The job is
-// taken back, and comes again when it goes on, if its round still waits. NOTHING if it may go on. Cheap: call it between batches.
+// OK if the training should rest, because the device's conditions do not hold or the app pauses: save a checkpoint then, within ten
+// seconds. The job is taken back, and comes again when it goes on, if its round still waits; the round of a job that has never saved one is
+// given up. NOTHING if it may go on. Cheap: call it between batches.
 enum TributaryCode tributary_job_should_pause(struct TributaryJob job);
 
 // Copies what the training of this job saved last, before it was paused or its process was killed, into `buffer` of `size` bytes;
@@ -480,9 +482,10 @@ enum TributaryCode tributary_job_refuse(struct TributaryJob job, const char *rea
 // Ends a job without an answer, which then counts as failed.
 enum TributaryCode tributary_job_free(struct TributaryJob job);
 
-// Puts a handle for the model of a task into `model`, for use on this device: the last published one that was verified, or the device's
-// own where the task personalizes; NOTHING before the first. It is read from the journal, so it is there without a network, too, and
-// after the participant has ended; and it stays as it is while the participant goes on. Free it with `tributary_model_free`.
+// Puts a handle for the model of a task into `model`, for use on this device: the published one, verified, that the last round began with
+// in which it had a place, or the device's own where the task personalizes; NOTHING before the first. It is read from the journal, so it is
+// there without a network, too, and after the participant has ended; and it stays as it is while the participant goes on. Free it with
+// `tributary_model_free`.
 //
 // Errors: ARGUMENT, JOURNAL, CLOSED, IN_CALLBACK.
 enum TributaryCode tributary_model(struct TributaryParticipant participant,
@@ -514,8 +517,9 @@ enum TributaryCode tributary_model_tensor(struct TributaryModel model,
                                           size_t number,
                                           struct TributaryTensor *tensor);
 
-// Puts into `metric` what was measured of the model on this device, by number, from 0; NOTHING beyond the last. There is none before
-// a training that began with the model.
+// Puts into `metric` what was measured of the model on this device, by number, from 0; NOTHING beyond the last: what the app's answer said
+// in the round that began with the model, without what is of the training (`train_loss`). There is none before that answer, nor of a ready
+// model, which `tributary_job_train` does not measure.
 enum TributaryCode tributary_model_metric(struct TributaryModel model,
                                           size_t number,
                                           struct TributaryMetric *metric);
@@ -552,8 +556,8 @@ enum TributaryCode tributary_machine_open(const char *options,
 
 // Says what to do next: puts it into `todo`, and into `until_ms` the moment of WAIT_UNTIL, on the clock of `elapsed_ms`; otherwise 0.
 // It neither waits nor starts a thread: it computes for microseconds, beside hashing and writing out what is to be sent. While a
-// thread performs what was said, the answer is BUSY, unless the round is left meanwhile: because its time is up, or the conditions do not
-// hold and no checkpoint was saved.
+// thread performs what was said, the answer is BUSY, unless the round is left meanwhile: because its time is up, or the conditions have not
+// held for ten seconds and no checkpoint was saved.
 //
 // Returns OK; ENDED once the participant has ended, and then always. Errors: why it ended early (ENROLLMENT, JOURNAL, FAILED), ARGUMENT,
 // CLOSED, IN_CALLBACK, OTHER_PROCESS.

@@ -4,6 +4,7 @@ mod admin;
 mod answer_body;
 mod app;
 mod authenticate;
+mod compress;
 mod connection;
 mod connection_limits;
 mod connection_pool;

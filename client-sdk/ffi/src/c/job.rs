@@ -200,8 +200,9 @@ pub extern "C" fn tributary_job_check(job: TributaryJob) -> TributaryCode {
     with(job, |handed_out| Ok(if handed_out.job.is_overdue() { TributaryCode::Overdue } else { TributaryCode::Ok }))
 }
 
-/// OK if the training should rest, because the device's conditions do not hold or the app pauses: save a checkpoint then. The job is
-/// taken back, and comes again when it goes on, if its round still waits. NOTHING if it may go on. Cheap: call it between batches.
+/// OK if the training should rest, because the device's conditions do not hold or the app pauses: save a checkpoint then, within ten
+/// seconds. The job is taken back, and comes again when it goes on, if its round still waits; the round of a job that has never saved one is
+/// given up. NOTHING if it may go on. Cheap: call it between batches.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_should_pause(job: TributaryJob) -> TributaryCode {
     with(job, |handed_out| Ok(if_so(handed_out.job.should_pause())))

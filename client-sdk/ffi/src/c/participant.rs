@@ -111,8 +111,9 @@ pub extern "C" fn tributary_next(
     })
 }
 
-/// Rests at once, and sends nothing until `tributary_resume`. A job that has saved a checkpoint is taken back, and comes again if its round
-/// still waits; otherwise a round whose update is not made is given up. Does not wait.
+/// Rests, and sends nothing until `tributary_resume`. A job under way should pause: once it has saved a checkpoint, or in ten seconds, it is
+/// taken back, and comes again if its round still waits. If it has saved none by then, its round is given up, as is any other whose update is
+/// not made. Does not wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_pause(participant: TributaryParticipant) -> TributaryCode {
     with(participant, |participant| done(participant.pause()))

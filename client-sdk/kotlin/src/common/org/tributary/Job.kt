@@ -60,8 +60,8 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
     public val isCheckpointDue: Boolean get() = native.isCheckpointDue()
 
     /**
-     * Whether the training should rest: save a checkpoint then. The job is taken back, and comes again when it goes on, if its round still
-     * waits. Cheap: look between batches.
+     * Whether the training should rest: save a checkpoint then, within ten seconds. The job is taken back, and comes again when it goes on, if
+     * its round still waits; the round of a job that has never saved one is given up. Cheap: look between batches.
      */
     public val shouldPause: Boolean get() = native.shouldPause()
 

@@ -26,9 +26,10 @@ from ._tributary import (
 from .machine import Machine, Todo, machine
 from .model import Model
 from .operator import Operator, Problem
-from .participant import Optimizer, Participant, Plan, Task, participant
+from .participant import Participant, participant
 from .program import Job, JobError, job, jobs
 from .simulation import simulate
+from .task import Optimizer, Plan, Task
 
 __all__ = [
     "ClosedError",

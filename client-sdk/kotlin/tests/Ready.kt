@@ -1,8 +1,11 @@
 package org.tributary.tests
 
+import kotlinx.coroutines.delay
 import kotlinx.coroutines.runBlocking
 import kotlinx.serialization.json.Json
+import kotlinx.serialization.json.JsonObject
 import kotlinx.serialization.json.jsonObject
+import kotlinx.serialization.json.jsonPrimitive
 import org.tributary.Model
 import org.tributary.Participant
 import org.tributary.ffi.TributaryException
@@ -33,6 +36,12 @@ private fun use(model: Model) = model.use {
 fun main(arguments: Array<String>): Unit = runBlocking {
     val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject
     if (arguments.size == 1) {
+        // By default it refuses rounds in the clear, and remembers why.
+        Participant.start(JsonObject(options - "secure_aggregation")).use { strict ->
+            while (strict.refusals().isEmpty()) delay(10)
+            val refused = strict.refusals()[0].jsonObject.getValue("reason").jsonPrimitive.content
+            check("without secure aggregation" in refused) { refused }
+        }
         var rounds = 0
         Participant.start(options).use { me ->
             me.jobs().collect { job ->

@@ -19,7 +19,7 @@ private val features = FloatArray(ROWS * WIDTH) { index ->
     ((row * 7 + column * 3) % 10) / 10f + if (column % 2 == row % 2) 1 else 0
 }
 
-private fun use(model: Model) = model.use {
+private fun judge(model: Model): Unit = model.use {
     val scores = model.scores(features.copyOf(2 * WIDTH))
     check(model.version != null && scores.size == 4 && model.parameters().size == 10) { "another model than the task's" }
     expect<TributaryException.Argument>("4") { model.scores(FloatArray(3)) }
@@ -55,5 +55,5 @@ fun main(arguments: Array<String>): Unit = runBlocking {
         }
         check(rounds == 2) { "$rounds rounds" }
     }
-    use(checkNotNull(Model.load(options, "ready")))
+    judge(checkNotNull(Model.load(options, "ready")))
 }

@@ -158,7 +158,7 @@ optimizer = { name = \"adamw\", beta2 = 0.99 }"
     options careless careless '{"secure_aggregation": {"required": false}, "max_model_bytes": 1000}'
     options other absent
     "$@" "$work/careless.json" "$work/other.json"
-    damaged truncated "the journal" "$@"
+    damaged truncated "it is cut off" "$@"
     damaged newer "update the app" "$@"
 }
 
@@ -170,8 +170,8 @@ damaged() {
 import pathlib, sys
 for record in pathlib.Path(sys.argv[2]).glob("*.record"):
     sealed = record.read_bytes()
-    # After the magic number comes the version.
-    record.write_bytes(sealed[:-20] if sys.argv[1] == "truncated" else sealed[:16] + bytes([sealed[16] + 1]) + sealed[17:])
+    # After 16 bytes comes the version, and what a record must have ends after the 94th.
+    record.write_bytes(sealed[:60] if sys.argv[1] == "truncated" else sealed[:16] + bytes([sealed[16] + 1]) + sealed[17:])
 PYTHON
     "${@:3}" "$work/damaged-$1.json" damaged "$2"
 }

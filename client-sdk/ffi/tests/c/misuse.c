@@ -2,8 +2,9 @@
 //
 //     misuse OPTIONS.json OTHER.json | journal | damaged WORDS
 //
-// With `journal` it enrols and leaves its journal; with `damaged` that journal was changed, and must be refused with these words. OPTIONS.json is of a participant of a task with a cohort of one, three rounds and the tensors w of shape [2, 3] and b of shape
+// OPTIONS.json is of a participant of a task with a cohort of one, three rounds and the tensors w of shape [2, 3] and b of shape
 // [2], and allows a model of 1000 bytes; OTHER.json is of a participant with a folder of its own, whose secrets this program keeps.
+// With `journal` it enrols and leaves its journal; with `damaged` that was changed, and must be refused with these words.
 
 #include <math.h>
 #include <pthread.h>

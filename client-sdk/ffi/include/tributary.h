@@ -63,6 +63,14 @@ typedef enum TributaryCode {
   TRIBUTARY_CODE_DEFECT = 29,
 } TributaryCode;
 
+// The rule of a step.
+typedef enum TributaryOptimizer {
+  // Stochastic gradient descent, with `momentum` and with `weight_decay` as a term of the gradient.
+  TRIBUTARY_OPTIMIZER_SGD = 0,
+  // AdamW (Loshchilov and Hutter 2019), with `beta1`, `beta2` and `epsilon`, and with `weight_decay` apart from the gradient.
+  TRIBUTARY_OPTIMIZER_ADAMW = 1,
+} TributaryOptimizer;
+
 // What to do next.
 typedef enum TributaryTodo {
   // Send a request and wait for its answer: perform.
@@ -191,7 +199,8 @@ typedef struct TributaryDataUse {
   uint64_t received;
 } TributaryDataUse;
 
-// The numbers of a job that most training functions need; `tributary_job_description` has all of the plan.
+// The numbers of a job that most training functions need; `tributary_job_description` has all of the plan. An app whose training cannot do
+// what they ask for says so (`tributary_job_refuse`).
 typedef struct TributaryPlan {
   // Of the task, from 1.
   uint32_t round;
@@ -207,6 +216,20 @@ typedef struct TributaryPlan {
   double momentum;
   // L2 penalty.
   double weight_decay;
+  // Of FedProx: strength of the pull towards the received model; 0 if there is none.
+  double proximal_mu;
+  // L2 norm to which the gradient of each step is clipped; 0 if it is not.
+  double gradient_clip;
+  // Mini-batches whose gradients are averaged into one step, at least 1.
+  uint32_t accumulate;
+  // The rule of a step; its state begins anew in each round.
+  enum TributaryOptimizer optimizer;
+  // Of AdamW; 0 of another.
+  double beta1;
+  // Of AdamW; 0 of another.
+  double beta2;
+  // Of AdamW; 0 of another.
+  double epsilon;
   // For shuffling and the like: repeatable if the participant has a seed, otherwise random.
   uint64_t seed;
 } TributaryPlan;
@@ -293,9 +316,9 @@ enum TributaryCode tributary_last_error(char *buffer,
 
 // Starts a participant on a thread of its own, and puts its handle into `participant`.
 //
-// `options` is a JSON object in UTF-8: `server`, `journal`, `ca_pem`, at first `token`, and all else in the documentation of
-// `client_sdk::runner::Options`. It is not needed any more when the call returns. `callbacks` may be NULL; see `TributaryCallbacks` for how
-// long what it points to must stay. Close what was started with `tributary_close`.
+// `options` is a JSON object in UTF-8: `server`, `journal`, `ca_pem`, at first `token`, and all else that docs/OPTIONS.md lists, with
+// defaults. It is not needed any more when the call returns. `callbacks` may be NULL; see `TributaryCallbacks` for how long what it points
+// to must stay. Close what was started with `tributary_close`.
 //
 // Errors: ARGUMENT, CONFIGURATION, ENROLLMENT, JOURNAL.
 enum TributaryCode tributary_start(const char *options,

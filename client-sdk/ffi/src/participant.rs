@@ -112,7 +112,7 @@ impl Participant {
 
 #[cfg_attr(feature = "uniffi", uniffi::export)]
 impl Participant {
-    /// Starts a participant with the options of `client_sdk::runner::Options` as JSON, in which `server`, `journal` and, at
+    /// Starts a participant with the options of docs/OPTIONS.md (`client_sdk::runner::Options`) as JSON, in which `server`, `journal` and, at
     /// first, `ca_pem` and `token` must be there. Sends nothing before it returns.
     ///
     /// # Errors

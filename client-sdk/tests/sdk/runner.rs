@@ -1,5 +1,7 @@
 //! The ready runner: jobs are asked for from outside of any runtime.
 
+mod options;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;

@@ -25,7 +25,7 @@ private func waiting<T: Sendable>(_ work: @escaping @Sendable () throws -> T) as
 /// ```
 extension Participant {
     /// Starts a participant. `options` has `server` and `journal` (a folder of the app), at first `ca_pem` and `token`, and what
-    /// the documentation of the SDK's `runner::Options` lists.
+    /// docs/OPTIONS.md lists.
     ///
     /// `conditions`, `keyStore` and `onEvent` may be called from any thread: they must return at once, and must not wait for the
     /// participant. With `conditions` the policy is `device_conditions` of the options: by default the device charges, nobody uses it, its

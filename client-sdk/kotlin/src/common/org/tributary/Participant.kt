@@ -49,7 +49,7 @@ public class Participant private constructor(private val native: org.tributary.f
     public companion object {
         /**
          * Starts a participant. [options] has `server` and `journal` (a folder of the app), at first `ca_pem` and `token`, and what
-         * the documentation of the SDK's `runner::Options` lists.
+         * docs/OPTIONS.md lists.
          *
          * [conditions], [keyStore] and [onEvent] are called on the participant's thread: they must return at once, and must not
          * call what suspends or closes here. What they throw counts as a device of which nothing is known, as a failed store, and as nothing.

@@ -78,7 +78,7 @@ pub(in crate::http) async fn create_task(
     }
     app.store.wake().publish(WakeEvent::Task(id));
     app.store.wake().publish(WakeEvent::Work);
-    tracing::info!(task = %id, operator = bearer.name, "task {id} created by {}", bearer.name);
+    tracing::info!(task = %id, operator = bearer.name, "task {id} created by operator {:?}", bearer.name);
     respond(&answer)
 }
 

@@ -194,7 +194,10 @@ impl Run {
             }
             Ok(_) => {
                 output.event("stopped", &serde_json::json!({}));
-                output.line("stopped; the journal knows how to go on");
+                output.line(match participant.certified() {
+                    Some(_) => "stopped; started again with the same journal, it goes on from here",
+                    None => "stopped before it had enrolled",
+                });
                 Ok(())
             }
             Err(error) => Err(failure(&error)),

@@ -122,7 +122,7 @@ impl TaskCommand {
                 Ok(())
             }
             Self::Keys => {
-                output.answer(&json!({ "task_file": KEYS }), || KEYS.to_owned());
+                output.document(&json!({ "task_file": KEYS }), || KEYS.to_owned());
                 Ok(())
             }
             Self::List { state, since, part, server } => {

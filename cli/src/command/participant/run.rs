@@ -194,9 +194,11 @@ impl Run {
             }
             Ok(_) => {
                 output.event("stopped", &serde_json::json!({}));
-                output.line(match participant.certified() {
-                    Some(_) => "stopped; started again with the same journal, it goes on from here",
-                    None => "stopped before it had enrolled",
+                let is_enrolled = participant.certified().is_some();
+                output.line(if is_enrolled {
+                    "stopped; started again with the same journal, it goes on from here"
+                } else {
+                    "stopped before it had enrolled"
                 });
                 Ok(())
             }

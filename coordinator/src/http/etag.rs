@@ -61,10 +61,11 @@ fn of_revision(tag: &str) -> Option<&str> {
     tag.strip_prefix('"')?.strip_suffix('"')?.split_once('-').map(|(revision, _)| revision)
 }
 
-/// Whether a list of entity tags contains this one, RFC 9110 §8.8.3.2 (weak comparison).
+/// Whether a list of entity tags, which may be in several lines (§5.3), contains this one, RFC 9110 §8.8.3.2 (weak comparison).
 pub(super) fn is_named(headers: &HeaderMap, name: HeaderName, etag: &str) -> bool {
-    let text = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    text.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|tag| tag == etag || tag == "*")
+    let lists = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    let mut tags = lists.flat_map(|list| list.split(',')).map(str::trim);
+    tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
 }
 
 /// The header of a request for a view that may be known already.
@@ -156,6 +157,20 @@ mod tests {
         }
         for tags in [&[&*format!("W/{tag}")][..], &["\"other\""], &["\"-\""], &[tag.trim_matches('"')], &[""]] {
             assert!(matches!(check(tags), Err(Error::Stale(now)) if now == tag), "{tags:?}");
+        }
+    }
+
+    #[test]
+    fn a_known_tag_is_found_in_any_line_of_a_list() {
+        let known = |lines: &[&'static str]| {
+            let headers = lines.iter().map(|line| (header::IF_NONE_MATCH, HeaderValue::from_static(line))).collect();
+            is_named(&headers, header::IF_NONE_MATCH, "\"0a-1b\"")
+        };
+        for lines in [&["\"0a-1b\""][..], &["\"2c\", W/\"0a-1b\""], &["\"2c\"", "\"0a-1b\""], &["\"2c\"", "*"]] {
+            assert!(known(lines), "{lines:?}");
+        }
+        for lines in [&[][..], &[""], &["0a-1b"], &["\"0a-1b-gzip\"", "\"2c\""]] {
+            assert!(!known(lines), "{lines:?}");
         }
     }
 

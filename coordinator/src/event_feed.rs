@@ -321,6 +321,6 @@ mod tests {
             assert_eq!(one, other, "from {first}");
             assert_eq!(one.as_ptr() == other.as_ptr(), first <= COMPRESSED_MAX as u64, "from {first}");
         }
-        assert_eq!(batch.0.compressed.with(|known| known.len()), COMPRESSED_MAX);
+        assert_eq!(batch.0.compressed.lock().len(), COMPRESSED_MAX);
     }
 }

@@ -62,8 +62,8 @@ where
     PossibleValuesParser::new(all.map(name)).try_map(named)
 }
 
-/// Parses a time as the API's `since` is given: RFC 3339, or milliseconds since 1970.
-pub(crate) fn parse_since(text: &str) -> Result<Timestamp, &'static str> {
+/// Parses a time as the API's `since` and `until` are given: RFC 3339, or milliseconds since 1970.
+pub(crate) fn parse_time(text: &str) -> Result<Timestamp, &'static str> {
     if let Ok(millis) = text.parse() {
         return Ok(Timestamp(millis));
     }
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_time_is_a_date_with_its_zone_or_milliseconds() {
-        let read = |text| parse_since(text).map(|at| at.0);
+        let read = |text| parse_time(text).map(|at| at.0);
         for (text, millis) in [
             ("-5", -5),
             ("1750000000500", 1_750_000_000_500),

@@ -31,10 +31,14 @@ const BATCH: u32 = 500;
 const BEHIND_MAX: usize = 16;
 /// Shortest time between two batches, for each listener and in any case: what happens after a while of silence is told at once,
 /// what follows within this time together. A batch takes about 30 µs of the processor for a listener, so that all streams together
-/// take about a hundredth of a core, however fast events come.
+/// take about a hundredth of a core, however fast events come. That is of listeners who want the same: compressing a full batch for a
+/// filter that nobody else has takes about a millisecond.
 const REST_EACH: Duration = Duration::from_micros(2_500);
 const REST_MIN: Duration = Duration::from_millis(50);
 const REST_MAX: Duration = Duration::from_secs(1);
+/// Of one batch, texts that are kept in compressed form: those of so many filters. Who wants yet another one compresses it alone, for
+/// batches wait for slow listeners, and viewers choose the filters.
+const COMPRESSED_MAX: usize = 16;
 /// How often the log is looked at although no wake-up came.
 const POLL: Duration = Duration::from_secs(1);
 
@@ -49,7 +53,7 @@ struct Told {
     entries: Vec<(Entry, usize)>,
     /// Of all entries.
     text: Bytes,
-    /// By where it is in the text, what has been wanted in compressed form.
+    /// By where it is in the text, what has been wanted in compressed form; at most [`COMPRESSED_MAX`].
     compressed: Guarded<HashMap<Runs, Arc<OnceLock<Piece>>>>,
 }
 
@@ -128,9 +132,13 @@ impl Chosen {
 
     /// Its text, compressed by whoever wants the same first, for all the others.
     pub(crate) fn compressed(&self) -> Piece {
+        let compress = || Piece::compressed(&self.text());
         // Others, who want something else, do not wait meanwhile.
-        let place = self.batch.0.compressed.with(|known| Arc::clone(known.entry(self.runs.clone()).or_default()));
-        place.get_or_init(|| Piece::compressed(&self.text())).clone()
+        let place = self.batch.0.compressed.with(|known| {
+            let has_place = known.len() < COMPRESSED_MAX || known.contains_key(&self.runs);
+            has_place.then(|| Arc::clone(known.entry(self.runs.clone()).or_default()))
+        });
+        place.map_or_else(compress, |place| place.get_or_init(compress).clone())
     }
 }
 
@@ -295,5 +303,24 @@ mod tests {
         }
         let places: HashSet<_> = sent.iter().map(|[one, _]| one[1].as_ptr()).collect();
         assert_eq!(places.len(), wanted.len());
+    }
+
+    #[test]
+    fn of_a_batch_the_texts_of_a_few_filters_are_kept() {
+        let batch = Batch::new(0, (1..=80).map(entry));
+        let from = |first: u64| batch.choose(move |entry| entry.position >= first);
+        let sent = |chosen: &Chosen| {
+            let mut stream = GzipStream::default();
+            // A piece in the middle of a stream is sent as it is.
+            let [_, piece] = [stream.push(&Piece::stored(b":\n\n")), stream.push(&chosen.compressed())];
+            piece
+        };
+        for first in 1..=40 {
+            let chosen = from(first);
+            let (one, other) = (sent(&chosen), sent(&chosen));
+            assert_eq!(one, other, "from {first}");
+            assert_eq!(one.as_ptr() == other.as_ptr(), first <= COMPRESSED_MAX as u64, "from {first}");
+        }
+        assert_eq!(batch.0.compressed.lock().len(), COMPRESSED_MAX);
     }
 }

@@ -9,7 +9,7 @@ use wire::audit::{AuditKey, AuditKeyView, EventView, Finding, Head, Line, Verifi
 use wire::event::{Actor, Event, EventKind, Fact};
 use wire::{Timestamp, route};
 
-use crate::arguments::{one_of, parse_since};
+use crate::arguments::{one_of, parse_time};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, number, when};
 use crate::server::{PartArgs, Server, ServerArgs, given, listed, none_of};
@@ -49,8 +49,14 @@ pub(crate) struct List {
     #[arg(value_parser = one_of(EventKind::ALL, EventKind::as_str))]
     kind: Vec<EventKind>,
     /// Only what happened then or later: RFC 3339, or milliseconds since 1970
-    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<Timestamp>,
+    /// Only what happened before then, likewise
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    until: Option<Timestamp>,
+    /// Only what this one did: the name or id of an operator's token, the id of a participant, the SHA-256 of an identity, or coordinator
+    #[arg(long, value_name = "WHO")]
+    actor: Option<String>,
     #[command(flatten)]
     part: PartArgs,
     #[command(flatten)]
@@ -99,8 +105,14 @@ fn told(AuditKeyView { key, head }: &AuditKeyView) -> String {
 
 impl List {
     async fn run(self, output: Output) -> Outcome {
-        let since = self.since.map(|since| since.0.to_string());
-        let narrow = given([("task", self.task), ("kind", listed(&self.kind)), ("since", since)]);
+        let time = |at: Option<Timestamp>| at.map(|at| at.0.to_string());
+        let narrow = given([
+            ("task", self.task),
+            ("kind", listed(&self.kind)),
+            ("since", time(self.since)),
+            ("until", time(self.until)),
+            ("actor", self.actor),
+        ]);
         let part = Server::new(&self.server)?.part::<EventView>(route::AUDIT, &narrow, self.part).await?;
         let nothing = none_of(&narrow, "Nothing happened yet.");
         output.answer_list(&part, |entries, terminal| table(entries, terminal, nothing));

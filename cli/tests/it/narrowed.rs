@@ -74,6 +74,19 @@ fn tasks_rounds_and_events_are_found_by_state_and_time() {
     assert_eq!(awaited(&served, &events, "kind"), ["task_cancelled"]);
     let later = ["audit", "list", "--kind", "task_cancelled", "--since", "9999-01-01T00:00:00Z"];
     assert_eq!(listed(&served, &later, "kind"), [""; 0]);
+    let by = |options: &[&'static str]| {
+        let made = ["audit", "list", "--kind", "task_paused,task_created", "--task", "a"];
+        listed(&served, &[&made[..], options].concat(), "kind")
+    };
+    let actor = served.operate(&["audit", "list", "--kind", "task_paused"]).data()[0]["actor"].clone();
+    let actor = actor["token"].as_str().unwrap().to_owned();
+    let made = ["audit", "list", "--kind", "task_paused", "--actor", &actor];
+    assert_eq!(listed(&served, &made, "kind"), ["task_paused"]);
+    assert_eq!(by(&["--actor", "coordinator"]), [""; 0]);
+    assert_eq!(by(&["--until", "9999-01-01T00:00:00Z"]), ["task_paused", "task_created"]);
+    assert_eq!(by(&["--until", "1970-01-01T00:00:00Z"]), [""; 0]);
+    assert_eq!(served.read(&["round", "devices", "--since", "9999-01-01T00:00:00Z"]), "None is like that.\n");
+    assert_eq!(served.read(&["round", "devices"]), "No round was summed yet.\n");
 }
 
 #[test]
@@ -93,6 +106,11 @@ fn participants_are_found_by_labels_and_state() {
     assert_eq!(awaited(&served, &list(&["--label", "region=eu"]), "name"), ["ward-1"]);
     assert_eq!(awaited(&served, &list(&["--label", "region=us", "--label", "kind=ward"]), "name"), ["ward-2"]);
     assert_eq!(listed(&served, &list(&["--label", "region=eu", "--label", "kind=icu"]), "name"), [""; 0]);
+    assert_eq!(
+        listed(&served, &list(&["--label", "region=eu", "--since", "1970-01-01T00:00:00Z"]), "name"),
+        ["ward-1"]
+    );
+    assert_eq!(listed(&served, &list(&["--since", "9999-01-01T00:00:00Z"]), "name"), [""; 0]);
     let seen = served.operate(&["participant", "show", "ward-1"]).envelope()["etag"].as_str().unwrap().to_owned();
     assert!(served.read(&["participant", "show", "ward-1"]).contains("\nETag         \""));
     assert_eq!(served.operate(&["participant", "revoke", "ward-1", "--if-match", "0-0"]).code, 8, "another one");

@@ -52,6 +52,8 @@ pub(crate) struct App {
     pub(crate) identities: Identities,
     /// Rate limits of peers.
     pub(crate) limiter: Limiter,
+    /// Rate limits of those who may read alone, for what the log keeps of them.
+    pub(crate) log_limiter: Limiter,
     /// Participants that wait for work.
     pub(crate) check_ins: CheckIns,
     /// Requests that wait for their round to change.

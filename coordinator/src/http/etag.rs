@@ -44,10 +44,14 @@ impl<T: Revised> IntoResponse for Tagged<T> {
 
 /// 64 bits of the digest of what a write could contradict, and 128 of that of a view's JSON.
 fn tag(view: &impl Revised, body: &[u8]) -> serde_json::Result<HeaderValue> {
-    let part = |bytes: &[u8], length: usize| hex::encode(&crate::digest(bytes).0[..length]);
-    let text = format!("\"{}-{}\"", part(&view.revision()?, 8), part(body, 16));
+    let text = format!("\"{}-{}\"", first_part(&view.revision()?), hex::encode(&crate::digest(body).0[..16]));
     // Digits, letters and a hyphen in quotes.
     Ok(HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("\"\"")))
+}
+
+/// The part of a tag that a write goes by.
+fn first_part(revision: &[u8]) -> String {
+    hex::encode(&crate::digest(revision).0[..8])
 }
 
 /// The tag of a view when it is compressed.
@@ -61,10 +65,11 @@ fn of_revision(tag: &str) -> Option<&str> {
     tag.strip_prefix('"')?.strip_suffix('"')?.split_once('-').map(|(revision, _)| revision)
 }
 
-/// Whether a list of entity tags contains this one, RFC 9110 §8.8.3.2 (weak comparison).
+/// Whether a list of entity tags, which may be in several lines (§5.3), contains this one, RFC 9110 §8.8.3.2 (weak comparison).
 pub(super) fn is_named(headers: &HeaderMap, name: HeaderName, etag: &str) -> bool {
-    let text = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    text.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|tag| tag == etag || tag == "*")
+    let lists = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    let mut tags = lists.flat_map(|list| list.split(',')).map(str::trim);
+    tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
 }
 
 /// The header of a request for a view that may be known already.
@@ -103,13 +108,18 @@ impl IfMatch {
     /// # Errors
     /// [`Error::Stale`].
     pub(super) fn check(&self, view: &impl Revised) -> Result<()> {
-        let Some(tags) = &self.0 else { return Ok(()) };
-        let now = serde_json::to_vec(view).and_then(|body| tag(view, &body)).map_err(Error::fault)?;
-        let revision = now.to_str().ok().and_then(of_revision);
-        if tags.iter().any(|wanted| wanted == "*" || (revision.is_some() && of_revision(wanted) == revision)) {
+        if self.fits(&view.revision().map_err(Error::fault)?) {
             return Ok(());
         }
+        let now = serde_json::to_vec(view).and_then(|body| tag(view, &body)).map_err(Error::fault)?;
         Err(Error::Stale(now))
+    }
+
+    /// Whether a view of this revision passes [`check`](Self::check): for a view that takes more to read than its revision does.
+    pub(super) fn fits(&self, revision: &[u8]) -> bool {
+        let Some(tags) = &self.0 else { return true };
+        let first = first_part(revision);
+        tags.iter().any(|wanted| wanted == "*" || of_revision(wanted) == Some(&*first))
     }
 }
 
@@ -148,7 +158,7 @@ mod tests {
         let view = View { kept: 1, live: 2 };
         let tag = tag_of(&view);
         let check = |tags: &[&str]| IfMatch(Some(tags.iter().map(|tag| (*tag).to_owned()).collect())).check(&view);
-        assert!(IfMatch(None).check(&view).is_ok());
+        assert!(IfMatch(None).check(&view).is_ok() && IfMatch(None).fits(b"whatever"));
         let packed = of_gzip(&tag.parse().unwrap()).unwrap().to_str().unwrap().to_owned();
         assert!(packed.ends_with("-gzip\"") && packed != tag, "{packed}");
         for tags in [&[&*tag][..], &[&*packed], &["*"], &["\"other\"", &tag]] {
@@ -160,11 +170,26 @@ mod tests {
     }
 
     #[test]
+    fn a_known_tag_is_found_in_any_line_of_a_list() {
+        let known = |lines: &[&'static str]| {
+            let headers = lines.iter().map(|line| (header::IF_NONE_MATCH, HeaderValue::from_static(line))).collect();
+            is_named(&headers, header::IF_NONE_MATCH, "\"0a-1b\"")
+        };
+        for lines in [&["\"0a-1b\""][..], &["\"2c\", W/\"0a-1b\""], &["\"2c\"", "\"0a-1b\""], &["\"2c\"", "*"]] {
+            assert!(known(lines), "{lines:?}");
+        }
+        for lines in [&[][..], &[""], &["0a-1b"], &["\"0a-1b-gzip\"", "\"2c\""]] {
+            assert!(!known(lines), "{lines:?}");
+        }
+    }
+
+    #[test]
     fn what_changes_by_itself_is_in_the_tag_and_stops_no_write() {
         let [before, later, another] = [(1, 2), (1, 3), (2, 3)].map(|(kept, live)| View { kept, live });
         assert!(tag_of(&before) != tag_of(&later) && tag_of(&later) != tag_of(&another));
         let seen = IfMatch(Some(vec![tag_of(&before)]));
         assert!(seen.check(&later).is_ok());
+        assert!(seen.fits(&later.revision().unwrap()) && !seen.fits(&another.revision().unwrap()));
         assert!(matches!(seen.check(&another), Err(Error::Stale(now)) if now == tag_of(&another)));
     }
 }

@@ -50,6 +50,14 @@ pub(crate) struct Rates {
     pub(crate) address: Rate,
 }
 
+impl Rates {
+    /// For what the log keeps for ever of whoever may read alone: two for each server that a task may have, and then one a second.
+    pub(crate) const OF_LOG: Self = {
+        let rate = Rate { per_second: 1, burst_s: 200 };
+        Self { participant: rate, operator: rate, address: rate }
+    };
+}
+
 /// Maximum number of remembered peers; some 6 MB.
 const KEYS_MAX: usize = 100_000;
 

@@ -74,6 +74,14 @@ impl Bearer {
         }
     }
 
+    /// By what the bearer's requests are counted.
+    pub(super) fn key(&self) -> Key {
+        match &self.who {
+            Who::Token(token) => Key::Operator(*token),
+            Who::Identity(known) => Key::Identity(known.subject_sha256),
+        }
+    }
+
     /// As whom the log names the bearer.
     pub(super) fn actor(&self) -> Actor {
         match &self.who {

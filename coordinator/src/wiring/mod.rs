@@ -41,7 +41,7 @@ use crate::event_feed::EventFeed;
 use crate::host::host;
 use crate::http::{
     App, ConnectionCounts, ConnectionLimits, Document, EndedRounds, Entrance, Identities, Limiter, Listener, Nonces,
-    PoolObserver, Refusals, TokenError,
+    PoolObserver, Rates, Refusals, TokenError,
 };
 use crate::invitations::Invitations;
 use crate::lock::Locks;
@@ -169,6 +169,7 @@ impl Coordinator {
             oidc,
             identities: Identities::new(&store),
             limiter: Limiter::new(rates(config)),
+            log_limiter: Limiter::new(Rates::OF_LOG),
             reported_rounds: ReportedRounds::default(),
             health: Health::default(),
             document: Document::default(),

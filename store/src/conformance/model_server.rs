@@ -20,7 +20,9 @@ pub async fn a_server_counts_until_it_leaves_or_is_silent(store: &Store) {
                 for told in [server(1, "b", 0), server(1, "a:80", 1), server(1, "Z", 2), server(2, "b", 3)] {
                     assert!(tx.put_model_server(&told, 9).await?);
                 }
+                assert_eq!(tx.noted_events(), 2 + 4, "of two tasks and four servers");
                 assert!(tx.put_model_server(&server(1, "b", 50), 9).await?);
+                assert_eq!(tx.noted_events(), 6, "it counted already");
                 // By their bytes.
                 let all = [server(1, "Z", 2), server(1, "a:80", 1), server(1, "b", 50)];
                 assert_eq!(tx.model_servers(task_id(1), None, after(50), 9).await?, all);
@@ -30,6 +32,7 @@ pub async fn a_server_counts_until_it_leaves_or_is_silent(store: &Store) {
                 assert_eq!(tx.model_servers(task_id(1), None, after(101), 9).await?, [all[0].clone(), all[2].clone()]);
                 assert!(tx.remove_model_server(task_id(1), "Z", after(101)).await?);
                 assert!(!tx.remove_model_server(task_id(1), "Z", after(101)).await?);
+                assert_eq!(tx.noted_events(), 7, "it left once");
                 assert_eq!(tx.forget_model_servers(after(102)).await?, 1, "a:80 alone");
                 assert_eq!(tx.forget_model_servers(after(103)).await?, 1, "that of the other task");
                 assert_eq!(tx.model_servers(task_id(1), None, after(149), 9).await?, [all[2].clone()]);

@@ -149,6 +149,12 @@ impl Transaction<'_> {
         self.events.push(subject.event(at, kind, self.actor.clone(), facts));
     }
 
+    /// How many events this transaction has noted so far.
+    #[must_use]
+    pub fn noted_events(&self) -> usize {
+        self.events.len()
+    }
+
     /// Writes the noted events, all in one statement; says whether there were any.
     pub(crate) async fn write_events(&mut self) -> Result<bool> {
         let rows: Vec<_> =

@@ -1,12 +1,13 @@
 //! `tributary round devices`: which devices of which coordinators summed rounds, how many, and why it was these.
 
 use wire::inspect::DeviceView;
-use wire::route;
+use wire::{Timestamp, route};
 
 use super::words::because;
+use crate::arguments::parse_time;
 use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, when};
-use crate::server::{PartArgs, Server, ServerArgs};
+use crate::server::{PartArgs, Server, ServerArgs, given, none_of};
 
 /// Arguments of `tributary round devices`.
 #[derive(clap::Args)]
@@ -14,9 +15,9 @@ pub(crate) struct Devices {
     /// Only the rounds of this task, by id or name
     #[arg(long)]
     task: Option<String>,
-    /// Only sums that were released then or later: milliseconds since 1970, or a time such as 2026-11-24T12:00:00Z
-    #[arg(long, value_name = "TIME")]
-    since: Option<String>,
+    /// Only sums that were released then or later: RFC 3339, or milliseconds since 1970
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    since: Option<Timestamp>,
     #[command(flatten)]
     part: PartArgs,
     #[command(flatten)]
@@ -25,15 +26,15 @@ pub(crate) struct Devices {
 
 impl Devices {
     pub(super) async fn run(self, output: Output) -> Outcome {
-        let given = [("task", self.task), ("since", self.since)];
-        let query: Vec<_> = given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        let devices = Server::new(&self.server)?.part::<DeviceView>(route::DEVICES, &query, self.part).await?;
-        output.answer_list(&devices, table);
+        let narrow = given([("task", self.task), ("since", self.since.map(|since| since.0.to_string()))]);
+        let part = Server::new(&self.server)?.part::<DeviceView>(route::DEVICES, &narrow, self.part).await?;
+        let nothing = none_of(&narrow, "No round was summed yet.");
+        output.answer_list(&part, |devices, terminal| table(devices, terminal, nothing));
         Ok(())
     }
 }
 
-fn table(devices: &[DeviceView], terminal: Option<usize>) -> String {
+fn table(devices: &[DeviceView], terminal: Option<usize>, nothing: &str) -> String {
     let mut table = Table::new(&[
         ("DEVICE", Cells::Text),
         ("COORDINATOR", Cells::Text),
@@ -55,7 +56,7 @@ fn table(devices: &[DeviceView], terminal: Option<usize>) -> String {
             why(device),
         ]);
     }
-    table.render(terminal, "No round was summed yet.")
+    table.render(terminal, nothing)
 }
 
 /// What it did how often, for each reason, and what failed last.
@@ -89,7 +90,7 @@ mod tests {
                 "device": "cuda:0 NVIDIA H200", "sums": 1, "summed_because": {}, "unmasked_because": {}, "last": last,
             })),
         ];
-        let (whole, narrow) = (table(&devices, None), table(&devices, Some(80)));
+        let (whole, narrow) = (table(&devices, None, ""), table(&devices, Some(80), ""));
         assert!(fits_eighty(&narrow), "{narrow}");
         for words in ["added 1234", "the way to the GPU costs more", "unmasked 2", "it gave a wrong answer"] {
             assert!(whole.contains(words), "{words}: {whole}");
@@ -97,6 +98,6 @@ mod tests {
         assert!(whole.contains("tributary-7f9c6d5b4-x2x9q") && whole.contains("01934c2e-7d3a"), "{whole}");
         assert!(narrow.contains("unmasked 2"), "{narrow}");
         assert_eq!(why(&devices[1]), "");
-        assert_eq!(table(&[], None), "No round was summed yet.");
+        assert_eq!(table(&[], None, "No round was summed yet."), "No round was summed yet.");
     }
 }

@@ -41,14 +41,15 @@ pub(in crate::http) async fn excuse(
                 let Some(row) = tx.round(round).await? else {
                     return Err(Error::NotFound(format!("the task has no round {number}")));
                 };
-                if if_match.asks()
+                let attempt = row.round.key;
+                // It may have a place in the next attempt, too, which nobody has looked at. The view, which is of all the cohort, is
+                // read for the answer alone: what changes there meanwhile would have this transaction repeated.
+                if !if_match.fits(&rounds::revision(attempt).map_err(Error::fault)?)
                     && let Some(view) = rounds::read(tx, app, task, row.clone()).await?
                 {
-                    // It may have a place in the next attempt, too, which nobody has looked at.
                     if_match.check(&view)?;
                 }
                 tx.act_for(actor.clone());
-                let attempt = row.round.key;
                 let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Excused);
                 if tx.set_assignment_state(attempt, participant, &from, to, now, Some(detail)).await? {
                     note(tx, &row.round, participant, now);

@@ -1,19 +1,21 @@
 //! `PUT` and `DELETE /v1/tasks/{task}/servers/{server}`: a server of models says what it does, or that it stops. Whoever may read the
 //! task may say so, under any name: the coordinator goes by none of it, and forgets it soon. That a server begins and that it stops are
-//! events of the task, with whose token said so.
+//! events of the task, with whose token said so. The log keeps events for ever, so of one token there are only so many in a while.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
+use federation::time::Timestamp;
 use http::StatusCode;
+use store::Transaction;
 use store::entity::model_server::ModelServer;
 use wire::inspect::{ServerReport, is_server_name};
 use wire::route;
 
 use crate::http::app::App;
 use crate::http::extract::{Path, read_json};
-use crate::http::operators::{OfTask, Viewer};
+use crate::http::operators::{Bearer, OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 
 /// How long a report counts: four times as long as servers are silent.
@@ -46,11 +48,13 @@ pub(in crate::http) async fn tell(
     let now = app.now();
     let report = serde_json::to_string(&report).map_err(Error::fault)?;
     let server = &ModelServer { task: task.id, name, report, told_at: now, expires_at: now.plus(COUNTS) };
-    let actor = &bearer.actor();
+    let (app, bearer) = (&*app, &bearer);
     let told = app.store.transact("tell_model_server", |tx| {
         Box::pin(async move {
-            tx.act_for(actor.clone());
-            tx.put_model_server(server, SERVERS_MAX).await
+            tx.act_for(bearer.actor());
+            let is_listed = tx.put_model_server(server, SERVERS_MAX).await?;
+            count_noted(tx, app, bearer, now)?;
+            Ok::<_, Error>(is_listed)
         })
     });
     if told.await? {
@@ -71,13 +75,25 @@ pub(in crate::http) async fn leave(
     Path((_, name)): Path<(String, String)>,
     State(app): State<Arc<App>>,
 ) -> Result<StatusCode> {
-    let (task, name, actor, now) = (task.id, name.as_str(), &bearer.actor(), app.now());
+    let (app, bearer, task, name, now) = (&*app, &bearer, task.id, name.as_str(), app.now());
     let left = app.store.transact("remove_model_server", |tx| {
         Box::pin(async move {
-            tx.act_for(actor.clone());
-            tx.remove_model_server(task, name, now).await
+            tx.act_for(bearer.actor());
+            tx.remove_model_server(task, name, now).await?;
+            count_noted(tx, app, bearer, now)
         })
     });
     left.await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Counts what the log is to keep of this transaction, if anything.
+///
+/// # Errors
+/// [`Error::RateLimited`].
+fn count_noted(tx: &Transaction<'_>, app: &App, bearer: &Bearer, now: Timestamp) -> Result<()> {
+    if tx.noted_events() == 0 {
+        return Ok(());
+    }
+    app.log_limiter.admit(bearer.key(), now).map_err(Error::RateLimited)
 }

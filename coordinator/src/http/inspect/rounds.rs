@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use federation::id::RoundKey;
+use federation::id::{Attempt, RoundKey};
 use federation::round::RoundState;
 use serde::Deserialize;
 use store::entity::round::{RoundFilter, RoundRow};
@@ -137,10 +137,17 @@ pub(in crate::http) async fn read(
     Ok(views(tx, app, task, vec![row]).await?.pop())
 }
 
+/// The revision of the view of an attempt: which one it is. How far it has come contradicts nothing.
+///
+/// # Errors
+/// It is no JSON.
+pub(in crate::http) fn revision(Attempt { task, round, attempt }: Attempt) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(&(task, round, attempt))
+}
+
 impl Revised for RoundView {
-    /// Which attempt it is: how far that has come contradicts nothing.
     fn revision(&self) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(&(self.task, self.number, self.attempt))
+        revision(Attempt { task: self.task, round: self.number, attempt: self.attempt })
     }
 }
 
@@ -152,6 +159,8 @@ mod tests {
     fn another_attempt_is_another_revision() {
         let sample = include_str!("../../../../wire/tests/compat/v1/round_view.json");
         let view: RoundView = serde_json::from_str(sample).unwrap();
+        let key = Attempt { task: view.task, round: view.number, attempt: view.attempt };
+        assert_eq!(revision(key).unwrap(), view.revision().unwrap());
         let revision = |view: &RoundView| view.revision().unwrap();
         let later = RoundView { state: RoundState::Cancelled, reported: 9, seconds: 7.0, ..view.clone() };
         assert_eq!(revision(&later), revision(&view));

@@ -126,3 +126,30 @@ async fn a_task_has_a_hundred_servers_at_most() {
     let names = names(&t).await;
     assert!(names.len() == 100 && !names.contains(&"models-8:8500".to_owned()), "{names:?}");
 }
+
+#[tokio::test]
+async fn nobody_fills_the_log_by_telling_and_leaving() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let path = "/v1/tasks/small/servers/models-1:8500";
+    let told = async || put(&t, &t.viewer, path, &report()).await.status.as_u16();
+    let left = async || t.call(&t.viewer, Method::DELETE, path).await.status.as_u16();
+    let noted = async || {
+        t.inner.engine.number_events().await.unwrap();
+        let log = t.get(&t.viewer, "/v1/audit?kind=server_joined,server_left&limit=500").await.json();
+        log["items"].as_array().unwrap().len()
+    };
+    for n in 0..100 {
+        assert_eq!((told().await, left().await), (204, 204), "{n}");
+    }
+    assert_eq!(noted().await, 200);
+    assert_eq!(told().await, 429);
+    assert!(names(&t).await.is_empty(), "nothing is listed of which the log knows nothing");
+    assert_eq!(put(&t, &t.operator, path, &report()).await.status, 204, "others are not held up");
+    assert_eq!(told().await, 204, "it counts already");
+    assert_eq!(left().await, 429);
+    assert_eq!(names(&t).await, ["models-1:8500"]);
+    t.advance(Duration::from_secs(1));
+    assert_eq!((left().await, told().await), (204, 429));
+    assert_eq!(noted().await, 202);
+}

@@ -217,6 +217,10 @@ fn refusals_have_their_numbers_and_problem_types() {
     assert!(tokens.to_string().find(viewer_token).is_none(), "secrets are not listed");
     assert_eq!(served.operate(&["token", "revoke", viewer["id"].as_str().unwrap()]).code, 0);
     assert_eq!(served.operate_as(viewer_token, &["task", "list"]).code, 6);
+    let nobody = "01934c2e-7d3a-7b1c-9f00-0123456789ab";
+    let unknown = served.operate(&["token", "revoke", nobody]);
+    assert_eq!(unknown.code, 7, "{unknown}");
+    assert!(unknown.stderr.contains(&format!("there is no operator token {nobody}")), "{unknown}");
 
     std::fs::write(&file, format!("{TASK}\n[training]\nbatch_size = 0\nlearning_rate = -1.0\n")).unwrap();
     let refused = served.operate(&["task", "create", file.to_str().unwrap()]);

@@ -64,6 +64,7 @@ fn every_body_of_version_1_is_still_read() {
     check::<inspect::Page<inspect::TaskSummary>>("task_page", &mut seen);
     check::<inspect::TaskView>("task_view", &mut seen);
     check::<inspect::TaskView>("task_view_waiting", &mut seen);
+    check::<inspect::TaskView>("task_view_forfeited", &mut seen);
     check::<inspect::RoundView>("round_view", &mut seen);
     check::<inspect::RoundView>("round_view_buffer", &mut seen);
     check::<inspect::RoundView>("round_view_devices", &mut seen);

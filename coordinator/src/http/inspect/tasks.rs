@@ -91,11 +91,12 @@ pub(in crate::http) async fn read(
 }
 
 impl Revised for TaskView {
-    /// Without rounds that complete, their versions, and who waits for them. What versions were restored shows in how many more
+    /// Without rounds that complete or are lost, their versions, and who waits for them. What versions were restored shows in how many more
     /// there are than rounds.
     fn revision(&self) -> serde_json::Result<Vec<u8>> {
         let Self {
             summary,
+            rounds_forfeited: _,
             spec,
             updates_readable_by: _,
             history,
@@ -115,6 +116,7 @@ fn view(row: TaskRow, history: Vec<TaskChange>) -> TaskView {
     let secure = row.spec.secure_aggregation.enabled;
     TaskView {
         summary: summary(&row),
+        rounds_forfeited: row.rounds_forfeited,
         promoted_version: row.promoted_version,
         spec: row.spec,
         // Without secure aggregation the coordinator, and so its operator, sees each update.

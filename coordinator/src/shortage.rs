@@ -3,23 +3,14 @@
 //! A selecting round waits for them. A round that failed for lack of participants is retried when enough are enrolled,
 //! or at once if the task is to pause after a number of failed attempts.
 
-use std::collections::HashMap;
-use std::time::Duration;
-
-use federation::id::TaskId;
 use federation::round::Round;
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use store::entity::task::TaskRow;
-use store::{Store, StoreError, Transaction};
+use store::{StoreError, Transaction};
 use task_spec::Requirements;
 use task_spec::Sampling;
 use wire::inspect::ShortageView;
-
-use crate::guarded::Guarded;
-
-/// How long what was counted for one participant is told to others.
-const KNOWN_FOR: Duration = Duration::from_secs(1);
 
 /// The participants that a task's next round needs and has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,38 +88,6 @@ pub(crate) async fn shortage(
 /// How many participants have to check in before a cohort is drawn.
 pub(crate) fn missing(shortage: &ShortageView) -> u32 {
     shortage.needed.saturating_sub(shortage.waiting.min(shortage.enrolled))
-}
-
-/// How many participants the next round of a task lacks, as they were counted within the last second: whoever waits for the same
-/// task is told the same, and counting is not done for each.
-#[derive(Default)]
-pub(crate) struct Lacking(Guarded<HashMap<TaskId, (Timestamp, u32)>>);
-
-impl Lacking {
-    /// How many are missing; 0 if enough are there, or the next round does not wait for participants.
-    ///
-    /// # Errors
-    /// The store's.
-    pub(crate) async fn of(&self, store: &Store, task: TaskId, now: Timestamp) -> Result<u32, StoreError> {
-        let is_known = |at: Timestamp| at <= now && now < at.plus(KNOWN_FOR);
-        if let Some(&(at, more)) = self.0.lock().get(&task)
-            && is_known(at)
-        {
-            return Ok(more);
-        }
-        let read = store.read("lacking", |tx| {
-            Box::pin(async move {
-                let Some(row) = tx.task(task).await? else { return Ok(None) };
-                let latest = tx.round(row.next_round()).await?;
-                shortage(tx, &row, latest.as_ref().map(|row| &row.round), now).await
-            })
-        });
-        let more = read.await?.as_ref().map_or(0, missing);
-        let mut known = self.0.lock();
-        known.retain(|_, (at, _)| is_known(*at));
-        known.insert(task, (now, more));
-        Ok(more)
-    }
 }
 
 fn count(participants: usize) -> u32 {

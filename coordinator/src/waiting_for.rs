@@ -10,6 +10,7 @@ use store::{StoreError, Transaction};
 use wire::inspect::{ShortageView, TaskWaitingFor};
 
 use crate::ahead::{TrainingStates, last_opened};
+use crate::retries::{Retries, failures};
 use crate::shortage::missing;
 
 /// For a task whose next round's latest attempt is `latest` and whose status began `since` then; `shortage`: of participants for that
@@ -23,6 +24,7 @@ pub(crate) async fn waiting_for(
     since: Timestamp,
     latest: Option<&RoundRow>,
     shortage: Option<&ShortageView>,
+    retries: Retries,
     now: Timestamp,
 ) -> Result<TaskWaitingFor, StoreError> {
     let open = latest.and_then(|row| Some((&row.round, row.round.deadline_at()?)));
@@ -42,19 +44,29 @@ pub(crate) async fn waiting_for(
             TaskWaitingFor::Operator { status, since }
         }
         (TaskStatus::Active, None, Some(more)) => TaskWaitingFor::Participants { more, until: None },
-        (TaskStatus::Active, None, None) => next_round(tx, task, now).await?,
+        (TaskStatus::Active, None, None) => next_round(tx, task, latest, retries, now).await?,
     })
 }
 
-/// For a task whose next round is not open, and lacks no participants.
-async fn next_round(tx: &mut Transaction<'_>, task: &TaskRow, now: Timestamp) -> Result<TaskWaitingFor, StoreError> {
+/// For an active task whose next round is not open, and lacks no participants; `latest` is the latest attempt at it, which has failed.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn next_round(
+    tx: &mut Transaction<'_>,
+    task: &TaskRow,
+    latest: Option<&RoundRow>,
+    retries: Retries,
+    now: Timestamp,
+) -> Result<TaskWaitingFor, StoreError> {
     let round = task.next_round().number;
-    let Some(ahead) = task.spec.ahead() else { return Ok(TaskWaitingFor::Round { round, at: None }) };
+    let pause = failures(tx, task, latest).await?.and_then(|failures| failures.pause_until(retries, now));
+    let Some(ahead) = task.spec.ahead() else { return Ok(TaskWaitingFor::Round { round, at: pause }) };
     let (min, ready) =
         (task.spec.select_min().max(1), TrainingStates::read(tx, task, &ahead, now).await?.ready_count());
     Ok(match opening(&ahead, ready, min, last_opened(tx, task).await?, now) {
-        Opening::Now => TaskWaitingFor::Round { round, at: None },
-        Opening::At(at) => TaskWaitingFor::Round { round, at: Some(at) },
+        Opening::Now => TaskWaitingFor::Round { round, at: pause },
+        Opening::At(at) => TaskWaitingFor::Round { round, at: Some(at).max(pause) },
         Opening::WhenReady => TaskWaitingFor::Updates { round, more: min.saturating_sub(ready) },
     })
 }

@@ -34,5 +34,7 @@ mod spent;
 mod stalled;
 #[path = "secure/traced.rs"]
 mod traced;
+#[path = "secure/waiting_for.rs"]
+mod waiting_for;
 #[path = "secure/whole_rounds.rs"]
 mod whole_rounds;

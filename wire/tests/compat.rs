@@ -32,6 +32,7 @@ fn every_body_of_version_1_is_still_read() {
     check::<participant::CheckInReply>("check_in_reply_invited", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_come_back", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_come_back_waiting", &mut seen);
+    check::<participant::CheckInReply>("check_in_reply_come_back_until", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_task_over", &mut seen);
     check::<participant::CheckInRequest>("check_in_request_with_training", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_train", &mut seen);
@@ -63,6 +64,7 @@ fn every_body_of_version_1_is_still_read() {
     check::<inspect::Page<inspect::TaskSummary>>("task_page", &mut seen);
     check::<inspect::TaskView>("task_view", &mut seen);
     check::<inspect::TaskView>("task_view_waiting", &mut seen);
+    check::<inspect::TaskView>("task_view_forfeited", &mut seen);
     check::<inspect::RoundView>("round_view", &mut seen);
     check::<inspect::RoundView>("round_view_buffer", &mut seen);
     check::<inspect::RoundView>("round_view_devices", &mut seen);

@@ -23,6 +23,7 @@ mod kills;
 mod liar;
 mod lies;
 mod log_level;
+mod logged;
 mod members;
 mod narrowed;
 mod on_postgres;

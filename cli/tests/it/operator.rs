@@ -217,6 +217,10 @@ fn refusals_have_their_numbers_and_problem_types() {
     assert!(tokens.to_string().find(viewer_token).is_none(), "secrets are not listed");
     assert_eq!(served.operate(&["token", "revoke", viewer["id"].as_str().unwrap()]).code, 0);
     assert_eq!(served.operate_as(viewer_token, &["task", "list"]).code, 6);
+    let nobody = "01934c2e-7d3a-7b1c-9f00-0123456789ab";
+    let unknown = served.operate(&["token", "revoke", nobody]);
+    assert_eq!(unknown.code, 7, "{unknown}");
+    assert!(unknown.stderr.contains(&format!("there is no operator token {nobody}")), "{unknown}");
 
     std::fs::write(&file, format!("{TASK}\n[training]\nbatch_size = 0\nlearning_rate = -1.0\n")).unwrap();
     let refused = served.operate(&["task", "create", file.to_str().unwrap()]);
@@ -255,6 +259,32 @@ fn a_watch_says_that_a_task_stands_still() {
     std::thread::spawn(move || lines.filter(|line| line.starts_with("Stopped")).try_for_each(|line| say.send(line)));
     let line = told.recv_timeout(std::time::Duration::from_secs(60)).expect("it is not silent");
     assert!(line.contains("PAUSED since 20") && line.ends_with("`tributary task resume digits` goes on"), "{line}");
+}
+
+#[test]
+fn a_watch_of_a_round_that_a_task_does_not_plan_says_so_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::dev(&folder.path().join("data"));
+    let file = folder.path().join("task.toml");
+    std::fs::write(&file, TASK).unwrap();
+    served.operate(&["task", "create", file.to_str().unwrap()]).data();
+    let mut command = tributary();
+    command.args(["--format", "json", "round", "watch", "digits", "3"]);
+    command.args(["--server", &served.url, "--ca", &served.ca, "--token", &served.token]);
+    let mut watch = Background(command.stdout(std::process::Stdio::piped()).spawn().unwrap());
+    let lines = BufReader::new(watch.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let (say, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        lines.filter(|line| line.contains("round_not_planned")).try_for_each(|line| say.send(line))
+    });
+    let line = told.recv_timeout(std::time::Duration::from_secs(60)).expect("it is not silent");
+    let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&event["round"], &event["last_round"]), (&serde_json::json!(3), &serde_json::json!(2)));
+    assert_eq!(watch.0.try_wait().unwrap(), None, "it may open all the same");
+    served.operate(&["task", "cancel", "digits"]).data();
+    let over = served.operate(&["round", "watch", "digits", "3"]);
+    assert_eq!(over.code, 14, "{over}");
+    assert!(over.stderr.contains("this round never opened") && !over.stdout.contains("round_not_planned"), "{over}");
 }
 
 #[cfg(unix)]

@@ -24,6 +24,7 @@ use crate::config::Config;
 use crate::event_feed::EventFeed;
 use crate::identity::{Authority, Members};
 use crate::invitations::Invitations;
+use crate::lacking::Lacking;
 use crate::models::Models;
 use crate::observe::Traces;
 use crate::observe::health::Health;
@@ -32,9 +33,9 @@ use crate::provenance::Signer;
 use crate::proximal::ProximalSchedule;
 use crate::random::Random;
 use crate::reported_rounds::ReportedRounds;
+use crate::retries::Retries;
 use crate::seal::Sealer;
 use crate::sessions::Sessions;
-use crate::shortage::Lacking;
 
 /// Shared by all requests.
 pub(crate) struct App {
@@ -67,8 +68,10 @@ pub(crate) struct App {
     pub(crate) mus: ProximalSchedule,
     /// The invitations to rounds that have not drawn yet.
     pub(crate) invitations: Invitations,
-    /// How many participants rounds wait for.
+    /// What those wait for who may be in the next rounds.
     pub(crate) lacking: Lacking,
+    /// How long background work waits after failed attempts at a round.
+    pub(crate) retries: Retries,
     /// Seals data that must not be readable from a backup.
     pub(crate) sealer: Arc<Sealer>,
     /// New events.

@@ -44,6 +44,7 @@ use crate::http::{
     PoolObserver, Rates, Refusals, TokenError,
 };
 use crate::invitations::Invitations;
+use crate::lacking::Lacking;
 use crate::lock::Locks;
 use crate::models::Models;
 use crate::observe;
@@ -54,7 +55,6 @@ use crate::proximal::ProximalSchedule;
 use crate::reported_rounds::ReportedRounds;
 use crate::seal::Sealer;
 use crate::sessions::Sessions;
-use crate::shortage::Lacking;
 use crate::work::{Engine, Environment, WorkConfig};
 
 /// A coordinator without a socket, for tests and simulations.
@@ -144,26 +144,39 @@ impl Coordinator {
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let models = Models::default();
         let traces = traces(config, &parts, &sealer, stopped.clone(), &tasks)?;
+        let mut environment =
+            Environment::new(store.clone(), Arc::clone(&aggregator), Arc::clone(&parts.clock), parts.random.clone());
+        environment.aggregator_because = aggregator_because;
+        environment.name = name;
+        environment.sealer = Arc::clone(&sealer);
+        environment.models = models.clone();
+        environment.traces = traces.clone();
+        environment.config = WorkConfig {
+            poll_interval: Duration::from_millis(config.work.poll_interval_ms),
+            lease_ttl: Duration::from_millis(config.work.lease_ttl_ms),
+            ..environment.config
+        };
         let app = Arc::new(App {
             check_ins: CheckIns::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
             round_wakeups: RoundWakeups::start(&store, stopped.clone(), &tasks),
             sessions: Sessions::default(),
-            models: models.clone(),
+            models,
             ended_rounds: EndedRounds::default(),
             mus: ProximalSchedule::default(),
             invitations: Invitations::default(),
             lacking: Lacking::default(),
-            sealer: Arc::clone(&sealer),
+            retries: environment.config.retries(),
+            sealer,
             inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), linger, stopped.clone(), &tasks),
             events: EventFeed::start(&store, stopped.clone(), &tasks),
             event_streams: Arc::new(Semaphore::new(count(config.http.event_streams_max))),
             uploads: Uploads::default(),
             nonces: Nonces::default(),
             refusals: Refusals::default(),
-            aggregator: Arc::clone(&aggregator),
+            aggregator,
             store: store.clone(),
-            clock: Arc::clone(&parts.clock),
-            random: parts.random.clone(),
+            clock: parts.clock,
+            random: parts.random,
             authority,
             members,
             oidc,
@@ -173,22 +186,11 @@ impl Coordinator {
             reported_rounds: ReportedRounds::default(),
             health: Health::default(),
             document: Document::default(),
-            traces: traces.clone(),
+            traces,
             metrics,
             config: config.clone(),
             shutdown: stopping.clone(),
         });
-        let mut environment = Environment::new(store.clone(), aggregator, parts.clock, parts.random);
-        environment.aggregator_because = aggregator_because;
-        environment.name = name;
-        environment.sealer = sealer;
-        environment.models = models;
-        environment.traces = traces;
-        environment.config = WorkConfig {
-            poll_interval: Duration::from_millis(config.work.poll_interval_ms),
-            lease_ttl: Duration::from_millis(config.work.lease_ttl_ms),
-            ..environment.config
-        };
         let engine = Engine::new(environment);
         let router = crate::http::router(Arc::clone(&app));
         Ok(Self { router, engine, store, app, locks, stopping, stopped, tasks })

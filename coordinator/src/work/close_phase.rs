@@ -20,10 +20,11 @@ use wire::inspect::ShortageView;
 use super::lease::Lease;
 use super::select::draw_cohort;
 use super::shred::destroy_keys_of_an_end;
-use super::situation::{Situation, failures, groups_of, tally};
+use super::situation::{Situation, groups_of, tally};
 use super::{Environment, StepError};
 use crate::ledger::{self, Charger};
 use crate::observe::{During, count_dropped};
+use crate::retries::failures;
 use crate::session::{
     CloseError, Session, admitted, encode_all, failure, forget, given_by, keep_unopened, restore_all, stored,
 };

@@ -12,6 +12,7 @@ use super::StepError;
 use crate::models::Models;
 use crate::observe::Traces;
 use crate::random::Random;
+use crate::retries::Retries;
 use crate::seal::Sealer;
 
 /// The environment of steps. Clones share it.
@@ -115,6 +116,13 @@ impl Default for WorkConfig {
             garbage_grace: Duration::from_secs(60),
             garbage_batch: 10_000,
         }
+    }
+}
+
+impl WorkConfig {
+    /// The pauses between attempts at a round.
+    pub(crate) fn retries(&self) -> Retries {
+        Retries { initial: self.retry_initial, max: self.retry_max }
     }
 }
 

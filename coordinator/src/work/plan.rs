@@ -1,7 +1,5 @@
 //! Which step comes next: a pure function of the stored facts and the time.
 
-use std::time::Duration;
-
 use federation::advance::Decision;
 use federation::groups::advance_groups;
 use federation::round::RoundState;
@@ -10,7 +8,7 @@ use federation::time::Timestamp;
 use federation::training::{Opening, opening};
 
 use super::WorkConfig;
-use super::situation::{Failures, Situation};
+use super::situation::Situation;
 use super::sums::Slices;
 use recipe::TaskModel;
 
@@ -121,11 +119,9 @@ fn open(situation: &Situation, config: &WorkConfig, now: Timestamp) -> Next {
         // Whoever enrols checks in, which is seen. A task that is to pause after so many attempts has them.
         return Next::Wait(None);
     }
-    let opens_at = |failures: &Failures| failures.last_at.plus(retry_delay(failures.count, config));
-    match situation.failures.as_ref().map(|failures| (failures.last_at, opens_at(failures))) {
-        // An attempt that seems to have ended in the future was ended before the clock was set back: no reason to wait.
-        Some((ended_at, opens_at)) if ended_at <= now && now < opens_at => Next::Wait(Some(opens_at)),
-        _ => when_ready(situation, now),
+    match situation.failures.and_then(|failures| failures.pause_until(config.retries(), now)) {
+        Some(until) => Next::Wait(Some(until)),
+        None => when_ready(situation, now),
     }
 }
 
@@ -139,12 +135,6 @@ fn when_ready(situation: &Situation, now: Timestamp) -> Next {
         Opening::At(at) => Next::Wait(Some(at)),
         Opening::WhenReady => Next::Wait(None),
     }
-}
-
-/// Exponential and bounded; a function of stored facts, so that no memory is needed.
-fn retry_delay(failures: u32, config: &WorkConfig) -> Duration {
-    let doublings = failures.saturating_sub(1).min(31);
-    config.retry_initial.saturating_mul(1 << doublings).min(config.retry_max)
 }
 
 fn worth_folding(unfolded: u32, packed_len: u64, config: &WorkConfig) -> bool {
@@ -167,6 +157,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::retries::Failures;
     use crate::shortage::Enrolment;
     use crate::work::situation::AheadStatus;
 
@@ -227,14 +218,6 @@ mod tests {
 
     fn next(situation: &Situation, now: i64) -> Next {
         plan(situation, inputs(PACKED_LEN), &WorkConfig::default(), Timestamp(now))
-    }
-
-    #[test]
-    fn retries_wait_twice_as_long_each_time_up_to_a_bound() {
-        let seconds = |attempt| retry_delay(attempt, &WorkConfig::default()).as_secs();
-        let delays: Vec<_> = (1..=10).map(seconds).collect();
-        assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
-        assert_eq!(seconds(u32::MAX), 300);
     }
 
     #[test]

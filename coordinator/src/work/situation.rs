@@ -4,7 +4,7 @@ use bytes::Bytes;
 use federation::advance::Tally;
 use federation::cohort::Candidate;
 use federation::groups::GroupTally;
-use federation::id::{RoundKey, TaskId};
+use federation::id::TaskId;
 use federation::round::{Round, RoundState};
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
@@ -19,6 +19,7 @@ use super::StepError;
 use super::sample::population;
 use super::waiting::{free_places, waiting};
 use crate::ahead::{TrainingStates, filled_next, last_opened};
+use crate::retries::{Failures, failures};
 pub(super) use crate::shortage::{Enrolment, enrolment};
 
 /// A task, its current round and that round's progress.
@@ -57,17 +58,6 @@ pub(super) struct AheadStatus {
     /// When the last round opened, or the task was created.
     pub(super) last_opened: Timestamp,
 }
-
-/// Failed attempts in a row, whatever the numbers of their rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failures {
-    pub(super) count: u32,
-    /// When the last of them ended.
-    pub(super) last_at: Timestamp,
-}
-
-/// Failed rounds that are looked back at; more make no difference to any wait.
-const LOOK_BACK: u32 = 64;
 
 impl Situation {
     /// Reads the situation; `None` if there is no such task.
@@ -126,34 +116,6 @@ async fn ahead_now(
         _ => 0,
     };
     Ok(Some(AheadStatus { ready: standings.ready_count(), grantable, lapse: standings.first_lapse(), last_opened }))
-}
-
-/// Attempts that failed in a row until now, the `latest` at the next round among them. The number of a spent round is not used
-/// again, so they may have several.
-pub(super) async fn failures(
-    tx: &mut Transaction<'_>,
-    task: &TaskRow,
-    latest: Option<&RoundRow>,
-) -> Result<Option<Failures>, StepError> {
-    let mut found: Option<Failures> = None;
-    let next = task.next_round().number;
-    for number in (next.saturating_sub(LOOK_BACK).max(1)..=next).rev() {
-        let round = match number == next {
-            true => latest.map(|row| row.round.clone()),
-            false => tx.round(RoundKey { task: task.id, number }).await?.map(|row| row.round),
-        };
-        match round {
-            Some(round) if round.state == RoundState::Failed => {
-                let failures = found.get_or_insert(Failures { count: 0, last_at: round.state_since });
-                failures.count = failures.count.saturating_add(round.key.attempt);
-            }
-            // An open attempt comes after as many failed ones.
-            Some(round) if !round.state.is_terminal() => {}
-            None if number == next => {}
-            _ => break,
-        }
-    }
-    Ok(found)
 }
 
 /// The facts on which `round` advances.

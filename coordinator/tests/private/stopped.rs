@@ -56,6 +56,10 @@ async fn a_budget_that_ends_pauses_the_task_as_exhausted() {
             let (status, why) = world.status().await;
             assert_eq!(status, "BUDGET_EXHAUSTED");
             assert!(why.contains("the budget is 6.0000") && why.contains("would raise epsilon"), "{why}");
+            let task = world.t.get(&world.t.viewer, "/v1/tasks/secure").await.json();
+            let since = task["history"].as_array().unwrap().last().unwrap()["at"].clone();
+            let operator = json!({ "kind": "operator", "status": "BUDGET_EXHAUSTED", "since": since });
+            assert_eq!(task["waiting_for"], operator);
             for member in &world.members {
                 let reply = member.check_in(&world.t).await;
                 assert!(matches!(reply, CheckInReply::ComeBack { .. }), "{reply:?}");

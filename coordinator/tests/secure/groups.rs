@@ -23,7 +23,7 @@ const PHASES: [RoundState; 4] =
     [RoundState::Sharing, RoundState::Collecting, RoundState::Confirming, RoundState::Unmasking];
 
 /// The median of groups of three. One attacker is stood, so three groups are needed.
-fn groups_of_three(spec: &mut Value) {
+pub(super) fn groups_of_three(spec: &mut Value) {
     spec["aggregation"] = json!({ "robust": { "rule": "median", "attackers": 0.05, "group_size": SIZE } });
     spec["rounds"]["collect_min"] = json!(6);
 }

@@ -146,6 +146,10 @@ pub struct TaskView {
     /// What the list shows.
     #[serde(flatten)]
     pub summary: TaskSummary,
+    /// Round numbers that no completed round has and none will have: spent by failed attempts, or skipped by a rebase. Its rounds go up to
+    /// this number and [`TaskSummary::rounds_total`] together, or further if more are lost.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rounds_forfeited: u32,
     /// As the operator wrote it.
     pub spec: TaskSpec,
     /// Who can read an update: `nobody`, or `operator` without secure aggregation.

@@ -42,7 +42,7 @@ pub enum TaskWaitingFor {
     /// The coordinator, which opens this round by itself: soon, or after a pause where an attempt has failed.
     Round {
         round: u32,
-        /// When it opens at the earliest, where rounds have a period.
+        /// When it opens at the earliest, where rounds have a period or an attempt has failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Timestamp>,
     },

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use federation::task_status::TaskStatus;
+use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Most reasons in one answer, and most names in one reason.
@@ -28,9 +29,22 @@ pub enum WaitingFor {
     /// The device has said that it does not meet the task's criteria.
     Device { task: String },
     /// The next round draws nobody before that many more participants have checked in.
-    Participants { task: String, more: u32 },
+    Participants {
+        task: String,
+        more: u32,
+        /// When the attempt that selects them ends without them, after which another one follows. Absent where none selects now, and from
+        /// older coordinators.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+    },
     /// A round that draws it: one is open without it, or the next one is about to open.
-    Round { task: String },
+    Round {
+        task: String,
+        /// When the next one opens at the earliest, where rounds have a period or an attempt has failed. Absent where it may open at any
+        /// time, and from older coordinators.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<Timestamp>,
+    },
     /// Something that a newer coordinator says.
     #[serde(other)]
     Other,
@@ -58,9 +72,15 @@ impl fmt::Display for WaitingFor {
                 )
             }
             Self::Device { task } => write!(f, "this device does not meet the criteria of task {task}"),
-            Self::Participants { task, more: 1 } => write!(f, "task {task} waits for 1 more participant"),
-            Self::Participants { task, more } => write!(f, "task {task} waits for {more} more participants"),
-            Self::Round { task } => write!(f, "a round of task {task} that draws this participant"),
+            Self::Participants { task, more, until } => {
+                let participants = if *more == 1 { "participant" } else { "participants" };
+                write!(f, "task {task} waits for {more} more {participants}")?;
+                until.map_or(Ok(()), |until| write!(f, "; this attempt waits until {until}"))
+            }
+            Self::Round { task, at } => {
+                write!(f, "a round of task {task} that draws this participant")?;
+                at.map_or(Ok(()), |at| write!(f, "; the next one opens at {at} at the earliest"))
+            }
             Self::Other => write!(f, "something that only a newer SDK can name"),
         }
     }
@@ -88,8 +108,19 @@ mod tests {
                 WaitingFor::Operator { task: task(), status: TaskStatus::BudgetExhausted },
                 "task digits is BUDGET_EXHAUSTED: an operator has to let it go on",
             ),
-            (WaitingFor::Participants { task: task(), more: 9 }, "task digits waits for 9 more participants"),
-            (WaitingFor::Participants { task: task(), more: 1 }, "task digits waits for 1 more participant"),
+            (
+                WaitingFor::Participants { task: task(), more: 9, until: None },
+                "task digits waits for 9 more participants",
+            ),
+            (
+                WaitingFor::Participants { task: task(), more: 1, until: Some(Timestamp(1_700_000_000_000)) },
+                "task digits waits for 1 more participant; this attempt waits until 2023-11-14T22:13:20Z",
+            ),
+            (WaitingFor::Round { task: task(), at: None }, "a round of task digits that draws this participant"),
+            (
+                WaitingFor::Round { task: task(), at: Some(Timestamp(1_700_000_000_000)) },
+                "a round of task digits that draws this participant; the next one opens at 2023-11-14T22:13:20Z at the earliest",
+            ),
         ] {
             assert_eq!(reason.to_string(), words);
             let text = serde_json::to_string(&reason).unwrap();

@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::ProgressBar;
+use serde_json::json;
 use wire::inspect::{RoundView, TaskView};
 use wire::{RoundState, TaskId, TaskStatus, route};
 
@@ -29,13 +30,15 @@ pub(super) struct Watch {
     bar: ProgressBar,
     /// What was said last of why nothing changes.
     said: Mutex<Vec<String>>,
+    /// The last round of the task, as it was said when it is before the one that is watched.
+    said_last: Mutex<Option<u32>>,
 }
 
 impl Watch {
     /// A watch on the rounds of a task; nothing is asked yet.
     pub(super) fn new(server: Server, task: TaskId, output: Output) -> Self {
         let bar = if output.is_live() { ProgressBar::new(0) } else { ProgressBar::hidden() };
-        Self { server, task, output, bar: bar::styled(bar), said: Mutex::default() }
+        Self { server, task, output, bar: bar::styled(bar), said: Mutex::default(), said_last: Mutex::default() }
     }
 
     /// Prints changes until the round is over or, with no round given, the task.
@@ -106,6 +109,7 @@ impl Watch {
                 // Nothing has changed for long, and nothing will.
                 return Ok(None);
             }
+            self.tell_beyond(number, &task);
             self.tell_why(&task);
         }
     }
@@ -145,6 +149,22 @@ impl Watch {
         task.waiting_for.iter().for_each(|waiting_for| self.output.event("waiting_for", waiting_for));
         lines.iter().for_each(|line| self.line(line.clone()));
         *said = lines;
+    }
+
+    /// Says that the task does not plan a round of this number, unless that was said already. It may come all the same.
+    fn tell_beyond(&self, number: u32, task: &TaskView) {
+        let last = task.summary.rounds_total.saturating_add(task.rounds_forfeited);
+        let mut said = self.said_last.lock().unwrap_or_else(PoisonError::into_inner);
+        if number <= last || *said == Some(last) {
+            return;
+        }
+        self.output.event("round_not_planned", &json!({ "round": number, "last_round": last }));
+        self.line(format!(
+            "task {} plans rounds up to {last}: round {number} opens only if others before it are lost, or skipped by \
+             `tributary task rebase`",
+            task.summary.name
+        ));
+        *said = Some(last);
     }
 
     /// Prints a line above the bar.

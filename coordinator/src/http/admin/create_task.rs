@@ -212,7 +212,7 @@ async fn store(
     key: Option<&Key>,
     actor: &Actor,
 ) -> Result<Vec<u8>> {
-    let (row, version, signer) = (&row, &version, app.signer());
+    let (row, version, signer, retries) = (&row, &version, app.signer(), app.retries);
     app.store
         .transact("create_task", |tx| {
             Box::pin(async move {
@@ -226,7 +226,7 @@ async fn store(
                 tx.act_for(actor.clone());
                 tx.insert_task(row).await?;
                 provenance::publish(tx, signer, row, version, None).await?;
-                let view = tasks::read(tx, row.id, row.created_at)
+                let view = tasks::read(tx, row.id, retries, row.created_at)
                     .await?
                     .ok_or_else(|| Error::fault("a new task is not there"))?;
                 let body = serde_json::to_vec(&view).map_err(Error::fault)?;

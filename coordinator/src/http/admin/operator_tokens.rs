@@ -269,7 +269,7 @@ pub(in crate::http) struct Revocation {
 /// Revoke an operator token.
 #[utoipa::path(
     post, path = route::OPERATOR_TOKEN_REVOKE, params(Revocation), security(("token" = ["admin"])),
-    responses((status = 204), (status = 409)),
+    responses((status = 204), (status = 404), (status = 409)),
 )]
 pub(in crate::http) async fn revoke(
     Admin(bearer): Admin,
@@ -278,13 +278,20 @@ pub(in crate::http) async fn revoke(
     Query(Revocation { force }): Query<Revocation>,
 ) -> Result<StatusCode> {
     let (now, actor) = (app.now(), &bearer.actor());
-    // Idempotent: a second request finds it done; an unknown token counts as revoked.
-    app.store
+    let is_news = app
+        .store
         .transact("revoke_operator_token", |tx| {
             Box::pin(async move {
                 tx.act_for(actor.clone());
                 let admins = tx.lasting_operator_tokens(Role::Admin.as_str()).await?;
-                tx.revoke_operator_token(token, now).await?;
+                if !tx.revoke_operator_token(token, now).await? {
+                    // Idempotent: a second request finds it done.
+                    let found = tx.operator_token(token).await?;
+                    return match found {
+                        Some(_) => Ok(false),
+                        None => Err(Error::NotFound(format!("there is no operator token {token}"))),
+                    };
+                }
                 let left = tx.lasting_operator_tokens(Role::Admin.as_str()).await?;
                 if left == 0 && admins > 0 && !force {
                     return Err(Error::Conflict(
@@ -293,10 +300,12 @@ pub(in crate::http) async fn revoke(
                             .to_owned(),
                     ));
                 }
-                Ok(())
+                Ok(true)
             })
         })
         .await?;
-    tracing::info!(%token, "operator token {token} revoked by operator {:?}", bearer.name);
+    if is_news {
+        tracing::info!(%token, "operator token {token} revoked by operator {:?}", bearer.name);
+    }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -24,7 +24,7 @@ pub(in crate::http) async fn promote(
     if_match: IfMatch,
     Path((_, version)): Path<(String, u32)>,
 ) -> Result<Tagged<TaskView>> {
-    let (id, now) = (task.id, app.now());
+    let (id, retries, now) = (task.id, app.retries, app.now());
     let (actor, if_match) = (&bearer.actor(), &if_match);
     let view = app
         .store
@@ -32,7 +32,7 @@ pub(in crate::http) async fn promote(
             Box::pin(async move {
                 tx.act_for(actor.clone());
                 let vanished = || Error::fault("a task vanished");
-                let before = tasks::read(tx, id, now).await?.ok_or_else(vanished)?;
+                let before = tasks::read(tx, id, retries, now).await?.ok_or_else(vanished)?;
                 if_match.check(&before)?;
                 models::must_be_kept(&models::stored(tx, id, version).await?)?;
                 // Idempotent: a second request finds it done.
@@ -40,7 +40,7 @@ pub(in crate::http) async fn promote(
                     return Ok(before);
                 }
                 tx.promote_version(id, version, now).await?;
-                tasks::read(tx, id, now).await?.ok_or_else(vanished)
+                tasks::read(tx, id, retries, now).await?.ok_or_else(vanished)
             })
         })
         .await?;

@@ -33,7 +33,7 @@ pub(in crate::http) async fn restore(
     if_match: IfMatch,
     Path((_, version)): Path<(String, u32)>,
 ) -> Result<Tagged<ModelView>> {
-    let (id, now) = (task.id, app.now());
+    let (id, retries, now) = (task.id, app.retries, app.now());
     let (actor, if_match) = (&bearer.actor(), &if_match);
     let signer = app.signer();
     let (row, outdated) = app
@@ -43,7 +43,7 @@ pub(in crate::http) async fn restore(
                 tx.act_for(actor.clone());
                 let vanished = || Error::fault("a task vanished");
                 if if_match.asks() {
-                    if_match.check(&tasks::read(tx, id, now).await?.ok_or_else(vanished)?)?;
+                    if_match.check(&tasks::read(tx, id, retries, now).await?.ok_or_else(vanished)?)?;
                 }
                 let task = tx.task(id).await?.ok_or_else(vanished)?;
                 let row = again(tx, signer, &task, version, now).await?;

@@ -29,7 +29,7 @@ pub(in crate::http) async fn revoke_participant(
 ) -> Result<Tagged<ParticipantView>> {
     let (now, actor, if_match) = (app.now(), &bearer.actor(), &if_match);
     let unknown = || Error::NotFound(format!("there is no participant {participant}"));
-    let (view, rounds, phases) = app
+    let (is_news, view, rounds, phases) = app
         .store
         .transact("revoke_participant", |tx| {
             Box::pin(async move {
@@ -37,7 +37,8 @@ pub(in crate::http) async fn revoke_participant(
                 if if_match.asks() {
                     if_match.check(&participants::read(tx, participant).await?.ok_or_else(unknown)?)?;
                 }
-                let rounds = if tx.revoke_participant(participant, now).await? {
+                let is_news = tx.revoke_participant(participant, now).await?;
+                let rounds = if is_news {
                     tx.remove_check_ins(&[participant]).await?;
                     tx.revoke_pending(participant, now).await?
                 } else {
@@ -49,7 +50,7 @@ pub(in crate::http) async fn revoke_participant(
                 }
                 // Idempotent: a second request finds it done.
                 let view = participants::read(tx, participant).await?;
-                Ok::<_, Error>((view.ok_or_else(unknown)?, rounds, phases))
+                Ok::<_, Error>((is_news, view.ok_or_else(unknown)?, rounds, phases))
             })
         })
         .await?;
@@ -60,7 +61,9 @@ pub(in crate::http) async fn revoke_participant(
         app.store.wake().publish(WakeEvent::Round(round));
     }
     app.store.wake().publish(WakeEvent::Work);
-    let operator = &bearer.name;
-    tracing::info!(%participant, operator, "participant {participant} revoked by operator {operator:?}");
+    if is_news {
+        let operator = &bearer.name;
+        tracing::info!(%participant, operator, "participant {participant} revoked by operator {operator:?}");
+    }
     Ok(Tagged(view))
 }

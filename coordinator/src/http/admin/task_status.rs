@@ -22,6 +22,7 @@ use crate::http::problem::{Error, Result};
 use crate::ledger::{self, Charger};
 use crate::release_keys::of_the_task;
 use crate::reported_rounds::behind;
+use crate::retries::Retries;
 use crate::session::{forget, keep_unopened};
 
 /// Maximum number of round numbers that one call skips.
@@ -69,8 +70,7 @@ pub(in crate::http) async fn rebase(
     if_match: IfMatch,
     Json(RebaseTask { beyond }): Json<RebaseTask>,
 ) -> Result<Tagged<TaskView>> {
-    let now = app.now();
-    let id = task.id;
+    let (id, retries, now) = (task.id, app.retries, app.now());
     let (name, actor, if_match) = (bearer.name.as_str(), &bearer.actor(), &if_match);
     let charger = &Charger::of_task(&app.models, &app.sealer, &task).await?;
     let (view, ended) = app
@@ -78,14 +78,14 @@ pub(in crate::http) async fn rebase(
         .transact("rebase_task", |tx| {
             Box::pin(async move {
                 tx.act_for(actor.clone());
-                expect(tx, if_match, id, now).await?;
+                expect(tx, if_match, id, retries, now).await?;
                 let row = tx.task(id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 let rounds = rounds_to_forfeit(&row, beyond, behind(tx, &row).await?)?;
                 let last = row.next_round().number - 1 + rounds;
                 let ended = end_round(tx, charger, id, now).await?;
                 let detail = format!("no round up to {last} is used again, by operator {name}");
                 tx.rebase_task(id, row.status, rounds, now, &detail).await?;
-                let view = tasks::read(tx, id, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+                let view = tasks::read(tx, id, retries, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 Ok::<_, Error>((view, ended))
             })
         })
@@ -147,8 +147,7 @@ async fn change(
     from: &[TaskStatus],
     to: TaskStatus,
 ) -> Result<Tagged<TaskView>> {
-    let now = app.now();
-    let id = task.id;
+    let (id, retries, now) = (task.id, app.retries, app.now());
     let detail = format!("by operator {}", bearer.name);
     let detail = detail.as_str();
     // Whatever its round is at, it may have to be charged.
@@ -162,9 +161,9 @@ async fn change(
         .transact("change_task_status", |tx| {
             Box::pin(async move {
                 tx.act_for(actor.clone());
-                expect(tx, if_match, id, now).await?;
+                expect(tx, if_match, id, retries, now).await?;
                 let changed = tx.set_task_status(id, from, to, now, Some(detail)).await?;
-                let view = tasks::read(tx, id, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+                let view = tasks::read(tx, id, retries, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 // Idempotent: a second request finds it done.
                 if !changed && view.summary.status != to {
                     return Err(Error::TaskStatus(view.summary.status));
@@ -192,9 +191,15 @@ async fn change(
 }
 
 /// Checks that the task's view is what the request expects.
-async fn expect(tx: &mut Transaction<'_>, if_match: &IfMatch, id: TaskId, now: Timestamp) -> Result<()> {
+async fn expect(
+    tx: &mut Transaction<'_>,
+    if_match: &IfMatch,
+    id: TaskId,
+    retries: Retries,
+    now: Timestamp,
+) -> Result<()> {
     if if_match.asks() {
-        let view = tasks::read(tx, id, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+        let view = tasks::read(tx, id, retries, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
         if_match.check(&view)?;
     }
     Ok(())

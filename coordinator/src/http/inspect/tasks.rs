@@ -21,6 +21,7 @@ use crate::http::extract::{Json, Query};
 use crate::http::operators::{InScope, OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 use crate::reported_rounds::behind;
+use crate::retries::Retries;
 use crate::shortage::shortage;
 use crate::waiting_for::waiting_for;
 
@@ -66,8 +67,8 @@ pub(in crate::http) async fn show(
 }
 
 pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {
-    let now = app.now();
-    let found = app.store.read("show_task", |tx| Box::pin(async move { read(tx, id, now).await }));
+    let (retries, now) = (app.retries, app.now());
+    let found = app.store.read("show_task", |tx| Box::pin(async move { read(tx, id, retries, now).await }));
     let found = found.await?;
     found.ok_or_else(|| Error::NotFound(format!("there is no task {id}")))
 }
@@ -76,6 +77,7 @@ pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {
 pub(in crate::http) async fn read(
     tx: &mut Transaction<'_>,
     id: TaskId,
+    retries: Retries,
     now: Timestamp,
 ) -> std::result::Result<Option<TaskView>, StoreError> {
     let Some(row) = tx.task(id).await? else { return Ok(None) };
@@ -84,16 +86,17 @@ pub(in crate::http) async fn read(
     let latest = tx.round(row.next_round()).await?;
     let shortage = shortage(tx, &row, latest.as_ref().map(|row| &row.round), now).await?;
     let since = history.last().map_or(row.created_at, |change| change.at);
-    let waiting_for = Some(waiting_for(tx, &row, since, latest.as_ref(), shortage.as_ref(), now).await?);
+    let waiting_for = Some(waiting_for(tx, &row, since, latest.as_ref(), shortage.as_ref(), retries, now).await?);
     Ok(Some(TaskView { behind, shortage, waiting_for, ..view(row, history) }))
 }
 
 impl Revised for TaskView {
-    /// Without rounds that complete, their versions, and who waits for them. What versions were restored shows in how many more
+    /// Without rounds that complete or are lost, their versions, and who waits for them. What versions were restored shows in how many more
     /// there are than rounds.
     fn revision(&self) -> serde_json::Result<Vec<u8>> {
         let Self {
             summary,
+            rounds_forfeited: _,
             spec,
             updates_readable_by: _,
             history,
@@ -113,6 +116,7 @@ fn view(row: TaskRow, history: Vec<TaskChange>) -> TaskView {
     let secure = row.spec.secure_aggregation.enabled;
     TaskView {
         summary: summary(&row),
+        rounds_forfeited: row.rounds_forfeited,
         promoted_version: row.promoted_version,
         spec: row.spec,
         // Without secure aggregation the coordinator, and so its operator, sees each update.

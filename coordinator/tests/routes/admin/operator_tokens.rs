@@ -22,6 +22,30 @@ async fn a_revoked_token_is_refused_at_once() {
 }
 
 #[tokio::test]
+async fn a_token_is_revoked_once_and_what_is_no_token_is_not() {
+    let t = TestCoordinator::start().await;
+    let made = t.post(&t.admin, route::OPERATOR_TOKENS, &json!({ "name": "eve", "role": "viewer" })).await.json();
+    let revoke = |id: &str| route::fill(route::OPERATOR_TOKEN_REVOKE, &[&id]);
+    let revocations = async || {
+        t.inner.engine.number_events().await.unwrap();
+        let events = t.get(&t.admin, "/v1/audit?kind=operator_token_revoked").await.json();
+        events["items"].as_array().unwrap().len()
+    };
+    let nobody = "01934c2e-7d3a-7b1c-9f00-0123456789ab";
+    for query in ["", "?force=true"] {
+        let path = format!("{}{query}", revoke(nobody));
+        let detail = t.post(&t.admin, &path, &json!({})).await.problem(ProblemType::NotFound);
+        assert!(detail.contains(&format!("there is no operator token {nobody}")), "{detail}");
+    }
+    assert_eq!(revocations().await, 0);
+    for _ in 0..2 {
+        let path = revoke(made["id"].as_str().unwrap());
+        assert_eq!(t.post(&t.admin, &path, &json!({})).await.status, 204);
+        assert_eq!(revocations().await, 1);
+    }
+}
+
+#[tokio::test]
 async fn the_last_admin_token_is_revoked_by_force_only() {
     let t = TestCoordinator::start().await;
     let made = t.post(&t.admin, route::OPERATOR_TOKENS, &json!({ "name": "eve", "role": "admin" })).await.json();
@@ -36,7 +60,7 @@ async fn the_last_admin_token_is_revoked_by_force_only() {
     let detail = t.post(&eve, &revoke(&id("eve")), &json!({})).await.problem(ProblemType::Conflict);
     assert!(detail.contains("last admin token") && detail.contains("force=true"), "{detail}");
     assert_eq!(t.get(&eve, route::OPERATOR_TOKENS).await.status, 200, "it is good as before");
-    // Whoever is no admin may go, and what is no token, or is revoked already, is no admin.
+    // Whoever is no admin may go, and what is revoked already is no admin.
     assert_eq!(t.post(&eve, &revoke(&id("operator")), &json!({})).await.status, 204);
     assert_eq!(t.post(&eve, &revoke(&id("admin")), &json!({})).await.status, 204);
     assert_eq!(t.post(&eve, &format!("{}?force=true", revoke(&id("eve"))), &json!({})).await.status, 204);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use wire::RoundState;
 use wire::inspect::{Page, ParticipantView, RoundView, TaskSummary};
 use wire::problem::ProblemType;
 use wire::route;
@@ -112,6 +113,28 @@ async fn a_round_that_needs_more_than_are_enrolled_is_tried_again_when_enough_ar
     t.work().await;
     assert_eq!(latest().await.1, "COLLECTING");
     assert_eq!(shortage().await, json!(null));
+}
+
+#[tokio::test]
+async fn a_task_says_until_when_it_pauses_after_a_failed_attempt() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let (a, b) = (t.enroll("a").await.1, t.enroll("b").await.1);
+    let waiting_for = async || t.get(&t.viewer, "/v1/tasks/small").await.json()["waiting_for"].clone();
+    for (attempt, pause) in [(1, 1), (2, 2), (3, 4)] {
+        t.assigned(&[a.clone(), b.clone()]).await;
+        t.advance(Duration::from_secs(600));
+        t.work().await;
+        let round: RoundView = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.read();
+        assert_eq!((round.attempt, round.state), (attempt, RoundState::Failed));
+        let pause = Duration::from_secs(pause);
+        let paused = json!({ "kind": "round", "round": 1, "at": t.now().plus(pause) });
+        assert_eq!(waiting_for().await, paused);
+        t.advance(pause - Duration::from_millis(1));
+        assert_eq!(waiting_for().await, paused);
+        t.advance(Duration::from_millis(1));
+        assert_eq!(waiting_for().await, json!({ "kind": "round", "round": 1 }), "it may open now");
+    }
 }
 
 #[tokio::test]

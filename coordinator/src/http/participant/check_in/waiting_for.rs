@@ -8,6 +8,7 @@ use wire::participant::{CheckInRequest, MAX_WAITING_FOR, WaitingFor};
 
 use super::look::suits;
 use crate::http::app::App;
+use crate::lacking::Lack;
 
 /// A task that a participant has asked about, and what keeps it waiting there.
 pub(super) struct Kept {
@@ -65,9 +66,9 @@ pub(super) async fn reasons(
             KeptBy::Operator(status) => WaitingFor::Operator { task, status },
             KeptBy::Label(label, value) => WaitingFor::Label { task, label, value },
             KeptBy::Device => WaitingFor::Device { task },
-            KeptBy::Rounds => match app.lacking.of(&app.store, id, app.now()).await? {
-                0 => WaitingFor::Round { task },
-                more => WaitingFor::Participants { task, more },
+            KeptBy::Rounds => match app.lacking.of(&app.store, app.retries, id, app.now()).await? {
+                Lack::Nothing { at } => WaitingFor::Round { task, at },
+                Lack::Participants { more, until } => WaitingFor::Participants { task, more, until },
             },
         });
     }

@@ -337,6 +337,7 @@ async fn whoever_has_seen_later_rounds_is_believed_as_far_as_others_say_so_too()
     let view = t.post(&t.operator, &path, &json!({})).await.json();
     let detail = view["history"].as_array().unwrap().last().unwrap()["detail"].as_str().unwrap();
     assert!(detail.contains("no round up to 7 is used again"), "{detail}");
+    assert_eq!(view["rounds_forfeited"], 7);
     assert_eq!(t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json()["state"], "CANCELLED");
     t.work().await;
     for (who, sent) in all.iter().zip([6, 7, 7]) {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
-use wire::TaskStatus;
+use wire::inspect::RoundView;
 use wire::participant::{CheckInReply, MAX_WAITING_FOR, WaitingFor};
 use wire::route;
+use wire::{TaskStatus, Timestamp};
 
 use crate::support::{TestCoordinator, Who, small_task};
 
@@ -50,6 +51,39 @@ async fn a_name_that_no_task_has_is_told_with_those_there_are() {
     assert_eq!(any.len(), MAX_WAITING_FOR);
 }
 
+/// When the present phase of the first round ends.
+async fn deadline(t: &TestCoordinator) -> Option<Timestamp> {
+    let round: RoundView = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.read();
+    round.phases.last().unwrap().deadline_at
+}
+
+#[tokio::test]
+async fn after_a_failed_attempt_it_is_told_when_the_next_one_opens() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let (a, b) = (t.enroll("a").await.1, t.enroll("b").await.1);
+    let opens = |at| [WaitingFor::Round { task: named("small"), at }];
+    for pause in [1, 2] {
+        t.assigned(&[a.clone(), b.clone()]).await;
+        t.advance(Duration::from_secs(600));
+        t.work().await;
+        let at = t.now().plus(Duration::from_secs(pause));
+        for who in [&a, &b] {
+            assert_eq!(told(&t, who, Some("small")).await, opens(Some(at)));
+        }
+        t.advance(Duration::from_secs(pause));
+        assert_eq!(told(&t, &a, Some("small")).await, opens(None));
+    }
+    // The next attempt waits for the other one, in vain.
+    t.advance(Duration::from_secs(1200));
+    t.work().await;
+    let lacking = |until| [WaitingFor::Participants { task: named("small"), more: 1, until }];
+    assert_eq!(told(&t, &a, Some("small")).await, lacking(deadline(&t).await));
+    t.advance(Duration::from_secs(1200));
+    t.work().await;
+    assert_eq!(told(&t, &a, Some("small")).await, lacking(None), "no attempt selects them now");
+}
+
 #[tokio::test]
 async fn what_keeps_a_task_from_going_on_is_told() {
     let t = TestCoordinator::start().await;
@@ -59,10 +93,13 @@ async fn what_keeps_a_task_from_going_on_is_told() {
     let task = t.create_task(&spec).await;
     let (_, a) = t.enroll("a").await;
     let (_, b) = t.enroll("b").await;
-    let lacking = |more| [WaitingFor::Participants { task: named("small"), more }];
-    assert_eq!(told(&t, &a, Some("small")).await, [WaitingFor::Round { task: named("small") }], "none is open yet");
+    let soon = [WaitingFor::Round { task: named("small"), at: None }];
+    assert_eq!(told(&t, &a, Some("small")).await, soon, "none is open yet");
     t.advance(Duration::from_secs(2));
     t.work().await;
+    let until = deadline(&t).await;
+    assert_eq!(until, Some(t.now().plus(Duration::from_secs(600))));
+    let lacking = |more| [WaitingFor::Participants { task: named("small"), more, until }];
     assert_eq!(told(&t, &a, Some("small")).await, lacking(2), "it counts itself");
     assert_eq!(told(&t, &b, Some("small")).await, lacking(2), "what was counted is told for a second");
     t.advance(Duration::from_secs(1));

@@ -62,7 +62,7 @@ export function Enrol({ onClose }) {
   };
   if (shown) {
     return html`
-      <${Dialog} heading="Enrolment token" onClose=${onClose}>
+      <${Dialog} key="shown" heading="Enrolment token" onClose=${onClose}>
         <${Notice}><p><strong>This is shown only once.</strong> It enrols one participant, until ${exactly(shown.expires_at)}. Whoever has it can use it.</p><//>
         <${Invitation} token=${shown.token} qr=${shown.qr} link=${`${location.origin}/${to('join', shown.token)}`} />
         <div class="actions"><${Button} kind="primary" onClick=${onClose}>I have kept it<//></div>

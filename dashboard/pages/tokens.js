@@ -70,7 +70,7 @@ function Create({ onClose }) {
   });
   if (shown) {
     return html`
-      <${Dialog} heading=${`Token of ${form.name}`} onClose=${onClose}>
+      <${Dialog} key="shown" heading=${`Token of ${form.name}`} onClose=${onClose}>
         <${Notice}><p><strong>This is shown only once.</strong> Only its digest is stored.${shown.expires_at && html` It is good until ${exactly(shown.expires_at)}.`}</p><//>
         <${Copy} text=${shown.token} label="Operator token" />
         <div class="actions"><${Button} kind="primary" onClick=${onClose}>I have kept it<//></div>

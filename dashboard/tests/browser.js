@@ -8,6 +8,7 @@
 
 import { end, open, picture, problems, said } from './stage.js';
 import { leaving, readingTheReference, signingIn, signingInElsewhere, trusting } from './steps/entering.js';
+import { opening, tabbing, typing } from './steps/keyboard.js';
 import { servingModels } from './steps/serving.js';
 import { auditing, comparing, controlling, droppingOut, goingWithout, missingNothing, readingLedgers, revoking } from './steps/tending.js';
 import { creating, drawingManyRounds, enrolling, lookingAtATask, rollingBack, usingModels, watching } from './steps/training.js';
@@ -15,7 +16,8 @@ import { launch } from './window.js';
 
 const STEPS = [
   trusting, signingIn, signingInElsewhere, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, servingModels, rollingBack,
-  controlling, goingWithout, missingNothing, readingLedgers, comparing, droppingOut, revoking, auditing, readingTheReference, leaving,
+  controlling, goingWithout, missingNothing, readingLedgers, comparing, droppingOut, revoking, auditing, typing, opening, tabbing,
+  readingTheReference, leaving,
 ];
 const browser = await launch();
 let failed = null;

@@ -48,6 +48,11 @@ async function answered(path, init, quiet = false) {
   throw problem;
 }
 
+function brokenOff(error) {
+  if (error.name === 'AbortError') throw error;
+  throw new Problem({ title: 'The answer broke off', detail: 'Whether the coordinator did what was asked for is not known.' });
+}
+
 async function request(method, path, { body, signal, quiet, seen, headers = {} } = {}) {
   const init = { method, signal, headers: { ...headers } };
   if (seen) init.headers['if-match'] = seen[TAG];
@@ -58,7 +63,7 @@ async function request(method, path, { body, signal, quiet, seen, headers = {} }
   }
   const response = await answered(path, init, quiet);
   if (response.status === 204) return null;
-  const view = await response.json();
+  const view = await response.json().catch(brokenOff);
   const tag = response.headers.get('etag');
   return tag === null ? view : Object.assign(view, { [TAG]: tag });
 }

@@ -10,6 +10,7 @@ import { end, open, picture, problems, said } from './stage.js';
 import { leaving, readingTheReference, signingIn, signingInElsewhere, trusting } from './steps/entering.js';
 import { opening, tabbing, typing } from './steps/keyboard.js';
 import { losingAnswers } from './steps/losing.js';
+import { scripting } from './steps/scripts.js';
 import { servingModels } from './steps/serving.js';
 import { auditing, comparing, controlling, droppingOut, goingWithout, missingNothing, readingLedgers, revoking } from './steps/tending.js';
 import { creating, drawingManyRounds, enrolling, lookingAtATask, rollingBack, usingModels, watching } from './steps/training.js';
@@ -17,7 +18,7 @@ import { launch } from './window.js';
 
 const STEPS = [
   trusting, signingIn, signingInElsewhere, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, servingModels, rollingBack,
-  controlling, goingWithout, missingNothing, readingLedgers, comparing, droppingOut, revoking, auditing, losingAnswers, typing, opening, tabbing,
+  controlling, goingWithout, missingNothing, readingLedgers, comparing, droppingOut, revoking, auditing, losingAnswers, scripting, typing, opening, tabbing,
   readingTheReference, leaving,
 ];
 const browser = await launch();

@@ -3,39 +3,19 @@
 import assert from 'node:assert/strict';
 import { task } from '../federation.js';
 import { focused, tabTo, walk } from '../focus.js';
+import { PLACES, see } from '../places.js';
 import { at, federation, heading, open, problems, said } from '../stage.js';
 
 const PHONE = { width: 390, height: 844 };
 const DESK = { width: 1280, height: 900 };
 
-/** Every page, by something that it shows when its data are there. */
-const PAGES = [
-  ['tasks', (page) => page.getByRole('link', { name: 'vitals' })],
-  ['new', (page) => page.getByRole('button', { name: 'Create the task' })],
-  ['tasks/vitals', (page) => page.getByRole('slider', { name: 'Traffic, by round' })],
-  ['tasks/vitals/rounds', (page) => page.getByRole('region', { name: 'Rounds, newest first' })],
-  ['tasks/vitals/models', (page) => page.getByRole('region', { name: 'Model versions, newest first' })],
-  ['tasks/vitals/serving', (page) => page.getByRole('region', { name: 'Servers of the model' })],
-  ['tasks/vitals/specification', (page) => page.getByText('As it is stored')],
-  ['tasks/vitals/rounds/2', (page) => page.getByRole('link', { name: 'Next', exact: true })],
-  ['tasks/ages/privacy', (page) => page.getByRole('region', { name: 'Releases, newest first' })],
-  ['compare/vitals/scans', (page) => page.getByRole('region', { name: 'The last completed round' })],
-  ['participants', (page) => page.getByRole('region', { name: 'Participants' })],
-  ['privacy', (page) => page.getByRole('region', { name: 'Private tasks' })],
-  ['audit', (page) => page.getByLabel('Key of the audit log', { exact: true })],
-  ['tokens', (page) => page.getByRole('region', { name: 'Operators’ tokens' })],
-  ['tasks/nowhere', (page) => page.getByRole('button', { name: 'Try again' })],
-  [`join/${'A'.repeat(43)}`, (page) => page.getByLabel('Command that enrols', { exact: true })],
-  ['nowhere', (page) => page.getByRole('heading', { name: 'There is no such page' })],
-];
 /** Those that have most of what a phone shows in another way. */
 const ON_PHONES = new Set(['tasks', 'tasks/vitals', 'participants']);
 
 export async function tabbing(page) {
   let sum = 0;
-  for (const [where, isThere] of PAGES) {
-    await page.goto(at(where));
-    await isThere(page).first().waitFor();
+  for (const [where] of PLACES) {
+    await see(page, where);
     for (const size of ON_PHONES.has(where) ? [DESK, PHONE] : [DESK]) {
       await page.setViewportSize(size);
       const { stops, wrong } = await walk(page, `${where}, ${size.width} px`);
@@ -44,7 +24,7 @@ export async function tabbing(page) {
     }
     await page.setViewportSize(DESK);
   }
-  said(`  ${sum} controls on ${PAGES.length} pages`);
+  said(`  ${sum} controls on ${PLACES.length} pages`);
 }
 
 /** Where a dialog is opened from: the page, and the button that opens it. */

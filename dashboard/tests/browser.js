@@ -7,6 +7,7 @@
 // TRIBUTARY_DASHBOARD=FOLDER serves the pages from that folder instead of those in the program, for whoever works on them.
 
 import { end, open, picture, problems, said } from './stage.js';
+import { charting } from './steps/charts.js';
 import { leaving, readingTheReference, signingIn, signingInElsewhere, trusting } from './steps/entering.js';
 import { opening, tabbing, typing } from './steps/keyboard.js';
 import { losingAnswers } from './steps/losing.js';
@@ -18,7 +19,7 @@ import { launch } from './window.js';
 
 const STEPS = [
   trusting, signingIn, signingInElsewhere, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, servingModels, rollingBack,
-  controlling, goingWithout, missingNothing, readingLedgers, comparing, droppingOut, revoking, auditing, losingAnswers, scripting, typing, opening, tabbing,
+  controlling, goingWithout, missingNothing, readingLedgers, charting, comparing, droppingOut, revoking, auditing, losingAnswers, scripting, typing, opening, tabbing,
   readingTheReference, leaving,
 ];
 const browser = await launch();

@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import { task } from '../federation.js';
 import { PARTICIPANTS, WAIT_MS, at, completed, crowd, federation, heading, open, seeing, shot } from '../stage.js';
 import { signIn } from '../window.js';
+import { holds } from './charts.js';
 
 export async function controlling(page) {
   const lonely = { spec: { rounds: { count: 5 }, selection: { cohort: { count: 60 } } }, seed: 3 };
@@ -175,6 +176,8 @@ export async function droppingOut(page) {
   await page.goto(at('tasks/wearables'));
   await page.getByText('Waiting for participants.').waitFor();
   await shot(page, 'task-dropped');
+  await holds(page, 'wearables');
+  assert.match(await page.getByRole('slider', { name: 'Cohort, by round' }).locator('..').innerText(), /Dropped: /);
   await federation.call('POST', '/v1/tasks/wearables/cancel', {});
 }
 

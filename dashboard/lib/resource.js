@@ -142,3 +142,13 @@ export function usePaced(value, interval) {
   }, [value, paced, interval]);
   return paced.value;
 }
+
+/** A value that somebody types, once it has stayed as it is for `wait` milliseconds. */
+export function useSettled(value, wait) {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), wait);
+    return () => clearTimeout(timer);
+  }, [value, wait]);
+  return settled;
+}

@@ -9,6 +9,7 @@
 import { end, open, picture, problems, said } from './stage.js';
 import { charting } from './steps/charts.js';
 import { leaving, readingTheReference, signingIn, signingInElsewhere, trusting } from './steps/entering.js';
+import { finding } from './steps/finding.js';
 import { opening, tabbing, typing } from './steps/keyboard.js';
 import { losingAnswers } from './steps/losing.js';
 import { scripting } from './steps/scripts.js';
@@ -19,7 +20,7 @@ import { launch } from './window.js';
 
 const STEPS = [
   trusting, signingIn, signingInElsewhere, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, servingModels, rollingBack,
-  controlling, goingWithout, missingNothing, readingLedgers, charting, comparing, droppingOut, revoking, auditing, losingAnswers, scripting, typing, opening, tabbing,
+  controlling, goingWithout, missingNothing, readingLedgers, charting, comparing, droppingOut, revoking, finding, auditing, losingAnswers, scripting, typing, opening, tabbing,
   readingTheReference, leaving,
 ];
 const browser = await launch();

@@ -14,13 +14,14 @@ import { opening, tabbing, typing } from './steps/keyboard.js';
 import { losingAnswers } from './steps/losing.js';
 import { scripting } from './steps/scripts.js';
 import { servingModels } from './steps/serving.js';
+import { looking, lookingAtNothing } from './steps/states.js';
 import { auditing, comparing, controlling, droppingOut, goingWithout, missingNothing, readingLedgers, revoking } from './steps/tending.js';
 import { creating, drawingManyRounds, enrolling, lookingAtATask, rollingBack, usingModels, watching } from './steps/training.js';
 import { launch } from './window.js';
 
 const STEPS = [
-  trusting, signingIn, signingInElsewhere, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, servingModels, rollingBack,
-  controlling, goingWithout, missingNothing, readingLedgers, charting, comparing, droppingOut, revoking, finding, auditing, losingAnswers, scripting, typing, opening, tabbing,
+  trusting, signingIn, signingInElsewhere, lookingAtNothing, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, servingModels, rollingBack,
+  controlling, goingWithout, missingNothing, readingLedgers, charting, comparing, droppingOut, revoking, finding, auditing, looking, losingAnswers, scripting, typing, opening, tabbing,
   readingTheReference, leaving,
 ];
 const browser = await launch();

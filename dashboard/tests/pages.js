@@ -11,7 +11,7 @@ const THEMES = ['light', 'dark'];
 
 /** What axe finds on the page as it is, in words. */
 export async function violations(page) {
-  await page.evaluate(AXE);
+  if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(AXE);
   const found = await page.evaluate((values) => globalThis.axe.run(document, { runOnly: { type: 'tag', values }, resultTypes: ['violations'] }), RULES);
   return found.violations.flatMap((one) => one.nodes.map((node) => `${one.id} (${one.impact}): ${one.help}: ${node.target.join(' ')}: ${node.failureSummary?.split('\n').slice(1, 3).join(' ')}`));
 }

@@ -32,6 +32,7 @@ export async function enrolling(page) {
   for (const wrong of ['join', `join/${encodeURIComponent(`${token.slice(4)}; id`)}`]) {
     await guest.page.goto(at(wrong));
     await guest.page.getByText('This link is not whole').waitFor();
+    if (wrong === 'join') await shot(guest.page, 'join-wrong');
     assert.equal(await guest.page.getByLabel('Command that enrols', { exact: true }).count(), 0);
     await guest.page.goto(at(`join/${token}`));
     await guest.page.getByLabel('Command that enrols', { exact: true }).waitFor();

@@ -1,7 +1,7 @@
 """Holds a running coordinator to the OpenAPI document that it serves (.ci/contract.sh).
 
-The document must be valid. Then schemathesis makes requests of it, good ones and bad ones: with an operator's token, with a
-participant's certificate, with paths of its own and with those of real tasks. No answer may be a fault, and each must have a status, a
+The document must be valid. Then schemathesis makes requests of it, good ones and bad ones: with an operator's token, with one for a
+single task, with the cookie of a browser, with a participant's certificate, with paths of its own and with those of real tasks. No answer may be a fault, and each must have a status, a
 media type and a body that the document names. The same seed makes the same requests, but for the ids that the coordinator drew.
 """
 
@@ -108,22 +108,27 @@ KNOWN = f"""
 STREAMS = ["/v1/events", "/v1/tasks/{task}/events"]
 # The token that all this is done with must stay, so tokens are revoked on their own, by another.
 REVOKE = "/v1/operator-tokens/{token}/revoke"
+# What the dashboard's own requests have: a cookie alone is not enough.
+OF_DASHBOARD = [("tributary-request", "dashboard"), ("sec-fetch-site", "same-origin")]
+SIGN_OUT = document["paths"]["/v1/sign-ins/current"]["delete"]["operationId"]
 
 
-def fuzz(name, config, examples, *arguments):
-    """Runs schemathesis over the operations that `arguments` choose."""
-    path, before = f"{work}/{name}.toml", sum(answers().values())
+def fuzz(name, config, examples, *arguments, **variables):
+    """Runs schemathesis over the operations that `arguments` choose, with `variables` in its environment."""
+    path, before = f"{work}/{name}.toml", answers()
     with open(path, "w") as file:
         file.write(config)
     command = [f"{work}/venv/bin/st", "--config-file", path, "run", f"{server}/openapi.json", "--tls-verify", ca]
     command += ["--seed", str(SEED), "--generation-deterministic", "--workers", "1"]
     command += ["--max-examples", str(examples), "--phases", "examples,coverage,fuzzing", "--continue-on-failure"]
     command += ["--checks", "all", "--warnings", "off", "--request-timeout", "60", "--no-color", *arguments]
-    environment = {**os.environ, "REQUESTS_CA_BUNDLE": ca, "SCHEMATHESIS_HOOKS": "contract_hooks", "PYTHONPATH": os.path.dirname(os.path.abspath(__file__))}
+    environment = {**os.environ, "REQUESTS_CA_BUNDLE": ca, "SCHEMATHESIS_HOOKS": "contract_hooks", "PYTHONPATH": os.path.dirname(os.path.abspath(__file__)), **variables}
     start = time.monotonic()
     done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
-    made = sum(answers().values()) - before
-    print(f"{name}: {made} requests in {time.monotonic() - start:.0f} s")
+    made = {status: count - before.get(status, 0) for status, count in answers().items()}
+    strange = made.get("401", 0)
+    print(f"{name}: {sum(made.values())} requests in {time.monotonic() - start:.0f} s, {strange} of 401")
+    assert 2 * strange < sum(made.values()), f"{name}: most of the requests were nobody's"
     if done.returncode:
         print(done.stdout[-30000:], done.stderr[-3000:])
     return done.returncode == 0
@@ -151,6 +156,32 @@ def is_known(secret):
     """Whether a token is worth anything."""
     return session().get(f"{server}/v1/tasks", headers={"Authorization": f"Bearer {secret}"}, timeout=30).status_code == 200
 
+
+def scoped(name, *names):
+    """A new operator's token for these tasks alone: its secret."""
+    body = {"name": name, "role": "operator", "tasks": list(names)}
+    answer = operator.post(f"{server}/v1/operator-tokens", json=body, timeout=30)
+    assert answer.status_code == 201, answer.text
+    return answer.json()["token"]
+
+
+def signed_in(secret):
+    """The cookie that a browser has after a sign-in with this token, as the header of a request."""
+    answer = session().post(f"{server}/v1/sign-ins", json={"token": secret}, headers=dict(OF_DASHBOARD), timeout=30)
+    assert answer.status_code == 201, answer.text
+    return "; ".join(f"{cookie.name}={cookie.value}" for cookie in answer.cookies)
+
+
+# Whoever is let in to one task: at that one, at another one, and at what is of no task.
+header = ["--header", f"Authorization: Bearer {scoped('demo-alone', 'demo')}"]
+good &= fuzz("a token for one task, at it", KNOWN + CHECKS, 4, *header, *apart, "--include-path-regex", "[{]")
+header = ["--header", f"Authorization: Bearer {scoped('waiting-alone', 'waiting')}"]
+good &= fuzz("a token for another task", KNOWN + CHECKS, 2, *header, *apart)
+# A browser. It would sign itself out, and each request of it has its cookie.
+browser = admin("browser")[1]
+dashboard = [part for pair in OF_DASHBOARD for part in ("--header", ": ".join(pair))]
+dashboard += ["--exclude-operation-id", SIGN_OUT, "--exclude-checks", "ignored_auth"]
+good &= fuzz("a browser that is signed in", KNOWN + CHECKS, 4, *dashboard, *apart, CONTRACT_COOKIE=signed_in(browser))
 
 # Ids that are made up, and one of a token that was made to be revoked.
 (_, revoker), (thrown_away, worthless) = admin("revoker"), admin("thrown-away")

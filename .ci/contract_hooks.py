@@ -1,5 +1,7 @@
-"""What schemathesis cannot know (.ci/contract.py): bodies of bytes, which the document calls by media types of our own, and how whole
-numbers are written."""
+"""What schemathesis cannot know (.ci/contract.py): bodies of bytes, which the document calls by media types of our own, how whole
+numbers are written, and that a browser has its cookie and no token."""
+
+import os
 
 import schemathesis
 from hypothesis import strategies
@@ -28,3 +30,13 @@ def whole(value):
 @schemathesis.hook
 def map_body(context, body):
     return whole(body)
+
+
+if cookie := os.environ.get("CONTRACT_COOKIE"):
+
+    @schemathesis.hook
+    def before_call(context, case, kwargs):
+        """Tokens and cookies that were made up would come before the one of the sign-in."""
+        case.cookies = {}
+        case.headers = {name: value for name, value in (case.headers or {}).items() if name.lower() not in ("authorization", "cookie")}
+        case.headers["Cookie"] = cookie

@@ -17,10 +17,13 @@ fi
 . ./federation.sh
 serve
 two_rounds
+two_rounds private --privacy epsilon=8,delta=1e-5
+two_rounds personal --personalize fine_tune
 
-"$binary" --format json round list demo >"$work/rounds.json"
-"$binary" export demo --as csv --out "$work/rounds.csv"
-"$binary" export demo --as parquet --out "$work/rounds.parquet"
-"$binary" export demo --as tensorboard --out "$work/tensorboard"
-"$binary" export demo --as mlflow --out "$work/mlflow"
-"$work/venv/bin/python" exports.py "$work"
+tasks=(demo private personal)
+for task in "${tasks[@]}"; do "$binary" --format json round list "$task" >"$work/$task.json"; done
+"$binary" export "${tasks[@]}" --as csv --out "$work/rounds.csv"
+"$binary" export "${tasks[@]}" --as parquet --out "$work/rounds.parquet"
+"$binary" export "${tasks[@]}" --as tensorboard --out "$work/tensorboard"
+"$binary" export "${tasks[@]}" --as mlflow --out "$work/mlflow"
+"$work/venv/bin/python" exports.py "$work" "${tasks[@]}"

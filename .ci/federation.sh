@@ -22,15 +22,16 @@ for line in open(sys.argv[2]):
 PYTHON
 }
 
-# The task `demo`, with two rounds by three participants; returns once they are over.
+# A task of this name, by default `demo`, with two rounds by three participants, as `tributary demo` makes it with these flags; returns
+# once they are over.
 two_rounds() {
-    "$binary" demo --participants 3 --rounds 2 --seed 5 --task-file "$work/task.toml" >/dev/null
-    "$binary" task create "$work/task.toml" >/dev/null
-    local index token
+    local name=${1:-demo} index token
+    "$binary" demo --participants 3 --rounds 2 --seed 5 "${@:2}" --task-file "$work/task.toml" >/dev/null
+    "$binary" task create "$work/task.toml" --set "name=$name" >/dev/null
     for index in 0 1 2; do
         token=$("$binary" --format json token create --enrollment | python3 -c 'import json, sys; print(json.load(sys.stdin)["data"]["token"])')
-        "$binary" participant run --participants 3 --seed 5 --index "$index" --task demo --token "$token" \
-            --min-cohort 3 --min-tolerated-colluders 0 --journal "$work/journal-$index" >/dev/null 2>&1 &
+        "$binary" participant run --participants 3 --seed 5 --index "$index" --name "$name-$index" --task "$name" --token "$token" \
+            --min-cohort 3 --min-tolerated-colluders 0 --lifetime-epsilon 100 --journal "$work/journal-$name-$index" >/dev/null 2>&1 &
     done
-    "$binary" round watch demo >/dev/null
+    "$binary" round watch "$name" >/dev/null
 }

@@ -1,21 +1,24 @@
 #!/usr/bin/env bash
 # The Python package: built as a wheel, installed into an environment of its own, tested against a real coordinator.
-# python.sh BINARY. Ends with 77, and says so, if maturin and NumPy cannot be had from PyPI. PyTorch's example is tested where
-# PyTorch is (TRIBUTARY_TORCH=1 fetches it), the notebook where nbclient is; they say SKIPPED otherwise.
+# python.sh BINARY. Ends with 77, and says so, if maturin and NumPy cannot be had from PyPI. PyTorch's example is tested where PyTorch is
+# (TRIBUTARY_TORCH=1 fetches it, once for this and silo.sh), the notebook where nbclient is, JAX's arrays where JAX is; they say SKIPPED
+# otherwise.
 set -euo pipefail
 binary=$(realpath "${1:?the binary}")
-package=$(realpath "$(dirname "$0")/../client-sdk/python")
+root=$(realpath "$(dirname "$0")/..")
+package=$root/client-sdk/python
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 if ! { python3 -m venv "$work/venv" && timeout 300 "$work/venv/bin/pip" install --quiet --disable-pip-version-check \
-    --only-binary=:all: maturin==1.16.0 numpy scikit-learn pandas mypy ${TRIBUTARY_TORCH:+torch}; } >"$work/pip.log" 2>&1; then
+    --only-binary=:all: maturin==1.16.0 numpy scikit-learn pandas mypy; } >"$work/pip.log" 2>&1; then
     tail -n 3 "$work/pip.log"
     echo "SKIPPED: maturin, numpy, scikit-learn, pandas and mypy cannot be had from PyPI, so nobody has tried the Python package"
     exit 77
 fi
-# What this machine has of PyTorch is used; what pip has installed here comes first.
-if own=$(python3 -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])' 2>/dev/null); then
+# PyTorch is the one of silo.sh; what pip has installed here comes first.
+. "$root/.ci/torch.sh"
+if own=$("$torch_python" -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])' 2>/dev/null); then
     dirname "$own" >"$(echo "$work"/venv/lib/python3*/site-packages)/machine.pth"
 fi
 # Asked for this package alone, cargo would compile what the tests have compiled once more, with fewer features. An example has them
@@ -28,13 +31,18 @@ exec '$(command -v cargo)' build --workspace --bins --lib --example shift --mess
 CARGO
 chmod +x "$work/bin/cargo"
 export PATH="$work/venv/bin:$PATH"
-# The notebook is tested where these can be had, and says SKIPPED otherwise.
-timeout 120 pip install --quiet --disable-pip-version-check --only-binary=:all: nbclient ipykernel matplotlib >"$work/pip.log" 2>&1 || tail -n 1 "$work/pip.log"
+# The notebook and JAX's arrays are tested where these can be had, and say SKIPPED otherwise.
+for more in "nbclient ipykernel matplotlib" jax; do
+    # shellcheck disable=SC2086 # several packages
+    timeout 120 pip install --quiet --disable-pip-version-check --only-binary=:all: $more >"$work/pip.log" 2>&1 || tail -n 1 "$work/pip.log"
+done
 (cd "$package" && PATH="$work/bin:$PATH" maturin build --quiet --out "$work/wheels")
 pip install --quiet --disable-pip-version-check --no-deps "$work"/wheels/*.whl
 (cd "$package" && mypy --no-error-summary tributary)
 cd "$work"
+# The types of the native part are those that it has.
+python -m mypy.stubtest tributary._tributary
 python -c 'import torch' 2>/dev/null ||
     echo "SKIPPED: the example of PyTorch (test_examples.Examples.test_pytorch), since PyTorch is not installed; TRIBUTARY_TORCH=1 fetches it"
 TRIBUTARY_BINARY=$binary python -m unittest discover --start-directory "$package/tests" --verbose
-PATH="$(dirname "$binary"):$PATH" python "$package/../../docs/site/tutorials.py" "$package/../../docs/tutorials/data-scientist.md"
+PATH="$(dirname "$binary"):$PATH" python "$root/docs/site/tutorials.py" "$root/docs/tutorials/data-scientist.md"

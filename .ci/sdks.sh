@@ -4,7 +4,8 @@
 # 1. C: the example trains a model, and a careless program is told what it does wrong; plain and under sanitizers.
 # 2. Kotlin: the bindings and the package are compiled and tried on a JVM.
 # 3. The same bits: rounds with a participant in each language, killed at each step of a round and in the middle of its training, publish
-#    the model that four in C publish whom nobody kills, byte for byte; and so do rounds in which one sends with the HTTP client of its JVM.
+#    the model that four in C publish whom nobody kills, byte for byte; and so do rounds in which the programs drive the participants
+#    themselves, and in which one sends with the HTTP client of its JVM.
 #
 # LIBRARIES is a folder with libtributary_ffi, lib_tributary.so, tributary-bindgen and examples/shift; by default they are built. C
 # always runs. What else cannot be had is named in a line that begins with SKIPPED, and then this ends with 77.
@@ -69,20 +70,25 @@ in_federation cold_start "$work/cold_start"
 
 shift_in_rust=("$libraries/examples/shift")
 shift_in_c=("$work/shift-c")
-shift_in_python=() shift_in_kotlin=() shift_in_kotlin_lent=()
+shift_in_c_driven=(env TRIBUTARY_DRIVEN=1 "${shift_in_c[@]}")
+shift_in_python=() shift_in_python_driven=() shift_in_kotlin=() shift_in_kotlin_driven=() shift_in_kotlin_lent=()
 # What does not compile fails, and is not skipped.
 if has_kotlin; then
     compile_kotlin
     jvm=(java -ea -cp "$work/kotlin/classes:$kotlin_path" -Djna.library.path="$libraries")
     in_federation misuse "${jvm[@]}" org.tributary.tests.MisuseKt
     in_federation machine "${jvm[@]}" org.tributary.tests.DrivenKt
+    in_federation sliced "${jvm[@]}" org.tributary.tests.DrivenKt
+    in_federation ready "${jvm[@]}" org.tributary.tests.ReadyKt
     shift_in_kotlin=("${jvm[@]}" org.tributary.tests.ShiftKt)
+    shift_in_kotlin_driven=("${jvm[@]}" -Dtributary.driven=yes org.tributary.tests.ShiftKt)
     shift_in_kotlin_lent=("${jvm[@]}" -Dtributary.client=lent org.tributary.tests.ShiftKt)
 else
     skip "a JVM, the Kotlin compiler (kotlin-jupyter-kernel from PyPI) or JNA (libjna-java) cannot be had, so no Kotlin was compiled or run"
 fi
 if python_package; then
     shift_in_python=("$work/venv/bin/python" "$root/client-sdk/python/tests/shift.py")
+    shift_in_python_driven=(env TRIBUTARY_DRIVEN=1 "${shift_in_python[@]}")
 else
     skip "numpy cannot be had from PyPI, so Python took no part in the rounds of all languages"
 fi

@@ -5,14 +5,8 @@ set -euo pipefail
 binary=$(realpath "${1:?the binary}")
 root=$(realpath "$(dirname "$0")/..")
 tests=$root/examples/silo/tests
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-python=python3
-if [ -n "${TRIBUTARY_TORCH:-}" ]; then
-    python3 -m venv "$work/venv"
-    timeout 900 "$work/venv/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: torch numpy safetensors scikit-learn peft accelerate
-    python=$work/venv/bin/python
-fi
+. "$root/.ci/torch.sh"
+python=$torch_python
 # With the standard library alone, and what else is there.
 "$python" "$root/client-sdk/python/tests/test_program.py"
 "$python" "$tests/others.py"

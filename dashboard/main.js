@@ -12,15 +12,17 @@ import { Round } from './pages/round.js';
 import { Join } from './pages/join.js';
 import { Participants } from './pages/participants.js';
 import { Privacy } from './pages/privacy.js';
+import { Devices } from './pages/devices.js';
 import { Tokens } from './pages/tokens.js';
 import { Audit } from './pages/audit.js';
-import { Compare } from './pages/compare.js';
+import { Compare, CompareRounds } from './pages/compare.js';
 import { CreateTask } from './pages/create-task.js';
 
 const AREAS = [
   ['tasks', 'Tasks', 'tasks'],
   ['participants', 'Participants', 'people', 'whole'],
   ['privacy', 'Privacy', 'shield'],
+  ['devices', 'Devices', 'chip'],
   ['audit', 'Audit', 'log'],
   ['tokens', 'Tokens', 'key', 'admin'],
 ];
@@ -38,13 +40,15 @@ const rights = (me) => {
 const isOffered = (needs, me) => !needs || (needs === 'whole' ? me.isWhole : me.mayAdmin);
 
 function page(route, me) {
-  const [area = 'tasks', name, part, number] = route;
+  const [area = 'tasks', name, part, number, beside, other] = route;
   if (area === 'tasks' && name === undefined) return [html`<${Tasks} me=${me} />`, 'Tasks'];
   if (area === 'new') return [html`<${CreateTask} me=${me} />`, 'New task'];
   if (area === 'compare') return [html`<${Compare} tasks=${route.slice(1)} />`, 'Comparison'];
+  if (area === 'tasks' && part === 'rounds' && beside === 'beside' && other) return [html`<${CompareRounds} task=${name} numbers=${[number, other]} />`, `${name}, comparison`];
   if (area === 'tasks' && part === 'rounds' && number) return [html`<${Round} key=${`${name}/${number}`} task=${name} number=${Number(number)} me=${me} />`, `${name}, round ${number}`];
   if (area === 'tasks') return [html`<${Task} key=${name} task=${name} tab=${part ?? 'overview'} me=${me} />`, name];
   if (area === 'participants') return [html`<${Participants} me=${me} />`, 'Participants'];
+  if (area === 'devices') return [html`<${Devices} />`, 'Devices'];
   if (area === 'privacy') return [html`<${Privacy} />`, 'Privacy'];
   if (area === 'audit') return [html`<${Audit} key=${name} me=${me} task=${name} />`, 'Audit'];
   if (area === 'tokens') return [html`<${Tokens} me=${me} />`, 'Tokens'];

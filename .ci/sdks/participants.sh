@@ -25,7 +25,7 @@ json.dump({**options, **json.loads(more)}, open(path, "w"))
 PYTHON
 }
 
-# A task about two tensors, w of shape [2, 3] and b of shape [2]: task NAME ROUNDS COHORT [MORE LINES].
+# A task about two tensors, w of shape [2, 3] and b of shape [2]: task NAME ROUNDS COHORT [MORE LINES] [MORE OF ITS TRAINING].
 task() {
     cat >"$work/$1.toml" <<TOML
 name = "$1"
@@ -34,6 +34,7 @@ metrics = ["accuracy"]
 tensors = [{ name = "w", shape = [2, 3], init = "zeros" }, { name = "b", shape = [2], init = "zeros" }]
 [training]
 learning_rate = 0.05
+${5:-}
 [rounds]
 count = $2
 select_max = $3
@@ -65,7 +66,7 @@ train_in_c() {
         pids+=($!)
     done
     for index in 0 1 2; do
-        wait "${pids[$index]}" || { cat "$work/c$index.log"; return 1; }
+        wait "${pids[$index]}" && grep -q '^version [1-9]' "$work/c$index.log" || { cat "$work/c$index.log"; return 1; }
     done
     "$binary" --format json round show blobs 3 | python3 -c '
 import json, sys
@@ -75,7 +76,7 @@ print("C: three rounds, accuracy", accuracy)
 assert round["reported"] == 3 and accuracy > 0.8, round'
 }
 
-# An app without a training function takes part alone, and uses the model, also when the coordinator is gone: ready PROGRAM.
+# An app without a training function takes part alone, and uses the model, also when the coordinator is gone: ready PROGRAM….
 ready() {
     local used
     cat >"$work/ready.toml" <<'TOML'
@@ -96,11 +97,11 @@ enabled = false
 TOML
     "$binary" task create "$work/ready.toml" >/dev/null 2>&1
     options ready ready '{"secure_aggregation": {"required": false}}'
-    used=$("$1" "$work/ready.json")
+    used=$("$@" "$work/ready.json")
     [ "$(field data.metrics.train_loss.value round show ready 2 | cut -c1)" = 0 ] || { "$binary" round show ready 2; return 1; }
     # shellcheck disable=SC2046 # one or more
     kill $(jobs -p) && wait
-    [ "$("$1" "$work/ready.json" offline)" = "$used" ] || { echo "without the coordinator the model is another one than $used"; return 1; }
+    [ "$("$@" "$work/ready.json" offline)" = "$used" ] || { echo "without the coordinator the model is another one than $used"; return 1; }
     echo "ready: the library trained, and the model was used, also without the coordinator: $used"
 }
 
@@ -111,6 +112,30 @@ enabled = false"
     options driven driven '{"secure_aggregation": {"required": false}, "device_conditions": {}, "training_slice_ms": 10}'
     "$@" "$work/driven.json"
     [ "$(field data.reported round show driven 2)" = 1 ] || { "$binary" round show driven 2; return 1; }
+}
+
+# An app drives a participant that trains a ready model for longer than a slice: sliced PROGRAM….
+sliced() {
+    cat >"$work/sliced.toml" <<'TOML'
+name = "sliced"
+[model]
+architecture = { kind = "linear", inputs = 4, classes = 2 }
+[training]
+epochs = 200
+learning_rate = 0.1
+[rounds]
+count = 1
+[selection]
+cohort = { count = 1 }
+[aggregation]
+clip_range = 8.0
+[secure_aggregation]
+enabled = false
+TOML
+    "$binary" task create "$work/sliced.toml" >/dev/null 2>&1
+    options sliced sliced '{"secure_aggregation": {"required": false}, "training_slice_ms": 10}'
+    "$@" "$work/sliced.json" sliced
+    [ "$(field data.reported round show sliced 1)" = 1 ] || { "$binary" round show sliced 1; return 1; }
 }
 
 # From loading the library to asking for a job, three times: cold_start PROGRAM. The first time it has no certificate yet.
@@ -125,10 +150,30 @@ cold_start() {
 # A careless program takes part in a task of its own: misuse PROGRAM….
 misuse() {
     task careless 3 1 "[secure_aggregation]
-enabled = false"
+enabled = false" "weight_decay = 0.01
+proximal_mu = 0.5
+gradient_clip = 2.0
+accumulate = 2
+optimizer = { name = \"adamw\", beta2 = 0.99 }"
     options careless careless '{"secure_aggregation": {"required": false}, "max_model_bytes": 1000}'
     options other absent
     "$@" "$work/careless.json" "$work/other.json"
+    damaged truncated "it is cut off" "$@"
+    damaged newer "update the app" "$@"
+}
+
+# A journal in a state that no participant of this version leaves, and what is said of it: damaged HOW WORDS PROGRAM….
+damaged() {
+    options "damaged-$1" absent
+    "${@:3}" "$work/damaged-$1.json" journal
+    python3 - "$1" "$work/journal-damaged-$1" <<'PYTHON'
+import pathlib, sys
+for record in pathlib.Path(sys.argv[2]).glob("*.record"):
+    sealed = record.read_bytes()
+    # After 16 bytes comes the version, and what a record must have ends after the 94th.
+    record.write_bytes(sealed[:60] if sys.argv[1] == "truncated" else sealed[:16] + bytes([sealed[16] + 1]) + sealed[17:])
+PYTHON
+    "${@:3}" "$work/damaged-$1.json" damaged "$2"
 }
 
 # Makes the Python package as a wheel would install it, and an interpreter with NumPy.
@@ -236,16 +281,20 @@ clip = { fixed = 2.0 }'
 # The steps of a round at which a participant is killed.
 steps="enrolled invited assigned shared fetched delivered middle trained answered uploaded confirmed unmasked"
 
-# Languages that cannot be had are stood in for by C. The four in C do the same and nobody kills them. With Kotlin there is a third federation,
-# where a participant sends with the HTTP client of its JVM in the place of the library's HTTPS.
+# Languages that cannot be had are stood in for by C. The four in C do the same and nobody kills them. In a third federation the programs drive
+# the participants themselves. With Kotlin there is a fourth, where a participant sends with the HTTP client of its JVM in the place of the
+# library's HTTPS.
 same_bits() {
-    local third=shift_in_python fourth=shift_in_kotlin mixed alike lent
+    local third=shift_in_python fourth=shift_in_kotlin mixed alike driven lent
     [ ${#shift_in_python[@]} -gt 0 ] || third=shift_in_c
     [ ${#shift_in_kotlin[@]} -gt 0 ] || fourth=shift_in_c
     mixed=$(in_federation rounds "$steps" shift_in_rust shift_in_c $third $fourth)
     alike=$(in_federation rounds "" shift_in_c shift_in_c shift_in_c shift_in_c)
     [ "$mixed" = "$alike" ] || { echo "the models differ: $mixed, $alike"; return 1; }
     echo "the same bits: Rust, C, ${third#shift_in_} and ${fourth#shift_in_}, all but Rust killed and started again at ${steps// /, }, published what four in C do whom nobody kills: $mixed"
+    driven=$(in_federation rounds "assigned middle answered uploaded" shift_in_rust shift_in_c_driven ${third}_driven ${fourth}_driven)
+    [ "$driven" = "$alike" ] || { echo "driven by their programs they published another model: $driven, $alike"; return 1; }
+    echo "the same bits: so did Rust, C, ${third#shift_in_} and ${fourth#shift_in_}, driven by the programs themselves and killed at four steps"
     [ ${#shift_in_kotlin_lent[@]} -gt 0 ] || return 0
     lent=$(in_federation rounds "enrolled middle uploaded" shift_in_rust shift_in_c shift_in_kotlin shift_in_kotlin_lent)
     [ "$lent" = "$alike" ] || { echo "over the app's own HTTP client the model differs: $lent, $alike"; return 1; }

@@ -3,7 +3,11 @@
 use std::error::Error;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use coordinator::config::{Config, TelemetryConfig};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use wire::Timestamp;
 
 use crate::failure::{Exit, Failure, Outcome};
 
@@ -48,11 +52,66 @@ pub(crate) fn parse_label(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Takes one of these values by its name; `--help` and completions list the names.
+pub(crate) fn one_of<T, const N: usize>(all: [T; N], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    let named =
+        move |given: String| all.into_iter().find(|value| name(*value) == given).ok_or("there is none of this name");
+    PossibleValuesParser::new(all.map(name)).try_map(named)
+}
+
+/// Parses a time as the API's `since` is given: RFC 3339, or milliseconds since 1970.
+pub(crate) fn parse_since(text: &str) -> Result<Timestamp, &'static str> {
+    if let Ok(millis) = text.parse() {
+        return Ok(Timestamp(millis));
+    }
+    let at = OffsetDateTime::parse(text, &Rfc3339)
+        .map_err(|_| "a time is RFC 3339, such as 2026-11-24T12:00:00Z, or milliseconds since 1970")?;
+    let millis = i64::try_from(at.unix_timestamp_nanos().div_euclid(1_000_000));
+    millis.map(Timestamp).map_err(|_| "the time is out of range")
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::{AddrParseError, Ipv4Addr};
 
+    use wire::TaskStatus;
+
     use super::*;
+
+    #[test]
+    fn a_value_is_one_of_those_that_are_listed() {
+        let command = || {
+            let state = clap::Arg::new("state").long("state").value_delimiter(',');
+            clap::Command::new("x").arg(state.num_args(1).value_parser(one_of(TaskStatus::ALL, TaskStatus::as_str)))
+        };
+        let read = command().try_get_matches_from(["x", "--state", "PAUSED,ACTIVE"]).unwrap();
+        let states: Vec<TaskStatus> = read.get_many("state").unwrap().copied().collect();
+        assert_eq!(states, [TaskStatus::Paused, TaskStatus::Active]);
+        for wrong in ["paused", "PAUSED,", ""] {
+            let said = command().try_get_matches_from(["x", "--state", wrong]).unwrap_err().to_string();
+            assert!(said.contains("[possible values: ACTIVE, PAUSED, COMPLETED"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_a_date_with_its_zone_or_milliseconds() {
+        let read = |text| parse_since(text).map(|at| at.0);
+        for (text, millis) in [
+            ("-5", -5),
+            ("1750000000500", 1_750_000_000_500),
+            ("2025-06-15T15:06:40.5Z", 1_750_000_000_500),
+            ("2025-06-15T17:06:40+02:00", 1_750_000_000_000),
+            ("1969-12-31T23:59:59.999Z", -1),
+        ] {
+            assert_eq!(read(text), Ok(millis), "{text}");
+        }
+        for text in ["", "yesterday", "2025-06-15", "99999999999999999999", "2025-13-01T00:00:00Z"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn one_listens_at_an_address_or_a_name() {

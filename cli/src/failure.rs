@@ -104,7 +104,7 @@ impl Exit {
             _ => match status {
                 401 | 403 => Self::Denied,
                 404 | 410 => Self::NotFound,
-                409 => Self::Conflict,
+                409 | 412 => Self::Conflict,
                 408 | 429 | 503 => Self::Unavailable,
                 400..=499 => Self::Refused,
                 _ => Self::Server,
@@ -235,7 +235,7 @@ mod tests {
             let expected = match kind.status() {
                 401 | 403 => Exit::Denied,
                 404 | 410 => Exit::NotFound,
-                409 => Exit::Conflict,
+                409 | 412 => Exit::Conflict,
                 408 | 429 | 503 => Exit::Unavailable,
                 500 => Exit::Server,
                 _ => Exit::Refused,

@@ -52,11 +52,14 @@ struct Envelope<'a, T> {
     /// Of a part of a list: where the next part begins.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<&'a str>,
+    /// Of a view: its entity tag.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    etag: Option<&'a str>,
 }
 
 impl<'a, T> Envelope<'a, T> {
     fn new(status: &'static str, data: &'a T) -> Self {
-        Self { schema_version: SCHEMA_VERSION, status, data, next_cursor: None }
+        Self { schema_version: SCHEMA_VERSION, status, data, next_cursor: None, etag: None }
     }
 }
 
@@ -113,6 +116,14 @@ impl Output {
     pub(crate) fn answer<T: Serialize>(self, data: &T, words: impl FnOnce() -> String) {
         match self.format {
             Format::Json => print(&json(&Envelope::new("ok", data))),
+            Format::Text => print(words().trim_end_matches('\n')),
+        }
+    }
+
+    /// The same of a view with its entity tag, which an envelope has beside it.
+    pub(crate) fn answer_tagged<T: Serialize>(self, data: &T, etag: Option<&str>, words: impl FnOnce() -> String) {
+        match self.format {
+            Format::Json => print(&json(&Envelope { etag, ..Envelope::new("ok", data) })),
             Format::Text => print(words().trim_end_matches('\n')),
         }
     }

@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use reqwest::header::ETAG;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,6 +16,14 @@ use wire::problem::Problem;
 use wire::{RoundState, TaskId, headers, route};
 
 use crate::failure::{Exit, Failure, Outcome, chain};
+
+mod conditions;
+mod query;
+
+use conditions::{Condition, under};
+
+pub(crate) use conditions::{IdempotencyArgs, IfMatchArgs};
+pub(crate) use query::{given, listed, none_of};
 
 /// Largest JSON answer that is read.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
@@ -56,6 +65,12 @@ pub(crate) struct Server {
     base: Url,
     client: reqwest::Client,
     token: String,
+}
+
+/// A view, and the entity tag that names what a write could contradict, if the coordinator gives one.
+pub(crate) struct Tagged<T> {
+    pub(crate) view: T,
+    pub(crate) etag: Option<String>,
 }
 
 /// The PEM text of a certificate authority.
@@ -111,29 +126,40 @@ impl Server {
         read_json(self.send(self.request(Method::GET, path, query).timeout(TIMEOUT)).await?).await
     }
 
+    /// The same, with its entity tag.
+    pub(crate) async fn get_tagged<T: DeserializeOwned>(&self, path: &str) -> Outcome<Tagged<T>> {
+        read_tagged(self.send(self.request(Method::GET, path, &[]).timeout(TIMEOUT)).await?).await
+    }
+
     /// `POST` of a JSON body, answered by one.
     pub(crate) async fn post<B: Serialize, T: DeserializeOwned>(
         &self,
         path: &str,
         body: &B,
-        idempotency_key: Option<&str>,
+        condition: Option<Condition>,
     ) -> Outcome<T> {
-        self.post_with(path, &[], body, idempotency_key).await
+        Ok(self.post_tagged(path, body, condition).await?.view)
     }
 
-    /// The same with a query.
+    /// The same, with the entity tag of the answer.
+    pub(crate) async fn post_tagged<B: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &B,
+        condition: Option<Condition>,
+    ) -> Outcome<Tagged<T>> {
+        let request = self.request(Method::POST, path, &[]).timeout(TIMEOUT).json(body);
+        read_tagged(self.send(under(request, condition)).await?).await
+    }
+
+    /// `POST` of a JSON body with a query, answered by one.
     pub(crate) async fn post_with<B: Serialize, T: DeserializeOwned>(
         &self,
         path: &str,
         query: &[(&str, String)],
         body: &B,
-        idempotency_key: Option<&str>,
     ) -> Outcome<T> {
-        let mut request = self.request(Method::POST, path, query).timeout(TIMEOUT).json(body);
-        if let Some(key) = idempotency_key {
-            request = request.header(headers::IDEMPOTENCY_KEY, key);
-        }
-        read_json(self.send(request).await?).await
+        read_json(self.send(self.request(Method::POST, path, query).timeout(TIMEOUT).json(body)).await?).await
     }
 
     /// `PUT` of a JSON body, whose answer (if any) does not matter.
@@ -295,7 +321,11 @@ impl Server {
 fn unreachable(base: &Url, error: reqwest::Error) -> Failure {
     let error = error.without_url();
     if error.is_builder() {
-        return Failure::caused(Exit::Usage, "the request cannot be made (is the token plain text?)", &error);
+        return Failure::caused(
+            Exit::Usage,
+            "the request cannot be made (is what was given as token, key or ETag plain text?)",
+            &error,
+        );
     }
     let advice = client_sdk::transport::advice(&error).map(|advice| format!("; {advice}")).unwrap_or_default();
     Failure::new(Exit::Connection, format!("{base}: {}{advice}", chain(&error)))
@@ -308,6 +338,11 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     let words: String = String::from_utf8_lossy(body).chars().take(200).collect();
     let detail = format!("this does not look like a coordinator's answer: {words:?}");
     Failure::from(Problem::without_details(status, Some(detail)))
+}
+
+async fn read_tagged<T: DeserializeOwned>(response: Response) -> Outcome<Tagged<T>> {
+    let etag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
+    Ok(Tagged { view: read_json(response).await?, etag })
 }
 
 async fn read_json<T: DeserializeOwned>(response: Response) -> Outcome<T> {

@@ -32,6 +32,7 @@ pub(crate) trait Keep: Send + Sync {
     fn save(&self, state: &[u8], at_once: bool) -> Result<(), NotKept>;
     fn is_due(&self) -> bool;
     fn should_pause(&self) -> bool;
+    fn must_pause(&self) -> bool;
 }
 
 /// The checkpoints of one training: opaque bytes, which the journal seals and drops with the round. They are found again by the
@@ -78,7 +79,7 @@ impl Checkpoints {
 
     /// Keeps the state in place of the last one, at most four times [`max_model_bytes`](crate::Builder::max_model_bytes). It goes to
     /// the journal unless the last one that did is younger than
-    /// [`checkpoint_every`](crate::Builder::checkpoint_every); before a pause it always does.
+    /// [`checkpoint_every`](crate::Builder::checkpoint_every); when the device's conditions do not hold it always does.
     ///
     /// # Errors
     /// [`NotKept`]; the last state is still there.
@@ -103,5 +104,11 @@ impl Checkpoints {
     #[must_use]
     pub fn should_pause(&self) -> bool {
         self.0.as_ref().is_some_and(|keep| keep.should_pause())
+    }
+
+    /// Whether a training that was told to pause has saved its state since, or has had its time to
+    /// ([`Trainer::pause_grace`](crate::Trainer::pause_grace)).
+    pub(crate) fn must_pause(&self) -> bool {
+        self.0.as_ref().is_some_and(|keep| keep.must_pause())
     }
 }

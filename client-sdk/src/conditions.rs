@@ -1,7 +1,7 @@
 //! Conditions for work: only the app knows whether the device is charging, idle and on an unmetered network. It decides
 //! itself ([`Conditions`]), or reports the device's state and leaves the decision to a policy ([`DeviceConditions`]).
 //!
-//! The SDK asks before it checks in, between the steps of a round, and now and then while a training runs that can pause;
+//! The SDK asks before it checks in, between the steps of a round, and now and then while a training runs that may pause;
 //! during other steps when the app says that something has changed ([`Participant::conditions_changed`](crate::Participant::conditions_changed)).
 
 mod device;
@@ -15,8 +15,8 @@ pub use device::{DeviceConditions, DeviceState, Thermal, Unmet};
 pub enum Readiness {
     /// Work may be done.
     Ready,
-    /// Not now. A training that can pauses; other rounds are given up, unless their update is already made: then sending it and
-    /// helping to open its sum wait.
+    /// Not now. A training that can pauses, and one of an app's own has ten seconds to save a checkpoint; other rounds are given up, unless
+    /// their update is already made: then sending it and helping to open its sum wait.
     NotReady {
         /// When to ask again.
         ask_again: Duration,

@@ -1,4 +1,4 @@
-//! A task's model on this device, for its app: the last published one that was verified, or the device's personalized one.
+//! A task's model on this device, for its app: the published one, verified, that the last round began with, or the device's personalized one.
 //!
 //! It is read from the journal, so it is available after a restart, without a network and long after the task is over.
 //! It is for use by the app on this device; nothing here sends it.
@@ -131,7 +131,8 @@ impl Model {
         self.origin
     }
 
-    /// What the trainer measured of it on this device's held-out data, by name; empty if nothing was measured yet.
+    /// What the trainer measured of it on this device, by name; empty if nothing was measured yet. Of a published model see
+    /// [`KeptModel::metrics`].
     #[must_use]
     pub fn metrics(&self) -> &[(String, MetricValue)] {
         &self.metrics

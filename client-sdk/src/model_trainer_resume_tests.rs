@@ -33,6 +33,10 @@ impl Keep for Slices {
     fn should_pause(&self) -> bool {
         true
     }
+
+    fn must_pause(&self) -> bool {
+        self.should_pause()
+    }
 }
 
 fn models() -> [Architecture; 4] {

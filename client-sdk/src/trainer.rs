@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use learning::{Adapters, MetricValue, Parameters, Table};
 use task_spec::{Analytics, TableSpec, TrainingPlan};
@@ -92,9 +93,16 @@ pub trait Trainer: Send {
     fn examples(&self) -> u64;
 
     /// Whether training looks at [`Checkpoints::should_pause`] from the start. Otherwise a round is given up when the device's
-    /// conditions no longer hold, unless the training has saved a checkpoint by then. False by default.
+    /// conditions no longer hold, unless the training has saved a checkpoint by then, or does within [`Self::pause_grace`]. False by
+    /// default.
     fn pauses(&self) -> bool {
         false
+    }
+
+    /// For a trainer that cannot know whether its training [pauses](Self::pauses), because an app trains: how long a training that was
+    /// told to pause may go on to save a checkpoint. No time by default.
+    fn pause_grace(&self) -> Duration {
+        Duration::ZERO
     }
 }
 

@@ -236,6 +236,7 @@ async fn round(tx: &mut Transaction<'_>, task: TaskId, number: u32, charges: &[S
     }
     let (device, created_at) = (|| "cpu".to_owned(), START);
     let work = SumWork {
+        coordinator: None,
         sum_device: device(),
         sum_because: Some(DeviceReason::AskedFor),
         unmask_device: device(),

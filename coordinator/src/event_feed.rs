@@ -2,10 +2,14 @@
 //!
 //! Nothing is read while nobody listens. Whoever listens reads for itself what came before, and whatever it was too slow for.
 //! Each batch costs every listener a wake-up, a record of TLS and a packet, so that what happens within a moment is told together.
+//! For listeners who read gzip it is compressed once, too.
 
+pub(crate) mod gzip;
+
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -18,6 +22,8 @@ use tokio_util::task::TaskTracker;
 use wire::audit::{Entry, EventView};
 
 use crate::audit::entry;
+use crate::guarded::Guarded;
+use gzip::Piece;
 
 /// Entries that are read at once.
 const BATCH: u32 = 500;
@@ -43,7 +49,12 @@ struct Told {
     entries: Vec<(Entry, usize)>,
     /// Of all entries.
     text: Bytes,
+    /// By where it is in the text, what has been wanted in compressed form.
+    compressed: Guarded<HashMap<Runs, Arc<OnceLock<Piece>>>>,
 }
+
+/// Parts of a text, in order, between which there is something else.
+type Runs = Vec<Range<usize>>;
 
 impl Batch {
     pub(crate) fn new(after: u64, entries: impl IntoIterator<Item = Entry>) -> Self {
@@ -53,7 +64,7 @@ impl Batch {
             (entry, text.len())
         });
         let entries = entries.collect();
-        Self(Arc::new(Told { after, entries, text: text.into() }))
+        Self(Arc::new(Told { after, entries, text: text.into(), compressed: Guarded::default() }))
     }
 
     /// The position before the first of them.
@@ -71,12 +82,11 @@ impl Batch {
         self.0.entries.iter().map(|(entry, _)| entry).filter(move |entry| entry.position > position)
     }
 
-    /// The text of those that are wanted, which is copied only if others are between them.
-    pub(crate) fn text_of(&self, is_wanted: impl Fn(&Entry) -> bool) -> Bytes {
-        let Told { entries, text, .. } = &*self.0;
-        let mut runs: Vec<Range<usize>> = Vec::new();
+    /// Those that are wanted.
+    pub(crate) fn choose(&self, is_wanted: impl Fn(&Entry) -> bool) -> Chosen {
+        let mut runs = Runs::new();
         let mut start = 0;
-        for (entry, end) in entries {
+        for (entry, end) in &self.0.entries {
             if is_wanted(entry) {
                 match runs.last_mut().filter(|run| run.end == start) {
                     Some(run) => run.end = *end,
@@ -85,7 +95,27 @@ impl Batch {
             }
             start = *end;
         }
-        match runs.as_slice() {
+        Chosen { batch: self.clone(), runs }
+    }
+}
+
+/// What is wanted of a batch.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    batch: Batch,
+    /// Where it is in the text.
+    runs: Runs,
+}
+
+impl Chosen {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Its text, which is copied only if what is not wanted is between.
+    pub(crate) fn text(&self) -> Bytes {
+        let text = &self.batch.0.text;
+        match self.runs.as_slice() {
             [] => Bytes::new(),
             [run] => text.slice(run.clone()),
             runs => {
@@ -94,6 +124,13 @@ impl Batch {
                 wanted.freeze()
             }
         }
+    }
+
+    /// Its text, compressed by whoever wants the same first, for all the others.
+    pub(crate) fn compressed(&self) -> Piece {
+        // Others, who want something else, do not wait meanwhile.
+        let place = self.batch.0.compressed.with(|known| Arc::clone(known.entry(self.runs.clone()).or_default()));
+        place.get_or_init(|| Piece::compressed(&self.text())).clone()
     }
 }
 
@@ -184,11 +221,16 @@ impl EventFeed {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+    use std::io::Read as _;
+
     use federation::event::{Actor, EventKind, Subject};
     use federation::id::{Digest, TaskId};
     use federation::time::Timestamp;
+    use flate2::read::GzDecoder;
     use uuid::Uuid;
 
+    use super::gzip::GzipStream;
     use super::*;
 
     fn entry(position: u64) -> Entry {
@@ -203,6 +245,10 @@ mod tests {
         text
     }
 
+    fn text_of(batch: &Batch, is_wanted: impl Fn(&Entry) -> bool) -> Bytes {
+        batch.choose(is_wanted).text()
+    }
+
     #[test]
     fn the_more_listen_the_more_is_told_at_once() {
         let rests = [0, 1, 20, 21, 100, 400, 401, usize::MAX].map(|listeners| rest_of(listeners).as_micros());
@@ -214,17 +260,40 @@ mod tests {
         let batch = Batch::new(3, (4..=8).map(entry));
         assert_eq!((batch.after(), batch.last()), (3, 8));
         assert!(batch.entries_after(6).map(|entry| entry.position).eq([7, 8]));
-        let all = batch.text_of(|_| true);
+        let all = text_of(&batch, |_| true);
         assert_eq!(all, (4..=8).map(alone).collect::<String>());
         assert!(alone(4).starts_with("id: 4\nevent: task_paused\ndata: {") && alone(4).ends_with("}\n\n"));
-        assert_eq!(all.as_ptr(), batch.text_of(|_| true).as_ptr(), "one text for all");
-        let rest = batch.text_of(|entry| entry.position > 6);
+        assert_eq!(all.as_ptr(), text_of(&batch, |_| true).as_ptr(), "one text for all");
+        let rest = text_of(&batch, |entry| entry.position > 6);
         assert_eq!(rest, alone(7) + &alone(8));
         assert_eq!(rest.as_ptr_range().end, all.as_ptr_range().end);
-        let of_one_task = batch.text_of(|entry| entry.position.is_multiple_of(2));
+        let of_one_task = text_of(&batch, |entry| entry.position.is_multiple_of(2));
         assert_eq!(of_one_task, alone(4) + &alone(6) + &alone(8));
-        assert!(batch.text_of(|_| false).is_empty());
+        assert!(text_of(&batch, |_| false).is_empty());
         let nothing = Batch::new(9, []);
-        assert_eq!((nothing.after(), nothing.last(), nothing.text_of(|_| true).len()), (9, 9, 0));
+        assert_eq!((nothing.after(), nothing.last(), nothing.choose(|_| true).is_empty()), (9, 9, true));
+    }
+
+    #[test]
+    fn what_several_listeners_want_is_compressed_once() {
+        let batch = Batch::new(3, (4..=80).map(entry));
+        let even = |entry: &Entry| entry.position.is_multiple_of(2);
+        let wanted = [batch.choose(|_| true), batch.choose(even), batch.choose(|entry| entry.position > 6)];
+        let sent = wanted.each_ref().map(|chosen| {
+            [(), ()].map(|()| {
+                let mut stream = GzipStream::default();
+                // A piece in the middle of a stream is sent as it is.
+                [stream.push(&Piece::stored(b"id: 3\n\n")), stream.push(&chosen.compressed()), stream.end()]
+            })
+        });
+        for (chosen, [one, other]) in wanted.iter().zip(&sent) {
+            assert_eq!((one[1].as_ptr(), one[1].len()), (other[1].as_ptr(), other[1].len()), "one piece for both");
+            assert!(one[1].len() * 2 < chosen.text().len());
+            let mut told = Vec::new();
+            GzDecoder::new(&one.concat()[..]).read_to_end(&mut told).unwrap();
+            assert_eq!(told, [b"id: 3\n\n", &chosen.text()[..]].concat());
+        }
+        let places: HashSet<_> = sent.iter().map(|[one, _]| one[1].as_ptr()).collect();
+        assert_eq!(places.len(), wanted.len());
     }
 }

@@ -26,12 +26,14 @@ mod ahead;
 mod audit;
 mod damage;
 mod event_feed;
+mod host;
 mod ledger;
 mod ledger_end;
 mod lock;
 mod models;
 mod oidc;
 mod open_files;
+mod program;
 mod provenance;
 mod proximal;
 mod release_keys;
@@ -52,6 +54,7 @@ pub use aggregation::device::{DeviceReport, Verdict};
 pub use files::make_private_folder;
 pub use http::TokenError;
 pub use lock::LockError;
+pub use program::version;
 pub use wiring::{
     ApartFile, Coordinator, Parts, Running, StartError, SystemClock, Worker, back_up, check,
     create_operator_token_offline, devices, files_apart, migrate, restore,

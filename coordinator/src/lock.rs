@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use federation::time::Timestamp;
 use store::private;
 
+use crate::host::host;
+
 /// Maximum length of a holder's description.
 const HOLDER_MAX: u64 = 300;
 
@@ -44,7 +46,7 @@ impl Locks {
     /// # Errors
     /// [`LockError`].
     pub(crate) fn take(paths: &[PathBuf], now: Timestamp) -> Result<Self, LockError> {
-        let holder = format!("process {} on {}, since {now}", std::process::id(), host());
+        let holder = format!("process {} on {}, since {now}", std::process::id(), machine());
         paths.iter().map(|path| lock(path, &holder)).collect::<Result<_, _>>().map(Self)
     }
 
@@ -91,14 +93,9 @@ fn read(file: &mut File) -> String {
     }
 }
 
-/// The machine's name, where the system tells it in a file: folders are shared between machines, numbers of processes are not.
-fn host() -> String {
-    ["/proc/sys/kernel/hostname", "/etc/hostname"]
-        .into_iter()
-        .filter_map(|path| std::fs::read_to_string(path).ok())
-        .map(|name| name.trim().to_owned())
-        .find(|name| !name.is_empty())
-        .unwrap_or_else(|| "a host without a name".to_owned())
+/// What tells the machine from others that share the folder.
+fn machine() -> String {
+    host().unwrap_or_else(|| "a host without a name".to_owned())
 }
 
 #[cfg(test)]
@@ -113,7 +110,7 @@ mod tests {
         let refused = Locks::take(&paths[1..], Timestamp(1_750_000_001_000)).unwrap_err();
         let told = refused.to_string();
         let (pid, since) = (std::process::id().to_string(), Timestamp(1_750_000_000_000).to_string());
-        for part in ["two.lock", &pid, &host(), &since] {
+        for part in ["two.lock", &pid, &machine(), &since] {
             assert!(told.contains(part), "{part} is missing in {told}");
         }
         first.release();

@@ -17,10 +17,9 @@ use wire::provenance::{
 };
 
 use crate::models::Models;
+use crate::program;
 use crate::seal::Sealer;
 
-/// The program, as records name it.
-const PROGRAM: &str = concat!("tributary ", env!("CARGO_PKG_VERSION"));
 /// Tasks, and members of a cohort, that are read at once.
 const PAGE: u32 = 1000;
 
@@ -166,7 +165,7 @@ async fn record(
         privacy: spent(tx, task, made_in).await?,
         published_at: version.created_at,
         signed_at: now,
-        program: PROGRAM.to_owned(),
+        program: format!("tributary {}", program::version()),
     })
 }
 

@@ -3,11 +3,13 @@
 use federation::round::{Round, RoundState};
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
+use federation::training::{Opening, opening};
 use store::entity::round::RoundRow;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 use wire::inspect::{ShortageView, TaskWaitingFor};
 
+use crate::ahead::{TrainingStates, last_opened};
 use crate::shortage::missing;
 
 /// For a task whose next round's latest attempt is `latest` and whose status began `since` then; `shortage`: of participants for that
@@ -21,6 +23,7 @@ pub(crate) async fn waiting_for(
     since: Timestamp,
     latest: Option<&RoundRow>,
     shortage: Option<&ShortageView>,
+    now: Timestamp,
 ) -> Result<TaskWaitingFor, StoreError> {
     let open = latest.and_then(|row| Some((&row.round, row.round.deadline_at()?)));
     let more = shortage.map(missing);
@@ -39,7 +42,20 @@ pub(crate) async fn waiting_for(
             TaskWaitingFor::Operator { status, since }
         }
         (TaskStatus::Active, None, Some(more)) => TaskWaitingFor::Participants { more, until: None },
-        (TaskStatus::Active, None, None) => TaskWaitingFor::Round { round: task.next_round().number },
+        (TaskStatus::Active, None, None) => next_round(tx, task, now).await?,
+    })
+}
+
+/// For a task whose next round is not open, and lacks no participants.
+async fn next_round(tx: &mut Transaction<'_>, task: &TaskRow, now: Timestamp) -> Result<TaskWaitingFor, StoreError> {
+    let round = task.next_round().number;
+    let Some(ahead) = task.spec.ahead() else { return Ok(TaskWaitingFor::Round { round, at: None }) };
+    let (min, ready) =
+        (task.spec.select_min().max(1), TrainingStates::read(tx, task, &ahead, now).await?.ready_count());
+    Ok(match opening(&ahead, ready, min, last_opened(tx, task).await?, now) {
+        Opening::Now => TaskWaitingFor::Round { round, at: None },
+        Opening::At(at) => TaskWaitingFor::Round { round, at: Some(at) },
+        Opening::WhenReady => TaskWaitingFor::Updates { round, more: min.saturating_sub(ready) },
     })
 }
 

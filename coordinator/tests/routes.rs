@@ -9,6 +9,8 @@ mod support;
 mod admin;
 #[path = "routes/authenticate.rs"]
 mod authenticate;
+#[path = "routes/compress.rs"]
+mod compress;
 #[path = "routes/dashboard.rs"]
 mod dashboard;
 #[path = "routes/extract.rs"]

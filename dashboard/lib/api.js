@@ -87,13 +87,17 @@ export function path(strings, ...values) {
   return strings.reduce((text, part, at) => text + part + (at < values.length ? encodeURIComponent(values[at]) : ''), '');
 }
 
-/** Pages of a list, or of what `filters` leave of it, one after the other; `onPage(items so far)` is told after each. Stops at `most` items. */
-export async function list(address, { signal, most = Infinity, filters = [], onPage = () => {}, pageSize = 500 } = {}) {
+/**
+ * Pages of a list, or of what `filters` leave of it, one after the other; `onPage(items so far)` is told after each. Stops at `most` items,
+ * which have these `fields` or all.
+ */
+export async function list(address, { signal, most = Infinity, filters = [], fields, onPage = () => {}, pageSize = 500 } = {}) {
   const items = [];
   let cursor;
   do {
     const query = new URLSearchParams([...filters, ['limit', Math.min(pageSize, most)]]);
     if (cursor) query.set('cursor', cursor);
+    if (fields) query.set('fields', fields.join());
     const page = await get(`${address}?${query}`, { signal });
     items.push(...page.items);
     cursor = page.next_cursor;

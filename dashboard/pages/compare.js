@@ -1,4 +1,4 @@
-// Tasks side by side: how they went, what sets their files apart, and what came of it.
+// Tasks side by side: how they went, what sets their files apart, and what came of it. Rounds of a task side by side.
 
 import { html, useMemo } from '../lib/html.js';
 import { get, list, path } from '../lib/api.js';
@@ -49,7 +49,7 @@ async function load(tasks, signal) {
   const query = new URLSearchParams(tasks.map((task) => ['task', task]));
   const [comparison, ...rounds] = await Promise.all([
     get(`/v1/compare?${query}`, { signal }),
-    ...tasks.map((task) => list(path`/v1/tasks/${task}/rounds`, { signal, most: ROUNDS_MAX })),
+    ...tasks.map((task) => list(path`/v1/tasks/${task}/rounds`, { signal, most: ROUNDS_MAX, fields: ['number', 'metrics'] })),
   ]);
   return { comparison, rounds: rounds.map(({ items }) => items) };
 }
@@ -62,6 +62,22 @@ export function Compare({ tasks }) {
     ${tasks.length < 2
       ? html`<${Empty} heading="Nothing to compare" action=${html`<a class="button button-plain" href=${to('tasks')}>All tasks</a>`}>Choose two to eight tasks in the list of all tasks.<//>`
       : html`<${Loaded} of=${compared} what="Comparing">${(data) => html`<${SideBySide} ...${data} />`}<//>`}`;
+}
+
+/** The latest attempts at these rounds. */
+export function CompareRounds({ task, numbers }) {
+  const query = new URLSearchParams(numbers.map((number) => ['round', `${task}/${number}`]));
+  const compared = useResource((signal) => get(`/v1/compare?${query}`, { signal }), [String(query)]);
+  const column = (name, at) => {
+    const [number, attempt] = name.split('/').slice(-2);
+    return { name: `Round ${number}${attempt > 1 ? `, attempt ${attempt}` : ''}`, href: to('tasks', task, 'rounds', numbers[at]) };
+  };
+  return html`
+    <${Crumbs} items=${[['Tasks', to('tasks')], [task, to('tasks', task)], ['Rounds', to('tasks', task, 'rounds')], ['Comparison']]} />
+    <${PageHead} heading="Comparison" note=${`Rounds of task ${task} by their numbers. Cohorts measure on their own data, so small differences may be the cohorts’.`} />
+    <${Loaded} of=${compared} what="Comparing">
+      ${({ names, last }) => html`<${Lines} heading="Numbers" columns=${names.map(column)} lines=${last} label=${numberName} write=${written} isNumber />`}
+    <//>`;
 }
 
 function SideBySide({ comparison, rounds }) {

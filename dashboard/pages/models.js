@@ -10,6 +10,7 @@ import { Provenance } from './provenance.js';
 
 const MOST = 1000;
 const SHOWN = 50;
+const ROUNDS_MAX = 10_000;
 /** How often the list follows versions that are published faster. */
 const RELOAD_MS = 5_000;
 const ENDED = new Set(['COMPLETED', 'CANCELLED']);
@@ -50,7 +51,7 @@ export function Models({ task, rounds, me, view, changes, onDone, onStale }) {
   return html`
     <${Loaded} of=${models} what="Loading model versions">
       ${({ items, more }) => html`
-        ${chosen.length === 2 ? html`<${Comparison} versions=${[...chosen].sort((a, b) => a - b)} models=${items} rounds=${rounds} />` : html`<p class="note section-note">Choose two versions to compare what cohorts measured on them.</p>`}
+        ${chosen.length === 2 ? html`<${Comparison} task=${task} versions=${[...chosen].sort((a, b) => a - b)} models=${items} rounds=${rounds} />` : html`<p class="note section-note">Choose two versions to compare what cohorts measured on them.</p>`}
         ${keep.problem && html`<${Wrong} problem=${keep.problem} />`}
         <section class="card card-flush">
           <${Table} caption="Model versions, newest first" rows=${items.slice(0, most)} keyOf=${(model) => model.version} columns=${[
@@ -76,10 +77,17 @@ export function Models({ task, rounds, me, view, changes, onDone, onStale }) {
 }
 
 /** Cohorts measure the version that they start from, so the figures of a version are in the round that began with it. */
-function Comparison({ versions, models, rounds }) {
+function Comparison({ task, versions, models, rounds }) {
+  const measured = useResource((signal) => list(path`/v1/tasks/${task}/rounds`, { signal, most: ROUNDS_MAX, fields: ['number', 'base', 'metrics'] }), [task, versions.join()]);
+  return html`<${Loaded} of=${measured} what="Looking for what was measured">${({ items }) => html`<${SideBySide} ...${{ versions, models, rounds, items }} />`}<//>`;
+}
+
+function SideBySide({ versions, models, rounds, items }) {
+  const of = (version) => (round) => round.base?.version === version && Object.keys(round.metrics).length > 0;
   const columns = versions.map((version) => ({
     model: models.find((model) => model.version === version),
-    round: rounds.findLast((round) => round.base.version === version && Object.keys(round.metrics).length > 0),
+    // Of the page's rounds only those that it saw end say from which version they started.
+    round: rounds.findLast(of(version)) ?? items.find(of(version)),
   }));
   const names = [...new Set(columns.flatMap(({ round }) => Object.keys(round?.metrics ?? {})))].sort();
   const value = ({ round }, name) => round?.metrics[name]?.value;

@@ -6,7 +6,7 @@ import { bytes, exactly, figure, integer, metric, plural, seconds, short, title,
 import { to } from '../lib/router.js';
 import { useAction, usePaced, useResource } from '../lib/resource.js';
 import { watchTask } from '../lib/live.js';
-import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Notice, PageHead, Stat, Stats, Table } from '../lib/ui.js';
+import { Badge, Button, Card, Confirm, Crumbs, Facts, Loaded, Notice, PageHead, Stale, Stat, Stats, Table } from '../lib/ui.js';
 import { Timeline } from './timeline.js';
 import { Given } from './given.js';
 import { releases } from './ledger.js';
@@ -23,7 +23,7 @@ const WHY = {
   REVOKED: 'its certificate was revoked',
 };
 /** Why a device did the work, as the coordinator names it. */
-const BECAUSE = {
+export const BECAUSE = {
   asked_for: 'the configuration names it',
   best_present: 'the first GPU that passed its self-test',
   no_gpu: 'no GPU passed a self-test',
@@ -69,6 +69,7 @@ export function Round({ task, number, me }) {
           note=${`Attempt ${view.attempt} of task ${task}, opened ${exactly(view.opened_at)}`}>
           ${number > 1 && html`<a class="button button-plain" href=${to('tasks', task, 'rounds', number - 1)}>Previous</a>`}
           ${newest > number && html`<a class="button button-plain" href=${to('tasks', task, 'rounds', number + 1)}>Next</a>`}
+          ${number > 1 && html`<a class="button button-plain" href=${to('tasks', task, 'rounds', number, 'beside', number - 1)}>Compare with round ${integer(number - 1)}</a>`}
           ${view.attempt > 1 && html`<${Button} onClick=${() => setAttempt(view.attempt - 1)}>Attempt ${view.attempt - 1}<//>`}
           ${attempt && html`<${Button} onClick=${() => setAttempt(null)}>Latest attempt<//>`}
         <//>
@@ -156,6 +157,7 @@ function Result({ round, task }) {
         ['Published', round.model && html`<a href=${to('tasks', task, 'models')}>version ${integer(round.model.version)}</a> <code>${short(round.model.sha256)}</code>`],
         ['Summed on', work && html`${work.sum_device}, ${took(work.sum_seconds)}<${Because} reason=${work.sum_because} />`],
         ['Unmasked on', work && round.secure_aggregation && html`${work.unmask_device}, ${took(work.unmask_seconds)}, ${bytes(work.keystream_bytes)} of keystream<${Because} reason=${work.unmask_because} />`],
+        ['At the coordinator', work?.coordinator],
         ['Device that failed', work?.device_failure && html`<span class="sub-warn">${work.device_failure}</span>`],
         ['Noise', row && `${words(row.mechanism)}, multiplier ${figure(row.noise_multiplier)}`],
         ['ε after it', round.epsilon && `${figure(round.epsilon.published)} published, ${figure(round.epsilon.cohort_known)} where the cohort is known`],
@@ -173,13 +175,19 @@ function People({ round, task, me, again }) {
   const shown = only === 'gone' ? gone : round.people;
   const [most, setMost] = useState(SHOWN);
   const [excused, setExcused] = useState(null);
-  const excuse = useAction(async () => {
-    await post(path`/v1/tasks/${task}/rounds/${round.number}/assignments/${excused.participant}/excuse`);
-    setExcused(null);
-    again();
-  });
+  const [isStale, setStale] = useState(false);
+  // In the attempt that was shown when it was asked for: the next one may have drawn it, too.
+  const excuse = useAction(
+    async () => {
+      await post(path`/v1/tasks/${task}/rounds/${round.number}/assignments/${excused.participant}/excuse`, {}, { seen: excused.seen });
+      setExcused(null);
+      again();
+    },
+    () => (setExcused(null), setStale(true), again()),
+  );
   const open = round.ended_at == null && me.mayWrite;
   return html`
+    ${isStale && html`<${Stale} what="round" onClose=${() => setStale(false)} />`}
     <${Card} class="card-flush" heading="Cohort" note=${round.people.length === 0 ? 'Nobody was drawn.' : gone.length === 0 ? 'Nobody dropped out.' : `${plural(gone.length, 'participant')} dropped out: ${Object.entries(round.dropped_in ?? {}).filter(([, count]) => count > 0).map(([state, count]) => `${integer(count)} in ${words(state)}`).join(', ') || 'see below'}.`}
       action=${gone.length > 0 && html`<${Button} aria-pressed=${only === 'gone'} onClick=${() => setOnly(only === 'gone' ? 'all' : 'gone')}>Only those who dropped out<//>`}>
       ${round.people.length > 0 && html`<${Table} caption="The cohort of the round" rows=${shown.slice(0, most)} keyOf=${(one) => one.participant} columns=${[
@@ -191,7 +199,7 @@ function People({ round, task, me, again }) {
         ['Sent', (one) => bytes(one.bytes_up), { number: true }],
         ...(round.people.some((one) => one.group != null) ? [['Group', (one) => (one.group == null ? html`<span class="quiet">–</span>` : integer(one.group)), { number: true }]] : []),
         ...(round.people.some((one) => one.anomaly != null) ? [['Anomaly', (one) => figure(one.anomaly), { number: true }]] : []),
-        ...(open ? [['Excuse', (one) => !isGone(one) && html`<${Button} onClick=${() => setExcused(one)} aria-label=${`Excuse ${one.name}`}>Excuse<//>`, { hidden: true }]] : []),
+        ...(open ? [['Excuse', (one) => !isGone(one) && html`<${Button} onClick=${() => setExcused({ ...one, seen: round })} aria-label=${`Excuse ${one.name}`}>Excuse<//>`, { hidden: true }]] : []),
       ]} />`}
       ${shown.length > most && html`<p class="card-foot"><${Button} onClick=${() => setMost(most + 5 * SHOWN)}>Show more of ${integer(shown.length)}<//></p>`}
       ${excused && html`<${Confirm} heading=${`Wait no longer for ${excused.name}?`} confirm="Excuse it" danger=${false} action=${excuse} onClose=${() => (setExcused(null), excuse.forget())}><p>The round goes on without it, in this phase and those that follow.</p><//>`}

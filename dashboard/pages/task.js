@@ -16,6 +16,8 @@ import { PhaseProgress } from './timeline.js';
 import { lastOf } from './tasks.js';
 
 const ROUNDS_MAX = 10_000;
+/** What the page shows of a round; there may be ten thousand, and what is new is read whole. */
+const FIELDS = ['number', 'attempt', 'state', 'failure', 'phases', 'cohort', 'reported', 'dropped', 'dropped_in', 'secure_aggregation', 'bytes_up', 'bytes_down', 'metrics', 'distributions', 'epsilon', 'base_given_by', 'opened_at', 'ended_at', 'seconds'];
 const REDRAW_MS = 250;
 const ORDER = ['SELECTING', 'SHARING', 'COLLECTING', 'CONFIRMING', 'UNMASKING', 'AGGREGATING'];
 
@@ -36,7 +38,7 @@ function useRounds(task) {
         }
         return { ...before, byNumber, loading };
       });
-    list(path`/v1/tasks/${task}/rounds`, { signal: abort.signal, most: ROUNDS_MAX, onPage: (items, more) => merge(items, more) }).catch(
+    list(path`/v1/tasks/${task}/rounds`, { signal: abort.signal, most: ROUNDS_MAX, fields: FIELDS, onPage: (items, more) => merge(items, more) }).catch(
       (problem) => abort.signal.aborted || setRounds((before) => ({ ...before, loading: false, problem })),
     );
     // However fast rounds change, the page is drawn a few times a second.
@@ -150,7 +152,8 @@ function Overview({ task, rounds, newest, loading }) {
 function Waiting({ for: what, now }) {
   const within = what.until == null ? '' : what.until > now ? ` within ${seconds((what.until - now) / 1000)}` : ' by now';
   if (what.kind === 'participants') return html`<p class="note">${plural(what.more, 'more participant')} must check in${within}.</p>`;
-  if (what.kind === 'round') return html`<p class="note">Round ${integer(what.round)} opens by itself.</p>`;
+  if (what.kind === 'round') return html`<p class="note">Round ${integer(what.round)} opens by itself${what.at > now ? ` in ${seconds((what.at - now) / 1000)} at the earliest` : ''}.</p>`;
+  if (what.kind === 'updates') return html`<p class="note">Round ${integer(what.round)} opens with ${plural(what.more, 'more update')} of participants that train ahead.</p>`;
   if (what.kind === 'operator') return html`<p class="note">Waiting for an operator: ${words(what.status)} since ${exactly(what.since)}, and no round opens until somebody resumes the task.</p>`;
   return null;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Every metric, label, problem code and log line that alerts, the dashboard and docs name is in the source, and every metric
-of the source is in docs/LOGGING.md.
+of the source is in docs/LOGGING.md and in a panel of the dashboard or an alert.
 
     names.py RULES    also writes the dashboard's expressions to the file RULES, as rules that promtool can read
 """
@@ -114,6 +114,8 @@ def main(rules):
             wrong.append(f"{rule['alert']}: {FAILURES.relative_to(ROOT)} has no row {rule['annotations']['failure']!r}")
         if not re.search(rf"alertname: {rule['alert']}\n +exp_alerts:\n +- exp_labels", tests):
             wrong.append(f"{rule['alert']}: no test shows it fire")
+        if not re.search(rf"eval_time: \w+, alertname: {rule['alert']}\}}", tests):
+            wrong.append(f"{rule['alert']}: no test shows it silent")
 
     checked = []
     dashboard = json.loads((FILES / "dashboard.json").read_text())
@@ -130,6 +132,10 @@ def main(rules):
             wrong.append(f"{page.relative_to(ROOT)}: no metric and no function of C is called {name}")
     listed = set(re.findall(r"`(tributary_\w+)`", (ROOT / "docs/LOGGING.md").read_text()))
     wrong.extend(f"docs/LOGGING.md does not list {name}" for name in sorted(known.keys() - listed))
+    shown = " ".join([*(text for _, text in expressions(dashboard)), *(rule["expr"] for group in alerts["groups"] for rule in group["rules"])])
+    for name in sorted(known):
+        if not any(re.search(rf"\b{seen_as}\b", shown) for seen_as in series({name: known[name]}) if seen_as not in OWN):
+            wrong.append(f"neither a panel of the dashboard nor an alert shows {name}")
 
     told = check_failures(rows, texts, seen | {name: labels for name, (_, labels) in known.items()})
     if wrong:

@@ -12,6 +12,11 @@ user=65532
 
 binary=${2-}
 if [ -z "$binary" ]; then
+    # The program says of which commit it is, in records that it signs. Of sources with changes there is none.
+    if [ -z "${TRIBUTARY_COMMIT-}" ] && [ -z "$(git -C "$source" status --porcelain 2>&1)" ]; then
+        TRIBUTARY_COMMIT=$(git -C "$source" rev-parse HEAD)
+    fi
+    export TRIBUTARY_COMMIT="${TRIBUTARY_COMMIT-}"
     # The same packages as in .ci/run, so the same features of what they share: the image holds what was tested.
     (cd "$source" && cargo build --locked --release --workspace --bin tributary)
     binary=${CARGO_TARGET_DIR:-$source/target}/release/tributary

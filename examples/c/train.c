@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,12 @@ static void train_epoch(float *weight, float *bias, const Data *data, double lea
     }
 }
 
+// Whether this is all that the task asks for: train_epoch takes a step of gradient descent after each example, and knows nothing else.
+static bool is_plain(const TributaryPlan *plan) {
+    return plan->optimizer == TRIBUTARY_OPTIMIZER_SGD && plan->momentum == 0 && plan->weight_decay == 0 && plan->proximal_mu == 0 &&
+           plan->gradient_clip == 0 && plan->steps == 0;
+}
+
 // ---- taking part
 
 static void complain(const char *what, TributaryCode code) {
@@ -113,6 +120,9 @@ static TributaryCode work(TributaryJob job, const Data *data) {
     if (code != TRIBUTARY_CODE_OK || (code = tributary_job_parameters(job, &parameters, &count)) != TRIBUTARY_CODE_OK) {
         return code;
     }
+    if (!is_plain(&plan)) {
+        return tributary_job_refuse(job, "this app trains by plain gradient descent alone");
+    }
     float *weight = find(job, parameters, "weight", CLASSES * FEATURES), *bias = find(job, parameters, "bias", CLASSES);
     if (weight == NULL || bias == NULL) {
         return tributary_job_refuse(job, "this app has another model");
@@ -127,6 +137,35 @@ static TributaryCode work(TributaryJob job, const Data *data) {
     }
     // NULL: trained in place. Nothing of the job may be used afterwards.
     return tributary_job_finish(job, NULL, 0, EXAMPLES, &metric, 1);
+}
+
+// What the app is for: it uses the model, which the journal keeps, so also without a network.
+static void use_model(TributaryParticipant participant, const Data *data) {
+    TributaryModel model;
+    TributaryCode code = tributary_model(participant, "blobs", &model);
+    if (code != TRIBUTARY_CODE_OK) {
+        if (code != TRIBUTARY_CODE_NOTHING) {
+            complain("the model cannot be used", code);
+        }
+        return;
+    }
+    TributaryOrigin origin;
+    TributaryTensor tensor;
+    const float *values, *weight = NULL, *bias = NULL;
+    size_t count;
+    if (tributary_model_origin(model, &origin) == TRIBUTARY_CODE_OK && tributary_model_parameters(model, &values, &count) == TRIBUTARY_CODE_OK) {
+        for (size_t number = 0; tributary_model_tensor(model, number, &tensor) == TRIBUTARY_CODE_OK; ++number) {
+            if (strcmp(tensor.name, "weight") == 0 && tensor.count == CLASSES * FEATURES) {
+                weight = values + tensor.offset;
+            } else if (strcmp(tensor.name, "bias") == 0 && tensor.count == CLASSES) {
+                bias = values + tensor.offset;
+            }
+        }
+        if (weight != NULL && bias != NULL) {
+            printf("version %" PRIu32 " gets %.1f %% of my examples right\n", origin.version, 100 * accuracy(weight, bias, data));
+        }
+    }
+    tributary_model_free(model);
 }
 
 // From the participant's own thread, while the main thread waits or trains.
@@ -183,6 +222,7 @@ int main(int count, char **arguments) {
     if (code != TRIBUTARY_CODE_ENDED) {
         complain("it ended early", code);
     }
+    use_model(participant, &data);
     tributary_close(participant, 10000);
     return code == TRIBUTARY_CODE_ENDED ? 0 : 1;
 }

@@ -51,4 +51,11 @@ def steps(job, count, start=0):
 
 
 def sgd(job, parameters):
+    """The optimizer; a task that asks for another is told that this site has none."""
+    of_sgd_alone(job)
     return torch.optim.SGD(parameters, lr=job.plan.learning_rate, momentum=job.plan.momentum, weight_decay=job.plan.weight_decay)
+
+
+def of_sgd_alone(job):
+    if job.plan.optimizer["name"] != "sgd":
+        job.refuse(f"this program trains by SGD, and the task wants {job.plan.optimizer['name']}")

@@ -12,6 +12,8 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import log_loss
 
 job = tributary.job()
+if job.plan.optimizer["name"] != "sgd":
+    job.refuse("scikit-learn's linear classifier trains by SGD alone")
 rows = np.loadtxt(sys.argv[1], delimiter=",", ndmin=2)
 x, y = rows[:, :-1], rows[:, -1].astype(int)
 model, classes = job.model(), np.arange(3)

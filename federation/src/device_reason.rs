@@ -2,6 +2,7 @@
 
 task_spec::named_enum! {
     /// Why a device did a part of the work on a sum, the additions or the unmasking.
+    #[derive(PartialOrd, Ord)]
     #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
     pub enum DeviceReason: "reason for a device" {
         /// It was asked for by name, and was there.

@@ -39,6 +39,10 @@ task_spec::named_enum! {
         VersionUnpinned = "version_unpinned",
         /// The file of a model version is kept no more.
         VersionRemoved = "version_removed",
+        /// A server of models told of the task for the first time, or again after it was silent.
+        ServerJoined = "server_joined",
+        /// A server of models said that it stops.
+        ServerLeft = "server_left",
         ParticipantEnrolled = "participant_enrolled",
         ParticipantRenewed = "participant_renewed",
         ParticipantRevoked = "participant_revoked",

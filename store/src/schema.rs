@@ -40,7 +40,8 @@ macro_rules! migrations {
             20 "0020" "provenance",
             21 "0021" "identity_sign_in",
             22 "0022" "device_reason",
-            23 "0023" "model_server")
+            23 "0023" "model_server",
+            24 "0024" "sum_coordinator")
     };
     ($database:literal: $($version:literal $digits:literal $name:literal),+) => {
         &[$(crate::schema::Migration {

@@ -69,6 +69,7 @@ fn every_body_of_version_1_is_still_read() {
     check::<inspect::AssignmentView>("assignment_view", &mut seen);
     check::<inspect::ModelView>("model_view", &mut seen);
     check::<inspect::ParticipantView>("participant_view", &mut seen);
+    check::<inspect::DeviceView>("device_view", &mut seen);
     check::<inspect::ServerReport>("server_report", &mut seen);
     check::<inspect::ServerView>("server_view", &mut seen);
     check::<audit::EventView>("event_view", &mut seen);

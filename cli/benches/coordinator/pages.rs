@@ -51,6 +51,7 @@ async fn measure(site: &Site<'_>, crowd: &Crowd, rounds: u32, name: &str) -> Out
         ("who was drawn for it", route::fill(route::ASSIGNMENTS, &[&task, &middle])),
         ("its newest 500 models", format!("{models}?limit={PAGE}")),
         ("its newest 50 events", format!("{}?task={task}", route::AUDIT)),
+        ("it, compared with itself", format!("{}?task={task}&task={task}", route::COMPARE)),
         ("500 events of one kind", format!("{}?limit={PAGE}&kind=task_created", route::AUDIT)),
     ];
     for (what, path) in &asked {
@@ -83,7 +84,10 @@ async fn measure(site: &Site<'_>, crowd: &Crowd, rounds: u32, name: &str) -> Out
             None => break,
         }
     }
-    println!("    all {all} rounds, page by page: {:.2} s", begin.elapsed().as_secs_f64());
+    println!("    all {all} rounds, page by page, as an export reads them: {:.2} s", begin.elapsed().as_secs_f64());
+    let begin = Instant::now();
+    let log = server.fetch(route::AUDIT_EXPORT).await?.len();
+    println!("    the audit log, exported: {:.2} s, {:.1} MB", begin.elapsed().as_secs_f64(), log as f64 / 1e6);
     Ok(())
 }
 

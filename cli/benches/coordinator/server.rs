@@ -160,9 +160,10 @@ impl Server {
         Ok(line.ok_or("there is no such gauge")?.parse()?)
     }
 
-    /// A stream of events over a connection of its own: one connection has few streams.
+    /// A stream of events, compressed, over a connection of its own: one connection has few streams.
     pub(crate) async fn events(&self) -> Outcome<impl Stream<Item = reqwest::Result<bytes::Bytes>> + Unpin + use<>> {
         let request = operator(&self.ca_pem)?.get(self.url(route::EVENTS)).bearer_auth(&self.token);
+        let request = request.header("accept-encoding", "gzip");
         Ok(request.send().await?.error_for_status()?.bytes_stream().boxed())
     }
 

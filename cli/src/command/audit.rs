@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use wire::audit::{AuditKey, AuditKeyView, EventView, Finding, Head, Line, Verified, Verifier};
-use wire::event::{Actor, Event, Fact};
-use wire::route;
+use wire::event::{Actor, Event, EventKind, Fact};
+use wire::{Timestamp, route};
 
+use crate::arguments::{one_of, parse_since};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, number, when};
-use crate::server::{PartArgs, Server, ServerArgs};
+use crate::server::{PartArgs, Server, ServerArgs, given, listed, none_of};
 
 /// Longest line of an export that is read.
 const LINE_MAX_BYTES: u64 = 1 << 20;
@@ -44,11 +45,12 @@ pub(crate) struct List {
     #[arg(long)]
     task: Option<String>,
     /// Only these kinds of events, separated by commas
-    #[arg(long, value_name = "KINDS")]
-    kind: Option<String>,
-    /// Only what happened then or later, in milliseconds since 1970
-    #[arg(long, value_name = "MS")]
-    since: Option<i64>,
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    #[arg(value_parser = one_of(EventKind::ALL, EventKind::as_str))]
+    kind: Vec<EventKind>,
+    /// Only what happened then or later: RFC 3339, or milliseconds since 1970
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    since: Option<Timestamp>,
     #[command(flatten)]
     part: PartArgs,
     #[command(flatten)]
@@ -97,15 +99,16 @@ fn told(AuditKeyView { key, head }: &AuditKeyView) -> String {
 
 impl List {
     async fn run(self, output: Output) -> Outcome {
-        let given = [("task", self.task), ("kind", self.kind), ("since", self.since.map(|since| since.to_string()))];
-        let query: Vec<_> = given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        output
-            .answer_list(&Server::new(&self.server)?.part::<EventView>(route::AUDIT, &query, self.part).await?, table);
+        let since = self.since.map(|since| since.0.to_string());
+        let narrow = given([("task", self.task), ("kind", listed(&self.kind)), ("since", since)]);
+        let part = Server::new(&self.server)?.part::<EventView>(route::AUDIT, &narrow, self.part).await?;
+        let nothing = none_of(&narrow, "Nothing happened yet.");
+        output.answer_list(&part, |entries, terminal| table(entries, terminal, nothing));
         Ok(())
     }
 }
 
-fn table(entries: &[EventView], terminal: Option<usize>) -> String {
+fn table(entries: &[EventView], terminal: Option<usize>, nothing: &str) -> String {
     let mut table = Table::new(&[
         ("POSITION", Cells::Number),
         ("TIME", Cells::Text),
@@ -128,7 +131,7 @@ fn table(entries: &[EventView], terminal: Option<usize>) -> String {
             about(event),
         ]);
     }
-    table.render(terminal, "Nothing happened yet.")
+    table.render(terminal, nothing)
 }
 
 fn about(event: &Event) -> String {
@@ -174,7 +177,7 @@ async fn export(server: &Server, path: &Path, output: Output) -> Outcome {
 #[derive(Serialize)]
 struct Verdict {
     entries: u64,
-    signed_at: wire::Timestamp,
+    signed_at: Timestamp,
     key: AuditKey,
     /// Whether somebody said which key must have signed it.
     key_was_given: bool,
@@ -243,7 +246,7 @@ mod tests {
             "task": id, "round": 12, "attempt": 1, "actor": { "by": "participant", "participant": id },
         });
         let entries: [EventView; 1] = [serde_json::from_value(entry).unwrap()];
-        let (whole, narrow) = (table(&entries, None), table(&entries, Some(80)));
+        let (whole, narrow) = (table(&entries, None, ""), table(&entries, Some(80), ""));
         assert!(fits_eighty(&narrow) && !fits_eighty(&whole), "{narrow}");
         let about = format!("\n    task {id}, round 12/1\n");
         assert!(narrow.contains(&about) && narrow.contains("BY shortened"), "{narrow}");

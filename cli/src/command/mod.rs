@@ -11,6 +11,7 @@ use crate::output::{Format, Output};
 mod audit;
 mod backup;
 mod check_config;
+mod comparison;
 mod completions;
 mod demo;
 mod devices;
@@ -34,7 +35,7 @@ mod work;
 
 /// Federated learning: one model, many devices' private data.
 #[derive(clap::Parser)]
-#[command(name = "tributary", version)]
+#[command(name = "tributary", version = coordinator::version())]
 pub(crate) struct Cli {
     /// Output format: text for people, json for programs
     #[arg(long, global = true, value_enum, default_value = "text", hide_possible_values = true)]

@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use wire::inspect::RoundView;
-use wire::route;
+use wire::{RoundState, Timestamp, route};
 
+use crate::arguments::{one_of, parse_since};
 use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, bytes, duration, figure};
-use crate::server::{PartArgs, Server, ServerArgs};
+use crate::server::{PartArgs, Server, ServerArgs, given, listed, none_of};
 
+mod bar;
+mod compare;
+mod devices;
 mod show;
 mod watch;
 pub(crate) mod words;
@@ -23,6 +27,16 @@ pub(crate) enum RoundCommand {
     List {
         /// Id or name of the task
         task: String,
+        /// Only rounds in these states, separated by commas
+        #[arg(long, value_name = "STATE", value_delimiter = ',')]
+        #[arg(value_parser = one_of(RoundState::ALL, RoundState::as_str))]
+        state: Vec<RoundState>,
+        /// Only rounds whose latest attempt was opened then or later: RFC 3339, or milliseconds since 1970
+        #[arg(long, value_name = "TIME", value_parser = parse_since)]
+        since: Option<Timestamp>,
+        /// Only rounds whose sum a device of this name added or unmasked
+        #[arg(long, value_name = "NAME")]
+        device: Option<String>,
         #[command(flatten)]
         part: PartArgs,
         #[command(flatten)]
@@ -40,6 +54,8 @@ pub(crate) enum RoundCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
+    /// Show rounds of a task side by side: what took how long, who took part, what came of it
+    Compare(compare::Compare),
     /// Print every change, until the round (or with no round given, the task) is over
     Watch {
         /// Id or name of the task
@@ -49,6 +65,8 @@ pub(crate) enum RoundCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
+    /// List the devices that summed rounds, of which coordinators, and why it was these
+    Devices(devices::Devices),
 }
 
 impl RoundCommand {
@@ -59,13 +77,15 @@ impl RoundCommand {
 
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
-            Self::List { task, part, server } => {
+            Self::List { task, state, since, device, part, server } => {
                 let server = Server::new(&server)?;
                 let task = server.task(&task).await?;
-                output.answer_list(
-                    &server.part::<RoundView>(&route::fill(route::ROUNDS, &[&task]), &[], part).await?,
-                    table,
-                );
+                let since = since.map(|since| since.0.to_string());
+                let narrow = given([("state", listed(&state)), ("since", since), ("device", device)]);
+                let rounds = route::fill(route::ROUNDS, &[&task]);
+                let part = server.part::<RoundView>(&rounds, &narrow, part).await?;
+                let nothing = none_of(&narrow, "There are no rounds yet.");
+                output.answer_list(&part, |rounds, terminal| table(rounds, terminal, nothing));
                 Ok(())
             }
             Self::Show { task, round, attempt, server } => {
@@ -73,16 +93,18 @@ impl RoundCommand {
                 let task = server.task(&task).await?;
                 show::show(&server, task, round, attempt, output).await
             }
+            Self::Compare(compare) => compare.run(output).await,
             Self::Watch { task, round, server } => {
                 let server = Server::new(&server)?;
                 let task = server.task(&task).await?;
                 Watch::new(server, task, output).run(round).await
             }
+            Self::Devices(devices) => devices.run(output).await,
         }
     }
 }
 
-fn table(rounds: &[RoundView], terminal: Option<usize>) -> String {
+fn table(rounds: &[RoundView], terminal: Option<usize>, nothing: &str) -> String {
     let mut table = Table::new(&[
         ("ROUND", Cells::Number),
         ("ATTEMPT", Cells::Number),
@@ -112,7 +134,7 @@ fn table(rounds: &[RoundView], terminal: Option<usize>) -> String {
             metrics(round),
         ]);
     }
-    table.render(terminal, "There are no rounds yet.")
+    table.render(terminal, nothing)
 }
 
 #[cfg(test)]
@@ -135,14 +157,14 @@ mod tests {
             serde_json::from_value(round).unwrap()
         };
         let completed = round(1000, json!({ "state": "COMPLETED" }));
-        let drawn = table(std::slice::from_ref(&completed), Some(80));
+        let drawn = table(std::slice::from_ref(&completed), Some(80), "");
         assert!(fits_eighty(&drawn), "{drawn}");
         assert!(
             ["eval_accuracy", "0.9100", "4 min 05 s", "REPORTED"].iter().all(|words| drawn.contains(words)),
             "{drawn}"
         );
         let failed = round(999, json!({ "state": "FAILED", "failure": "too_few_participants" }));
-        let drawn = table(&[completed, failed], Some(80));
+        let drawn = table(&[completed, failed], Some(80), "");
         assert!(fits_eighty(&drawn), "{drawn}");
         assert!(drawn.contains("FAILED(too_few_participants)") && drawn.contains("train_loss 0.5000"), "{drawn}");
     }

@@ -2,17 +2,20 @@
 
 use client_sdk::SecurityPolicy;
 use recipe::TaskModel;
+use serde::Serialize;
+use serde_json::json;
 use task_spec::TaskSpec;
-use wire::TaskStatus;
 use wire::admin::{CheckedTask, CreateTask, RebaseTask};
 use wire::grammar::counted;
-use wire::inspect::{BehindView, ShortageView, StatusChange, TaskSummary, TaskView};
+use wire::inspect::{BehindView, ShortageView, StatusChange, TaskSummary, TaskView, TaskWaitingFor};
 use wire::participant::SessionTerms;
 use wire::route;
+use wire::{TaskStatus, Timestamp};
 
+use crate::arguments::{one_of, parse_since};
 use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, figure, number, when};
-use crate::server::{PartArgs, Server, ServerArgs};
+use crate::server::{IdempotencyArgs, IfMatchArgs, PartArgs, Server, ServerArgs, Tagged, given, listed, none_of};
 use crate::task_input::{self, SetArgs};
 
 mod compare;
@@ -35,9 +38,8 @@ pub(crate) enum TaskCommand {
         file: String,
         #[command(flatten)]
         set: SetArgs,
-        /// Create it once, however often this is sent: a repeated key returns the first task
-        #[arg(long, value_name = "KEY")]
-        idempotency_key: Option<String>,
+        #[command(flatten)]
+        once: IdempotencyArgs,
         /// Have the coordinator judge the task, and create nothing
         #[arg(long, conflicts_with = "idempotency_key")]
         check: bool,
@@ -48,6 +50,13 @@ pub(crate) enum TaskCommand {
     Keys,
     /// List tasks, newest first
     List {
+        /// Only tasks with these statuses, separated by commas
+        #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+        #[arg(value_parser = one_of(TaskStatus::ALL, TaskStatus::as_str))]
+        state: Vec<TaskStatus>,
+        /// Only tasks that were created then or later: RFC 3339, or milliseconds since 1970
+        #[arg(long, value_name = "TIME", value_parser = parse_since)]
+        since: Option<Timestamp>,
         #[command(flatten)]
         part: PartArgs,
         #[command(flatten)]
@@ -58,18 +67,18 @@ pub(crate) enum TaskCommand {
     /// Show tasks side by side: the keys that differ, and what came of it
     Compare(compare::Compare),
     /// Open no further rounds; the present one runs on
-    Pause(TaskArg),
+    Pause(ChangedTask),
     /// Resume a paused task
-    Resume(TaskArg),
+    Resume(ChangedTask),
     /// End a task and its present round, for good
-    Cancel(TaskArg),
+    Cancel(ChangedTask),
     /// Skip round numbers that participants have used and a restored database has not
     Rebase {
         /// The last round number that is not used again; without it, what participants say they have seen
         #[arg(long, value_name = "ROUND")]
         beyond: Option<u32>,
         #[command(flatten)]
-        named: TaskArg,
+        task: ChangedTask,
     },
 }
 
@@ -82,21 +91,30 @@ pub(crate) struct TaskArg {
     server: ServerArgs,
 }
 
+/// One task that is changed.
+#[derive(clap::Args)]
+pub(crate) struct ChangedTask {
+    #[command(flatten)]
+    named: TaskArg,
+    #[command(flatten)]
+    if_match: IfMatchArgs,
+}
+
 impl TaskCommand {
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
-            Self::Create { file, set, idempotency_key, check, server } => {
+            Self::Create { file, set, once, check, server } => {
                 let body = CreateTask { spec: task_input::create(&file, &set)? };
                 let server = Server::new(&server)?;
                 if check {
                     let query = [("dry_run", true.to_string())];
-                    let checked: CheckedTask = server.post_with(route::TASKS, &query, &body, None).await?;
+                    let checked: CheckedTask = server.post_with(route::TASKS, &query, &body).await?;
                     output.answer(&checked, || could_be_created(&checked));
                     return Ok(());
                 }
-                let task: TaskView = server.post(route::TASKS, &body, idempotency_key.as_deref()).await?;
+                let task = server.post_tagged(route::TASKS, &body, once.condition()).await?;
                 show(output, &task);
-                objections(&task.spec).iter().for_each(|reason| {
+                objections(&task.view.spec).iter().for_each(|reason| {
                     output.note(format!(
                         "an app with the SDK's defaults takes no part in this task: {reason} (docs/THREAT_MODEL.md)"
                     ));
@@ -104,39 +122,42 @@ impl TaskCommand {
                 Ok(())
             }
             Self::Keys => {
-                output.answer(&serde_json::json!({ "task_file": KEYS }), || KEYS.to_owned());
+                output.answer(&json!({ "task_file": KEYS }), || KEYS.to_owned());
                 Ok(())
             }
-            Self::List { part, server } => {
-                output.answer_list(&Server::new(&server)?.part::<TaskSummary>(route::TASKS, &[], part).await?, table);
+            Self::List { state, since, part, server } => {
+                let narrow = given([("state", listed(&state)), ("since", since.map(|since| since.0.to_string()))]);
+                let part = Server::new(&server)?.part::<TaskSummary>(route::TASKS, &narrow, part).await?;
+                let nothing = none_of(&narrow, "There are no tasks. `tributary task create FILE.toml` makes one.");
+                output.answer_list(&part, |tasks, terminal| table(tasks, terminal, nothing));
                 Ok(())
             }
             Self::Compare(compare) => compare.run(output).await,
-            Self::Show(named) => named.act(None, output).await,
-            Self::Pause(named) => named.act(Some(route::TASK_PAUSE), output).await,
-            Self::Resume(named) => named.act(Some(route::TASK_RESUME), output).await,
-            Self::Cancel(named) => named.act(Some(route::TASK_CANCEL), output).await,
-            Self::Rebase { beyond, named } => {
-                let server = Server::new(&named.server)?;
-                let id = server.task(&named.task).await?;
-                let path = route::fill(route::TASK_REBASE, &[&id]);
-                let task: TaskView = server.post(&path, &RebaseTask { beyond }, None).await?;
-                show(output, &task);
-                Ok(())
-            }
+            Self::Show(named) => named.show(output).await,
+            Self::Pause(task) => task.change(route::TASK_PAUSE, &json!({}), output).await,
+            Self::Resume(task) => task.change(route::TASK_RESUME, &json!({}), output).await,
+            Self::Cancel(task) => task.change(route::TASK_CANCEL, &json!({}), output).await,
+            Self::Rebase { beyond, task } => task.change(route::TASK_REBASE, &RebaseTask { beyond }, output).await,
         }
     }
 }
 
 impl TaskArg {
-    /// Does it, then shows where the task stands.
-    async fn act(self, action: Option<&str>, output: Output) -> Outcome {
+    async fn show(self, output: Output) -> Outcome {
         let server = Server::new(&self.server)?;
         let id = server.task(&self.task).await?;
-        if let Some(template) = action {
-            server.act(&route::fill(template, &[&id])).await?;
-        }
-        show(output, &server.task_view(id).await?);
+        show(output, &server.get_tagged(&route::fill(route::TASK, &[&id])).await?);
+        Ok(())
+    }
+}
+
+impl ChangedTask {
+    /// Does it, then shows where the task stands.
+    async fn change<B: Serialize>(self, template: &str, body: &B, output: Output) -> Outcome {
+        let server = Server::new(&self.named.server)?;
+        let id = server.task(&self.named.task).await?;
+        let path = route::fill(template, &[&id]);
+        show(output, &server.post_tagged(&path, body, self.if_match.condition()).await?);
         Ok(())
     }
 }
@@ -156,7 +177,7 @@ fn could_be_created(checked: &CheckedTask) -> String {
     format!("Task {:?} could be created: {parameters} parameters, and {update_bytes} bytes in an update", spec.name)
 }
 
-fn table(tasks: &[TaskSummary], terminal: Option<usize>) -> String {
+fn table(tasks: &[TaskSummary], terminal: Option<usize>, nothing: &str) -> String {
     let mut table = Table::new(&[
         ("ID", Cells::Key),
         ("NAME", Cells::Text),
@@ -178,7 +199,7 @@ fn table(tasks: &[TaskSummary], terminal: Option<usize>) -> String {
             when(task.created_at),
         ]);
     }
-    table.render(terminal, "There are no tasks. `tributary task create FILE.toml` makes one.")
+    table.render(terminal, nothing)
 }
 
 /// The change after which no round opens, if it was the last one and the task is not over; and what an operator should know of it.
@@ -216,6 +237,36 @@ pub(crate) fn shortage(view: ShortageView) -> String {
     )
 }
 
+/// What the task waits for, and until when, unless it waits for an operator, which [`stopped`] tells.
+pub(crate) fn waits(task: &TaskView) -> Option<String> {
+    let lacking = task.shortage.map(shortage);
+    // An older coordinator does not say what it waits for.
+    let Some(waiting_for) = task.waiting_for else { return lacking };
+    match waiting_for {
+        TaskWaitingFor::Participants { until: Some(until), .. } => {
+            Some(format!("{}; this attempt waits until {}", lacking?, when(until)))
+        }
+        TaskWaitingFor::Participants { until: None, .. } => lacking,
+        TaskWaitingFor::Phase { round, state, more, until, .. } => {
+            let what = more
+                .filter(|more| *more > 0)
+                .map_or_else(String::new, |more| format!("for {}, ", counted(more, "more answer", "more answers")));
+            Some(format!("Waits       {what}in round {round}, which is {state} until {} at the latest", when(until)))
+        }
+        TaskWaitingFor::Updates { round, more } => {
+            let updates = counted(more, "more update", "more updates");
+            Some(format!("Waits       for {updates} of participants that train ahead, with which round {round} opens"))
+        }
+        TaskWaitingFor::Round { round, at: Some(at) } => {
+            Some(format!("Waits       for round {round}, which opens at {} at the earliest", when(at)))
+        }
+        TaskWaitingFor::Round { round, at: None } => {
+            Some(format!("Waits       for round {round}, which the coordinator opens by itself"))
+        }
+        TaskWaitingFor::Nothing | TaskWaitingFor::Operator { .. } | TaskWaitingFor::Other => None,
+    }
+}
+
 /// Who can read updates, in words.
 fn readers(name: &str) -> &str {
     match name {
@@ -224,8 +275,8 @@ fn readers(name: &str) -> &str {
     }
 }
 
-fn show(output: Output, task: &TaskView) {
-    output.answer(task, || {
+fn show(output: Output, Tagged { view: task, etag }: &Tagged<TaskView>) {
+    output.answer_tagged(task, etag.as_deref(), || {
         let summary = &task.summary;
         let mut lines = vec![
             format!("Task        {} ({})", summary.name, summary.id),
@@ -235,6 +286,7 @@ fn show(output: Output, task: &TaskView) {
             format!("Updates     can be read by {}", readers(&task.updates_readable_by)),
             format!("Created     {}", when(summary.created_at)),
         ];
+        lines.extend(etag.iter().map(|etag| format!("ETag        {etag}")));
         if !task.spec.description.is_empty() {
             lines.insert(1, format!("            {}", task.spec.description));
         }
@@ -251,7 +303,7 @@ fn show(output: Output, task: &TaskView) {
         }
         lines.extend(stopped(task).map(|(_, words)| words));
         lines.extend(task.behind.map(behind));
-        lines.extend(task.shortage.map(shortage));
+        lines.extend(waits(task));
         for change in &task.history {
             let why = change.detail.as_deref().map(|detail| format!(": {detail}")).unwrap_or_default();
             lines.push(format!("            {} {}{why}", when(change.at), change.status));
@@ -276,6 +328,63 @@ mod tests {
     }
 
     #[test]
+    fn whoever_waits_is_told_for_what_and_until_when() {
+        let waits = |waiting_for| {
+            let task = serde_json::json!({
+                "id": "01934c2e-7d3a-7b1c-9f00-0123456789ab", "name": "t", "status": "ACTIVE", "rounds_completed": 1,
+                "rounds_total": 3, "model_version": 1, "parameters": 3, "created_at": 0, "updates_readable_by": "nobody",
+                "spec": { "name": "t", "model": { "tensors": [{ "name": "w", "shape": [3] }] } }, "history": [],
+                "shortage": { "needed": 3, "enrolled": 2, "waiting": 2 }, "waiting_for": waiting_for,
+            });
+            waits(&serde_json::from_value(task).unwrap()).unwrap_or_default()
+        };
+        let lacking = "Waits       for 3 participants: 2 are enrolled that may take part, 2 are waiting; it cannot start before 3 are";
+        let phase = |more: Option<u32>| {
+            serde_json::json!({
+                "kind": "phase", "round": 2, "attempt": 1, "state": "SHARING", "more": more, "until": 1_700_000_000_000_i64
+            })
+        };
+        let cases = [
+            (serde_json::Value::Null, lacking.to_owned()),
+            (serde_json::json!({ "kind": "participants", "more": 1 }), lacking.to_owned()),
+            (
+                serde_json::json!({ "kind": "participants", "more": 1, "until": 1_700_000_000_000_i64 }),
+                format!("{lacking}; this attempt waits until 2023-11-14 22:13:20Z"),
+            ),
+            (
+                phase(Some(1)),
+                "Waits       for 1 more answer, in round 2, which is SHARING until 2023-11-14 22:13:20Z at the latest"
+                    .to_owned(),
+            ),
+            (
+                phase(None),
+                "Waits       in round 2, which is SHARING until 2023-11-14 22:13:20Z at the latest".to_owned(),
+            ),
+            (
+                phase(Some(0)),
+                "Waits       in round 2, which is SHARING until 2023-11-14 22:13:20Z at the latest".to_owned(),
+            ),
+            (
+                serde_json::json!({ "kind": "updates", "round": 2, "more": 4 }),
+                "Waits       for 4 more updates of participants that train ahead, with which round 2 opens".to_owned(),
+            ),
+            (
+                serde_json::json!({ "kind": "round", "round": 2, "at": 1_700_000_000_000_i64 }),
+                "Waits       for round 2, which opens at 2023-11-14 22:13:20Z at the earliest".to_owned(),
+            ),
+            (
+                serde_json::json!({ "kind": "round", "round": 2 }),
+                "Waits       for round 2, which the coordinator opens by itself".to_owned(),
+            ),
+            (serde_json::json!({ "kind": "operator", "status": "PAUSED", "since": 0 }), String::new()),
+            (serde_json::json!({ "kind": "nothing" }), String::new()),
+        ];
+        for (waiting_for, said) in cases {
+            assert_eq!(waits(waiting_for), said);
+        }
+    }
+
+    #[test]
     fn a_list_of_tasks_fits_eighty_columns() {
         let (id, name) = ("01934c2e-7d3a-7b1c-9f00-0123456789ab", "n".repeat(30));
         let task = serde_json::json!({
@@ -283,7 +392,7 @@ mod tests {
             "model_version": 1000, "parameters": 6_653_480, "created_at": 1_700_000_000_000_i64,
         });
         let tasks: [TaskSummary; 1] = [serde_json::from_value(task).unwrap()];
-        let (whole, narrow) = (table(&tasks, None), table(&tasks, Some(80)));
+        let (whole, narrow) = (table(&tasks, None, ""), table(&tasks, Some(80), ""));
         assert!(fits_eighty(&narrow) && !fits_eighty(&whole), "{narrow}");
         assert!(narrow.contains(&name) && narrow.contains("1000/1000") && !narrow.contains(id), "{narrow}");
         assert!(narrow.contains("(80 columns: without ID, CREATED; `--format json` has everything)"), "{narrow}");

@@ -16,7 +16,7 @@ use crate::command::participant::find;
 use crate::command::serve;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, day, when};
-use crate::server::{PartArgs, Server, ServerArgs};
+use crate::server::{IdempotencyArgs, PartArgs, Server, ServerArgs};
 
 /// What to do with tokens.
 #[derive(clap::Subcommand)]
@@ -68,8 +68,14 @@ pub(crate) struct Create {
     #[arg(long = "task", value_name = "TASK", conflicts_with = "enrollment")]
     tasks: Vec<String>,
     /// Write it into the database of a stopped coordinator, for operators who may write that file and have no token
-    #[arg(long, requires = "offline_database", conflicts_with_all = ["enrollment", "server", "ca", "token"])]
+    #[arg(
+        long,
+        requires = "offline_database",
+        conflicts_with_all = ["enrollment", "idempotency_key", "server", "ca", "token"]
+    )]
     offline: bool,
+    #[command(flatten)]
+    once: IdempotencyArgs,
     #[command(flatten)]
     database: OfflineDatabase,
     #[command(flatten)]
@@ -151,7 +157,7 @@ impl Create {
         let missing = || Failure::new(Exit::Usage, "say which coordinator: --server, --ca and --token, or --offline");
         let server = Server::new(self.server.as_ref().ok_or_else(missing)?)?;
         if let Some(body) = self.of_operator() {
-            let made: OperatorTokenReply = server.post(route::OPERATOR_TOKENS, &body, None).await?;
+            let made: OperatorTokenReply = server.post(route::OPERATOR_TOKENS, &body, self.once.condition()).await?;
             output.answer(&made, || words(&made));
             return Ok(());
         }
@@ -162,7 +168,7 @@ impl Create {
             None => None,
         };
         let body = CreateEnrollmentToken { name: self.name, labels, participant, valid_for_ms };
-        let made: EnrollmentTokenReply = server.post(route::ENROLLMENT_TOKENS, &body, None).await?;
+        let made: EnrollmentTokenReply = server.post(route::ENROLLMENT_TOKENS, &body, self.once.condition()).await?;
         output.answer(&made, || {
             format!("{}\n(for one participant, until {}; it is not shown again)", made.token, when(made.expires_at))
         });

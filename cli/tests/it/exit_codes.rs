@@ -36,7 +36,9 @@ fn a_command_line_that_cannot_be_understood() {
     assert_eq!(misspelt.code, 2);
     assert_eq!(misspelt.envelope()["data"]["exit_code"], 2);
     assert_eq!(run(&["--help"]).code, 0);
-    assert_eq!(run(&["--version"]).code, 0);
+    let version = run(&["--version"]);
+    assert_eq!(version.code, 0);
+    assert!(version.stdout.starts_with(concat!("tributary ", env!("CARGO_PKG_VERSION"))), "{version}");
 }
 
 #[test]

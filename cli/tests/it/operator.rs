@@ -44,6 +44,9 @@ fn tasks_are_created_once_and_steered() {
     assert_eq!(served.operate(&["task", "show", id]).data()["spec"]["rounds"]["count"], 2);
     assert_eq!(served.operate(&["round", "show", "digits", "1"]).data()["state"], "SELECTING");
     assert_eq!(served.operate(&["round", "list", "digits"]).data()[0]["number"], 1);
+    assert_eq!(served.operate(&["round", "list", "digits", "--device", "gpu"]).data(), serde_json::json!([]));
+    assert_eq!(served.operate(&["round", "devices", "--task", "digits"]).data(), serde_json::json!([]));
+    assert_eq!(served.operate(&["round", "devices", "--task", "nobody"]).code, 7);
 
     let models = served.operate(&["model", "list", "digits"]).data();
     assert_eq!(models[0]["version"], 0);
@@ -319,18 +322,4 @@ fn what_a_round_was_is_exported_compared_and_never_overwritten() {
     assert_eq!(keys("selection.cohort.count"), None, "they are the same");
     assert_eq!(compared["total"][0]["name"], "bytes_down");
     assert_eq!(served.operate(&["task", "compare", "digits"]).code, 2, "with what?");
-}
-
-#[test]
-fn shells_complete_the_command_line_and_each_subcommand_has_a_page() {
-    let script = run(&["completions", "bash"]);
-    assert!(script.stdout.contains("tributary__subcmd__task") || script.stdout.contains("tributary__task"), "{script}");
-    let folder = tempfile::tempdir().unwrap();
-    let pages = folder.path().join("man1");
-    assert_eq!(run(&["manual", pages.to_str().unwrap()]).code, 0);
-    for page in ["tributary.1", "tributary-task-create.1", "tributary-round-list.1", "tributary-task-list.1"] {
-        assert!(pages.join(page).exists(), "{page}");
-    }
-    let page = std::fs::read_to_string(pages.join("tributary-round-list.1")).unwrap();
-    assert!(page.contains("newest first"), "{page}");
 }

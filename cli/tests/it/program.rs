@@ -179,7 +179,7 @@ fn programs_train_in_secret_and_one_is_left_alone_by_its_participant() {
 }
 
 /// What a participant tells Prometheus at the address that it has printed, once it has.
-fn metrics(said: &Path) -> String {
+pub(crate) fn metrics(said: &Path) -> String {
     let lines = std::fs::read_to_string(said).unwrap_or_default();
     let events = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let Some(told) = events.into_iter().find(|event| event["event"] == "metrics") else { return String::new() };

@@ -73,6 +73,24 @@ fn updates_of_devices_that_train_ahead_are_shown_with_their_versions() {
          versions behind on average, {most} at most; an update counts for {weight:.3}"
     );
     assert!(words.contains(&expected), "no {expected:?}: {words}");
+    rounds_are_compared_by_what_each_is_shown_with(&served, [&shown(&served, "demo", "1").0, &round]);
+}
+
+fn rounds_are_compared_by_what_each_is_shown_with(served: &Served, rounds: [&Value; 2]) {
+    let [first, last] = rounds.map(|round| format!("{}/{}", round["number"], round["attempt"]));
+    let compare = ["round", "compare", "demo", &first, &last];
+    let compared = served.operate(&compare).data();
+    assert_eq!(compared["names"], serde_json::json!([format!("demo/{first}"), format!("demo/{last}")]));
+    let lines = compared["last"].as_array().unwrap();
+    for name in ["cohort", "reported", "bytes_up", "seconds"] {
+        let line = lines.iter().find(|line| line["name"] == name).unwrap();
+        let expected: Vec<_> = rounds.map(|round| round[name].as_f64()).into();
+        let found: Vec<_> = line["values"].as_array().unwrap().iter().map(Value::as_f64).collect();
+        assert_eq!(found, expected, "{name}");
+    }
+    let words = served.read(&compare);
+    let collecting = rows(&words, "Numbers").into_iter().find(|row| row[0] == "phases.COLLECTING.seconds").unwrap();
+    assert!(collecting.len() == 5 && collecting[2] == "s" && collecting[4] == "s", "{words}");
 }
 
 /// A rate at which every step makes the model worse, and a gate that sees it.

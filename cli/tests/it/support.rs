@@ -43,12 +43,15 @@ pub(crate) fn finish(command: &mut Command) -> Ran {
 }
 
 impl Ran {
-    /// The one envelope on stdout. A part of a list names where the next one begins.
+    /// The one envelope on stdout. A part of a list names where the next one begins, a view its entity tag.
     pub(crate) fn envelope(&self) -> Value {
         let envelope: Value = serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self}"));
         assert_eq!(envelope["schema_version"], 1, "{self}");
         let keys = envelope.as_object().unwrap().keys().map(String::as_str);
-        assert!(keys.filter(|key| *key != "next_cursor").eq(["data", "schema_version", "status"]), "{self}");
+        assert!(
+            keys.filter(|key| !matches!(*key, "etag" | "next_cursor")).eq(["data", "schema_version", "status"]),
+            "{self}"
+        );
         assert_eq!(envelope["status"], if self.code == 0 { "ok" } else { "error" }, "{self}");
         envelope
     }

@@ -63,6 +63,14 @@ typedef enum TributaryCode {
   TRIBUTARY_CODE_DEFECT = 29,
 } TributaryCode;
 
+// The rule of a step.
+typedef enum TributaryOptimizer {
+  // Stochastic gradient descent, with `momentum` and with `weight_decay` as a term of the gradient.
+  TRIBUTARY_OPTIMIZER_SGD = 0,
+  // AdamW (Loshchilov and Hutter 2019), with `beta1`, `beta2` and `epsilon`, and with `weight_decay` apart from the gradient.
+  TRIBUTARY_OPTIMIZER_ADAMW = 1,
+} TributaryOptimizer;
+
 // What to do next.
 typedef enum TributaryTodo {
   // Send a request and wait for its answer: perform.
@@ -191,7 +199,8 @@ typedef struct TributaryDataUse {
   uint64_t received;
 } TributaryDataUse;
 
-// The numbers of a job that most training functions need; `tributary_job_description` has all of the plan.
+// The numbers of a job that most training functions need; `tributary_job_description` has all of the plan. An app whose training cannot do
+// what they ask for says so (`tributary_job_refuse`).
 typedef struct TributaryPlan {
   // Of the task, from 1.
   uint32_t round;
@@ -207,6 +216,20 @@ typedef struct TributaryPlan {
   double momentum;
   // L2 penalty.
   double weight_decay;
+  // Of FedProx: strength of the pull towards the received model; 0 if there is none.
+  double proximal_mu;
+  // L2 norm to which the gradient of each step is clipped; 0 if it is not.
+  double gradient_clip;
+  // Mini-batches whose gradients are averaged into one step, at least 1.
+  uint32_t accumulate;
+  // The rule of a step; its state begins anew in each round.
+  enum TributaryOptimizer optimizer;
+  // Of AdamW; 0 of another.
+  double beta1;
+  // Of AdamW; 0 of another.
+  double beta2;
+  // Of AdamW; 0 of another.
+  double epsilon;
   // For shuffling and the like: repeatable if the participant has a seed, otherwise random.
   uint64_t seed;
 } TributaryPlan;
@@ -293,9 +316,9 @@ enum TributaryCode tributary_last_error(char *buffer,
 
 // Starts a participant on a thread of its own, and puts its handle into `participant`.
 //
-// `options` is a JSON object in UTF-8: `server`, `journal`, `ca_pem`, at first `token`, and all else in the documentation of
-// `client_sdk::runner::Options`. It is not needed any more when the call returns. `callbacks` may be NULL; see `TributaryCallbacks` for how
-// long what it points to must stay. Close what was started with `tributary_close`.
+// `options` is a JSON object in UTF-8: `server`, `journal`, `ca_pem`, at first `token`, and all else that docs/OPTIONS.md lists, with
+// defaults. It is not needed any more when the call returns. `callbacks` may be NULL; see `TributaryCallbacks` for how long what it points
+// to must stay. Close what was started with `tributary_close`.
 //
 // Errors: ARGUMENT, CONFIGURATION, ENROLLMENT, JOURNAL.
 enum TributaryCode tributary_start(const char *options,
@@ -311,8 +334,9 @@ enum TributaryCode tributary_next(struct TributaryParticipant participant,
                                   uint64_t limit_ms,
                                   struct TributaryJob *job);
 
-// Rests at once, and sends nothing until `tributary_resume`. A job that has saved a checkpoint is taken back, and comes again if its round
-// still waits; otherwise a round whose update is not made is given up. Does not wait.
+// Rests, and sends nothing until `tributary_resume`. A job under way should pause: once it has saved a checkpoint, or in ten seconds, it is
+// taken back, and comes again if its round still waits. If it has saved none by then, its round is given up, as is any other whose update is
+// not made. Does not wait.
 enum TributaryCode tributary_pause(struct TributaryParticipant participant);
 
 // Ends a pause. Does not wait.
@@ -398,8 +422,9 @@ enum TributaryCode tributary_job_parameters(struct TributaryJob job,
 // OVERDUE if the round no longer waits for the job: training may stop. OK otherwise. Cheap: call it between batches.
 enum TributaryCode tributary_job_check(struct TributaryJob job);
 
-// OK if the training should rest, because the device's conditions do not hold or the app pauses: save a checkpoint then. The job is
-// taken back, and comes again when it goes on, if its round still waits. NOTHING if it may go on. Cheap: call it between batches.
+// OK if the training should rest, because the device's conditions do not hold or the app pauses: save a checkpoint then, within ten
+// seconds. The job is taken back, and comes again when it goes on, if its round still waits; the round of a job that has never saved one is
+// given up. NOTHING if it may go on. Cheap: call it between batches.
 enum TributaryCode tributary_job_should_pause(struct TributaryJob job);
 
 // Copies what the training of this job saved last, before it was paused or its process was killed, into `buffer` of `size` bytes;
@@ -457,9 +482,10 @@ enum TributaryCode tributary_job_refuse(struct TributaryJob job, const char *rea
 // Ends a job without an answer, which then counts as failed.
 enum TributaryCode tributary_job_free(struct TributaryJob job);
 
-// Puts a handle for the model of a task into `model`, for use on this device: the last published one that was verified, or the device's
-// own where the task personalizes; NOTHING before the first. It is read from the journal, so it is there without a network, too, and
-// after the participant has ended; and it stays as it is while the participant goes on. Free it with `tributary_model_free`.
+// Puts a handle for the model of a task into `model`, for use on this device: the published one, verified, that the last round began with
+// in which it had a place, or the device's own where the task personalizes; NOTHING before the first. It is read from the journal, so it is
+// there without a network, too, and after the participant has ended; and it stays as it is while the participant goes on. Free it with
+// `tributary_model_free`.
 //
 // Errors: ARGUMENT, JOURNAL, CLOSED, IN_CALLBACK.
 enum TributaryCode tributary_model(struct TributaryParticipant participant,
@@ -491,8 +517,9 @@ enum TributaryCode tributary_model_tensor(struct TributaryModel model,
                                           size_t number,
                                           struct TributaryTensor *tensor);
 
-// Puts into `metric` what was measured of the model on this device, by number, from 0; NOTHING beyond the last. There is none before
-// a training that began with the model.
+// Puts into `metric` what was measured of the model on this device, by number, from 0; NOTHING beyond the last: what the app's answer said
+// in the round that began with the model, without what is of the training (`train_loss`). There is none before that answer, nor of a ready
+// model, which `tributary_job_train` does not measure.
 enum TributaryCode tributary_model_metric(struct TributaryModel model,
                                           size_t number,
                                           struct TributaryMetric *metric);
@@ -529,8 +556,8 @@ enum TributaryCode tributary_machine_open(const char *options,
 
 // Says what to do next: puts it into `todo`, and into `until_ms` the moment of WAIT_UNTIL, on the clock of `elapsed_ms`; otherwise 0.
 // It neither waits nor starts a thread: it computes for microseconds, beside hashing and writing out what is to be sent. While a
-// thread performs what was said, the answer is BUSY, unless the round is left meanwhile: because its time is up, or the conditions do not
-// hold and no checkpoint was saved.
+// thread performs what was said, the answer is BUSY, unless the round is left meanwhile: because its time is up, or the conditions have not
+// held for ten seconds and no checkpoint was saved.
 //
 // Returns OK; ENDED once the participant has ended, and then always. Errors: why it ended early (ENROLLMENT, JOURNAL, FAILED), ARGUMENT,
 // CLOSED, IN_CALLBACK, OTHER_PROCESS.

@@ -13,7 +13,7 @@ use crate::model::tensors;
 use crate::participant::Slot;
 
 /// One model to train. Takes one answer, from any thread of the process that has the participant; dropped without one, it counts as
-/// failed.
+/// failed, unless it should pause and has saved a checkpoint.
 #[cfg_attr(feature = "uniffi", derive(uniffi::Object))]
 pub struct Job {
     layout: Arc<Layout>,
@@ -126,6 +126,11 @@ impl Job {
         given_up.err().unwrap_or(TributaryError::Answered)
     }
 
+    /// Whether it comes again without an answer: it should pause, and has saved a checkpoint.
+    pub(crate) fn rests(&self) -> bool {
+        self.should_pause() && self.training.checkpoints.load().is_some()
+    }
+
     /// Keeps a checkpoint.
     pub(crate) fn save(&self, state: &[u8]) -> Result<(), TributaryError> {
         refuse_in_key_store()?;
@@ -210,8 +215,8 @@ impl Job {
         self.training.checkpoints.is_due()
     }
 
-    /// Whether the training should rest: save a checkpoint then. The job is taken back, and comes again when it goes on, if its round
-    /// still waits. Cheap: look between batches.
+    /// Whether the training should rest: save a checkpoint then, within ten seconds. The job is taken back, and comes again when it goes on, if
+    /// its round still waits; the round of a job that has never saved one is given up. Cheap: look between batches.
     #[must_use]
     pub fn should_pause(&self) -> bool {
         self.training.checkpoints.should_pause()

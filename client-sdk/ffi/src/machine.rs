@@ -60,10 +60,10 @@ pub enum Todo {
 #[cfg_attr(feature = "uniffi", uniffi::export(with_foreign))]
 pub trait Trainer: Send + Sync {
     /// Trains, and answers the job before it returns. Without an answer the round is given up, unless `job.should_pause()` and a checkpoint was
-    /// saved: then it is called again with the same job, and goes on.
+    /// saved, also by `job.train`: then it is called again with the same job, and goes on.
     ///
     /// # Errors
-    /// [`CallbackError`]: the training failed.
+    /// [`CallbackError`]: the training failed, unless it was to be called again.
     fn train(&self, job: Arc<Job>) -> Result<(), CallbackError>;
 }
 
@@ -99,7 +99,7 @@ impl Machine {
 
     /// Says what to do next. It neither waits nor starts a thread: it computes for microseconds, beside hashing and writing out what is
     /// to be sent. While a thread performs what was said, the answer is `Busy`, unless the round is left meanwhile: because its time is
-    /// up, or the conditions do not hold and no checkpoint was saved.
+    /// up, or the conditions have not held for ten seconds and no checkpoint was saved.
     ///
     /// # Errors
     /// Why it ended early; [`TributaryError::InCallback`], [`TributaryError::OtherProcess`].
@@ -136,7 +136,10 @@ impl Machine {
         self.perform_with(|job| {
             // Why it failed is the app's own; the job that it dropped counts as failed.
             let answer = Arc::clone(&job);
-            if let Err(error) = trainer.train(job) {
+            // A ready model that pauses says so by an error.
+            if let Err(error) = trainer.train(job)
+                && !answer.rests()
+            {
                 let _ = answer.fail(error.to_string());
             }
         })
@@ -233,3 +236,7 @@ impl Machine {
         Ok(driven.perform(&mut trainer))
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "models")]
+mod tests;

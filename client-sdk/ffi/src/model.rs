@@ -10,7 +10,7 @@ use crate::error::TributaryError;
 use crate::job::{Metric, Tensor};
 use crate::options;
 
-/// The model of a task on this device: the personalized one where there is one, else the last published one that was verified. It
+/// The model of a task on this device: the personalized one where there is one, else the published one that the last round began with. It
 /// stays as it is while the participant goes on, and after it was closed.
 #[cfg_attr(feature = "uniffi", derive(uniffi::Object))]
 pub struct Model(client_sdk::Model);
@@ -66,7 +66,8 @@ impl Model {
         self.0.architecture().map(ToString::to_string)
     }
 
-    /// What was measured of it on this device; empty before a training that began with it.
+    /// What the app's answer said of it, in the round that began with it: without what is of the training (`train_…`). Empty before that
+    /// answer, and of a ready model, which `job.train` does not measure. Of a personalized model: what was measured of that (`personal_…`).
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
         let metrics = self.0.metrics().iter();

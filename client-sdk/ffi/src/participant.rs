@@ -112,7 +112,7 @@ impl Participant {
 
 #[cfg_attr(feature = "uniffi", uniffi::export)]
 impl Participant {
-    /// Starts a participant with the options of `client_sdk::runner::Options` as JSON, in which `server`, `journal` and, at
+    /// Starts a participant with the options of docs/OPTIONS.md (`client_sdk::runner::Options`) as JSON, in which `server`, `journal` and, at
     /// first, `ca_pem` and `token` must be there. Sends nothing before it returns.
     ///
     /// # Errors
@@ -142,8 +142,9 @@ impl Participant {
         }
     }
 
-    /// Rests at once, and sends nothing until [`Self::resume`]. A job that has saved a checkpoint is taken back, and comes again if its
-    /// round still waits; otherwise a round whose update is not made is given up.
+    /// Rests, and sends nothing until [`Self::resume`]. A job under way should pause: once it has saved a checkpoint, or in ten seconds, it is
+    /// taken back, and comes again if its round still waits. If it has saved none by then, its round is given up, as is any other whose
+    /// update is not made.
     ///
     /// # Errors
     /// [`TributaryError::Closed`].
@@ -209,9 +210,9 @@ impl Participant {
         self.look_at(asked::refusals)
     }
 
-    /// The model of a task for use on this device: the last published one that was verified, or the device's own where the task
-    /// personalizes; nothing before the first. From the journal, so it is there without a network, too, and after the participant has
-    /// ended. While none runs, `load_model` does the same.
+    /// The model of a task for use on this device: the published one, verified, that the last round began with in which it had a
+    /// place, or the device's own where the task personalizes; nothing before the first. From the journal, so it is there without
+    /// a network, too, and after the participant has ended. While none runs, `load_model` does the same.
     ///
     /// # Errors
     /// [`TributaryError::Journal`], [`TributaryError::Closed`].

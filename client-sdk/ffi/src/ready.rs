@@ -36,7 +36,8 @@ impl Job {
     ///
     /// # Errors
     /// [`TributaryError::Update`] if the examples do not fit the model, or the task names no ready model, and the job still takes
-    /// an answer; [`TributaryError::Overdue`], [`TributaryError::Answered`], [`TributaryError::OtherProcess`].
+    /// an answer; [`TributaryError::Overdue`] also if it should pause: it has saved a checkpoint, and the job comes again;
+    /// [`TributaryError::Answered`], [`TributaryError::OtherProcess`].
     pub fn train(&self, features: Vec<u8>, labels: Vec<u32>, width: u64) -> Result<(), TributaryError> {
         let width = usize::try_from(width).unwrap_or(usize::MAX);
         self.train_rows(floats(&features)?, labels, width)

@@ -19,10 +19,13 @@ import kotlin.time.Duration.Companion.milliseconds
  * An app in Kotlin that drives a participant itself, like `client-sdk/ffi/tests/c/machine.c`, and then uses the model without a
  * participant and without a coordinator.
  *
- *     Driven OPTIONS.json
+ *     Driven OPTIONS.json [sliced]
+ *
+ * With `sliced` the library trains the task's ready model, for longer than a slice.
  */
 fun main(arguments: Array<String>) {
     val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject
+    if (arguments.size > 1) return sliced(options)
     val good = DeviceState(charging = true, unmetered = true, idle = true, batteryPercent = null, thermal = Thermal.NOMINAL)
     val begin = System.nanoTime()
     var rested = 0
@@ -73,4 +76,31 @@ fun main(arguments: Array<String>) {
         check(Model.load(offline, "another") == null)
     }
     println("driven in Kotlin: two rounds by hand, and the model without a participant")
+}
+
+/** A ready model: a pause of `train` is no answer and no failure, however it leaves the app's function, which is called again and goes on. */
+private fun sliced(options: JsonObject) {
+    val rows = 2000
+    val features = FloatArray(4 * rows) { (it * 7 % 10) / 10f + if (it % 2 == it / 4 % 2) 1f else 0f }
+    val labels = IntArray(rows) { it % 2 }
+    var calls = 0
+    Machine.open(options).use { machine ->
+        while (true) {
+            when (machine.tick(examples = rows.toLong())) {
+                Todo.Send, Todo.Fetch, Todo.Train, Todo.Journal -> check(
+                    machine.perform { job ->
+                        check((job.checkpoint() == null) == (calls == 0)) { "it began anew in call $calls" }
+                        calls += 1
+                        job.train(features, labels, 4)
+                    },
+                )
+                is Todo.WaitUntil -> Thread.sleep(20)
+                Todo.Busy -> error("no other thread performs anything")
+                is Todo.Ended -> break
+            }
+        }
+        check(calls > 1) { "it was trained in $calls call, and never paused" }
+        check(machine.models() == listOf("sliced") && machine.model("sliced")?.version == 0)
+    }
+    println("driven in Kotlin: a ready model was trained in $calls slices")
 }

@@ -11,6 +11,9 @@ import kotlinx.serialization.json.JsonPrimitive
 import kotlinx.serialization.json.jsonObject
 import org.tributary.Event
 import org.tributary.Job
+import org.tributary.Machine
+import org.tributary.Model
+import org.tributary.Optimizer
 import org.tributary.Participant
 import org.tributary.ffi.CallbackException
 import org.tributary.ffi.DeviceConditions
@@ -38,6 +41,7 @@ inline fun <reified E : Exception> expect(words: String, code: () -> Unit) {
 /** The secrets of a journal in memory. */
 class MemoryKeys : KeyStore {
     val secrets = HashMap<String, ByteArray>()
+    val saves = AtomicInteger()
     var isLocked = false
 
     override fun load(name: String): ByteArray? {
@@ -46,12 +50,16 @@ class MemoryKeys : KeyStore {
     }
 
     override fun save(name: String, secret: ByteArray) {
+        saves.incrementAndGet()
         secrets[name] = secret
     }
 }
 
 suspend fun wrongAnswers(job: Job) {
     val right = job.parameters()
+    val plan = job.plan
+    check(plan.optimizer == Optimizer.AdamW(0.9, 0.99, 1e-8) && !plan.isPlainSgd) { "optimizer: ${plan.optimizer}" }
+    check(plan.weightDecay == 0.01 && plan.proximalMu == 0.5 && plan.gradientClip == 2.0 && plan.momentum == 0.0 && plan.accumulate == 2)
     check(right.size == 8 && job.tensors.map { it.name } == listOf("w", "b") && job.plan.learningRate == 0.05)
     expect<TributaryException.Update>("7 parameters") { job.finish(right.copyOf(7), 1) }
     expect<TributaryException.Update>("\"b\" has NaN at position 1") { job.finish(right.copyOf().also { it[7] = Float.NaN }, 1) }
@@ -72,12 +80,24 @@ suspend fun wrongAnswers(job: Job) {
     expect<IllegalStateException>("") { job.finish(right, 1) }
 }
 
+/** Enrols, and leaves its journal. */
+suspend fun leaveJournal(options: JsonObject): Unit = Participant.start(options).use { me -> while (me.id() == null) delay(10) }
+
+/** The journal was changed, and is refused with these words. */
+suspend fun damaged(options: JsonObject, words: String) {
+    expect<TributaryException.Journal>(words) { Participant.start(options) }
+    expect<TributaryException.Journal>(words) { Machine.open(options) }
+    expect<TributaryException.Journal>(words) { Model.load(options, "absent") }
+}
+
 /**
- * What a careless app in Kotlin does: `Misuse OPTIONS.json`, of a participant of a task with a cohort of one and three rounds, whose
+ * What a careless app in Kotlin does: `Misuse OPTIONS.json OTHER.json | journal | damaged WORDS`, of a participant of a task with a cohort of one and three rounds, whose
  * tensors are w of shape [2, 3] and b of shape [2].
  */
 fun main(arguments: Array<String>): Unit = runBlocking {
     val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject
+    if (arguments[1] == "journal") return@runBlocking leaveJournal(options)
+    if (arguments[1] == "damaged") return@runBlocking damaged(options, arguments[2])
     expect<TributaryException.Configuration>("missing field `server`") { Participant.start(JsonObject(emptyMap())) }
     expect<TributaryException.Configuration>("unknown field `cohort`") {
         Participant.start(JsonObject(options + ("cohort" to JsonPrimitive(3))))
@@ -106,6 +126,8 @@ fun main(arguments: Array<String>): Unit = runBlocking {
     started.set(me)
     expect<TributaryException.Journal>("in use") { Participant.start(options, keyStore = keys) }
     check(me.model("careless") == null && me.models().isEmpty())
+    while (me.heldUp() == null) delay(10)
+    check(me.heldUp()?.condition == "charging") { "held up by ${me.heldUp()}" }
     while (asked.get() < 3) {
         me.conditionsChanged()
         delay(10)
@@ -130,11 +152,23 @@ fun main(arguments: Array<String>): Unit = runBlocking {
     check(me.refusals().isEmpty()) { "refused: ${me.refusals()}" }
     me.pause()
     while (!job.isOverdue) delay(10)
-    expect<TributaryException.Overdue>("no longer waits") { job.finish(job.parameters(), 1) }
+    check(!job.finish(job.parameters(), 1)) { "an overdue job was handed in" }
+    expect<TributaryException.Answered>("answered before") { job.fail("it came too late") }
+    // A loop outlives it: the next attempt at its round comes, and the last round.
+    me.resume()
+    val counted = mutableListOf<Int>()
+    me.jobs().collect { next ->
+        if (next.finish(next.parameters(), 1)) counted += next.round
+    }
+    check(counted == listOf(2, 3)) { "counted in rounds $counted" }
     check(me.close(10.seconds)) { "it did not end in time" }
     me.close()
     expect<IllegalStateException>("") { me.pause() }
     check(keys.secrets.keys == setOf("journal-key", "journal-generation") && told.get() > 3)
+    // No callback comes any more, whatever else goes on.
+    val last = listOf(told.get(), asked.get(), keys.saves.get())
+    leaveJournal(Json.parseToJsonElement(File(arguments[1]).readText()).jsonObject)
+    check(listOf(told.get(), asked.get(), keys.saves.get()) == last) { "called after it was closed" }
     check(refused.get() is TributaryException.InCallback) { "in a callback: ${refused.get()}" }
     println("misuse in Kotlin: every call said what it must")
 }

@@ -6,7 +6,9 @@ import kotlinx.serialization.json.JsonObject
 import kotlinx.serialization.json.jsonObject
 import kotlinx.serialization.json.jsonPrimitive
 import org.tributary.Job
+import org.tributary.Machine
 import org.tributary.Participant
+import org.tributary.ffi.Todo
 import java.io.File
 import java.nio.ByteBuffer
 import java.nio.ByteOrder
@@ -42,17 +44,32 @@ private fun lent(options: JsonObject): LentClient {
     return LentClient(text("server"), text("ca_pem"))
 }
 
+private fun drive(options: JsonObject, number: Float, moment: String?) {
+    Machine.open(options, onEvent = { dieAt(moment, it.name) }).use { machine ->
+        while (true) {
+            when (machine.tick(examples = 10)) {
+                Todo.Send, Todo.Fetch, Todo.Train, Todo.Journal -> machine.perform { train(it, number, moment) }
+                Todo.Busy, is Todo.WaitUntil -> Thread.sleep(20) // Earlier than it says does no harm.
+                is Todo.Ended -> break
+            }
+        }
+        println(machine.privacySpent())
+    }
+}
+
 /**
  * Adds a number to every parameter: the participant in Kotlin of `.ci/sdks.sh`, like `client-sdk/ffi/tests/c/shift.c`.
  *
  *     Shift OPTIONS.json NUMBER [MOMENT]
  *
- * With the property `tributary.client` set to `lent` it sends with [LentClient], and else with the library's own HTTPS.
+ * With the property `tributary.client` set to `lent` it sends with [LentClient], and else with the library's own HTTPS; with
+ * `tributary.driven` it drives the participant itself.
  */
 fun main(arguments: Array<String>): Unit = runBlocking {
     val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject
     val number = arguments[1].toFloat()
     val moment = arguments.getOrNull(2)
+    if (System.getProperty("tributary.driven") != null) return@runBlocking drive(options, number, moment)
     val client = if (System.getProperty("tributary.client") == "lent") lent(options) else null
     Participant.start(options, httpClient = client, onEvent = { dieAt(moment, it.name) }).use { me ->
         me.jobs().collect { job ->

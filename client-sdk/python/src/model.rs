@@ -74,7 +74,8 @@ impl Model {
         PyArray1::from_slice(py, self.0.parameters().values())
     }
 
-    /// The scores of each class for each row, before softmax; of the SDK's own models.
+    /// The scores of each class for each row, before softmax; of the SDK's own models. No other thread may write to `rows` meanwhile:
+    /// `tributary.Model` gives a copy of its own.
     fn scores<'py>(&self, py: Python<'py>, rows: PyReadonlyArray2<'py, f32>) -> PyResult<Bound<'py, PyArray2<f32>>> {
         let rows = rows.as_slice().map_err(|_| UpdateError::new_err("the array is not contiguous"))?;
         let scores = py.detach(|| self.0.scores(Inputs::Rows(rows)));

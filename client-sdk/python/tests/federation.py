@@ -1,12 +1,14 @@
 """A real coordinator for tests: `tributary serve`, from the program that TRIBUTARY_BINARY names."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import pathlib
 import subprocess
 import tempfile
 import threading
+import unittest
 
 import tributary as tb
 
@@ -17,13 +19,14 @@ SMALL = {"min_cohort": 3, "min_tolerated_colluders": 0}
 class Federation:
     """A coordinator in a folder of its own, until `stop`."""
 
-    def __init__(self):
+    def __init__(self, settings):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tributary-python-"))
         self.process = subprocess.Popen(
             [os.environ["TRIBUTARY_BINARY"], "--format", "json", "serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir", self.folder / "data"],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            env={**os.environ, **settings},
         )
         for line in self.process.stdout:
             event = json.loads(line)
@@ -55,8 +58,9 @@ class Federation:
 
 
 @contextlib.contextmanager
-def federation():
-    running = Federation()
+def federation(**settings):
+    """``settings`` of the coordinator are named as in its environment: ``TRIBUTARY_HTTP_POLL_MAX_MS="500"``."""
+    running = Federation(settings)
     try:
         yield running
     finally:
@@ -80,6 +84,12 @@ def line(name, rounds=2, cohort=3, **more):
         "metrics": ["accuracy"],
         **more,
     }
+
+
+def installed(*modules):
+    """Skips a test, and says so, where one of the modules is not."""
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    return unittest.skipIf(missing, f"SKIPPED: {', '.join(missing)} is not installed")
 
 
 def each(work, arguments):

@@ -1,6 +1,7 @@
 """What goes wrong, and what is said of it: typed errors, nothing sent, the task still open."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -90,7 +91,7 @@ class Updates(unittest.TestCase):
 
         def answer():
             try:
-                task.send(task.parameters, examples=1)
+                task.send(task.parameters, examples=1, strict=True)
             except tb.Overdue as error:
                 failures.append(error)
 
@@ -127,6 +128,20 @@ class Updates(unittest.TestCase):
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         task.send(task.parameters, examples=1)
         self.assertEqual(self.running.operator.wait("alone")["status"], "COMPLETED")
+
+    def test_a_forked_child_that_lives_on_does_not_keep_the_journal(self):
+        """As the worker of a DataLoader does."""
+        child = os.fork()
+        if child == 0:
+            time.sleep(600)
+            os._exit(0)
+        try:
+            self.assertTrue(self.me.close())
+            options = {"journal": self.running.folder / "alone", "ca": self.running.ca, "secure_aggregation": {"required": False}}
+            self.me = tb.participant(self.running.url, token=self.running.operator.enroll("again"), **options)
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
     def test_a_callback_that_raises_is_printed_and_one_that_blocks_holds_nobody_up(self):
         go_on, told = threading.Event(), []
@@ -166,6 +181,24 @@ class Updates(unittest.TestCase):
         self.assertTrue(again.close())
         self.assertEqual({type(found.exc_value) for found in printed}, {ZeroDivisionError})
 
+    def test_no_callback_comes_once_it_is_closed(self):
+        self.me.close()
+        told = []
+        options = {**self.running.options("told", task="alone"), "secure_aggregation": {"required": False}}
+        me = tb.participant(**options, on_event=lambda name, _: told.append(name))
+        next(iter(me.tasks()))
+        self.assertTrue(me.close())
+        threads = pathlib.Path("/proc/self/task")
+        if threads.exists():
+            self.assertNotIn("tributary", [(thread / "comm").read_text().strip() for thread in threads.iterdir()])
+        last = list(told)
+        # Whatever else goes on with the same journal.
+        with tb.participant(**options) as again:
+            for task in again.tasks():
+                task.send(task.parameters, examples=1)
+        self.assertIn("assigned", told)
+        self.assertEqual(told, last)
+
     def test_a_damaged_journal_and_that_of_another_device_are_told(self):
         next(iter(self.me.tasks()))
         self.assertTrue(self.me.close())
@@ -185,6 +218,15 @@ class Updates(unittest.TestCase):
             tb.participant(self.running.url, **options)
         generation.write_bytes(last)
         tb.participant(self.running.url, **options).close()
+        # Of a newer version, which comes after the magic number.
+        record = folder / "alone" / "identity.record"
+        sealed = record.read_bytes()
+        record.write_bytes(sealed[:16] + bytes([sealed[16] + 1]) + sealed[17:])
+        for use in (tb.participant, tb.machine):
+            with self.assertRaisesRegex(tb.JournalError, "update the app"):
+                use(self.running.url, **options)
+        record.write_bytes(sealed)
+        tb.participant(self.running.url, **options).close()
         records = [path for path in (folder / "alone").rglob("*") if path.is_file() and path.stat().st_size > 100]
         for path in records:
             path.write_bytes(path.read_bytes()[:-20])
@@ -202,8 +244,9 @@ class Updates(unittest.TestCase):
         self.assertEqual(task.checkpoint, b"")
         task.send(task.parameters, examples=1)
         self.running.operator.wait("alone")
+        self.assertFalse(task.save_checkpoint(b"late"))
         with self.assertRaises(tb.Overdue):
-            task.save_checkpoint(b"late")
+            task.save_checkpoint(b"late", strict=True)
 
     def test_two_processes_on_one_journal_are_refused(self):
         program = "import sys, tributary as tb; tb.participant('https://localhost:1', journal=sys.argv[1], ca=sys.argv[2])"
@@ -299,7 +342,7 @@ class Operators(unittest.TestCase):
         with federation() as running:
             wrong = line("wrong")
             wrong["training"]["learning_rate"] = -1
-            with self.assertRaisesRegex(tb.Problem, "learning_rate") as caught:
+            with self.assertRaisesRegex(tb.Problem, "learning_rate: must be") as caught:
                 running.operator.create(wrong)
             self.assertEqual(caught.exception.status, 422)
             with self.assertRaises(tb.Problem) as caught:

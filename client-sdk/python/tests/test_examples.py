@@ -1,7 +1,6 @@
 """The examples, as they are: ten sites each, with real digits, under the floors that apps have by default."""
 
 import difflib
-import importlib.util
 import os
 import pathlib
 import subprocess
@@ -10,15 +9,10 @@ import unittest
 import unittest.mock
 
 import numpy as np
-from federation import each, federation
+from federation import each, federation, installed
 
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 SITES = 10
-
-
-def installed(*modules):
-    missing = [module for module in modules if importlib.util.find_spec(module) is None]
-    return unittest.skipIf(missing, f"SKIPPED: {', '.join(missing)} is not installed")
 
 
 def run(program, task):
@@ -106,6 +100,9 @@ class Examples(unittest.TestCase):
         )
         changed = [line for line in difflib.ndiff(plain, federated) if line[0] in "+-"]
         self.assertLessEqual(len(changed), 4, changed)
+        readme = (EXAMPLES.parent / "README.md").read_text().splitlines()
+        added, removed = ([line[5:].strip() for line in readme if line.startswith(f"    {sign}")] for sign in "+-")
+        self.assertEqual([f"+ {line}" for line in added if line not in removed], changed, "what the README shows")
 
 
 if __name__ == "__main__":

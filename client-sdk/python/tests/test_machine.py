@@ -1,5 +1,12 @@
 """A participant that its caller drives, in this thread, against a real coordinator."""
 
+import gc
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -62,6 +69,37 @@ class Machines(unittest.TestCase):
         self.assertEqual((model.version, model.parameters["w"].shape), (1, (2, 3)))
         np.testing.assert_allclose(model["b"], 1.0, atol=1e-4)
         self.assertIsNone(tb.Model.load("another", options["journal"]))
+
+    def test_a_forked_child_that_forgets_the_machine_leaves_its_journal_locked(self):
+        with federation() as running:
+            options = running.options("forked")
+            me = tb.machine(**options)
+            child = os.fork()
+            if child == 0:
+                del me
+                gc.collect()
+                os._exit(0)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            with self.assertRaisesRegex(tb.JournalError, "in use"):
+                tb.machine(**options)
+            del me
+            tb.machine(**options)
+
+    def test_killed_at_any_step_it_goes_on_with_its_journal(self):
+        with federation() as running:
+            running.operator.create(line("killed", rounds=1, cohort=1, secure_aggregation={"enabled": False}))
+            given = running.options("killed", task="killed", checkpoint_every_ms=0)
+            given.update(secure_aggregation={"required": False}, journal=str(given["journal"]), ca_pem=given.pop("ca"))
+            (running.folder / "options.json").write_text(json.dumps(given))
+            shift = [sys.executable, pathlib.Path(__file__).parent / "shift.py", running.folder / "options.json", "1"]
+            moments = ["enrolled", "assigned", "fetched", "middle", "answered", "uploaded"]
+            for moment in [*moments, None]:
+                command = shift if moment is None else [*shift, moment]
+                done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TRIBUTARY_DRIVEN": "1"})
+                self.assertEqual(done.returncode, 0 if moment is None else -signal.SIGKILL, (moment, done.stderr))
+                self.assertEqual("goes on from its checkpoint" in done.stderr, moment in ("answered", "uploaded"), (moment, done.stderr))
+            self.assertEqual([round["reported"] for round in running.operator.rounds("killed")], [1])
+            np.testing.assert_allclose(running.operator.model("killed")["w"], 1.0, atol=1e-4)
 
     def test_what_a_training_raises_is_raised_and_the_task_counts_as_failed(self):
         with federation() as running:

@@ -49,7 +49,41 @@ class Ready(unittest.TestCase):
                         task.train(FEATURES, LABELS)
                 model = me.model("ready")
             self.assertEqual(model.version, 1)
-            np.testing.assert_array_equal(model.scores(FEATURES).argmax(axis=1), LABELS)
+            scores = model.scores(FEATURES)
+            np.testing.assert_array_equal(scores.argmax(axis=1), LABELS)
+            for rows in [FEATURES.tolist(), FEATURES.astype(">f8"), np.asfortranarray(FEATURES), FEATURES.reshape(64, 1, 2, 2)]:
+                np.testing.assert_array_equal(model.scores(rows), scores)
+            np.testing.assert_array_equal(model.scores(FEATURES[1]), scores[1:2])
+            np.testing.assert_array_equal(model.scores(FEATURES > 1), model.scores((FEATURES > 1).astype("i8")))
+            for rows, words in [
+                (FEATURES[:0], "takes rows of 4 numbers"),
+                (FEATURES[:, :3], "3 numbers"),
+                (FEATURES.reshape(32, 8), "8 numbers"),
+                (FEATURES[0, :3], "3"),
+                (0.5, "4"),
+                (FEATURES.astype(str), "must be rows of numbers"),
+                (FEATURES.astype(complex), "must be rows of numbers"),
+                ([[0.0], [0.0, 1.0]], "rows are nothing"),
+                (nan, "row 3 has a number that is not finite"),
+                (FEATURES * 1e300, "row 0 has a number that is not finite"),
+            ]:
+                with self.assertRaisesRegex(tb.Error, words):
+                    model.scores(rows)
+
+    def test_rows_are_copied_before_other_threads_may_write_to_them(self):
+        given, scored = FEATURES.astype("f4"), []
+
+        class Native:
+            def scores(self, rows):
+                scored.append(rows)
+                return np.zeros((len(rows), 2), "f4")
+
+        model = tb.Model.__new__(tb.Model)
+        model._native = Native()
+        for rows in (given, given[0], given[::2], np.asfortranarray(given)):
+            model.scores(rows)
+            self.assertFalse(np.may_share_memory(scored[-1], rows))
+            self.assertTrue(scored[-1].flags.c_contiguous)
 
     def test_a_task_that_names_no_ready_model_says_so_and_still_takes_an_answer(self):
         with federation() as running:

@@ -1,6 +1,7 @@
 """Whole rounds under secure aggregation, by participants in Python, against a real coordinator."""
 
 import asyncio
+import dataclasses
 import json
 import subprocess
 import sys
@@ -125,6 +126,30 @@ class Rounds(unittest.TestCase):
             self.assertEqual(running.operator.wait("killed")["status"], "COMPLETED")
             np.testing.assert_allclose(running.operator.model("killed")["b"], 2.0, atol=1e-4)
 
+    def test_a_loop_outlives_a_task_that_came_too_late(self):
+        # No deadline may be shorter than a poll.
+        with federation(TRIBUTARY_HTTP_POLL_MAX_MS="500") as running:
+            spec = line("late", cohort=1, secure_aggregation={"enabled": False})
+            spec["rounds"]["collect_deadline_ms"] = 2000
+            running.operator.create(spec)
+            options = {**running.options("late", task="late"), "secure_aggregation": {"required": False}}
+            came = []
+            with tb.participant(**options) as me:
+                for task in me.tasks():
+                    late = not came
+                    while late and not task.is_overdue:
+                        time.sleep(0.01)
+                    if late:
+                        self.assertFalse(task.save_checkpoint(b"late"))
+                    came.append((task.round, task.send([array + 1 for array in task.parameters.values()], examples=1)))
+                    if late:
+                        with self.assertRaisesRegex(tb.Error, "answered before"):
+                            task.fail("late")
+            self.assertEqual(came[0], (1, False))
+            self.assertEqual([round for round, counted in came if counted][-2:], [1, 2])
+            self.assertEqual(running.operator.task("late")["status"], "COMPLETED")
+            np.testing.assert_allclose(running.operator.model("late")["b"], 2.0, atol=1e-4)
+
     def test_what_it_refuses_is_told_with_the_reason_by_the_next_process_too(self):
         with federation() as running:
             running.operator.create(line("clear", rounds=1, cohort=1, secure_aggregation={"enabled": False}))
@@ -136,6 +161,26 @@ class Rounds(unittest.TestCase):
             self.assertIn("without secure aggregation", told[0]["reason"])
             with tb.participant(**options) as me:
                 self.assertIn(told[0]["reason"], [one["reason"] for one in me.refusals])
+
+    def test_the_plan_says_all_that_a_training_may_have_to_follow(self):
+        with federation() as running:
+            adamw = {"name": "adamw", "beta2": 0.99}
+            more = {"weight_decay": 0.01, "proximal_mu": 0.5, "gradient_clip": 2.0, "accumulate": 2, "optimizer": adamw, "budget": {"steps": 3}}
+            running.operator.create(
+                line("asks", rounds=1, cohort=1, secure_aggregation={"enabled": False}, training={"epochs": 5, "learning_rate": 0.05, **more})
+            )
+            options = {**running.options("asks", task="asks"), "secure_aggregation": {"required": False}}
+            with tb.participant(**options) as me:
+                task = next(iter(me.tasks()))
+                usual = tb.Plan(epochs=5, batch_size=32, learning_rate=0.05)
+                asked = {"weight_decay": 0.01, "proximal_mu": 0.5, "gradient_clip": 2.0, "accumulate": 2}
+                optimizer = tb.Optimizer("adamw", beta1=0.9, beta2=0.99, epsilon=1e-8)
+                self.assertEqual(task.plan, dataclasses.replace(usual, **asked, optimizer=optimizer, more={"budget": {"steps": 3}}))
+                self.assertEqual(usual.optimizer.name, "sgd")
+                task.refuse("no AdamW here")
+                while not me.refusals:
+                    time.sleep(0.01)
+                self.assertIn("no AdamW here", me.refusals[-1]["reason"])
 
     def test_events_and_spending_are_told(self):
         with federation() as running:

@@ -26,9 +26,10 @@ from ._tributary import (
 from .machine import Machine, Todo, machine
 from .model import Model
 from .operator import Operator, Problem
-from .participant import Participant, Plan, Task, participant
+from .participant import Participant, participant
 from .program import Job, JobError, job, jobs
 from .simulation import simulate
+from .task import Optimizer, Plan, Task
 
 __all__ = [
     "ClosedError",
@@ -41,6 +42,7 @@ __all__ = [
     "Machine",
     "Model",
     "Operator",
+    "Optimizer",
     "Overdue",
     "Participant",
     "Plan",

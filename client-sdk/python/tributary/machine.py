@@ -9,7 +9,8 @@ from typing import Any
 
 from . import _tributary
 from .model import Model
-from .participant import Task, _data_use, _device, _options, _whole, participant
+from .participant import _data_use, _device, _options, participant
+from .task import Task, _whole
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _tributary
+from .update import numbers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,10 +83,24 @@ class Model:
         return self.round is not None
 
     def scores(self, rows: Any) -> np.ndarray:
-        """The scores of each class for each row of ``rows``, before softmax, if the model is one of the SDK's own.
+        """The scores of each class for each row of ``rows``, before softmax, if the model is one of the SDK's own. A single row may come as
+        such; images are flattened in the order channel, row, column.
 
-        :raises Error: if it is not, or if the rows do not fit.
+        :raises Error: if it is not, or if the rows do not fit, or are not all finite numbers.
         """
         import numpy as np
 
-        return self._native.scores(np.atleast_2d(np.ascontiguousarray(rows, dtype=np.float32)))
+        try:
+            table = np.atleast_2d(numbers("rows are", rows, 0))
+        except _tributary.UpdateError as error:
+            raise _tributary.Error(str(error)) from error
+        width = math.prod(table.shape[1:])
+        # A copy, since any thread may write to what was given while the native part computes without the interpreter's lock.
+        with np.errstate(over="ignore"):
+            flat = np.array(table.reshape(len(table), width), dtype=np.float32, order="C")
+        if not np.isfinite(flat).all():
+            raise _tributary.Error(f"row {int(np.argmin(np.isfinite(flat).all(axis=1)))} has a number that is not finite")
+        scores = self._native.scores(flat)
+        if len(scores) != len(flat):
+            raise _tributary.Error(f"rows have {width} numbers, and the model takes another length")
+        return scores

@@ -36,7 +36,7 @@ class Problem(Error):
         #: The whole answer; ``errors`` has one entry for each wrong field of a task.
         self.body = dict(body)
         said = body.get("detail") or body.get("title") or f"the coordinator answered {status}"
-        wrong = [f"{error.get('field', '?')}: {error.get('message', '')}" for error in body.get("errors", [])]
+        wrong = [f"{error.get('field', '?')}: {error.get('detail', '')}" for error in body.get("errors", [])]
         super().__init__("\n".join([said, *wrong]))
 
 
@@ -148,7 +148,10 @@ class Operator:
 
     def watch(self, task: str) -> Iterator[dict[str, Any]]:
         """Each round that has an end from now on, as soon as it has, until the task is over."""
-        seen = {(round["number"], round["attempt"]) for round in self.rounds(task) if _has_ended(round)}
+        return self._ends(task, {(round["number"], round["attempt"]) for round in self.rounds(task) if _has_ended(round)})
+
+    def _ends(self, task: str, seen: set[tuple[int, int]]) -> Iterator[dict[str, Any]]:
+        """The ends of rounds but those that were seen."""
         while True:
             # Looked up before the rounds: none that ended before the task did is missed.
             is_over = self.task(task)["status"] in _OVER

@@ -4,34 +4,19 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import dataclasses
 import json
 import os
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Union
+from typing import TYPE_CHECKING, Any
 
 from . import _tributary
-from .model import Model, views
-from .update import copy_into, rows_of
+from .model import Model
+from .task import Task, _whole
 
 if TYPE_CHECKING:
     import asyncio
-
-    import numpy as np
-
-    class Module(Protocol):
-        """A module of PyTorch."""
-
-        def state_dict(self) -> Mapping[str, Any]: ...
-
-    Parameters = Union[Mapping[str, Any], Sequence[Any], Module]
-
-
-class _HasExamples(Protocol):
-    examples: int
-
 
 #: Seconds that an asynchronous ask waits in its thread, and so the longest time a cancelled one goes on.
 _SLICE = 0.2
@@ -53,156 +38,6 @@ def _close_all() -> None:
     deadline = time.monotonic() + _LAST
     for one in last:
         one.close(max(0.0, deadline - time.monotonic()))
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """How the task wants the model trained. Settings that it leaves open are ``None``."""
-
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    #: FedProx μ: strength of the pull towards the received model.
-    proximal_mu: float = 0.0
-    #: Number of steps; overrides ``epochs``.
-    steps: int | None = None
-    #: Mini-batches whose gradients make one step.
-    accumulate: int = 1
-    #: L2 norm to which the gradient of a step is clipped.
-    gradient_clip: float | None = None
-    #: Everything else that the task says, by its name in the task file.
-    more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def _read(cls, text: str) -> Plan:
-        said = json.loads(text)
-        own = {field.name for field in dataclasses.fields(cls)} - {"more"}
-        return cls(
-            **{name: value for name, value in said.items() if name in own},
-            more={name: value for name, value in said.items() if name not in own},
-        )
-
-
-class Task:
-    """One model to train, in one round. It takes one answer: :meth:`send`, :meth:`refuse` or :meth:`fail`, in the process that got it:
-    a forked child is refused with :class:`ClosedError`.
-
-    A task without an answer counts as failed once it is forgotten: the round goes on without this participant.
-    """
-
-    #: The task's name, and its round, from 1.
-    name: str
-    round: int
-    #: How to train.
-    plan: Plan
-    #: A seed for shuffling and the like; repeatable if the participant has one.
-    seed: int
-    #: The task's description of its model, if it has one.
-    architecture: Any
-    #: Names of the metrics that the task collects; others are dropped.
-    metrics: list[str]
-    #: The model: an array of float32 for each tensor, by name. They may be trained in place.
-    parameters: dict[str, np.ndarray]
-
-    def __init__(self, job: _tributary.Job, participant: _HasExamples) -> None:
-        self._job = job
-        self._participant = participant
-        self.name, self.round, self.seed, self.metrics = job.task, job.round, job.seed, job.metrics
-        self.plan = Plan._read(job.plan)
-        self.architecture = json.loads(job.architecture) if job.architecture else None
-        self._flat = job.take_values()
-        self.parameters = views(self._flat, job.tensors)
-
-    def __repr__(self) -> str:
-        return f"<Task {self.name!r}, round {self.round}, {self._flat.size} parameters>"
-
-    @property
-    def is_overdue(self) -> bool:
-        """Whether the round no longer waits: training may stop. A task that was paused comes again, with its checkpoint."""
-        return self._job.is_overdue
-
-    @property
-    def checkpoint(self) -> bytes | None:
-        """What this task's training saved before it was paused or its process was killed; ``None`` if it begins."""
-        return self._job.checkpoint()
-
-    @property
-    def is_checkpoint_due(self) -> bool:
-        """Whether the last checkpoint is older than ``checkpoint_every``."""
-        return self._job.is_checkpoint_due
-
-    def save_checkpoint(self, state: bytes) -> None:
-        """Keeps the state of the training, so that it goes on from there after a pause and after its process was killed.
-
-        It replaces the last one, and is sealed in the journal, once in ``checkpoint_every`` seconds; it goes with the round.
-
-        :raises UpdateError: if it is larger than four times ``max_model_bytes``.
-        :raises Overdue: if the round no longer waits, or the task was paused.
-        :raises ClosedError: in a forked child.
-        """
-        self._job.save_checkpoint(state)
-
-    @property
-    def should_pause(self) -> bool:
-        """Whether the training should rest: save a checkpoint then. The task is taken back, and comes again when it goes on, if its round
-        still waits."""
-        return self._job.should_pause
-
-    def load_into(self, module: Any) -> Any:
-        """Loads the parameters into a PyTorch module whose ``state_dict`` has the task's names; returns the module."""
-        import torch
-
-        module.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in self.parameters.items()})
-        return module
-
-    def send(
-        self,
-        parameters: Parameters,
-        *,
-        examples: int,
-        metrics: Mapping[str, float] | None = None,
-    ) -> None:
-        """Hands in the trained model. What leaves the device is clipped, weighted and masked as the task prescribes.
-
-        ``parameters`` are arrays by name, arrays in the order of :attr:`parameters`, or anything with a ``state_dict()``
-        such as a PyTorch module; arrays of floating point numbers in any byte order, tensors of PyTorch or JAX among them.
-
-        :raises UpdateError: if a tensor is missing, unknown, of another shape or type, or not finite. Nothing was sent,
-            and the task still takes an answer.
-        :raises Overdue: if the round no longer waits.
-        """
-        count = _whole(examples)
-        copy_into(self._flat, self.parameters, parameters)
-        given = [(str(name), float(value), count) for name, value in (metrics or {}).items()]
-        self._job.finish(self._flat, count, given)
-        self._participant.examples = examples
-
-    def train(self, features: Any, labels: Any) -> bool:
-        """Trains the task's ready model, such as ``linear``, ``mlp`` or ``cnn``, as the plan says, and hands in the result: for an app without
-        a training function. It runs in this thread on one core, beginning with :attr:`parameters`, and leaves checkpoints by itself.
-
-        :param features: a row of numbers for each example; images are flattened in the order channel, row, column.
-        :param labels: the class of each row, from 0.
-        :returns: whether it was handed in. If not, the task was paused, and comes again.
-        :raises UpdateError: if the examples do not fit the model, or the task names no ready model. Nothing was sent, and the task still
-            takes an answer.
-        :raises Overdue: if the round no longer waits.
-        """
-        count = self._job.train(self._flat, *rows_of(features, labels))
-        if count is None:
-            return False
-        self._participant.examples = count
-        return True
-
-    def refuse(self, reason: str) -> None:
-        """Says that this app does not do such tasks. The reason stays on the device."""
-        self._job.refuse(reason)
-
-    def fail(self, reason: str) -> None:
-        """Says that training failed. The reason stays on the device."""
-        self._job.fail(reason)
 
 
 class Participant:
@@ -478,9 +313,3 @@ def _pem(ca: str | os.PathLike[str] | None) -> str | None:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise _tributary.ConfigurationError(f"no certificate can be read from {os.fspath(ca)}: {error}") from error
-
-
-def _whole(examples: int) -> int:
-    if isinstance(examples, bool) or not hasattr(examples, "__index__") or examples.__index__() < 0:
-        raise _tributary.UpdateError(f"examples is {examples!r}; it is a number of examples, 0 or more")
-    return examples.__index__()

@@ -484,10 +484,18 @@ def _whole(value: Any) -> Any:
     return value.full_tensor() if hasattr(value, "full_tensor") else value
 
 
+def _on_host(value: Any) -> Any:
+    """A tensor of PyTorch as NumPy takes it: whole, on the host, and floats in 32 bits, since NumPy has no bfloat16; others as they are."""
+    value, torch = _whole(value), sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.Tensor):
+        return value
+    return value.to(device="cpu", dtype=torch.float32 if value.is_floating_point() else value.dtype)
+
+
 def _is_counter(value: Any) -> bool:
-    """Whether it is no part of a task's model, such as the number of batches that a layer has seen."""
+    """Whether it is of whole numbers, such as the number of batches that a layer has seen; such a tensor is no part of most tasks' models."""
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor) and not value.is_floating_point()
+    return torch is not None and isinstance(value, torch.Tensor) and not value.is_floating_point() and not value.is_complex()
 
 
 def _safetensors(tensors: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> Iterable[bytes]:
@@ -516,7 +524,7 @@ def _floats(name: str, value: Any, shape: tuple[int, ...]) -> bytes:
     if given is not None and given != shape:
         raise JobError(f"{name} has shape {list(given)}; the job says {list(shape)}")
     if torch is not None and isinstance(value, torch.Tensor):
-        value = value.to(device="cpu", dtype=torch.float32).contiguous().reshape(-1)
+        value = _on_host(value).to(dtype=torch.float32).contiguous().reshape(-1)
         value = value.tolist() if numpy is None else value.numpy()
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
         raw: bytes = numpy.ascontiguousarray(value, dtype="<f4").tobytes()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _tributary
+from .program import _WRAPPERS, _is_counter, _on_host
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +21,7 @@ def copy_into(flat: np.ndarray, own: Mapping[str, np.ndarray], given: Any) -> No
     import numpy as np
 
     update = _by_name(given, own)
-    unknown = sorted(set(update) - set(own))
+    unknown = sorted(name for name, value in update.items() if name not in own and not _is_counter(value))
     missing = sorted(set(own) - set(update))
     if unknown or missing:
         said = [f"{what} {', '.join(map(repr, names))}" for what, names in (("without", missing), ("with unknown", unknown)) if names]
@@ -42,7 +43,7 @@ def copy_into(flat: np.ndarray, own: Mapping[str, np.ndarray], given: Any) -> No
 def _by_name(given: Any, own: Mapping[str, Any]) -> Mapping[str, Any]:
     """Arrays by the model's names."""
     if hasattr(given, "state_dict"):
-        given = given.state_dict()
+        given = {_WRAPPERS.sub("", name): value for name, value in given.state_dict().items()}
     if isinstance(given, Mapping):
         return given
     if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
@@ -60,9 +61,7 @@ def rows_of(features: Any, labels: Any) -> tuple[np.ndarray, np.ndarray, int]:
     """
     import numpy as np
 
-    table, classes = _made("features are", features), _made("labels are", labels)
-    if table.ndim < 2 or table.dtype.kind not in "fiub":
-        raise _tributary.UpdateError(f"features are an array of {table.dtype} of the shape {table.shape}; they must be rows of numbers")
+    table, classes = numbers("features are", features, 2), _made("labels are", labels)
     is_class = classes.ndim == 1 and classes.dtype.kind in "iub"
     if not is_class or (classes.size and not 0 <= int(classes.min()) <= int(classes.max()) < 2**32):
         raise _tributary.UpdateError(
@@ -75,21 +74,35 @@ def rows_of(features: Any, labels: Any) -> tuple[np.ndarray, np.ndarray, int]:
     return flat, classes.astype(np.uint32), math.prod(table.shape[1:])
 
 
+def numbers(what: str, given: Any, dimensions: int) -> np.ndarray:
+    """An array of numbers with at least so many dimensions.
+
+    :raises UpdateError: if it is none.
+    """
+    array = _made(what, given)
+    if array.ndim < dimensions or array.dtype.kind not in "fiub":
+        raise _tributary.UpdateError(f"{what} an array of {array.dtype} of the shape {array.shape}; they must be rows of numbers")
+    return array
+
+
 def _made(what: str, given: Any) -> np.ndarray:
     """An array; of a tensor of PyTorch, too."""
     import numpy as np
 
-    on_host = given.detach().cpu() if hasattr(given, "detach") else given
     try:
-        return np.asarray(on_host)
+        array = np.asarray(_on_host(given))
     except (RuntimeError, TypeError, ValueError) as error:
-        # Such as nested lists of different lengths, and tensors in bfloat16, which NumPy does not know.
+        # Such as nested lists of different lengths.
         raise _tributary.UpdateError(f"{what} nothing that NumPy makes an array of: {error}") from error
+    # JAX brings a type of its own for bfloat16, which NumPy can convert and does not know as one of floats.
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
 
 def _array(name: str, given: Any) -> np.ndarray:
-    """An array of floating point numbers; a tensor of PyTorch among them."""
+    """An array of floating point numbers; a tensor of PyTorch among them, also one of counts."""
     array = _made(f"tensor {name!r} is", given)
+    if _is_counter(given):
+        return array.astype("f4")
     if array.dtype.kind != "f":
         raise _tributary.UpdateError(f"tensor {name!r} is of {array.dtype}; it must be of floating point numbers")
     return array

@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 
 use super::generation::{Generation, GenerationStore};
 use super::key::{JournalKey, no_randomness};
+use super::locked::LockedFile;
 use super::sealed::{self, Contents, FileKind, Head, WriteId};
 use super::{Journal, JournalError, MAX_RECORD_BYTES, disk};
 use recipe::digest::sha256;
@@ -25,7 +26,7 @@ pub struct FileJournal {
 
 struct State {
     /// Locked while the journal is open.
-    _lock: File,
+    _lock: LockedFile,
     generation: Generation,
     contents: Contents,
     /// A record was written but perhaps not its generation; opening the journal again resolves which.
@@ -58,11 +59,11 @@ impl FileJournal {
         let failed = |error| JournalError::io(format!("open {}", folder.display()), error);
         disk::make_private_folder(&folder).map_err(failed)?;
         let lock = disk::private_file().create(true).truncate(false).open(folder.join("lock")).map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => {}
+        let lock = match LockedFile::lock(lock) {
+            Ok(lock) => lock,
             Err(fs::TryLockError::WouldBlock) => return Err(JournalError::InUse(folder.display().to_string())),
             Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
-        }
+        };
         let scan = scan(&folder, &key)?;
         let (latest, contents) = settle(&folder, &generation, scan)?;
         let state = State { _lock: lock, generation: latest, contents, is_in_doubt: false };

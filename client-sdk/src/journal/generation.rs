@@ -16,6 +16,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ring::digest;
 
+use super::locked::LockedFile;
 use super::{JournalError, disk};
 
 /// A state of a journal.
@@ -73,7 +74,7 @@ pub trait GenerationStore: Send + Sync {
 pub struct GenerationFile {
     path: PathBuf,
     /// Locked while it is open.
-    file: Mutex<File>,
+    file: Mutex<LockedFile>,
 }
 
 /// Two slots, written alternately, so that one is intact after a power cut. Each has its own page.
@@ -90,8 +91,8 @@ impl GenerationFile {
         let failed = |error| JournalError::io(format!("open its generation {}", path.display()), error);
         let file = disk::private_file().read(true).create(true).truncate(false).open(&path).map_err(failed)?;
         disk::sync_folder(disk::folder_of(&path)).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self { path, file: Mutex::new(file) }),
+        match LockedFile::lock(file) {
+            Ok(file) => Ok(Self { path, file: Mutex::new(file) }),
             Err(TryLockError::WouldBlock) => Err(JournalError::InUse(path.display().to_string())),
             Err(TryLockError::Error(error)) => Err(failed(error)),
         }

@@ -20,6 +20,7 @@ mod file;
 mod files;
 mod generation;
 mod key;
+mod locked;
 mod sealed;
 
 pub use file::FileJournal;

@@ -27,13 +27,13 @@ use crate::transport::{Request, TransportError};
 
 /// Longest pause that a coordinator can impose.
 const LONGEST_AWAY: Duration = Duration::from_secs(24 * 3600);
-/// Longest wait for the first answer after a start, so that whoever looks on soon learns what is waited for.
+/// Longest wait after a start until an answer says what is waited for, or that it is this participant's turn.
 const FIRST_WAIT: Duration = Duration::from_millis(1500);
 
 impl CheckIn {
     pub(super) fn action(&self, core: &Core, now: Now) -> Action {
         self.attempts.wait(now).unwrap_or_else(|| {
-            let wait = if core.is_answered { core.settings.wait } else { core.settings.wait.min(FIRST_WAIT) };
+            let wait = if core.is_told { core.settings.wait } else { core.settings.wait.min(FIRST_WAIT) };
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
             let (task, examples) = (core.settings.task.clone(), core.reported_examples());
             let keys = core.session.as_ref().and_then(Session::keys);
@@ -54,7 +54,15 @@ impl CheckIn {
     }
 
     pub(super) fn checked_in(self, core: &mut Core, result: Result<CheckInReply, TransportError>, now: Now) -> State {
-        core.is_answered |= result.is_ok();
+        // Whoever is invited or asked something checks in again, and is told then.
+        let tells = |reply: &CheckInReply| match reply {
+            CheckInReply::Assigned(_)
+            | CheckInReply::Train(_)
+            | CheckInReply::ComeBack { .. }
+            | CheckInReply::TaskOver { .. } => true,
+            CheckInReply::Invited(_) | CheckInReply::Asked { .. } | CheckInReply::Discard { .. } => false,
+        };
+        core.is_told |= result.as_ref().is_ok_and(tells);
         let error = match result {
             Ok(CheckInReply::Assigned(assignment)) => return self.assigned(core, assignment, now),
             Ok(CheckInReply::Train(assignment)) => return self.train_ahead(core, assignment, now),

@@ -123,8 +123,8 @@ pub(super) struct Core {
     pub(super) round_trip: Duration,
     /// Longest wait between two check-ins while the coordinator is away, from its last `come_back`.
     pub(super) retry_most: Duration,
-    /// Whether a check-in was answered since the start.
-    pub(super) is_answered: bool,
+    /// Whether an answer to a check-in has said, since the start, what is waited for.
+    pub(super) is_told: bool,
     /// For pauses, shuffling and rounding.
     pub(super) rng: ChaCha20Rng,
     /// For keys, shares, masks and the noise of private updates, and nothing else.

@@ -163,8 +163,8 @@ impl Driven {
     /// [`Builder::device_conditions`](super::Builder::device_conditions); `examples` is the number of training examples, `None` as before.
     ///
     /// While a thread performs an action, the answer is [`Step::Busy`], unless the round is left: because its time is up, or the
-    /// conditions do not hold and no checkpoint was saved. Then what the thread does counts no more, and its training is cancelled. A
-    /// training that has saved a checkpoint is asked to pause.
+    /// conditions do not hold and the training cannot go on later. Then what the thread does counts no more, and its training is cancelled.
+    /// A training that can is asked to pause; one that may be able to has [`Trainer::pause_grace`] to save a checkpoint.
     ///
     /// It computes for microseconds, beside hashing and writing out what is to be sent, and some more when a new certificate came.
     pub fn tick(&self, now: Now, device: DeviceState, examples: Option<u64>) -> Step {
@@ -174,8 +174,11 @@ impl Driven {
             let is_over = inner.machine.deadline().is_some_and(|deadline| now.elapsed >= deadline);
             let may_work = inner.machine.may_work(readiness, &device);
             let rests = running.training.as_ref().filter(|work| !may_work && work.can_go_on());
-            if let Some(training) = rests {
-                training.pause();
+            match rests {
+                Some(training) => training.pause(),
+                // They may have ended for a moment.
+                None if may_work => running.training.iter().for_each(|work| work.go_on()),
+                None => {}
             }
             let leaves = is_over || inner.stops || (!may_work && rests.is_none());
             if !(leaves && running.may_drop) {

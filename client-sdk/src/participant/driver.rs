@@ -196,7 +196,8 @@ impl Participant {
     }
 
     /// The model of a task for this app: the personalized one, as the last round that this participant took part in left it, or
-    /// else the last published one that it was given and has verified; `None` before the first. Read from the journal, so also
+    /// else the published version, verified, that the last round began with in which it had a place, or the last training ahead of rounds:
+    /// what that round came to is not told before the next place. `None` before the first. Read from the journal, so also
     /// offline and after a restart; [`Model::load`] does the same without a participant.
     ///
     /// # Errors
@@ -257,10 +258,13 @@ impl Participant {
     }
 
     /// Looks at the app's conditions now, also in the middle of a training or a request. If they no longer hold, a training that
-    /// can is paused, and anything else that may be dropped is given up.
+    /// can is paused, one that may be able to is given its time ([`Trainer::pause_grace`]), and anything else that may be dropped is given
+    /// up.
     pub fn conditions_changed(&mut self) {
         let Some(running) = self.running.running.as_ref().filter(|running| running.may_drop) else { return };
         if self.machine.may_work(self.conditions.ready(), &(self.device)()) {
+            // They may have ended for a moment.
+            running.training.iter().for_each(|work| work.go_on());
             return;
         }
         match running.training.as_ref().filter(|work| work.can_go_on()) {
@@ -282,8 +286,9 @@ impl Participant {
             }
             let now = tokio::time::Instant::now();
             let until = left.map_or(end, |left| end.min(now + left));
-            let can_pause = running.training.as_ref().is_some_and(|work| work.can_go_on());
-            let until = if can_pause { until.min(now + self.slice) } else { until };
+            // Whether it may pause is known once it has begun.
+            let training = running.training.clone();
+            let until = if training.is_some() { until.min(now + self.slice) } else { until };
             let prefetches = &mut self.running.prefetches;
             let answer = poll_fn(|context| {
                 prefetches.advance(context);
@@ -301,7 +306,7 @@ impl Participant {
                     return Some(input);
                 }
                 Err(_) if until == end => return None,
-                Err(_) if can_pause => self.conditions_changed(),
+                Err(_) if training.as_ref().is_some_and(|work| work.may_pause()) => self.conditions_changed(),
                 Err(_) => {}
             }
         }

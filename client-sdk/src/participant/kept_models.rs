@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 use task_spec::PERSONAL_PREFIX;
 use wire::{Digest, TaskId};
 
+/// Names of what is measured of a training, and not of the model that it began with, begin with it.
+const TRAINING_PREFIX: &str = "train_";
+
 /// A published model in the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -18,7 +21,9 @@ pub struct KeptModel {
     pub sha256: Digest,
     /// Size of the published file.
     pub bytes: u64,
-    /// What the trainer measured of it on this device's held-out data, by name; empty before a training that began with it.
+    /// What the trainer measured of it, by name, on data that it holds out; empty before a training that began with it. Of a trainer that
+    /// evaluates nothing, as an app that answers jobs: what the answer said, without what is of the training (`train_…`) and of the
+    /// personalized model (`personal_…`).
     pub metrics: Vec<(String, MetricValue)>,
     /// The same of the personalized model that the same round left.
     pub personal_metrics: Vec<(String, MetricValue)>,
@@ -55,7 +60,13 @@ impl KeptModels {
     ) -> bool {
         let kept = self.models.iter_mut().find(|model| (model.task, model.sha256) == (task, file));
         let Some(kept) = kept else { return false };
-        kept.metrics = evaluated.to_vec();
+        let is_of_model = |(name, _): &&(String, MetricValue)| {
+            !name.starts_with(TRAINING_PREFIX) && !name.starts_with(PERSONAL_PREFIX)
+        };
+        kept.metrics = match evaluated {
+            [] => trained.iter().filter(is_of_model).cloned().collect(),
+            evaluated => evaluated.to_vec(),
+        };
         let personal = trained.iter().filter_map(|(name, value)| Some((name.strip_prefix(PERSONAL_PREFIX)?, *value)));
         kept.personal_metrics = personal.map(|(name, value)| (name.to_owned(), value)).collect();
         !kept.metrics.is_empty() || !kept.personal_metrics.is_empty()
@@ -99,6 +110,10 @@ mod tests {
         assert!(!kept.measured(task, sha256, [&[], &of_round[1..]]), "nothing was measured");
         assert!(kept.measured(task, sha256, [&metrics, &of_round]));
         assert_eq!((&kept.models[0].metrics[..], &kept.models[0].personal_metrics[..]), (&metrics[..], &metrics[..]));
+        // An app that evaluates nothing says in its answer what it measured of the model.
+        let answer = [("accuracy".to_owned(), MetricValue { value: 0.25, count: 8 })];
+        assert!(kept.measured(task, sha256, [&[], &[&of_round[..], &answer].concat()]));
+        assert_eq!((&kept.models[0].metrics[..], &kept.models[0].personal_metrics[..]), (&answer[..], &metrics[..]));
         assert_eq!(KeptModels::restore(Some(&kept.encode().unwrap())).unwrap(), kept);
     }
 }

@@ -162,7 +162,7 @@ impl Machine {
             next_renewal: if look_again { renew::PAUSE } else { Duration::ZERO },
             round_trip: Duration::ZERO,
             retry_most,
-            is_answered: false,
+            is_told: false,
             rng: ChaCha20Rng::from_seed(entropy),
             secrets,
             events,

@@ -45,6 +45,7 @@ mod load_local;
 pub mod machine;
 mod model_file;
 mod opening;
+mod pause;
 mod persist;
 mod plan;
 mod plan_error;

@@ -52,6 +52,11 @@ impl Train {
                 }
                 return State::Train(self);
             }
+            // It had its time to save what it needs to go on.
+            Err(WorkError::Paused) if core.readiness != Readiness::Ready => {
+                let then = core.give_up(place, AbandonReason::Conditions, None);
+                return core.without_checkpoint(Some(&self.work), then);
+            }
             Err(error) => {
                 let then = failed(core, &self.plan, &error);
                 return core.without_checkpoint(Some(&self.work), then);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use learning::{Adapters, Layout, MetricValue, Parameters, Table};
 use zeroize::Zeroizing;
 
+use super::pause::Pause;
 use super::record::Record;
 use super::snapshot::{self, Call, TrainingId, TrainingRecord};
 use crate::checkpoints::{Checkpoints, Keep, NotKept};
@@ -58,8 +59,8 @@ pub(super) struct TrainingLog {
     /// Whether results of trainings are kept: where there are several.
     keeps_results: bool,
     cancel: Cancel,
-    /// Somebody wants the present run to pause.
-    pause: AtomicBool,
+    /// Whether the present run is to pause.
+    pause: Pause,
     /// The trainer can pause.
     pauses: AtomicBool,
     /// Something was saved of the call under way.
@@ -79,7 +80,7 @@ struct Inner {
     calls: Vec<Call>,
     /// What the call after these has saved.
     state: Option<Zeroizing<Vec<u8>>>,
-    /// When the last checkpoint was written, or the run began.
+    /// When the last checkpoint was written, or the first run began: runs may be shorter than the time between two.
     written_at: Duration,
 }
 
@@ -103,7 +104,7 @@ impl TrainingLog {
             most_bytes: max_model_bytes.saturating_mul(MODELS),
             keeps_results,
             cancel,
-            pause: AtomicBool::new(false),
+            pause: Pause::default(),
             pauses: AtomicBool::new(false),
             has_state: AtomicBool::new(inner.state.is_some()),
             is_written: AtomicBool::new(is_written),
@@ -118,11 +119,14 @@ impl TrainingLog {
     /// Begins a run: its number.
     pub(super) fn begin(&self, trainer: &dyn Trainer, surroundings: Surroundings) -> u64 {
         self.pauses.store(trainer.pauses(), Ordering::Relaxed);
-        self.pause.store(false, Ordering::Relaxed);
+        let grace = Some(trainer.pause_grace()).filter(|grace| !grace.is_zero());
+        self.pause.begin(surroundings.checkpoints.as_ref().map(|on| Arc::clone(&on.clock)).zip(grace));
         let mut inner = self.inner();
+        if inner.run == 0 {
+            inner.written_at = surroundings.checkpoints.as_ref().map_or(Duration::ZERO, |on| on.clock.now().elapsed);
+        }
         inner.run += 1;
         inner.is_running = true;
-        inner.written_at = surroundings.checkpoints.as_ref().map_or(Duration::ZERO, |on| on.clock.now().elapsed);
         inner.writer = surroundings.checkpoints;
         inner.slice_end = surroundings.slice.map(|(clock, length)| {
             let end = clock.now().elapsed.saturating_add(length);
@@ -133,6 +137,7 @@ impl TrainingLog {
 
     /// Ends the run: nothing that still has its job can save any more.
     fn end(&self) {
+        self.pause.end();
         let mut inner = self.inner();
         inner.is_running = false;
         (inner.writer, inner.slice_end) = (None, None);
@@ -140,16 +145,22 @@ impl TrainingLog {
 
     /// Asks the run under way to pause.
     pub(super) fn pause(&self) {
-        self.pause.store(true, Ordering::Relaxed);
+        self.pause.tell();
     }
 
-    pub(super) fn is_pause_wanted(&self) -> bool {
-        self.pause.load(Ordering::Relaxed)
+    /// The run under way need not pause any more.
+    pub(super) fn go_on(&self) {
+        self.pause.take_back();
     }
 
-    /// Whether a run that stops now can go on later.
+    /// Whether a run that stops now can go on later, or has time yet to save what it needs for that.
     pub(super) fn can_go_on(&self) -> bool {
-        self.pauses.load(Ordering::Relaxed) || self.has_state.load(Ordering::Relaxed)
+        self.pauses.load(Ordering::Relaxed) || self.has_state() || self.pause.has_time()
+    }
+
+    /// Whether the run under way may pause, so that conditions are to be looked at while it lasts.
+    pub(super) fn may_pause(&self) -> bool {
+        self.pauses.load(Ordering::Relaxed) || self.has_state() || self.pause.has_grace()
     }
 
     /// Whether something was saved of the call under way.
@@ -178,6 +189,7 @@ impl TrainingLog {
             inner.calls.push(call);
             inner.state = None;
             self.has_state.store(false, Ordering::Relaxed);
+            self.pause.anew();
         }
     }
 
@@ -196,7 +208,7 @@ impl TrainingLog {
         }
         if let Some(writer) = inner.writer.clone() {
             let now = writer.clock.now().elapsed;
-            if at_once || self.is_pause_wanted() || now.saturating_sub(inner.written_at) >= writer.every {
+            if at_once || self.pause.is_told() || now.saturating_sub(inner.written_at) >= writer.every {
                 let record = TrainingRecord::encode(self.id, self.seed, &inner.calls, Some(state))?;
                 self.is_written.store(true, Ordering::Relaxed);
                 (writer.write)(&Record::new(snapshot::TRAINING.to_owned(), record))?;
@@ -205,6 +217,7 @@ impl TrainingLog {
         }
         inner.state = Some(Zeroizing::new(state.to_vec()));
         self.has_state.store(true, Ordering::Relaxed);
+        self.pause.saved();
         Ok(())
     }
 }
@@ -236,7 +249,11 @@ impl Keep for OfRun {
 
     fn should_pause(&self) -> bool {
         let is_over = |(clock, end): &(Arc<dyn Clock>, Duration)| clock.now().elapsed >= *end;
-        self.log.is_pause_wanted() || self.log.inner().slice_end.as_ref().is_some_and(is_over)
+        self.log.pause.is_heard() || self.log.inner().slice_end.as_ref().is_some_and(is_over)
+    }
+
+    fn must_pause(&self) -> bool {
+        self.log.pause.is_due()
     }
 }
 
@@ -333,5 +350,9 @@ impl Trainer for Logged<'_> {
 
     fn pauses(&self) -> bool {
         self.trainer.pauses()
+    }
+
+    fn pause_grace(&self) -> Duration {
+        self.trainer.pause_grace()
     }
 }

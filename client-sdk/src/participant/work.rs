@@ -338,10 +338,22 @@ impl RoundWork {
         self.log.pause();
     }
 
-    /// Whether a training that is paused can go on later.
+    /// Takes back [`Self::pause`], if the training has not paused yet.
+    pub fn go_on(&self) {
+        self.log.go_on();
+    }
+
+    /// Whether a training that is paused can go on later, or has time yet to save what it needs for that
+    /// ([`Trainer::pause_grace`]).
     #[must_use]
     pub fn can_go_on(&self) -> bool {
         self.log.can_go_on()
+    }
+
+    /// Whether the training under way may pause: then the app's conditions are worth a look now and then.
+    #[must_use]
+    pub fn may_pause(&self) -> bool {
+        self.log.may_pause()
     }
 
     /// Whether something was saved of the training.

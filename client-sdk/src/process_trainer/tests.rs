@@ -59,6 +59,10 @@ impl Keep for Memory {
     fn should_pause(&self) -> bool {
         self.pauses_at.lock().unwrap().as_ref().is_some_and(|path| path.exists())
     }
+
+    fn must_pause(&self) -> bool {
+        self.should_pause()
+    }
 }
 
 fn model(name: &str, values: &[f32]) -> Parameters {

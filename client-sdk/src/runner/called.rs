@@ -1,8 +1,11 @@
 //! The trainer that calls the app.
 
+use std::time::Duration;
+
 use learning::{MetricValue, Parameters};
 
-use super::job::{Answer, Job};
+use super::PAUSE_GRACE;
+use super::job::{Answer, Job, rests};
 use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
 
 /// A trainer that gives each job to a function, which answers it before it returns: for [`Driven`](crate::participant::Driven). A
@@ -28,7 +31,7 @@ impl<F: FnMut(Job) + Send> Trainer for Called<F> {
         taken_back.cancel();
         match answered.try_recv() {
             Ok(answer) => answer,
-            Err(_) if job.checkpoints.should_pause() && job.checkpoints.load().is_some() => Err(TrainerError::Paused),
+            Err(_) if rests(job) => Err(TrainerError::Paused),
             Err(_) => Err(TrainerError::failed("the app returned without an answer")),
         }
     }
@@ -39,5 +42,9 @@ impl<F: FnMut(Job) + Send> Trainer for Called<F> {
 
     fn examples(&self) -> u64 {
         self.examples
+    }
+
+    fn pause_grace(&self) -> Duration {
+        PAUSE_GRACE
     }
 }

@@ -7,15 +7,17 @@ use std::time::Duration;
 
 use learning::{MetricValue, Parameters};
 
-use super::job::{Answer, Job};
+use super::PAUSE_GRACE;
+use super::job::{Answer, Job, rests};
 use super::said::{Said, Switches};
 use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
 
 /// How soon a job that nobody needs any more is given up.
 const CANCEL_CHECK: Duration = Duration::from_millis(20);
 
-/// A trainer that hands each job over and waits for the answer. A job that has saved a checkpoint is taken back at a pause. It evaluates nothing: the metrics in an answer count as
-/// those of the received model, too.
+/// A trainer that hands each job over and waits for the answer. At a pause a job is taken back once it has saved a checkpoint, or its time
+/// to do so is over. It evaluates nothing: the metrics in an answer count as those of the received model, too, but for those of the
+/// training itself (`train_…`).
 pub(super) struct HandedOver {
     say: Sender<Said>,
     switches: Arc<Switches>,
@@ -40,14 +42,13 @@ impl Trainer for HandedOver {
                 Err(RecvTimeoutError::Timeout) if job.cancel.is_cancelled() => {
                     return Err(TrainerError::failed("nobody waits for the result any more"));
                 }
-                // The app gets the job again, with what it saved last.
-                Err(RecvTimeoutError::Timeout)
-                    if job.checkpoints.should_pause() && job.checkpoints.load().is_some() =>
-                {
+                // The app gets the job again, with what it saved last; if it has saved nothing, the round is given up.
+                Err(RecvTimeoutError::Timeout) if job.checkpoints.must_pause() => {
                     overdue.cancel();
                     return Err(TrainerError::Paused);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) if rests(job) => return Err(TrainerError::Paused),
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(TrainerError::failed("the app dropped the job without an answer"));
                 }
@@ -61,5 +62,9 @@ impl Trainer for HandedOver {
 
     fn examples(&self) -> u64 {
         self.switches.examples.load(Ordering::Relaxed)
+    }
+
+    fn pause_grace(&self) -> Duration {
+        PAUSE_GRACE
     }
 }

@@ -17,7 +17,8 @@ pub struct Job {
     pub answer: Answer,
 }
 
-/// Takes the result of one job. Dropped without one, the job counts as failed.
+/// Takes the result of one job. Dropped without one, the job counts as failed, unless it should pause and has saved a checkpoint: then it
+/// comes again, and goes on.
 #[derive(Debug)]
 pub struct Answer {
     cancel: Cancel,
@@ -74,4 +75,9 @@ impl Answer {
         }
         self.to.send(answer).map_err(|_| Overdue)
     }
+}
+
+/// Whether a job that was left without an answer comes again: it should pause, and has saved a checkpoint.
+pub(super) fn rests(job: &TrainingJob) -> bool {
+    job.checkpoints.should_pause() && job.checkpoints.load().is_some()
 }

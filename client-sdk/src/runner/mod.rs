@@ -67,6 +67,9 @@ use crate::participant::{BuildError, Builder, Participant, ParticipantError, Pro
 
 /// How often a participant looks whether its pause is over, although it is told.
 const PAUSE_CHECK: Duration = Duration::from_secs(60);
+/// Time for a training of an app that was told to pause, to save a checkpoint: a batch and its state, and not more than the conditions for
+/// work may be broken.
+const PAUSE_GRACE: Duration = Duration::from_secs(10);
 /// Time for a training that nobody stopped, once the participant has ended.
 const LAST_WORK: Duration = Duration::from_secs(1);
 
@@ -188,8 +191,10 @@ impl Runner {
         answered.recv().ok()
     }
 
-    /// Lets the participant rest, at once and until [`Self::resume`]: it sends nothing. A job that has saved a checkpoint is taken
-    /// back, and handed out again when it goes on, if its round still waits; otherwise a round whose update is not made is given up.
+    /// Lets the participant rest, until [`Self::resume`]: it sends nothing. A job under way should pause
+    /// ([`Checkpoints::should_pause`](crate::Checkpoints::should_pause)): once it has saved a checkpoint, or in ten seconds, it is taken back,
+    /// and handed out again when it goes on, if its round still waits. If it has saved none by then, its round is given up, as is
+    /// any other whose update is not made.
     pub fn pause(&self) {
         self.set_paused(true);
     }

@@ -3,9 +3,12 @@
 use std::error::Error;
 use std::io;
 
-use rustls::{AlertDescription, CertificateError};
+use rustls::{AlertDescription, CertificateError, InvalidMessage};
 use rustls_pki_types::UnixTime;
 use wire::Timestamp;
+
+/// How the standard library begins what it says of a name without an address.
+const NO_ADDRESS: &str = "failed to lookup address information";
 
 /// What an error of a connection over TLS looks like and what may mend it, in a sentence; none if it looks like nothing in particular.
 #[must_use]
@@ -26,14 +29,27 @@ pub fn advice(error: &(dyn Error + 'static)) -> Option<String> {
 
 fn of_io(error: &io::Error) -> Option<String> {
     // rustls' errors come inside of those of sockets, and these inside of each other.
-    if let Some(inner) = error.get_ref() {
-        return match inner.downcast_ref::<io::Error>() {
-            Some(inner) => of_io(inner),
-            None => inner.downcast_ref().and_then(of_tls),
-        };
-    }
-    (error.kind() == io::ErrorKind::ConnectionRefused)
-        .then(|| "nothing listens there: is the coordinator running, and are the name and the port its own?".to_owned())
+    let inner = error.get_ref().and_then(|inner| match inner.downcast_ref::<io::Error>() {
+        Some(inner) => of_io(inner),
+        None => inner.downcast_ref().and_then(of_tls),
+    });
+    let advice = || match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            Some("nothing listens there: is the coordinator running, and are the name and the port its own?")
+        }
+        io::ErrorKind::TimedOut => Some(
+            "nothing answers there: are the name and the port the coordinator's own, and does a firewall let this machine through?",
+        ),
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            Some("no network leads there: is this machine online?")
+        }
+        // The standard library has no kind for it.
+        _ => error
+            .to_string()
+            .contains(NO_ADDRESS)
+            .then_some("no address is known for that name: is it spelt right, and is this machine online?"),
+    };
+    inner.or_else(|| advice().map(str::to_owned))
 }
 
 fn of_tls(error: &rustls::Error) -> Option<String> {
@@ -44,6 +60,12 @@ fn of_tls(error: &rustls::Error) -> Option<String> {
             return Some(
                 "the coordinator does not take this participant's certificate: if its authority was replaced, start with the CA file of \
                  the new one alone, a new token and the same journal"
+                    .to_owned(),
+            );
+        }
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            return Some(
+                "what answers there does not speak TLS: is the port that of another program, or of the coordinator's health checks?"
                     .to_owned(),
             );
         }
@@ -107,10 +129,34 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_server_without_tls_and_a_name_without_an_address_look_like_what_they_are() {
+        let plain = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);
+        let said = advice(&io::Error::new(io::ErrorKind::InvalidData, plain)).unwrap();
+        assert!(said.contains("does not speak TLS"), "{said}");
+        let unknown = tokio::net::lookup_host("no.such.name.invalid.:443").await.map(|_| ()).unwrap_err();
+        let said = advice(&unknown).unwrap();
+        assert!(said.contains("no address is known for that name"), "{unknown}: {said}");
+    }
+
+    #[test]
+    fn what_nobody_answers_is_told_what_to_look_at() {
+        for (kind, expected) in [
+            (io::ErrorKind::ConnectionRefused, "is the coordinator running"),
+            (io::ErrorKind::TimedOut, "does a firewall let this machine through"),
+            (io::ErrorKind::HostUnreachable, "is this machine online"),
+            (io::ErrorKind::NetworkUnreachable, "is this machine online"),
+        ] {
+            // As it comes from a socket, and as hyper says it of a connection that takes too long.
+            for error in [io::Error::from(kind), io::Error::new(kind, "deadline has elapsed")] {
+                let said = advice(&error).unwrap();
+                assert!(said.contains(expected), "{kind}: {said}");
+            }
+        }
+    }
+
     #[test]
     fn what_looks_like_nothing_in_particular_is_left_as_it_is() {
-        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
-        assert!(advice(&refused).unwrap().contains("is the coordinator running"));
         assert_eq!(advice(&io::Error::other("disk on fire")), None);
         assert_eq!(advice(&rustls::Error::DecryptError), None);
         assert_eq!(advice(&rustls::Error::AlertReceived(AlertDescription::InternalError)), None);

@@ -15,7 +15,7 @@ use client_sdk::task_spec::Personalization;
 use client_sdk::{Event, Model, NotKept, Trained, Trainer, TrainerError, TrainingJob};
 
 use crate::support::cohort::Hub;
-use crate::support::device::{Device, EFFECTS, Effect};
+use crate::support::device::{Device, EFFECTS, Effect, Hand};
 use crate::support::{Coordinator, in_the_clear, settings, task};
 
 const ROUNDS: u32 = 3;
@@ -27,6 +27,11 @@ pub(crate) struct Stepping {
     /// The rounds of all steps that were taken, by all processes.
     taken: Arc<Mutex<Vec<u32>>>,
     evaluated: Arc<AtomicUsize>,
+    /// Moves on by so much at each step.
+    clock: Hand,
+    step_takes: Duration,
+    /// Whether a checkpoint was due before each was saved.
+    due: Arc<Mutex<Vec<bool>>>,
 }
 
 impl Trainer for Stepping {
@@ -45,6 +50,8 @@ impl Trainer for Stepping {
             let step = (job.seed % 1000) as f32 / 1e6 + 1.0 / (done as f32 + 3.0);
             parameters.values_mut().iter_mut().for_each(|value| *value = *value * 0.99 + step);
             self.taken.lock().unwrap().push(job.round);
+            self.clock.advance(self.step_takes);
+            self.due.lock().unwrap().push(job.checkpoints.is_due());
             done += 1;
             let values = parameters.values().iter().flat_map(|value| value.to_le_bytes());
             let state: Vec<u8> = std::iter::once(u8::try_from(done).unwrap()).chain(values).collect();
@@ -194,6 +201,45 @@ fn in_slices_it_computes_the_same() {
     }
 }
 
+/// Steps of a second each, of which every third has a checkpoint that is written.
+fn every_third() -> Alone {
+    let mut device = alone(Some(5));
+    device.trainer.step_takes = Duration::from_secs(1);
+    device.clock = device.trainer.clock.clone();
+    device.checkpoint_every = Duration::from_millis(2500);
+    device
+}
+
+#[test]
+fn what_is_saved_more_often_is_not_written_and_a_kill_repeats_no_more_than_the_time_in_between() {
+    let mut undisturbed = alone(Some(5));
+    undisturbed.run(500, |_| None);
+    let written = 2 * ROUNDS as usize;
+    for in_slices in [false, true] {
+        let mut device = every_third();
+        device.in_slices = in_slices;
+        device.run(500, |_| None);
+        assert_eq!(accepted(&device), accepted(&undisturbed));
+        // Also where each run of a training is shorter than that time.
+        assert_eq!(device.checkpoints.load(Ordering::Relaxed), written, "in slices: {in_slices}");
+        let due = [false, false, true].repeat(written);
+        assert_eq!(*device.trainer.due.lock().unwrap(), due, "in slices: {in_slices}");
+        for at in 0..written {
+            for effect in [Effect::None, Effect::Whole] {
+                let what = format!("in slices: {in_slices}, killed at checkpoint {at}, effect {effect:?}");
+                let mut device = every_third();
+                (device.in_slices, device.dies_at_checkpoint) = (in_slices, Some((at, effect)));
+                device.run(500, |_| None);
+                assert_eq!(accepted(&device), accepted(&undisturbed), "{what}");
+                let repeated = if effect == Effect::None { 3 } else { 0 };
+                let taken = device.trainer.taken.lock().unwrap().len();
+                assert_eq!(taken, STEPS * ROUNDS as usize + repeated, "{what}");
+                assert!(is_clean(&*device.journal), "{what}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_paused_training_goes_on_while_the_round_waits_and_no_longer() {
     for too_long in [false, true] {
@@ -314,29 +360,47 @@ fn in_a_session_it_is_killed_at_every_checkpoint_and_shares_nothing_twice() {
 
 #[test]
 fn a_job_that_was_handed_over_is_taken_back_at_a_pause_and_comes_again() {
-    let coordinator = Coordinator::new(1);
-    let runner = Runner::start(coordinator.app().enrollment_token("token").journal(MemoryJournal::new())).unwrap();
-    let job = |runner: &Runner| loop {
-        match runner.next(Duration::from_secs(60)) {
-            Next::Job(job) => break *job,
-            Next::Waiting => {}
-            Next::Ended(end) => panic!("{end:?}"),
+    // It saves what it has, does not in its time, or saves and lets go of the job.
+    for (saves, lets_go) in [(true, false), (false, false), (true, true)] {
+        let (coordinator, clock) = (Coordinator::new(1), Hand::default());
+        let app = coordinator.app().enrollment_token("token").journal(MemoryJournal::new());
+        let runner = Runner::start(app.clock(clock.clone())).unwrap();
+        let job = |runner: &Runner| loop {
+            match runner.next(Duration::from_secs(60)) {
+                Next::Job(job) => break *job,
+                Next::Waiting => {}
+                Next::Ended(end) => panic!("{end:?}"),
+            }
+        };
+        let Job { training, answer, .. } = job(&runner);
+        training.checkpoints.save(b"some").unwrap();
+        runner.pause();
+        while !training.checkpoints.should_pause() {
+            std::thread::yield_now();
         }
-    };
-    let Job { training, answer, .. } = job(&runner);
-    training.checkpoints.save(b"half").unwrap();
-    runner.pause();
-    while !answer.is_overdue() {
-        std::thread::yield_now();
+        assert!(!answer.is_overdue(), "it has time to save what it has");
+        match saves {
+            true => training.checkpoints.save(b"more").unwrap(),
+            false => clock.advance(Duration::from_secs(10)),
+        }
+        match lets_go {
+            true => drop(answer),
+            false => {
+                while !answer.is_overdue() {
+                    std::thread::yield_now();
+                }
+            }
+        }
+        // Once the trainer has returned, nothing is kept any more.
+        let last: &[u8] = if saves { b"more" } else { b"some" };
+        while training.checkpoints.save(last).is_ok() {
+            std::thread::yield_now();
+        }
+        runner.resume();
+        let Job { parameters, training, answer } = job(&runner);
+        assert_eq!(training.checkpoints.load().unwrap().as_slice(), last);
+        answer.finish(Trained { parameters, examples: 3, metrics: vec![] }).unwrap();
+        assert!(matches!(runner.next(Duration::from_secs(60)), Next::Ended(Ok(_))));
+        coordinator.world(|world| assert!(world.abandoned.is_empty() && world.accepted.len() == 1));
     }
-    // Once the trainer has returned, nothing is kept any more.
-    while training.checkpoints.save(b"half").is_ok() {
-        std::thread::yield_now();
-    }
-    runner.resume();
-    let Job { parameters, training, answer } = job(&runner);
-    assert_eq!(training.checkpoints.load().unwrap().as_slice(), b"half");
-    answer.finish(Trained { parameters, examples: 3, metrics: vec![] }).unwrap();
-    assert!(matches!(runner.next(Duration::from_secs(60)), Next::Ended(Ok(_))));
-    coordinator.world(|world| assert!(world.abandoned.is_empty() && world.accepted.len() == 1));
 }

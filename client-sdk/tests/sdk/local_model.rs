@@ -1,11 +1,13 @@
 //! The app uses the last published model that was verified: offline, after a restart, and whenever the process was killed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use client_sdk::journal::{Journal, JournalFiles, MemoryJournal};
 use client_sdk::participant::machine::Settings;
 use client_sdk::participant::snapshot;
-use client_sdk::{Model, Origin};
+use client_sdk::runner::{Job, Next, Runner};
+use client_sdk::{MetricValue, Model, Origin, Trained};
 
 use crate::support::device::{Device, EFFECTS, finish, fresh};
 use crate::support::trainers::Nudge;
@@ -51,6 +53,33 @@ fn the_app_has_the_last_model_with_its_scores_offline_and_after_a_restart() {
     // Sealed like everything in the folder.
     let record = std::fs::read(files.folder.join(format!("{}.record", snapshot::model(task())))).unwrap();
     assert!(record.starts_with(b"tributary sealed"));
+}
+
+#[test]
+fn an_app_that_answers_jobs_finds_what_it_measured_of_the_model_that_each_began_with() {
+    let (coordinator, journal) = (Coordinator::new(ROUNDS), Arc::new(MemoryJournal::new()));
+    let app = coordinator.app().enrollment_token("token").journal(Arc::clone(&journal));
+    let runner = Runner::start(app).unwrap();
+    loop {
+        let Job { parameters, training, answer } = match runner.next(Duration::from_secs(60)) {
+            Next::Job(job) => *job,
+            Next::Waiting => continue,
+            Next::Ended(end) => {
+                end.unwrap();
+                break;
+            }
+        };
+        let metric = |value: f64| MetricValue { value, count: 3 };
+        let metrics = vec![
+            ("accuracy".to_owned(), metric(f64::from(training.round) / 10.0)),
+            ("train_loss".to_owned(), metric(0.5)),
+        ];
+        answer.finish(Trained { parameters, examples: 3, metrics }).unwrap();
+    }
+    // Round 3 began with version 2; what it came to was measured by nobody.
+    assert_eq!(version(&*journal), Some(ROUNDS - 1));
+    let model = Model::load(&*journal, task()).unwrap().unwrap();
+    assert_eq!(model.metrics(), [("accuracy".to_owned(), MetricValue { value: 0.3, count: 3 })]);
 }
 
 #[test]

@@ -1,19 +1,29 @@
 //! The ready runner: jobs are asked for from outside of any runtime.
 
+mod options;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use client_sdk::conditions::Readiness;
 use client_sdk::journal::MemoryJournal;
 use client_sdk::runner::{Job, Next, Overdue, Runner};
-use client_sdk::{Outcome, ParticipantError, Trained};
+use client_sdk::{Builder, Outcome, ParticipantError, Trained};
 
+use crate::support::device::Hand;
 use crate::support::{Coordinator, participant, task};
 
 /// Long enough for any machine; what is waited for comes at once.
 const LONG: Duration = Duration::from_secs(60);
 
+fn app(coordinator: &Coordinator) -> Builder {
+    coordinator.app().enrollment_token("token").journal(MemoryJournal::new())
+}
+
 fn start(coordinator: &Coordinator) -> Runner {
-    Runner::start(coordinator.app().enrollment_token("token").journal(MemoryJournal::new())).unwrap()
+    Runner::start(app(coordinator)).unwrap()
 }
 
 fn job(runner: &Runner) -> Job {
@@ -76,10 +86,15 @@ fn what_comes_after_the_stop_is_overdue() {
 
 #[test]
 fn a_pause_gives_up_what_is_not_made_and_ends_when_it_is_told_to() {
-    let coordinator = Coordinator::new(2);
-    let runner = start(&coordinator);
+    let (coordinator, clock) = (Coordinator::new(2), Hand::default());
+    let runner = Runner::start(app(&coordinator).clock(clock.clone())).unwrap();
     let interrupted = job(&runner);
     runner.pause();
+    while !interrupted.training.checkpoints.should_pause() {
+        assert!(matches!(runner.next(Duration::from_millis(10)), Next::Waiting));
+    }
+    assert!(!interrupted.answer.is_overdue(), "it has time to save a checkpoint");
+    clock.advance(Duration::from_secs(10));
     // A job that nobody waits for any more is no job: nothing else is said until the participant may go on.
     while !interrupted.answer.is_overdue() {
         assert!(matches!(runner.next(Duration::from_millis(10)), Next::Waiting));
@@ -89,7 +104,54 @@ fn a_pause_gives_up_what_is_not_made_and_ends_when_it_is_told_to() {
     runner.resume();
     assert_eq!(trained(job(&runner)), Ok(()));
     assert!(is_over(&runner));
-    assert_eq!(coordinator.world(|world| world.abandoned.len()), 1);
+    assert_eq!(coordinator.world(|world| world.abandoned.clone()), [(1, "conditions")]);
+}
+
+#[test]
+fn a_pause_that_ends_in_time_costs_nothing() {
+    let (coordinator, clock) = (Coordinator::new(1), Hand::default());
+    let runner = Runner::start(app(&coordinator).clock(clock.clone())).unwrap();
+    let job = job(&runner);
+    runner.pause();
+    // What is asked is answered after what was said before.
+    runner.ask(|_| ()).unwrap();
+    assert!(job.training.checkpoints.should_pause());
+    runner.resume();
+    runner.ask(|_| ()).unwrap();
+    clock.advance(Duration::from_secs(60));
+    assert!(matches!(runner.next(Duration::from_millis(100)), Next::Waiting));
+    assert!(!job.answer.is_overdue());
+    assert_eq!(trained(job), Ok(()));
+    assert!(is_over(&runner));
+    assert!(coordinator.world(|world| world.abandoned.is_empty()));
+}
+
+#[test]
+fn conditions_are_looked_at_while_a_job_is_out_without_a_word_of_the_app() {
+    let (coordinator, may_work) = (Coordinator::new(1), Arc::new(AtomicBool::new(true)));
+    let told = Arc::clone(&may_work);
+    let conditions = move || match told.load(Ordering::Relaxed) {
+        true => Readiness::Ready,
+        false => Readiness::NotReady { ask_again: Duration::from_millis(10) },
+    };
+    let app = app(&coordinator).conditions(conditions).training_slice(Duration::from_millis(10));
+    let runner = Runner::start(app).unwrap();
+    let first = job(&runner);
+    assert!(!first.training.checkpoints.should_pause());
+    may_work.store(false, Ordering::Relaxed);
+    while !first.training.checkpoints.should_pause() {
+        std::thread::yield_now();
+    }
+    first.training.checkpoints.save(b"half").unwrap();
+    while !first.answer.is_overdue() {
+        std::thread::yield_now();
+    }
+    may_work.store(true, Ordering::Relaxed);
+    let again = job(&runner);
+    assert_eq!(again.training.checkpoints.load().unwrap().as_slice(), b"half");
+    assert_eq!(trained(again), Ok(()));
+    assert!(is_over(&runner));
+    assert!(coordinator.world(|world| world.abandoned.is_empty()));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use client_sdk::participant::WorkError;
 use client_sdk::participant::machine::{Action, Input, Settings};
+use client_sdk::transport::Request;
 use client_sdk::{Event, SecurityPolicy};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{Agreement, Delivery, Roster, Survivors};
@@ -86,6 +87,22 @@ fn a_message_that_is_never_taken_gives_up_the_place() {
         assert!(is_empty_of_secrets(&devices[0]), "{call}");
         check_sums(&hub, call);
     }
+}
+
+#[test]
+fn a_participant_soon_learns_what_it_waits_for_though_it_is_invited_first() {
+    let hub = Hub::new(2, 1);
+    let mut devices = cohort(&hub);
+    let mut asked = Vec::new();
+    for _ in 0..30 {
+        if let Action::Send(Request::CheckIn(request)) = devices[0].poll(Input::Tick) {
+            asked.push((request.keys.is_some(), request.wait_ms));
+        }
+        devices[0].step(None);
+    }
+    asked.dedup();
+    // Alone, it is invited, and then told to come back.
+    assert_eq!(asked, [(false, 1_500), (true, 1_500), (true, 25_000)]);
 }
 
 #[test]

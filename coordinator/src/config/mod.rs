@@ -28,6 +28,7 @@ pub use oidc::{ClientConfig, OidcConfig, OidcGrant, SigningAlgorithm};
 pub use telemetry::{LogFormat, TelemetryConfig};
 pub use traces::TracesConfig;
 pub use work::WorkSection;
+pub(crate) use work::is_name;
 
 use require::require;
 

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::require::require;
 
+/// Longest name of a coordinator, in characters.
+const NAME_MAX: usize = 128;
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkSection {
@@ -13,12 +16,21 @@ pub struct WorkSection {
     pub poll_interval_ms: u64,
     /// A worker that is not heard of for so long has lost its step to another.
     pub lease_ttl_ms: u64,
+    /// How this process is called where it is told which of several coordinators did the work on a sum. Default: the name of its
+    /// machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 impl Default for WorkSection {
     fn default() -> Self {
-        Self { enabled: true, poll_interval_ms: 1000, lease_ttl_ms: 30_000 }
+        Self { enabled: true, poll_interval_ms: 1000, lease_ttl_ms: 30_000, name: None }
     }
+}
+
+/// Whether a coordinator may be called so: 1 to 128 characters, none of which is a control character.
+pub(crate) fn is_name(name: &str) -> bool {
+    (1..=NAME_MAX).contains(&name.chars().count()) && !name.chars().any(char::is_control)
 }
 
 impl WorkSection {
@@ -33,5 +45,30 @@ impl WorkSection {
             (1000..=3_600_000).contains(&self.lease_ttl_ms),
             "work.lease_ttl_ms: must be between 1000 and 3600000",
         );
+        require(
+            problems,
+            self.name.as_deref().is_none_or(is_name),
+            "work.name: must be 1 to 128 characters, and no control characters",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_short_and_can_be_printed() {
+        let problems = |name: &str| {
+            let mut problems = Vec::new();
+            WorkSection { name: Some(name.to_owned()), ..WorkSection::default() }.check(&mut problems);
+            problems.len()
+        };
+        for name in ["north", "tributary-7f9c-x2", "Süd 1", &"ü".repeat(128)] {
+            assert_eq!(problems(name), 0, "{name}");
+        }
+        for name in ["", "a\nb", "a\0", &"n".repeat(129)] {
+            assert_eq!(problems(name), 1, "{name}");
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Entity tags of views (RFC 9110 §8.8.3), of two digests: one of what a write could contradict, and one of all that a view shows.
 //! `If-None-Match` goes by the whole tag, so that what is not sent again has not changed at all. A write that names a tag in `If-Match`
 //! is done while the first part is the same: how many participants wait meanwhile, or which round it is, contradicts nothing.
+//!
+//! A compressed view is another representation, and a strong tag names one (§8.8.3.3), so that its tag has `-gzip` at the end. A weak
+//! tag, which both could share, would fit no `If-Match`; of this one the first part is still that of the view, whichever was read.
 
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
@@ -45,6 +48,12 @@ fn tag(view: &impl Revised, body: &[u8]) -> serde_json::Result<HeaderValue> {
     let text = format!("\"{}-{}\"", part(&view.revision()?, 8), part(body, 16));
     // Digits, letters and a hyphen in quotes.
     Ok(HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("\"\"")))
+}
+
+/// The tag of a view when it is compressed.
+pub(super) fn of_gzip(tag: &HeaderValue) -> Option<HeaderValue> {
+    let plain = tag.to_str().ok()?.strip_suffix('"')?;
+    HeaderValue::from_str(&format!("{plain}-gzip\"")).ok()
 }
 
 /// The part of a strong entity tag that a write goes by.
@@ -140,7 +149,9 @@ mod tests {
         let tag = tag_of(&view);
         let check = |tags: &[&str]| IfMatch(Some(tags.iter().map(|tag| (*tag).to_owned()).collect())).check(&view);
         assert!(IfMatch(None).check(&view).is_ok());
-        for tags in [&[&*tag][..], &["*"], &["\"other\"", &tag]] {
+        let packed = of_gzip(&tag.parse().unwrap()).unwrap().to_str().unwrap().to_owned();
+        assert!(packed.ends_with("-gzip\"") && packed != tag, "{packed}");
+        for tags in [&[&*tag][..], &[&*packed], &["*"], &["\"other\"", &tag]] {
             assert!(check(tags).is_ok(), "{tags:?}");
         }
         for tags in [&[&*format!("W/{tag}")][..], &["\"other\""], &["\"-\""], &[tag.trim_matches('"')], &[""]] {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::{Router, response::Response};
 use bytes::Bytes;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::app::App;
 use super::authenticate::AnyPeer;
+use super::compress::compress;
 use super::openapi::{Document, Shapes};
 use super::problem::Error;
 use super::shape::shape;
@@ -25,11 +26,11 @@ use crate::guarded::Guarded;
 /// `extract` and `masked_input` limit bodies, `authenticate` limits rates, and this router limits time.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let requests = Arc::new(Requests::new(&app));
-    let Described { routes, document, shapes, .. } = known_endpoints(&app.config.http);
+    let Described { participants, operators, document, shapes, .. } = known_endpoints(&app.config.http);
     app.document.write(document);
     let pages = if app.config.http.dashboard { dashboard::routes(Times::new(&app.config.http)) } else { Router::new() };
-    routes
-        .route_layer(from_fn_with_state(shapes, shape))
+    participants
+        .merge(operators.route_layer(from_fn_with_state(shapes, shape)).route_layer(from_fn(compress)))
         .merge(pages)
         .fallback(|_: AnyPeer| async { Error::NotFound("there is no such path".to_owned()) })
         .method_not_allowed_fallback(|| async { Error::Method })
@@ -43,7 +44,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 #[derive(Clone)]
 struct Described {
     times: Times,
-    routes: Router<Arc<App>>,
+    participants: Router<Arc<App>>,
+    operators: Router<Arc<App>>,
     document: Bytes,
     shapes: Arc<Shapes>,
 }
@@ -57,9 +59,11 @@ fn known_endpoints(config: &HttpConfig) -> Described {
     if let Some(known) = last.as_ref().filter(|known| known.times == times) {
         return known.clone();
     }
-    let (routes, described) = endpoints(times).split_for_parts();
+    let (participants, mut described) = participant::routes(times).split_for_parts();
+    let (operators, theirs) = of_operators(times).split_for_parts();
+    described.merge(theirs);
     let (document, shapes) = Document::of(&described);
-    last.insert(Described { times, routes, document, shapes: Arc::new(shapes) }).clone()
+    last.insert(Described { times, participants, operators, document, shapes: Arc::new(shapes) }).clone()
 }
 
 /// The contract as OpenAPI 3.1 in JSON, as `GET /openapi.json` answers whatever the configuration.
@@ -68,12 +72,9 @@ pub fn document() -> Bytes {
     known_endpoints(&HttpConfig::default()).document
 }
 
-/// Every endpoint with its time limit. Each area lists its own; path, method and description are next to the handler.
-fn endpoints(times: Times) -> OpenApiRouter<Arc<App>> {
-    participant::routes(times)
-        .merge(inspect::routes(times))
-        .merge(admin::routes(times))
-        .merge(operations::routes(times))
+/// Every endpoint but participants', with its time limit. Each area lists its own; path, method and description are next to the handler.
+fn of_operators(times: Times) -> OpenApiRouter<Arc<App>> {
+    inspect::routes(times).merge(admin::routes(times)).merge(operations::routes(times))
 }
 
 /// What participants need, for the listener of signed requests behind a balancer that ends TLS. Operators' endpoints are not

@@ -1,19 +1,17 @@
-//! How answers to operators are shaped, whatever the handler: `?fields=` leaves fields out, `?times=rfc3339` writes times as text, and
-//! `If-None-Match` leaves out what has not changed.
+//! How answers to operators are shaped, whatever the handler: `?fields=` leaves fields out, and `?times=rfc3339` writes times as text.
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use http::{HeaderMap, Method, StatusCode, Uri, header};
+use http::{Uri, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::etag;
+use super::compress::apart;
 use super::openapi::{FIELDS, RFC3339, Shape, Shapes, TIMES};
 use super::problem::{Error, Result};
 
@@ -34,20 +32,11 @@ pub(super) async fn shape(State(shapes): State<Arc<Shapes>>, mut request: Reques
         Ok(wanted) => wanted,
         Err(error) => return error.into_response(),
     };
-    let known = (request.method() == Method::GET).then(|| request.headers().clone());
     let response = next.run(request).await;
-    if let Some(request) = known
-        && is_unchanged(&request, &response)
-    {
-        let (mut parts, _) = response.into_parts();
-        parts.status = StatusCode::NOT_MODIFIED;
-        parts.headers.remove(header::CONTENT_TYPE);
-        return Response::from_parts(parts, Body::empty());
-    }
     let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|media| media == "application/json");
     match wanted {
         Some(wanted) if is_json => {
-            reshape(shape, &wanted, response).await.unwrap_or_else(|error| error.into_response())
+            reshape(shape.is_page, wanted, response).await.unwrap_or_else(|error| error.into_response())
         }
         Some(_) | None => response,
     }
@@ -93,18 +82,19 @@ fn named(shape: &Shape, names: &str) -> Result<Vec<String>> {
     names.split(',').map(known).collect()
 }
 
-fn is_unchanged(request: &HeaderMap, response: &Response) -> bool {
-    let tag = response.headers().get(header::ETAG).and_then(|tag| tag.to_str().ok());
-    response.status() == StatusCode::OK && tag.is_some_and(|tag| etag::is_named(request, header::IF_NONE_MATCH, tag))
+async fn reshape(is_page: bool, wanted: Wanted, response: Response) -> Result<Response> {
+    let (mut parts, body) = response.into_parts();
+    let whole = body.collect().await.map_err(Error::fault)?.to_bytes();
+    let shaped = apart(whole.len(), move || reshaped(is_page, &wanted, &whole)).await.map_err(Error::fault)?;
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Ok(Response::from_parts(parts, shaped.map_err(Error::fault)?.into()))
 }
 
-async fn reshape(shape: &Shape, wanted: &Wanted, response: Response) -> Result<Response> {
-    let (mut parts, body) = response.into_parts();
-    let bytes = body.collect().await.map_err(Error::fault)?.to_bytes();
-    let mut value: Value = serde_json::from_slice(&bytes).map_err(Error::fault)?;
+fn reshaped(is_page: bool, wanted: &Wanted, whole: &[u8]) -> serde_json::Result<Vec<u8>> {
+    let mut value: Value = serde_json::from_slice(whole)?;
     if let Some(fields) = &wanted.fields {
         let views = match &mut value {
-            Value::Object(page) if shape.is_page => {
+            Value::Object(page) if is_page => {
                 page.get_mut("items").and_then(Value::as_array_mut).map(Vec::as_mut_slice).unwrap_or_default()
             }
             view => std::slice::from_mut(view),
@@ -116,9 +106,7 @@ async fn reshape(shape: &Shape, wanted: &Wanted, response: Response) -> Result<R
     if wanted.is_rfc3339 {
         write_times(&mut value);
     }
-    parts.headers.remove(header::CONTENT_LENGTH);
-    let body = serde_json::to_vec(&value).map_err(Error::fault)?;
-    Ok(Response::from_parts(parts, body.into()))
+    serde_json::to_vec(&value)
 }
 
 /// Writes every number in a field `at` or `…_at` as text; one outside of the calendar stays.

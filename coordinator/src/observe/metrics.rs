@@ -8,6 +8,8 @@ use federation::round::RoundState;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 
+use crate::program::{COMMIT, RELEASE};
+
 static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
 
 /// How often histograms are folded.
@@ -123,8 +125,8 @@ fn describe() {
         "tributary_request_seconds",
         "Time to the head of the answer, long polls with their wait, by route and method"
     );
-    metrics::describe_gauge!("tributary_build_info", "1, with the version of the program as a label");
-    metrics::gauge!("tributary_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    metrics::describe_gauge!("tributary_build_info", "1, with the version of the program and its commit as labels");
+    metrics::gauge!("tributary_build_info", "version" => RELEASE, "commit" => COMMIT.unwrap_or_default()).set(1.0);
     metrics::describe_gauge!("tributary_connections", "Connections held now, by kind");
     metrics::describe_counter!(
         "tributary_connections_refused_total",

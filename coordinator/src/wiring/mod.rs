@@ -36,8 +36,9 @@ pub use self::keeping::{ApartFile, back_up, check, files_apart, restore};
 pub use self::parts::{Parts, StartError, SystemClock};
 pub use self::worker::Worker;
 use crate::admission::{CheckIns, Inbox, Linger, RoundWakeups, Uploads};
-use crate::config::Config;
+use crate::config::{Config, is_name};
 use crate::event_feed::EventFeed;
+use crate::host::host;
 use crate::http::{
     App, ConnectionCounts, ConnectionLimits, Document, EndedRounds, Entrance, Identities, Limiter, Listener, Nonces,
     PoolObserver, Refusals, TokenError,
@@ -103,7 +104,8 @@ impl Coordinator {
             let apart = bucket_apart(config, &parts).await.map_err(StartError::Apart)?;
             let _files = shared::hold_files(config, &store)?;
             let sealer = sealer(config, &parts, apart.as_ref())?;
-            let coordinator = Self::compose(config, parts, store, locks, sealer, Linger::USUAL)?;
+            let name = config.work.name.clone().or_else(|| host().filter(|name| is_name(name)));
+            let coordinator = Self::compose(config, name, parts, store, locks, sealer, Linger::USUAL)?;
             let (metrics, stopped) = (coordinator.app.metrics.clone(), coordinator.stopped.clone());
             coordinator.tasks.spawn(observe::fold(metrics, stopped));
             if let Some(clock) = shared_clock {
@@ -121,11 +123,12 @@ impl Coordinator {
     /// [`StartError`].
     pub fn assemble_on(config: &Config, parts: Parts, store: Store) -> Result<Self, StartError> {
         let sealer = sealer(config, &parts, None)?;
-        Self::compose(config, parts, store, Locks::default(), sealer, Linger::NONE)
+        Self::compose(config, config.work.name.clone(), parts, store, Locks::default(), sealer, Linger::NONE)
     }
 
     fn compose(
         config: &Config,
+        name: Option<String>,
         parts: Parts,
         store: Store,
         locks: Locks,
@@ -176,6 +179,7 @@ impl Coordinator {
         });
         let mut environment = Environment::new(store.clone(), aggregator, parts.clock, parts.random);
         environment.aggregator_because = aggregator_because;
+        environment.name = name;
         environment.sealer = sealer;
         environment.models = models;
         environment.traces = traces;

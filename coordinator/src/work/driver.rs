@@ -383,6 +383,10 @@ fn describe_metrics() {
         "tributary_leases_lost_total",
         "Leases that another worker took from their holder, by work"
     );
+    metrics::describe_counter!(
+        "tributary_leases_refused_total",
+        "Leases that another worker had when they were wanted, by work"
+    );
     metrics::describe_counter!("tributary_inputs_folded_total", "Masked inputs that sums hold");
     metrics::describe_counter!(
         "tributary_step_errors_total",

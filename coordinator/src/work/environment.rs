@@ -25,6 +25,8 @@ pub struct Environment {
     pub aggregator: Arc<dyn Aggregator>,
     /// Why it is that one.
     pub aggregator_because: DeviceReason,
+    /// How the process is called in what is stored of its work on sums; `None`: nothing is told of it.
+    pub name: Option<String>,
     /// The time of deadlines and leases.
     pub clock: Arc<dyn Clock>,
     /// Draws cohorts of tasks that have no seed.
@@ -49,8 +51,21 @@ impl Environment {
         let (blobs, config) = (Arc::clone(store.blobs()), WorkConfig::default());
         let sealer = Arc::new(Sealer::in_memory(&random));
         let (models, fail_point) = (Models::default(), Arc::new(NoFailPoint));
-        let (traces, aggregator_because) = (Traces::default(), DeviceReason::AskedFor);
-        Self { store, blobs, aggregator, aggregator_because, clock, random, sealer, models, traces, config, fail_point }
+        let (traces, aggregator_because, name) = (Traces::default(), DeviceReason::AskedFor, None);
+        Self {
+            store,
+            blobs,
+            aggregator,
+            aggregator_because,
+            name,
+            clock,
+            random,
+            sealer,
+            models,
+            traces,
+            config,
+            fail_point,
+        }
     }
 }
 

@@ -135,9 +135,11 @@ impl Lease {
     }
 
     fn lost(&self) -> StepError {
-        // Whoever does not hold it yet only comes second.
         if self.held.is_some() {
             metrics::counter!("tributary_leases_lost_total", "work" => self.work).increment(1);
+        } else {
+            // Whoever does not hold it yet only comes second, and asks again after a pause.
+            metrics::counter!("tributary_leases_refused_total", "work" => self.work).increment(1);
         }
         StepError::LeaseLost(self.name.clone())
     }

@@ -153,6 +153,7 @@ pub(super) fn told(env: &Environment, Measured { work, failed }: Measured) -> Su
     let failure =
         |FallbackEvent { device, reason, .. }| format!("{device}: {reason}").chars().take(FAILURE_MAX).collect();
     SumWork {
+        coordinator: env.name.clone(),
         sum_device: work.summing.device,
         sum_because,
         unmask_device: work.unmasking.device,

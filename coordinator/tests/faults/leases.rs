@@ -11,6 +11,13 @@ use tokio_util::sync::CancellationToken;
 use crate::world::faulty_blobs::Fault;
 use crate::world::{DieAt, LEASE_TTL, World};
 
+/// How often tasks' leases were lost or refused so far.
+fn counted(metrics: &str, what: &str) -> u64 {
+    let name = format!("tributary_leases_{what}_total{{work=\"task\"}} ");
+    let line = metrics.lines().find_map(|line| line.strip_prefix(&*name));
+    line.map_or(0, |count| count.parse().unwrap())
+}
+
 #[tokio::test]
 async fn two_engines_on_one_store_publish_each_version_once() {
     let alone = World::new(6).await;
@@ -46,12 +53,16 @@ async fn two_engines_on_one_store_publish_each_version_once() {
 
 #[tokio::test]
 async fn a_task_that_somebody_else_holds_is_left_alone_until_the_lease_expires() {
+    let metrics = coordinator::observe::recorder();
     let world = World::new(3).await;
     let engine = world.engine(1);
     world.hold_lease(LEASE_TTL).await;
+    let refused = counted(&metrics.render(), "refused");
     assert_eq!(engine.step_all().await.unwrap(), 0);
     world.clock.advance(LEASE_TTL - Duration::from_millis(1));
     assert_eq!(engine.step_all().await.unwrap(), 0);
+    // Other tests of this process may be refused some, too.
+    assert!(counted(&metrics.render(), "refused") >= refused + 2);
     world.clock.advance(Duration::from_millis(1));
     assert_eq!(engine.step_all().await.unwrap(), 1);
 }
@@ -131,12 +142,6 @@ impl FailPoint for Fenced {
     }
 }
 
-/// How often tasks' leases were lost so far.
-fn lost(metrics: &str) -> u64 {
-    let line = metrics.lines().find_map(|line| line.strip_prefix("tributary_leases_lost_total{work=\"task\"} "));
-    line.map_or(0, |count| count.parse().unwrap())
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_lost_its_lease_writes_nothing_even_if_it_is_free_again() {
     let metrics = coordinator::observe::recorder();
@@ -153,13 +158,13 @@ async fn a_worker_that_lost_its_lease_writes_nothing_even_if_it_is_free_again() 
         let fenced = Arc::new(Fenced { point, world: Arc::clone(&world), times: Mutex::default() });
         let worker = world.engine_with(2, Arc::clone(&fenced) as _);
         let before = world.folded().await;
-        let lost_before = lost(&metrics.render());
+        let lost_before = counted(&metrics.render(), "lost");
         for _ in 0..3 {
             worker.step_all().await.unwrap();
         }
         assert_eq!(*fenced.times.lock().unwrap(), 3, "{point}");
         // Other tests of this process may lose some, too.
-        assert!(lost(&metrics.render()) >= lost_before + 3, "{point}");
+        assert!(counted(&metrics.render(), "lost") >= lost_before + 3, "{point}");
         assert_eq!(world.versions().await.len(), 1, "{point}");
         assert!(awaited == 0 || world.folded().await == before, "{point}");
         world.report(cohort[0]).await;

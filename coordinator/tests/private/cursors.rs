@@ -21,7 +21,9 @@ async fn each_list_refuses_the_cursors_of_all_others() {
         world.run_in_the_clear(number, |_| true, |_| true).await;
     }
     let t = &world.t;
-    t.create_task(&small_task()).await;
+    let small = t.create_task(&small_task()).await;
+    t.work().await;
+    t.sum_by(small, "another", None).await;
     let report = json!({ "version": 1, "over_ms": 30_000, "requests": 0, "errors": 0, "queue": 0 }).to_string();
     for server in ["icu", "ward"] {
         let told =

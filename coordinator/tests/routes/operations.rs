@@ -24,6 +24,7 @@ async fn the_service_says_how_it_is() {
         "tributary_rejections_total{code=\"not-found\"}",
         "tributary_requests_total{route=\"/v1/tasks\",method=\"POST\",status=\"201\"} ",
         "# TYPE tributary_requests_total counter",
+        concat!("tributary_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\",commit=\""),
     ] {
         assert!(text.contains(line), "{line} is missing in\n{text}");
     }

@@ -14,6 +14,14 @@ async fn series(world: &World) -> BTreeMap<String, f64> {
     lines.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
 }
 
+/// Bounds and counts of the buckets of a histogram, by rising bounds. `head` is its name with labels, up to the bound.
+fn buckets(series: &BTreeMap<String, f64>, head: &str) -> Vec<(f64, f64)> {
+    let of = |name: &str| name.strip_prefix(head)?.strip_prefix(",le=\"")?.strip_suffix("\"}")?.parse::<f64>().ok();
+    let mut found: Vec<(f64, f64)> = series.iter().filter_map(|(name, count)| Some((of(name)?, *count))).collect();
+    found.sort_by(|one, other| one.0.total_cmp(&other.0));
+    found
+}
+
 #[tokio::test]
 async fn a_round_tells_of_its_phases_steps_drops_and_devices() {
     let mut world = World::new(5).await;
@@ -28,6 +36,12 @@ async fn a_round_tells_of_its_phases_steps_drops_and_devices() {
     };
     for state in ["SELECTING", "SHARING", "COLLECTING", "CONFIRMING", "UNMASKING", "AGGREGATING"] {
         assert!(grown(&format!("tributary_round_phase_seconds_count{{phase=\"{state}\"}}")) >= 1.0, "{state}");
+        // A histogram and no summary: each bucket counts those before it, too, and the last one all.
+        let counts = buckets(&after, &format!("tributary_round_phase_seconds_bucket{{phase=\"{state}\""));
+        assert!(counts.len() > 10 && counts.is_sorted_by_key(|bucket| bucket.1), "{state}: {counts:?}");
+        let all = after[&format!("tributary_round_phase_seconds_count{{phase=\"{state}\"}}")];
+        assert_eq!(counts.last(), Some(&(f64::INFINITY, all)), "{state}");
+        assert!(counts[0].0 <= 0.001 && counts[counts.len() - 2].0 >= 3600.0, "{state}: {counts:?}");
     }
     for step in ["open_round", "close_phase", "release_sum", "publish_version"] {
         assert!(grown(&format!("tributary_step_seconds_count{{step=\"{step}\"}}")) >= 1.0, "{step}: {after:?}");

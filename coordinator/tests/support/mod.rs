@@ -24,13 +24,15 @@ use coordinator::http::Connection;
 use coordinator::identity::Peer;
 use coordinator::random::Random;
 use coordinator::{Coordinator, Parts};
-use federation::id::{Digest, ParticipantId, TaskId};
+use federation::device_reason::DeviceReason;
+use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
 use federation::time::{Clock as _, MockClock, Timestamp};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
+use store::entity::noised_sum::{NoisedSumRow, SumWork};
 use tower::ServiceExt as _;
 use wire::admin::Role;
 use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT};
@@ -220,6 +222,33 @@ impl TestCoordinator {
             }
         }
         assignments
+    }
+
+    /// Stores a released sum of the task's first round: added by the processor, and unmasked by a GPU of this coordinator unless that
+    /// failed.
+    pub(crate) async fn sum_by(&self, task: TaskId, coordinator: &str, failure: Option<&str>) {
+        let (gpu, cpu) = (("gpu", DeviceReason::AskedFor), ("cpu", DeviceReason::ChosenFailed));
+        let (unmask_device, unmask_because) = if failure.is_some() { cpu } else { gpu };
+        let work = &SumWork {
+            coordinator: Some(coordinator.to_owned()),
+            sum_device: "cpu".to_owned(),
+            sum_because: Some(DeviceReason::TransferCostsMore),
+            unmask_device: unmask_device.to_owned(),
+            unmask_because: Some(unmask_because),
+            device_failure: failure.map(str::to_owned),
+            sum_ms: 1,
+            unmask_ms: 1,
+            keystream_bytes: 1,
+        };
+        let now = self.now();
+        let stored = self.inner.store.transact("test", |tx| {
+            Box::pin(async move {
+                let attempt = tx.round(RoundKey { task, number: 1 }).await?.unwrap().round.key;
+                let (blob, work) = (Digest([7; 32]), Some(work.clone()));
+                tx.insert_noised_sum(&NoisedSumRow { attempt, blob, participants: 2, created_at: now, work }).await
+            })
+        });
+        assert!(stored.await.unwrap());
     }
 
     /// The page of a task's rounds, which says of each, byte for byte, what is said of it alone.

@@ -1,5 +1,8 @@
 //! Server-sent events, as a browser reads them.
 
+use std::io::Write as _;
+
+use flate2::write::GzDecoder;
 use serde_json::Value;
 
 /// An event that was received.
@@ -14,6 +17,8 @@ pub(crate) struct Told {
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     text: String,
+    /// Of a stream that is compressed.
+    gzip: Option<GzDecoder<Vec<u8>>>,
     /// Comments so far.
     pub(crate) comments: usize,
     /// What the stream says about coming back, in milliseconds.
@@ -23,8 +28,26 @@ pub(crate) struct Received {
 }
 
 impl Received {
+    /// Nothing yet of a stream that is compressed.
+    pub(crate) fn gzip() -> Self {
+        Self { gzip: Some(GzDecoder::new(Vec::new())), ..Self::default() }
+    }
+
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.text += std::str::from_utf8(bytes).expect("pieces end with events");
+        let unpacked = self.gzip.as_mut().map(|gzip| {
+            gzip.write_all(bytes).unwrap();
+            gzip.flush().unwrap();
+            std::mem::take(gzip.get_mut())
+        });
+        self.text += std::str::from_utf8(unpacked.as_deref().unwrap_or(bytes)).expect("pieces end with events");
+    }
+
+    /// Checks at the end of a stream that nothing is left over, and the trailer of a compressed one.
+    pub(crate) fn end(mut self) {
+        if let Some(gzip) = &mut self.gzip {
+            gzip.try_finish().expect("a trailer that fits");
+        }
+        assert_eq!(self.text, "");
     }
 
     /// The next whole event.

@@ -19,6 +19,7 @@ const SHOWN = {
   'tasks/vitals/specification': ['linear'],
   'tasks/vitals/serving': ['icu.example.org:8500', 'unheard'],
   'tasks/vitals/rounds/2': ['cuda:0', 'gone', 'Loss'],
+  devices: ['cpu', 'north', 'cuda:0'],
   participants: ['eu', 'ward-7'],
   audit: ['reason', 'why'],
   tokens: ['first'],
@@ -29,6 +30,7 @@ const SHOWN = {
 function withMore(view, path) {
   if (path.endsWith('/rounds/2')) return { ...view, work: { ...view.work, sum_because: 'chosen_failed', device_failure: 'cuda:0' }, compression: { codec: 'codec' } };
   if (path.endsWith('/assignments')) return { ...view, items: view.items.map((one) => ({ ...one, state: 'ABANDONED', detail: 'gone' })) };
+  if (path === '/v1/devices') return { ...view, items: view.items.map((one) => ({ ...one, device: 'cpu', coordinator: 'north', last_failure: 'cuda:0' })) };
   if (path.endsWith('/servers')) return { ...view, items: view.items.map((one) => ({ ...one, report: { ...one.report, refused: [{ version: 1, because: 'unheard' }] } })) };
   return view;
 }

@@ -133,7 +133,7 @@ export async function readingLedgers(page) {
   await page.getByLabel('State', { exact: true }).selectOption('');
 }
 
-/** Two tasks side by side: by their rounds, by what sets them apart, by what came of them. */
+/** Two tasks side by side: by their rounds, by what sets them apart, by what came of them. Two rounds of a task by their numbers. */
 export async function comparing(page) {
   await page.goto(at('tasks'));
   for (const name of ['vitals', 'scans']) await page.getByLabel(`Compare ${name}`, { exact: true }).check();
@@ -146,6 +146,15 @@ export async function comparing(page) {
   const apart = page.getByRole('region', { name: 'What sets them apart' }).getByRole('row').filter({ hasText: 'rounds.count' });
   assert.deepEqual(await apart.getByRole('cell').allInnerTexts(), ['40', '1000']);
   await shot(page, 'compare');
+
+  await page.goto(at('tasks/vitals/rounds/3'));
+  await page.getByRole('link', { name: 'Compare with round 2', exact: true }).click();
+  await heading(page, 'Comparison');
+  const cohort = page.getByRole('region', { name: 'Numbers' }).getByRole('row').filter({ has: page.getByRole('rowheader', { name: 'Cohort', exact: true }) });
+  await cohort.waitFor();
+  const rounds = await Promise.all([3, 2].map((number) => federation.call('GET', `/v1/tasks/vitals/rounds/${number}`)));
+  assert.deepEqual(await cohort.getByRole('cell').allInnerTexts(), rounds.map((round) => String(round.cohort)));
+  await shot(page, 'compare-rounds');
 }
 
 /** One participant's process is killed in the middle of a round: the round ends without it, and its page says where it was lost. */

@@ -116,20 +116,37 @@ export async function lookingAtATask(page) {
   const address = /\/v1\/tasks\/vitals\/rounds\/2$/;
   await page.route(address, async (route) => {
     const view = await (await route.fetch()).json();
-    const work = { ...view.work, sum_because: 'transfer_costs_more', unmask_because: 'chosen_failed', device_failure: 'cuda:0: it gave a wrong answer' };
+    const work = { ...view.work, sum_because: 'transfer_costs_more', unmask_because: 'chosen_failed', device_failure: 'cuda:0: it gave a wrong answer', coordinator: 'coordinator-7' };
     await route.fulfill({ json: { ...view, work, groups: [{ group: 0, members: 3, reported: 3, anomaly: 0.9 }, { group: 1, members: 2, reported: 1, anomaly: 6.4 }] } });
   });
   await page.goto(at('tasks/vitals/rounds/2'));
   await page.getByRole('region', { name: 'Groups of the cohort' }).getByRole('row').filter({ hasText: '6.4' }).waitFor();
-  for (const text of ['the way to the GPU and back takes longer', 'in place of the GPU, which failed', 'cuda:0: it gave a wrong answer']) await page.getByText(text).waitFor();
+  for (const text of ['the way to the GPU and back takes longer', 'in place of the GPU, which failed', 'cuda:0: it gave a wrong answer', 'coordinator-7']) await page.getByText(text).waitFor();
   await shot(page, 'round-groups');
   await page.unrouteAll({ behavior: 'ignoreErrors' });
   await page.getByRole('link', { name: 'Next', exact: true }).waitFor();
+  await lookingAtDevices(page);
   await page.goto(at('tasks/vitals/rounds/40'));
   await heading(page, 'Round 40');
   await page.getByText('have their input in the sum').waitFor();
   await page.getByRole('link', { name: 'Previous', exact: true }).waitFor();
   assert.equal(await page.getByRole('link', { name: 'Next', exact: true }).count(), 0, 'there is no later round');
+}
+
+/** What summed here, and a GPU of another coordinator, of which there is none. */
+async function lookingAtDevices(page) {
+  const address = /\/v1\/devices\?/;
+  await page.route(address, async (route) => {
+    const { items } = await (await route.fetch()).json();
+    const gpu = { device: 'cuda:0', coordinator: 'coordinator-7', sums: 12, summed_because: {}, unmasked_because: { best_present: 12 }, last: items[0].last, last_failure: 'cuda:0: it gave a wrong answer' };
+    await route.fulfill({ json: { items: [...items, gpu] } });
+  });
+  await page.getByRole('link', { name: 'Devices', exact: true }).click();
+  const rows = page.getByRole('region', { name: 'Devices that summed rounds' }).getByRole('row');
+  await rows.filter({ hasText: 'cpu (' }).getByRole('link', { name: /^round [\d,]+$/ }).waitFor();
+  await rows.filter({ hasText: 'at coordinator-7' }).getByText('12: the first GPU that passed its self-test').waitFor();
+  await shot(page, 'devices');
+  await page.unroute(address);
 }
 
 /** A task of very many rounds, made of one real round by its number: what the page costs, not what the API costs. */

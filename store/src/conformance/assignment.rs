@@ -8,8 +8,10 @@ use federation::model_version::ModelVersion;
 use federation::round::{Assignment, AssignmentState, RoundState};
 
 use super::sample::{
-    NOW, advance, after, assignment, collecting, model_version, moved, participant_id, report, round, sharing, summary,
+    NOW, advance, after, assignment, collecting, labels, model_version, moved, participant_id, report, round, sharing,
+    summary,
 };
+use crate::entity::listed_assignment::AssignmentFilter;
 use crate::{Result, Store};
 
 /// The whole cohort is stored or none of it; pages are contiguous.
@@ -45,9 +47,10 @@ pub async fn a_page_of_a_cohort_has_names_inputs_scores_and_histories(store: &St
         .transact("test", |tx| {
             Box::pin(async move {
                 let (key, first, second) = (open.key, participant_id(1), participant_id(2));
+                let all = &AssignmentFilter::default();
                 report(tx, open, &[1, 3]).await?;
                 tx.set_anomaly_scores(key, &[(first, 1.5)]).await?;
-                let listed = tx.listed_assignments(key, None, 9).await?;
+                let listed = tx.listed_assignments(key, all, None, 9).await?;
                 assert_eq!(listed.len(), 3);
                 for (n, place) in (1..).zip(&listed) {
                     let id = participant_id(n);
@@ -59,9 +62,23 @@ pub async fn a_page_of_a_cohort_has_names_inputs_scores_and_histories(store: &St
                 }
                 assert_eq!(listed.iter().map(|place| place.anomaly).collect::<Vec<_>>(), [Some(1.5), None, None]);
                 assert_eq!(listed[1].bytes, None);
-                assert_eq!(tx.listed_assignments(key, Some(first), 1).await?, listed[1..2]);
-                assert_eq!(tx.listed_assignments(key, Some(second), 9).await?, listed[2..]);
-                assert_eq!(tx.listed_assignments(Attempt { attempt: 2, ..key }, None, 9).await?, []);
+                assert_eq!(tx.listed_assignments(key, all, Some(first), 1).await?, listed[1..2]);
+                assert_eq!(tx.listed_assignments(key, all, Some(second), 9).await?, listed[2..]);
+                assert_eq!(tx.listed_assignments(Attempt { attempt: 2, ..key }, all, None, 9).await?, []);
+                use AssignmentState::{Assigned, Reported};
+                for (states, region, cursor, found) in [
+                    (vec![Reported], None, None, &[0, 2][..]),
+                    (vec![Reported], Some("eu"), Some(first), &[2]),
+                    (vec![Assigned, Reported], Some("eu"), None, &[0, 1, 2]),
+                    (vec![Assigned], None, Some(second), &[]),
+                    (vec![], Some("us"), None, &[]),
+                    (vec![], Some("eu"), None, &[0, 1, 2]),
+                ] {
+                    let filter = AssignmentFilter { states, labels: region.map(labels).unwrap_or_default() };
+                    let places = tx.listed_assignments(key, &filter, cursor, 9).await?;
+                    let expected: Vec<_> = found.iter().map(|at: &usize| listed[*at].clone()).collect();
+                    assert_eq!(places, expected, "{filter:?}");
+                }
                 Ok(())
             })
         })
@@ -122,7 +139,7 @@ pub async fn states_change_by_compare_and_swap_with_history(store: &Store) {
                 };
                 assert_eq!(tx.assignment(key, first).await?, Some(expected));
                 let history = tx.assignment_history(key, first).await?;
-                let listed = tx.listed_assignments(key, None, 1).await?;
+                let listed = tx.listed_assignments(key, &AssignmentFilter::default(), None, 1).await?;
                 assert_eq!((listed.len(), &listed[0].history), (1, &history));
                 let seen: Vec<_> = history.iter().map(|c| (c.state, c.at, c.detail.as_deref())).collect();
                 assert_eq!(seen, [(Assigned, NOW, None), (Working, after(2), None), (Abandoned, after(4), words)]);

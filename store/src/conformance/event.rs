@@ -1,5 +1,7 @@
 //! Guarantees of events.
 
+use std::collections::BTreeMap;
+
 use federation::event::{Actor, EventKind, Fact, Subject};
 use federation::id::{Digest, TokenId};
 use federation::round::{FailureReason, Round, RoundState};
@@ -7,7 +9,7 @@ use federation::task_status::TaskStatus;
 use uuid::Uuid;
 
 use super::sample::{NOW, after, digest, model_version, moved, participant, participant_id, round, task, task_id};
-use crate::entity::event::{AuditHead, EventFilter, NumberedEvent, Placing};
+use crate::entity::event::{AuditHead, EventFilter, EventSearch, NumberedEvent, Placing};
 use crate::entity::token::TaskScope;
 use crate::{Result, Store, StoreError};
 
@@ -39,6 +41,14 @@ async fn numbered(store: &Store, after: u64, filter: &EventFilter, limit: u32) -
     let read = store.read("events", |tx| Box::pin(async move { tx.events_after(after, filter, limit).await }));
     let result: Result<_> = read.await;
     result.unwrap()
+}
+
+/// The positions of a page of what happened, newest first.
+async fn found(store: &Store, before: Option<u64>, search: EventSearch, limit: u32) -> Vec<u64> {
+    let search = &search;
+    let read = store.read("found", |tx| Box::pin(async move { tx.events_before(before, search, limit).await }));
+    let rows: Result<Vec<NumberedEvent>> = read.await;
+    rows.unwrap().iter().map(|row| row.position).collect()
 }
 
 /// Everything that changes state is an event of the very transaction that changes it, by whom it says.
@@ -155,17 +165,64 @@ pub async fn events_are_listed_after_a_position_and_filtered(store: &Store) {
     let log = numbered(store, 0, &EventFilter::default(), 9).await;
     let taken: Vec<_> = log.iter().filter(|row| narrow.takes(&row.event)).map(|row| row.position).collect();
     assert_eq!(positions(0, narrow, 9).await, taken);
-    let before = async |position, filter: EventFilter| -> Vec<u64> {
-        let filter = &filter;
-        let read = store.read("test", |tx| Box::pin(async move { tx.events_before(position, filter, 2).await }));
-        let rows: Result<Vec<NumberedEvent>> = read.await;
-        rows.unwrap().iter().map(|row| row.position).collect()
+    let before = async |position, filter: EventFilter| {
+        found(store, position, EventSearch { filter, ..EventSearch::default() }, 2).await
     };
     assert_eq!(before(None, EventFilter::default()).await, [6, 5]);
     assert_eq!(before(Some(5), EventFilter::default()).await, [4, 3]);
     assert_eq!(before(Some(6), EventFilter { task: Some(task_id(2)), ..EventFilter::default() }).await, [4, 2]);
     let taken: Vec<_> = log.iter().filter(|row| paused.takes(&row.event)).map(|row| row.position).collect();
     assert_eq!(taken, [3, 4]);
+}
+
+/// What happened is found by who did it, and before when.
+pub async fn events_are_found_by_who_and_when(store: &Store) {
+    let participant = Actor::Participant { participant: participant_id(1) };
+    for (n, actor) in (0_i64..).zip([Actor::Coordinator, ann(), participant, ann()]) {
+        let (actor, of) = (&actor, task_id(if n % 2 == 0 { 1 } else { 2 }));
+        let result: Result<()> = store
+            .transact("test", |tx| {
+                Box::pin(async move {
+                    tx.act_for(actor.clone());
+                    tx.note_event(after(n), EventKind::TaskPaused, Subject::Task(of), []);
+                    Ok(())
+                })
+            })
+            .await;
+        result.unwrap();
+    }
+    assert_eq!(number_all(store).await.unwrap(), 4);
+    let texts = |texts: &[(&str, &str)]| -> BTreeMap<String, String> {
+        texts.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+    };
+    let named = |name: &str, text: &str| Some([texts(&[(name, text)]), texts(&[("name", text)])]);
+    let id = |id: &str| Some([texts(&[("token", id)]), texts(&[("participant", id)])]);
+    let (token, participant) = (Uuid::from_u128(7).to_string(), participant_id(1).to_string());
+    let all = EventFilter::default();
+    let of_two = EventFilter { task: Some(task_id(2)), ..all.clone() };
+    let both = EventFilter { scope: TaskScope::Only(vec![task_id(1), task_id(2)]), ..all.clone() };
+    let none = EventFilter { scope: TaskScope::Only(vec![]), ..all.clone() };
+    for (filter, actor, until, positions) in [
+        (&all, named("by", "coordinator"), None, &[1][..]),
+        (&all, named("by", "ann"), None, &[4, 2]),
+        (&all, named("by", "operator"), None, &[4, 2]),
+        (&all, named("by", "an"), None, &[]),
+        (&all, id(&token), None, &[4, 2]),
+        (&all, id(&participant), None, &[3]),
+        (&all, Some([texts(&[("by", "operator"), ("name", "eve")]), texts(&[("name", "eve")])]), None, &[]),
+        (&all, None, Some(2), &[2, 1]),
+        (&all, None, Some(0), &[]),
+        (&all, id(&token), Some(2), &[2]),
+        (&of_two, id(&token), None, &[4, 2]),
+        (&of_two, id(&participant), None, &[]),
+        (&of_two, None, Some(3), &[2]),
+        (&both, id(&participant), None, &[3]),
+        (&both, None, Some(3), &[3, 2, 1]),
+        (&none, id(&token), None, &[]),
+    ] {
+        let search = EventSearch { filter: filter.clone(), until: until.map(after), actor };
+        assert_eq!(found(store, None, search.clone(), 9).await, positions, "{search:?}");
+    }
 }
 
 /// An event gets one position, and a position one event, whoever gives them.

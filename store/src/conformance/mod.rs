@@ -25,6 +25,7 @@ pub mod census;
 pub mod check_in;
 pub mod concurrency;
 pub mod consistency;
+pub mod device;
 pub mod doomed;
 pub mod event;
 pub mod fingerprint;
@@ -94,6 +95,10 @@ macro_rules! conformance_tests {
             concurrency::a_reader_sees_one_state,
             concurrency::a_round_is_moved_by_one_of_two,
             consistency::rules_that_are_broken_are_found,
+            device::devices_are_told_apart_by_their_coordinators,
+            device::devices_are_narrowed_down,
+            device::rounds_of_a_device_are_found,
+            device::sums_of_one_moment_have_an_order,
             doomed::no_row_names_a_doomed_blob,
             doomed::what_is_stored_during_its_removal_is_stored_once_more,
             doomed::a_blob_that_was_spared_is_named_when_that_is_known,
@@ -101,6 +106,7 @@ macro_rules! conformance_tests {
             doomed::naming_and_dooming_take_turns,
             event::a_change_is_an_event_of_its_transaction,
             event::events_are_listed_after_a_position_and_filtered,
+            event::events_are_found_by_who_and_when,
             event::an_event_gets_one_position,
             event::an_event_is_never_changed,
             event::heads_are_kept,
@@ -132,6 +138,7 @@ macro_rules! conformance_tests {
             round::the_latest_attempts_are_listed,
             round_summary::each_attempt_is_counted_by_itself,
             round_summary::what_an_attempt_made_and_cost_is_found,
+            round_summary::the_rounds_of_a_task_are_added_up,
             sampled::the_population_is_counted_in_the_order_of_enrolment,
             sampled::a_draw_is_kept_until_it_is_forgotten,
             schema::it_goes_down_and_up_again,

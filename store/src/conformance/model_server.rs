@@ -28,8 +28,8 @@ pub async fn a_server_counts_until_it_leaves_or_is_silent(store: &Store) {
                 assert_eq!(tx.model_servers(task_id(1), Some("a:80"), after(50), 9).await?, all[2..]);
                 assert_eq!(tx.model_servers(task_id(2), None, after(50), 9).await?, [server(2, "b", 3)]);
                 assert_eq!(tx.model_servers(task_id(1), None, after(101), 9).await?, [all[0].clone(), all[2].clone()]);
-                assert!(tx.remove_model_server(task_id(1), "Z").await?);
-                assert!(!tx.remove_model_server(task_id(1), "Z").await?);
+                assert!(tx.remove_model_server(task_id(1), "Z", after(101)).await?);
+                assert!(!tx.remove_model_server(task_id(1), "Z", after(101)).await?);
                 assert_eq!(tx.forget_model_servers(after(102)).await?, 1, "a:80 alone");
                 assert_eq!(tx.forget_model_servers(after(103)).await?, 1, "that of the other task");
                 assert_eq!(tx.model_servers(task_id(1), None, after(149), 9).await?, [all[2].clone()]);

@@ -142,7 +142,7 @@ pub async fn participants_are_narrowed_down(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
-                let mut far = ParticipantRow { labels: labels("us"), ..participant(4) };
+                let mut far = ParticipantRow { labels: labels("us"), enrolled_at: after(5), ..participant(4) };
                 far.labels.insert("site".to_owned(), "x".to_owned());
                 for row in [&participant(1), &participant(2), &participant(3), &far] {
                     tx.insert_participant(row).await?;
@@ -151,18 +151,22 @@ pub async fn participants_are_narrowed_down(store: &Store) {
                 let both = BTreeMap::from([("region", "us"), ("site", "x")].map(|(k, v)| (k.to_owned(), v.to_owned())));
                 let other =
                     BTreeMap::from([("region".to_owned(), "eu".to_owned()), ("site".to_owned(), "x".to_owned())]);
-                for (labels, is_revoked, cursor, found) in [
-                    (labels("eu"), None, None, &[1, 2, 3][..]),
-                    (labels("eu"), Some(false), None, &[1, 3]),
-                    (labels("eu"), Some(true), None, &[2]),
-                    (labels("us"), Some(true), None, &[]),
-                    (BTreeMap::new(), Some(false), Some(1), &[3, 4]),
+                for (labels, is_revoked, since, cursor, found) in [
+                    (labels("eu"), None, None, None, &[1, 2, 3][..]),
+                    (labels("eu"), Some(false), None, None, &[1, 3]),
+                    (labels("eu"), Some(true), None, None, &[2]),
+                    (labels("us"), Some(true), None, None, &[]),
+                    (BTreeMap::new(), Some(false), None, Some(1), &[3, 4]),
                     // A cursor that the filter does not take.
-                    (labels("eu"), Some(false), Some(2), &[3]),
-                    (both, None, None, &[4]),
-                    (other, None, None, &[]),
+                    (labels("eu"), Some(false), None, Some(2), &[3]),
+                    (both, None, None, None, &[4]),
+                    (other, None, None, None, &[]),
+                    (BTreeMap::new(), None, Some(0), None, &[1, 2, 3, 4]),
+                    (BTreeMap::new(), None, Some(5), None, &[4]),
+                    (BTreeMap::new(), Some(true), Some(0), None, &[2]),
+                    (labels("us"), None, Some(6), None, &[]),
                 ] {
-                    let filter = ParticipantFilter { labels, is_revoked };
+                    let filter = ParticipantFilter { labels, is_revoked, since: since.map(after) };
                     let rows = tx.participants(&filter, cursor.map(participant_id), 9).await?;
                     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
                     assert_eq!(ids, found.iter().copied().map(participant_id).collect::<Vec<_>>(), "{filter:?}");

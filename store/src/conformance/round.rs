@@ -138,7 +138,7 @@ pub async fn the_latest_attempts_are_listed(store: &Store) {
                     (vec![], Some(round(1, 4, 1).opened_at), None, &[(4, 1), (3, 1), (2, 2), (1, 1)]),
                     (vec![], Some(round(1, 4, 1).opened_at.plus(Duration::from_millis(1))), None, &[]),
                 ] {
-                    let filter = RoundFilter { states, since };
+                    let filter = RoundFilter { states, since, device: None };
                     assert_eq!(numbers(tx.rounds_where(task_id(1), &filter, before, 9).await?), found, "{filter:?}");
                 }
                 Ok(())

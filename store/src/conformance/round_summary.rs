@@ -12,7 +12,7 @@ use super::sample::{
 };
 use crate::entity::noised_sum::{NoisedSumRow, SumWork};
 use crate::entity::privacy_ledger::PrivacyRow;
-use crate::entity::round_summary::{GroupSummary, MadeVersion, RoundSummary};
+use crate::entity::round_summary::{GroupSummary, MadeVersion, RoundSummary, RoundSums};
 use crate::entity::session_message::MessageKind;
 use crate::entity::training::Buffered;
 use crate::{Result, Store};
@@ -77,6 +77,7 @@ pub async fn what_an_attempt_made_and_cost_is_found(store: &Store) {
                 assert!(tx.set_round_result(key, &[], Some(1)).await?);
                 let text = str::to_owned;
                 let work = SumWork {
+                    coordinator: Some(text("north")),
                     sum_device: text("cpu"),
                     sum_because: Some(DeviceReason::TransferCostsMore),
                     unmask_device: text("gpu"),
@@ -104,6 +105,53 @@ pub async fn what_an_attempt_made_and_cost_is_found(store: &Store) {
                 let ended = moved(open, RoundState::Completed, after(3));
                 assert!(tx.transition_round(open, &ended).await?);
                 assert_eq!(summary(tx, key).await?.history.len(), 3);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// Of each round the latest attempt counts, whatever the state; other tasks do not.
+pub async fn the_rounds_of_a_task_are_added_up(store: &Store) {
+    let open = &collecting(store, 3).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                use RoundState::{Cancelled, Collecting, Completed, Selecting};
+                let sums = |state, rounds, millis, bytes_up, bytes_down| RoundSums {
+                    state,
+                    rounds,
+                    millis,
+                    bytes_up,
+                    bytes_down,
+                };
+                let mut first = open.clone();
+                send(tx, open, MessageKind::Shares, &[1, 2]).await?;
+                send(tx, open, MessageKind::Unmasking, &[3]).await?;
+                report(tx, open, &[1, 2]).await?;
+                let traffic = [(open.key, Collecting, 7), (open.key, Selecting, 2)];
+                tx.add_traffic(&traffic, after(3)).await?;
+                assert_eq!(tx.sum_rounds(task_id(1), after(6)).await?, [sums(Collecting, 1, 6, 86, 9)]);
+                advance(tx, &mut first, Cancelled, after(9)).await?;
+                assert_eq!(tx.sum_rounds(task_id(1), after(20)).await?, [sums(Cancelled, 1, 9, 86, 9)]);
+                let mut again = round(1, 1, 2);
+                tx.insert_round(&again).await?;
+                tx.insert_assignments(&[assignment(&again, 3)]).await?;
+                assert_eq!(tx.sum_rounds(task_id(1), after(20)).await?, [sums(Selecting, 1, 20, 0, 0)]);
+                report(tx, &again, &[3]).await?;
+                advance(tx, &mut again, Completed, after(4)).await?;
+                let mut second = round(1, 2, 1);
+                tx.insert_round(&second).await?;
+                advance(tx, &mut second, Completed, after(5)).await?;
+                tx.insert_round(&round(1, 3, 1)).await?;
+                let completed = sums(Completed, 2, 9, 40, 0);
+                for (now, millis) in [(after(8), 8), (after(-8), 0)] {
+                    let found = tx.sum_rounds(task_id(1), now).await?;
+                    assert_eq!(found, [completed, sums(Selecting, 1, millis, 0, 0)]);
+                }
+                tx.insert_task(&task(2, "two")).await?;
+                assert_eq!(tx.sum_rounds(task_id(2), after(8)).await?, []);
                 Ok(())
             })
         })

@@ -64,6 +64,7 @@ pub async fn what_a_sum_took_is_kept(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 let work = SumWork {
+                    coordinator: Some("north".to_owned()),
                     sum_device: "cuda:0".to_owned(),
                     sum_because: Some(DeviceReason::BestPresent),
                     unmask_device: "cpu".to_owned(),

@@ -1,6 +1,8 @@
 //! Events: what changed, when and by whom. A row is written in the transaction that makes the change, and gets its position in
 //! the log afterwards. Rows are never removed; of a row only `position` and `hash` are set, once.
 
+use std::collections::BTreeMap;
+
 use federation::event::{Actor, Event, EventKind, Fact, Subject};
 use federation::id::{Digest, TaskId};
 use federation::time::Timestamp;
@@ -51,6 +53,16 @@ pub struct EventFilter {
     pub scope: TaskScope,
 }
 
+/// Which numbered events a list of what happened has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventSearch {
+    pub filter: EventFilter,
+    /// Only those that happened before then.
+    pub until: Option<Timestamp>,
+    /// Only those whose actor has, in its form as JSON, all texts of one or of the other.
+    pub actor: Option<[BTreeMap<String, String>; 2]>,
+}
+
 /// A signed statement that the log had this hash at this position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditHead {
@@ -71,15 +83,6 @@ impl EventFilter {
         if self.kinds.is_empty() { &EventKind::ALL } else { &self.kinds }
     }
 
-    /// The tasks that are wanted; `None`: all, and what is of none.
-    fn tasks(&self) -> Option<Vec<TaskId>> {
-        match (self.task, &self.scope) {
-            (None, TaskScope::All) => None,
-            (Some(task), scope) => Some(if scope.has(Some(task)) { vec![task] } else { Vec::new() }),
-            (None, TaskScope::Only(tasks)) => Some(tasks.clone()),
-        }
-    }
-
     /// Whether the event is wanted.
     #[must_use]
     pub fn takes(&self, event: &Event) -> bool {
@@ -96,14 +99,25 @@ struct EventsSql {
     /// By the index of tasks, in its order.
     of_task: &'static str,
     of_tasks: &'static str,
+    /// The same, of some actors.
+    of_all_by: &'static str,
+    of_task_by: &'static str,
+    of_tasks_by: &'static str,
 }
 
 macro_rules! events {
     ($position:literal, $order:literal) => {
         EventsSql {
             of_all: events!("", $position, $order),
-            of_task: events!("task = ?5 AND ", $position, $order),
-            of_tasks: events!("task IN {?5 task:bytes} AND ", $position, $order),
+            of_task: events!("task = ?6 AND ", $position, $order),
+            of_tasks: events!("task IN {?6 task:bytes} AND ", $position, $order),
+            of_all_by: events!("({carries actor ?6} OR {carries actor ?7}) AND ", $position, $order),
+            of_task_by: events!("({carries actor ?6} OR {carries actor ?7}) AND task = ?8 AND ", $position, $order),
+            of_tasks_by: events!(
+                "({carries actor ?6} OR {carries actor ?7}) AND task IN {?8 task:bytes} AND ",
+                $position,
+                $order
+            ),
         }
     };
     ($task:literal, $position:literal, $order:literal) => {
@@ -111,7 +125,7 @@ macro_rules! events {
             "SELECT * FROM event WHERE ",
             $task,
             $position,
-            " AND at >= ?2 AND kind IN {?3 kind:text} ORDER BY position",
+            " AND at >= ?2 AND at < ?5 AND kind IN {?3 kind:text} ORDER BY position",
             $order,
             " LIMIT ?4"
         )
@@ -193,33 +207,39 @@ impl Transaction<'_> {
         filter: &EventFilter,
         limit: u32,
     ) -> Result<Vec<NumberedEvent>> {
-        self.events(filter, events!("position > ?1", ""), position, limit).await
+        let search = EventSearch { filter: filter.clone(), ..EventSearch::default() };
+        self.events(&search, events!("position > ?1", ""), position, limit).await
     }
 
     /// Events before a position, or the newest ones, newest first.
     pub async fn events_before(
         &mut self,
         position: Option<u64>,
-        filter: &EventFilter,
+        search: &EventSearch,
         limit: u32,
     ) -> Result<Vec<NumberedEvent>> {
         let before = position.unwrap_or(i64::MAX.unsigned_abs());
-        self.events(filter, events!("position < ?1", " DESC"), before, limit).await
+        self.events(search, events!("position < ?1", " DESC"), before, limit).await
     }
 
     async fn events(
         &mut self,
-        filter: &EventFilter,
+        search: &EventSearch,
         sql: EventsSql,
         position: u64,
         limit: u32,
     ) -> Result<Vec<NumberedEvent>> {
+        let EventSearch { filter, until, actor } = search;
         let (since, kinds) = (filter.since.unwrap_or(Timestamp(i64::MIN)), filter.kinds());
-        match filter.tasks().as_deref() {
-            None => self.list(sql.of_all, (position, since, kinds, limit)).await,
-            Some([]) => Ok(Vec::new()),
-            Some([task]) => self.list(sql.of_task, (position, since, kinds, limit, *task)).await,
-            Some(tasks) => self.list(sql.of_tasks, (position, since, kinds, limit, tasks)).await,
+        let of_all = (position, since, kinds, limit, until.unwrap_or(Timestamp(i64::MAX)));
+        match (filter.scope.tasks(filter.task).as_deref(), actor) {
+            (Some([]), _) => Ok(Vec::new()),
+            (None, None) => self.list(sql.of_all, of_all).await,
+            (Some([task]), None) => self.list(sql.of_task, (of_all, *task)).await,
+            (Some(tasks), None) => self.list(sql.of_tasks, (of_all, tasks)).await,
+            (None, Some([one, other])) => self.list(sql.of_all_by, (of_all, one, other)).await,
+            (Some([task]), Some([one, other])) => self.list(sql.of_task_by, (of_all, one, other, *task)).await,
+            (Some(tasks), Some([one, other])) => self.list(sql.of_tasks_by, (of_all, one, other, tasks)).await,
         }
     }
 

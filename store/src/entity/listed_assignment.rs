@@ -1,6 +1,6 @@
 //! Cohorts as they are listed: a page of places with what other tables say of them, in two statements.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use federation::id::{Attempt, ParticipantId};
 use federation::round::{Assignment, AssignmentState};
@@ -25,11 +25,27 @@ pub struct ListedAssignment {
     pub history: Vec<AssignmentChange>,
 }
 
+/// Which places of a cohort to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AssignmentFilter {
+    /// Only those in one of these states; empty: in any.
+    pub states: Vec<AssignmentState>,
+    /// Only those of participants that carry all of these.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl AssignmentFilter {
+    fn states(&self) -> &[AssignmentState] {
+        if self.states.is_empty() { &AssignmentState::ALL } else { &self.states }
+    }
+}
+
 impl Transaction<'_> {
-    /// The cohort of an attempt, in the order of participants' ids, after `cursor`.
+    /// What a filter takes of the cohort of an attempt, in the order of participants' ids, after `cursor`.
     pub async fn listed_assignments(
         &mut self,
         attempt: Attempt,
+        filter: &AssignmentFilter,
         cursor: Option<ParticipantId>,
         limit: u32,
     ) -> Result<Vec<ListedAssignment>> {
@@ -42,8 +58,9 @@ impl Transaction<'_> {
                         ON input.task = place.task AND input.number = place.number AND input.attempt = place.attempt
                        AND input.participant = place.participant
                  WHERE place.task = ?1 AND place.number = ?2 AND place.attempt = ?3 AND place.participant > ?4
+                   AND place.state IN {?6 state:text} AND {carries member.labels ?7}
                  ORDER BY place.participant LIMIT ?5",
-                (attempt, After(cursor), limit),
+                (attempt, After(cursor), limit, filter.states(), &filter.labels),
             )
             .await?;
         let participants: Vec<_> = listed.iter().map(|listed| listed.assignment.participant).collect();

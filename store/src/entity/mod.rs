@@ -17,6 +17,7 @@ pub mod blob_reference;
 pub mod census;
 pub mod check_in;
 pub mod consistency;
+pub mod device;
 pub mod doomed;
 pub mod event;
 pub mod fingerprint;

@@ -1,5 +1,7 @@
-//! Servers of models, as they describe themselves: each report takes the place of the one before, and counts for a while.
+//! Servers of models, as they describe themselves: each report takes the place of the one before, and counts for a while. The first
+//! one is an event, and so is the end; that a server falls silent is none.
 
+use federation::event::{EventKind, Fact, Subject};
 use federation::id::TaskId;
 use federation::time::Timestamp;
 
@@ -26,16 +28,19 @@ impl Transaction<'_> {
     /// while and `most` others of its task count at `told_at`.
     pub async fn put_model_server(&mut self, server: &ModelServer, most: u32) -> Result<bool> {
         let ModelServer { task, name, report, told_at, expires_at } = server;
-        self.change_one(
-            "INSERT INTO model_server (task, name, report, told_at, expires_at)
+        let known = "SELECT count(*) FROM model_server WHERE task = ?1 AND name = ?2 AND expires_at > ?3";
+        let known: u64 = self.get(known, (*task, name, *told_at)).await?;
+        let put = "INSERT INTO model_server (task, name, report, told_at, expires_at)
              SELECT ?1, ?2, ?3, ?4, ?5
              WHERE EXISTS (SELECT 1 FROM model_server WHERE task = ?1 AND name = ?2 AND expires_at > ?4)
                 OR (SELECT count(*) FROM model_server WHERE task = ?1 AND expires_at > ?4) < ?6
              ON CONFLICT (task, name) DO UPDATE
-             SET report = excluded.report, told_at = excluded.told_at, expires_at = excluded.expires_at",
-            (*task, name, report, *told_at, *expires_at, most),
-        )
-        .await
+             SET report = excluded.report, told_at = excluded.told_at, expires_at = excluded.expires_at";
+        let is_stored = self.change_one(put, (*task, name, report, *told_at, *expires_at, most)).await?;
+        if is_stored && known == 0 {
+            self.note_of_server(*told_at, EventKind::ServerJoined, *task, name);
+        }
+        Ok(is_stored)
     }
 
     /// The servers of a task that count at `now`, by their names, from the one after `after` on.
@@ -53,13 +58,22 @@ impl Transaction<'_> {
         .await
     }
 
-    /// Removes what a server said. False if there is nothing of it.
-    pub async fn remove_model_server(&mut self, task: TaskId, name: &str) -> Result<bool> {
-        self.change_one("DELETE FROM model_server WHERE task = ?1 AND name = ?2", (task, name)).await
+    /// Removes what a server said, which stops at `at`. False if there is nothing of it.
+    pub async fn remove_model_server(&mut self, task: TaskId, name: &str, at: Timestamp) -> Result<bool> {
+        let is_removed =
+            self.change_one("DELETE FROM model_server WHERE task = ?1 AND name = ?2", (task, name)).await?;
+        if is_removed {
+            self.note_of_server(at, EventKind::ServerLeft, task, name);
+        }
+        Ok(is_removed)
     }
 
     /// Removes what has expired by `now`; returns its number.
     pub async fn forget_model_servers(&mut self, now: Timestamp) -> Result<u32> {
         self.change("DELETE FROM model_server WHERE expires_at <= ?1", now).await
+    }
+
+    fn note_of_server(&mut self, at: Timestamp, kind: EventKind, task: TaskId, name: &str) {
+        self.note_event(at, kind, Subject::Task(task), [("server", Fact::from(name))]);
     }
 }

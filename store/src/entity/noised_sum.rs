@@ -23,6 +23,8 @@ pub struct NoisedSumRow {
 /// The cost of a sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SumWork {
+    /// Name of the coordinator whose devices these are; of programs that did not say, `None`.
+    pub coordinator: Option<String>,
     /// Device that added the inputs.
     pub sum_device: String,
     /// Why that one; of programs that did not say, `None`.
@@ -42,6 +44,7 @@ pub struct SumWork {
 }
 
 columns!(SumWork {
+    coordinator,
     sum_device,
     sum_because,
     unmask_device,
@@ -63,8 +66,8 @@ impl Transaction<'_> {
         self.change_one(
             "INSERT INTO noised_sum (task, number, attempt, blob, participants, created_at,
                                      sum_device, unmask_device, sum_ms, unmask_ms, keystream_bytes,
-                                     sum_because, unmask_because, device_failure)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+                                     sum_because, unmask_because, device_failure, coordinator)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
              ON CONFLICT (task, number, attempt) DO NOTHING",
             (
                 (sum.attempt, sum.blob, sum.participants, sum.created_at),
@@ -77,6 +80,7 @@ impl Transaction<'_> {
                     work.and_then(|work| work.sum_because),
                     work.and_then(|work| work.unmask_because),
                     work.and_then(|work| work.device_failure.as_ref()),
+                    work.and_then(|work| work.coordinator.as_ref()),
                 ),
             ),
         )

@@ -47,6 +47,8 @@ pub struct ParticipantFilter {
     pub labels: BTreeMap<String, String>,
     /// Only those that are revoked, or only those that are not.
     pub is_revoked: Option<bool>,
+    /// Only those that enrolled then or later.
+    pub since: Option<Timestamp>,
 }
 
 /// Whether a participant carries all the labels of an argument.
@@ -59,7 +61,12 @@ macro_rules! carries {
 /// A page of participants; what else is asked of them.
 macro_rules! listed {
     ($condition:literal) => {
-        concat!("SELECT * FROM participant WHERE id > ?1 AND ", carries!("?3"), $condition, " ORDER BY id LIMIT ?2")
+        concat!(
+            "SELECT * FROM participant WHERE id > ?1 AND enrolled_at >= ?4 AND ",
+            carries!("?3"),
+            $condition,
+            " ORDER BY id LIMIT ?2"
+        )
     };
 }
 
@@ -131,7 +138,8 @@ impl Transaction<'_> {
         cursor: Option<ParticipantId>,
         limit: u32,
     ) -> Result<Vec<ParticipantRow>> {
-        let arguments = (After(cursor), limit, &filter.labels);
+        let since = filter.since.unwrap_or(Timestamp(i64::MIN));
+        let arguments = (After(cursor), limit, &filter.labels, since);
         match filter.is_revoked {
             None => self.list(listed!(""), arguments).await,
             Some(false) => self.list(listed!(" AND revoked_at IS NULL"), arguments).await,

@@ -35,6 +35,8 @@ pub struct RoundFilter {
     pub states: Vec<RoundState>,
     /// Only those that were opened then or later.
     pub since: Option<Timestamp>,
+    /// Only those whose sum a device of this name added or unmasked.
+    pub device: Option<String>,
 }
 
 impl RoundFilter {
@@ -66,7 +68,7 @@ pub struct RoundChange {
 
 /// Attempts, with what is counted of them from other rows, so that whoever adds to a count waits for nobody else who does.
 macro_rules! rounds {
-    ($condition:literal) => {
+    ($($condition:literal),+) => {
         concat!(
             "SELECT round.*,
                     (SELECT count(*) FROM admitted
@@ -79,7 +81,21 @@ macro_rules! rounds {
                      WHERE traffic.task = round.task AND traffic.number = round.number
                        AND traffic.attempt = round.attempt) AS bytes_down
              FROM round ",
-            $condition
+            $($condition),+
+        )
+    };
+}
+
+/// Rounds by their latest attempts, newest first.
+macro_rules! latest_rounds {
+    ($condition:literal) => {
+        rounds!(
+            "WHERE task = ?1 AND number < ?2
+               AND attempt = (SELECT max(attempt) FROM round AS other
+                              WHERE other.task = round.task AND other.number = round.number)
+               AND opened_at >= ?4 AND state IN {?5 state:text} ",
+            $condition,
+            "ORDER BY number DESC LIMIT ?3"
         )
     };
 }
@@ -128,18 +144,21 @@ impl Transaction<'_> {
         before_number: Option<u32>,
         limit: u32,
     ) -> Result<Vec<RoundRow>> {
-        let since = filter.since.unwrap_or(Timestamp(i64::MIN));
-        self.list(
-            rounds!(
-                "WHERE task = ?1 AND number < ?2
-                   AND attempt = (SELECT max(attempt) FROM round AS other
-                                  WHERE other.task = round.task AND other.number = round.number)
-                   AND opened_at >= ?4 AND state IN {?5 state:text}
-                 ORDER BY number DESC LIMIT ?3"
-            ),
-            (task, Before(before_number), limit, since, filter.states()),
-        )
-        .await
+        let (before, since) = (Before(before_number), filter.since.unwrap_or(Timestamp(i64::MIN)));
+        match &filter.device {
+            None => self.list(latest_rounds!(""), (task, before, limit, since, filter.states())).await,
+            Some(device) => {
+                self.list(
+                    latest_rounds!(
+                        "AND EXISTS (SELECT 1 FROM noised_sum AS made
+                                     WHERE made.task = round.task AND made.number = round.number
+                                       AND made.attempt = round.attempt AND ?6 IN (made.sum_device, made.unmask_device)) "
+                    ),
+                    (task, before, limit, since, filter.states(), device),
+                )
+                .await
+            }
+        }
     }
 
     /// Every attempt that has not ended, of all tasks.

@@ -1,9 +1,10 @@
-//! Summaries of attempts at rounds, for views of many at once: each statement reads one aspect of all of them.
+//! Summaries of attempts at rounds, for views of many at once: each statement reads one aspect of all of them; and sums over all.
 
 use std::collections::BTreeMap;
 
 use federation::id::{Digest, TaskId};
 use federation::round::{AssignmentState, RoundState};
+use federation::time::Timestamp;
 
 use super::noised_sum::SumWork;
 use super::round::RoundChange;
@@ -60,6 +61,18 @@ pub struct MadeVersion {
     pub parent: Option<u32>,
 }
 
+/// Sums over the latest attempts at a task's rounds that are in one state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundSums {
+    pub state: RoundState,
+    pub rounds: u64,
+    /// From opening to end, or until now, in milliseconds.
+    pub millis: u64,
+    /// Of admitted inputs and of messages of sessions, whether still stored or not.
+    pub bytes_up: u64,
+    pub bytes_down: u64,
+}
+
 /// The rows of a table that belong to attempts `?2` at rounds of task `?1`, each with the attempt's position in the
 /// list. The attempts come first, so that each is one look-up in the table's index.
 macro_rules! of_attempts {
@@ -110,8 +123,8 @@ const BUFFERED: &str = concat!(of_attempts!("item.base_version", "buffered"), "O
 const RESULTS: &str = concat!(
     of_attempts!(
         "base.sha256 AS base, made.version, made.sha256, made.parent, noised.sum_device, noised.unmask_device,
-         noised.sum_because, noised.unmask_because, noised.device_failure, noised.sum_ms, noised.unmask_ms,
-         noised.keystream_bytes, charged.row AS charged",
+         noised.sum_because, noised.unmask_because, noised.device_failure, noised.coordinator, noised.sum_ms,
+         noised.unmask_ms, noised.keystream_bytes, charged.row AS charged",
         "round"
     ),
     "LEFT JOIN model_version AS base ON base.task = item.task AND base.version = item.base_version
@@ -122,7 +135,31 @@ const RESULTS: &str = concat!(
             ON charged.task = item.task AND charged.number = item.number AND charged.attempt = item.attempt"
 );
 
+const SUMS: &str = "SELECT one.state, count(*) AS rounds,
+        CAST(sum(CASE WHEN one.ended_at > one.opened_at THEN one.ended_at - one.opened_at ELSE 0 END) AS BIGINT) AS millis,
+        CAST(sum(one.bytes_up) AS BIGINT) AS bytes_up, CAST(sum(one.bytes_down) AS BIGINT) AS bytes_down
+ FROM (SELECT state, opened_at,
+              CASE WHEN state IN ('COMPLETED', 'FAILED', 'CANCELLED') THEN state_since ELSE ?2 END AS ended_at,
+              (SELECT coalesce(sum(admitted.bytes), 0) FROM admitted
+               WHERE admitted.task = round.task AND admitted.number = round.number
+                 AND admitted.attempt = round.attempt)
+              + (SELECT coalesce(sum(message.bytes), 0) FROM session_message AS message
+                 WHERE message.task = round.task AND message.number = round.number
+                   AND message.attempt = round.attempt) AS bytes_up,
+              (SELECT coalesce(sum(traffic.bytes_down), 0) FROM round_traffic AS traffic
+               WHERE traffic.task = round.task AND traffic.number = round.number
+                 AND traffic.attempt = round.attempt) AS bytes_down
+       FROM round
+       WHERE task = ?1 AND attempt = (SELECT max(attempt) FROM round AS other
+                                      WHERE other.task = round.task AND other.number = round.number)) AS one
+ GROUP BY one.state ORDER BY one.state";
+
 impl Transaction<'_> {
+    /// Sums over the latest attempt of each round of a task, state by state; states without any are omitted.
+    pub async fn sum_rounds(&mut self, task: TaskId, now: Timestamp) -> Result<Vec<RoundSums>> {
+        self.list(SUMS, (task, now)).await
+    }
+
     /// Summaries of attempts at rounds of one task, given by number and attempt, in that order. The number of
     /// statements does not depend on their number. An attempt that does not exist has an empty summary.
     pub async fn round_summaries(&mut self, task: TaskId, attempts: &[(u32, u32)]) -> Result<Vec<RoundSummary>> {
@@ -163,6 +200,7 @@ struct Asked {
 struct Placed<T>(u32, T);
 
 columns!(MadeVersion { version, sha256, parent });
+columns!(RoundSums { state, rounds, millis, bytes_up, bytes_down });
 
 impl Transaction<'_> {
     /// Adds the rows of a statement to the summaries of their attempts.

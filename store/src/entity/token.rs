@@ -94,6 +94,15 @@ impl TaskScope {
             Self::Only(tasks) => task.is_some_and(|task| tasks.contains(&task)),
         }
     }
+
+    /// Its tasks, or the one of them that is wanted; `None`: all, and what is of none.
+    pub(crate) fn tasks(&self, wanted: Option<TaskId>) -> Option<Vec<TaskId>> {
+        match (wanted, self) {
+            (None, Self::All) => None,
+            (Some(task), scope) => Some(if scope.has(Some(task)) { vec![task] } else { Vec::new() }),
+            (None, Self::Only(tasks)) => Some(tasks.clone()),
+        }
+    }
 }
 
 values! {

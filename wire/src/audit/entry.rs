@@ -131,7 +131,7 @@ impl ChainEnd {
     /// The same for an entry, which has to be the next one.
     ///
     /// # Errors
-    /// [`Finding`]: another entry is in its place, or it was changed.
+    /// [`Finding`]: another entry is in its place, or it was changed, or the one before it.
     pub fn check(self, entry: &Entry) -> Result<Self, Finding> {
         let expected = self.position.saturating_add(1);
         if entry.position > expected {
@@ -141,7 +141,11 @@ impl ChainEnd {
             return Err(Finding::Misplaced { expected, found: entry.position });
         }
         let next = self.and(&entry.event);
-        if next.hash == entry.hash { Ok(next) } else { Err(Finding::Changed(expected)) }
+        match next.hash == entry.hash {
+            true => Ok(next),
+            false if self.position == 0 => Err(Finding::Changed(expected)),
+            false => Err(Finding::Unlinked(expected)),
+        }
     }
 }
 

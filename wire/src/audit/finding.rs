@@ -13,10 +13,19 @@ pub enum Finding {
         "position {expected} is missing: position {found} stands in its place; it was removed, or moved further on"
     )]
     Missing { expected: u64, found: u64 },
-    #[error("position {found} stands where position {expected} belongs; it was repeated, or moved there")]
+    #[error(
+        "position {found} stands where position {expected} belongs; it was repeated, or moved there, or an entry was \
+         inserted before it"
+    )]
     Misplaced { expected: u64, found: u64 },
-    #[error("position {0} was changed: its hash does not follow from it and the entry before")]
+    #[error("position {0} was changed: its line is not as an export writes it, or its hash does not follow from it")]
     Changed(u64),
+    /// Whoever changes an entry and makes its hash fit is seen at the next entry alone, which may have been changed itself.
+    #[error(
+        "position {0} was changed, or the entry before it together with its hash: the hash at position {0} does not \
+         follow from the two"
+    )]
+    Unlinked(u64),
     #[error("positions after {entries} are missing: the log was cut off, and its head at position {head} is not")]
     CutOff { entries: u64, head: u64 },
     #[error("the log ends after position {0} without a signed head: its end was cut off")]

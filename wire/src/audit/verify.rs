@@ -52,9 +52,10 @@ impl Verifier {
             serde_json::from_str(text).map_err(|error| Finding::Unreadable { line, problem: error.to_string() })?;
         // Nothing may stand in a line that its hash does not cover.
         if read.text().trim_end() != text {
-            return Err(match read {
-                Line::Entry(entry) => Finding::Changed(entry.position),
-                Line::Header(_) | Line::Head(_) => {
+            return Err(match (read, self.header, &self.head) {
+                // By its place, since what it says of itself may be what was changed.
+                (Line::Entry(_), Some(_), None) => Finding::Changed(self.end.position.saturating_add(1)),
+                (Line::Entry(_) | Line::Header(_) | Line::Head(_), _, _) => {
                     Finding::Unreadable { line, problem: "it is not written as an export writes it".to_owned() }
                 }
             });

@@ -1,16 +1,13 @@
 //! Tasks or rounds side by side: what sets them apart, and what came of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use federation::id::TaskId;
-use federation::round::RoundState;
 use serde::{Deserialize, Serialize};
 
 use super::RoundView;
-use super::figures::figures;
-
-/// What is summed over the rounds of a task.
-const SUMMED: [&str; 3] = ["seconds", "bytes_up", "bytes_down"];
+use super::figures::{exact, figures};
 
 /// One line of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,51 +34,53 @@ pub struct Comparison {
     pub total: Vec<ComparedLine<f64>>,
 }
 
+/// Sums over the latest attempts at all rounds of a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoundTotals {
+    /// In any state.
+    pub rounds: u64,
+    pub completed: u64,
+    pub failed: u64,
+    /// From opening to end, or until now.
+    pub took: Duration,
+    pub bytes_up: u64,
+    pub bytes_down: u64,
+}
+
 /// What is compared of a task or a round.
 #[derive(Clone, Debug, Default)]
 pub struct Column {
     pub name: String,
     /// The keys of its task with their values.
     pub keys: BTreeMap<String, String>,
-    last_completed: u32,
     last: BTreeMap<String, f64>,
     total: BTreeMap<String, f64>,
 }
 
 impl Column {
-    /// Of a task of which no round was added yet.
+    /// Of a task, with its last completed round.
     #[must_use]
-    pub fn of_task(name: String, keys: BTreeMap<String, String>) -> Self {
-        let total = ["completed rounds", "failed attempts"].map(|name| (name.to_owned(), 0.0)).into();
-        Self { name, keys, total, ..Self::default() }
+    pub fn of_task(
+        name: String,
+        keys: BTreeMap<String, String>,
+        totals: &RoundTotals,
+        last_completed: Option<&RoundView>,
+    ) -> Self {
+        let RoundTotals { rounds, completed, failed, took, bytes_up, bytes_down } = *totals;
+        let mut total = vec![("completed rounds", exact(completed)), ("failed attempts", exact(failed))];
+        if rounds > 0 {
+            let names = ["seconds", "bytes_up", "bytes_down"];
+            total.extend(names.into_iter().zip([took.as_secs_f64(), exact(bytes_up), exact(bytes_down)]));
+        }
+        let total = total.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let last = last_completed.into_iter().flat_map(figures).collect();
+        Self { name, keys, last, total }
     }
 
     /// Of one attempt at a round.
     #[must_use]
     pub fn of_round(name: String, keys: BTreeMap<String, String>, round: &RoundView) -> Self {
-        Self { name, keys, last: figures(round).into_iter().collect(), ..Self::default() }
-    }
-
-    /// Adds a round of the task, in any order.
-    pub fn add(&mut self, round: &RoundView) {
-        let all = figures(round);
-        let mut add = |name: &str, value| *self.total.entry(name.to_owned()).or_default() += value;
-        match round.state {
-            RoundState::Completed => add("completed rounds", 1.0),
-            RoundState::Failed => add("failed attempts", 1.0),
-            RoundState::Cancelled
-            | RoundState::Selecting
-            | RoundState::Sharing
-            | RoundState::Collecting
-            | RoundState::Confirming
-            | RoundState::Unmasking
-            | RoundState::Aggregating => {}
-        }
-        all.iter().filter(|(name, _)| SUMMED.contains(&name.as_str())).for_each(|(name, value)| add(name, *value));
-        if round.state == RoundState::Completed && round.number > self.last_completed {
-            self.last_completed = round.number;
-            self.last = all.into_iter().collect();
-        }
+        Self { name, keys, last: figures(round).into_iter().collect(), total: BTreeMap::new() }
     }
 }
 

@@ -35,7 +35,7 @@ const DISTRIBUTION: [Figure<DistributionView>; 6] = [
 ];
 
 #[expect(clippy::cast_precision_loss, reason = "counts of bytes and examples are below 2^53")]
-fn exact(count: u64) -> f64 {
+pub(super) fn exact(count: u64) -> f64 {
     count as f64
 }
 

@@ -2,6 +2,7 @@
 
 mod comparison;
 mod compression;
+mod device;
 pub mod figures;
 mod privacy;
 mod serving;
@@ -17,8 +18,9 @@ use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use task_spec::{Mode, TaskSpec};
 
-pub use comparison::{Column, ComparedLine, Comparison};
+pub use comparison::{Column, ComparedLine, Comparison, RoundTotals};
 pub use compression::CompressionView;
+pub use device::{DeviceSum, DeviceView};
 pub use privacy::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
 pub use serving::{
     CanaryView, REFUSED_MAX, RefusedBecause, RefusedVersion, ServerReport, ServerView, is_in_server_name,
@@ -54,6 +56,8 @@ pub mod route {
     pub const COMPARE: &str = "/v1/compare";
     /// `GET`: the built-in tasks to begin with, [`super::PresetView`].
     pub const PRESETS: &str = "/v1/presets";
+    /// `GET`: devices that worked on sums, [`super::DeviceView`], by name; `?task=` those of one task.
+    pub const DEVICES: &str = "/v1/devices";
     /// `GET`: participants.
     pub const PARTICIPANTS: &str = "/v1/participants";
     /// `GET`: one participant.
@@ -226,6 +230,10 @@ pub struct SessionView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SumWorkView {
+    /// The coordinator that released it and whose devices these are, by its name (`work.name`); absent for sums of older coordinators.
+    /// Inputs that were folded before may have been added by others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordinator: Option<String>,
     /// Device that added the inputs.
     pub sum_device: String,
     /// Why that one; absent for sums of older coordinators.

@@ -37,9 +37,15 @@ pub enum TaskWaitingFor {
         /// When the phase ends at the latest.
         until: Timestamp,
     },
-    /// The coordinator, which opens this round by itself: soon, after a pause where an attempt has failed, or with training ahead of rounds
-    /// when enough updates are there.
-    Round { round: u32 },
+    /// Participants that train ahead of rounds: this round opens when so many more of their updates are ready.
+    Updates { round: u32, more: u32 },
+    /// The coordinator, which opens this round by itself: soon, or after a pause where an attempt has failed.
+    Round {
+        round: u32,
+        /// When it opens at the earliest, where rounds have a period.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<Timestamp>,
+    },
     /// Something that a newer coordinator says.
     #[serde(other)]
     Other,

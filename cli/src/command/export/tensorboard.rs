@@ -41,8 +41,9 @@ struct Summary {
 struct Value {
     #[prost(string, tag = "1")]
     tag: String,
-    #[prost(float, tag = "2")]
-    simple_value: f32,
+    /// One of several kinds of values, so that its absence differs from 0, which is written.
+    #[prost(float, optional, tag = "2")]
+    simple_value: Option<f32>,
 }
 
 /// Writes one event file into a folder of the task's name: a step for each number of a round, by its last attempt.
@@ -62,7 +63,7 @@ pub(super) fn write(task: &TaskRounds, out: &Path) -> io::Result<()> {
         #[expect(clippy::cast_possible_truncation, reason = "the format has single precision")]
         let values = figures(round)
             .into_iter()
-            .map(|(tag, value)| Value { tag: tag.replace('.', "/"), simple_value: value as f32 });
+            .map(|(tag, value)| Value { tag: tag.replace('.', "/"), simple_value: Some(value as f32) });
         let at = round.ended_at.unwrap_or(round.opened_at);
         let summary = Summary { values: values.collect() };
         put(

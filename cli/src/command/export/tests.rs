@@ -115,6 +115,9 @@ fn a_tensorboard_file_is_the_one_that_was_once_read_by_tensorboard() {
     let steps =
         bytes.windows(b"metrics/accuracy/value".len()).filter(|window| window == b"metrics/accuracy/value").count();
     assert_eq!(steps, 2, "of two attempts, the last");
+    // Its value is field 2, of four bytes, also where it is 0.
+    let zeros = bytes.array_windows::<12>().filter(|window| *window == b"dropped\x15\0\0\0\0").count();
+    assert_eq!(zeros, 2, "nobody was dropped");
 }
 
 #[test]

@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
 use wire::inspect::{ModelView, TaskSummary, TaskView};
 use wire::{TaskId, route};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, bytes, when};
-use crate::server::{PartArgs, Server, ServerArgs};
+use crate::server::{IfMatchArgs, PartArgs, Server, ServerArgs, Tagged};
 
 mod evaluate;
 mod export;
@@ -53,15 +56,18 @@ pub(crate) enum ModelCommand {
     /// Check a downloaded model against its signed record, without a coordinator
     Verify(provenance::Verify),
     /// Keep a model version, whatever the task retains
-    Pin(OneVersion),
+    Pin(ChangedVersion),
     /// Keep a model version no longer than the task retains others
-    Unpin(OneVersion),
+    Unpin(ChangedVersion),
     /// Choose the model version that is to be used, which `model fetch --promoted` downloads; its file stays
-    Promote(OneVersion),
+    ///
+    /// With --if-match the task's ETag counts, which `task show` prints.
+    Promote(ChangedVersion),
     /// Publish an earlier model version again, as the newest: the next round starts from it
     ///
-    /// No round may be in progress: pause the task first, and resume it afterwards.
-    Restore(OneVersion),
+    /// No round may be in progress: pause the task first, and resume it afterwards. With --if-match the task's ETag counts, which
+    /// `task show` prints.
+    Restore(ChangedVersion),
     /// Measure accuracy and loss of a safetensors file on held-out data
     Evaluate(evaluate::Evaluate),
     /// Write a safetensors file of a ready model for other servers of models: as ONNX, or into a model repository of Triton's
@@ -78,31 +84,47 @@ pub(crate) struct OneVersion {
     server: ServerArgs,
 }
 
-impl OneVersion {
-    async fn post<A: serde::de::DeserializeOwned>(&self, template: &str) -> Outcome<A> {
-        let server = Server::new(&self.server)?;
-        let id = server.task(&self.task).await?;
-        server.post(&route::fill(template, &[&id, &self.version]), &serde_json::json!({}), None).await
+/// One version that is changed.
+#[derive(clap::Args)]
+pub(crate) struct ChangedVersion {
+    #[command(flatten)]
+    one: OneVersion,
+    #[command(flatten)]
+    if_match: IfMatchArgs,
+}
+
+impl ChangedVersion {
+    /// Does it; `words` of what was answered, of the version and of the task's name.
+    async fn change<A: Serialize + DeserializeOwned>(
+        self,
+        template: &str,
+        output: Output,
+        words: impl FnOnce(&A, u32, &str) -> String,
+    ) -> Outcome {
+        let OneVersion { task, version, server } = self.one;
+        let server = Server::new(&server)?;
+        let id = server.task(&task).await?;
+        let path = route::fill(template, &[&id, &version]);
+        let Tagged { view, etag } = server.post_tagged(&path, &json!({}), self.if_match.condition()).await?;
+        output.answer_tagged(&view, etag.as_deref(), || words(&view, version, &task));
+        Ok(())
     }
 
     async fn pin(self, template: &str, done: &str, output: Output) -> Outcome {
-        let model: ModelView = self.post(template).await?;
-        output.answer(&model, || format!("Version {} of {} is {done}.", model.version, self.task));
-        Ok(())
+        let words = |_: &ModelView, version: u32, task: &str| format!("Version {version} of {task} is {done}.");
+        self.change(template, output, words).await
     }
 
     async fn promote(self, output: Output) -> Outcome {
-        let task: TaskView = self.post(route::MODEL_PROMOTE).await?;
-        output.answer(&task, || format!("Version {} of {} is the one to use.", self.version, self.task));
-        Ok(())
+        let words = |_: &TaskView, version: u32, task: &str| format!("Version {version} of {task} is the one to use.");
+        self.change(route::MODEL_PROMOTE, output, words).await
     }
 
     async fn restore(self, output: Output) -> Outcome {
-        let model: ModelView = self.post(route::MODEL_RESTORE).await?;
-        output.answer(&model, || {
-            format!("Version {} of {} is published again, as version {}.", self.version, self.task, model.version)
-        });
-        Ok(())
+        let words = |model: &ModelView, version: u32, task: &str| {
+            format!("Version {version} of {task} is published again, as version {}.", model.version)
+        };
+        self.change(route::MODEL_RESTORE, output, words).await
     }
 }
 
@@ -142,7 +164,7 @@ impl ModelCommand {
             Self::Show(OneVersion { task, version, server }) => {
                 let server = Server::new(&server)?;
                 let task = server.task(&task).await?;
-                let model = find(&server, task, Some(version)).await?;
+                let model = server.get_tagged(&route::fill(route::MODEL, &[&task, &version])).await?;
                 provenance::show(&server, model, output).await
             }
             Self::Verify(verify) => verify.run(output),

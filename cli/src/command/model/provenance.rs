@@ -12,7 +12,7 @@ use wire::{Digest, route};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, bytes, figure, when};
-use crate::server::Server;
+use crate::server::{Server, Tagged};
 
 /// Longest file of a record that is read: the answer of the API, indented or not.
 const MAX_BYTES: u64 = 1 << 20;
@@ -139,12 +139,18 @@ pub(crate) async fn record(server: &Server, model: &ModelView) -> Outcome<Option
 }
 
 /// Shows a version, and where it comes from.
-pub(super) async fn show(server: &Server, model: ModelView, output: Output) -> Outcome {
+pub(super) async fn show(server: &Server, model: Tagged<ModelView>, output: Output) -> Outcome {
+    let Tagged { view: model, etag } = model;
     let provenance = record(server, &model).await?.map(|signed| opened(&signed, &model)).transpose()?;
     let shown = Shown { model, provenance };
-    output.answer(&shown, || match &shown.provenance {
-        Some(record) => told(record),
-        None => format!("Version {} has no record: it was published before records were kept.", shown.model.version),
+    output.answer_tagged(&shown, etag.as_deref(), || {
+        let words = match &shown.provenance {
+            Some(record) => told(record),
+            None => {
+                format!("Version {} has no record: it was published before records were kept.", shown.model.version)
+            }
+        };
+        words + &etag.as_ref().map(|etag| format!("\n{:<10} {etag}", "ETag")).unwrap_or_default()
     });
     Ok(())
 }

@@ -1,11 +1,13 @@
 //! `tributary participant`: look at participants, revoke them, or run one.
 
-use wire::inspect::ParticipantView;
+use serde_json::json;
+use wire::inspect::{ParticipantState, ParticipantView};
 use wire::{ParticipantId, Timestamp, route};
 
+use crate::arguments::{one_of, parse_label};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, day, when};
-use crate::server::{PartArgs, Server, ServerArgs};
+use crate::server::{IfMatchArgs, PartArgs, Server, ServerArgs, Tagged, none_of};
 
 mod events;
 mod meters;
@@ -20,6 +22,12 @@ pub(crate) use run::{build_failure, default_name, failure};
 pub(crate) enum ParticipantCommand {
     /// List participants
     List {
+        /// Only participants that carry this label; may be repeated, and then all must be there
+        #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+        labels: Vec<(String, String)>,
+        /// Only participants in this state
+        #[arg(long, value_name = "STATE", value_parser = one_of(ParticipantState::ALL, ParticipantState::as_str))]
+        state: Option<ParticipantState>,
         #[command(flatten)]
         part: PartArgs,
         #[command(flatten)]
@@ -28,7 +36,12 @@ pub(crate) enum ParticipantCommand {
     /// Show one participant
     Show(ParticipantArg),
     /// Refuse a participant's certificate from now on
-    Revoke(ParticipantArg),
+    Revoke {
+        #[command(flatten)]
+        named: ParticipantArg,
+        #[command(flatten)]
+        if_match: IfMatchArgs,
+    },
     /// Run a participant in this process until the task is over or ctrl-c
     Run(Box<run::Run>),
 }
@@ -50,31 +63,47 @@ impl ParticipantCommand {
 
     pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
-            Self::List { part, server } => {
-                output.answer_list(
-                    &Server::new(&server)?.part::<ParticipantView>(route::PARTICIPANTS, &[], part).await?,
-                    table,
+            Self::List { labels, state, part, server } => {
+                let mut narrow: Vec<_> =
+                    labels.iter().map(|(key, value)| ("label", format!("{key}={value}"))).collect();
+                narrow.extend(state.map(|state| ("state", state.as_str().to_owned())));
+                let part = Server::new(&server)?.part::<ParticipantView>(route::PARTICIPANTS, &narrow, part).await?;
+                let nothing = none_of(
+                    &narrow,
+                    "Nobody has enrolled. `tributary token create --enrollment` makes a token to enrol with.",
                 );
+                output.answer_list(&part, |participants, terminal| table(participants, terminal, nothing));
                 Ok(())
             }
-            Self::Show(named) => named.act(None, output).await,
-            Self::Revoke(named) => named.act(Some(route::PARTICIPANT_REVOKE), output).await,
+            Self::Show(named) => {
+                let (server, id) = named.find().await?;
+                show(output, &server.get_tagged(&route::fill(route::PARTICIPANT, &[&id])).await?);
+                Ok(())
+            }
+            Self::Revoke { named, if_match } => {
+                let (server, id) = named.find().await?;
+                let path = route::fill(route::PARTICIPANT_REVOKE, &[&id]);
+                show(output, &server.post_tagged(&path, &json!({}), if_match.condition()).await?);
+                Ok(())
+            }
             Self::Run(run) => run.run(output).await,
         }
     }
 }
 
 impl ParticipantArg {
-    async fn act(self, action: Option<&str>, output: Output) -> Outcome {
+    async fn find(&self) -> Outcome<(Server, ParticipantId)> {
         let server = Server::new(&self.server)?;
         let id = find(&server, &self.participant).await?;
-        if let Some(template) = action {
-            server.act(&route::fill(template, &[&id])).await?;
-        }
-        let participant: ParticipantView = server.get(&route::fill(route::PARTICIPANT, &[&id]), &[]).await?;
-        output.answer(&participant, || words(&participant));
-        Ok(())
+        Ok((server, id))
     }
+}
+
+fn show(output: Output, Tagged { view, etag }: &Tagged<ParticipantView>) {
+    output.answer_tagged(view, etag.as_deref(), || {
+        let tag = etag.as_ref().map(|etag| format!("\nETag         {etag}")).unwrap_or_default();
+        words(view) + &tag
+    });
 }
 
 /// The id of a participant given by id or name.
@@ -96,7 +125,7 @@ fn labels(participant: &ParticipantView) -> String {
     words.join(", ")
 }
 
-fn table(participants: &[ParticipantView], terminal: Option<usize>) -> String {
+fn table(participants: &[ParticipantView], terminal: Option<usize>, nothing: &str) -> String {
     let mut table = Table::new(&[
         ("ID", Cells::Key),
         ("NAME", Cells::Text),
@@ -116,7 +145,7 @@ fn table(participants: &[ParticipantView], terminal: Option<usize>) -> String {
             labels(one),
         ]);
     }
-    table.render(terminal, "Nobody has enrolled. `tributary token create --enrollment` makes a token to enrol with.")
+    table.render(terminal, nothing)
 }
 
 /// How long its certificate counts, or since when it does not, to the second ([`when`]) or the [`day`].
@@ -153,7 +182,7 @@ mod tests {
             "last_seen_at": 1_700_000_000_000_i64, "participations": 1000,
         });
         let all: [ParticipantView; 1] = [serde_json::from_value(participant).unwrap()];
-        let (whole, narrow) = (table(&all, None), table(&all, Some(80)));
+        let (whole, narrow) = (table(&all, None, ""), table(&all, Some(80), ""));
         assert!(fits_eighty(&narrow) && !fits_eighty(&whole), "{narrow}");
         let kept = ["n".repeat(30), "x".repeat(30), "revoked 2023-11-14".to_owned(), "ward=cardiology".to_owned()];
         assert!(kept.iter().all(|words| narrow.contains(words)), "{narrow}");

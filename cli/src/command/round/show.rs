@@ -131,9 +131,10 @@ fn sum(work: &SumWorkView) -> String {
         Some(reason) => format!("{device} ({})", because(reason)),
         None => device.to_owned(),
     };
+    let at = work.coordinator.as_ref().map(|coordinator| format!(", at {coordinator}")).unwrap_or_default();
     let failure = work.device_failure.as_ref().map(|failure| format!("; failed: {failure}")).unwrap_or_default();
     format!(
-        "Sum         by {} in {:.3} s; masks off by {} in {:.3} s, {} of keystream{failure}",
+        "Sum         by {} in {:.3} s; masks off by {} in {:.3} s, {} of keystream{at}{failure}",
         device(&work.sum_device, work.sum_because),
         work.sum_seconds,
         device(&work.unmask_device, work.unmask_because),
@@ -247,6 +248,7 @@ mod tests {
     #[test]
     fn a_sum_says_which_devices_made_it_and_why_as_far_as_that_is_known() {
         let work = SumWorkView {
+            coordinator: Some("north".to_owned()),
             sum_device: "cpu".to_owned(),
             sum_because: Some(DeviceReason::TransferCostsMore),
             unmask_device: "cpu".to_owned(),
@@ -261,10 +263,11 @@ mod tests {
             sum(&work),
             format!(
                 "Sum         by cpu (the way to the GPU costs more) in 0.500 s; masks off by cpu (the chosen one failed) in 1.250 s, \
-                 {none} of keystream; failed: cuda:0: it gave a wrong answer"
+                 {none} of keystream, at north; failed: cuda:0: it gave a wrong answer"
             )
         );
-        let of_old = SumWorkView { sum_because: None, unmask_because: None, device_failure: None, ..work };
+        let of_old =
+            SumWorkView { coordinator: None, sum_because: None, unmask_because: None, device_failure: None, ..work };
         assert_eq!(
             sum(&of_old),
             format!("Sum         by cpu in 0.500 s; masks off by cpu in 1.250 s, {none} of keystream")

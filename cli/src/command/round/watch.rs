@@ -3,10 +3,11 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
-use wire::inspect::{PhaseView, RoundView, TaskView, TaskWaitingFor};
+use indicatif::ProgressBar;
+use wire::inspect::{RoundView, TaskView};
 use wire::{RoundState, TaskId, TaskStatus, route};
 
+use super::bar;
 use super::words::{base_given_by, metrics, state};
 use crate::command::task;
 use crate::failure::{Exit, Failure, Outcome};
@@ -34,10 +35,7 @@ impl Watch {
     /// A watch on the rounds of a task; nothing is asked yet.
     pub(super) fn new(server: Server, task: TaskId, output: Output) -> Self {
         let bar = if output.is_live() { ProgressBar::new(0) } else { ProgressBar::hidden() };
-        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {pos} of {len}") {
-            bar.set_style(style);
-        }
-        Self { server, task, output, bar, said: Mutex::default() }
+        Self { server, task, output, bar: bar::styled(bar), said: Mutex::default() }
     }
 
     /// Prints changes until the round is over or, with no round given, the task.
@@ -119,21 +117,12 @@ impl Watch {
         while !left.is_zero() {
             left = left.saturating_sub(look);
             match self.server.watch_round(self.task, number, after, look).await? {
-                Some(round) if after == Some(round.state) => self.show(&round),
+                Some(round) if after == Some(round.state) => bar::show(&self.bar, &round),
                 Some(round) => return Ok(Some(round)),
                 None => {}
             }
         }
         Ok(None)
-    }
-
-    /// Shows how far the present phase has come.
-    fn show(&self, round: &RoundView) {
-        let Some(PhaseView { state, count, min, max, deadline_at, .. }) = round.phases.last() else { return };
-        let until = deadline_at.map(|at| format!(", until {} at the latest", when(at))).unwrap_or_default();
-        self.bar.set_length(max.or(*min).unwrap_or(round.cohort).into());
-        self.bar.set_position(count.unwrap_or(0).into());
-        self.bar.set_message(format!("round {} {state}{until}", round.number));
     }
 
     /// Explains why no round goes on, unless that was said already.
@@ -144,7 +133,7 @@ impl Watch {
             .map(|(_, words)| words.clone())
             .into_iter()
             .chain(task.behind.map(task::behind))
-            .chain(lacking(task))
+            .chain(task::waits(task))
             .collect();
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if *said == lines {
@@ -178,25 +167,6 @@ impl Watch {
             metrics(round),
             base_given_by(round)
         ));
-    }
-}
-
-/// The participants that the task waits for, and until when, if that is what it waits for.
-fn lacking(task: &TaskView) -> Option<String> {
-    let words = task.shortage.map(task::shortage)?;
-    match task.waiting_for {
-        Some(TaskWaitingFor::Participants { until: Some(until), .. }) => {
-            Some(format!("{words}; this attempt waits until {}", when(until)))
-        }
-        // An older coordinator does not say what it waits for.
-        Some(TaskWaitingFor::Participants { until: None, .. }) | None => Some(words),
-        Some(
-            TaskWaitingFor::Nothing
-            | TaskWaitingFor::Operator { .. }
-            | TaskWaitingFor::Phase { .. }
-            | TaskWaitingFor::Round { .. }
-            | TaskWaitingFor::Other,
-        ) => None,
     }
 }
 

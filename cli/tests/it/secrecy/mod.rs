@@ -1,11 +1,15 @@
-//! Whatever leaves a coordinator is searched for what nobody may learn from it: updates, seeds, keys, shares, tokens, cookies.
+//! Whatever leaves a coordinator or a participant is searched for what nobody may learn from it: updates, seeds, keys, shares,
+//! tokens, cookies.
 //!
-//! The coordinator is a process of its own with its log, and that of everything it is built from, at TRACE. Real participants
-//! run a secure task and a private one over HTTPS; their journals say what is secret.
+//! The coordinator is a process of its own with its log, and that of everything it is built from, at TRACE. Real participants, one of
+//! them such a process, too, run a secure task and a private one over HTTPS; their journals say what is secret.
 
 mod outside;
 mod participants;
+mod process;
+mod provider;
 pub(crate) mod search;
+mod servers;
 
 use std::fs::File;
 use std::path::Path;
@@ -13,7 +17,8 @@ use std::path::Path;
 use serde_json::json;
 
 use self::outside::Outside;
-use self::participants::{Secrets, play};
+use self::participants::{EACH, Secrets, play};
+use self::process::Alone;
 use self::search::{Search, spellings};
 use crate::collector::Collector;
 use crate::support::{Served, tributary};
@@ -32,8 +37,8 @@ fn task(name: &str) -> serde_json::Value {
     json!({
         "name": name,
         "model": { "tensors": [{ "name": "w", "shape": [participants::VALUES] }], "seed": 7 },
-        "rounds": { "count": 2, "select_min": participants::EACH, "collect_min": participants::EACH },
-        "selection": { "cohort": { "count": participants::EACH }, "seed": 1 },
+        "rounds": { "count": 2, "select_min": EACH, "collect_min": EACH },
+        "selection": { "cohort": { "count": EACH }, "seed": 1 },
         "secure_aggregation": { "max_dropout_fraction": 0.3 },
     })
 }
@@ -49,19 +54,25 @@ async fn nothing_that_leaves_the_coordinator_holds_a_secret() {
     let mut private = task("private");
     private["privacy"] = json!({
         "mechanism": "distributed_discrete_gaussian", "noise_multiplier": 1.0, "delta": 1e-5, "clip": { "fixed": 5.0 },
-        "population": participants::EACH,
+        "population": EACH,
     });
     private["secure_aggregation"] = json!({ "max_dropout_fraction": 0.0 });
     let mut secrets = Secrets::of_coordinator(&data, &served.token);
     let outside = Outside::new(&served);
     let cookie = outside.sign_in().await;
     secrets.add("the secret of a sign-in", cookie.as_bytes());
-    for spec in [hidden, private] {
-        outside.create(&spec).await;
-        secrets.join(play(&served, spec["name"].as_str().unwrap()).await);
-    }
+    outside.create(&hidden).await;
+    let alone = Alone::start(&served, &folder.path().join("alone"), "hidden", &collector);
+    let alone = tokio::task::spawn_blocking(move || alone.run());
+    secrets.join(play(&served, "hidden", EACH - 1).await);
+    let (of_process, told_by_process) = alone.await.unwrap();
+    secrets.join(of_process);
+    outside.create(&private).await;
+    secrets.join(play(&served, "private", EACH).await);
+    let refused = outside.refusals("hidden", &mut secrets).await;
     let exports = folder.path().join("exports");
     let mut places = outside.collect(&["hidden", "private"], &log, &exports).await;
+    places.extend(told_by_process.into_iter().chain(refused));
     // Two participants' rounds at least, with what was done with their updates.
     places.push(("the traces".to_owned(), published(&collector).await));
     assert!(secrets.len() > 200 && places.len() > 50, "{} secrets, {} places", secrets.len(), places.len());
@@ -73,10 +84,11 @@ async fn nothing_that_leaves_the_coordinator_holds_a_secret() {
     assert_planted_is_found(&search, &secrets, &places);
 }
 
-/// All spans, once the end of a round is among them.
+/// All spans, once the end of a round is among them, and what a participant tells.
 async fn published(collector: &Collector) -> Vec<u8> {
     for _ in 0..600 {
-        if collector.spans().iter().any(|told| told.span.name == "publish") {
+        let spans = collector.spans();
+        if ["publish", "clip and mask"].iter().all(|name| spans.iter().any(|told| told.span.name == *name)) {
             return collector.bodies();
         }
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use reqwest::Client;
+use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use wire::headers::{REQUEST, REQUEST_OF_DASHBOARD};
 use wire::route;
 
+use super::participants::Secrets;
 use crate::company::client;
 use crate::support::Served;
 
@@ -131,6 +132,53 @@ impl<'a> Outside<'a> {
         places
     }
 
+    /// What is answered to whoever may not, or asks for what cannot be, of a task that is over: each status that says so.
+    pub(super) async fn refusals(&self, task: &str, secrets: &mut Secrets) -> Vec<(String, Vec<u8>)> {
+        let unused = self.served.enrollment_token();
+        secrets.add("an enrolment token", unused.as_bytes());
+        let made = self.post(route::OPERATOR_TOKENS, &json!({ "name": "looks", "role": "viewer" })).await;
+        let made: Value = made.json().await.unwrap();
+        let viewer = made["token"].as_str().unwrap();
+        secrets.add("an operator's token", viewer.as_bytes());
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        let csr = rcgen::CertificateParams::default().serialize_request(&key).unwrap().pem().unwrap();
+        let pause = route::TASK_PAUSE.replace("{task}", task);
+        let promote = route::MODEL_PROMOTE.replace("{task}", task).replace("{version}", "1");
+        let mut empty = super::task("empty");
+        empty["rounds"]["count"] = json!(0);
+        let (admin, nobody) = (self.served.token.as_str(), "");
+        let asked = [
+            // Secrets, where they do not belong.
+            (401_u16, Method::GET, route::TASKS.to_owned(), unused.as_str(), None),
+            (401, Method::POST, route::SIGN_INS.to_owned(), nobody, Some(json!({ "token": unused }))),
+            (403, Method::POST, route::ENROLL.to_owned(), nobody, Some(json!({ "token": viewer, "csr_pem": csr }))),
+            (401, Method::POST, route::CHECK_IN.to_owned(), nobody, Some(json!({}))),
+            (403, Method::POST, pause.clone(), viewer, None),
+            (409, Method::POST, pause, admin, None),
+            (412, Method::POST, promote, admin, None),
+            (422, Method::POST, route::TASKS.to_owned(), admin, Some(json!({ "spec": empty }))),
+        ];
+        let mut places = Vec::new();
+        for (status, method, path, token, body) in asked {
+            let mut request = self.client.request(method, self.url(&path)).header(REQUEST, REQUEST_OF_DASHBOARD);
+            if !token.is_empty() {
+                request = request.bearer_auth(token);
+            }
+            if status == 412 {
+                request = request.header("if-match", "\"of another state\"");
+            }
+            if let Some(body) = body {
+                request = request.json(&body);
+            }
+            let answer = request.send().await.unwrap();
+            let (got, mut bytes) = (answer.status().as_u16(), format!("{:?}", answer.headers()).into_bytes());
+            bytes.extend(answer.bytes().await.unwrap());
+            assert_eq!(got, status, "{path}: {}", String::from_utf8_lossy(&bytes));
+            places.push((format!("{path} refused with {status}"), bytes));
+        }
+        places
+    }
+
     /// Every path that can be asked with a token, of these tasks: as the contract lists them, so that none is forgotten.
     async fn paths(&self, tasks: &[&str]) -> BTreeSet<String> {
         let document: Value = self.client.get(self.url(route::OPENAPI)).send().await.unwrap().json().await.unwrap();
@@ -145,6 +193,9 @@ impl<'a> Outside<'a> {
             .await
             .unwrap();
         let first = participants["items"][0]["id"].as_str().map(str::to_owned);
+        // Who has taken part has done so to the end of two rounds.
+        let (rounds, versions): (&[&str], &[&str]) =
+            if first.is_some() { (&["1", "2"], &["0", "1", "2"]) } else { (&[], &["0"]) };
         let mut paths = BTreeSet::new();
         for (path, item) in document["paths"].as_object().unwrap() {
             let Some(get) = item.get("get") else { continue };
@@ -155,20 +206,27 @@ impl<'a> Outside<'a> {
             if for_participants || path.ends_with("/events") || path == route::SIGN_IN {
                 continue;
             }
-            if path.contains("{round}") && first.is_none() {
-                continue;
-            }
             for task in tasks {
-                let path = path.replace("{task}", task).replace("{round}", "1").replace("{version}", "0");
+                let path = path.replace("{task}", task);
+                if path == route::COMPARE {
+                    // One task beside itself, and its rounds beside each other.
+                    paths.insert(format!("{path}?task={task}&task={task}"));
+                    if let [one, other] = rounds {
+                        paths.insert(format!("{path}?round={task}/{one}&round={task}/{other}"));
+                    }
+                    continue;
+                }
                 let path = match &first {
                     Some(participant) => path.replace("{participant}", participant),
                     None if path.contains("{participant}") => continue,
                     None => path,
                 };
-                assert!(!path.contains('{'), "{path} has a part that this test does not know");
-                // One task beside itself.
-                let path = if path == route::COMPARE { format!("{path}?task={task}&task={task}") } else { path };
-                paths.insert(path);
+                let each = each_of(&path, "{version}", versions);
+                let each = each.iter().flat_map(|path| each_of(path, "{round}", rounds));
+                for path in each {
+                    assert!(!path.contains('{'), "{path} has a part that this test does not know");
+                    paths.insert(path);
+                }
             }
         }
         assert!(paths.len() >= 10, "{paths:?}");
@@ -189,6 +247,14 @@ impl<'a> Outside<'a> {
         assert!(pages.len() > 20, "{}", pages.len());
         pages
     }
+}
+
+/// A path with each of these in the place of a part of it; itself if it has no such part.
+fn each_of(path: &str, part: &str, values: &[&str]) -> Vec<String> {
+    if !path.contains(part) {
+        return vec![path.to_owned()];
+    }
+    values.iter().map(|value| path.replace(part, value)).collect()
 }
 
 /// The files in a folder, or the one, by their names in it.

@@ -25,19 +25,23 @@ const ED25519: [u8; 16] = *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x0
 pub(super) struct Secrets(Vec<(&'static str, Vec<u8>)>);
 
 impl Secrets {
-    /// What a coordinator started with `serve --dev` has.
+    /// What a coordinator with its keys in this folder has, as one that was started with `serve --dev`.
     pub(super) fn of_coordinator(data: &Path, token: &str) -> Self {
         let mut secrets = Self::default();
         secrets.add("an operator's token", token.as_bytes());
         let key = std::fs::read(data.join("seal.key")).unwrap();
         assert_eq!(key.len(), 32);
         secrets.add("the sealing key", &key);
-        let pem = std::fs::read_to_string(data.join("ca-key.pem")).unwrap();
+        secrets.add_key("the authority's key", &data.join("ca-key.pem"));
+        secrets
+    }
+
+    /// The private part of the key in a PEM file.
+    pub(super) fn add_key(&mut self, what: &'static str, file: &Path) {
+        let pem = std::fs::read_to_string(file).unwrap();
         let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
         let der = wire::base64::decode(&body).unwrap();
-        let scalar = private_part(&der);
-        secrets.add("the authority's key", scalar);
-        secrets
+        self.add(what, private_part(&der));
     }
 
     pub(super) fn add(&mut self, what: &'static str, secret: &[u8]) {
@@ -45,21 +49,44 @@ impl Secrets {
         self.0.push((what, secret.to_vec()));
     }
 
-    /// A number, as bytes of either precision among others, and as text.
-    fn add_values(&mut self, what: &'static str, values: &[f32]) {
+    /// Numbers, as bytes of either precision among others, and the first one as text.
+    pub(super) fn add_values(&mut self, what: &'static str, values: &[f32]) {
+        self.add_numbers(what, values);
+        values.iter().take(1).for_each(|value| self.add_text("a value of an update", *value));
+    }
+
+    /// Numbers, as bytes of either precision among others.
+    pub(super) fn add_numbers(&mut self, what: &'static str, values: &[f32]) {
         for four in values.chunks_exact(4) {
             self.add(what, &four.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>());
         }
         for two in values.chunks_exact(2) {
             self.add(what, &two.iter().flat_map(|value| f64::from(*value).to_le_bytes()).collect::<Vec<_>>());
         }
-        values.iter().take(1).for_each(|value| self.add_text("a value of an update", *value));
     }
 
     /// A number between 0 and 1 in decimal digits, of which so many are known that no other number begins with them.
-    fn add_text(&mut self, what: &'static str, value: f32) {
+    pub(super) fn add_text(&mut self, what: &'static str, value: f32) {
         let text = format!("{:.17}", f64::from(value));
         self.0.push((what, text.as_bytes()[1..9].to_vec()));
+    }
+
+    /// The keys, seeds and shares in a record of a journal. Of a session: see `secure-agg/src/client`.
+    pub(super) fn add_record(&mut self, record: &[u8]) {
+        if let Some(at) = record.windows(16).position(|window| *window == ED25519) {
+            self.add("a participant's key", &record[at + 16..at + 48]);
+        }
+        let Some(snapshot) = session(record) else { return };
+        let parts = parts(&snapshot[2..]);
+        match snapshot[1] {
+            1 => parts[1..4].iter().for_each(|part| self.add("a seed or single-use key", part)),
+            2 => {
+                parts[1..3].iter().for_each(|part| self.add("a seed or single-use key", part));
+                parts[3].chunks(32).for_each(|part| self.add("a single-use key", part));
+            }
+            3 => parts[3].chunks(32).for_each(|part| self.add("a share", part)),
+            _ => {}
+        }
     }
 
     pub(super) fn join(&mut self, others: Self) {
@@ -100,25 +127,10 @@ impl Journal for Open {
 }
 
 impl Open {
-    /// The keys, seeds and shares in it. Of a session: see `secure-agg/src/client`.
+    /// What is secret in it.
     fn secrets(&self) -> Secrets {
         let mut secrets = Secrets::default();
-        for record in self.written.lock().unwrap().iter() {
-            if let Some(at) = record.windows(16).position(|window| *window == ED25519) {
-                secrets.add("a participant's key", &record[at + 16..at + 48]);
-            }
-            let Some(snapshot) = session(record) else { continue };
-            let parts = parts(&snapshot[2..]);
-            match snapshot[1] {
-                1 => parts[1..4].iter().for_each(|part| secrets.add("a seed or single-use key", part)),
-                2 => {
-                    parts[1..3].iter().for_each(|part| secrets.add("a seed or single-use key", part));
-                    parts[3].chunks(32).for_each(|part| secrets.add("a single-use key", part));
-                }
-                3 => parts[3].chunks(32).for_each(|part| secrets.add("a share", part)),
-                _ => {}
-            }
-        }
+        self.written.lock().unwrap().iter().for_each(|record| secrets.add_record(record));
         secrets
     }
 }
@@ -168,12 +180,12 @@ impl Trainer for Moves {
     }
 }
 
-/// Runs a task to its end with participants of its own, and tells what is secret of them.
-pub(super) async fn play(served: &Served, task: &str) -> Secrets {
+/// Runs a task to its end with so many participants of its own, and tells what is secret of them.
+pub(super) async fn play(served: &Served, task: &str, participants: usize) -> Secrets {
     let mut secrets = Secrets::default();
     let mut running = tokio::task::JoinSet::new();
     let mut journals = Vec::new();
-    for index in 0..EACH {
+    for index in 0..participants {
         let mut rng = ChaCha20Rng::seed_from_u64(41 * index as u64 + task.len() as u64);
         let mut value = || f32::from(u16::try_from(rng.next_u32() >> 16).unwrap()) / 65_536.0 * 0.313_7 + 0.011_1;
         let by: Vec<f32> = (0..VALUES).map(|_| value()).collect();

@@ -6,6 +6,8 @@
 use std::ffi::{CString, c_char};
 use std::sync::Arc;
 
+use client_sdk::task_spec::LocalOptimizer;
+
 use super::arguments::{array, can_give, give, put_all, text};
 use super::code::TributaryCode;
 use super::guard::guard;
@@ -25,7 +27,18 @@ pub struct TributaryJob {
     pub id: u64,
 }
 
-/// The numbers of a job that most training functions need; `tributary_job_description` has all of the plan.
+/// The rule of a step.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TributaryOptimizer {
+    /// Stochastic gradient descent, with `momentum` and with `weight_decay` as a term of the gradient.
+    Sgd = 0,
+    /// AdamW (Loshchilov and Hutter 2019), with `beta1`, `beta2` and `epsilon`, and with `weight_decay` apart from the gradient.
+    Adamw = 1,
+}
+
+/// The numbers of a job that most training functions need; `tributary_job_description` has all of the plan. An app whose training cannot do
+/// what they ask for says so (`tributary_job_refuse`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TributaryPlan {
@@ -43,6 +56,20 @@ pub struct TributaryPlan {
     pub momentum: f64,
     /// L2 penalty.
     pub weight_decay: f64,
+    /// Of FedProx: strength of the pull towards the received model; 0 if there is none.
+    pub proximal_mu: f64,
+    /// L2 norm to which the gradient of each step is clipped; 0 if it is not.
+    pub gradient_clip: f64,
+    /// Mini-batches whose gradients are averaged into one step, at least 1.
+    pub accumulate: u32,
+    /// The rule of a step; its state begins anew in each round.
+    pub optimizer: TributaryOptimizer,
+    /// Of AdamW; 0 of another.
+    pub beta1: f64,
+    /// Of AdamW; 0 of another.
+    pub beta2: f64,
+    /// Of AdamW; 0 of another.
+    pub epsilon: f64,
     /// For shuffling and the like: repeatable if the participant has a seed, otherwise random.
     pub seed: u64,
 }
@@ -102,6 +129,10 @@ pub extern "C" fn tributary_job_plan(job: TributaryJob, plan: *mut TributaryPlan
     with(job, |handed_out| {
         let training = handed_out.job.training();
         let numbers = &training.plan;
+        let (optimizer, [beta1, beta2, epsilon]) = match numbers.optimizer {
+            LocalOptimizer::Sgd {} => (TributaryOptimizer::Sgd, [0.0; 3]),
+            LocalOptimizer::AdamW { beta1, beta2, epsilon } => (TributaryOptimizer::Adamw, [beta1, beta2, epsilon]),
+        };
         let found = TributaryPlan {
             round: training.round,
             epochs: numbers.epochs,
@@ -110,6 +141,13 @@ pub extern "C" fn tributary_job_plan(job: TributaryJob, plan: *mut TributaryPlan
             learning_rate: numbers.learning_rate,
             momentum: numbers.momentum,
             weight_decay: numbers.weight_decay,
+            proximal_mu: numbers.proximal_mu,
+            gradient_clip: numbers.gradient_clip.unwrap_or_default(),
+            accumulate: numbers.accumulate,
+            optimizer,
+            beta1,
+            beta2,
+            epsilon,
             seed: training.seed,
         };
         give(found, plan, "plan")?;
@@ -162,8 +200,9 @@ pub extern "C" fn tributary_job_check(job: TributaryJob) -> TributaryCode {
     with(job, |handed_out| Ok(if handed_out.job.is_overdue() { TributaryCode::Overdue } else { TributaryCode::Ok }))
 }
 
-/// OK if the training should rest, because the device's conditions do not hold or the app pauses: save a checkpoint then. The job is
-/// taken back, and comes again when it goes on, if its round still waits. NOTHING if it may go on. Cheap: call it between batches.
+/// OK if the training should rest, because the device's conditions do not hold or the app pauses: save a checkpoint then, within ten
+/// seconds. The job is taken back, and comes again when it goes on, if its round still waits; the round of a job that has never saved one is
+/// given up. NOTHING if it may go on. Cheap: call it between batches.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_job_should_pause(job: TributaryJob) -> TributaryCode {
     with(job, |handed_out| Ok(if_so(handed_out.job.should_pause())))

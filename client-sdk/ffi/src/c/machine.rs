@@ -91,8 +91,8 @@ pub extern "C" fn tributary_machine_open(
 
 /// Says what to do next: puts it into `todo`, and into `until_ms` the moment of WAIT_UNTIL, on the clock of `elapsed_ms`; otherwise 0.
 /// It neither waits nor starts a thread: it computes for microseconds, beside hashing and writing out what is to be sent. While a
-/// thread performs what was said, the answer is BUSY, unless the round is left meanwhile: because its time is up, or the conditions do not
-/// hold and no checkpoint was saved.
+/// thread performs what was said, the answer is BUSY, unless the round is left meanwhile: because its time is up, or the conditions have not
+/// held for ten seconds and no checkpoint was saved.
 ///
 /// Returns OK; ENDED once the participant has ended, and then always. Errors: why it ended early (ENROLLMENT, JOURNAL, FAILED), ARGUMENT,
 /// CLOSED, IN_CALLBACK, OTHER_PROCESS.

@@ -67,9 +67,9 @@ pub extern "C" fn tributary_last_error(buffer: *mut c_char, size: usize, length:
 
 /// Starts a participant on a thread of its own, and puts its handle into `participant`.
 ///
-/// `options` is a JSON object in UTF-8: `server`, `journal`, `ca_pem`, at first `token`, and all else in the documentation of
-/// `client_sdk::runner::Options`. It is not needed any more when the call returns. `callbacks` may be NULL; see `TributaryCallbacks` for how
-/// long what it points to must stay. Close what was started with `tributary_close`.
+/// `options` is a JSON object in UTF-8: `server`, `journal`, `ca_pem`, at first `token`, and all else that docs/OPTIONS.md lists, with
+/// defaults. It is not needed any more when the call returns. `callbacks` may be NULL; see `TributaryCallbacks` for how long what it points
+/// to must stay. Close what was started with `tributary_close`.
 ///
 /// Errors: ARGUMENT, CONFIGURATION, ENROLLMENT, JOURNAL.
 #[unsafe(no_mangle)]
@@ -111,8 +111,9 @@ pub extern "C" fn tributary_next(
     })
 }
 
-/// Rests at once, and sends nothing until `tributary_resume`. A job that has saved a checkpoint is taken back, and comes again if its round
-/// still waits; otherwise a round whose update is not made is given up. Does not wait.
+/// Rests, and sends nothing until `tributary_resume`. A job under way should pause: once it has saved a checkpoint, or in ten seconds, it is
+/// taken back, and comes again if its round still waits. If it has saved none by then, its round is given up, as is any other whose update is
+/// not made. Does not wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_pause(participant: TributaryParticipant) -> TributaryCode {
     with(participant, |participant| done(participant.pause()))

@@ -1,9 +1,10 @@
 // What a careless app does, with what each call must say. `.ci/sdks.sh` runs it plain and under sanitizers.
 //
-//     misuse OPTIONS.json OTHER.json
+//     misuse OPTIONS.json OTHER.json | journal | damaged WORDS
 //
 // OPTIONS.json is of a participant of a task with a cohort of one, three rounds and the tensors w of shape [2, 3] and b of shape
 // [2], and allows a model of 1000 bytes; OTHER.json is of a participant with a folder of its own, whose secrets this program keeps.
+// With `journal` it enrols and leaves its journal; with `damaged` that was changed, and must be refused with these words.
 
 #include <math.h>
 #include <pthread.h>
@@ -47,14 +48,15 @@ static char *read_text(const char *path) {
 
 // ---- callbacks, which come from the participant's thread
 
+// No callback may come once `is_over`: its participant was closed.
 typedef struct {
     _Atomic uint64_t participant;
-    atomic_int events, refused, is_good, asked;
+    atomic_int events, refused, is_good, asked, is_over;
 } Told;
 
 static void on_event(void *context, const char *name, const char *fields) {
     Told *told = context;
-    CHECK(name[0] != 0 && fields[0] == '{');
+    CHECK(name[0] != 0 && fields[0] == '{' && !atomic_load(&told->is_over));
     atomic_fetch_add(&told->events, 1);
     TributaryParticipant participant = {atomic_load(&told->participant)};
     if (participant.id != 0) {
@@ -82,7 +84,7 @@ static const TributaryDeviceState GOOD = {
 
 static int device_state(void *context, TributaryDeviceState *state) {
     Told *told = context;
-    CHECK(state->charging == TRIBUTARY_UNKNOWN && state->thermal == TRIBUTARY_UNKNOWN);
+    CHECK(state->charging == TRIBUTARY_UNKNOWN && state->thermal == TRIBUTARY_UNKNOWN && !atomic_load(&told->is_over));
     atomic_fetch_add(&told->asked, 1);
     if (atomic_load(&told->is_good)) {
         *state = GOOD;
@@ -209,6 +211,11 @@ static void every_wrong_answer(TributaryParticipant participant, TributaryJob jo
     EXPECT(ARGUMENT, tributary_job_parameters(job, &own, NULL));
     EXPECT(OK, tributary_job_description(job, &json));
     CHECK(strstr(json, "\"learning_rate\":0.05") != NULL);
+    TributaryPlan plan;
+    EXPECT(OK, tributary_job_plan(job, &plan));
+    CHECK(plan.learning_rate == 0.05 && plan.weight_decay == 0.01 && plan.proximal_mu == 0.5 && plan.gradient_clip == 2);
+    CHECK(plan.optimizer == TRIBUTARY_OPTIMIZER_ADAMW && plan.beta1 == 0.9 && plan.beta2 == 0.99 && plan.epsilon == 1e-8);
+    CHECK(plan.momentum == 0 && plan.accumulate == 2 && plan.steps == 0);
     EXPECT(OK, tributary_job_tensor(job, 1, &tensor));
     CHECK(strcmp(tensor.name, "b") == 0 && tensor.dimensions == 1 && tensor.shape[0] == 2 && tensor.offset == 6);
     EXPECT(NOTHING, tributary_job_tensor(job, 2, &tensor));
@@ -314,7 +321,7 @@ static void a_forked_child_is_told(TributaryParticipant participant, TributaryJo
 }
 
 static void a_participant(const char *options) {
-    Told told = {.is_good = 0};
+    static Told told; // Stays, to see what comes too late.
     TributaryCallbacks app = {.context = &told, .on_event = on_event, .device_state = device_state};
     TributaryParticipant participant, twice;
     EXPECT(OK, tributary_start(options, &app, &participant));
@@ -401,6 +408,7 @@ static void a_participant(const char *options) {
     CHECK((here == TRIBUTARY_CODE_OK) != (closing.code == TRIBUTARY_CODE_OK));
     CHECK(here == TRIBUTARY_CODE_CLOSED || closing.code == TRIBUTARY_CODE_CLOSED);
     CHECK(waiting.code == TRIBUTARY_CODE_ENDED || waiting.code == TRIBUTARY_CODE_CLOSED);
+    atomic_store(&told.is_over, 1);
     EXPECT(CLOSED, tributary_close(participant, 0));
     EXPECT(CLOSED, tributary_next(participant, 0, &job));
     CHECK(atomic_load(&told.events) > 0 && atomic_load(&told.refused) > 0);
@@ -408,9 +416,8 @@ static void a_participant(const char *options) {
 
 // ---- a callback that does not return
 
-static void blocks(void *context, const char *name, const char *fields) {
-    (void)name, (void)fields;
-    atomic_int *steps = context;
+// The first call, until there are a hundred steps.
+static void block(atomic_int *steps) {
     if (atomic_fetch_add(steps, 1) == 0) {
         while (atomic_load(steps) < 100) {
             usleep(1000);
@@ -418,12 +425,34 @@ static void blocks(void *context, const char *name, const char *fields) {
     }
 }
 
-static void a_callback_that_blocks(const char *options) {
-    static atomic_int steps; // Stays: the thread is left behind.
-    TributaryCallbacks callbacks = {.context = &steps, .on_event = blocks};
+static void blocks_in_event(void *context, const char *name, const char *fields) {
+    (void)name, (void)fields;
+    block(context);
+}
+
+static int blocks_in_state(void *context, TributaryDeviceState *state) {
+    block(context);
+    *state = GOOD;
+    return 0;
+}
+
+static void blocks_in_request(void *context, TributaryExchange exchange, const TributaryRequest *request) {
+    (void)request;
+    block(context);
+    EXPECT(OK, tributary_exchange_fail(exchange, "it comes too late"));
+}
+
+static int takes_certificate(void *context, const char *certificate, const uint8_t *key, size_t key_bytes) {
+    (void)context, (void)certificate, (void)key, (void)key_bytes;
+    return 0;
+}
+
+// `steps` stay: the thread is left behind.
+static void a_callback_that_blocks(const char *options, TributaryCallbacks callbacks, atomic_int *steps) {
+    callbacks.context = steps;
     TributaryParticipant participant;
     EXPECT(OK, tributary_start(options, &callbacks, &participant));
-    while (atomic_load(&steps) == 0) {
+    while (atomic_load(steps) == 0) {
         usleep(1000);
     }
     // Neither who asks it something nor who waits for a job holds up who closes it.
@@ -437,7 +466,7 @@ static void a_callback_that_blocks(const char *options) {
     // Its journal is still in use, until the callback returns after all.
     TributaryParticipant again;
     EXPECT_WORDS(JOURNAL, "in use", tributary_start(options, NULL, &again));
-    atomic_fetch_add(&steps, 100);
+    atomic_fetch_add(steps, 100);
     CHECK(pthread_join(asker, NULL) == 0 && pthread_join(waiter, NULL) == 0);
     CHECK(asking.code == TRIBUTARY_CODE_OK || asking.code == TRIBUTARY_CODE_CLOSED);
     CHECK(waiting.code == TRIBUTARY_CODE_CLOSED || waiting.code == TRIBUTARY_CODE_ENDED);
@@ -456,12 +485,20 @@ typedef struct {
     char names[2][32];
     uint8_t secrets[2][64];
     size_t counts[2];
-    int is_locked, saves;
+    int is_locked, saves, is_over;
 } Secrets;
+
+// Whether no callback may come any more.
+static void set_over(Secrets *secrets, int is_over) {
+    pthread_mutex_lock(&secrets->lock);
+    secrets->is_over = is_over;
+    pthread_mutex_unlock(&secrets->lock);
+}
 
 static ptrdiff_t load_secret(void *context, const char *name, uint8_t *buffer, size_t size) {
     Secrets *secrets = context;
     pthread_mutex_lock(&secrets->lock);
+    CHECK(!secrets->is_over);
     ptrdiff_t found = secrets->is_locked ? -1 : 0;
     for (int at = 0; at < 2 && found == 0; ++at) {
         if (strcmp(secrets->names[at], name) == 0 && secrets->counts[at] <= size) {
@@ -478,6 +515,7 @@ static int save_secret(void *context, const char *name, const uint8_t *bytes, si
     int at = strcmp(name, "journal-key") == 0 ? 0 : 1;
     CHECK(count <= sizeof secrets->secrets[at] && strlen(name) < sizeof secrets->names[at]);
     pthread_mutex_lock(&secrets->lock);
+    CHECK(!secrets->is_over);
     strcpy(secrets->names[at], name);
     memcpy(secrets->secrets[at], bytes, count);
     secrets->counts[at] = count;
@@ -487,12 +525,13 @@ static int save_secret(void *context, const char *name, const uint8_t *bytes, si
 }
 
 static void secrets_of_its_own(const char *options) {
-    Secrets secrets = {.lock = PTHREAD_MUTEX_INITIALIZER, .is_locked = 1};
+    static Secrets secrets = {.lock = PTHREAD_MUTEX_INITIALIZER, .is_locked = 1};
     TributaryCallbacks app = {.context = &secrets, .load_secret = load_secret, .save_secret = save_secret};
     TributaryParticipant participant;
     EXPECT_WORDS(JOURNAL, "load_secret returned -1", tributary_start(options, &app, &participant));
     secrets.is_locked = 0;
     for (int time = 0; time < 2; ++time) {
+        set_over(&secrets, 0);
         EXPECT(OK, tributary_start(options, &app, &participant));
         if (time == 0) {
             while (tributary_id(participant, (char[64]){0}, 64, NULL) == TRIBUTARY_CODE_NOTHING) {
@@ -504,7 +543,9 @@ static void secrets_of_its_own(const char *options) {
         pthread_mutex_lock(&secrets.lock);
         CHECK(secrets.counts[0] == 32 && secrets.counts[1] == 40);
         pthread_mutex_unlock(&secrets.lock);
+        set_over(&secrets, 1);
     }
+    set_over(&secrets, 0);
     // Another key, or none any more: the journal is not touched.
     secrets.secrets[0][5] ^= 1;
     EXPECT_WORDS(JOURNAL, "does not open", tributary_start(options, &app, &participant));
@@ -512,18 +553,19 @@ static void secrets_of_its_own(const char *options) {
     memset(secrets.names, 0, sizeof secrets.names);
     EXPECT_WORDS(JOURNAL, "key store has no key", tributary_start(options, &app, &participant));
     CHECK(secrets.saves == saves);
+    set_over(&secrets, 1);
 }
 
 // ---- the app's own HTTP client
 
 typedef struct {
-    atomic_int begun, shown;
+    atomic_int begun, shown, is_over;
     _Atomic uint64_t open;
 } Client;
 
 static void begin_request(void *context, TributaryExchange exchange, const TributaryRequest *request) {
     Client *client = context;
-    CHECK(request->method[0] != 0 && request->path[0] == '/' && request->header_count > 0);
+    CHECK(request->method[0] != 0 && request->path[0] == '/' && request->header_count > 0 && !atomic_load(&client->is_over));
     CHECK(request->headers[0].name[0] != 0 && request->headers[0].value != NULL);
     TributaryHeader header = {.name = "content-type", .value = NULL};
     switch (atomic_fetch_add(&client->begun, 1)) {
@@ -556,13 +598,13 @@ static void begin_request(void *context, TributaryExchange exchange, const Tribu
 
 static int show_certificate(void *context, const char *certificate, const uint8_t *key, size_t key_bytes) {
     Client *client = context;
-    CHECK(strstr(certificate, "BEGIN CERTIFICATE") != NULL && key != NULL && key_bytes > 32);
+    CHECK(strstr(certificate, "BEGIN CERTIFICATE") != NULL && key != NULL && key_bytes > 32 && !atomic_load(&client->is_over));
     atomic_fetch_add(&client->shown, 1);
     return 0;
 }
 
 static void a_client_of_its_own(const char *options) {
-    Client client = {0};
+    static Client client;
     TributaryCallbacks app = {.context = &client, .begin_request = begin_request, .show_certificate = show_certificate};
     TributaryParticipant participant;
     EXPECT(OK, tributary_start(options, &app, &participant));
@@ -573,6 +615,7 @@ static void a_client_of_its_own(const char *options) {
     CHECK(atomic_load(&client.shown) > 0);
     EXPECT(NOTHING, tributary_exchange_is_over(open));
     EXPECT(OK, tributary_close(participant, 10000));
+    atomic_store(&client.is_over, 1);
     // Nobody waits for the answer any more; its handle is the app's until it has said so.
     EXPECT(OK, tributary_exchange_is_over(open));
     EXPECT(NOTHING, tributary_exchange_piece(open, (const uint8_t *)"late", 4));
@@ -580,13 +623,43 @@ static void a_client_of_its_own(const char *options) {
     EXPECT(CLOSED, tributary_exchange_is_over(open));
 }
 
+// ---- a journal that was changed
+
+static void leaves_a_journal(const char *options) {
+    TributaryParticipant participant;
+    EXPECT(OK, tributary_start(options, NULL, &participant));
+    while (tributary_id(participant, (char[64]){0}, 64, NULL) == TRIBUTARY_CODE_NOTHING) {
+        usleep(10000);
+    }
+    EXPECT(OK, tributary_close(participant, 10000));
+}
+
+static void a_damaged_journal(const char *options, const char *words) {
+    TributaryParticipant participant;
+    TributaryMachine machine;
+    TributaryModel model;
+    EXPECT_WORDS(JOURNAL, words, tributary_start(options, NULL, &participant));
+    EXPECT_WORDS(JOURNAL, words, tributary_machine_open(options, NULL, &machine));
+    EXPECT_WORDS(JOURNAL, words, tributary_model_load(options, NULL, "absent", &model));
+}
+
 int main(int count, char **arguments) {
-    CHECK(count == 3);
+    CHECK(count == 3 || count == 4);
+    if (strcmp(arguments[2], "journal") == 0 || count == 4) {
+        char *own = read_text(arguments[1]);
+        count == 4 ? a_damaged_journal(own, arguments[3]) : leaves_a_journal(own);
+        free(own);
+        return 0;
+    }
     char *options = read_text(arguments[1]), *other = read_text(arguments[2]);
     nothing_is_there(options);
     a_participant(options);
     secrets_of_its_own(other);
-    a_callback_that_blocks(options);
+    static atomic_int in_event, in_state, in_request;
+    a_callback_that_blocks(options, (TributaryCallbacks){.on_event = blocks_in_event}, &in_event);
+    a_callback_that_blocks(options, (TributaryCallbacks){.device_state = blocks_in_state}, &in_state);
+    TributaryCallbacks client = {.begin_request = blocks_in_request, .show_certificate = takes_certificate};
+    a_callback_that_blocks(options, client, &in_request);
     a_client_of_its_own(options);
     free(options);
     free(other);

@@ -3,12 +3,14 @@
 //     shift OPTIONS.json NUMBER [MOMENT]
 //
 // It adds to one half of the parameters, saves a checkpoint, and adds to the other. MOMENT is when it is killed: at an event of this name, in the
-// `middle` of its training, or once it has `answered`.
+// `middle` of its training, or once it has `answered`. With TRIBUTARY_DRIVEN in its environment it drives the participant itself.
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "tributary.h"
 
@@ -52,6 +54,60 @@ static TributaryCode train(TributaryJob job, float number, const char *moment) {
     return code;
 }
 
+typedef struct {
+    float number;
+    const char *moment;
+} Shift;
+
+static TributaryCode take_part(const char *options, const TributaryCallbacks *callbacks, Shift shift, char *spent, size_t size) {
+    TributaryParticipant participant;
+    TributaryJob job;
+    TributaryCode code = tributary_start(options, callbacks, &participant);
+    while (code == TRIBUTARY_CODE_OK || code == TRIBUTARY_CODE_NOTHING) {
+        code = tributary_next(participant, 60000, &job);
+        if (code == TRIBUTARY_CODE_OK) {
+            fprintf(stderr, "c: handed in, %d\n", (int)train(job, shift.number, shift.moment));
+        }
+    }
+    if (code != TRIBUTARY_CODE_ENDED) {
+        return code;
+    }
+    tributary_privacy_spent(participant, spent, size, NULL);
+    return tributary_close(participant, 10000);
+}
+
+static void train_driven(void *context, TributaryJob job) {
+    const Shift *shift = context;
+    fprintf(stderr, "c: handed in, %d\n", (int)train(job, shift->number, shift->moment));
+}
+
+static TributaryCode drive(const char *options, const TributaryCallbacks *callbacks, Shift shift, char *spent, size_t size) {
+    TributaryMachine machine;
+    TributaryCode code = tributary_machine_open(options, callbacks, &machine);
+    while (code == TRIBUTARY_CODE_OK || code == TRIBUTARY_CODE_NOTHING) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        TributaryCircumstances circumstances = {
+            .elapsed_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000,
+            .device = {TRIBUTARY_UNKNOWN, TRIBUTARY_UNKNOWN, TRIBUTARY_UNKNOWN, TRIBUTARY_UNKNOWN, TRIBUTARY_UNKNOWN},
+            .examples = 10,
+        };
+        TributaryTodo todo;
+        uint64_t until;
+        code = tributary_machine_tick(machine, &circumstances, &todo, &until);
+        if (code == TRIBUTARY_CODE_OK && todo == TRIBUTARY_TODO_WAIT_UNTIL) {
+            usleep(20000); // Earlier than it says does no harm.
+        } else if (code == TRIBUTARY_CODE_OK) {
+            code = tributary_machine_perform(machine, train_driven, &shift);
+        }
+    }
+    if (code != TRIBUTARY_CODE_ENDED) {
+        return code;
+    }
+    tributary_machine_privacy_spent(machine, spent, size, NULL);
+    return tributary_machine_close(machine);
+}
+
 int main(int count, char **arguments) {
     static char options[1 << 16];
     FILE *file = count >= 3 ? fopen(arguments[1], "rb") : NULL;
@@ -59,25 +115,18 @@ int main(int count, char **arguments) {
         return 2;
     }
     fclose(file);
-    float number = strtof(arguments[2], NULL);
     char *moment = count > 3 ? arguments[3] : NULL;
+    Shift shift = {.number = strtof(arguments[2], NULL), .moment = moment};
     TributaryCallbacks callbacks = {.context = moment, .on_event = on_event};
-    TributaryParticipant participant;
-    TributaryJob job;
-    TributaryCode code = tributary_start(options, &callbacks, &participant);
-    while (code == TRIBUTARY_CODE_OK || code == TRIBUTARY_CODE_NOTHING) {
-        code = tributary_next(participant, 60000, &job);
-        if (code == TRIBUTARY_CODE_OK) {
-            fprintf(stderr, "c: handed in, %d\n", (int)train(job, number, moment));
-        }
-    }
     char text[4096];
-    if (code != TRIBUTARY_CODE_ENDED) {
+    TributaryCode (*work)(const char *, const TributaryCallbacks *, Shift, char *, size_t) =
+        getenv("TRIBUTARY_DRIVEN") != NULL ? drive : take_part;
+    TributaryCode code = work(options, &callbacks, shift, text, sizeof text);
+    if (code != TRIBUTARY_CODE_OK) {
         tributary_last_error(text, sizeof text, NULL);
         fprintf(stderr, "c: %s\n", text);
         return 1;
     }
-    tributary_privacy_spent(participant, text, sizeof text, NULL);
     printf("%s\n", text);
-    return tributary_close(participant, 10000) == TRIBUTARY_CODE_OK ? 0 : 1;
+    return 0;
 }

@@ -1,6 +1,36 @@
 import Foundation
 
-/// How to train: the numbers that most training functions need. The job's `description()` has all of the plan.
+/// The rule of a step; its state begins anew in each round.
+public enum Optimizer: Decodable, Sendable, Equatable {
+    /// Stochastic gradient descent, with the plan's momentum and with its weight decay as a term of the gradient.
+    case sgd
+    /// AdamW (Loshchilov and Hutter 2019), with the plan's weight decay apart from the gradient.
+    case adamW(beta1: Double, beta2: Double, epsilon: Double)
+    /// Of a newer task than this package.
+    case other(name: String)
+
+    private enum CodingKeys: String, CodingKey {
+        case name, beta1, beta2, epsilon
+    }
+
+    public init(from decoder: Decoder) throws {
+        let said = try decoder.container(keyedBy: CodingKeys.self)
+        switch try said.decode(String.self, forKey: .name) {
+        case "sgd":
+            self = .sgd
+        case "adamw":
+            self = .adamW(
+                beta1: try said.decode(Double.self, forKey: .beta1),
+                beta2: try said.decode(Double.self, forKey: .beta2),
+                epsilon: try said.decode(Double.self, forKey: .epsilon))
+        case let name:
+            self = .other(name: name)
+        }
+    }
+}
+
+/// How to train: the numbers that most training functions need. The job's `description()` has all of the plan. An app whose training cannot do
+/// what they ask for says so (`refuse`).
 public struct Plan: Decodable, Sendable {
     /// Passes over the local data, unless `steps` says how many steps.
     public let epochs: Int
@@ -10,11 +40,36 @@ public struct Plan: Decodable, Sendable {
     public let batchSize: Int
     /// Of the local optimizer.
     public let learningRate: Double
+    /// Of the local optimizer, from 0 to below 1.
+    public let momentum: Double
+    /// L2 penalty.
+    public let weightDecay: Double
+    /// FedProx μ: strength of the pull towards the received model; 0 if there is none.
+    public let proximalMu: Double
+    /// L2 norm to which the gradient of each step is clipped; nil if it is not.
+    public let gradientClip: Double?
+    /// Mini-batches whose gradients are averaged into one step; nil is one.
+    public let accumulate: Int?
+    private let givenOptimizer: Optimizer?
+
+    /// The rule of a step.
+    public var optimizer: Optimizer {
+        givenOptimizer ?? .sgd
+    }
+
+    /// Whether it asks for steps of gradient descent and nothing else.
+    public var isPlainSgd: Bool {
+        optimizer == .sgd && momentum == 0 && weightDecay == 0 && proximalMu == 0 && gradientClip == nil
+    }
 
     enum CodingKeys: String, CodingKey {
-        case epochs, steps
+        case epochs, steps, momentum, accumulate
         case batchSize = "batch_size"
         case learningRate = "learning_rate"
+        case weightDecay = "weight_decay"
+        case proximalMu = "proximal_mu"
+        case gradientClip = "gradient_clip"
+        case givenOptimizer = "optimizer"
     }
 }
 
@@ -42,17 +97,50 @@ extension Job {
 
     /// Hands in the trained parameters. What leaves the device is clipped, weighted, noised and masked as the task prescribes.
     ///
-    /// Throws `TributaryError.Update` if they do not fit: nothing was sent, and the job still takes an answer; `.Overdue` if the round
-    /// no longer waits.
-    public func finish(_ parameters: [Float], examples: Int, metrics: [String: Double] = [:]) throws {
+    /// Returns whether they were handed in. If not, the round no longer waited, or the job was taken back: the next one is as good. Throws
+    /// `TributaryError.Update` if they do not fit: nothing was sent, and the job still takes an answer.
+    @discardableResult
+    public func finish(_ parameters: [Float], examples: Int, metrics: [String: Double] = [:]) throws -> Bool {
         let count = UInt64(max(examples, 0))
         let measured = metrics.map { Metric(name: $0.key, value: $0.value, count: count) }
-        try finish(parameters: parameters.withUnsafeBytes { Data($0) }, examples: count, metrics: measured)
+        return try inTime {
+            try finish(parameters: parameters.withUnsafeBytes { Data($0) }, examples: count, metrics: measured)
+        }
     }
 
     /// Trains the task's ready model as the plan says, and hands in the result: for apps without a training function. `features`
     /// are rows of `width` numbers, `labels` the class of each row. Takes as long as training does.
-    public func train(features: [Float], labels: [UInt32], width: Int) throws {
-        try train(features: features.withUnsafeBytes { Data($0) }, labels: labels, width: UInt64(width))
+    ///
+    /// Returns whether it was handed in. If not, the job was paused, and comes again, or the round no longer waits.
+    @discardableResult
+    public func train(features: [Float], labels: [UInt32], width: Int) throws -> Bool {
+        try inTime { try train(features: features.withUnsafeBytes { Data($0) }, labels: labels, width: UInt64(width)) }
+    }
+
+    /// Keeps the state of the training, as `saveCheckpoint(state:)`. Returns whether it was kept: if not, the round no longer waits, or the
+    /// job was taken back, and training may stop.
+    @discardableResult
+    public func save(_ state: Data) throws -> Bool {
+        try inTime { try saveCheckpoint(state: state) }
+    }
+
+    /// Says that training failed. The reason stays on the device. Where the round no longer waits, nobody is told.
+    public func fail(_ reason: String) throws {
+        _ = try inTime { try fail(reason: reason) }
+    }
+
+    /// Says that this app does not do such jobs. The reason stays on the device. Where the round no longer waits, nobody is told.
+    public func refuse(_ reason: String) throws {
+        _ = try inTime { try refuse(reason: reason) }
+    }
+
+    /// Whether somebody still waited for it.
+    private func inTime(_ answer: () throws -> Void) throws -> Bool {
+        do {
+            try answer()
+            return true
+        } catch TributaryError.Overdue {
+            return false
+        }
     }
 }

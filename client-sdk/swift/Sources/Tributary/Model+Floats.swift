@@ -12,7 +12,8 @@ extension Model {
         parameters().floats
     }
 
-    /// What was measured of it on this device, by name; empty before a training that began with it.
+    /// What the app's answer said of it in the round that began with it, by name, without what is of the training (`train_…`). Empty before
+    /// that answer, and of a ready model, which `train` does not measure.
     public func measured() -> [String: Double] {
         Dictionary(metrics().map { ($0.name, $0.value) }, uniquingKeysWith: { $1 })
     }

@@ -25,7 +25,7 @@ private func waiting<T: Sendable>(_ work: @escaping @Sendable () throws -> T) as
 /// ```
 extension Participant {
     /// Starts a participant. `options` has `server` and `journal` (a folder of the app), at first `ca_pem` and `token`, and what
-    /// the documentation of the SDK's `runner::Options` lists.
+    /// docs/OPTIONS.md lists.
     ///
     /// `conditions`, `keyStore` and `onEvent` may be called from any thread: they must return at once, and must not wait for the
     /// participant. With `conditions` the policy is `device_conditions` of the options: by default the device charges, nobody uses it, its
@@ -65,8 +65,9 @@ extension Participant {
         try await waiting { try self.id() }
     }
 
-    /// The model of a task for use on this device: the last published one that was verified, or the device's own where the task
-    /// personalizes; nil before the first. From the journal, so without a network, too; while no participant runs, `Model.load` does it.
+    /// The model of a task for use on this device: the published one, verified, that the last round began with in which it had a place, or
+    /// the device's own where the task personalizes; nil before the first. From the journal, so without a network, too; while no
+    /// participant runs, `Model.load` does it.
     public func model(of task: String) async throws -> Model? {
         try await waiting { try self.model(task: task) }
     }

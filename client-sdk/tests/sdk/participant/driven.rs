@@ -1,6 +1,7 @@
 //! A participant that its caller drives, with nothing but this test's thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -9,10 +10,12 @@ use client_sdk::clock::Now;
 use client_sdk::journal::{Journal, JournalError, MemoryJournal};
 use client_sdk::participant::{Driven, Step};
 use client_sdk::runner::{Called, Job};
+use client_sdk::task_spec::Personalization;
 use client_sdk::{DeviceConditions, DeviceState, Origin, Outcome, Thermal, Trained};
 use wire::Timestamp;
 use zeroize::Zeroizing;
 
+use crate::support::device::Hand;
 use crate::support::{Coordinator, sha256, task};
 
 const GOOD: DeviceState = DeviceState {
@@ -24,8 +27,13 @@ const GOOD: DeviceState = DeviceState {
 };
 
 fn driven(coordinator: &Coordinator) -> Driven {
-    let app = coordinator.app().enrollment_token("token").journal(MemoryJournal::new());
-    app.device_conditions(DeviceConditions::default(), DeviceState::default).build_driven().unwrap()
+    driven_on(coordinator, &Arc::new(MemoryJournal::new()), &Hand::default())
+}
+
+/// One that keeps what it must in this journal, and whose trainings go by this clock.
+fn driven_on(coordinator: &Coordinator, journal: &Arc<MemoryJournal>, clock: &Hand) -> Driven {
+    let app = coordinator.app().enrollment_token("token").journal(Arc::clone(journal)).clock(clock.clone());
+    app.device_conditions(DeviceConditions::default(), DeviceState::default).seed(Some(5)).build_driven().unwrap()
 }
 
 fn trained(mut job: Job) {
@@ -131,8 +139,9 @@ fn while_it_trains(participant: &Driven, train: impl FnOnce(Job) + Send, meanwhi
 
 #[test]
 fn a_tick_does_not_wait_for_a_training_and_leaves_it_when_the_conditions_end() {
-    let coordinator = Coordinator::new(2);
-    let (participant, mut time) = (driven(&coordinator), Time(Duration::ZERO));
+    let (coordinator, clock) = (Coordinator::new(2), Hand::default());
+    let participant = driven_on(&coordinator, &Arc::new(MemoryJournal::new()), &clock);
+    let mut time = Time(Duration::ZERO);
     time.drive(&participant, trained, |step| matches!(step, Step::Train));
     let late = |job: Job| {
         assert!(job.answer.is_overdue());
@@ -142,13 +151,16 @@ fn a_tick_does_not_wait_for_a_training_and_leaves_it_when_the_conditions_end() {
     while_it_trains(&participant, late, |go_on| {
         assert!(matches!(participant.tick(time.now(), GOOD, None), Step::Busy));
         assert!(!participant.perform(&mut Called::new(3, trained)), "another thread does it");
+        let told = participant.tick(time.now(), DeviceState::default(), None);
+        assert!(matches!(told, Step::Busy), "it has time to save a checkpoint: {told:?}");
+        clock.advance(Duration::from_secs(10));
         let left = participant.tick(time.now(), DeviceState::default(), None);
         assert!(!matches!(left, Step::Busy | Step::Train), "{left:?}");
         go_on();
     });
     assert!(is_over(&time.drive(&participant, trained, |_| false)));
     coordinator.world(|world| {
-        assert_eq!(world.abandoned.iter().map(|(round, _)| *round).collect::<Vec<_>>(), [1]);
+        assert_eq!(world.abandoned, [(1, "conditions")]);
         assert_eq!(world.accepted.keys().copied().collect::<Vec<_>>(), [2]);
     });
 }
@@ -192,6 +204,81 @@ fn a_training_with_a_checkpoint_pauses_and_goes_on() {
     assert!(is_over(&end), "{end:?}");
     assert_eq!(found, [Some(b"half".to_vec())]);
     assert_eq!(coordinator.world(|world| world.accepted.len()), 1);
+}
+
+/// Steps of an app's own training.
+const STEPS: u8 = 6;
+
+/// Trains in steps, each of which is noted, and lets go of the job when it should pause. The conditions end after so many steps of all.
+fn steps(participant: &Driven, job: Job, taken: &mut Vec<u8>, ends_after: Option<usize>) {
+    let Job { mut parameters, training, answer } = job;
+    let mut done = training.checkpoints.load().map_or(0, |state| state[0]);
+    while done < STEPS {
+        done += 1;
+        taken.push(done);
+        if ends_after == Some(taken.len()) {
+            let now = Now { elapsed: Duration::ZERO, wall: Timestamp(0) };
+            let told = participant.tick(now, DeviceState::default(), None);
+            assert!(matches!(told, Step::Busy), "{told:?}");
+        }
+        if training.checkpoints.should_pause() {
+            training.checkpoints.save(&[done]).unwrap();
+            return;
+        }
+    }
+    // Each step adds as much.
+    parameters.values_mut().iter_mut().for_each(|value| *value += f32::from(done) / 16.0);
+    answer.finish(Trained { parameters, examples: 3, metrics: vec![] }).unwrap();
+}
+
+/// With one training a round, or two.
+fn one_round(is_tuned: bool) -> Coordinator {
+    let coordinator = Coordinator::new(1);
+    if is_tuned {
+        coordinator.world(|world| {
+            world.tweak = Some(|assignment| {
+                let how = Personalization::FineTune { epochs: Some(1), learning_rate: None };
+                assignment.encoding.personalization = Some(how);
+            });
+        });
+    }
+    coordinator
+}
+
+#[test]
+fn conditions_that_end_after_any_step_lose_none_that_was_taken_also_if_it_is_killed_while_it_rests() {
+    for is_tuned in [false, true] {
+        let undisturbed = one_round(is_tuned);
+        let (participant, mut taken) = (driven(&undisturbed), Vec::new());
+        let train = |job| steps(&participant, job, &mut taken, None);
+        let end = Time(Duration::ZERO).drive(&participant, train, |_| false);
+        assert!(is_over(&end), "{end:?}");
+        let (expected, all) = (undisturbed.world(|world| world.accepted.clone()), taken);
+        assert_eq!((expected.len(), all.len()), (1, usize::from(STEPS) * if is_tuned { 2 } else { 1 }));
+        for last in 1..=all.len() {
+            for is_killed in [false, true] {
+                let what = format!("tuned: {is_tuned}, ended after step {last}, killed: {is_killed}");
+                let (coordinator, journal) = (one_round(is_tuned), Arc::new(MemoryJournal::new()));
+                let mut participant = driven_on(&coordinator, &journal, &Hand::default());
+                let (mut time, mut taken) = (Time(Duration::ZERO), Vec::new());
+                time.drive(&participant, drop, |step| matches!(step, Step::Train));
+                let mut trainer = Called::new(3, |job| steps(&participant, job, &mut taken, Some(last)));
+                assert!(participant.perform(&mut trainer));
+                let rests = participant.tick(time.now(), DeviceState::default(), None);
+                assert!(matches!(rests, Step::WaitUntil(_)), "{what}: {rests:?}");
+                if is_killed {
+                    participant = driven_on(&coordinator, &journal, &Hand::default());
+                }
+                let end = time.drive(&participant, |job| steps(&participant, job, &mut taken, None), |_| false);
+                assert!(is_over(&end), "{what}: {end:?}");
+                assert_eq!(taken, all, "{what}");
+                coordinator.world(|world| {
+                    assert!(world.abandoned.is_empty(), "{what}");
+                    assert_eq!(world.accepted, expected, "{what}");
+                });
+            }
+        }
+    }
 }
 
 /// A journal whose first write panics.

@@ -1,7 +1,7 @@
 //! Devices that are machines on journals: killed and made again, in step with each other.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use client_sdk::clock::{Clock, Now};
@@ -36,12 +36,19 @@ pub(crate) enum Effect {
 
 pub(crate) const EFFECTS: [Effect; 3] = [Effect::None, Effect::Partial, Effect::Whole];
 
-/// A clock that stands: every checkpoint is due, and every slice is over.
-struct Still;
+/// A clock that stands until somebody moves it.
+#[derive(Clone, Default)]
+pub(crate) struct Hand(Arc<AtomicU64>);
 
-impl Clock for Still {
+impl Hand {
+    pub(crate) fn advance(&self, by: Duration) {
+        self.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
+    }
+}
+
+impl Clock for Hand {
     fn now(&self) -> Now {
-        Now { elapsed: Duration::ZERO, wall: TODAY }
+        Now { elapsed: Duration::from_millis(self.0.load(Ordering::Relaxed)), wall: TODAY }
     }
 }
 
@@ -74,6 +81,10 @@ pub(crate) struct Device<C = Line, T = Exact> {
     pub(crate) dies_at_checkpoint: Option<(usize, Effect)>,
     /// Checkpoints that were written, by all processes.
     pub(crate) checkpoints: Arc<AtomicUsize>,
+    /// Time between two checkpoints that are written; at first none: every one is.
+    pub(crate) checkpoint_every: Duration,
+    /// Of trainings alone.
+    pub(crate) clock: Hand,
     /// Each run of a training is paused when it has saved something.
     pub(crate) in_slices: bool,
 }
@@ -145,6 +156,8 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
             ended: None,
             dies_at_checkpoint: None,
             checkpoints: Arc::default(),
+            checkpoint_every: Duration::ZERO,
+            clock: Hand::default(),
             in_slices: false,
         }
     }
@@ -272,8 +285,9 @@ impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
             }
             if effect == Some(Effect::None) { Ok(()) } else { journal.save(&record.name, &record.content()) }
         };
-        let clock: Arc<dyn Clock> = Arc::new(Still);
-        let writer = CheckpointWriter { write: Arc::new(write), clock: Arc::clone(&clock), every: Duration::ZERO };
+        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
+        let writer =
+            CheckpointWriter { write: Arc::new(write), clock: Arc::clone(&clock), every: self.checkpoint_every };
         let slice = self.in_slices.then_some((clock, Duration::ZERO));
         let surroundings = Surroundings { checkpoints: Some(writer), slice };
         let result = work.run_in(&mut self.trainer, surroundings, &mut || ());

@@ -12,23 +12,28 @@ use store::{Transaction, WakeEvent};
 use wire::route;
 
 use crate::http::app::App;
+use crate::http::etag::IfMatch;
 use crate::http::extract::Path;
+use crate::http::inspect::rounds;
 use crate::http::operators::{OfTask, Operator};
 use crate::http::problem::{Error, Result};
 use crate::observe::count_dropped;
 
 /// Stop waiting for a participant in a round.
 #[utoipa::path(
-    post, path = route::EXCUSE, security(("token" = ["operator"])), responses((status = 204), (status = 409)),
+    post, path = route::EXCUSE, params(IfMatch), security(("token" = ["operator"])),
+    responses((status = 204), (status = 409), (status = 412)),
 )]
 pub(in crate::http) async fn excuse(
     OfTask { bearer, task, .. }: OfTask<Operator>,
     State(app): State<Arc<App>>,
+    if_match: IfMatch,
     Path((_, number, participant)): Path<(String, u32, ParticipantId)>,
 ) -> Result<StatusCode> {
     let (round, now) = (RoundKey { task: task.id, number }, app.now());
     let detail = format!("by operator {}", bearer.name);
     let (detail, actor) = (detail.as_str(), &bearer.actor());
+    let (app, task, if_match) = (&*app, &task, &if_match);
     let phase = app
         .store
         .transact("excuse", |tx| {
@@ -36,6 +41,12 @@ pub(in crate::http) async fn excuse(
                 let Some(row) = tx.round(round).await? else {
                     return Err(Error::NotFound(format!("the task has no round {number}")));
                 };
+                if if_match.asks()
+                    && let Some(view) = rounds::read(tx, app, task, row.clone()).await?
+                {
+                    // It may have a place in the next attempt, too, which nobody has looked at.
+                    if_match.check(&view)?;
+                }
                 tx.act_for(actor.clone());
                 let attempt = row.round.key;
                 let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Excused);

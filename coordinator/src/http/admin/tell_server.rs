@@ -1,5 +1,6 @@
 //! `PUT` and `DELETE /v1/tasks/{task}/servers/{server}`: a server of models says what it does, or that it stops. Whoever may read the
-//! task may say so, under any name: the coordinator goes by none of it, and forgets it soon. It is no event of the task.
+//! task may say so, under any name: the coordinator goes by none of it, and forgets it soon. That a server begins and that it stops are
+//! events of the task, with whose token said so.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,7 @@ const REPORT_MAX_BYTES: u64 = 8192;
     responses((status = 204), (status = 409)),
 )]
 pub(in crate::http) async fn tell(
-    OfTask { task, .. }: OfTask<Viewer>,
+    OfTask { bearer, task, .. }: OfTask<Viewer>,
     Path((_, name)): Path<(String, String)>,
     State(app): State<Arc<App>>,
     request: Request,
@@ -45,11 +46,14 @@ pub(in crate::http) async fn tell(
     let now = app.now();
     let report = serde_json::to_string(&report).map_err(Error::fault)?;
     let server = &ModelServer { task: task.id, name, report, told_at: now, expires_at: now.plus(COUNTS) };
-    let is_listed = app
-        .store
-        .transact("tell_model_server", |tx| Box::pin(async move { tx.put_model_server(server, SERVERS_MAX).await }))
-        .await?;
-    if is_listed {
+    let actor = &bearer.actor();
+    let told = app.store.transact("tell_model_server", |tx| {
+        Box::pin(async move {
+            tx.act_for(actor.clone());
+            tx.put_model_server(server, SERVERS_MAX).await
+        })
+    });
+    if told.await? {
         return Ok(StatusCode::NO_CONTENT);
     }
     let detail = format!("{SERVERS_MAX} other servers have told of this task in the last {} s", COUNTS.as_secs());
@@ -63,13 +67,17 @@ pub(in crate::http) async fn tell(
     delete, path = route::TASK_SERVER, security(("token" = ["viewer"])), responses((status = 204)),
 )]
 pub(in crate::http) async fn leave(
-    OfTask { task, .. }: OfTask<Viewer>,
+    OfTask { bearer, task, .. }: OfTask<Viewer>,
     Path((_, name)): Path<(String, String)>,
     State(app): State<Arc<App>>,
 ) -> Result<StatusCode> {
-    let (task, name) = (task.id, name.as_str());
-    app.store
-        .transact("remove_model_server", |tx| Box::pin(async move { tx.remove_model_server(task, name).await }))
-        .await?;
+    let (task, name, actor, now) = (task.id, name.as_str(), &bearer.actor(), app.now());
+    let left = app.store.transact("remove_model_server", |tx| {
+        Box::pin(async move {
+            tx.act_for(actor.clone());
+            tx.remove_model_server(task, name, now).await
+        })
+    });
+    left.await?;
     Ok(StatusCode::NO_CONTENT)
 }

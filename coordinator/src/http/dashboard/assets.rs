@@ -34,6 +34,7 @@ const FILES: &[(&str, &[u8])] = embedded!(
     "pages/audit.js",
     "pages/compare.js",
     "pages/create-task.js",
+    "pages/devices.js",
     "pages/enrol.js",
     "pages/given.js",
     "pages/join.js",

@@ -11,8 +11,8 @@ use axum::Router;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap,
-    HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, VARY,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
+    IF_NONE_MATCH, REFERRER_POLICY, VARY,
 };
 use http::{HeaderName, StatusCode};
 
@@ -21,6 +21,8 @@ use reference::Reference;
 
 use super::app::App;
 use super::authenticate::AnyPeer;
+use super::encoding::accepts_gzip;
+use super::etag;
 use super::extract::Path;
 use super::problem::{Error, Result};
 use super::times::Times;
@@ -86,16 +88,9 @@ async fn assets() -> Result<&'static Assets> {
 }
 
 fn answer(request: &HeaderMap, asset: &'static Asset, caching: HeaderValue, policy: HeaderValue) -> Response {
-    let names = |name: HeaderName, wanted: &str| {
-        let values = request.get_all(name).iter().filter_map(|value| value.to_str().ok());
-        values.flat_map(|value| value.split(',')).any(|value| {
-            let mut parts = value.split(';').map(str::trim);
-            parts.next() == Some(wanted) && parts.all(|parameter| parameter != "q=0")
-        })
-    };
-    let mut response = if names(IF_NONE_MATCH, &asset.etag) {
+    let mut response = if etag::is_named(request, IF_NONE_MATCH, &asset.etag) {
         StatusCode::NOT_MODIFIED.into_response()
-    } else if names(ACCEPT_ENCODING, "gzip") {
+    } else if accepts_gzip(request) {
         ([(CONTENT_ENCODING, "gzip")], asset.gzip.clone()).into_response()
     } else {
         asset.plain.clone().into_response()

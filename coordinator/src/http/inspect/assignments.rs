@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use federation::id::{ParticipantId, RoundKey};
-use federation::round::Round;
+use federation::round::{AssignmentState, Round};
 use serde::Deserialize;
 use store::entity::assignment::AssignmentChange;
-use store::entity::listed_assignment::ListedAssignment;
+use store::entity::listed_assignment::{AssignmentFilter, ListedAssignment};
 use store::entity::session_message::MessageKind;
+use store::entity::token::TaskScope;
 use store::{StoreError, Transaction};
 use utoipa::IntoParams;
 use wire::inspect::{AssignmentView, Page, StatusChange};
 use wire::route;
 
 use super::attempt::attempt_at;
+use super::narrow::{labels, named};
 use super::{List, PageQuery, page};
 use crate::http::app::App;
 use crate::http::extract::{Json, Path, Query};
@@ -33,6 +35,11 @@ pub(in crate::http) struct AssignmentsQuery {
     limit: Option<u32>,
     /// The attempt; default the latest.
     attempt: Option<u32>,
+    /// States, separated by commas; default all.
+    state: Option<String>,
+    /// Only participants with a label, as `NAME=VALUE`; may be repeated, and then all must be there. Not with a token for some tasks
+    /// alone, which may not know labels.
+    label: Vec<String>,
 }
 
 /// List the cohort of a round.
@@ -41,14 +48,21 @@ pub(in crate::http) struct AssignmentsQuery {
     responses((status = 200, body = Page<AssignmentView>)),
 )]
 pub(in crate::http) async fn list(
-    OfTask { task, .. }: OfTask<Viewer>,
+    OfTask { bearer, task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
     Path((_, number)): Path<(String, u32)>,
     Query(query): Query<AssignmentsQuery>,
 ) -> Result<Json<Page<AssignmentView>>> {
     let key = RoundKey { task: task.id, number };
-    let paging = PageQuery { cursor: query.cursor, limit: query.limit };
-    let (limit, cursor, attempt) = (paging.limit()?, paging.place::<ParticipantId>(List::Assignments)?, query.attempt);
+    let AssignmentsQuery { cursor, limit, attempt, state, label } = query;
+    let paging = PageQuery { cursor, limit };
+    let (limit, cursor) = (paging.limit()?, paging.place::<ParticipantId>(List::Assignments)?);
+    if !label.is_empty() && bearer.scope != TaskScope::All {
+        let detail = "the token is for some tasks alone, and labels are of participants, which are of no task";
+        return Err(Error::Forbidden(detail.to_owned()));
+    }
+    let states = named("state", state.as_deref(), &AssignmentState::ALL)?;
+    let filter = &AssignmentFilter { states, labels: labels(&label)? };
     let views = app
         .store
         .read("list_assignments", |tx| {
@@ -57,7 +71,7 @@ pub(in crate::http) async fn list(
                     return Err(Error::NotFound(format!("the task has no round {number}, or no such attempt at it")));
                 };
                 let sets = Sets::read(tx, &round).await?;
-                let places = tx.listed_assignments(round.key, cursor, limit + 1).await?;
+                let places = tx.listed_assignments(round.key, filter, cursor, limit + 1).await?;
                 Ok(places.into_iter().map(|place| assignment_view(place, &sets)).collect::<Vec<_>>())
             })
         })

@@ -1,5 +1,6 @@
 //! `GET /v1/audit`, `/v1/audit/export` and `/v1/audit/key`: the log of all events, and what it is checked with.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -11,8 +12,10 @@ use futures_util::{StreamExt as _, stream};
 use http::header;
 use serde::Deserialize;
 use store::StoreError;
-use store::entity::event::EventFilter;
+use store::entity::event::{EventFilter, EventSearch};
+use task_spec::is_name;
 use utoipa::IntoParams;
+use uuid::Uuid;
 use wire::audit::{AuditKeyView, EventView, FORMAT, Head, Header, Line};
 use wire::inspect::Page;
 use wire::route;
@@ -44,6 +47,12 @@ pub(in crate::http) struct AuditQuery {
     /// Only what happened then or later.
     #[param(inline)]
     since: Option<When>,
+    /// Only what happened before then.
+    #[param(inline)]
+    until: Option<When>,
+    /// Only what somebody did: the name or id of an operator's token, the id of a participant, the SHA-256 of an identity, or
+    /// `coordinator`.
+    actor: Option<String>,
 }
 
 /// List the audit log, newest first.
@@ -56,7 +65,7 @@ pub(in crate::http) async fn list(
     State(app): State<Arc<App>>,
     Query(query): Query<AuditQuery>,
 ) -> Result<Json<Page<EventView>>> {
-    let AuditQuery { cursor, limit, task, kind, since } = query;
+    let AuditQuery { cursor, limit, task, kind, since, until, actor } = query;
     let paging = PageQuery { cursor, limit };
     let (limit, before) = (paging.limit()?, paging.place::<u64>(List::Events)?);
     let task = match task {
@@ -64,10 +73,12 @@ pub(in crate::http) async fn list(
         None => None,
     };
     let (kinds, since) = (kinds(kind.as_deref())?, since.map(|When(since)| since));
-    let filter = &EventFilter { task, kinds, since, scope: bearer.scope };
+    let filter = EventFilter { task, kinds, since, scope: bearer.scope };
+    let actor = actor.as_deref().map(texts_of_actor).transpose()?;
+    let search = &EventSearch { filter, until: until.map(|When(until)| until), actor };
     let rows = app
         .store
-        .read("list_events", |tx| Box::pin(async move { tx.events_before(before, filter, limit + 1).await }))
+        .read("list_events", |tx| Box::pin(async move { tx.events_before(before, search, limit + 1).await }))
         .await?;
     Ok(Json(page(List::Events, rows, limit, |row| row.position, |row| entry(row).into())))
 }
@@ -119,6 +130,25 @@ async fn last_head(app: &App) -> Result<Option<Head>> {
     let row = app.store.read("last_head", |tx| Box::pin(async move { tx.last_audit_head().await })).await?;
     row.map(|row| audit::head(&row).ok_or_else(|| Error::fault("a head has a key or signature of another length")))
         .transpose()
+}
+
+/// What an actor that a query names has in its JSON: the one or the other.
+fn texts_of_actor(named: &str) -> Result<[BTreeMap<String, String>; 2]> {
+    let field = |name: &str, text: &str| BTreeMap::from([(name.to_owned(), text.to_owned())]);
+    if let Ok(id) = named.parse::<Uuid>() {
+        let id = id.to_string();
+        return Ok([field("token", &id), field("participant", &id)]);
+    }
+    if !is_name(named) {
+        return Err(Error::InvalidValue(
+            "actor: the name or id of an operator's token, the id of a participant, the SHA-256 of an identity, or coordinator"
+                .to_owned(),
+        ));
+    }
+    // What a token is called says nothing of what it is.
+    let is_ours = named == "coordinator";
+    let other = if is_ours { field("by", named) } else { field("subject_sha256", &named.to_ascii_lowercase()) };
+    Ok([field("name", named), other])
 }
 
 /// The kinds that a query names.

@@ -1,14 +1,18 @@
 //! `GET /v1/compare`: tasks or rounds side by side.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use federation::id::{RoundKey, TaskId};
+use federation::round::RoundState;
 use serde::Deserialize;
 use store::StoreError;
+use store::entity::round::RoundFilter;
+use store::entity::round_summary::RoundSums;
 use task_spec::keys;
 use utoipa::IntoParams;
-use wire::inspect::{Column, Comparison};
+use wire::inspect::{Column, Comparison, RoundTotals};
 use wire::route;
 
 use super::attempt::attempt_at;
@@ -20,8 +24,6 @@ use crate::http::problem::{Error, Result};
 
 /// How many columns a comparison has.
 const COLUMNS: std::ops::RangeInclusive<usize> = 2..=8;
-/// Rounds that are read at once.
-const PAGE: u32 = 500;
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
@@ -65,20 +67,40 @@ pub(in crate::http) async fn compare(
 
 async fn of_task(app: &App, bearer: &Bearer, named: &str) -> Result<(TaskId, Column)> {
     let task = &app.task_within(&bearer.scope, named).await?;
-    let mut column = Column::of_task(task.spec.name.clone(), keys(&task.spec).map_err(Error::fault)?);
-    let mut before = None;
-    loop {
-        let read = app.store.read("compare_rounds", |tx| {
-            Box::pin(async move {
-                let rows = tx.rounds(task.id, before, PAGE).await?;
-                views(tx, app, task, rows).await
-            })
-        });
-        let page = read.await?;
-        let Some(last) = page.last() else { return Ok((task.id, column)) };
-        before = Some(last.number);
-        page.iter().for_each(|round| column.add(round));
+    let now = app.now();
+    let completed = &RoundFilter { states: vec![RoundState::Completed], ..RoundFilter::default() };
+    let read = app.store.read("compare_rounds", |tx| {
+        Box::pin(async move {
+            let sums = tx.sum_rounds(task.id, now).await?;
+            let last = tx.rounds_where(task.id, completed, None, 1).await?;
+            Ok::<_, StoreError>((sums, views(tx, app, task, last).await?))
+        })
+    });
+    let (sums, last) = read.await?;
+    let keys = keys(&task.spec).map_err(Error::fault)?;
+    Ok((task.id, Column::of_task(task.spec.name.clone(), keys, &totals(&sums), last.first())))
+}
+
+fn totals(sums: &[RoundSums]) -> RoundTotals {
+    let mut totals = RoundTotals::default();
+    for RoundSums { state, rounds, millis, bytes_up, bytes_down } in sums {
+        match state {
+            RoundState::Completed => totals.completed += rounds,
+            RoundState::Failed => totals.failed += rounds,
+            RoundState::Cancelled
+            | RoundState::Selecting
+            | RoundState::Sharing
+            | RoundState::Collecting
+            | RoundState::Confirming
+            | RoundState::Unmasking
+            | RoundState::Aggregating => {}
+        }
+        totals.rounds += rounds;
+        totals.took += Duration::from_millis(*millis);
+        totals.bytes_up += bytes_up;
+        totals.bytes_down += bytes_down;
     }
+    totals
 }
 
 async fn of_round(app: &App, bearer: &Bearer, named: &str) -> Result<(TaskId, Column)> {

@@ -1,7 +1,8 @@
 //! `GET /v1/events` and `/v1/tasks/{task}/events`: events as they happen, as server-sent events.
 //!
 //! The id of each is its position in the log, and a stream begins with the id that it starts after. A stream that ends, for whatever
-//! reason, is continued after the last id that was received, on any coordinator, without loss or repetition.
+//! reason, is continued after the last id that was received, on any coordinator, without loss or repetition. Whoever reads gzip has what
+//! was compressed once for all such streams, and can read each part of it as it comes.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use federation::event::{EventKind, Fact};
 use federation::id::{TaskId, TokenId};
 use federation::time::Timestamp;
 use futures_util::stream;
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use serde::Deserialize;
 use store::entity::event::EventFilter;
 use store::entity::sign_in::SignIn;
@@ -29,8 +30,10 @@ use wire::route;
 
 use super::audit::kinds;
 use crate::audit::entry;
-use crate::event_feed::Batch;
+use crate::event_feed::gzip::{GzipStream, Piece};
+use crate::event_feed::{Batch, Chosen};
 use crate::http::app::App;
+use crate::http::encoding::accepts_gzip;
 use crate::http::extract::Query;
 use crate::http::operators::{Bearer, InScope, OfTask, Viewer};
 use crate::http::problem::{Error, Result};
@@ -56,7 +59,10 @@ pub(in crate::http) struct EventsQuery {
 /// Follow the events of all tasks, participants and tokens.
 #[utoipa::path(
     get, path = route::EVENTS, params(EventsQuery), security(("token" = ["viewer"])),
-    responses((status = 200, body = String, content_type = "text/event-stream")),
+    responses((
+        status = 200, body = String, content_type = "text/event-stream",
+        headers(("content-encoding" = String, description = "`gzip` if `accept-encoding` allows it: each event can be read as it comes.")),
+    )),
 )]
 pub(in crate::http) async fn all(
     InScope(bearer): InScope,
@@ -70,7 +76,10 @@ pub(in crate::http) async fn all(
 /// Follow the events of one task.
 #[utoipa::path(
     get, path = route::TASK_EVENTS, params(EventsQuery), security(("token" = ["viewer"])),
-    responses((status = 200, body = String, content_type = "text/event-stream")),
+    responses((
+        status = 200, body = String, content_type = "text/event-stream",
+        headers(("content-encoding" = String, description = "`gzip` if `accept-encoding` allows it: each event can be read as it comes.")),
+    )),
 )]
 pub(in crate::http) async fn of_task(
     OfTask { bearer, task, .. }: OfTask<Viewer>,
@@ -107,6 +116,8 @@ async fn follow(
     if after > end {
         return Err(Error::InvalidValue(format!("the log ends at position {end}: nothing comes after {after} yet")));
     }
+    let encoding = if accepts_gzip(headers) { Encoding::Gzip(GzipStream::default()) } else { Encoding::Plain };
+    let mut response = encoding.headers().into_response();
     let stream = EventStream {
         beat_at: next_beat(&app, &bearer),
         app,
@@ -117,14 +128,18 @@ async fn follow(
         is_behind: after < end,
         has_greeted: false,
         is_over: false,
+        encoding,
         _place: StreamPlace::taken(place),
     };
-    let body = stream::unfold(stream, |mut stream| async move {
-        let text = stream.next().await?;
-        Some((Ok::<_, Infallible>(text), stream))
+    let body = stream::unfold(Some(stream), |stream| async move {
+        let mut stream = stream?;
+        let (bytes, rest) = match stream.next().await {
+            Some(bytes) => (bytes, Some(stream)),
+            None => (stream.encoding.end()?, None),
+        };
+        Some((Ok::<_, Infallible>(bytes), rest))
     });
-    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
-    let mut response = (headers, Body::from_stream(body)).into_response();
+    *response.body_mut() = Body::from_stream(body);
     response.extensions_mut().insert(Waits);
     Ok(response)
 }
@@ -146,6 +161,53 @@ impl Drop for StreamPlace {
     }
 }
 
+/// How a stream is sent.
+enum Encoding {
+    Plain,
+    Gzip(GzipStream),
+}
+
+impl Encoding {
+    fn headers(&self) -> HeaderMap {
+        let headers = [
+            (header::CONTENT_TYPE, "text/event-stream"),
+            (header::CACHE_CONTROL, "no-store"),
+            (header::VARY, "accept-encoding"),
+        ];
+        let encoding = match self {
+            Self::Plain => None,
+            Self::Gzip(_) => Some((header::CONTENT_ENCODING, "gzip")),
+        };
+        let headers = headers.into_iter().chain(encoding);
+        headers.map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
+    }
+
+    /// What is sent of the next part.
+    fn encode(&mut self, part: Part) -> Bytes {
+        match (self, part) {
+            (Self::Plain, Part::Short(text)) => text,
+            (Self::Plain, Part::Entries(entries)) => entries.text(),
+            (Self::Gzip(stream), Part::Short(text)) => stream.push(&Piece::stored(&text)),
+            (Self::Gzip(stream), Part::Entries(entries)) => stream.push(&entries.compressed()),
+        }
+    }
+
+    /// What is sent after the last part, if anything.
+    fn end(self) -> Option<Bytes> {
+        match self {
+            Self::Plain => None,
+            Self::Gzip(stream) => Some(stream.end()),
+        }
+    }
+}
+
+/// A part of a stream.
+enum Part {
+    /// A text that does not pay to compress.
+    Short(Bytes),
+    Entries(Chosen),
+}
+
 /// One stream.
 struct EventStream {
     app: Arc<App>,
@@ -160,6 +222,7 @@ struct EventStream {
     has_greeted: bool,
     is_over: bool,
     beat_at: Instant,
+    encoding: Encoding,
     _place: StreamPlace,
 }
 
@@ -168,20 +231,21 @@ impl EventStream {
     async fn next(&mut self) -> Option<Bytes> {
         if !std::mem::replace(&mut self.has_greeted, true) {
             // The id is that of no event: whoever is cut off before the first one comes back to here, and not to the end.
-            return Some(format!("retry: {RETRY_MS}\nid: {}\n\n", self.at).into());
+            let text = format!("retry: {RETRY_MS}\nid: {}\n\n", self.at);
+            return Some(self.encoding.encode(Part::Short(text.into())));
         }
         while !self.is_over {
             let app = Arc::clone(&self.app);
             let step = async { if self.is_behind { self.catch_up().await } else { self.listen().await } };
-            let text = app.shutdown.run_until_cancelled(step).await?;
+            let part = app.shutdown.run_until_cancelled(step).await?;
             if self.bearer.until.is_some_and(|until| until <= app.now()) {
                 return None;
             }
-            match text {
-                Ok(text) if text.is_empty() => {}
-                Ok(text) => {
+            match part {
+                Ok(None) => {}
+                Ok(Some(part)) => {
                     self.beat_at = next_beat(&app, &self.bearer);
-                    return Some(text);
+                    return Some(self.encoding.encode(part));
                 }
                 Err(error) => {
                     // The peer comes back.
@@ -194,7 +258,7 @@ impl EventStream {
     }
 
     /// Reads entries from the database.
-    async fn catch_up(&mut self) -> Result<Bytes, StoreError> {
+    async fn catch_up(&mut self) -> Result<Option<Part>, StoreError> {
         let (at, filter, bearer, now) = (self.at, &self.filter, &self.bearer, self.app.now());
         let read = self.app.store.read("missed events", |tx| {
             Box::pin(async move {
@@ -208,11 +272,11 @@ impl EventStream {
         self.is_behind = rows.len() >= PAGE as usize;
         let last = rows.last().map_or(at, |row| row.position);
         self.at = if self.is_behind { last } else { last.max(end.map_or(0, |(position, _)| position)) };
-        Ok(Batch::new(at, rows.into_iter().map(entry)).text_of(|_| true))
+        Ok(of_entries(Batch::new(at, rows.into_iter().map(entry)).choose(|_| true)))
     }
 
     /// Waits for new entries, or for the time to say that there are none.
-    async fn listen(&mut self) -> Result<Bytes, StoreError> {
+    async fn listen(&mut self) -> Result<Option<Part>, StoreError> {
         let batch = tokio::select! {
             batch = self.feed.recv() => batch,
             () = sleep_until(self.beat_at) => return self.beat().await,
@@ -221,26 +285,31 @@ impl EventStream {
             // Too slow for the feed, or it is over, which the next look tells.
             self.is_over = matches!(batch, Err(broadcast::error::RecvError::Closed));
             self.is_behind = true;
-            return Ok(Bytes::new());
+            return Ok(None);
         };
         if batch.after() > self.at {
             self.is_behind = true;
-            return Ok(Bytes::new());
+            return Ok(None);
         }
         self.is_over |= batch.entries_after(self.at).any(|entry| ends(entry, &self.bearer));
-        let text = batch.text_of(|entry| entry.position > self.at && self.filter.takes(&entry.event));
+        let wanted = batch.choose(|entry| entry.position > self.at && self.filter.takes(&entry.event));
         self.at = self.at.max(batch.last());
-        Ok(text)
+        Ok(of_entries(wanted))
     }
 
     /// A comment, unless the token or the sign-in has ended meanwhile.
-    async fn beat(&mut self) -> Result<Bytes, StoreError> {
+    async fn beat(&mut self) -> Result<Option<Part>, StoreError> {
         let (bearer, now) = (&self.bearer, self.app.now());
         let found =
             self.app.store.read("token of a stream", |tx| Box::pin(async move { counts(tx, bearer, now).await }));
         self.is_over = !found.await?;
-        Ok(Bytes::from_static(if self.is_over { b"" } else { b":\n\n" }))
+        Ok((!self.is_over).then_some(Part::Short(Bytes::from_static(b":\n\n"))))
     }
+}
+
+/// Entries as a part of a stream, if there are any.
+fn of_entries(entries: Chosen) -> Option<Part> {
+    (!entries.is_empty()).then_some(Part::Entries(entries))
 }
 
 /// Whether the bearer's token and sign-in still count.

@@ -4,6 +4,7 @@ pub(super) mod assignments;
 mod attempt;
 mod audit;
 mod compare;
+pub(super) mod devices;
 mod distribution;
 pub(super) mod ended_rounds;
 mod events;
@@ -45,6 +46,7 @@ pub(super) fn routes(times: Times) -> OpenApiRouter<Arc<App>> {
         .routes(times.short(routes!(models::show)))
         .routes(times.short(routes!(models::provenance)))
         .routes(times.short(routes!(servers::list)))
+        .routes(times.short(routes!(devices::list)))
         .routes(times.short(routes!(participants::list)))
         .routes(times.short(routes!(participants::show)))
         .routes(times.short(routes!(events::all)))

@@ -21,15 +21,15 @@ use crate::http::problem::{Error, Result};
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct NarrowedQuery {
     /// `next_cursor` of the previous page.
-    cursor: Option<String>,
+    pub(super) cursor: Option<String>,
     /// Items per page, 1 to 500; default 50.
     #[param(minimum = 1, maximum = 500)]
-    limit: Option<u32>,
+    pub(super) limit: Option<u32>,
     /// States, separated by commas; default all.
-    state: Option<String>,
-    /// Only tasks that were created then or later, or rounds whose latest attempt was opened then or later.
+    pub(super) state: Option<String>,
+    /// Only tasks that were created then or later.
     #[param(inline)]
-    since: Option<When>,
+    pub(super) since: Option<When>,
 }
 
 impl NarrowedQuery {

@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 use wire::inspect::{Page, ParticipantState, ParticipantView};
 use wire::route;
 
-use super::narrow::labels;
+use super::narrow::{When, labels};
 use super::{List, PageQuery, page};
 use crate::http::app::App;
 use crate::http::etag::{IfNoneMatch, Revised, Tagged};
@@ -33,6 +33,9 @@ pub(in crate::http) struct ParticipantsQuery {
     /// Only those that are `active`, or only those that are `revoked`; default all.
     #[param(inline)]
     state: Option<ParticipantState>,
+    /// Only those that enrolled then or later.
+    #[param(inline)]
+    since: Option<When>,
 }
 
 /// List participants.
@@ -43,7 +46,7 @@ pub(in crate::http) struct ParticipantsQuery {
 pub(in crate::http) async fn list(
     _: Viewer,
     State(app): State<Arc<App>>,
-    Query(ParticipantsQuery { cursor, limit, label, state }): Query<ParticipantsQuery>,
+    Query(ParticipantsQuery { cursor, limit, label, state, since }): Query<ParticipantsQuery>,
 ) -> Result<Json<Page<ParticipantView>>> {
     let paging = PageQuery { cursor, limit };
     let (limit, cursor) = (paging.limit()?, paging.place::<ParticipantId>(List::Participants)?);
@@ -51,7 +54,8 @@ pub(in crate::http) async fn list(
         ParticipantState::Active => false,
         ParticipantState::Revoked => true,
     });
-    let filter = &ParticipantFilter { labels: labels(&label)?, is_revoked };
+    let since = since.map(|When(since)| since);
+    let filter = &ParticipantFilter { labels: labels(&label)?, is_revoked, since };
     let views = app
         .store
         .read("list_participants", |tx| {

@@ -204,6 +204,7 @@ fn count(messages: &Stats, kind: MessageKind) -> u32 {
 fn work_view(work: SumWork) -> SumWorkView {
     let seconds = |millis: u64| Duration::from_millis(millis).as_secs_f64();
     SumWorkView {
+        coordinator: work.coordinator,
         sum_device: work.sum_device,
         sum_because: work.sum_because,
         unmask_device: work.unmask_device,

@@ -6,36 +6,55 @@ use axum::extract::State;
 use federation::id::RoundKey;
 use federation::round::RoundState;
 use serde::Deserialize;
-use store::entity::round::RoundFilter;
+use store::entity::round::{RoundFilter, RoundRow};
 use store::entity::task::TaskRow;
-use store::{StoreError, WakeEvent};
+use store::{StoreError, Transaction, WakeEvent};
 use utoipa::IntoParams;
 use wire::inspect::{Page, RoundView};
 use wire::route;
 
 use super::attempt::attempt_at;
-use super::narrow::NarrowedQuery;
+use super::narrow::{NarrowedQuery, When};
 use super::round_view::views;
 use super::wait::{Wait, Woken};
 use super::{List, page};
 use crate::http::app::App;
+use crate::http::etag::{IfNoneMatch, Revised, Tagged};
 use crate::http::extract::{Json, Path, Query};
 use crate::http::operators::{OfTask, Viewer};
 use crate::http::problem::{Error, Result};
 
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct RoundsQuery {
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+    /// Items per page, 1 to 500; default 50.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<u32>,
+    /// States, separated by commas; default all.
+    state: Option<String>,
+    /// Only rounds whose latest attempt was opened then or later.
+    #[param(inline)]
+    since: Option<When>,
+    /// Only rounds whose sum, that of the latest attempt, was added or unmasked by a device of this name.
+    device: Option<String>,
+}
+
 /// List rounds by their latest attempts, newest first.
 #[utoipa::path(
-    get, path = route::ROUNDS, params(NarrowedQuery), security(("token" = ["viewer"])),
+    get, path = route::ROUNDS, params(RoundsQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<RoundView>)),
 )]
 pub(in crate::http) async fn list(
     OfTask { task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
-    Query(query): Query<NarrowedQuery>,
+    Query(RoundsQuery { cursor, limit, state, since, device }): Query<RoundsQuery>,
 ) -> Result<Json<Page<RoundView>>> {
-    let (paging, states, since) = query.read(&RoundState::ALL)?;
+    let (paging, states, since) = NarrowedQuery { cursor, limit, state, since }.read(&RoundState::ALL)?;
     let (limit, before) = (paging.limit()?, paging.place::<u32>(List::Rounds)?);
-    let filter = RoundFilter { states, since };
+    let filter = RoundFilter { states, since, device };
     let (app, task, filter) = (&*app, &task, &filter);
     let page = app
         .store
@@ -64,30 +83,30 @@ pub(in crate::http) struct RoundQuery {
 
 /// Get one round.
 #[utoipa::path(
-    get, path = route::ROUND, params(RoundQuery), security(("token" = ["viewer"])),
-    responses((status = 200, body = RoundView)),
+    get, path = route::ROUND, params(RoundQuery, IfNoneMatch), security(("token" = ["viewer"])),
+    responses((status = 200, body = RoundView), (status = 304, description = "it shows the same still")),
 )]
 pub(in crate::http) async fn show(
     OfTask { task, .. }: OfTask<Viewer>,
     State(app): State<Arc<App>>,
     Path((_, number)): Path<(String, u32)>,
     Query(query): Query<RoundQuery>,
-) -> Result<Json<RoundView>> {
+) -> Result<Tagged<RoundView>> {
     let key = RoundKey { task: task.id, number };
     let mut wait = Wait::begin(&app, query.wait_ms);
     loop {
         let found = find(&app, &task, key, query.attempt).await?;
         // A round that does not exist yet may be waited for too.
         let found = match found {
-            Some(view) if query.after_state != Some(view.state) => return Ok(Json(view)),
+            Some(view) if query.after_state != Some(view.state) => return Ok(Tagged(view)),
             found => found,
         };
         match wait.next(|event| matches!(event, WakeEvent::Round(round) if *round == key)).await {
             Woken::Changed => {}
             Woken::TimeIsUp => {
-                return found.map(Json).ok_or_else(|| Error::NotFound(format!("the task has no round {number} yet")));
+                return found.map(Tagged).ok_or_else(|| Error::NotFound(format!("the task has no round {number} yet")));
             }
-            Woken::ShuttingDown => return found.map(Json).ok_or(Error::ShuttingDown),
+            Woken::ShuttingDown => return found.map(Tagged).ok_or(Error::ShuttingDown),
         }
     }
 }
@@ -103,4 +122,41 @@ async fn find(app: &App, task: &TaskRow, key: RoundKey, attempt: Option<u32>) ->
         .await
         .map(|mut views| views.pop())
         .map_err(Error::Store)
+}
+
+/// The view of one attempt within a transaction.
+///
+/// # Errors
+/// The store's.
+pub(in crate::http) async fn read(
+    tx: &mut Transaction<'_>,
+    app: &App,
+    task: &TaskRow,
+    row: RoundRow,
+) -> std::result::Result<Option<RoundView>, StoreError> {
+    Ok(views(tx, app, task, vec![row]).await?.pop())
+}
+
+impl Revised for RoundView {
+    /// Which attempt it is: how far that has come contradicts nothing.
+    fn revision(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(&(self.task, self.number, self.attempt))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_attempt_is_another_revision() {
+        let sample = include_str!("../../../../wire/tests/compat/v1/round_view.json");
+        let view: RoundView = serde_json::from_str(sample).unwrap();
+        let revision = |view: &RoundView| view.revision().unwrap();
+        let later = RoundView { state: RoundState::Cancelled, reported: 9, seconds: 7.0, ..view.clone() };
+        assert_eq!(revision(&later), revision(&view));
+        for other in [RoundView { attempt: 2, ..view.clone() }, RoundView { number: 4, ..view.clone() }] {
+            assert_ne!(revision(&other), revision(&view));
+        }
+    }
 }

@@ -84,7 +84,7 @@ pub(in crate::http) async fn read(
     let latest = tx.round(row.next_round()).await?;
     let shortage = shortage(tx, &row, latest.as_ref().map(|row| &row.round), now).await?;
     let since = history.last().map_or(row.created_at, |change| change.at);
-    let waiting_for = Some(waiting_for(tx, &row, since, latest.as_ref(), shortage.as_ref()).await?);
+    let waiting_for = Some(waiting_for(tx, &row, since, latest.as_ref(), shortage.as_ref(), now).await?);
     Ok(Some(TaskView { behind, shortage, waiting_for, ..view(row, history) }))
 }
 

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::span::TraceSpan;
+use crate::program;
 
 /// Spans that wait to be sent.
 pub(super) const QUEUE_SPANS: usize = 4096;
@@ -100,7 +101,7 @@ impl Collector {
             value: Some(AnyValue { value: Some(Value::StringValue(value.to_owned())) }),
             ..KeyValue::default()
         };
-        let version = attribute("service.version", env!("CARGO_PKG_VERSION"));
+        let version = attribute("service.version", program::version());
         let attributes = vec![attribute("service.name", service), attribute("service.instance.id", instance), version];
         let resource = Resource { attributes, ..Resource::default() };
         Ok(Self { client, endpoint: endpoint.to_owned(), resource, is_away: false })

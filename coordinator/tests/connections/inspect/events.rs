@@ -1,4 +1,4 @@
-//! Streams of events over real connections: continued after a break, and given up where nobody reads.
+//! Streams of events over real connections: continued after a break, compressed, and given up where nobody reads.
 
 use std::time::Duration;
 
@@ -67,6 +67,101 @@ async fn a_stream_is_continued_without_loss_or_repetition_while_rounds_run() {
     let held = server.running.held();
     assert!(held.unsent_bytes <= 64 << 10, "{held:?}");
     tokio::time::timeout(Duration::from_secs(10), server.running.shutdown()).await.expect("no stream holds it up");
+}
+
+const RESUMED: &str = "task_resumed";
+
+/// A stream that is read over a connection of its own.
+struct Stream {
+    response: reqwest::Response,
+    received: Received,
+    told: Vec<Told>,
+}
+
+impl Stream {
+    async fn open(server: &Server, token: &str, path: &str, encoding: &str) -> Self {
+        let request = server.client(None).get(server.url(path)).bearer_auth(token);
+        let response = request.header("accept-encoding", encoding).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["vary"], "accept-encoding");
+        let received = match response.headers().get("content-encoding") {
+            Some(encoding) if encoding == "gzip" => Received::gzip(),
+            Some(other) => panic!("{other:?}"),
+            None => Received::default(),
+        };
+        Self { response, received, told: Vec::new() }
+    }
+
+    /// Reads on; whether the stream goes on.
+    async fn read(&mut self) -> bool {
+        let chunk = tokio::time::timeout(Duration::from_secs(20), self.response.chunk()).await;
+        let chunk = chunk.expect("a stream that hangs").unwrap();
+        if let Some(bytes) = &chunk {
+            self.received.push(bytes);
+        }
+        self.told.extend(std::iter::from_fn(|| self.received.pop()));
+        chunk.is_some()
+    }
+
+    /// Reads until it has told so many events of a kind.
+    async fn read_until(&mut self, count: usize, kind: &str) {
+        while self.told.iter().filter(|told| told.kind == kind).count() < count {
+            assert!(self.read().await, "the stream ended: {:?}", self.told);
+        }
+    }
+
+    /// Up to the last event of a kind, those that are wanted.
+    fn up_to(&self, kind: &str, is_wanted: impl Fn(&Told) -> bool) -> Vec<Told> {
+        let last = self.told.iter().rposition(|told| told.kind == kind).unwrap();
+        self.told[..=last].iter().filter(|told| is_wanted(told)).cloned().collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_compressed_stream_tells_the_same_as_it_comes_and_ends_whole() {
+    let server = serve(&config()).await;
+    server.operate(route::TASKS, &json!({ "spec": small_task() })).await;
+    let mut other = small_task();
+    other["name"] = json!("other");
+    let other = server.operate(route::TASKS, &json!({ "spec": other })).await["id"].clone();
+    let made = server.operate(route::OPERATOR_TOKENS, &json!({ "name": "tv", "role": "viewer" })).await;
+    let token = made["token"].as_str().unwrap();
+
+    let mut plain = Stream::open(&server, token, "/v1/events?after=0", "identity").await;
+    let mut all = Stream::open(&server, token, "/v1/events?after=0", "br, gzip").await;
+    let mut same = Stream::open(&server, token, "/v1/events?after=0", "gzip").await;
+    let mut of_task = Stream::open(&server, token, "/v1/tasks/other/events?after=0", "gzip").await;
+    let mut of_kind = Stream::open(&server, token, "/v1/events?after=0&kind=task_resumed", "gzip").await;
+    assert!(plain.response.headers().get("content-encoding").is_none());
+    for compressed in [&all, &same, &of_task, &of_kind] {
+        assert_eq!(compressed.response.headers()["content-encoding"], "gzip");
+    }
+    for turn in 1..=5 {
+        for task in ["small", "other"] {
+            for action in ["pause", "resume"] {
+                server.operate(&format!("/v1/tasks/{task}/{action}"), &json!({})).await;
+            }
+        }
+        // All of it is told before the next turn.
+        for stream in [&mut plain, &mut all, &mut same, &mut of_kind] {
+            stream.read_until(2 * turn, RESUMED).await;
+        }
+        of_task.read_until(turn, RESUMED).await;
+    }
+    let expected = plain.up_to(RESUMED, |_| true);
+    assert!(expected.iter().map(|told| told.id).eq(1..=expected.len() as u64));
+    assert_eq!(all.up_to(RESUMED, |_| true), expected);
+    assert_eq!(same.up_to(RESUMED, |_| true), expected);
+    assert_eq!(of_task.up_to(RESUMED, |_| true), plain.up_to(RESUMED, |told| told.data["task"] == other));
+    assert_eq!(of_kind.told, plain.up_to(RESUMED, |told| told.kind == RESUMED));
+
+    let revoke = route::fill(route::OPERATOR_TOKEN_REVOKE, &[&made["id"].as_str().unwrap()]);
+    let revoke = server.client(None).post(server.url(&revoke)).bearer_auth(&server.token).json(&json!({}));
+    assert_eq!(revoke.send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    for mut stream in [plain, all, same, of_task, of_kind] {
+        while stream.read().await {}
+        stream.received.end();
+    }
 }
 
 #[tokio::test]

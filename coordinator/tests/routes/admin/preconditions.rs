@@ -67,6 +67,42 @@ async fn versions_and_participants_are_changed_as_they_were_seen() {
 }
 
 #[tokio::test]
+async fn who_is_excused_has_a_place_in_the_round_that_was_seen() {
+    let t = TestCoordinator::start().await;
+    let task = t.create_task(&small_task()).await;
+    let people = [t.enroll("a").await, t.enroll("b").await];
+    let whos: Vec<_> = people.iter().map(|(_, who)| who.clone()).collect();
+    let round = async |number: u32| t.get(&t.viewer, &format!("/v1/tasks/small/rounds/{number}")).await;
+    let excuse = async |number: u32, tag: &str| {
+        let path = route::fill(route::EXCUSE, &[&task, &number, &people[1].0]);
+        post_if(&t, &path, tag, &json!({})).await
+    };
+    let first = t.assigned(&whos).await.remove(0);
+    let seen = tag(&round(1).await);
+    for (id, who) in &people {
+        assert_eq!(t.send(who, t.upload(&first, *id, &input([1, 2, 3]))).await.status, 200);
+    }
+    t.work().await;
+    t.advance(std::time::Duration::from_secs(1));
+    let second = t.assigned(&whos).await.remove(0);
+    assert_eq!(second.round, 2);
+    let now = round(2).await;
+    let refused = excuse(2, &seen).await;
+    refused.problem(ProblemType::PreconditionFailed);
+    assert_eq!(tag(&refused), tag(&now));
+    let states = |reply: &Reply| reply.json()["dropped_why"].clone();
+    assert_eq!(states(&round(2).await), json!({}), "nobody is excused");
+    // That an input has come meanwhile contradicts nothing.
+    assert_eq!(t.send(&whos[0], t.upload(&second, people[0].0, &input([1, 2, 3]))).await.status, 200);
+    assert_ne!(tag(&round(2).await), tag(&now));
+    assert_eq!(excuse(2, &tag(&now)).await.status, 204);
+    assert_eq!(states(&round(2).await), json!({ "EXCUSED": 1 }));
+    let known = tag(&round(1).await);
+    let again = Request::get("/v1/tasks/small/rounds/1").header("if-none-match", &known).body(Body::empty()).unwrap();
+    assert_eq!(t.send(&t.viewer, again).await.status, 304);
+}
+
+#[tokio::test]
 async fn what_is_known_already_is_not_sent_again() {
     let t = TestCoordinator::start().await;
     t.create_task(&small_task()).await;

@@ -1,4 +1,4 @@
-//! A server of models says what it does: whoever reads the task may, within bounds, and the log is not told.
+//! A server of models says what it does: whoever reads the task may, within bounds, and the log has who began and stopped.
 
 use std::time::Duration;
 
@@ -25,17 +25,12 @@ async fn names(t: &TestCoordinator) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn whoever_reads_the_task_may_tell_and_leave_and_the_log_is_not_told() {
+async fn whoever_reads_the_task_may_tell_and_leave() {
     let t = TestCoordinator::start().await;
     t.create_task(&small_task()).await;
     let made = t.post(&t.admin, route::OPERATOR_TOKENS, &json!({ "name": "ward", "role": "predictor" })).await;
     let predictor = Who::Token(made.json()["token"].as_str().unwrap().to_owned());
     let (_, participant) = t.enroll("a").await;
-    let events = async || {
-        t.inner.engine.number_events().await.unwrap();
-        t.get(&t.viewer, "/v1/audit?limit=500").await.json()["items"].as_array().unwrap().len()
-    };
-    let before = events().await;
     let path = "/v1/tasks/small/servers/models-1:8500";
     put(&t, &predictor, path, &report()).await.problem(ProblemType::Forbidden);
     for who in [&Who::Nobody, &participant] {
@@ -48,7 +43,40 @@ async fn whoever_reads_the_task_may_tell_and_leave_and_the_log_is_not_told() {
         assert_eq!(t.call(&t.viewer, Method::DELETE, path).await.status, 204);
         assert!(names(&t).await.is_empty());
     }
-    assert_eq!(events().await, before);
+}
+
+#[tokio::test]
+async fn the_log_has_who_said_that_a_server_begins_and_stops_and_nothing_in_between() {
+    let t = TestCoordinator::start().await;
+    let task = t.create_task(&small_task()).await;
+    let path = "/v1/tasks/small/servers/models-1:8500";
+    let events = async || {
+        t.inner.engine.number_events().await.unwrap();
+        let log = t.get(&t.viewer, "/v1/audit?kind=server_joined,server_left").await.json();
+        let items = log["items"].as_array().unwrap().clone();
+        for event in &items {
+            assert_eq!((&event["task"], &event["body"]), (&json!(task), &json!({ "server": "models-1:8500" })));
+        }
+        let said = |event: &Value| {
+            let word = |value: &Value| value.as_str().unwrap().to_owned();
+            format!("{} {}", word(&event["actor"]["name"]), word(&event["kind"]))
+        };
+        items.iter().rev().map(said).collect::<Vec<_>>()
+    };
+    for _ in 0..3 {
+        assert_eq!(put(&t, &t.viewer, path, &report()).await.status, 204);
+        t.advance(Duration::from_secs(30));
+    }
+    assert_eq!(events().await, ["viewer server_joined"]);
+    for _ in 0..2 {
+        assert_eq!(t.call(&t.operator, Method::DELETE, path).await.status, 204);
+    }
+    assert_eq!(events().await, ["viewer server_joined", "operator server_left"]);
+    // It begins again, also after it was silent, which nobody said.
+    assert_eq!(put(&t, &t.operator, path, &report()).await.status, 204);
+    t.advance(Duration::from_secs(120));
+    assert_eq!(put(&t, &t.viewer, path, &report()).await.status, 204);
+    assert_eq!(events().await[2..], ["operator server_joined", "viewer server_joined"]);
 }
 
 #[tokio::test]

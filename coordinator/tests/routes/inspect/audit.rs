@@ -38,6 +38,21 @@ async fn entries_are_listed_newest_first_and_narrowed_down() {
     assert_eq!(positions(&t, "?kind=task_paused,participant_enrolled").await.0, [8, 7]);
     assert_eq!(positions(&t, "?since=1750000002000").await.0, [10]);
     assert_eq!(positions(&t, "?task=small&kind=task_paused&since=1750000000000").await.0, [8]);
+    assert_eq!(positions(&t, "?until=2025-06-15T15:06:41Z").await.0, (1..=8).rev().collect::<Vec<_>>());
+    assert_eq!(positions(&t, "?since=1750000001000&until=1750000002000").await.0, [9]);
+    let people = t.get(&t.viewer, route::PARTICIPANTS).await.json();
+    let (participant, tokens) = (&people["items"][0]["id"], t.get(&t.admin, route::OPERATOR_TOKENS).await.json());
+    let token = tokens["items"].as_array().unwrap().iter().find(|token| token["name"] == "operator").unwrap();
+    for (actor, found) in [
+        ("coordinator", &[3, 2, 1][..]),
+        ("operator", &[10, 9, 8, 6, 5, 4]),
+        (token["id"].as_str().unwrap(), &[10, 9, 8, 6, 5, 4]),
+        (participant.as_str().unwrap(), &[7]),
+        ("viewer", &[]),
+    ] {
+        assert_eq!(positions(&t, &format!("?actor={actor}")).await.0, found, "{actor}");
+    }
+    assert_eq!(positions(&t, "?actor=operator&kind=task_paused,participant_enrolled&until=1750000000001").await.0, [8]);
     let page: Page<EventView> = t.get(&t.viewer, "/v1/audit?kind=participant_enrolled").await.read();
     let text = serde_json::to_string(&page).unwrap();
     assert!(text.contains("\"by\":\"participant\"") && !text.contains("\"a\""), "its name is told by nobody: {text}");
@@ -49,7 +64,10 @@ async fn entries_are_listed_newest_first_and_narrowed_down() {
         ("?kind=x", ProblemType::InvalidValue),
         ("?task=none", ProblemType::NotFound),
         ("?since=x", ProblemType::MalformedRequest),
-        ("?actor=x", ProblemType::MalformedRequest),
+        ("?until=x", ProblemType::MalformedRequest),
+        ("?who=x", ProblemType::MalformedRequest),
+        ("?actor=", ProblemType::InvalidValue),
+        ("?actor=a%20b", ProblemType::InvalidValue),
     ] {
         t.get(&t.viewer, &format!("{}{query}", route::AUDIT)).await.problem(problem);
     }
@@ -76,7 +94,7 @@ async fn an_export_is_checked_with_the_key_and_a_kept_head() {
     let export = String::from_utf8(reply.body).unwrap();
     let verified = verify(&export, &key).unwrap();
     assert_eq!((verified.entries, verified.key), (10, key.key));
-    assert_eq!(verify(&export.replace("task_paused", "task_resumed"), &key), Err(Finding::Changed(8)));
+    assert_eq!(verify(&export.replace("task_paused", "task_resumed"), &key), Err(Finding::Unlinked(8)));
     let without: String =
         export.lines().filter(|line| !line.contains("task_paused")).map(|l| l.to_owned() + "\n").collect();
     assert_eq!(verify(&without, &key), Err(Finding::Missing { expected: 8, found: 9 }));

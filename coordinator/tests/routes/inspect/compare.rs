@@ -1,10 +1,12 @@
 //! Tasks and rounds are put side by side in one call.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use wire::inspect::{ComparedLine, Comparison};
+use wire::inspect::{ComparedLine, Comparison, Page, RoundView};
 use wire::problem::ProblemType;
 
-use crate::support::{TestCoordinator, small_task};
+use crate::support::{TestCoordinator, input, small_task};
 
 fn line<T: Clone>(lines: &[ComparedLine<T>], name: &str) -> Option<Vec<Option<T>>> {
     lines.iter().find(|line| line.name == name).map(|line| line.values.clone())
@@ -39,6 +41,49 @@ async fn tasks_and_rounds_are_side_by_side() {
     assert_eq!(rounds.total, []);
 }
 
+/// Two participants complete most of a hundred rounds, and one round is cancelled while it collects.
+#[tokio::test]
+async fn a_task_is_the_sum_of_its_rounds_and_the_last_that_completed() {
+    const ROUNDS: u32 = 100;
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["rounds"]["count"] = json!(2 * ROUNDS);
+    t.create_task(&spec).await;
+    t.create_task(&named("other")).await;
+    assert_eq!(t.post(&t.operator, "/v1/tasks/other/pause", &json!({})).await.status, 200);
+    let people = [t.enroll("a").await, t.enroll("b").await];
+    let who: Vec<_> = people.iter().map(|(_, who)| who.clone()).collect();
+    for number in 1..=ROUNDS {
+        let work = t.assigned(&who).await.remove(0);
+        assert_eq!(work.round, number);
+        t.advance(Duration::from_millis(1037 + u64::from(number % 7)));
+        for (id, who) in &people {
+            assert_eq!(t.send(who, t.upload(&work, *id, &input([1, 2, 3]))).await.status, 200);
+        }
+        t.work().await;
+    }
+    t.assigned(&who).await;
+    assert_eq!(t.post(&t.operator, "/v1/tasks/small/cancel", &json!({})).await.status, 200);
+
+    let page: Page<RoundView> = t.get(&t.viewer, "/v1/tasks/small/rounds?limit=500").await.read();
+    let sum = |of: &dyn Fn(&RoundView) -> f64| page.items.iter().map(of).sum::<f64>();
+    let completed = page.items.iter().filter(|round| round.state.as_str() == "COMPLETED").count();
+    assert_eq!((page.items.len(), completed), (ROUNDS as usize + 1, ROUNDS as usize));
+    let compared: Comparison = t.get(&t.viewer, "/v1/compare?task=small&task=other").await.read();
+    let total = |name: &str| line(&compared.total, name).unwrap()[0].unwrap();
+    assert!((total("seconds") - sum(&|round| round.seconds)).abs() < 1e-6, "{}", total("seconds"));
+    assert_eq!(total("bytes_up"), sum(&|round| round.bytes_up as f64));
+    assert_eq!(total("bytes_down"), sum(&|round| round.bytes_down as f64));
+    assert_eq!((total("completed rounds"), total("failed attempts")), (f64::from(ROUNDS), 0.0));
+    assert_eq!(line(&compared.total, "seconds").unwrap()[1], None, "no round of the other has opened");
+
+    let last: Comparison = t.get(&t.viewer, &format!("/v1/compare?round=small/{ROUNDS}&round=small/1")).await.read();
+    assert!(last.last.len() > 5, "{:?}", last.last);
+    for ComparedLine { name, values } in &last.last {
+        assert_eq!(line(&compared.last, name).unwrap()[0], values[0], "{name}");
+    }
+}
+
 #[tokio::test]
 async fn what_cannot_be_compared_is_refused() {
     let t = TestCoordinator::start().await;
@@ -59,4 +104,51 @@ async fn what_cannot_be_compared_is_refused() {
     ] {
         t.get(&t.viewer, &format!("/v1/compare?{query}")).await.problem(problem);
     }
+}
+
+#[tokio::test]
+async fn two_rounds_of_a_task_are_compared_by_what_came_of_them() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["selection"]["cohort"]["count"] = json!(3);
+    spec["rounds"]["collect_min"] = json!(2);
+    let task = t.create_task(&spec).await;
+    let people = [t.enroll("a").await, t.enroll("b").await, t.enroll("c").await];
+    let who: Vec<_> = people.iter().map(|(_, who)| who.clone()).collect();
+    // In the second round, which takes longer, the third of them gives up.
+    for (reporting, seconds) in [(3, 2), (2, 5)] {
+        t.advance(Duration::from_secs(1));
+        let work = t.assigned(&who).await.remove(0);
+        t.advance(Duration::from_secs(seconds));
+        for (id, who) in &people[reporting..] {
+            let path = wire::route::abandon(work.task, work.round, *id);
+            assert_eq!(t.post(who, &path, &json!({ "attempt": 1, "reason": "conditions" })).await.status, 204);
+        }
+        for (id, who) in &people[..reporting] {
+            assert_eq!(t.send(who, t.upload(&work, *id, &input([1, 2, 3]))).await.status, 200);
+        }
+        t.work().await;
+    }
+
+    let rounds: Comparison = t.get(&t.viewer, "/v1/compare?round=small/1&round=small/2/1").await.read();
+    assert_eq!((rounds.tasks, rounds.keys, rounds.total), (vec![task; 2], vec![], vec![]));
+    assert_eq!(rounds.names, ["small/1/1", "small/2/1"]);
+    for (name, values) in [
+        ("seconds", [2.0, 6.0]),
+        ("phases.SELECTING.seconds", [0.0, 1.0]),
+        ("phases.COLLECTING.seconds", [2.0, 5.0]),
+        ("phases.COLLECTING.count", [3.0, 2.0]),
+        ("cohort", [3.0, 3.0]),
+        ("reported", [3.0, 2.0]),
+        ("dropped", [0.0, 1.0]),
+        ("bytes_up", [48.0, 32.0]),
+    ] {
+        assert_eq!(line(&rounds.last, name), Some(values.map(Some).to_vec()), "{name}");
+    }
+
+    let tasks: Comparison = t.get(&t.viewer, "/v1/compare?task=small&task=small").await.read();
+    for (name, value) in [("completed rounds", 2.0), ("failed attempts", 0.0), ("seconds", 8.0), ("bytes_up", 80.0)] {
+        assert_eq!(line(&tasks.total, name), Some(vec![Some(value); 2]), "{name}");
+    }
+    assert_eq!(line(&tasks.last, "reported"), Some(vec![Some(2.0); 2]), "of the second round");
 }

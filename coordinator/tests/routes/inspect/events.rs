@@ -24,11 +24,25 @@ struct Stream {
 
 impl Stream {
     async fn open(t: &TestCoordinator, who: &Who, path: &str, last: Option<u64>) -> Self {
-        let response = respond(t, who, path, last.map(|last| last.to_string()).as_deref()).await;
+        let last = last.map(|last| last.to_string());
+        let headers: Vec<_> = last.iter().map(|last| ("last-event-id", last.as_str())).collect();
+        let response = respond(t, who, path, &headers).await;
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         assert_eq!(response.headers()["cache-control"], "no-store");
+        assert_eq!(response.headers()["vary"], "accept-encoding");
+        assert_eq!(response.headers().get("content-encoding"), None);
         Self { body: response.into_body(), received: Received::default() }
+    }
+
+    /// One that is compressed.
+    async fn open_gzip(t: &TestCoordinator, who: &Who, path: &str) -> Self {
+        let response = respond(t, who, path, &[("accept-encoding", "br;q=1, gzip;q=0.5")]).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        assert_eq!(response.headers()["vary"], "accept-encoding");
+        assert_eq!(response.headers()["content-encoding"], "gzip");
+        Self { body: response.into_body(), received: Received::gzip() }
     }
 
     /// The next event; `None` at the stream's end.
@@ -64,13 +78,13 @@ impl Stream {
     }
 }
 
-async fn respond(t: &TestCoordinator, who: &Who, path: &str, last: Option<&str>) -> http::Response<Body> {
+async fn respond(t: &TestCoordinator, who: &Who, path: &str, headers: &[(&str, &str)]) -> http::Response<Body> {
     let mut request = Request::get(path).extension(Connection::default());
     if let Who::Token(token) = who {
         request = request.header("authorization", format!("Bearer {token}"));
     }
-    if let Some(last) = last {
-        request = request.header("last-event-id", last);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
     }
     t.inner.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
 }
@@ -181,7 +195,7 @@ async fn a_stream_that_cannot_begin_is_refused_in_words() {
     t.get(&t.viewer, "/v1/events?after=-1").await.problem(ProblemType::MalformedRequest);
     t.get(&t.viewer, "/v1/events?until=1").await.problem(ProblemType::MalformedRequest);
     t.get(&t.viewer, "/v1/tasks/none/events").await.problem(ProblemType::NotFound);
-    let response = respond(&t, &t.viewer, route::EVENTS, Some("yesterday")).await;
+    let response = respond(&t, &t.viewer, route::EVENTS, &[("last-event-id", "yesterday")]).await;
     assert_eq!(response.status().as_u16(), ProblemType::InvalidValue.status());
     let (_, participant) = t.enroll("a").await;
     t.get(&participant, route::EVENTS).await.problem(ProblemType::Unauthenticated);
@@ -282,13 +296,48 @@ async fn a_stream_for_some_tasks_tells_of_them_alone() {
 async fn a_stream_on_which_nothing_happens_shows_that_it_is_alive() {
     let t = TestCoordinator::start().await;
     t.inner.engine.number_events().await.unwrap();
-    let mut stream = Stream::open(&t, &t.viewer, route::EVENTS, None).await;
-    let began = tokio::time::Instant::now();
-    for _ in 0..4 {
-        stream.received.push(&stream.body.frame().await.unwrap().unwrap().into_data().unwrap());
+    for is_compressed in [false, true] {
+        let mut stream = if is_compressed {
+            Stream::open_gzip(&t, &t.viewer, route::EVENTS).await
+        } else {
+            Stream::open(&t, &t.viewer, route::EVENTS, None).await
+        };
+        let began = tokio::time::Instant::now();
+        for _ in 0..4 {
+            stream.received.push(&stream.body.frame().await.unwrap().unwrap().into_data().unwrap());
+        }
+        assert_eq!(stream.received.pop(), None);
+        assert_eq!((stream.received.comments, began.elapsed().as_secs()), (3, 45));
     }
-    assert_eq!(stream.received.pop(), None);
-    assert_eq!((stream.received.comments, began.elapsed().as_secs()), (3, 45));
+}
+
+#[tokio::test]
+async fn a_compressed_stream_can_be_read_up_to_each_of_its_parts() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    t.inner.engine.number_events().await.unwrap();
+    let body = json!({ "name": "tv", "role": "viewer", "valid_for_ms": 60_000 });
+    let made = t.post(&t.admin, route::OPERATOR_TOKENS, &body).await.json();
+    let tv = Who::Token(made["token"].as_str().unwrap().to_owned());
+    let mut plain = Stream::open(&t, &t.viewer, "/v1/events?after=2", None).await;
+    let mut compressed = Stream::open_gzip(&t, &t.viewer, "/v1/events?after=2").await;
+    let mut of_tv = Stream::open_gzip(&t, &tv, "/v1/events?kind=task_paused,task_resumed").await;
+    assert_eq!(compressed.begins_after().await, 2);
+    assert_eq!(of_tv.begins_after().await, 5);
+    // What was missed, and then what happens.
+    assert_eq!(compressed.take(3).await, plain.take(3).await);
+    change(&t, "pause").await;
+    assert_eq!(compressed.take(2).await, plain.take(2).await);
+    assert_eq!(kinds(&of_tv.take(1).await), ["task_paused"]);
+    // What is left out because the token has expired is not in the checksum either.
+    t.advance(Duration::from_millis(60_000));
+    change(&t, "resume").await;
+    assert_eq!(of_tv.next().await, None);
+    of_tv.received.end();
+    assert_eq!(compressed.take(1).await, plain.take(1).await);
+    t.inner.stop().await;
+    assert_eq!(compressed.next().await, None);
+    compressed.received.end();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

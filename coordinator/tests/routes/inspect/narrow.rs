@@ -66,6 +66,7 @@ async fn participants_are_narrowed_down_by_labels_and_state() {
         let body = json!({ "token": token, "csr_pem": csr, "name": name });
         let reply = t.post(&crate::support::Who::Nobody, route::ENROLL, &body).await.json();
         ids.push(reply["participant"].as_str().unwrap().to_owned());
+        t.advance(std::time::Duration::from_secs(1));
     }
     let revoke = route::fill(route::PARTICIPANT_REVOKE, &[&ids[1]]);
     assert_eq!(t.post(&t.operator, &revoke, &json!({})).await.status, 200);
@@ -80,10 +81,14 @@ async fn participants_are_narrowed_down_by_labels_and_state() {
     assert_eq!(names("label=region=eu&state=revoked").await, "b");
     assert_eq!(names("state=active").await, "a c");
     assert_eq!(names("label=region=us").await, "");
+    assert_eq!(names("since=1750000001000").await, "b c");
+    assert_eq!(names("since=2025-06-15T15:06:41Z&state=active").await, "c");
+    assert_eq!(names("since=2099-01-01T00:00:00Z").await, "");
     for (query, problem) in [
         ("label=region", ProblemType::InvalidValue),
         ("label=region=eu&label=region=us", ProblemType::InvalidValue),
         ("state=gone", ProblemType::MalformedRequest),
+        ("since=yesterday", ProblemType::MalformedRequest),
     ] {
         t.get(&t.viewer, &format!("/v1/participants?{query}")).await.problem(problem);
     }

@@ -31,6 +31,7 @@ async fn a_version_is_published_with_its_record_and_handed_out_with_it() {
     let first = shown(&t, task, 0).await;
     assert_eq!((first.origin, first.base, first.round, first.updates), (Origin::Initial, None, None, None));
     assert_eq!((first.roster, first.privacy, first.signed_at), (None, None, first.published_at));
+    assert_eq!(first.program, format!("tributary {}", coordinator::version()));
 
     let (a, b) = (t.enroll("a").await, t.enroll("b").await);
     let work = t.assigned(&[a.1.clone(), b.1.clone()]).await.remove(0);

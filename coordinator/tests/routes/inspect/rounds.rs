@@ -15,6 +15,7 @@ use crate::support::{TestCoordinator, config, input, sha256, small_task};
 async fn a_round_is_shown_with_its_phases_and_what_it_made() {
     let mut config = config();
     config.aggregation.device = "cpu".to_owned();
+    config.work.name = Some("north".to_owned());
     let t = TestCoordinator::with(&config).await;
     let task = t.create_task(&small_task()).await;
     let (a, b) = (t.enroll("a").await, t.enroll("b").await);
@@ -36,7 +37,7 @@ async fn a_round_is_shown_with_its_phases_and_what_it_made() {
     assert!((view.seconds - 2.0).abs() < 1e-9, "{}", view.seconds);
     let by = view.work.unwrap();
     assert_eq!((by.sum_because, by.unmask_because), (Some(DeviceReason::AskedFor), Some(DeviceReason::AskedFor)));
-    assert_eq!(by.device_failure, None);
+    assert_eq!((by.coordinator.as_deref(), by.device_failure), (Some("north"), None));
     let made = view.model.unwrap();
     let model: ModelView = t.get(&t.viewer, "/v1/tasks/small/models/1").await.read();
     assert_eq!((made.version, made.sha256, model.parent, model.round), (1, model.sha256, Some(0), Some(1)));

@@ -65,7 +65,11 @@ fn operators_routes() -> BTreeMap<String, Is> {
         ),
         of("PUT", &[route::TASK_SERVER], Is::OfTask),
         of("DELETE", &[route::TASK_SERVER], Is::OfTask),
-        of("GET", &[route::TASKS, route::PRIVACY, route::EVENTS, route::AUDIT, route::COMPARE], Is::Narrowed),
+        of(
+            "GET",
+            &[route::TASKS, route::PRIVACY, route::EVENTS, route::AUDIT, route::COMPARE, route::DEVICES],
+            Is::Narrowed,
+        ),
         of(
             "GET",
             &[

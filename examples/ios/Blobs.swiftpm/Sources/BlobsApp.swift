@@ -25,7 +25,7 @@ struct BlobsApp: App {
                 Button("Train now") {
                     Task {
                         do {
-                            try await Federation.takePart()
+                            try await Federation.takePart(whileInUse: true)
                             text = "The task is over."
                         } catch {
                             text = "\(error)"

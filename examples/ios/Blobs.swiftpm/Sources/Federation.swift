@@ -7,8 +7,9 @@ enum Federation {
     static let authority = "-----BEGIN CERTIFICATE-----\n…\n-----END CERTIFICATE-----\n"
     static let token = "…"
 
-    /// Takes part until the task is over or the Swift task is cancelled.
-    static func takePart() async throws {
+    /// Takes part until the task is over or the Swift task is cancelled. An app in front counts as a device that is in use, so a user who asks
+    /// for a training now says with `whileInUse` that this does not matter; the device must charge all the same, on an unmetered network.
+    static func takePart(whileInUse: Bool = false) async throws {
         var journal = URL.applicationSupportDirectory.appending(path: "journal", directoryHint: .isDirectory)
         try FileManager.default.createDirectory(at: journal, withIntermediateDirectories: true)
         // A participant's journal must not be restored from a copy.
@@ -16,8 +17,14 @@ enum Federation {
         values.isExcludedFromBackup = true
         try journal.setResourceValues(values)
 
+        var options: [String: Any] = [
+            "server": server, "ca_pem": authority, "token": token, "task": "blobs", "journal": journal.path,
+        ]
+        if whileInUse {
+            options["device_conditions"] = ["idle": false]
+        }
         let me = try await Participant.start(
-            options: ["server": server, "ca_pem": authority, "token": token, "task": "blobs", "journal": journal.path],
+            options: options,
             conditions: await AppleConditions(),
             keyStore: KeychainStore(journal: "blobs")
         )
@@ -35,18 +42,17 @@ enum Federation {
 
     private static func train(_ job: Job, _ blobs: Blobs) throws {
         let plan = try job.about().plan
+        guard plan.isPlainSgd else {
+            return try job.refuse("this app trains by plain gradient descent alone")
+        }
         var parameters = try job.floats()
         let accuracy = blobs.accuracy(parameters)
         for _ in 0..<plan.epochs {
             if Task.isCancelled || job.isOverdue() {
-                return try job.fail(reason: "there is no more time")
+                return try job.fail("there is no more time")
             }
             blobs.trainEpoch(&parameters, plan.learningRate)
         }
-        do {
-            try job.finish(parameters, examples: blobs.count, metrics: ["accuracy": accuracy])
-        } catch TributaryError.Overdue {
-            // The next job is as good.
-        }
+        try job.finish(parameters, examples: blobs.count, metrics: ["accuracy": accuracy])
     }
 }

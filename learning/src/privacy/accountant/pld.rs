@@ -12,6 +12,7 @@
 mod compose;
 mod losses;
 mod sampled;
+mod transform;
 
 pub use compose::{Composed, compose};
 pub use losses::{LossPair, PldError};

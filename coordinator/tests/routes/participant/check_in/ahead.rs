@@ -93,6 +93,34 @@ async fn of_two_buffers_both_are_filled_by_devices_that_hold_one_update_at_a_tim
 }
 
 #[tokio::test]
+async fn a_task_says_how_many_updates_it_lacks_and_when_a_round_of_a_period_opens() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&buffered("one")).await;
+    let waiting_for =
+        async |task: &str| t.get(&t.viewer, &format!("/v1/tasks/{task}")).await.json()["waiting_for"].clone();
+    t.work().await;
+    assert_eq!(waiting_for("one").await, json!({ "kind": "updates", "round": 1, "more": 2 }), "nobody is enrolled");
+    let mut device = Device::new(&t, "a").await;
+    for _ in 0..2 {
+        device.go(&t).await;
+        t.work().await;
+    }
+    assert!(device.held.is_some());
+    device.go(&t).await;
+    assert_eq!(waiting_for("one").await, json!({ "kind": "updates", "round": 1, "more": 1 }));
+    set_status(&t, "one", "pause").await;
+    assert_eq!(waiting_for("one").await["kind"], "operator");
+
+    let mut spec = buffered("two");
+    spec["schedule"] = json!({ "mode": "semi_sync", "period_ms": 60_000, "concurrency": 2 });
+    t.create_task(&spec).await;
+    let at = t.now().plus(Duration::from_secs(60));
+    assert_eq!(waiting_for("two").await, json!({ "kind": "round", "round": 1, "at": at }));
+    t.advance(Duration::from_secs(60));
+    assert_eq!(waiting_for("two").await, json!({ "kind": "updates", "round": 1, "more": 2 }));
+}
+
+#[tokio::test]
 async fn of_two_buffers_that_lack_an_update_each_the_older_tasks_is_filled_first() {
     let t = TestCoordinator::start().await;
     let one = t.create_task(&buffered("one")).await;

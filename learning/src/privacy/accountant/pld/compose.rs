@@ -1,9 +1,9 @@
 //! Composition of the losses of several releases.
 
-use realfft::RealFftPlanner;
-use realfft::num_complex::Complex;
+use rustfft::num_complex::Complex;
 
 use super::losses::{LossPair, Losses, POINTS_MAX, PldError, TiltedError};
+use super::transform::RealTransform;
 
 /// Mass that a composition may lose on each side of its window; counted as error.
 const WINDOW_TAIL: f64 = 1e-15;
@@ -63,8 +63,9 @@ fn compose_losses(releases: &[(&Losses, u64)]) -> Result<Losses, PldError> {
         return Err(PldError::Span(span as u64));
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^22")]
-    let (lowest, size) = ((low / first.grid).floor() as i64, fast_size(span as usize));
-    let (tilted, rounding) = convolve(releases, rate, size);
+    let (lowest, transform) = ((low / first.grid).floor() as i64, RealTransform::at_least(span as usize));
+    let size = transform.len();
+    let (tilted, rounding) = convolve(releases, rate, &transform);
     let error = TiltedError { size: rounding + 2.0 * WINDOW_TAIL, rate, ln_scale: sum.ln_moment(rate) };
     // The point `offset + i` of the sum, or that plus a multiple of `size`, is at `i` of the circle.
     let offset: i64 = releases.iter().map(|(losses, times)| losses.lowest * times.cast_signed()).sum();
@@ -127,18 +128,10 @@ fn least(start: f64, of: impl Fn(f64) -> f64) -> (f64, f64) {
     best
 }
 
-/// A power of two or three times one.
-fn fast_size(least: usize) -> usize {
-    let power = least.next_power_of_two().max(4);
-    if power / 4 * 3 >= least { power / 4 * 3 } else { power }
-}
-
 /// The circular convolution of the distributions tilted by `rate`, and a bound on the sum of its rounding errors.
-fn convolve(releases: &[(&Losses, u64)], rate: f64, size: usize) -> (Vec<f64>, f64) {
-    let mut planner = RealFftPlanner::<f64>::new();
-    let (forward, backward) = (planner.plan_fft_forward(size), planner.plan_fft_inverse(size));
+fn convolve(releases: &[(&Losses, u64)], rate: f64, transform: &RealTransform) -> (Vec<f64>, f64) {
+    let size = transform.len();
     let mut product = vec![Complex::new(1.0, 0.0); size / 2 + 1];
-    let mut spectrum = forward.make_output_vec();
     let mut count = 0;
     for &(losses, times) in releases.iter().filter(|&&(_, times)| times > 0) {
         let mut circle = vec![0.0; size];
@@ -146,11 +139,9 @@ fn convolve(releases: &[(&Losses, u64)], rate: f64, size: usize) -> (Vec<f64>, f
         for (index, mass) in losses.mass.iter().enumerate().filter(|&(_, &mass)| mass > 0.0) {
             circle[index % size] += mass * libm::exp(rate * losses.at(index) - ln_moment);
         }
-        // Lengths are the plan's own, which is all that can fail.
-        let transformed = forward.process(&mut circle, &mut spectrum);
-        debug_assert!(transformed.is_ok());
         let exponent = u32::try_from(times).unwrap_or(u32::MAX);
-        product.iter_mut().zip(&spectrum).for_each(|(product, value)| *product *= value.powu(exponent));
+        let spectrum = transform.forward(&circle);
+        product.iter_mut().zip(spectrum).for_each(|(product, value)| *product *= value.powu(exponent));
         count += times;
     }
     // Of a real signal: the first and the middle coefficient are real.
@@ -162,9 +153,5 @@ fn convolve(releases: &[(&Losses, u64)], rate: f64, size: usize) -> (Vec<f64>, f
     // Cauchy-Schwarz the errors of all points sum to at most the norm of the coefficients' errors.
     let norm = (2.0 * product.iter().map(Complex::norm_sqr).sum::<f64>()).sqrt();
     let error = f64::EPSILON * (size as f64).log2() * (count as f64 + 1.0) * norm;
-    let mut circle = vec![0.0; size];
-    let transformed = backward.process(&mut product, &mut circle);
-    debug_assert!(transformed.is_ok());
-    circle.iter_mut().for_each(|mass| *mass /= size as f64);
-    (circle, error)
+    (transform.backward(product), error)
 }

@@ -5,13 +5,18 @@ import kotlinx.serialization.json.JsonElement
 import kotlinx.serialization.json.JsonObject
 import kotlinx.serialization.json.JsonPrimitive
 import kotlinx.serialization.json.double
+import kotlinx.serialization.json.doubleOrNull
 import kotlinx.serialization.json.int
 import kotlinx.serialization.json.jsonObject
 import kotlinx.serialization.json.jsonPrimitive
 import org.tributary.ffi.Metric
 import org.tributary.ffi.Tensor
+import org.tributary.ffi.TributaryException
 
-/** One model to train. Takes one answer ([finish], [fail] or [refuse]), from any thread. */
+/**
+ * One model to train. Takes one answer ([finish], [train], [fail] or [refuse]), from any thread. One that comes too late is dropped, and ends
+ * no loop: the next job is as good.
+ */
 public class Job internal constructor(private val native: org.tributary.ffi.Job) : AutoCloseable {
     private val description: JsonObject = Json.parseToJsonElement(native.description()).jsonObject
 
@@ -46,51 +51,79 @@ public class Job internal constructor(private val native: org.tributary.ffi.Job)
      * Keeps the state of the training, so that it goes on from there after a pause, and after its process was killed. It replaces the last
      * one, and goes with the round. The journal seals it, once in `checkpoint_every_ms` of the options.
      *
-     * Throws `TributaryException.Update` if it is larger than four times `max_model_bytes`, and `Overdue` if the round no longer waits, or
-     * the job was taken back.
+     * Returns whether it was kept: if not, the round no longer waits, or the job was taken back, and training may stop. Throws
+     * `TributaryException.Update` if it is larger than four times `max_model_bytes`.
      */
-    public fun saveCheckpoint(state: ByteArray): Unit = native.saveCheckpoint(state)
+    public fun saveCheckpoint(state: ByteArray): Boolean = inTime { native.saveCheckpoint(state) }
 
     /** Whether the last checkpoint is old enough for a new one. Cheap: look between batches. */
     public val isCheckpointDue: Boolean get() = native.isCheckpointDue()
 
     /**
-     * Whether the training should rest: save a checkpoint then. The job is taken back, and comes again when it goes on, if its round still
-     * waits. Cheap: look between batches.
+     * Whether the training should rest: save a checkpoint then, within ten seconds. The job is taken back, and comes again when it goes on, if
+     * its round still waits; the round of a job that has never saved one is given up. Cheap: look between batches.
      */
     public val shouldPause: Boolean get() = native.shouldPause()
 
     /**
      * Hands in the trained parameters. What leaves the device is clipped, weighted, noised and masked as the task prescribes.
      *
-     * Throws `TributaryException.Update` if they do not fit: nothing was sent, and the job still takes an answer; `Overdue` if the
-     * round no longer waits.
+     * Returns whether they were handed in: if not, the round no longer waited, or the job was taken back. Throws
+     * `TributaryException.Update` if they do not fit: nothing was sent, and the job still takes an answer.
      */
-    public fun finish(parameters: FloatArray, examples: Long, metrics: Map<String, Double> = emptyMap()) {
+    public fun finish(parameters: FloatArray, examples: Long, metrics: Map<String, Double> = emptyMap()): Boolean {
         val count = maxOf(examples, 0).toULong()
-        native.finish(bytes(parameters), count, metrics.map { (name, value) -> Metric(name, value, count) })
+        return inTime { native.finish(bytes(parameters), count, metrics.map { (name, value) -> Metric(name, value, count) }) }
     }
 
     /**
      * Trains the task's ready model as the plan says, and hands in the result: for apps without a training function. [features] are
      * rows of [width] numbers, [labels] the class of each row. Takes as long as training does.
      *
-     * Throws `TributaryException.Update` if the examples do not fit the model, or the task names no ready model.
+     * Returns whether it was handed in: if not, the job was paused, and comes again, or the round no longer waits. Throws
+     * `TributaryException.Update` if the examples do not fit the model, or the task names no ready model.
      */
-    public fun train(features: FloatArray, labels: IntArray, width: Int): Unit =
-        native.train(bytes(features), labels.map { it.toUInt() }, width.toULong())
+    public fun train(features: FloatArray, labels: IntArray, width: Int): Boolean =
+        inTime { native.train(bytes(features), labels.map { it.toUInt() }, width.toULong()) }
 
-    /** Says that training failed. The reason stays on the device. */
-    public fun fail(reason: String): Unit = native.fail(reason)
+    /** Says that training failed. The reason stays on the device. Where the round no longer waits, nobody is told. */
+    public fun fail(reason: String) {
+        inTime { native.fail(reason) }
+    }
 
-    /** Says that this app does not do such jobs. The reason stays on the device. */
-    public fun refuse(reason: String): Unit = native.refuse(reason)
+    /** Says that this app does not do such jobs. The reason stays on the device. Where the round no longer waits, nobody is told. */
+    public fun refuse(reason: String) {
+        inTime { native.refuse(reason) }
+    }
 
     /** Gives the job up without an answer, unless it has one. */
     override fun close(): Unit = native.destroy()
+
+    /** Whether somebody still waited for it. */
+    private inline fun inTime(answer: () -> Unit): Boolean = try {
+        answer()
+        true
+    } catch (_: TributaryException.Overdue) {
+        false
+    }
 }
 
-/** How to train: the numbers that most training functions need, and [all] of the plan. */
+/** The rule of a step; its state begins anew in each round. */
+public sealed interface Optimizer {
+    /** Stochastic gradient descent, with the plan's momentum and with its weight decay as a term of the gradient. */
+    public data object Sgd : Optimizer
+
+    /** AdamW (Loshchilov and Hutter 2019), with the plan's weight decay apart from the gradient. */
+    public data class AdamW(val beta1: Double, val beta2: Double, val epsilon: Double) : Optimizer
+
+    /** Of a newer task than this package. */
+    public data class Other(val name: String) : Optimizer
+}
+
+/**
+ * How to train: the numbers that most training functions need, and [all] of the plan. An app whose training cannot do what they ask for says
+ * so ([Job.refuse]).
+ */
 public class Plan internal constructor(public val all: JsonObject) {
     /** Passes over the local data, unless [steps] says how many steps. */
     public val epochs: Int = all.getValue("epochs").jsonPrimitive.int
@@ -103,4 +136,35 @@ public class Plan internal constructor(public val all: JsonObject) {
 
     /** Of the local optimizer. */
     public val learningRate: Double = all.getValue("learning_rate").jsonPrimitive.double
+
+    /** Of the local optimizer, from 0 to below 1. */
+    public val momentum: Double = all.getValue("momentum").jsonPrimitive.double
+
+    /** L2 penalty. */
+    public val weightDecay: Double = all.getValue("weight_decay").jsonPrimitive.double
+
+    /** FedProx μ: strength of the pull towards the received model; 0 if there is none. */
+    public val proximalMu: Double = all.getValue("proximal_mu").jsonPrimitive.double
+
+    /** L2 norm to which the gradient of each step is clipped; null if it is not. */
+    public val gradientClip: Double? = all["gradient_clip"]?.jsonPrimitive?.doubleOrNull
+
+    /** Mini-batches whose gradients are averaged into one step. */
+    public val accumulate: Int = all["accumulate"]?.jsonPrimitive?.int ?: 1
+
+    /** The rule of a step. */
+    public val optimizer: Optimizer = all["optimizer"]?.jsonObject?.let(::readOptimizer) ?: Optimizer.Sgd
+
+    /** Whether it asks for steps of gradient descent and nothing else. */
+    public val isPlainSgd: Boolean
+        get() = optimizer == Optimizer.Sgd && momentum == 0.0 && weightDecay == 0.0 && proximalMu == 0.0 && gradientClip == null
+}
+
+private fun readOptimizer(said: JsonObject): Optimizer {
+    fun number(name: String) = said.getValue(name).jsonPrimitive.double
+    return when (val name = said.getValue("name").jsonPrimitive.content) {
+        "sgd" -> Optimizer.Sgd
+        "adamw" -> Optimizer.AdamW(number("beta1"), number("beta2"), number("epsilon"))
+        else -> Optimizer.Other(name)
+    }
 }

@@ -62,8 +62,8 @@ public class Machine private constructor(private val native: org.tributary.ffi.M
 
     /**
      * Does on this thread what the last tick said, and waits for it. [train] is called if it said `Todo.Train`, and answers the job before
-     * it returns; if `job.shouldPause`, it may save a checkpoint and return without an answer, and is called again. Returns whether there was
-     * something to do that no other thread does.
+     * it returns; if `job.shouldPause`, it may save a checkpoint and return without an answer, and is called again. So it is when `job.train`
+     * has paused. Returns whether there was something to do that no other thread does.
      */
     public fun perform(train: (Job) -> Unit): Boolean = native.perform(
         object : Trainer {

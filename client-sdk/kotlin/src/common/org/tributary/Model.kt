@@ -10,8 +10,8 @@ import org.tributary.ffi.Tensor
 import org.tributary.ffi.loadModel
 
 /**
- * The model of a task on this device: the personalized one where there is one, else the last published one that was verified. It stays
- * as it is while the participant goes on, and after it was closed.
+ * The model of a task on this device: the personalized one where there is one, else the published one that the last round began with. It
+ * stays as it is while the participant goes on, and after it was closed.
  */
 public class Model internal constructor(private val native: org.tributary.ffi.Model) : AutoCloseable {
     public companion object {
@@ -38,7 +38,10 @@ public class Model internal constructor(private val native: org.tributary.ffi.Mo
     /** The task's description of its model, if it has one. */
     public val architecture: JsonElement? = native.architecture()?.let(Json::parseToJsonElement)
 
-    /** What was measured of it on this device, by name; empty before a training that began with it. */
+    /**
+     * What the app's answer said of it in the round that began with it, by name, without what is of the training (`train_…`). Empty before
+     * that answer, and of a ready model, which [Job.train] does not measure.
+     */
     public val metrics: Map<String, Double> = native.metrics().associate { it.name to it.value }
 
     /** Names, shapes and places of the tensors in the flat vector. */

@@ -49,7 +49,7 @@ public class Participant private constructor(private val native: org.tributary.f
     public companion object {
         /**
          * Starts a participant. [options] has `server` and `journal` (a folder of the app), at first `ca_pem` and `token`, and what
-         * the documentation of the SDK's `runner::Options` lists.
+         * docs/OPTIONS.md lists.
          *
          * [conditions], [keyStore] and [onEvent] are called on the participant's thread: they must return at once, and must not
          * call what suspends or closes here. What they throw counts as a device of which nothing is known, as a failed store, and as nothing.
@@ -100,8 +100,9 @@ public class Participant private constructor(private val native: org.tributary.f
     }
 
     /**
-     * Rests at once, and sends nothing until [resume]. A job that has saved a checkpoint is taken back, and comes again if its round still
-     * waits; otherwise a round whose update is not made is given up.
+     * Rests, and sends nothing until [resume]. A job under way should pause: once it has saved a checkpoint, or in ten seconds, it is taken
+     * back, and comes again if its round still waits. If it has saved none by then, its round is given up, as is any other whose update is
+     * not made.
      */
     public fun pause(): Unit = native.pause()
 
@@ -134,8 +135,9 @@ public class Participant private constructor(private val native: org.tributary.f
         withContext(Dispatchers.IO) { Json.parseToJsonElement(native.refusals()).jsonArray }
 
     /**
-     * The model of a task for use on this device: the last published one that was verified, or the device's own where the task
-     * personalizes; null before the first. From the journal, so without a network, too; while no participant runs, [Model.load] does it.
+     * The model of a task for use on this device: the published one, verified, that the last round began with in which it had a place, or
+     * the device's own where the task personalizes; null before the first. From the journal, so without a network, too; while no
+     * participant runs, [Model.load] does it.
      */
     public suspend fun model(task: String): Model? = withContext(Dispatchers.IO) { native.model(task)?.let(::Model) }
 

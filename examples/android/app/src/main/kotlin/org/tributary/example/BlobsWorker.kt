@@ -30,6 +30,7 @@ class BlobsWorker(context: Context, parameters: WorkerParameters) : TrainingWork
     }
 
     override suspend fun train(job: Job) {
+        if (!job.plan.isPlainSgd) return job.refuse("this app trains by plain gradient descent alone")
         val parameters = job.parameters()
         val accuracy = blobs.accuracy(parameters)
         repeat(job.plan.epochs) {

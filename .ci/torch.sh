@@ -1,0 +1,13 @@
+# Sourced by silo.sh and python.sh, with $root: sets $torch_python, an interpreter that may have PyTorch. It is this machine's, or with
+# TRIBUTARY_TORCH=1 that of an environment beside the build, into which the first of the two scripts fetches PyTorch (5 GB).
+torch_python=python3
+if [ -n "${TRIBUTARY_TORCH:-}" ]; then
+    torch_home=${CARGO_TARGET_DIR:-$root/target}/torch
+    if [ ! -e "$torch_home/complete" ]; then
+        rm -rf "$torch_home"
+        python3 -m venv "$torch_home"
+        timeout 900 "$torch_home/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: torch numpy safetensors scikit-learn peft accelerate
+        touch "$torch_home/complete"
+    fi
+    torch_python=$torch_home/bin/python
+fi

@@ -1,0 +1,35 @@
+//! Queries of which a person gives some parameters.
+
+use std::fmt::Display;
+
+/// The parameters that were given, with their names.
+pub(crate) fn given<const N: usize>(parameters: [(&'static str, Option<String>); N]) -> Vec<(&'static str, String)> {
+    parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+/// The values of one parameter, separated by commas; none if there are none, which asks for all.
+pub(crate) fn listed<T: Display>(values: &[T]) -> Option<String> {
+    let names: Vec<_> = values.iter().map(T::to_string).collect();
+    (!names.is_empty()).then(|| names.join(","))
+}
+
+/// What is said of an empty list: `nothing`, unless something else was left out.
+pub(crate) fn none_of(query: &[(&'static str, String)], nothing: &'static str) -> &'static str {
+    if query.is_empty() { nothing } else { "None is like that." }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::TaskStatus;
+
+    use super::*;
+
+    #[test]
+    fn a_query_has_what_was_given() {
+        let states = [TaskStatus::Active, TaskStatus::Paused];
+        let none: [TaskStatus; 0] = [];
+        let query = given([("state", listed(&states)), ("kind", listed(&none)), ("since", Some("5".to_owned()))]);
+        assert_eq!(query, [("state", "ACTIVE,PAUSED".to_owned()), ("since", "5".to_owned())]);
+        assert_eq!([none_of(&query, "no tasks"), none_of(&[], "no tasks")], ["None is like that.", "no tasks"]);
+    }
+}

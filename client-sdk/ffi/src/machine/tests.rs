@@ -1,0 +1,276 @@
+//! A machine whose coordinator is a few lines, behind the app's own HTTP client; and a participant with a thread, whose ready models
+//! pause as well.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use client_sdk::journal::{Journal as _, JournalFiles};
+use client_sdk::learning::checkpoint;
+use client_sdk::models::Architecture;
+use client_sdk::participant::machine::ModelFile;
+use client_sdk::participant::snapshot;
+use client_sdk::wire::participant::{CheckInReply, Receipt};
+use client_sdk::{TaskId, Timestamp, TrainingPlan};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::http_client::{Exchange, HttpClient, HttpHeader, HttpRequest};
+use crate::job::Metric;
+use crate::participant::{Next, Participant};
+
+/// Of a participant that is enrolled: it needs no authority that signs.
+const IDENTITY: &[u8] = include_bytes!("../../../tests/snapshots/v9/identity.record");
+
+/// Rows of two numbers, and the class of each.
+const ROWS: u16 = 12;
+
+/// A thousandth of a second passes with each look at it.
+#[derive(Default)]
+struct Ticking(AtomicU64);
+
+impl client_sdk::clock::Clock for Ticking {
+    fn now(&self) -> Now {
+        let elapsed = Duration::from_millis(self.0.fetch_add(1, Ordering::Relaxed));
+        Now { elapsed, wall: Timestamp(1_790_000_000_000) }
+    }
+}
+
+/// Has one round of a ready model, which takes so many steps.
+struct Coordinator {
+    steps: u32,
+    heard: Mutex<Heard>,
+}
+
+#[derive(Default)]
+struct Heard {
+    updates: Vec<Vec<u8>>,
+    abandoned: usize,
+}
+
+fn task() -> TaskId {
+    "00000000-0000-0000-0000-00000000000a".parse().unwrap()
+}
+
+fn linear() -> Value {
+    json!({ "kind": "linear", "inputs": 2, "classes": 2 })
+}
+
+/// The model's file, and its tensors as a task declares them.
+fn model() -> (Vec<u8>, Vec<Value>) {
+    let architecture: Architecture = serde_json::from_value(linear()).unwrap();
+    let parameters = architecture.initial(1).unwrap();
+    let tensors = parameters.layout().tensors().iter();
+    let tensors =
+        tensors.map(|tensor| json!({ "name": tensor.name, "shape": tensor.shape, "init": "zeros" })).collect();
+    (checkpoint::write(&parameters).unwrap(), tensors)
+}
+
+fn coordinator(steps: u32) -> Arc<Coordinator> {
+    Arc::new(Coordinator { steps, heard: Mutex::default() })
+}
+
+fn assigned(steps: u32) -> CheckInReply {
+    let (file, tensors) = model();
+    let (bytes, sha256) = (file.len(), ModelFile::new(file.into()).sha256());
+    let plan = TrainingPlan { steps: Some(steps), batch_size: 4, learning_rate: 0.5, ..TrainingPlan::default() };
+    let assignment = json!({
+        "task": task(), "task_name": "ready", "round": 1, "attempt": 1, "cohort": 1, "metrics": [],
+        "model": { "architecture": linear(), "tensors": tensors },
+        "base": { "version": 0, "sha256": sha256, "bytes": bytes },
+        "training": plan,
+        "encoding": { "modulus_bits": 32, "clip_range": 1.0, "max_weight": 100, "max_cohort": 10 },
+        "deadline_at": 0, "remaining_ms": 600_000,
+    });
+    CheckInReply::Assigned(Box::new(serde_json::from_value(assignment).unwrap()))
+}
+
+impl HttpClient for Coordinator {
+    fn begin(&self, request: HttpRequest, exchange: Arc<Exchange>) -> Result<(), CallbackError> {
+        let mut heard = self.heard.lock().unwrap();
+        let is_over = !heard.updates.is_empty() || heard.abandoned > 0;
+        let (media, body) = match (request.method.as_str(), request.path.as_str()) {
+            ("POST", "/v1/check-in") => {
+                let reply = if is_over { CheckInReply::TaskOver { task: task() } } else { assigned(self.steps) };
+                ("application/json", serde_json::to_vec(&reply).unwrap())
+            }
+            ("GET", path) if path.ends_with("/parameters") => ("application/vnd.safetensors", model().0),
+            ("PUT", path) if path.contains("/masked-inputs/") => {
+                let (bytes, sha256) = (request.body.len() as u64, ModelFile::new(request.body.clone().into()).sha256());
+                heard.updates.push(request.body);
+                let receipt = Receipt { sha256, bytes, accepted_at: Timestamp(0) };
+                ("application/json", serde_json::to_vec(&receipt).unwrap())
+            }
+            ("POST", path) if path.ends_with("/abandon") => {
+                heard.abandoned += 1;
+                ("application/json", Vec::new())
+            }
+            (method, path) => return Err(CallbackError::Failed { reason: format!("{method} {path}") }),
+        };
+        exchange.head(200, vec![HttpHeader { name: "content-type".to_owned(), value: media.to_owned() }]);
+        exchange.piece(body);
+        exchange.end();
+        Ok(())
+    }
+
+    fn identify(&self, _: String, _: Vec<u8>) -> Result<(), CallbackError> {
+        Ok(())
+    }
+}
+
+/// The authority that signed the certificate in [`IDENTITY`]: the last of its chain.
+fn authority() -> String {
+    let text = String::from_utf8_lossy(IDENTITY).replace("\\n", "\n");
+    let (_, last) = text.rsplit_once("-----BEGIN CERTIFICATE-----").unwrap();
+    let (body, _) = last.split_once("-----END CERTIFICATE-----").unwrap();
+    format!("-----BEGIN CERTIFICATE-----{body}-----END CERTIFICATE-----\n")
+}
+
+/// The options of a participant that has enrolled, and its way to the coordinator.
+fn enrolled(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64, every_ms: u64) -> (String, Callbacks) {
+    let journal = folder.join("journal");
+    JournalFiles::beside(&journal).open().unwrap().save(snapshot::IDENTITY, IDENTITY).unwrap();
+    let options = json!({
+        "server": "https://localhost:1", "journal": journal, "members_ca_pem": authority(), "seed": 5,
+        "secure_aggregation": { "required": false }, "training_slice_ms": slice_ms, "checkpoint_every_ms": every_ms,
+    });
+    let client = Arc::clone(coordinator) as Arc<dyn HttpClient>;
+    (options.to_string(), Callbacks { http_client: Some(client), ..Callbacks::default() })
+}
+
+/// A machine whose trainings are asked to pause after so many looks at the clock, and have a checkpoint in the journal after so many.
+fn machine(folder: &Path, coordinator: &Arc<Coordinator>, slice_ms: u64, every_ms: u64) -> Machine {
+    let (options, callbacks) = enrolled(folder, coordinator, slice_ms, every_ms);
+    let builder = builder(options, callbacks, true).unwrap().0;
+    let driven = builder.clock(Ticking::default()).build_driven().unwrap();
+    Machine { driven, clock: SystemClock::new(), process: std::process::id() }
+}
+
+/// Ticks, and performs what is said, until the task is over, or the process is to die.
+fn drive(machine: &Machine, trainer: &Arc<dyn Trainer>, dies: impl Fn() -> bool) {
+    for _ in 0..500 {
+        if dies() {
+            return;
+        }
+        let circumstances =
+            Circumstances { elapsed_ms: Some(0), device: DeviceState::default(), examples: Some(ROWS.into()) };
+        match machine.tick(circumstances).unwrap() {
+            Todo::Send | Todo::Fetch | Todo::Train | Todo::Journal => {
+                assert!(machine.perform(Arc::clone(trainer)).unwrap());
+            }
+            Todo::Ended { end } => {
+                assert_eq!(end, End::TaskOver);
+                return;
+            }
+            todo @ (Todo::Busy | Todo::WaitUntil { .. }) => panic!("{todo:?}"),
+        }
+    }
+    panic!("it does not come to an end");
+}
+
+/// Trains the ready model as an app in Kotlin or Swift does: what `train` throws leaves the app's own function. Notes of each call whether
+/// there was a checkpoint.
+#[derive(Default)]
+struct Ready(Mutex<Vec<bool>>);
+
+impl Trainer for Ready {
+    fn train(&self, job: Arc<Job>) -> Result<(), CallbackError> {
+        self.0.lock().unwrap().push(job.checkpoint().is_some());
+        let rows = (0..ROWS).flat_map(|row| [f32::from(row) / 4.0 - 1.4, 1.0]);
+        let labels = (0..ROWS).map(|row| u32::from(row >= ROWS / 2)).collect();
+        let trained = job.train(rows.flat_map(f32::to_le_bytes).collect(), labels, 2);
+        trained.map_err(|error| CallbackError::Failed { reason: error.to_string() })
+    }
+}
+
+/// The update, and the number of calls of the app that it took. The process dies after so many of them, if any.
+fn trained(slice_ms: u64, every_ms: u64, dies_after: Option<usize>) -> (Vec<u8>, usize) {
+    let (folder, coordinator, ready) = (tempfile::tempdir().unwrap(), coordinator(60), Arc::new(Ready::default()));
+    let trainer = Arc::clone(&ready) as Arc<dyn Trainer>;
+    let calls = || ready.0.lock().unwrap().len();
+    if dies_after.is_some() {
+        let first = machine(folder.path(), &coordinator, slice_ms, every_ms);
+        drive(&first, &trainer, || Some(calls()) == dies_after);
+    }
+    drive(&machine(folder.path(), &coordinator, slice_ms, every_ms), &trainer, || false);
+    let mut heard = coordinator.heard.lock().unwrap();
+    assert_eq!((heard.updates.len(), heard.abandoned), (1, 0), "in slices of {slice_ms}, died after {dies_after:?}");
+    let begun = ready.0.lock().unwrap().iter().filter(|has_checkpoint| !**has_checkpoint).count();
+    assert_eq!(begun, 1, "in slices of {slice_ms}, died after {dies_after:?}: it began again");
+    (heard.updates.remove(0), calls())
+}
+
+#[test]
+fn a_ready_model_that_is_paused_goes_on_in_the_next_call_and_comes_to_the_same() {
+    let (expected, calls) = trained(1_000_000, 30_000, None);
+    assert_eq!(calls, 1);
+    for slice_ms in 10..40 {
+        let (update, calls) = trained(slice_ms, 30_000, None);
+        assert_eq!(update, expected, "in slices of {slice_ms}");
+        assert!(calls > 2, "in slices of {slice_ms}: {calls}");
+    }
+}
+
+#[test]
+fn a_ready_model_whose_process_dies_after_any_call_goes_on_and_comes_to_the_same() {
+    let (expected, calls) = trained(20, 0, None);
+    assert!(calls > 3, "{calls}");
+    for dies_after in 1..calls {
+        let (update, again) = trained(20, 0, Some(dies_after));
+        assert_eq!((update, again), (expected.clone(), calls), "died after call {dies_after}");
+    }
+}
+
+#[test]
+fn an_app_that_fails_gives_the_round_up() {
+    struct Fails;
+    impl Trainer for Fails {
+        fn train(&self, _: Arc<Job>) -> Result<(), CallbackError> {
+            Err(CallbackError::Failed { reason: "out of memory".to_owned() })
+        }
+    }
+    let (folder, coordinator) = (tempfile::tempdir().unwrap(), coordinator(60));
+    drive(&machine(folder.path(), &coordinator, 10, 0), &(Arc::new(Fails) as Arc<dyn Trainer>), || false);
+    let heard = coordinator.heard.lock().unwrap();
+    assert_eq!((heard.updates.len(), heard.abandoned), (0, 1));
+}
+
+fn next_job(participant: &Participant) -> Arc<Job> {
+    loop {
+        match participant.next(60_000).unwrap() {
+            Next::Job { job } => return job,
+            Next::Waiting => {}
+            Next::Ended { end } => panic!("{end:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_ready_model_saves_at_once_when_its_participant_is_paused() {
+    // The most steps that a plan may have, so that it is still at them when the pause comes.
+    let (folder, coordinator) = (tempfile::tempdir().unwrap(), coordinator(10_000_000));
+    let (options, callbacks) = enrolled(folder.path(), &coordinator, 1000, 30_000);
+    let participant = Participant::start(options, callbacks).unwrap();
+    let job = next_job(&participant);
+    assert_eq!(job.checkpoint(), None);
+    let trained = std::thread::scope(|scope| {
+        let training = scope.spawn(|| Ready::default().train(Arc::clone(&job)));
+        participant.pause().unwrap();
+        training.join().unwrap()
+    });
+    assert!(trained.is_err());
+    while !job.is_overdue() {
+        std::thread::yield_now();
+    }
+    participant.resume().unwrap();
+    let job = next_job(&participant);
+    assert!(job.checkpoint().is_some(), "nothing was saved before the pause");
+    let metric = |name: &str| Metric { name: name.to_owned(), value: 0.75, count: ROWS.into() };
+    let measured = vec![metric("accuracy"), metric("train_loss")];
+    job.finish(job.parameters().unwrap(), ROWS.into(), measured).unwrap();
+    while !matches!(participant.next(60_000).unwrap(), Next::Ended { end: End::TaskOver }) {}
+    let model = participant.model("ready".to_owned()).unwrap().unwrap();
+    assert_eq!(model.metrics(), [metric("accuracy")], "what the app measured of the model that the round began with");
+    let heard = coordinator.heard.lock().unwrap();
+    assert_eq!((heard.updates.len(), heard.abandoned), (1, 0));
+}

@@ -1,0 +1,59 @@
+package org.tributary.tests
+
+import kotlinx.coroutines.delay
+import kotlinx.coroutines.runBlocking
+import kotlinx.serialization.json.Json
+import kotlinx.serialization.json.JsonObject
+import kotlinx.serialization.json.jsonObject
+import kotlinx.serialization.json.jsonPrimitive
+import org.tributary.Model
+import org.tributary.Participant
+import org.tributary.ffi.TributaryException
+import java.io.File
+
+private const val ROWS = 64
+private const val WIDTH = 4
+private val labels = IntArray(ROWS) { it % 2 }
+private val features = FloatArray(ROWS * WIDTH) { index ->
+    val (row, column) = index / WIDTH to index % WIDTH
+    ((row * 7 + column * 3) % 10) / 10f + if (column % 2 == row % 2) 1 else 0
+}
+
+private fun judge(model: Model): Unit = model.use {
+    val scores = model.scores(features.copyOf(2 * WIDTH))
+    check(model.version != null && scores.size == 4 && model.parameters().size == 10) { "another model than the task's" }
+    expect<TributaryException.Argument>("4") { model.scores(FloatArray(3)) }
+    check(scores[0] > scores[1] && scores[3] > scores[2]) { "wrong of rows that it was trained on: ${scores.toList()}" }
+    println("version ${model.version}, scores ${scores.toList()}")
+}
+
+/**
+ * An app without a training function, like `client-sdk/ffi/tests/c/ready.c`: the library trains the task's ready model on its rows, and the
+ * app uses the model. With `offline` it only does that, while the coordinator is gone.
+ *
+ *     Ready OPTIONS.json [offline]
+ */
+fun main(arguments: Array<String>): Unit = runBlocking {
+    val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject
+    if (arguments.size == 1) {
+        // By default it refuses rounds in the clear, and remembers why.
+        Participant.start(JsonObject(options - "secure_aggregation")).use { strict ->
+            while (strict.refusals().isEmpty()) delay(10)
+            val refused = strict.refusals()[0].jsonObject.getValue("reason").jsonPrimitive.content
+            check("without secure aggregation" in refused) { refused }
+        }
+        var rounds = 0
+        Participant.start(options).use { me ->
+            me.jobs().collect { job ->
+                expect<TributaryException.Update>("at least one") { job.train(features, IntArray(0), WIDTH) }
+                expect<TributaryException.Update>("takes 4") { job.train(features, labels.copyOf(ROWS / 2), 2 * WIDTH) }
+                expect<TributaryException.Update>("label") { job.train(features, IntArray(ROWS) { 7 }, WIDTH) }
+                check(job.train(features, labels, WIDTH)) { "the round no longer waited" }
+                expect<TributaryException.Answered>("answered before") { job.train(features, labels, WIDTH) }
+                rounds += 1
+            }
+        }
+        check(rounds == 2) { "$rounds rounds" }
+    }
+    judge(checkNotNull(Model.load(options, "ready")))
+}

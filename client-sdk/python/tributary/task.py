@@ -1,0 +1,232 @@
+"""One model to train, and how."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Union
+
+from . import _tributary
+from .model import views
+from .program import _WRAPPERS, _is_counter
+from .update import copy_into, rows_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    class Module(Protocol):
+        """A module of PyTorch."""
+
+        def state_dict(self) -> Mapping[str, Any]: ...
+
+    Parameters = Union[Mapping[str, Any], Sequence[Any], Module]
+
+
+class _HasExamples(Protocol):
+    examples: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """The rule of a step; its state begins anew in each round."""
+
+    #: ``sgd``, or ``adamw`` (Loshchilov and Hutter 2019) with the plan's weight decay apart from the gradient.
+    name: str = "sgd"
+    #: Of ``adamw``.
+    beta1: float | None = None
+    beta2: float | None = None
+    epsilon: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How the task wants the model trained. Settings that it leaves open are ``None``. A training that cannot do what is asked says so:
+    :meth:`Task.refuse`."""
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    #: FedProx μ: strength of the pull towards the received model.
+    proximal_mu: float = 0.0
+    #: Number of steps; overrides ``epochs``.
+    steps: int | None = None
+    #: Mini-batches whose gradients make one step.
+    accumulate: int = 1
+    #: L2 norm to which the gradient of a step is clipped.
+    gradient_clip: float | None = None
+    optimizer: Optimizer = Optimizer()
+    #: Everything else that the task says, by its name in the task file.
+    more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def _read(cls, text: str) -> Plan:
+        said = json.loads(text)
+        optimizer = said.get("optimizer", {})
+        said["optimizer"] = Optimizer(**{field.name: optimizer[field.name] for field in dataclasses.fields(Optimizer) if field.name in optimizer})
+        own = {field.name for field in dataclasses.fields(cls)} - {"more"}
+        return cls(
+            **{name: value for name, value in said.items() if name in own},
+            more={name: value for name, value in said.items() if name not in own},
+        )
+
+
+class Task:
+    """One model to train, in one round. It takes one answer: :meth:`send`, :meth:`refuse` or :meth:`fail`, in the process that got it:
+    a forked child is refused with :class:`ClosedError`.
+
+    A task without an answer counts as failed once it is forgotten: the round goes on without this participant. An answer that comes too
+    late is dropped, and ends no loop: :meth:`send` says so, and the next task is as good.
+    """
+
+    #: The task's name, and its round, from 1.
+    name: str
+    round: int
+    #: How to train.
+    plan: Plan
+    #: A seed for shuffling and the like; repeatable if the participant has one.
+    seed: int
+    #: The task's description of its model, if it has one.
+    architecture: Any
+    #: Names of the metrics that the task collects; others are dropped.
+    metrics: list[str]
+    #: The model: an array of float32 for each tensor, by name. They may be trained in place.
+    parameters: dict[str, np.ndarray]
+
+    def __init__(self, job: _tributary.Job, participant: _HasExamples) -> None:
+        self._job = job
+        self._participant = participant
+        self.name, self.round, self.seed, self.metrics = job.task, job.round, job.seed, job.metrics
+        self.plan = Plan._read(job.plan)
+        self.architecture = json.loads(job.architecture) if job.architecture else None
+        self._flat = job.take_values()
+        self.parameters = views(self._flat, job.tensors)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name!r}, round {self.round}, {self._flat.size} parameters>"
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the round no longer waits: training may stop. A task that was paused comes again, with its checkpoint."""
+        return self._job.is_overdue
+
+    @property
+    def checkpoint(self) -> bytes | None:
+        """What this task's training saved before it was paused or its process was killed; ``None`` if it begins."""
+        return self._job.checkpoint()
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether the last checkpoint is older than ``checkpoint_every``."""
+        return self._job.is_checkpoint_due
+
+    def save_checkpoint(self, state: bytes, *, strict: bool = False) -> bool:
+        """Keeps the state of the training, so that it goes on from there after a pause and after its process was killed.
+
+        It replaces the last one, and is sealed in the journal, once in ``checkpoint_every`` seconds; it goes with the round.
+
+        :returns: whether it was kept. If not, the round no longer waits, or the task was paused: training may stop.
+        :raises UpdateError: if it is larger than four times ``max_model_bytes``.
+        :raises Overdue: with ``strict``, instead of returning ``False``.
+        :raises ClosedError: in a forked child.
+        """
+        return _in_time(lambda: self._job.save_checkpoint(state), strict)
+
+    @property
+    def should_pause(self) -> bool:
+        """Whether the training should rest: save a checkpoint then. The task is taken back, and comes again when it goes on, if its round
+        still waits."""
+        return self._job.should_pause
+
+    def load_into(self, module: Any) -> Any:
+        """Loads the parameters into a PyTorch module whose ``state_dict`` has the task's names; returns the module. What it counts and the task
+        does not name, such as batches that were seen, stays as it is; what wrappers put into names does not matter."""
+        import torch
+
+        left = {name: torch.from_numpy(value.copy()) for name, value in self.parameters.items()}
+        state = {}
+        for name, value in module.state_dict().items():
+            plain = _WRAPPERS.sub("", name)
+            if plain in left:
+                state[name] = left.pop(plain)
+            elif _is_counter(value):
+                state[name] = value
+        module.load_state_dict({**state, **left})
+        return module
+
+    def send(
+        self,
+        parameters: Parameters,
+        *,
+        examples: int,
+        metrics: Mapping[str, float] | None = None,
+        strict: bool = False,
+    ) -> bool:
+        """Hands in the trained model. What leaves the device is clipped, weighted and masked as the task prescribes.
+
+        ``parameters`` are arrays by name, arrays in the order of :attr:`parameters`, or anything with a ``state_dict()``
+        such as a PyTorch module; arrays of floating point numbers in any byte order and precision, tensors of PyTorch and JAX among them.
+        A module's counters that the task does not name, such as ``num_batches_tracked`` of BatchNorm, are left out.
+
+        :returns: whether it was handed in. If not, the round no longer waited, or the task was paused: go on with the next task.
+        :raises UpdateError: if a tensor is missing, unknown, of another shape or type, or not finite. Nothing was sent,
+            and the task still takes an answer.
+        :raises Overdue: with ``strict``, instead of returning ``False``.
+        """
+        count = _whole(examples)
+        copy_into(self._flat, self.parameters, parameters)
+        given = [(str(name), float(value), count) for name, value in (metrics or {}).items()]
+        sent = _in_time(lambda: self._job.finish(self._flat, count, given), strict)
+        if sent:
+            self._participant.examples = examples
+        return sent
+
+    def train(self, features: Any, labels: Any, *, strict: bool = False) -> bool:
+        """Trains the task's ready model, such as ``linear``, ``mlp`` or ``cnn``, as the plan says, and hands in the result: for an app without
+        a training function. It runs in this thread on one core, beginning with :attr:`parameters`, and leaves checkpoints by itself.
+
+        :param features: a row of numbers for each example; images are flattened in the order channel, row, column.
+        :param labels: the class of each row, from 0.
+        :returns: whether it was handed in. If not, the task was paused, and comes again, or the round no longer waited.
+        :raises UpdateError: if the examples do not fit the model, or the task names no ready model. Nothing was sent, and the task still
+            takes an answer.
+        :raises Overdue: with ``strict``, if the round no longer waits.
+        """
+        rows = rows_of(features, labels)
+        try:
+            count = self._job.train(self._flat, *rows)
+        except _tributary.Overdue:
+            if strict:
+                raise
+            return False
+        if count is None:
+            return False
+        self._participant.examples = count
+        return True
+
+    def refuse(self, reason: str) -> None:
+        """Says that this app does not do such tasks. The reason stays on the device. Where the round no longer waits, nobody is told."""
+        _in_time(lambda: self._job.refuse(reason), strict=False)
+
+    def fail(self, reason: str) -> None:
+        """Says that training failed. The reason stays on the device. Where the round no longer waits, nobody is told."""
+        _in_time(lambda: self._job.fail(reason), strict=False)
+
+
+def _in_time(answer: Callable[[], None], strict: bool) -> bool:
+    """Whether somebody still waited for it."""
+    try:
+        answer()
+    except _tributary.Overdue:
+        if strict:
+            raise
+        return False
+    return True
+
+
+def _whole(examples: int) -> int:
+    if isinstance(examples, bool) or not hasattr(examples, "__index__") or examples.__index__() < 0:
+        raise _tributary.UpdateError(f"examples is {examples!r}; it is a number of examples, 0 or more")
+    return examples.__index__()

@@ -1,0 +1,200 @@
+//! Whether a training was told to pause, and how long it may go on then.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::clock::Clock;
+
+/// The wish that the run under way pauses. Its lock is never held while something is written: who tells does not wait for the disk.
+#[derive(Default)]
+pub(super) struct Pause(Mutex<Wish>);
+
+#[derive(Default)]
+struct Wish {
+    /// How long the run under way may go on once it was told, and by which clock; `None` if it is given no time.
+    grace: Option<(Arc<dyn Clock>, Duration)>,
+    told: Option<Told>,
+}
+
+/// What is so since the training was told to pause.
+struct Told {
+    /// When, by the clock of the grace; `None` if it has all the time it wants.
+    at: Option<Duration>,
+    /// The training has asked since: it may rely on its pause.
+    is_known: bool,
+    has_saved: bool,
+}
+
+impl Told {
+    fn at(moment: Duration) -> Self {
+        Self { at: Some(moment), is_known: false, has_saved: false }
+    }
+}
+
+impl Wish {
+    fn now(&self) -> Duration {
+        self.grace.as_ref().map_or(Duration::ZERO, |(clock, _)| clock.now().elapsed)
+    }
+
+    /// Whether it has more time, told or not.
+    fn has_time(&self) -> bool {
+        let Some((_, grace)) = &self.grace else { return false };
+        let told_at = self.told.as_ref().and_then(|told| told.at);
+        told_at.is_none_or(|at| self.now().saturating_sub(at) < *grace)
+    }
+}
+
+impl Pause {
+    fn wish(&self) -> MutexGuard<'_, Wish> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A run begins that was not told anything.
+    pub(super) fn begin(&self, grace: Option<(Arc<dyn Clock>, Duration)>) {
+        *self.wish() = Wish { grace, told: None };
+    }
+
+    /// The run has ended: no time is left to it.
+    pub(super) fn end(&self) {
+        self.wish().grace = None;
+    }
+
+    /// The run under way is to pause. Told once more, it gets no more time.
+    pub(super) fn tell(&self) {
+        let mut wish = self.wish();
+        let now = wish.now();
+        wish.told.get_or_insert_with(|| Told::at(now)).at.get_or_insert(now);
+    }
+
+    /// It need not pause any more; if it knows that it was to, it still may, in its own time.
+    pub(super) fn take_back(&self) {
+        let mut wish = self.wish();
+        let known = wish.told.take().filter(|told| told.is_known);
+        wish.told = known.map(|told| Told { at: None, ..told });
+    }
+
+    /// Whether it was told to pause; asked by the training.
+    pub(super) fn is_heard(&self) -> bool {
+        let mut wish = self.wish();
+        if let Some(told) = &mut wish.told {
+            told.is_known = true;
+        }
+        wish.told.is_some()
+    }
+
+    /// It has saved a checkpoint.
+    pub(super) fn saved(&self) {
+        if let Some(told) = &mut self.wish().told {
+            told.has_saved = true;
+        }
+    }
+
+    /// The next training of the round begins, of which nothing is saved.
+    pub(super) fn anew(&self) {
+        let mut wish = self.wish();
+        let now = wish.now();
+        if let Some(told) = &mut wish.told {
+            *told = Told::at(now);
+        }
+    }
+
+    pub(super) fn is_told(&self) -> bool {
+        self.wish().told.is_some()
+    }
+
+    /// Whether the run under way is given time to pause.
+    pub(super) fn has_grace(&self) -> bool {
+        self.wish().grace.is_some()
+    }
+
+    /// Whether the run under way may go on for now.
+    pub(super) fn has_time(&self) -> bool {
+        self.wish().has_time()
+    }
+
+    /// Whether it was told to pause and has saved since, or has had its time to.
+    pub(super) fn is_due(&self) -> bool {
+        let wish = self.wish();
+        wish.told.as_ref().is_some_and(|told| told.has_saved) || (wish.told.is_some() && !wish.has_time())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use wire::Timestamp;
+
+    use super::*;
+    use crate::clock::Now;
+
+    /// Seconds, as the test sets them.
+    #[derive(Default)]
+    struct Seconds(AtomicU64);
+
+    impl Clock for Seconds {
+        fn now(&self) -> Now {
+            Now { elapsed: Duration::from_secs(self.0.load(Ordering::Relaxed)), wall: Timestamp(0) }
+        }
+    }
+
+    /// A run that has ten seconds once it is told, and its clock.
+    fn begun() -> (Pause, Arc<Seconds>) {
+        let (pause, clock) = (Pause::default(), Arc::<Seconds>::default());
+        pause.begin(Some((Arc::clone(&clock) as Arc<dyn Clock>, Duration::from_secs(10))));
+        (pause, clock)
+    }
+
+    #[test]
+    fn who_saves_is_due_at_once_and_who_does_not_once_its_time_is_over() {
+        let (pause, clock) = begun();
+        clock.0.store(100, Ordering::Relaxed);
+        pause.saved();
+        assert_eq!((pause.is_told(), pause.has_time(), pause.is_due()), (false, true, false), "nobody told it");
+        pause.tell();
+        assert_eq!((pause.is_told(), pause.has_time(), pause.is_due()), (true, true, false), "what it saved before");
+        clock.0.store(109, Ordering::Relaxed);
+        pause.tell();
+        assert_eq!((pause.has_time(), pause.is_due()), (true, false));
+        clock.0.store(110, Ordering::Relaxed);
+        assert_eq!((pause.has_time(), pause.is_due()), (false, true), "told twice, it has no more time");
+
+        let (pause, _) = begun();
+        pause.tell();
+        pause.saved();
+        assert_eq!((pause.has_time(), pause.is_due()), (true, true));
+        pause.anew();
+        assert!(pause.is_told() && !pause.is_due(), "of the next training nothing is saved");
+        pause.take_back();
+        assert!(!pause.is_told() && !pause.is_due());
+    }
+
+    #[test]
+    fn a_training_that_knows_may_pause_in_its_own_time_when_it_need_not_any_more() {
+        let (pause, clock) = begun();
+        pause.tell();
+        assert!(pause.is_heard());
+        pause.take_back();
+        clock.0.store(1000, Ordering::Relaxed);
+        assert_eq!((pause.is_heard(), pause.has_time(), pause.is_due()), (true, true, false));
+        pause.tell();
+        assert_eq!((pause.has_time(), pause.is_due()), (true, false), "told again, it has its time again");
+        clock.0.store(1010, Ordering::Relaxed);
+        assert_eq!((pause.has_time(), pause.is_due()), (false, true));
+    }
+
+    #[test]
+    fn without_a_grace_there_is_no_time_and_a_new_run_was_told_nothing() {
+        let pause = Pause::default();
+        pause.begin(None);
+        assert!(!pause.has_grace() && !pause.has_time() && !pause.is_due());
+        pause.tell();
+        assert!(pause.is_told() && !pause.has_time() && pause.is_due());
+        let (pause, _) = begun();
+        pause.tell();
+        pause.end();
+        assert!(!pause.has_grace() && !pause.has_time(), "it has ended");
+        pause.begin(None);
+        assert!(!pause.is_told());
+    }
+}

@@ -1,0 +1,29 @@
+//! The options of apps in other languages, as docs/OPTIONS.md tells them.
+
+use std::collections::BTreeSet;
+
+use client_sdk::runner::Options;
+
+const PAGE: &str = include_str!("../../../../docs/OPTIONS.md");
+
+/// The keys of an object in the options, as they are named when another is refused.
+fn keys(object: &[&str]) -> Vec<String> {
+    let another = object.iter().rev().fold(r#"{"?": 0}"#.to_owned(), |inner, key| format!(r#"{{"{key}": {inner}}}"#));
+    let refused = serde_json::from_str::<Options>(&another).err().unwrap().to_string();
+    let (_, expected) = refused.split_once("expected").unwrap();
+    expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_page_has_a_row_for_each_option_and_no_other() {
+    let objects: [&[&str]; 5] =
+        [&[], &["secure_aggregation"], &["privacy"], &["privacy", "lifetime"], &["device_conditions"]];
+    let mut known = BTreeSet::new();
+    for object in objects {
+        known.extend(keys(object).iter().map(|key| [object, &[key.as_str()]].concat().join(".")));
+    }
+    let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let told: Vec<_> = rows.map(|(name, _)| name.to_owned()).collect();
+    assert_eq!(told.iter().cloned().collect::<BTreeSet<_>>(), known);
+    assert_eq!(told.len(), known.len(), "one row for each");
+}

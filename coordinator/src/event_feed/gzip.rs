@@ -1,0 +1,97 @@
+//! Gzip (RFC 1952) of pieces that many streams share.
+//!
+//! A piece is compressed by itself: nothing in it refers to what comes before it, and it ends with a whole byte. So it may follow any
+//! other piece of any stream, and whoever has it can read all of it at once. A stream's own are its header and its trailer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use flate2::{Compress, Compression, Crc, FlushCompress};
+
+/// Deflate, no name, no time, of an unknown system.
+const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+/// The last block of a stream, in which nothing is.
+const LAST_BLOCK: [u8; 2] = [3, 0];
+
+/// A text in deflate blocks (RFC 1951), none of which is a stream's last. Clones share the bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    blocks: Bytes,
+    /// Of the text, with its length.
+    checksum: Arc<Crc>,
+}
+
+impl Piece {
+    /// Compresses a text, which takes some milliseconds for a megabyte.
+    pub(crate) fn compressed(text: &[u8]) -> Self {
+        Self::new(text, deflated(text).unwrap_or_else(|| stored(text)))
+    }
+
+    /// A text as it is: for one so short that compressing it does not pay.
+    pub(crate) fn stored(text: &[u8]) -> Self {
+        Self::new(text, stored(text))
+    }
+
+    fn new(text: &[u8], blocks: Vec<u8>) -> Self {
+        let mut checksum = Crc::new();
+        checksum.update(text);
+        Self { blocks: blocks.into(), checksum: Arc::new(checksum) }
+    }
+}
+
+/// The blocks of a text, unless it is shorter stored.
+fn deflated(text: &[u8]) -> Option<Vec<u8>> {
+    let mut blocks = Vec::with_capacity(text.len());
+    let mut deflate = Compress::new(Compression::fast(), false);
+    deflate.compress_vec(text, &mut blocks, FlushCompress::Sync).ok()?;
+    // Where room is left, nothing is missing: the last block is an empty one that is stored, and so a whole byte.
+    (blocks.len() < blocks.capacity()).then(|| {
+        blocks.shrink_to_fit();
+        blocks
+    })
+}
+
+fn stored(text: &[u8]) -> Vec<u8> {
+    let mut blocks = Vec::with_capacity(text.len() + 5);
+    for block in text.chunks(usize::from(u16::MAX)) {
+        let length = u16::try_from(block.len()).unwrap_or(u16::MAX);
+        blocks.push(0);
+        blocks.extend(length.to_le_bytes());
+        blocks.extend((!length).to_le_bytes());
+        blocks.extend(block);
+    }
+    blocks
+}
+
+/// A stream that pieces are put into.
+#[derive(Debug, Default)]
+pub(crate) struct GzipStream {
+    has_begun: bool,
+    /// Of the texts so far, with their length.
+    checksum: Crc,
+}
+
+impl GzipStream {
+    /// The bytes of the stream with which a reader has this piece.
+    pub(crate) fn push(&mut self, piece: &Piece) -> Bytes {
+        self.checksum.combine(&piece.checksum);
+        match self.header() {
+            [] => piece.blocks.clone(),
+            header => [header, &piece.blocks].concat().into(),
+        }
+    }
+
+    /// The bytes that end the stream.
+    pub(crate) fn end(mut self) -> Bytes {
+        let [sum, length] = [self.checksum.sum(), self.checksum.amount()].map(u32::to_le_bytes);
+        [self.header(), &LAST_BLOCK, &sum, &length].concat().into()
+    }
+
+    /// What comes before anything else, the first time.
+    fn header(&mut self) -> &'static [u8] {
+        if std::mem::replace(&mut self.has_begun, true) { &[] } else { &HEADER }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 // The dashboard in a real browser, over a real federation: sign-in, a task from its form to its models, and whatever an operator
-// does with participants and tokens; every page looked at by axe and kept as a picture. Of the API's reference, which is Swagger UI as its
-// makers ship it, axe's rules in `OF_SWAGGER` (steps/entering.js) are left out.
+// does with participants and tokens. Every page, empty, full or in trouble, is looked at by axe and kept as a picture; every control is reached
+// by keys alone; script is written into every text. Of the API's reference, which is Swagger UI as its makers ship it, axe's rules in
+// `OF_SWAGGER` (steps/entering.js) are left out.
 //
 //   node browser.js BINARY OUT
 //

@@ -59,15 +59,16 @@ export async function holds(page, name) {
   assert.deepEqual((await drawn.locator('.chart-heading').allInnerTexts()).sort(), Object.keys(charts).sort(), `the charts of ${name}`);
   for (const [chart, of] of Object.entries(charts)) {
     const series = of(round);
-    const table = drawn.filter({ has: page.getByText(chart, { exact: true }) }).first();
-    await table.getByText('As a table').press('Enter');
-    await table.getByRole('table').waitFor();
     const plot = page.getByRole('slider', { name: `${chart}, by round`, exact: true });
     await plot.focus();
     await page.keyboard.press('Home');
     assert.equal(await plot.getAttribute('aria-valuetext'), `Round 1: ${series.map((one) => one.join(' ')).join(', ')}`, `${name}, ${chart}`);
     const marks = await plot.locator('path.line, path.bar, path.band, circle.dot').evaluateAll((all) => all.filter((one) => one.getBBox().width + one.getBBox().height > 0).length);
     assert.ok(marks >= series.length, `${name}, ${chart}: ${marks} marks of ${series.length} series`);
+    // What is read aloud leaves with the focus, and takes no click with it.
+    const table = drawn.filter({ has: page.getByText(chart, { exact: true }) }).first();
+    await table.getByText('As a table').click();
+    await table.getByRole('table').waitFor();
     assert.deepEqual(await table.getByRole('row').last().getByRole('cell').allInnerTexts(), series.map(([, value]) => value), `${name}, ${chart}, as a table`);
   }
 }

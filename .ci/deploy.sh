@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Holds deploy/ against what it promises: the Containerfile and its steps, the chart, the compose file, alerts and dashboard.
+# Holds deploy/ against what it promises: the systemd unit, the Containerfile and its steps, the chart, the compose file, alerts and dashboard.
 # Needs root on Debian (a bare root folder is made and mounted), Debian's packages and PyPI; a tool that cannot be had is SKIPPED,
 # loudly, with what was not checked.
 #
@@ -44,6 +44,7 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && unshare --mount --pid 
 fi
 tool() { chroot "$work/tools" "$@"; }
 
+python3 deploy/checks/unit.py "$binary"
 mkdir "$work/configs"
 cp docs/config/coordinator.toml "$work/configs/documented.toml"
 cp deploy/compose/coordinator.toml "$work/configs/compose.toml"

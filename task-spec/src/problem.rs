@@ -29,8 +29,14 @@ pub struct SpecError {
 pub fn in_words(error: &str) -> String {
     let whole = ["u8", "u16", "u32", "u64", "usize"].map(|code| (code, "a whole number, 0 or more"));
     let signed = ["i8", "i16", "i32", "i64"].map(|code| (code, "a whole number"));
-    let other =
-        [("f32", "a number"), ("f64", "a number"), ("a boolean", "true or false"), ("a map", "a table of keys")];
+    let other = [
+        ("f32", "a number"),
+        ("f64", "a number"),
+        ("a boolean", "true or false"),
+        ("a map", "a table of keys"),
+        ("variant identifier", "a word"),
+        ("string or map", "a word, or a table of keys"),
+    ];
     let kinds = whole.into_iter().chain(signed).chain(other);
     kinds.fold(error.to_owned(), |told, (code, words)| {
         let (expected, told_as) = (format!("expected {code}"), format!("expected {words}"));
@@ -61,7 +67,7 @@ pub fn wrong_key(task: &Value, path: &str, error: &str) -> String {
 }
 
 /// A value as serde quotes it.
-fn quoted_as(value: &Value) -> String {
+pub(crate) fn quoted_as(value: &Value) -> String {
     let quoted = match value {
         Value::Null => Unexpected::Unit,
         Value::Bool(value) => Unexpected::Bool(*value),
@@ -141,6 +147,7 @@ mod tests {
             ("at line 3\nexpected f64\n", "at line 3\nexpected a number"),
             ("invalid type: integer `1`, expected a boolean", "invalid type: integer `1`, expected true or false"),
             ("unknown field `u8`, expected `u16`", "unknown field `u8`, expected `u16`"),
+            ("invalid type: map, expected variant identifier", "invalid type: map, expected a word"),
         ] {
             assert_eq!(in_words(code), words);
         }

@@ -1,6 +1,7 @@
 //! `cargo xtask`: maintenance commands. `tidy` checks the rules of the repository.
 #![expect(clippy::print_stdout, reason = "a chore speaks to the person who runs it")]
 
+mod crates;
 mod cycles;
 mod edges;
 mod floor;
@@ -14,6 +15,8 @@ use clap::Parser;
 enum Chore {
     /// Check dependency edges, module cycles, file lengths, module docs, migrations and unowned notes.
     Tidy,
+    /// Count the crates that an app compiles with the SDK, and compare them with the limit.
+    Crates,
     /// List the imports of a crate that are part of a module cycle.
     Cycles {
         /// Name of the crate.
@@ -35,6 +38,7 @@ enum Chore {
 fn main() -> anyhow::Result<()> {
     match Chore::parse() {
         Chore::Tidy => tidy::run(),
+        Chore::Crates => crates::run(),
         Chore::Cycles { package } => cycles::run(&package),
         Chore::Floor { accuracy } => floor::run(accuracy),
         Chore::Size { target } => size::run(target.as_deref()),

@@ -33,7 +33,7 @@ impl CheckConfig {
             config: toml::from_str(&text).map_err(Failure::because(Exit::Internal, "the configuration as TOML"))?,
             devices: devices.iter().map(described).collect(),
         };
-        output.answer(&checked, || {
+        output.document(&checked, || {
             let devices: String = checked.devices.iter().map(|device| format!("# device: {device}\n")).collect();
             format!(
                 "# {} can be used. With all defaults and overrides it says:\n{devices}\n{text}",

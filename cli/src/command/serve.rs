@@ -128,9 +128,9 @@ fn announce(output: Output, serving: &Serving) {
     match &serving.token {
         Some(token) => {
             output.line("");
-            output.line(format!("  export TRIBUTARY_SERVER={} TRIBUTARY_CA={ca}", serving.url));
-            output.line(format!("  export TRIBUTARY_TOKEN={token}"));
-            output.line("  tributary task list");
+            output.command(format!("export TRIBUTARY_SERVER={} TRIBUTARY_CA={ca}", serving.url));
+            output.command(format!("export TRIBUTARY_TOKEN={token}"));
+            output.command("tributary task list");
             output.line("");
         }
         None => output.line("Tokens       as before (`tributary token create` makes more)"),

@@ -19,6 +19,7 @@ use crate::server::{IdempotencyArgs, IfMatchArgs, PartArgs, Server, ServerArgs, 
 use crate::task_input::{self, SetArgs};
 
 mod compare;
+mod reused;
 
 /// What is to be done about a task that has stopped for its budget.
 pub(crate) const BUDGET_ADVICE: &str = "Another round would spend more than the privacy budget, so none opens. The last model stays as it is. To go on \
@@ -114,6 +115,7 @@ impl TaskCommand {
                 }
                 let task = server.post_tagged(route::TASKS, &body, once.condition()).await?;
                 show(output, &task);
+                reused::say_reused(&server, &task.view.summary, output).await;
                 objections(&task.view.spec).iter().for_each(|reason| {
                     output.note(format!(
                         "an app with the SDK's defaults takes no part in this task: {reason} (docs/THREAT_MODEL.md)"
@@ -122,7 +124,7 @@ impl TaskCommand {
                 Ok(())
             }
             Self::Keys => {
-                output.answer(&json!({ "task_file": KEYS }), || KEYS.to_owned());
+                output.document(&json!({ "task_file": KEYS }), || KEYS.to_owned());
                 Ok(())
             }
             Self::List { state, since, part, server } => {

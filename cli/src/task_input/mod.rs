@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use task_spec::{Deployment, SpecError, TaskSpec, in_words, wrong_key};
+use task_spec::{Deployment, SpecError, TaskSpec, said_of, wrong_key};
 
 mod defaults;
 mod flags;
@@ -272,7 +272,8 @@ fn parse(whole: &Table, parameters: u64) -> Result<TaskSpec, TaskInputError> {
     let whole = Value::Object(whole);
     serde_path_to_error::deserialize(&whole).map_err(|error| {
         let why = error.inner().to_string();
-        TaskInputError { key: wrong_key(&whole, &error.path().to_string(), &why), why: in_words(&why) }
+        let key = wrong_key(&whole, &error.path().to_string(), &why);
+        TaskInputError { why: said_of(&whole, &key, &why), key }
     })
 }
 

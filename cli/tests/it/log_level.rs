@@ -1,4 +1,4 @@
-//! The log's level follows the configuration at SIGHUP, while the coordinator serves.
+//! The log's level follows the configuration at SIGHUP, while the coordinator serves; a log in a file has no colours.
 
 #![cfg(unix)]
 
@@ -53,4 +53,16 @@ fn the_level_is_that_of_the_file_after_a_hangup_and_stays_where_the_file_is_wron
     hangup();
     wait_for(&log, "the log level stays as it is: ");
     served.operate(&["task", "list"]).data();
+}
+
+#[test]
+fn a_log_that_goes_to_a_file_has_no_colours() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let mut command = tributary();
+    command.args(["--format", "json", "serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir"]);
+    command.arg(folder.path().join("data")).stderr(File::create(&log).unwrap());
+    let _served = Served::until_in_words(command, "serving");
+    wait_for(&log, " INFO ");
+    assert!(!std::fs::read_to_string(&log).unwrap().contains('\u{1b}'), "colours are for who looks on");
 }

@@ -322,4 +322,25 @@ fn what_a_round_was_is_exported_compared_and_never_overwritten() {
     assert_eq!(keys("selection.cohort.count"), None, "they are the same");
     assert_eq!(compared["total"][0]["name"], "bytes_down");
     assert_eq!(served.operate(&["task", "compare", "digits"]).code, 2, "with what?");
+    let unknown = served.operate(&["task", "compare", "digits", "digitz"]);
+    let names = "no task is called `digitz`; there are letters, digits";
+    assert!(unknown.code == 7 && unknown.stderr.contains(names), "{unknown}");
+}
+
+#[test]
+fn a_name_that_an_earlier_task_had_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::dev(&folder.path().join("data"));
+    let file = folder.path().join("task.toml");
+    std::fs::write(&file, TASK).unwrap();
+    let create = ["task", "create", file.to_str().unwrap()];
+    let first = served.operate(&create);
+    assert!(!first.stderr.contains("earlier"), "{first}");
+    served.operate(&["task", "cancel", "digits"]).data();
+    let second = served.operate(&create);
+    let words = format!(
+        "an earlier task `digits` is CANCELLED: the name means the new one from now on, and {} the",
+        first.data()["id"].as_str().unwrap()
+    );
+    assert!(second.code == 0 && second.stderr.contains(&words), "{second}");
 }

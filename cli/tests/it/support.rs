@@ -19,6 +19,7 @@ pub(crate) fn tributary() -> Command {
     for name in ["SERVER", "CA", "TOKEN", "ENROLLMENT_TOKEN", "DATA_DIR", "LOG"] {
         command.env_remove(format!("TRIBUTARY_{name}"));
     }
+    command.env_remove("COLUMNS");
     command
 }
 

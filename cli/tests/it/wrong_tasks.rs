@@ -102,8 +102,21 @@ fn with(key: &str, value: Value) -> String {
 }
 
 /// Words with which messages say what would be right.
-const RIGHT: [&str; 10] =
-    ["must ", "expected ", "between ", "at least", "at most", "needs ", "leave ", "is not below", "instead", "wanted "];
+const RIGHT: [&str; 13] = [
+    "must ",
+    "expected `",
+    "expected one of `",
+    "expected a whole number",
+    "expected a number",
+    "expected true or false",
+    "between ",
+    "at least",
+    "at most",
+    "needs ",
+    "leave ",
+    "is not below",
+    "instead",
+];
 
 #[test]
 fn each_wrong_task_file_names_its_key_and_what_would_be_right() {

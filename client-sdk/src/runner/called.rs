@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use learning::{MetricValue, Parameters};
 
-use super::PAUSE_GRACE;
-use super::job::{Answer, Job, rests};
+use super::job::{Answer, Job, PAUSE_GRACE, rests};
 use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
 
 /// A trainer that gives each job to a function, which answers it before it returns: for [`Driven`](crate::participant::Driven). A

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use learning::{MetricValue, Parameters};
 
-use super::PAUSE_GRACE;
-use super::job::{Answer, Job, rests};
+use super::job::{Answer, Job, PAUSE_GRACE, rests};
 use super::said::{Said, Switches};
 use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
 

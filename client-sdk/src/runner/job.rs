@@ -1,10 +1,15 @@
 //! A job that waits for the app.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
 use learning::Parameters;
 
 use crate::trainer::{Cancel, Trained, TrainerError, TrainingJob};
+
+/// Time for a training of an app that was told to pause, to save a checkpoint: a batch and its state, and not more than the conditions for
+/// work may be broken.
+pub(super) const PAUSE_GRACE: Duration = Duration::from_secs(10);
 
 /// A model to train.
 #[derive(Debug)]

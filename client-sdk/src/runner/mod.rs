@@ -67,9 +67,6 @@ use crate::participant::{BuildError, Builder, Participant, ParticipantError, Pro
 
 /// How often a participant looks whether its pause is over, although it is told.
 const PAUSE_CHECK: Duration = Duration::from_secs(60);
-/// Time for a training of an app that was told to pause, to save a checkpoint: a batch and its state, and not more than the conditions for
-/// work may be broken.
-const PAUSE_GRACE: Duration = Duration::from_secs(10);
 /// Time for a training that nobody stopped, once the participant has ended.
 const LAST_WORK: Duration = Duration::from_secs(1);
 

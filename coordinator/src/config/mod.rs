@@ -221,6 +221,34 @@ mod tests {
         assert_eq!(parse(text, &[]).unwrap(), Config::default());
     }
 
+    /// The keys of a section of the file, as the refusal of an unknown one tells them.
+    fn keys_of(section: &str) -> Vec<String> {
+        let error = parse(&format!("{section}\nno_such_key = 1\n"), &[]).unwrap_err();
+        let (_, expected) = error.split_once("expected ").expect("the refusal tells the keys");
+        expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_example_in_docs_has_every_key() {
+        let text = include_str!("../../../docs/config/coordinator.toml");
+        // What is off by default is a comment.
+        let lines: Vec<_> = text.lines().map(|line| line.strip_prefix("# ").unwrap_or(line)).collect();
+        let mut sections: Vec<String> = keys_of("");
+        sections.extend(["identity.signer", "oidc.client"].map(str::to_owned));
+        for section in sections {
+            let header = format!("[{section}]");
+            let begins = lines.iter().position(|line| line.starts_with(&header));
+            let within: Vec<_> = lines[begins.unwrap_or_else(|| panic!("no {header}")) + 1..]
+                .iter()
+                .take_while(|line| !line.starts_with('['))
+                .collect();
+            for key in keys_of(&header) {
+                let is_table = lines.iter().any(|line| line.starts_with(&format!("[{section}.{key}]")));
+                assert!(is_table || within.iter().any(|line| line.starts_with(&format!("{key} = "))), "{header} {key}");
+            }
+        }
+    }
+
     #[test]
     fn unknown_keys_are_refused_with_their_place() {
         let error = parse("[http]\nlisten_on = \"1.2.3.4:5\"\n", &[]).unwrap_err();

@@ -403,7 +403,23 @@ impl IntoResponse for Error {
 
 #[cfg(test)]
 mod tests {
+    use tracing_subscriber::filter::Targets;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
     use super::*;
+    use crate::config::TelemetryConfig;
+
+    #[test]
+    fn a_fault_is_in_the_log_by_default_under_the_id_that_the_peer_is_told() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let lines = tracing_subscriber::fmt::layer().with_writer(Arc::new(log.reopen().unwrap())).with_ansi(false);
+        let level: Targets = TelemetryConfig::default().level.parse().unwrap();
+        let subscriber = tracing_subscriber::registry().with(level).with(lines);
+        let problem = tracing::subscriber::with_default(subscriber, || Error::fault("password=geheim").told("abc-7"));
+        assert_eq!((problem.status, problem.instance.as_deref()), (500, Some("abc-7")));
+        let log = std::fs::read_to_string(log.path()).unwrap();
+        assert!(log.contains("request abc-7 failed") && log.contains("password=geheim"), "{log}");
+    }
 
     #[test]
     fn a_fault_tells_the_peer_nothing_but_where_to_look() {

@@ -439,11 +439,11 @@ fn tell_how_to_look(world: &World, output: Output) {
     output.line("");
     output.line("The coordinator stays until ctrl-c. In another terminal:");
     output.line("");
-    output.line(format!("  export TRIBUTARY_SERVER={} TRIBUTARY_CA={ca}", world.url));
-    output.line(format!("  export TRIBUTARY_TOKEN={}", world.token));
+    output.command(format!("export TRIBUTARY_SERVER={} TRIBUTARY_CA={ca}", world.url));
+    output.command(format!("export TRIBUTARY_TOKEN={}", world.token));
     for command in ["round list", "round show", "model fetch"] {
         let round = if command == "round show" { " 1" } else { "" };
-        output.line(format!("  tributary {command} {}{round}", world.task));
+        output.command(format!("tributary {command} {}{round}", world.task));
     }
-    output.line(format!("  curl --cacert {ca} -H \"Authorization: Bearer $TRIBUTARY_TOKEN\" {}/v1/tasks", world.url));
+    output.command(format!("curl --cacert {ca} -H \"Authorization: Bearer $TRIBUTARY_TOKEN\" {}/v1/tasks", world.url));
 }

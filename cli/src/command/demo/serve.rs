@@ -60,7 +60,9 @@ pub(super) async fn serve(world: &World, task: &TaskView, folder: &Path, output:
     let url = format!("http://{}", running.address);
     let told = Served { url: &url, model: name, version, curl: curl(&url, name, task) };
     output.event("model_served", &told);
-    output.line(format!("\nVersion {version} of {name} answers at {url} (docs/SERVING.md):\n\n  {}\n", told.curl));
+    output.line(format!("\nVersion {version} of {name} answers at {url} (docs/SERVING.md):\n"));
+    output.command(&told.curl);
+    output.line("");
     Ok(running)
 }
 

@@ -194,7 +194,12 @@ impl Run {
             }
             Ok(_) => {
                 output.event("stopped", &serde_json::json!({}));
-                output.line("stopped; the journal knows how to go on");
+                let is_enrolled = participant.certified().is_some();
+                output.line(if is_enrolled {
+                    "stopped; started again with the same journal, it goes on from here"
+                } else {
+                    "stopped before it had enrolled"
+                });
                 Ok(())
             }
             Err(error) => Err(failure(&error)),

@@ -81,11 +81,11 @@ impl PlanArgs {
         let usage = |error| Failure::new(Exit::Usage, error);
         let document = plan(&request).map_err(usage)?;
         let Some(launcher) = self.script else {
-            output.answer(&document, || serde_json::to_string_pretty(&document).unwrap_or_default());
+            output.document(&document, || serde_json::to_string_pretty(&document).unwrap_or_default());
             return Ok(());
         };
         let script = Script { launcher, text: script(&document, launcher, &self.program).map_err(usage)? };
-        output.answer(&script, || script.text.clone());
+        output.document(&script, || script.text.clone());
         Ok(())
     }
 }

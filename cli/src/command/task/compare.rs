@@ -22,7 +22,10 @@ impl Compare {
     pub(super) async fn run(self, output: Output) -> Outcome {
         let server = Server::new(&self.server)?;
         let bar = output.spinner("reading rounds".to_owned());
-        let query: Vec<_> = self.tasks.into_iter().map(|task| ("task", task)).collect();
+        let mut query = Vec::new();
+        for task in &self.tasks {
+            query.push(("task", server.task(task).await?.to_string()));
+        }
         let compared: Comparison = server.get(route::COMPARE, &query).await?;
         bar.finish_and_clear();
         let nothing = "They have the same keys, and no rounds yet.";

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
-use task_spec::{Deployment, SpecError, TaskSpec, in_words, wrong_key};
+use task_spec::{Deployment, SpecError, TaskSpec, said_of, wrong_key};
 use utoipa::IntoParams;
 use wire::admin::{CheckedTask, CreateTask};
 use wire::inspect::TaskView;
@@ -78,7 +78,7 @@ pub(in crate::http) async fn create_task(
     }
     app.store.wake().publish(WakeEvent::Task(id));
     app.store.wake().publish(WakeEvent::Work);
-    tracing::info!(task = %id, operator = bearer.name, "task {id} created by {}", bearer.name);
+    tracing::info!(task = %id, operator = bearer.name, "task {id} created by operator {:?}", bearer.name);
     respond(&answer)
 }
 
@@ -94,7 +94,8 @@ fn read_spec(bytes: &[u8]) -> Result<TaskSpec> {
                 let problem = told.rsplit_once(" at line ").map_or(told.as_str(), |(problem, _)| problem);
                 let whole: Value = serde_json::from_slice(bytes).unwrap_or_default();
                 let field = wrong_key(&whole["spec"], field, problem);
-                Error::UnreadableTask(SpecError { field, problem: in_words(problem) })
+                let problem = said_of(&whole["spec"], &field, problem);
+                Error::UnreadableTask(SpecError { field, problem })
             }
             None => malformed(error.inner()),
         }

@@ -84,6 +84,6 @@ pub(in crate::http) async fn create(
             })
         })
         .await?;
-    tracing::info!(token = %row.id, "enrolment token {} created by {}", row.id, bearer.name);
+    tracing::info!(token = %row.id, "enrolment token {} created by operator {:?}", row.id, bearer.name);
     Ok((StatusCode::CREATED, Json(EnrollmentTokenReply { id: row.id, token, expires_at: row.expires_at })))
 }

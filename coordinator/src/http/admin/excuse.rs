@@ -73,7 +73,7 @@ pub(in crate::http) async fn excuse(
         count_dropped(phase, "excused", 1);
     }
     app.store.wake().publish(WakeEvent::Work);
-    tracing::info!(%round, %participant, "{participant} excused from round {round} by {}", bearer.name);
+    tracing::info!(%round, %participant, "{participant} excused from round {round} by operator {:?}", bearer.name);
     Ok(StatusCode::NO_CONTENT)
 }
 

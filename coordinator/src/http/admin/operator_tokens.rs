@@ -172,7 +172,8 @@ pub(in crate::http) async fn create(
             })
         })
         .await?;
-    tracing::info!(token = %reply.id, "operator token {} for {} created by {}", reply.id, request.name, bearer.name);
+    let (id, name) = (reply.id, &request.name);
+    tracing::info!(token = %id, "operator token {id} for {name} created by operator {:?}", bearer.name);
     Ok((StatusCode::CREATED, Json(reply)))
 }
 
@@ -296,6 +297,6 @@ pub(in crate::http) async fn revoke(
             })
         })
         .await?;
-    tracing::info!(%token, "operator token {token} revoked by {}", bearer.name);
+    tracing::info!(%token, "operator token {token} revoked by operator {:?}", bearer.name);
     Ok(StatusCode::NO_CONTENT)
 }

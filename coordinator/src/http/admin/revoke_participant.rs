@@ -60,6 +60,7 @@ pub(in crate::http) async fn revoke_participant(
         app.store.wake().publish(WakeEvent::Round(round));
     }
     app.store.wake().publish(WakeEvent::Work);
-    tracing::info!(%participant, operator = bearer.name, "participant {participant} revoked by {}", bearer.name);
+    let operator = &bearer.name;
+    tracing::info!(%participant, operator, "participant {participant} revoked by operator {operator:?}");
     Ok(Tagged(view))
 }

@@ -1,0 +1,66 @@
+//! What is said of a value of a task that cannot be read.
+
+use serde_json::Value;
+
+use crate::TaskSpec;
+use crate::problem::{in_words, quoted_as};
+
+/// What is said of the value of `key`, of which serde tells this `error`: in the words of operators ([`in_words`]), and
+/// where it must be one of some words, which.
+#[must_use]
+pub fn said_of(task: &Value, key: &str, error: &str) -> String {
+    words_in_place_of(task, key, error).unwrap_or_else(|| in_words(error))
+}
+
+/// The words that the value of `key` must be one of, if `error` asks for a word. Serde tells them only to one who gives
+/// another word.
+fn words_in_place_of(task: &Value, key: &str, error: &str) -> Option<String> {
+    let asks = ["expected variant identifier", "expected string or map", "wanted string or table"];
+    if !asks.iter().any(|ask| error.ends_with(ask)) {
+        return None;
+    }
+    let mut task = task.clone();
+    let value = task.pointer_mut(&format!("/{}", key.replace('.', "/")))?;
+    let (given, quoted) = (value.to_string(), quoted_as(value));
+    *value = Value::String(given.clone());
+    let refusal = serde_json::from_value::<TaskSpec>(task).err()?.to_string();
+    let words = refusal.strip_prefix(&format!("unknown variant `{given}`, "))?;
+    Some(format!("invalid type: {quoted}, {words}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_must_be_a_word_is_told_with_the_words() {
+        let modes = "expected one of `sync`, `semi_sync`, `buffered`";
+        for (task, key, error, said) in [
+            (
+                serde_json::json!({ "schedule": { "mode": 7 } }),
+                "schedule.mode",
+                "wanted string or table",
+                format!("invalid type: integer `7`, {modes}"),
+            ),
+            (
+                serde_json::json!({ "schedule": { "mode": true } }),
+                "schedule.mode",
+                "invalid type: boolean `true`, expected string or map",
+                format!("invalid type: boolean `true`, {modes}"),
+            ),
+            (
+                serde_json::json!({ "training": { "solver": { "name": 7 } } }),
+                "training.solver.name",
+                "invalid type: integer `7`, expected variant identifier",
+                "invalid type: integer `7`, expected `fed_nova` or `scaffold`".to_owned(),
+            ),
+        ] {
+            assert_eq!(said_of(&task, key, error), said);
+        }
+        let task = serde_json::json!({ "rounds": { "count": "ten" } });
+        let error = "invalid type: string \"ten\", expected u32";
+        assert_eq!(said_of(&task, "rounds.count", error), in_words(error));
+        let error = "invalid type: integer `7`, expected variant identifier";
+        assert_eq!(said_of(&task, "no.such", error), in_words(error), "the words are not known");
+    }
+}

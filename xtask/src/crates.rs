@@ -1,0 +1,34 @@
+//! How many crates cargo compiles for an app that trains by itself.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail};
+
+/// Most of them; the SDK's own count, the app does not.
+const LIMIT: usize = 150;
+
+/// Counts the crates of `client-sdk` with the feature `https` alone, for Linux, and compares them with the limit.
+pub(crate) fn run() -> anyhow::Result<()> {
+    let (all, within) = (crates("normal,build")?, crates("normal")?);
+    let for_scripts = all.difference(&within).count();
+    println!("{} crates, {for_scripts} of them for build scripts alone (limit {LIMIT})", all.len());
+    if all.len() > LIMIT {
+        bail!("an app compiles too many crates: see `cargo tree -p client-sdk --no-default-features --features https`");
+    }
+    Ok(())
+}
+
+/// The crates along these edges, each with its version.
+fn crates(edges: &str) -> anyhow::Result<BTreeSet<String>> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["tree", "--locked", "--package", "client-sdk", "--no-default-features", "--features", "https"]);
+    cargo.args(["--target", "x86_64-unknown-linux-gnu", "--edges", edges, "--prefix", "none", "--format", "{p}"]);
+    let tree = cargo.stderr(Stdio::inherit()).output().context("cargo tree")?;
+    if !tree.status.success() {
+        bail!("cargo tells no tree");
+    }
+    // One that is told again is marked.
+    let lines = std::str::from_utf8(&tree.stdout)?.lines();
+    Ok(lines.map(|line| line.trim_end_matches(" (*)").to_owned()).collect())
+}

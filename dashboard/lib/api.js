@@ -48,6 +48,11 @@ async function answered(path, init, quiet = false) {
   throw problem;
 }
 
+function brokenOff(error) {
+  if (error.name === 'AbortError') throw error;
+  throw new Problem({ title: 'The answer broke off', detail: 'Whether the coordinator did what was asked for is not known.' });
+}
+
 async function request(method, path, { body, signal, quiet, seen, headers = {} } = {}) {
   const init = { method, signal, headers: { ...headers } };
   if (seen) init.headers['if-match'] = seen[TAG];
@@ -58,7 +63,7 @@ async function request(method, path, { body, signal, quiet, seen, headers = {} }
   }
   const response = await answered(path, init, quiet);
   if (response.status === 204) return null;
-  const view = await response.json();
+  const view = await response.json().catch(brokenOff);
   const tag = response.headers.get('etag');
   return tag === null ? view : Object.assign(view, { [TAG]: tag });
 }
@@ -82,12 +87,15 @@ export function path(strings, ...values) {
   return strings.reduce((text, part, at) => text + part + (at < values.length ? encodeURIComponent(values[at]) : ''), '');
 }
 
-/** Pages of a list, one after the other; `onPage(items so far)` is told after each. Stops at `most` items, which have these `fields` or all. */
-export async function list(address, { signal, most = Infinity, fields, onPage = () => {}, pageSize = 500 } = {}) {
+/**
+ * Pages of a list, or of what `filters` leave of it, one after the other; `onPage(items so far)` is told after each. Stops at `most` items,
+ * which have these `fields` or all.
+ */
+export async function list(address, { signal, most = Infinity, filters = [], fields, onPage = () => {}, pageSize = 500 } = {}) {
   const items = [];
   let cursor;
   do {
-    const query = new URLSearchParams({ limit: Math.min(pageSize, most) });
+    const query = new URLSearchParams([...filters, ['limit', Math.min(pageSize, most)]]);
     if (cursor) query.set('cursor', cursor);
     if (fields) query.set('fields', fields.join());
     const page = await get(`${address}?${query}`, { signal });

@@ -130,6 +130,12 @@ function Bars({ series, rows, x, y, width }) {
   });
 }
 
+/** Runs at once or, while a pointer is pressed, after the click: what it moves would no longer be under the pointer. */
+function afterPress(run) {
+  if (document.querySelector(':active')) addEventListener('pointerup', () => setTimeout(run), { once: true });
+  else run();
+}
+
 /**
  * `rows`: [{x: round, …}], by x. `series`: [{key, name, tone}], or with `band: true, low, high` a band. `marks`: horizontal
  * lines [{value, name}]. `format(value)` writes values with their unit; `from` and `to` are the ends
@@ -183,7 +189,7 @@ export function Chart({ heading, note, rows, series, stacked = false, marks = []
         ${series.map((one) => html`<span class="key"><span class="swatch ${one.band ? 'swatch-band' : ''} tone-${one.tone}"></span>${one.name} <b>${shown.length ? value(current ?? shown.at(-1), one) : NOTHING}</b></span>`)}
       </p>
       <div class="plot" ref=${box} tabindex="0" role="slider" aria-label=${`${heading}, by ${xName.toLowerCase()}`} aria-valuemin=${first} aria-valuemax=${last}
-        aria-valuenow=${current?.x ?? last} aria-valuetext=${spoken} onPointerMove=${point} onPointerLeave=${() => setAt(null)} onKeyDown=${move} onBlur=${() => setAt(null)}>
+        aria-valuenow=${current?.x ?? last} aria-valuetext=${spoken} onPointerMove=${point} onPointerLeave=${() => setAt(null)} onKeyDown=${move} onBlur=${() => afterPress(() => setAt(null))}>
         <svg width=${width} height=${HEIGHT} viewBox=${`0 0 ${width} ${HEIGHT}`} aria-hidden="true">
           ${ticks(low, high, LINES).map((tick) => html`
             <line class="grid" x1=${MARGIN.left} x2=${width - MARGIN.right} y1=${y(tick)} y2=${y(tick)} />

@@ -1,7 +1,7 @@
 // Data that a page loads: loading, there, or a problem; with a way to ask again.
 
 import { useCallback, useEffect, useRef, useState } from './html.js';
-import { isStale } from './api.js';
+import { isStale, post } from './api.js';
 
 /** A load that takes longer has stalled, and makes room for the next. */
 const STALLED_MS = 10_000;
@@ -74,6 +74,30 @@ export function useAction(run, onStale) {
   return { ...state, start, forget: () => setState({ busy: false }) };
 }
 
+/**
+ * `create(body)` asks an address to make something. The same again after an answer that was lost has the key of the first request, by which
+ * the coordinator makes nothing twice. What it refuses as contradicting what is there, perhaps what the first request made, is `repeated`
+ * then, and whatever is sent next is new.
+ */
+export function useCreation(address) {
+  const sent = useRef({});
+  return async (body) => {
+    const text = JSON.stringify(body);
+    if (sent.current.text !== text) sent.current = { text, key: crypto.randomUUID(), times: 0 };
+    const { key } = sent.current;
+    const times = ++sent.current.times;
+    try {
+      const made = await post(address, body, { headers: { 'idempotency-key': key } });
+      sent.current = {};
+      return made;
+    } catch (problem) {
+      if (problem.status !== 409) throw problem;
+      sent.current = {};
+      throw Object.assign(problem, { repeated: times > 1 });
+    }
+  };
+}
+
 /** The time, told every second while a page shows deadlines. */
 export function useNow(interval = 1000) {
   const [now, setNow] = useState(Date.now());
@@ -117,4 +141,14 @@ export function usePaced(value, interval) {
     return () => clearTimeout(timer);
   }, [value, paced, interval]);
   return paced.value;
+}
+
+/** A value that somebody types, once it has stayed as it is for `wait` milliseconds. */
+export function useSettled(value, wait) {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), wait);
+    return () => clearTimeout(timer);
+  }, [value, wait]);
+  return settled;
 }

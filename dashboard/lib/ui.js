@@ -1,6 +1,6 @@
 // Parts that every page is made of.
 
-import { html, useEffect, useRef, useState } from './html.js';
+import { html, render, useLayoutEffect, useRef, useState } from './html.js';
 import { ago, exactly, title, words } from './format.js';
 import { useClock } from './resource.js';
 
@@ -131,16 +131,43 @@ export function Field({ label, help, errors = [], id, children }) {
     </div>`;
 }
 
-/** A modal dialog: the browser keeps the focus in it and closes it with Escape. */
-export function Dialog({ heading, onClose, children }) {
+/**
+ * A modal dialog, with a place of its own behind the page: where a page draws anew what is around it, the dialog would be moved, and what is
+ * moved is modal no more.
+ */
+export function Dialog(props) {
+  const place = useRef();
+  useLayoutEffect(() => {
+    const { body } = document;
+    place.current = body.appendChild(document.createElement('div'));
+    return () => {
+      render(null, place.current);
+      place.current.remove();
+    };
+  }, []);
+  useLayoutEffect(() => {
+    render(html`<${Modal} ...${props} />`, place.current);
+  });
+  return null;
+}
+
+/** The browser keeps the focus in it, closes it with Escape, and gives the focus back. */
+function Modal({ heading, onClose, children }) {
   const dialog = useRef();
-  useEffect(() => {
+  const told = useRef();
+  told.current = onClose;
+  useLayoutEffect(() => {
     const { current } = dialog;
-    if (!current.open) current.showModal();
-    return () => current.open && current.close();
+    const closed = () => told.current();
+    current.addEventListener('close', closed);
+    current.showModal();
+    return () => {
+      current.removeEventListener('close', closed);
+      current.close();
+    };
   }, []);
   return html`
-    <dialog ref=${dialog} aria-labelledby="dialog-heading" onClose=${onClose} onCancel=${onClose}>
+    <dialog ref=${dialog} aria-labelledby="dialog-heading">
       <h2 id="dialog-heading">${heading}</h2>
       ${children}
     </dialog>`;

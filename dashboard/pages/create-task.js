@@ -4,7 +4,7 @@ import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
 import { get, list, path, post } from '../lib/api.js';
 import { integer, json, title } from '../lib/format.js';
 import { go, to } from '../lib/router.js';
-import { useAction, useResource } from '../lib/resource.js';
+import { useAction, useCreation, useResource } from '../lib/resource.js';
 import { Card, Crumbs, Empty, Field, Loaded, PageHead, Wrong } from '../lib/ui.js';
 
 const OWN = 'own';
@@ -79,7 +79,7 @@ function Form({ presets, tasks }) {
   const own = useMemo(() => ownOf(preset), [preset]);
   const [model, setModel] = useState(json(MODEL));
   const [modelOf, setModelOf] = useState(OWN);
-  const [key] = useState(() => crypto.randomUUID());
+  const ask = useCreation('/v1/tasks');
   const [tries, setTries] = useState(0);
 
   const choose = (chosen) => {
@@ -119,7 +119,7 @@ function Form({ presets, tasks }) {
   const create = useAction(async () => {
     setTries((before) => before + 1);
     try {
-      const view = await post('/v1/tasks', { spec }, { headers: { 'idempotency-key': `${key}-${tries}` } });
+      const view = await ask({ spec });
       go('tasks', view.name);
     } catch (problem) {
       setFound(wrongs(problem));

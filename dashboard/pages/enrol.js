@@ -1,11 +1,10 @@
 // A one-time enrolment token, shown once: as text, as a command, as a link to send, and as a QR code for a device with a camera.
 
 import { html, useState } from '../lib/html.js';
-import { post } from '../lib/api.js';
 import { exactly } from '../lib/format.js';
 import { to } from '../lib/router.js';
-import { useAction } from '../lib/resource.js';
-import { Button, Copy, Dialog, Field, Notice, Wrong } from '../lib/ui.js';
+import { useAction, useCreation, useResource } from '../lib/resource.js';
+import { Button, Copy, Dialog, Field, Loaded, Notice, Wrong } from '../lib/ui.js';
 
 const HOUR_MS = 3600 * 1000;
 const QUIET = 4;
@@ -31,12 +30,18 @@ async function drawn(text) {
 }
 
 /** The QR code that a device scans. */
-export const codeOf = (token) => drawn(JSON.stringify({ server: location.origin, enrollment_token: token }));
+function Code({ token }) {
+  const code = useResource(() => drawn(JSON.stringify({ server: location.origin, enrollment_token: token })), [token]);
+  return html`
+    <${Loaded} of=${code} what="Drawing the code">
+      ${({ shape, size }) => html`<svg class="qr" viewBox=${`0 0 ${size} ${size}`} role="img" aria-label="QR code of the server’s address and the token"><rect class="qr-light" width=${size} height=${size} /><path class="qr-dark" d=${shape} /></svg>`}
+    <//>`;
+}
 
 /** A token as a device takes it: a QR code, a link to send, the token itself, a command. */
-export const Invitation = ({ token, qr, link }) => html`
+export const Invitation = ({ token, link }) => html`
   <div class="enrol">
-    <svg class="qr" viewBox=${`0 0 ${qr.size} ${qr.size}`} role="img" aria-label="QR code of the server’s address and the token"><rect class="qr-light" width=${qr.size} height=${qr.size} /><path class="qr-dark" d=${qr.shape} /></svg>
+    <div><${Code} token=${token} /></div>
     <div class="stack">
       ${link && html`<div><p class="field-name">Link to send</p><${Copy} text=${link} label="Link that enrols" /><p class="note">It shows this code and this command, without a sign-in.</p></div>`}
       <div><p class="field-name">Token</p><${Copy} text=${token} label="Enrolment token" /></div>
@@ -50,11 +55,11 @@ export function Enrol({ onClose }) {
   const [shown, setShown] = useState(null);
   const set = (name) => (event) => setForm({ ...form, [name]: event.currentTarget.value });
   const { labels, wrong } = labelsOf(form.labels);
+  const ask = useCreation('/v1/enrollment-tokens');
   const create = useAction(async () => {
     const body = { labels, valid_for_ms: Math.round(Number(form.hours) * HOUR_MS) };
     if (form.name.trim()) body.name = form.name.trim();
-    const reply = await post('/v1/enrollment-tokens', body);
-    setShown({ ...reply, qr: await codeOf(reply.token) });
+    setShown(await ask(body));
   });
   const submit = (event) => {
     event.preventDefault();
@@ -62,9 +67,9 @@ export function Enrol({ onClose }) {
   };
   if (shown) {
     return html`
-      <${Dialog} heading="Enrolment token" onClose=${onClose}>
+      <${Dialog} key="shown" heading="Enrolment token" onClose=${onClose}>
         <${Notice}><p><strong>This is shown only once.</strong> It enrols one participant, until ${exactly(shown.expires_at)}. Whoever has it can use it.</p><//>
-        <${Invitation} token=${shown.token} qr=${shown.qr} link=${`${location.origin}/${to('join', shown.token)}`} />
+        <${Invitation} token=${shown.token} link=${`${location.origin}/${to('join', shown.token)}`} />
         <div class="actions"><${Button} kind="primary" onClick=${onClose}>I have kept it<//></div>
       <//>`;
   }
@@ -78,6 +83,7 @@ export function Enrol({ onClose }) {
         <${Field} id="enrol-hours" label="Valid for, in hours" help="At most 720 (30 days).">
           ${(more) => html`<input type="number" min="1" max="720" required value=${form.hours} onInput=${set('hours')} ...${more} />`}<//>
         ${create.problem && html`<${Wrong} problem=${create.problem} />`}
+        ${create.problem?.repeated && html`<${Notice}><p>If an earlier try made a token, nobody was shown its secret, and it expires by itself. “Create the token” tries anew.</p><//>`}
         <div class="actions"><${Button} onClick=${onClose}>Close<//><button class="button button-primary" disabled=${create.busy}>Create the token</button></div>
       </form>
     <//>`;

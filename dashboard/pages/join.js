@@ -1,16 +1,14 @@
 // What a link of enrolment opens, for whoever it was sent to: nobody signs in. The token is behind the hash, which no browser sends.
 
 import { html } from '../lib/html.js';
-import { useResource } from '../lib/resource.js';
-import { Empty, Loaded, Logo } from '../lib/ui.js';
-import { Invitation, codeOf } from './enrol.js';
+import { Empty, Logo } from '../lib/ui.js';
+import { Invitation } from './enrol.js';
 
 /** Anybody may make a link, and what it says ends up in somebody's shell: a token is 256 random bits in base64url, and nothing else. */
 const TOKEN = /^[A-Za-z0-9_][A-Za-z0-9_-]{42}$/;
 
 export function Join({ named }) {
   const token = TOKEN.test(named ?? '') ? named : null;
-  const code = useResource(token && (() => codeOf(token)), [token]);
   return html`
     <main class="join">
       <${Logo} />
@@ -22,7 +20,7 @@ export function Join({ named }) {
         ? html`
           <section class="card">
             <p>Scan the code with the app on your device, or run the command where your data are. The token enrols one participant, once; keep it to yourself.</p>
-            <${Loaded} of=${code} what="Drawing the code">${(qr) => html`<${Invitation} token=${token} qr=${qr} />`}<//>
+            <${Invitation} token=${token} />
             <p class="note"><code>ca.pem</code> is the certificate by which your device knows this coordinator. Ask whoever sent you the link for it.</p>
           </section>`
         : html`<${Empty} heading="This link is not whole">Ask whoever sent it for all of it: it ends with a token of 43 characters.<//>`}

@@ -2,15 +2,17 @@
 
 import { html, useMemo, useState } from '../lib/html.js';
 import { get, list, path, post } from '../lib/api.js';
-import { integer, plural } from '../lib/format.js';
+import { integer, plural, title } from '../lib/format.js';
 import { useEvents } from '../lib/live.js';
-import { useAction, useNow, usePaced, useResource } from '../lib/resource.js';
-import { Badge, Button, Confirm, Empty, Facts, Labels, Loaded, Lost, Notice, PageHead, Stale, Table, Time } from '../lib/ui.js';
+import { useAction, useNow, usePaced, useResource, useSettled } from '../lib/resource.js';
+import { Badge, Button, Confirm, Empty, Facts, Labels, Loaded, Lost, Notice, PageHead, Stale, Table, Time, Wrong } from '../lib/ui.js';
 import { Enrol } from './enrol.js';
 
 const MOST = 10_000;
 const SHOWN = 200;
 const SOON_MS = 24 * 3600 * 1000;
+/** How long nothing is typed before the coordinator is asked. */
+const PAUSE_MS = 400;
 /** What changes the list; check-ins are no events. */
 const KINDS = 'participant_enrolled,participant_renewed,participant_revoked';
 /** How often the list follows events that come faster. */
@@ -23,13 +25,48 @@ function certificate(participant, now) {
   return html`<${Badge} state="enrolled" tone="good" />`;
 }
 
+const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+const LABEL = /^[^=]+=./;
+const NOBODY = { items: [], more: false };
+const STATES = ['active', 'revoked'];
+
+const partsOf = (search) => search.split(',').map((part) => part.trim()).filter(Boolean);
+const textOf = (one) => [one.name, one.id, ...Object.entries(one.labels).map((pair) => pair.join('='))].join(' ').toLowerCase();
+
+/** What to ask the coordinator of all there are: those in a state, with whole labels, or the one with an id; `null` without any of these. */
+function questionOf(search, state) {
+  const parts = partsOf(search);
+  const id = parts.find((part) => ID.test(part));
+  const filters = [...parts.filter((part) => LABEL.test(part)).map((label) => ['label', label]), ...(state ? [['state', state]] : [])];
+  return id || filters.length > 0 ? JSON.stringify({ id, filters }) : null;
+}
+
+async function answerTo(question, signal) {
+  const { id, filters } = JSON.parse(question);
+  if (!id) return { question, ...(await list('/v1/participants', { signal, most: MOST, filters })) };
+  const found = await get(path`/v1/participants/${id}`, { signal }).catch((problem) => {
+    if (problem.status === 404) return null;
+    throw problem;
+  });
+  return { question, items: found ? [found] : [], more: false };
+}
+
 export function Participants({ me }) {
   const now = useNow(30_000);
   const [changes, setChanges] = useState(0);
   const { reads, isLost } = useEvents(() => setChanges((before) => before + 1), KINDS);
   const load = (signal, sofar) => list('/v1/participants', { signal, most: MOST, onPage: (items, more) => sofar({ items, more }) });
-  const people = useResource(reads > 0 && load, [], [reads, usePaced(changes, RELOAD_MS)]);
+  const paced = usePaced(changes, RELOAD_MS);
+  const people = useResource(reads > 0 && load, [], [reads, paced]);
   const [search, setSearch] = useState('');
+  const [state, setState] = useState('');
+  // Where there are more than are loaded, the coordinator looks through the others.
+  const settled = useSettled(search, PAUSE_MS);
+  const question = questionOf(settled, state);
+  const isCut = Boolean(people.isWhole && people.data.more);
+  const isAsked = isCut && question !== null;
+  const asked = useResource(isAsked && ((signal) => answerTo(question, signal)), [question, isAsked], [paced]);
+  const isLooking = isCut && (search !== settled || (isAsked && !asked.problem && asked.data?.question !== question));
   const [enrolling, setEnrolling] = useState(false);
   const [revoked, setRevoked] = useState(null);
   const [stale, setStale] = useState(false);
@@ -37,29 +74,38 @@ export function Participants({ me }) {
     setRevoked(null);
     setStale(isStale);
     people.again();
+    asked.again();
   };
   const enrol = me.mayWrite && html`<${Button} kind="primary" icon="plus" onClick=${() => setEnrolling(true)}>Enrol a participant<//>`;
-  const items = people.data?.items ?? [];
+  const looked = (isAsked ? asked : people).data ?? NOBODY;
+  const { items } = people.data ?? NOBODY;
   const found = useMemo(() => {
-    const wanted = search.trim().toLowerCase();
-    if (!wanted) return items;
-    const text = (one) => [one.name, one.id, ...Object.entries(one.labels).map((pair) => pair.join('='))].join(' ').toLowerCase();
-    return items.filter((one) => text(one).includes(wanted));
-  }, [items, search]);
+    const parts = partsOf(search.toLowerCase());
+    return looked.items.filter((one) => (!state || (state === 'revoked') === Boolean(one.revoked_at)) && parts.every((part) => textOf(one).includes(part)));
+  }, [looked, search, state]);
   return html`
     <${PageHead} heading="Participants" note="Devices and sites with a certificate of this federation.">${enrol}<//>
     ${isLost && html`<${Lost} />`}
     ${stale && html`<${Stale} what="participant" onClose=${() => setStale(false)} />`}
     <${Loaded} of=${people} what="Loading participants">
-      ${({ more }) => items.length === 0
+      ${() => items.length === 0
         ? html`<${Empty} heading="Nobody is enrolled" action=${enrol}>A participant enrols with a one-time token and gets a certificate in its place.<//>`
         : html`
           <div class="toolbar">
-            <div class="field"><label for="search">Find by name, id or label</label><input id="search" type="search" value=${search} onInput=${(event) => setSearch(event.currentTarget.value)} /></div>
-            <p class="note" role="status">${plural(found.length, 'participant')}${found.length !== items.length ? ` of ${integer(items.length)}` : ''}${more ? ', more are not shown' : ''}</p>
+            <div class="toolbar toolbar-left">
+              <div class="field"><label for="search">Find by name, id or label</label><input id="search" type="search" value=${search} onInput=${(event) => setSearch(event.currentTarget.value)} /></div>
+              <div class="field"><label for="in-state">State</label>
+                <select id="in-state" value=${state} onChange=${(event) => setState(event.currentTarget.value)}>
+                  <option value="">All</option>
+                  ${STATES.map((name) => html`<option value=${name}>${title(name)}</option>`)}
+                </select></div>
+            </div>
+            <p class="note" role="status">${isLooking ? 'Looking…' : html`${plural(found.length, 'participant')}${!isAsked && found.length !== items.length ? ` of ${integer(items.length)}` : ''}${looked.more ? ', more are not shown' : ''}`}</p>
           </div>
+          ${isCut && html`<p class="note">The first ${integer(items.length)} are loaded. The others are found by a whole label such as region=eu, by a whole id, or by their state; commas go between several. A part of a name is looked for among those that are loaded, or found so.</p>`}
+          ${isAsked && asked.problem && html`<${Wrong} problem=${asked.problem} again=${asked.again} />`}
           <section class="card card-flush">
-            <${Table} caption="Participants" rows=${found.slice(0, SHOWN)} keyOf=${(one) => one.id} empty="None matches" columns=${[
+            <${Table} caption="Participants" rows=${found.slice(0, SHOWN)} keyOf=${(one) => one.id} empty=${isLooking ? 'Looking…' : 'None matches'} columns=${[
               ['Name', (one) => html`<span class="strong">${one.name}</span><span class="sub"><code>${one.id}</code></span>`, { wide: true }],
               ['State', (one) => certificate(one, now)],
               ['Labels', (one) => html`<${Labels} labels=${one.labels} />`],

@@ -4,7 +4,7 @@ import { html, useState } from '../lib/html.js';
 import { list, path, post } from '../lib/api.js';
 import { exactly, title } from '../lib/format.js';
 import { useEvents } from '../lib/live.js';
-import { useAction, useResource } from '../lib/resource.js';
+import { useAction, useCreation, useResource } from '../lib/resource.js';
 import { Badge, Button, Confirm, Copy, Dialog, Empty, Field, Loaded, Lost, Notice, PageHead, Table, Time, Wrong } from '../lib/ui.js';
 
 const ROLES = [
@@ -61,16 +61,17 @@ function Create({ onClose }) {
   const [form, setForm] = useState({ name: '', role: 'viewer', days: '', tasks: '' });
   const [shown, setShown] = useState(null);
   const set = (name) => (event) => setForm({ ...form, [name]: event.currentTarget.value });
+  const ask = useCreation('/v1/operator-tokens');
   const create = useAction(async () => {
     const body = { name: form.name.trim(), role: form.role };
     const tasks = form.role === 'admin' ? [] : form.tasks.split(/[\s,]+/).filter(Boolean);
     if (form.days !== '') body.valid_for_ms = Math.round(Number(form.days) * DAY_MS);
     if (tasks.length > 0) body.tasks = tasks;
-    setShown(await post('/v1/operator-tokens', body));
+    setShown(await ask(body));
   });
   if (shown) {
     return html`
-      <${Dialog} heading=${`Token of ${form.name}`} onClose=${onClose}>
+      <${Dialog} key="shown" heading=${`Token of ${form.name}`} onClose=${onClose}>
         <${Notice}><p><strong>This is shown only once.</strong> Only its digest is stored.${shown.expires_at && html` It is good until ${exactly(shown.expires_at)}.`}</p><//>
         <${Copy} text=${shown.token} label="Operator token" />
         <div class="actions"><${Button} kind="primary" onClick=${onClose}>I have kept it<//></div>
@@ -90,6 +91,7 @@ function Create({ onClose }) {
           <${Field} id="token-tasks" label="Tasks (optional)" help="Names or ids, with spaces between. Left empty, it is for everything; otherwise its owner sees these tasks alone.">
             ${(more) => html`<input value=${form.tasks} onInput=${set('tasks')} autocomplete="off" ...${more} />`}<//>`}
         ${create.problem && html`<${Wrong} problem=${create.problem} />`}
+        ${create.problem?.repeated && html`<${Notice}><p>If an earlier try made a token, nobody was shown its secret: revoke it in the list. “Create the token” tries anew.</p><//>`}
         <div class="actions"><${Button} onClick=${onClose}>Close<//><button class="button button-primary" disabled=${create.busy}>Create the token</button></div>
       </form>
     <//>`;

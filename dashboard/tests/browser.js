@@ -1,21 +1,29 @@
 // The dashboard in a real browser, over a real federation: sign-in, a task from its form to its models, and whatever an operator
-// does with participants and tokens; every page looked at by axe and kept as a picture. Of the API's reference, which is Swagger UI as its
-// makers ship it, axe's rules in `OF_SWAGGER` (steps/entering.js) are left out.
+// does with participants and tokens. Every page, empty, full or in trouble, is looked at by axe and kept as a picture; every control is reached
+// by keys alone; script is written into every text. Of the API's reference, which is Swagger UI as its makers ship it, axe's rules in
+// `OF_SWAGGER` (steps/entering.js) are left out.
 //
 //   node browser.js BINARY OUT
 //
 // TRIBUTARY_DASHBOARD=FOLDER serves the pages from that folder instead of those in the program, for whoever works on them.
 
 import { end, open, picture, problems, said } from './stage.js';
+import { charting } from './steps/charts.js';
 import { leaving, readingTheReference, signingIn, signingInElsewhere, trusting } from './steps/entering.js';
+import { finding } from './steps/finding.js';
+import { opening, tabbing, typing } from './steps/keyboard.js';
+import { losingAnswers } from './steps/losing.js';
+import { scripting } from './steps/scripts.js';
 import { servingModels } from './steps/serving.js';
+import { looking, lookingAtNothing } from './steps/states.js';
 import { auditing, comparing, controlling, droppingOut, goingWithout, missingNothing, readingLedgers, revoking } from './steps/tending.js';
 import { creating, drawingManyRounds, enrolling, lookingAtATask, rollingBack, usingModels, watching } from './steps/training.js';
 import { launch } from './window.js';
 
 const STEPS = [
-  trusting, signingIn, signingInElsewhere, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, servingModels, rollingBack,
-  controlling, goingWithout, missingNothing, readingLedgers, comparing, droppingOut, revoking, auditing, readingTheReference, leaving,
+  trusting, signingIn, signingInElsewhere, lookingAtNothing, enrolling, creating, watching, lookingAtATask, drawingManyRounds, usingModels, servingModels, rollingBack,
+  controlling, goingWithout, missingNothing, readingLedgers, charting, comparing, droppingOut, revoking, finding, auditing, looking, losingAnswers, scripting, typing, opening, tabbing,
+  readingTheReference, leaving,
 ];
 const browser = await launch();
 let failed = null;

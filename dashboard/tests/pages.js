@@ -11,13 +11,16 @@ const THEMES = ['light', 'dark'];
 
 /** What axe finds on the page as it is, in words. */
 export async function violations(page) {
-  await page.evaluate(AXE);
+  if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(AXE);
   const found = await page.evaluate((values) => globalThis.axe.run(document, { runOnly: { type: 'tag', values }, resultTypes: ['violations'] }), RULES);
   return found.violations.flatMap((one) => one.nodes.map((node) => `${one.id} (${one.impact}): ${one.help}: ${node.target.join(' ')}: ${node.failureSummary?.split('\n').slice(1, 3).join(' ')}`));
 }
 
 /** Whether something sticks out to the right, so that the page itself scrolls sideways. */
 const overflow = (page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+
+/** Waits until what follows from another size or theme is drawn: charts measure themselves in one frame and are drawn in the next. */
+const drawn = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30)))));
 
 /** Takes `name` in every theme and width; returns what is wrong, but for axe's rules in `exempt`, each of which must find something. */
 export async function take(page, name, out, exempt = []) {
@@ -27,7 +30,7 @@ export async function take(page, name, out, exempt = []) {
     await page.evaluate((value) => (document.documentElement.dataset.theme = value), theme);
     for (const [width, height] of WIDTHS) {
       await page.setViewportSize({ width, height });
-      await page.waitForTimeout(120);
+      await drawn(page);
       await page.evaluate(() => scrollTo(0, 0));
       await page.screenshot({ path: join(out, `${name}-${theme}-${width}.png`), fullPage: true });
       const more = await overflow(page);

@@ -21,6 +21,8 @@ export const WAIT_MS = 120_000;
 export const crowd = { last: null };
 /** Whatever is wrong, and does not stop the test. */
 export const problems = [];
+/** Addresses whose answers a step has the browser lose: that the console says so is no problem. */
+export const lost = new Set();
 export const said = (text) => console.log(`${new Date().toISOString().slice(11, 19)} ${text}`);
 
 const port = await freePort();
@@ -37,7 +39,7 @@ export function end() {
 export async function open(browser) {
   const { context, page } = await openWindow(browser, { acceptDownloads: true });
   page.on('pageerror', (error) => problems.push(`an exception: ${error.stack ?? error}`));
-  page.on('console', (message) => message.type() === 'error' && !/status of (400|401|403|404|409|412|422)/.test(message.text()) && problems.push(`the console: ${message.text()}`));
+  page.on('console', (message) => message.type() === 'error' && !lost.has(message.location().url) && !/status of (400|401|403|404|409|412|422)/.test(message.text()) && problems.push(`the console: ${message.text()}`));
   page.on('request', (request) => new URL(request.url()).protocol !== 'data:' && ![federation.url, provider.url].some((ours) => request.url().startsWith(ours)) && problems.push(`a request elsewhere: ${request.url()}`));
   return { context, page };
 }

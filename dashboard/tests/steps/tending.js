@@ -5,6 +5,8 @@ import { readFileSync } from 'node:fs';
 import { task } from '../federation.js';
 import { PARTICIPANTS, WAIT_MS, at, completed, crowd, federation, heading, open, seeing, shot } from '../stage.js';
 import { signIn } from '../window.js';
+import { holds } from './charts.js';
+import { lookingAsViewer } from './states.js';
 
 export async function controlling(page) {
   const lonely = { spec: { rounds: { count: 5 }, selection: { cohort: { count: 60 } } }, seed: 3 };
@@ -144,8 +146,6 @@ export async function comparing(page) {
   const apart = page.getByRole('region', { name: 'What sets them apart' }).getByRole('row').filter({ hasText: 'rounds.count' });
   assert.deepEqual(await apart.getByRole('cell').allInnerTexts(), ['40', '1000']);
   await shot(page, 'compare');
-  await page.goto(at('compare/vitals'));
-  await page.getByText('Nothing to compare').waitFor();
 
   await page.goto(at('tasks/vitals/rounds/3'));
   await page.getByRole('link', { name: 'Compare with round 2', exact: true }).click();
@@ -184,6 +184,8 @@ export async function droppingOut(page) {
   await page.goto(at('tasks/wearables'));
   await page.getByText('Waiting for participants.').waitFor();
   await shot(page, 'task-dropped');
+  await holds(page, 'wearables');
+  assert.match(await page.getByRole('slider', { name: 'Cohort, by round' }).locator('..').innerText(), /Dropped: /);
   await federation.call('POST', '/v1/tasks/wearables/cancel', {});
 }
 
@@ -199,6 +201,7 @@ export async function revoking(page) {
   await signIn(eve.page, token);
   await eve.page.getByRole('link', { name: 'vitals' }).waitFor();
   assert.equal(await eve.page.getByRole('link', { name: 'New task' }).count(), 0, 'a viewer is offered nothing that is refused');
+  await lookingAsViewer(eve.page);
   await page.getByRole('button', { name: 'I have kept it' }).click();
   await page.getByRole('button', { name: 'Revoke the token of eve' }).waitFor();
   await shot(page, 'tokens');

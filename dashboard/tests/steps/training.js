@@ -4,10 +4,10 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { MODEL, task } from '../federation.js';
+import { HOSTILE, isText } from '../poison.js';
 import { PARTICIPANTS, WAIT_MS, at, completed, crowd, federation, heading, open, said, seeing, shot, until } from '../stage.js';
 
 const MANY = 10_000;
-const HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>';
 
 export async function enrolling(page) {
   await page.goto(at('participants'));
@@ -32,6 +32,7 @@ export async function enrolling(page) {
   for (const wrong of ['join', `join/${encodeURIComponent(`${token.slice(4)}; id`)}`]) {
     await guest.page.goto(at(wrong));
     await guest.page.getByText('This link is not whole').waitFor();
+    if (wrong === 'join') await shot(guest.page, 'join-wrong');
     assert.equal(await guest.page.getByLabel('Command that enrols', { exact: true }).count(), 0);
     await guest.page.goto(at(`join/${token}`));
     await guest.page.getByLabel('Command that enrols', { exact: true }).waitFor();
@@ -39,7 +40,7 @@ export async function enrolling(page) {
   await guest.context.close();
   federation.participant(0, PARTICIPANTS, token);
   await page.getByRole('button', { name: 'I have kept it' }).click();
-  for (let index = 1; index < PARTICIPANTS; index++) crowd.last = federation.participant(index, PARTICIPANTS, await federation.enrollmentToken({ labels: { region: index % 2 ? 'eu' : 'us', site: `ward-${index}` } }));
+  for (let index = 1; index < PARTICIPANTS; index++) crowd.last = federation.participant(index, PARTICIPANTS, await federation.enrollmentToken({ labels: { region: index % 2 ? 'eu' : 'us', site: index === 1 ? HOSTILE : `ward-${index}` } }));
 }
 
 export async function creating(page) {
@@ -93,7 +94,7 @@ export async function watching(page) {
   await plot.focus();
   await page.keyboard.press('Home');
   assert.match(await plot.getAttribute('aria-valuetext'), /^Round 1: Loss [\d.]+/);
-  assert.equal(await page.locator('main img').count(), 0, 'what an operator wrote became HTML');
+  await isText(page, 'what an operator wrote');
   assert.ok((await page.title()).startsWith('vitals'));
 }
 

@@ -209,7 +209,7 @@ impl Coordinator {
     fn check_in(&mut self, request: &CheckInRequest) -> CheckInReply {
         let Assignment { task, round, attempt, .. } = self.assignment;
         if self.is_done {
-            return CheckInReply::TaskOver { task };
+            return CheckInReply::TaskOver { task, model: None };
         }
         match (&self.assignment.secure_aggregation, &request.keys) {
             (Some(terms), None) => {

@@ -2,7 +2,7 @@
 
 use task_spec::{ModelSpec, TrainingPlan};
 use wire::Digest;
-use wire::participant::{Assignment, Encoding, PrivacyTerms};
+use wire::participant::{Assignment, Encoding, FinalModel, PrivacyTerms};
 
 use crate::digest::{application_digest, round_digest, task_digest, training_digest};
 
@@ -26,6 +26,13 @@ pub struct AssignmentTerms<'a> {
 impl<'a> From<&'a Assignment> for AssignmentTerms<'a> {
     fn from(assignment: &'a Assignment) -> Self {
         let Assignment { task_name, model, training, encoding, metrics, privacy, .. } = assignment;
+        Self { task: task_name, model, training, encoding, metrics, privacy: privacy.as_ref() }
+    }
+}
+
+impl<'a> From<&'a FinalModel> for AssignmentTerms<'a> {
+    fn from(told: &'a FinalModel) -> Self {
+        let FinalModel { task_name, model, training, encoding, metrics, privacy, .. } = told;
         Self { task: task_name, model, training, encoding, metrics, privacy: privacy.as_ref() }
     }
 }

@@ -34,6 +34,7 @@ fn every_body_of_version_1_is_still_read() {
     check::<participant::CheckInReply>("check_in_reply_come_back_waiting", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_come_back_until", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_task_over", &mut seen);
+    check::<participant::CheckInReply>("check_in_reply_task_over_model", &mut seen);
     check::<participant::CheckInRequest>("check_in_request_with_training", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_train", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_discard", &mut seen);
@@ -85,6 +86,14 @@ fn every_body_of_version_1_is_still_read() {
     files.sort();
     seen.sort();
     assert_eq!(files, seen, "every sample is checked");
+}
+
+#[test]
+fn unknown_keys_of_replies_are_ignored() {
+    // As a participant that knows no final model reads one.
+    let reply = r#"{"kind":"task_over","task":"0190b5a0-0000-7000-8000-000000000001","later":{"version":3}}"#;
+    let reply: participant::CheckInReply = serde_json::from_str(reply).unwrap();
+    assert!(matches!(reply, participant::CheckInReply::TaskOver { model: None, .. }));
 }
 
 #[test]

@@ -108,7 +108,7 @@ impl Machine {
     /// #                 }))
     /// #             }
     /// #             Request::CheckIn(_) if !self.received.is_empty() => {
-    /// #                 Response::CheckedIn(Ok(CheckInReply::TaskOver { task: self.task }))
+    /// #                 Response::CheckedIn(Ok(CheckInReply::TaskOver { task: self.task, model: None }))
     /// #             }
     /// #             Request::CheckIn(_) => Response::CheckedIn(Ok(CheckInReply::Assigned(Box::new(self.assignment())))),
     /// #             Request::Upload(upload) => {

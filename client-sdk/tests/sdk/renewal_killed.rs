@@ -114,7 +114,7 @@ impl Registry {
                     issued.push(CA.issue(participant(), next..2100));
                 }
                 if is_over {
-                    CheckInReply::TaskOver { task: task() }
+                    CheckInReply::TaskOver { task: task(), model: None }
                 } else {
                     CheckInReply::ComeBack { after_ms: DAY_MS, waiting_for: vec![] }
                 }

@@ -5,7 +5,7 @@ use federation::id::TaskId;
 use serde::{Deserialize, Serialize};
 use task_spec::Criterion;
 
-use super::{Assignment, Invitation, RoundKeys, WaitingFor};
+use super::{Assignment, FinalModel, Invitation, RoundKeys, WaitingFor};
 
 /// Body of [`crate::route::CHECK_IN`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -129,7 +129,13 @@ pub enum CheckInReply {
         waiting_for: Vec<WaitingFor>,
     },
     /// The named task is over; no work will come.
-    TaskOver { task: TaskId },
+    TaskOver {
+        task: TaskId,
+        /// Its last version; none for an analysis, for a participant whose labels the task does not take, and of a version whose file is
+        /// kept no more. Absent from older coordinators.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<Box<FinalModel>>,
+    },
 }
 
 task_spec::named_enum! {

@@ -3,6 +3,7 @@
 mod assignment;
 mod check_in;
 mod enroll;
+mod final_model;
 mod masked_input;
 mod privacy;
 mod session;
@@ -15,6 +16,7 @@ pub use check_in::{
     MAX_FINDINGS, Question, RefusalCode, TrainingReport,
 };
 pub use enroll::{EnrollReply, EnrollRequest, RenewRequest};
+pub use final_model::FinalModel;
 pub use masked_input::{Receipt, UploadManifest, UploadReply};
 pub use privacy::PrivacyTerms;
 pub use session::{Announcement, Answer, Invitation, RoundKeys};

@@ -280,7 +280,7 @@ fn another(device: &Device) -> Box<Assignment> {
 fn an_update_is_let_go_with_its_task() {
     for (over, expected) in [(task(), false), (other_task(), true)] {
         let mut device = with_update(|world| world.personal = true);
-        let mut input = answered(CheckInReply::TaskOver { task: over });
+        let mut input = answered(CheckInReply::TaskOver { task: over, model: None });
         loop {
             match device.poll(input) {
                 Action::Finished(result) => break assert_eq!(result.unwrap(), Outcome::TaskOver { task: over }),

@@ -190,7 +190,7 @@ impl World {
 
     pub(crate) fn check_in(&mut self, device: usize, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
         if self.round > self.rounds {
-            return Ok(CheckInReply::TaskOver { task: task() });
+            return Ok(CheckInReply::TaskOver { task: task(), model: None });
         }
         if self.plain {
             return Ok(CheckInReply::Assigned(Box::new(self.assignment_of(device))));

@@ -380,14 +380,14 @@ impl World {
             return CheckInReply::Assigned(Box::new(assignment));
         }
         if self.rounds_done >= self.rounds {
-            return CheckInReply::TaskOver { task: task() };
+            return CheckInReply::TaskOver { task: task(), model: None };
         }
         let question = Question { task: task(), criteria: self.criteria.clone() };
         match request.findings.iter().find(|finding| finding.task == question.task) {
             _ if self.criteria.is_empty() => {}
             None => return CheckInReply::Asked { questions: vec![question] },
             Some(finding) if finding.eligible => {}
-            Some(_) if self.declined == 2 => return CheckInReply::TaskOver { task: task() },
+            Some(_) if self.declined == 2 => return CheckInReply::TaskOver { task: task(), model: None },
             Some(_) => {
                 self.declined += 1;
                 return CheckInReply::ComeBack { after_ms: 1, waiting_for: vec![] };

@@ -3,6 +3,7 @@
 use federation::id::TaskId;
 use federation::round::Assignment;
 use federation::training::Training;
+use store::entity::open_task::OpenTask;
 use store::entity::round::RoundRow;
 use store::entity::task::TaskRow;
 use store::entity::training::Buffered;
@@ -16,7 +17,7 @@ use crate::base::RoundBase;
 pub(super) enum CheckInOutcome {
     Round(Box<RoundOffer>),
     /// The task it has data for is over.
-    Over(TaskId),
+    Over(Box<OpenTask>),
     /// It should train ahead of rounds.
     Train(Box<TrainingOffer>),
     /// Its finished update, of this task and training, is not useful.

@@ -152,19 +152,22 @@ enum Suiting {
 fn suiting(mut open: Vec<OpenTask>, participant: ParticipantId, request: &CheckInRequest, now: Timestamp) -> Suiting {
     if request.task.is_none() {
         open.retain(|open| suits(open, request.examples));
-    } else if let Some(over) = open.iter().find(|open| open.task.status.is_terminal()) {
-        return Suiting::Found(CheckInOutcome::Over(over.task.id));
+    } else if let Some(over) = open.iter().position(|open| open.task.status.is_terminal()) {
+        return Suiting::Found(CheckInOutcome::Over(Box::new(open.swap_remove(over))));
     }
     let (open, questions) = sift(open, request, participant, now);
     if questions.is_empty() { Suiting::Tasks(open) } else { Suiting::Found(CheckInOutcome::Asked(questions)) }
 }
 
 /// Whether the task takes a participant with these labels and so many examples; 0 if it does not tell.
-pub(super) fn suits(OpenTask { task, labels, .. }: &OpenTask, examples: u64) -> bool {
-    let require = &task.spec.selection.require;
-    task.status == TaskStatus::Active
-        && (examples == 0 || examples >= require.min_examples)
-        && require.labels.iter().all(|(name, value)| labels.get(name) == Some(value))
+pub(super) fn suits(open: &OpenTask, examples: u64) -> bool {
+    let least = open.task.spec.selection.require.min_examples;
+    open.task.status == TaskStatus::Active && (examples == 0 || examples >= least) && has_labels(open)
+}
+
+/// Whether the task takes a participant with these labels.
+pub(super) fn has_labels(OpenTask { task, labels, .. }: &OpenTask) -> bool {
+    task.spec.selection.require.labels.iter().all(|(name, value)| labels.get(name) == Some(value))
 }
 
 /// The tasks that a participant waits for, each with whether it may join the next round; and of these rounds those with secure

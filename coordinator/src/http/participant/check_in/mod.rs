@@ -8,6 +8,7 @@ mod assignment;
 mod found;
 mod invitations;
 mod look;
+mod over;
 mod waiting_for;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use self::assignment::{assigned, to_train};
 use self::found::CheckInOutcome;
 use self::invitations::judge;
 use self::look::{glance, look};
+use self::over::over;
 use self::waiting_for::{kept, reasons};
 use crate::admission::{CheckInChange, Fact, Offer, WaitingParticipant};
 use crate::http::app::App;
@@ -82,7 +84,7 @@ pub(in crate::http) async fn check_in(
             }
             CheckInOutcome::Over(task) => {
                 guard.tasks.clear();
-                return Ok(Json(CheckInReply::TaskOver { task }));
+                return over(&app, *task).await.map(Json);
             }
             CheckInOutcome::Train(train) => {
                 guard.tasks.clear();

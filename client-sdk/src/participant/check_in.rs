@@ -14,7 +14,7 @@ use super::attempts::Attempts;
 use super::base::RoundBase;
 use super::core::Core;
 use super::error::{ParticipantError, problem_of};
-use super::event::{Event, Outcome};
+use super::event::Event;
 use super::join::{accept, accept_staleness};
 use super::plan::Plan;
 use super::plan_error::PlanError;
@@ -79,11 +79,7 @@ impl CheckIn {
                 // The round that a training was for does not wait any more.
                 return core.without_checkpoint(None, State::CheckIn(Self { attempts }));
             }
-            Ok(CheckInReply::TaskOver { task }) => {
-                let over = core.forget_keys(State::Finished(Ok(Outcome::TaskOver { task })));
-                let over = core.task_over(task, over);
-                return core.without_checkpoint(None, over);
-            }
+            Ok(CheckInReply::TaskOver { task, model }) => return core.over(task, model, now),
             Err(error) => error,
         };
         let verdict = judge(&error);

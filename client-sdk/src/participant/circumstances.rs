@@ -1,7 +1,7 @@
 //! Looks at the device's conditions, and writes what is kept for the app: what was sent and received, and what was refused.
 
 use super::core::{Core, persist};
-use super::event::Event;
+use super::event::{Event, Outcome};
 use super::record::Record;
 use super::snapshot;
 use super::state::State;
@@ -37,7 +37,15 @@ impl Core {
     pub(super) fn with_notes_saved(&mut self, state: State) -> State {
         let cap = self.settings.device.and_then(|policy| policy.max_bytes_per_day);
         let most = cap.map_or(UNSAVED, |cap| UNSAVED.min(cap / 16));
-        let is_quiet = matches!(state, State::CheckIn(_) | State::Upload(_) | State::Train(_) | State::Abandon(_));
+        let is_quiet = matches!(
+            state,
+            State::CheckIn(_)
+                | State::Upload(_)
+                | State::Train(_)
+                | State::Abandon(_)
+                | State::FetchFinal(_)
+                | State::Finished(Ok(Outcome::TaskOver { .. }))
+        );
         let has_more = [self.refusals.unsaved, self.traffic.unsaved > most];
         if has_more == [false; 2] || !is_quiet {
             return state;

@@ -185,6 +185,21 @@ pub enum Event {
         /// The attempt of that input.
         place: Attempt,
     },
+    /// The task is over, and its last version was fetched and verified for the app, which keeps models: it is
+    /// [`Participant::model`](super::Participant::model) from the end of the participant on.
+    FinalModel {
+        task: TaskId,
+        version: u32,
+        /// Size of the file.
+        bytes: u64,
+    },
+    /// The task is over, and the app does not get its last version: what the journal kept before stays.
+    NoFinalModel {
+        task: TaskId,
+        version: u32,
+        /// Why it was not fetched, or not taken.
+        reason: String,
+    },
     /// Something took its time in a round that the coordinator follows (W3C Trace Context): for an app that traces.
     Span(Span),
     /// A request failed and will be retried.

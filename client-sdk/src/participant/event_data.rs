@@ -43,6 +43,8 @@ impl Event {
             Self::Abandoned { .. } => "abandoned",
             Self::RoundOver { .. } => "round_over",
             Self::Unopened { .. } => "unopened",
+            Self::FinalModel { .. } => "final_model",
+            Self::NoFinalModel { .. } => "no_final_model",
             Self::Span(_) => "span",
             Self::Retry { .. } => "retry",
         }
@@ -107,6 +109,10 @@ impl Event {
             Self::TrainingFailed { place, error } => at(place, json!({ "error": error })),
             Self::Uploaded { place, bytes, sha256 } => at(place, json!({ "bytes": bytes, "sha256": sha256 })),
             Self::Abandoned { place, reason, refusal } => at(place, json!({ "reason": reason, "refusal": refusal })),
+            Self::FinalModel { task, version, bytes } => json!({ "task": task, "version": version, "bytes": bytes }),
+            Self::NoFinalModel { task, version, reason } => {
+                json!({ "task": task, "version": version, "reason": reason })
+            }
             Self::Span(Span { name, began, took, .. }) => {
                 json!({ "name": name, "began_ms": began.0, "took_s": took.as_secs_f64() })
             }

@@ -1,6 +1,9 @@
 //! Writes the published model that was fetched, and later what was measured of it, for the app.
 
 use learning::MetricValue;
+use task_spec::ModelSpec;
+use wire::TaskId;
+use wire::participant::{FinalModel, ModelRef};
 
 use super::core::{Core, persist};
 use super::kept_models::KeptModel;
@@ -12,15 +15,46 @@ use super::state::State;
 use crate::journal::JournalError;
 use recipe::digest::sha256;
 
+/// What is kept of a version beside its file.
+struct Keepsake<'a> {
+    task: TaskId,
+    name: &'a str,
+    model: &'a ModelSpec,
+    version: &'a ModelRef,
+    /// What was measured of the device's own model, which stays as it is.
+    personal_metrics: Vec<(String, MetricValue)>,
+}
+
 impl Core {
     /// Writes the model of a file whose digest was checked, then continues with `then`.
     pub(super) fn keep_model(&mut self, plan: &Plan, file: &ModelFile, then: State) -> State {
-        let task = plan.place.task;
-        let is_kept = self.model_written == Some((task, file.sha256()));
-        if is_kept || !self.settings.keep_models || plan.recipe.tensors.analysis.is_some() {
+        let assignment = &*plan.assignment;
+        if !self.settings.keep_models || plan.recipe.tensors.analysis.is_some() {
             return then;
         }
-        match self.model_records(plan, file) {
+        if self.model_written == Some((assignment.task, file.sha256())) {
+            return then;
+        }
+        let kept = Keepsake {
+            task: assignment.task,
+            name: &assignment.task_name,
+            model: &assignment.model,
+            version: &assignment.base,
+            personal_metrics: Vec::new(),
+        };
+        self.keep(kept, file, then)
+    }
+
+    /// The same of the last version of a task that is over, for an app that keeps models. No round changes the device's own model.
+    pub(super) fn keep_final(&mut self, task: TaskId, last: &FinalModel, file: &ModelFile, then: State) -> State {
+        let FinalModel { task_name: name, model, version, .. } = last;
+        let personal_metrics = self.models.of(task).map(|kept| kept.personal_metrics.clone()).unwrap_or_default();
+        self.keep(Keepsake { task, name, model, version, personal_metrics }, file, then)
+    }
+
+    fn keep(&mut self, kept: Keepsake<'_>, file: &ModelFile, then: State) -> State {
+        let task = kept.task;
+        match self.model_records(kept, file) {
             Ok(records) => {
                 self.model_written = Some((task, file.sha256()));
                 persist(Ok(records), then)
@@ -30,23 +64,22 @@ impl Core {
     }
 
     /// What makes room first, then the list, then the file: what is not in the list takes no room, whenever the process dies.
-    fn model_records(&mut self, plan: &Plan, file: &ModelFile) -> Result<Vec<Record>, JournalError> {
-        let assignment = &*plan.assignment;
-        let (task, base) = (assignment.task, &assignment.base);
+    fn model_records(&mut self, kept: Keepsake<'_>, file: &ModelFile) -> Result<Vec<Record>, JournalError> {
+        let Keepsake { task, name: task_name, model, version, personal_metrics } = kept;
         let name = snapshot::model(task);
         let body = file.content().map_err(|error| JournalError::corrupt(&name, error))?;
-        if sha256(&body) != base.sha256 {
+        if sha256(&body) != version.sha256 {
             return Err(JournalError::corrupt(&name, "the model that was read is not the file's"));
         }
-        let bytes = snapshot::encode_model(base.version, assignment.model.architecture.clone(), base.sha256, &body)?;
+        let bytes = snapshot::encode_model(version.version, model.architecture.clone(), version.sha256, &body)?;
         let kept = KeptModel {
             task,
-            name: assignment.task_name.clone(),
-            version: base.version,
-            sha256: base.sha256,
-            bytes: base.bytes,
+            name: task_name.to_owned(),
+            version: version.version,
+            sha256: version.sha256,
+            bytes: version.bytes,
             metrics: Vec::new(),
-            personal_metrics: Vec::new(),
+            personal_metrics,
         };
         let mut records = Vec::new();
         for gone in self.models.add(kept, self.settings.max_model_bytes) {

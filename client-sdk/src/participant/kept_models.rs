@@ -36,6 +36,11 @@ pub(crate) struct KeptModels {
 }
 
 impl KeptModels {
+    /// The one of this task.
+    pub(super) fn of(&self, task: TaskId) -> Option<&KeptModel> {
+        self.models.iter().find(|model| model.task == task)
+    }
+
     /// Adds a model in place of an earlier one of its task. Those that were written longest ago make room, so that all together
     /// have at most `most` bytes: their tasks.
     pub(super) fn add(&mut self, new: KeptModel, most: u64) -> Vec<TaskId> {

@@ -283,9 +283,12 @@ impl Machine {
         self.core.account.lifetime()
     }
 
-    /// When the round is left even if a fetch or training is in progress: drop that action then and poll with a tick.
+    /// When the round, or the transfer of a task's last version, is left even if a fetch or training is in progress: drop that action then and poll with a tick.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
+        if let State::FetchFinal(state) = &self.state {
+            return state.deadline();
+        }
         // Local state comes from the journal, at once.
         let (_, deadline) = self.state.before_input().filter(|_| !matches!(self.state, State::LoadLocal(_)))?;
         Some(deadline)
@@ -353,6 +356,9 @@ impl State {
             (Self::Fetch(state), Input::Fetched { have, result }) => state.fetched(core, have, result, now),
             (Self::Fetch(state), Input::Given(file)) => state.came(core, &file, now),
             (Self::LoadLocal(state), Input::Loaded(result)) => state.loaded(core, result, now),
+            (Self::FetchFinal(state), Input::Loaded(result)) => state.loaded(result, now),
+            (Self::FetchFinal(state), Input::Fetched { have, result }) => state.fetched(core, have, result, now),
+            (Self::FetchFinal(state), Input::Given(file)) => state.came(core, &file, now),
             (Self::Train(state), Input::Trained(result)) => state.trained(core, result),
             // Time alone, or what was done for a state that was left by a shutdown.
             (state, _) => state,
@@ -382,7 +388,7 @@ impl State {
         }
     }
 
-    /// Whether this state only sends something that can wait until the app is ready or restarted.
+    /// Whether this state only sends, or fetches for the app, something that can wait until the app is ready or restarted.
     fn can_wait(&self) -> bool {
         matches!(
             self,
@@ -394,6 +400,7 @@ impl State {
                 | Self::Opening(_)
                 | Self::Depart(_)
                 | Self::AwaitAbortProof(_)
+                | Self::FetchFinal(_)
         )
     }
 
@@ -415,6 +422,7 @@ impl State {
             | Self::Abandon(_)
             | Self::Depart(_)
             | Self::AwaitAbortProof(_)
+            | Self::FetchFinal(_)
             | Self::Finished(_) => None,
         }
     }
@@ -428,6 +436,7 @@ impl State {
                 Some((place, statement)) => Self::Depart(Depart::new(place, statement, then)),
                 None => Self::CheckIn(then),
             },
+            Self::FetchFinal(state) => state.settle(core, now),
             state => match state.before_input() {
                 Some((place, deadline)) => match core.must_leave(deadline, now) {
                     Some(LeaveReason::GiveUp(AbandonReason::Conditions)) if state.can_rest(core, now) => state,
@@ -475,6 +484,7 @@ impl State {
             Self::Abandon(state) => state.action(core, now),
             Self::Depart(state) => state.action(core, now),
             Self::AwaitAbortProof(state) => state.action(core),
+            Self::FetchFinal(state) => state.action(now),
             Self::Finished(result) => Action::Finished(result.clone()),
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! Enroll ─► CheckIn ─► Fetch ─► (LoadLocal) ─► Train ─► Persist ─► Upload ─► Persist ─► CheckIn …
-//!             ▲ ▼                  └───────────────┴─► Abandon ─► CheckIn
-//!            Renew
+//!             ▲ ▼ └─► FetchFinal   └───────────────┴─► Abandon ─► CheckIn
+//!            Renew    (the end)
 //! ```
 //!
 //! With secure aggregation there is more to say, and each thing is persisted before it is said:
@@ -37,6 +37,7 @@ mod event;
 mod event_data;
 mod exchange;
 mod fetch;
+mod final_model;
 mod invited;
 mod join;
 mod keep_model;

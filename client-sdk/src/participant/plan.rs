@@ -43,7 +43,7 @@ pub(super) enum NoControl {
 impl Plan {
     /// Checks everything that can be checked before the model is fetched, sizes first.
     pub(super) fn new(assignment: Box<Assignment>, most_bytes: MaxModelBytes) -> Result<Self, PlanError> {
-        most_bytes.check_model(&assignment)?;
+        most_bytes.check_model(&assignment.model, assignment.base.bytes)?;
         base::check_analysis(&assignment)?;
         let (terms, encoding) = (AssignmentTerms::from(&*assignment), &assignment.encoding);
         let tensors = Tensors::new(&terms)?;
@@ -69,9 +69,8 @@ impl Plan {
             }
             check_session(&assignment, terms, &recipe.codec).map_err(PlanError::Terms)?;
         }
-        let most = 8 + checkpoint::MAX_HEADER_BYTES + 4 * sent;
-        if recipe.tensors.analysis.is_none() && assignment.base.bytes > most {
-            return Err(PlanError::ModelBytes { claimed: assignment.base.bytes, most });
+        if recipe.tensors.analysis.is_none() {
+            check_file(&recipe.tensors, assignment.base.bytes)?;
         }
         let place = assignment.attempt_key();
         let wanted = wanted(&assignment)?;
@@ -178,6 +177,12 @@ impl Plan {
             None => Ok(personalizer.initial(&self.assignment.model)?),
         }
     }
+}
+
+/// Checks that the file of a published model is no larger than its tensors can make it.
+pub(super) fn check_file(tensors: &Tensors, claimed: u64) -> Result<(), PlanError> {
+    let most = 8 + checkpoint::MAX_HEADER_BYTES + 4 * tensors.published.len() as u64;
+    if claimed > most { Err(PlanError::ModelBytes { claimed, most }) } else { Ok(()) }
 }
 
 /// The requested update, and its weight factor by staleness.

@@ -89,6 +89,7 @@ impl State {
             | Self::Abandon(_)
             | Self::Depart(_)
             | Self::AwaitAbortProof(_)
+            | Self::FetchFinal(_)
             | Self::Finished(_) => Vec::new(),
         }
     }

@@ -1,11 +1,11 @@
 //! Holds an assignment against its record before anything else, tells the app, and writes what must be remembered.
 
-use wire::Attempt;
-use wire::participant::Assignment;
+use wire::participant::{Assignment, FinalModel};
+use wire::{Attempt, TaskId};
 
 use super::core::{Core, persist};
 use super::event::Event;
-use super::provenance::{Judged, News, ProvenanceError};
+use super::provenance::{Judged, News, Offered, ProvenanceError};
 use super::record::Record;
 use super::snapshot;
 use super::state::State;
@@ -30,20 +30,31 @@ impl Proof {
 impl Core {
     /// Checks where the model of an assignment comes from, and tells the app.
     pub(super) fn prove(&mut self, place: Attempt, assignment: &Assignment) -> Proof {
-        let Judged { verdict, shown } = self.shown.judge(&self.settings.coordinator_keys, assignment);
+        self.judge(place.task, Some(place), &Offered::from(assignment))
+    }
+
+    /// The same of the last version of a task that is over. Who calls says why it is not taken.
+    pub(super) fn prove_final(&mut self, task: TaskId, model: &FinalModel) -> Proof {
+        self.judge(task, None, &Offered::at_the_end(task, model))
+    }
+
+    fn judge(&mut self, task: TaskId, place: Option<Attempt>, offered: &Offered<'_>) -> Proof {
+        let Judged { verdict, shown } = self.shown.judge(&self.settings.coordinator_keys, offered);
         let verdict = verdict.map(|news| match news {
             Some(News::Pinned(key)) => self.events.push(Event::KeyPinned { key }),
-            Some(News::Rebased { version }) => self.events.push(Event::Rebased { place, version }),
+            Some(News::Rebased { version }) => {
+                self.events.extend(place.map(|place| Event::Rebased { place, version }));
+            }
             None => {}
         });
-        if let Err(error) = &verdict {
+        if let (Err(error), Some(place)) = (&verdict, place) {
             self.events.push(Event::Unproven { place, error: error.clone() });
         }
         let mut records = Ok(Vec::new());
         if let Some(shown) = shown {
-            let is_new = shown.contradiction(place.task) != self.shown.contradiction(place.task);
-            if let Some(pair) = shown.contradiction(place.task).filter(|_| is_new) {
-                self.events.push(Event::equivocation(place.task, pair.clone()));
+            let is_new = shown.contradiction(task) != self.shown.contradiction(task);
+            if let Some(pair) = shown.contradiction(task).filter(|_| is_new) {
+                self.events.push(Event::equivocation(task, pair.clone()));
             }
             self.shown = shown;
             records = self.shown_record().map(|record| vec![record]);

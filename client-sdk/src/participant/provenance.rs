@@ -8,7 +8,7 @@
 use secure_agg::IndexSet;
 use serde::{Deserialize, Serialize};
 use wire::audit::AuditKey;
-use wire::participant::Assignment;
+use wire::participant::{Assignment, FinalModel, ModelRef};
 use wire::provenance::{BadProvenance, MadeIn, Provenance, SignedProvenance, roster_digest, survivors_digest};
 use wire::{Attempt, Digest, ParticipantId, TaskId};
 
@@ -97,6 +97,32 @@ struct ShownVersion {
     signed: SignedProvenance,
 }
 
+/// A version that the coordinator offers, with what its record must say of it.
+pub(super) struct Offered<'a> {
+    task: TaskId,
+    version: &'a ModelRef,
+    provenance: Option<&'a SignedProvenance>,
+    terms: AssignmentTerms<'a>,
+}
+
+impl<'a> From<&'a Assignment> for Offered<'a> {
+    fn from(assignment: &'a Assignment) -> Self {
+        Self {
+            task: assignment.task,
+            version: &assignment.base,
+            provenance: assignment.provenance.as_ref(),
+            terms: assignment.into(),
+        }
+    }
+}
+
+impl<'a> Offered<'a> {
+    /// The last version of a task that is over.
+    pub(super) fn at_the_end(task: TaskId, model: &'a FinalModel) -> Self {
+        Self { task, version: &model.version, provenance: Some(&model.provenance), terms: model.into() }
+    }
+}
+
 /// What a record amounts to.
 pub(super) struct Judged {
     pub(super) verdict: Result<Option<News>, ProvenanceError>,
@@ -113,13 +139,13 @@ pub(super) enum News {
 }
 
 impl Shown {
-    /// Judges an assignment by its record. `trusted`: the keys that the app names.
-    pub(super) fn judge(&self, trusted: &[AuditKey], assignment: &Assignment) -> Judged {
-        let record = match self.checked(trusted, assignment) {
+    /// Judges a version by its record. `trusted`: the keys that the app names.
+    pub(super) fn judge(&self, trusted: &[AuditKey], offered: &Offered<'_>) -> Judged {
+        let record = match self.checked(trusted, offered) {
             Ok(Some(record)) => record,
             verdict => return Judged { verdict: verdict.map(|_| None), shown: None },
         };
-        let signed = assignment.provenance.clone().into_iter();
+        let signed = offered.provenance.cloned().into_iter();
         let version = signed.map(|signed| ShownVersion {
             version: record.version,
             sha256: record.sha256,
@@ -134,10 +160,10 @@ impl Shown {
         Judged { verdict, shown: (shown != *self).then_some(shown) }
     }
 
-    /// The record, if it is signed by the right key and is that of the assignment's model; `None` if there is none and none is due.
-    fn checked(&self, trusted: &[AuditKey], assignment: &Assignment) -> Result<Option<Provenance>, ProvenanceError> {
+    /// The record, if it is signed by the right key and is that of the model that is offered; `None` if there is none and none is due.
+    fn checked(&self, trusted: &[AuditKey], offered: &Offered<'_>) -> Result<Option<Provenance>, ProvenanceError> {
         let keys = if trusted.is_empty() { self.key.as_slice() } else { trusted };
-        let Some(signed) = &assignment.provenance else {
+        let Some(signed) = offered.provenance else {
             return if keys.is_empty() { Ok(None) } else { Err(ProvenanceError::Missing) };
         };
         let record = signed.open()?;
@@ -145,20 +171,20 @@ impl Shown {
             let expected: Vec<_> = keys.iter().map(ToString::to_string).collect();
             return Err(ProvenanceError::OtherKey { expected: expected.join(", "), found: record.coordinator });
         }
-        let base = &assignment.base;
+        let version = offered.version;
         for (what, is_same) in [
-            ("task", record.task == assignment.task),
-            ("version", record.version == base.version),
-            ("model", record.sha256 == base.sha256),
-            ("size", record.bytes == base.bytes),
-            ("training", record.task_sha256 == AssignmentTerms::from(assignment).in_every_round()),
+            ("task", record.task == offered.task),
+            ("version", record.version == version.version),
+            ("model", record.sha256 == version.sha256),
+            ("size", record.bytes == version.bytes),
+            ("training", record.task_sha256 == offered.terms.in_every_round()),
         ] {
             if !is_same {
                 return Err(ProvenanceError::OtherAssignment(what));
             }
         }
         // Of a divided cohort a member knows its own group alone.
-        let contradiction = assignment.encoding.groups.is_none().then(|| self.contradicts(&record)).flatten();
+        let contradiction = offered.terms.encoding.groups.is_none().then(|| self.contradicts(&record)).flatten();
         contradiction.map_or(Ok(Some(record)), |what| Err(ProvenanceError::OtherRound(what)))
     }
 

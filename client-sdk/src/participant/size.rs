@@ -1,7 +1,7 @@
 //! Limits on the memory that a task may take: sizes stated by the coordinator are checked before anything is
 //! allocated.
 
-use wire::participant::Assignment;
+use task_spec::ModelSpec;
 
 /// Default of the maximum bytes of a model, of its local state and of an encoded update, each.
 pub(super) const USUAL_MAX_MODEL_BYTES: u64 = 256_000_000;
@@ -36,11 +36,11 @@ impl MaxModelBytes {
         self.check_bytes(what, values.saturating_mul(BYTES_PER_VALUE))
     }
 
-    /// Checks the sizes of an assignment's model and base file, before anything else of them is examined.
-    pub(super) fn check_model(self, assignment: &Assignment) -> Result<(), TooLarge> {
+    /// Checks the sizes of a model and of its file, before anything else of them is examined.
+    pub(super) fn check_model(self, model: &ModelSpec, file: u64) -> Result<(), TooLarge> {
         let elements = |shape: &Vec<u64>| shape.iter().fold(1, |product: u64, size| product.saturating_mul(*size));
-        let tensors = assignment.model.tensors.iter().map(|tensor| elements(&tensor.shape));
+        let tensors = model.tensors.iter().map(|tensor| elements(&tensor.shape));
         self.check_values("the model", tensors.fold(0, u64::saturating_add))?;
-        self.check_bytes("the file of the model", assignment.base.bytes)
+        self.check_bytes("the file of the model", file)
     }
 }

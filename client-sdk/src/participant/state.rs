@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use learning::Residual;
+use learning::{Layout, Residual};
 use secure_agg::client::{Challenge, Masking};
-use wire::participant::{Announcement, Answer};
-use wire::{Attempt, ParticipantId};
+use wire::participant::{Announcement, Answer, FinalModel};
+use wire::{Attempt, ParticipantId, TaskId};
 
 use super::attempts::Attempts;
 use super::base::RoundBase;
@@ -40,6 +40,7 @@ pub(super) enum State {
     Abandon(Abandon),
     Depart(Depart),
     AwaitAbortProof(AwaitAbortProof),
+    FetchFinal(FetchFinal),
     Finished(Result<Outcome, ParticipantError>),
 }
 
@@ -189,6 +190,27 @@ pub(super) struct AwaitAbortProof {
     pub(super) invited: Attempt,
     pub(super) input: PastInput,
     pub(super) then: CheckIn,
+}
+
+/// The task is over; gets its last version, which the app keeps.
+pub(super) struct FetchFinal {
+    pub(super) task: TaskId,
+    pub(super) model: Box<FinalModel>,
+    /// Of the published file.
+    pub(super) layout: Arc<Layout>,
+    pub(super) step: FinalStep,
+}
+
+pub(super) enum FinalStep {
+    /// Looks whether the journal has it.
+    Look,
+    Fetch {
+        /// When the transfer is given up.
+        deadline: Duration,
+        /// Bytes received so far; moved into the action while a transfer runs.
+        have: Vec<u8>,
+        attempts: Attempts,
+    },
 }
 
 /// Waits for an announcement, or sends the answer to it.

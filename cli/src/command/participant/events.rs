@@ -259,6 +259,14 @@ fn tell(output: Output, event: &Event) {
             json();
             output.line(format!("round {}: over without this participant: {reason}", place.round));
         }
+        Event::FinalModel { version, .. } => {
+            json();
+            output.line(format!("the task is over; the journal keeps its last version, {version}"));
+        }
+        Event::NoFinalModel { version, reason, .. } => {
+            json();
+            output.note(format!("the task is over; its last version, {version}, is not kept here: {reason}"));
+        }
         Event::Retry { what, error, after } => {
             output.note(format!("cannot {what} now: {error}; again in {}, then ever less often", duration(*after)));
         }

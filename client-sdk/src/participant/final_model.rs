@@ -1,0 +1,212 @@
+//! Fetches the last version of a task that is over, for the app: verified as the base of a round is, and never trained from.
+//!
+//! That the task is over stays heard whatever becomes of the version: a coordinator that has none, does not show where it comes from,
+//! or sends it too slowly, costs the app that version alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use learning::Layout;
+use recipe::{AssignmentTerms, Tensors};
+use wire::TaskId;
+use wire::participant::FinalModel;
+use zeroize::Zeroizing;
+
+use super::action::Action;
+use super::attempts::Attempts;
+use super::core::Core;
+use super::event::{Event, Outcome};
+use super::kept_models::KeptModel;
+use super::model_file::ModelFile;
+use super::plan::check_file;
+use super::plan_error::PlanError;
+use super::size::MaxModelBytes;
+use super::snapshot::{self, ModelRecord};
+use super::state::{FetchFinal, FinalStep, State};
+use crate::clock::Now;
+use crate::conditions::Readiness;
+use crate::journal::JournalError;
+use crate::transport::TransportError;
+use crate::transport::retry::{Verdict, judge};
+
+/// Failed attempts after which the participant ends without the version. The next process goes on with what has arrived, where the
+/// journal has a place for it.
+const MOST_FAILURES: u32 = 4;
+/// Longest time for the transfer, once the app's conditions hold: a model of the usual limit at 70 kB/s.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// Why the last version is not fetched.
+#[derive(Debug, thiserror::Error)]
+enum Unwanted {
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error("the task is not the one that this app takes part in")]
+    OtherTask,
+    #[error("it is the state of an analysis")]
+    Analysis,
+    #[error("the journal has version {0}, which is later")]
+    Older(u32),
+}
+
+impl Core {
+    /// The task is over: ends, or fetches its last version first.
+    pub(super) fn over(&mut self, task: TaskId, model: Option<Box<FinalModel>>, now: Now) -> State {
+        let then = match model.filter(|_| self.settings.keep_models) {
+            Some(model) => self.last_version(task, model, now),
+            None => ended(task),
+        };
+        let then = self.forget_keys(then);
+        let then = self.task_over(task, then);
+        // The round that a training was for does not wait any more.
+        self.without_checkpoint(None, then)
+    }
+
+    fn last_version(&mut self, task: TaskId, model: Box<FinalModel>, now: Now) -> State {
+        let proof = self.prove_final(task, &model);
+        let wanted = match &proof.verdict {
+            Ok(()) => self.wanted(task, &model).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        let then = match wanted {
+            Ok(layout) => {
+                let is_it =
+                    |kept: &KeptModel| (kept.version, kept.sha256) == (model.version.version, model.version.sha256);
+                let is_listed = self.models.of(task).is_some_and(is_it);
+                let step = if is_listed { FinalStep::Look } else { FinalStep::fetch(now) };
+                State::FetchFinal(FetchFinal { task, model, layout, step })
+            }
+            Err(reason) => self.without_version(task, &model, reason),
+        };
+        proof.before(then)
+    }
+
+    /// Checks a version before any byte of it is fetched; its layout.
+    fn wanted(&self, task: TaskId, model: &FinalModel) -> Result<Arc<Layout>, Unwanted> {
+        if self.settings.task.as_ref().is_some_and(|name| *name != model.task_name) {
+            return Err(Unwanted::OtherTask);
+        }
+        match self.models.of(task) {
+            Some(kept) if kept.version > model.version.version => return Err(Unwanted::Older(kept.version)),
+            Some(_) | None => {}
+        }
+        if model.encoding.analytics.is_some() {
+            return Err(Unwanted::Analysis);
+        }
+        Ok(layout(model, self.max_model_bytes())?)
+    }
+
+    /// Ends without the last version; the app is told why.
+    fn without_version(&mut self, task: TaskId, model: &FinalModel, reason: String) -> State {
+        self.events.push(Event::NoFinalModel { task, version: model.version.version, reason });
+        ended(task)
+    }
+}
+
+fn ended(task: TaskId) -> State {
+    State::Finished(Ok(Outcome::TaskOver { task }))
+}
+
+/// The layout of the published file, sizes checked first.
+fn layout(model: &FinalModel, most_bytes: MaxModelBytes) -> Result<Arc<Layout>, PlanError> {
+    most_bytes.check_model(&model.model, model.version.bytes)?;
+    let tensors = Tensors::new(&AssignmentTerms::from(model))?;
+    most_bytes.check_values("what is sent of the model", tensors.published.len() as u64)?;
+    check_file(&tensors, model.version.bytes)?;
+    Ok(tensors.published)
+}
+
+impl FinalStep {
+    fn fetch(now: Now) -> Self {
+        let deadline = now.elapsed.saturating_add(LONGEST);
+        Self::Fetch { deadline, have: Vec::new(), attempts: Attempts::default() }
+    }
+}
+
+impl FetchFinal {
+    pub(super) fn action(&mut self, now: Now) -> Action {
+        match &mut self.step {
+            FinalStep::Look => Action::Load(snapshot::model(self.task)),
+            FinalStep::Fetch { deadline, attempts, .. } if now.elapsed < attempts.ready_at => {
+                Action::WaitUntil(attempts.ready_at.min(*deadline))
+            }
+            FinalStep::Fetch { have, .. } => Action::Fetch {
+                task: self.task,
+                model: self.model.version.clone(),
+                have: std::mem::take(have),
+                layout: Some(Arc::clone(&self.layout)),
+            },
+        }
+    }
+
+    /// When the transfer is given up.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        match &self.step {
+            FinalStep::Look => None,
+            FinalStep::Fetch { deadline, .. } => Some(*deadline),
+        }
+    }
+
+    /// Gives up a transfer whose time is over. It has all of its time once the app's conditions hold.
+    pub(super) fn settle(mut self, core: &mut Core, now: Now) -> State {
+        if let FinalStep::Fetch { deadline, .. } = &mut self.step {
+            if matches!(core.readiness, Readiness::NotReady { .. }) {
+                *deadline = now.elapsed.saturating_add(LONGEST);
+            } else if now.elapsed >= *deadline {
+                let reason = format!("it did not come within {} minutes", LONGEST.as_secs() / 60);
+                return core.without_version(self.task, &self.model, reason);
+            }
+        }
+        State::FetchFinal(self)
+    }
+
+    /// Ends if the journal has the version. The list alone does not say: it is written before the file.
+    pub(super) fn loaded(self, result: Result<Option<Zeroizing<Vec<u8>>>, JournalError>, now: Now) -> State {
+        let FinalStep::Look = self.step else { return State::FetchFinal(self) };
+        let record = result.ok().flatten();
+        // One that is damaged is written anew.
+        let kept = record.and_then(|record| ModelRecord::decode(&record).ok().flatten());
+        let version = &self.model.version;
+        if kept.is_some_and(|kept| (kept.version, kept.sha256) == (version.version, version.sha256)) {
+            return ended(self.task);
+        }
+        State::FetchFinal(Self { step: FinalStep::fetch(now), ..self })
+    }
+
+    pub(super) fn fetched(self, core: &mut Core, have: Vec<u8>, result: Result<(), TransportError>, now: Now) -> State {
+        let error = match result {
+            Ok(()) => return self.came(core, &ModelFile::new(have.into()), now),
+            Err(error) => error,
+        };
+        match judge(&error) {
+            Verdict::Again(after) => self.again(core, have, &error, after, now),
+            Verdict::RoundOver | Verdict::Revoked | Verdict::Expired | Verdict::Refused => {
+                core.without_version(self.task, &self.model, error.to_string())
+            }
+        }
+    }
+
+    /// Takes a complete file, if it is the one that the record is of.
+    pub(super) fn came(self, core: &mut Core, file: &ModelFile, now: Now) -> State {
+        let version = &self.model.version;
+        if (file.length(), file.sha256()) != (version.bytes, version.sha256) {
+            let error = TransportError::protocol("the model's bytes do not match its digest");
+            return self.again(core, Vec::new(), &error, None, now);
+        }
+        if let Err(error) = file.parameters(&self.layout) {
+            return core.without_version(self.task, &self.model, error.to_string());
+        }
+        let (task, bytes) = (self.task, version.bytes);
+        core.events.push(Event::FinalModel { task, version: version.version, bytes });
+        core.keep_final(task, &self.model, file, ended(task))
+    }
+
+    /// Goes on after a failure, a limited number of times.
+    fn again(self, core: &mut Core, have: Vec<u8>, error: &TransportError, after: Option<Duration>, now: Now) -> State {
+        let FinalStep::Fetch { deadline, attempts, .. } = self.step else { return State::FetchFinal(self) };
+        if attempts.failures.saturating_add(1) >= MOST_FAILURES {
+            return core.without_version(self.task, &self.model, error.to_string());
+        }
+        let attempts = attempts.again(core, now, "fetch the last model", error, after);
+        State::FetchFinal(Self { step: FinalStep::Fetch { deadline, have, attempts }, ..self })
+    }
+}

@@ -79,7 +79,7 @@ impl CheckIn {
                 // The round that a training was for does not wait any more.
                 return core.without_checkpoint(None, State::CheckIn(Self { attempts }));
             }
-            Ok(CheckInReply::TaskOver { task, model }) => return core.over(task, model, now),
+            Ok(CheckInReply::TaskOver { task, model }) => return core.over(task, model),
             Err(error) => error,
         };
         let verdict = judge(&error);

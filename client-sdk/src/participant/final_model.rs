@@ -50,18 +50,17 @@ enum Unwanted {
 
 impl Core {
     /// The task is over: ends, or fetches its last version first.
-    pub(super) fn over(&mut self, task: TaskId, model: Option<Box<FinalModel>>, now: Now) -> State {
+    pub(super) fn over(&mut self, task: TaskId, model: Option<Box<FinalModel>>) -> State {
         let then = match model.filter(|_| self.settings.keep_models) {
-            Some(model) => self.last_version(task, model, now),
+            Some(model) => self.last_version(task, model),
             None => ended(task),
         };
         let then = self.forget_keys(then);
         let then = self.task_over(task, then);
-        // The round that a training was for does not wait any more.
         self.without_checkpoint(None, then)
     }
 
-    fn last_version(&mut self, task: TaskId, model: Box<FinalModel>, now: Now) -> State {
+    fn last_version(&mut self, task: TaskId, model: Box<FinalModel>) -> State {
         let proof = self.prove_final(task, &model);
         let wanted = match &proof.verdict {
             Ok(()) => self.wanted(task, &model).map_err(|error| error.to_string()),
@@ -72,7 +71,7 @@ impl Core {
                 let is_it =
                     |kept: &KeptModel| (kept.version, kept.sha256) == (model.version.version, model.version.sha256);
                 let is_listed = self.models.of(task).is_some_and(is_it);
-                let step = if is_listed { FinalStep::Look } else { FinalStep::fetch(now) };
+                let step = if is_listed { FinalStep::Look } else { FinalStep::fetch() };
                 State::FetchFinal(FetchFinal { task, model, layout, step })
             }
             Err(reason) => self.without_version(task, &model, reason),
@@ -116,9 +115,8 @@ fn layout(model: &FinalModel, most_bytes: MaxModelBytes) -> Result<Arc<Layout>, 
 }
 
 impl FinalStep {
-    fn fetch(now: Now) -> Self {
-        let deadline = now.elapsed.saturating_add(LONGEST);
-        Self::Fetch { deadline, have: Vec::new(), attempts: Attempts::default() }
+    fn fetch() -> Self {
+        Self::Fetch { deadline: None, have: Vec::new(), attempts: Attempts::default() }
     }
 }
 
@@ -127,7 +125,7 @@ impl FetchFinal {
         match &mut self.step {
             FinalStep::Look => Action::Load(snapshot::model(self.task)),
             FinalStep::Fetch { deadline, attempts, .. } if now.elapsed < attempts.ready_at => {
-                Action::WaitUntil(attempts.ready_at.min(*deadline))
+                Action::WaitUntil(deadline.map_or(attempts.ready_at, |deadline| attempts.ready_at.min(deadline)))
             }
             FinalStep::Fetch { have, .. } => Action::Fetch {
                 task: self.task,
@@ -142,25 +140,28 @@ impl FetchFinal {
     pub(super) fn deadline(&self) -> Option<Duration> {
         match &self.step {
             FinalStep::Look => None,
-            FinalStep::Fetch { deadline, .. } => Some(*deadline),
+            FinalStep::Fetch { deadline, .. } => *deadline,
         }
     }
 
     /// Gives up a transfer whose time is over. It has all of its time once the app's conditions hold.
     pub(super) fn settle(mut self, core: &mut Core, now: Now) -> State {
         if let FinalStep::Fetch { deadline, .. } = &mut self.step {
-            if matches!(core.readiness, Readiness::NotReady { .. }) {
-                *deadline = now.elapsed.saturating_add(LONGEST);
-            } else if now.elapsed >= *deadline {
-                let reason = format!("it did not come within {} minutes", LONGEST.as_secs() / 60);
-                return core.without_version(self.task, &self.model, reason);
+            match (core.readiness, *deadline) {
+                (Readiness::NotReady { .. }, _) => *deadline = None,
+                (Readiness::Ready, None) => *deadline = Some(now.elapsed.saturating_add(LONGEST)),
+                (Readiness::Ready, Some(deadline)) if now.elapsed >= deadline => {
+                    let reason = format!("it did not come within {} minutes", LONGEST.as_secs() / 60);
+                    return core.without_version(self.task, &self.model, reason);
+                }
+                (Readiness::Ready, Some(_)) => {}
             }
         }
         State::FetchFinal(self)
     }
 
     /// Ends if the journal has the version. The list alone does not say: it is written before the file.
-    pub(super) fn loaded(self, result: Result<Option<Zeroizing<Vec<u8>>>, JournalError>, now: Now) -> State {
+    pub(super) fn loaded(self, result: Result<Option<Zeroizing<Vec<u8>>>, JournalError>) -> State {
         let FinalStep::Look = self.step else { return State::FetchFinal(self) };
         let record = result.ok().flatten();
         // One that is damaged is written anew.
@@ -169,7 +170,7 @@ impl FetchFinal {
         if kept.is_some_and(|kept| (kept.version, kept.sha256) == (version.version, version.sha256)) {
             return ended(self.task);
         }
-        State::FetchFinal(Self { step: FinalStep::fetch(now), ..self })
+        State::FetchFinal(Self { step: FinalStep::fetch(), ..self })
     }
 
     pub(super) fn fetched(self, core: &mut Core, have: Vec<u8>, result: Result<(), TransportError>, now: Now) -> State {

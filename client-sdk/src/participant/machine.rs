@@ -356,7 +356,7 @@ impl State {
             (Self::Fetch(state), Input::Fetched { have, result }) => state.fetched(core, have, result, now),
             (Self::Fetch(state), Input::Given(file)) => state.came(core, &file, now),
             (Self::LoadLocal(state), Input::Loaded(result)) => state.loaded(core, result, now),
-            (Self::FetchFinal(state), Input::Loaded(result)) => state.loaded(result, now),
+            (Self::FetchFinal(state), Input::Loaded(result)) => state.loaded(result),
             (Self::FetchFinal(state), Input::Fetched { have, result }) => state.fetched(core, have, result, now),
             (Self::FetchFinal(state), Input::Given(file)) => state.came(core, &file, now),
             (Self::Train(state), Input::Trained(result)) => state.trained(core, result),

@@ -205,8 +205,8 @@ pub(super) enum FinalStep {
     /// Looks whether the journal has it.
     Look,
     Fetch {
-        /// When the transfer is given up.
-        deadline: Duration,
+        /// When the transfer is given up; `None` until the app's conditions hold.
+        deadline: Option<Duration>,
         /// Bytes received so far; moved into the action while a transfer runs.
         have: Vec<u8>,
         attempts: Attempts,

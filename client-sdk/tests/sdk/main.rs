@@ -19,6 +19,7 @@ mod doctored;
 mod downloads;
 mod fairness;
 mod far;
+mod final_model;
 mod local_model;
 mod members;
 mod names;

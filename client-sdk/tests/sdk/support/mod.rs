@@ -31,8 +31,8 @@ use ring::digest;
 use task_spec::{Compression, Initial, ModelSpec, Staleness, TensorDeclaration};
 use wire::certificate::Issuers;
 use wire::participant::{
-    Assignment, CheckInReply, CheckInRequest, CodecTerms, Counted, DiscardReason, Encoding, EnrollReply, HeldUpdate,
-    ModelRef, PrivacyTerms, Question, Receipt, TrainingReport,
+    Assignment, CheckInReply, CheckInRequest, CodecTerms, Counted, DiscardReason, Encoding, EnrollReply, FinalModel,
+    HeldUpdate, ModelRef, PrivacyTerms, Question, Receipt, TrainingReport,
 };
 use wire::problem::ProblemType;
 use wire::{Criterion, Digest, ParticipantId, TaskId, Timestamp};
@@ -200,6 +200,8 @@ pub(crate) struct World {
     pub(crate) discards: u32,
     /// What each check-in said of a training.
     pub(crate) reports: Vec<Option<TrainingReport>>,
+    /// What is told of the last version when the task is over.
+    pub(crate) last: Option<FinalModel>,
     /// Everything that was ever sent up, as it would be on the wire.
     pub(crate) wire: Vec<u8>,
 }
@@ -380,7 +382,7 @@ impl World {
             return CheckInReply::Assigned(Box::new(assignment));
         }
         if self.rounds_done >= self.rounds {
-            return CheckInReply::TaskOver { task: task(), model: None };
+            return CheckInReply::TaskOver { task: task(), model: self.last.clone().map(Box::new) };
         }
         let question = Question { task: task(), criteria: self.criteria.clone() };
         match request.findings.iter().find(|finding| finding.task == question.task) {

@@ -61,7 +61,7 @@ fun main(arguments: Array<String>) {
             }
         }
         check(rounds == listOf(1, 2) && paused == 1 && machine.id()?.length == 36)
-        check(machine.model("driven")?.version == 1 && machine.models() == listOf("driven"))
+        check(machine.model("driven")?.version == 2 && machine.models() == listOf("driven"))
         check(machine.refusals().isEmpty() && machine.privacySpent().isEmpty() && "limit" in machine.privacyLifetime())
         check(machine.dataUse().sent > 500UL) { "sent: ${machine.dataUse()}" }
     }
@@ -69,9 +69,9 @@ fun main(arguments: Array<String>) {
     val offline = JsonObject(options + ("server" to JsonPrimitive("https://localhost:1")))
     runBlocking {
         val model = checkNotNull(Model.load(offline, "driven"))
-        check(model.version == 1 && !model.isPersonalized && model.sha256?.length == 64 && model.metrics.isEmpty())
+        check(model.version == 2 && !model.isPersonalized && model.sha256?.length == 64 && model.metrics.isEmpty())
         check(model.tensors.map { it.name to it.shape } == listOf("w" to listOf(2UL, 3UL), "b" to listOf(2UL)))
-        check(model.parameters().all { it in 0.999f..1.001f })
+        check(model.parameters().all { it in 1.999f..2.001f })
         expect<TributaryException.Argument>("none of the SDK's own") { model.scores(FloatArray(3)) }
         check(Model.load(offline, "another") == null)
     }
@@ -100,7 +100,7 @@ private fun sliced(options: JsonObject) {
             }
         }
         check(calls > 1) { "it was trained in $calls call, and never paused" }
-        check(machine.models() == listOf("sliced") && machine.model("sliced")?.version == 0)
+        check(machine.models() == listOf("sliced") && machine.model("sliced")?.version == 1)
     }
     println("driven in Kotlin: a ready model was trained in $calls slices")
 }

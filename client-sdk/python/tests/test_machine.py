@@ -57,7 +57,7 @@ class Machines(unittest.TestCase):
             self.assertEqual(set(said), {"send", "fetch", "train", "journal", "wait_until"})
             self.assertEqual({thread for _, thread in events}, {here})
             self.assertIn("uploaded", [name for name, _ in events])
-            self.assertEqual(me.model("driven").version, 1)
+            self.assertEqual(me.model("driven").version, 2)
             self.assertEqual((me.models, me.refusals, me.privacy_spent), (["driven"], [], []))
             self.assertEqual(me.privacy_lifetime["limit"], 10.0)
             self.assertGreater(me.data_use["sent"], 500)
@@ -66,8 +66,8 @@ class Machines(unittest.TestCase):
             del me
         # Nobody runs, and the coordinator is gone.
         model = tb.Model.load("driven", options["journal"])
-        self.assertEqual((model.version, model.parameters["w"].shape), (1, (2, 3)))
-        np.testing.assert_allclose(model["b"], 1.0, atol=1e-4)
+        self.assertEqual((model.version, model.parameters["w"].shape), (2, (2, 3)))
+        np.testing.assert_allclose(model["b"], 2.0, atol=1e-4)
         self.assertIsNone(tb.Model.load("another", options["journal"]))
 
     def test_a_forked_child_that_forgets_the_machine_leaves_its_journal_locked(self):

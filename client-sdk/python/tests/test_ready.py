@@ -48,7 +48,7 @@ class Ready(unittest.TestCase):
                     with self.assertRaisesRegex(tb.Error, "answered before"):
                         task.train(FEATURES, LABELS)
                 model = me.model("ready")
-            self.assertEqual(model.version, 1)
+            self.assertEqual(model.version, 2)
             scores = model.scores(FEATURES)
             np.testing.assert_array_equal(scores.argmax(axis=1), LABELS)
             for rows in [FEATURES.tolist(), FEATURES.astype(">f8"), np.asfortranarray(FEATURES), FEATURES.reshape(64, 1, 2, 2)]:

@@ -171,7 +171,7 @@ int main(int count, char **arguments) {
     TributaryOrigin origin;
     EXPECT(OK, tributary_machine_model(app.machine, "driven", &model));
     EXPECT(OK, tributary_model_origin(model, &origin));
-    CHECK(origin.version == 1 && origin.round == 0 && origin.architecture == NULL);
+    CHECK(origin.version == 2 && origin.round == 0 && origin.architecture == NULL);
     EXPECT(OK, tributary_model_free(model));
     EXPECT(OK, tributary_machine_models(app.machine, text, sizeof text, NULL));
     CHECK(strcmp(text, "[\"driven\"]") == 0);

@@ -1,4 +1,5 @@
-//! A task's model on this device, for its app: the published one, verified, that the last round began with, or the device's personalized one.
+//! A task's model on this device, for its app: the published one, verified, that the last round began with, or the last one once the task is
+//! over; or the device's personalized one.
 //!
 //! It is read from the journal, so it is available after a restart, without a network and long after the task is over.
 //! It is for use by the app on this device; nothing here sends it.

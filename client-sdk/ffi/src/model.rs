@@ -10,8 +10,8 @@ use crate::error::TributaryError;
 use crate::job::{Metric, Tensor};
 use crate::options;
 
-/// The model of a task on this device: the personalized one where there is one, else the published one that the last round began with. It
-/// stays as it is while the participant goes on, and after it was closed.
+/// The model of a task on this device: the personalized one where there is one, else the published one that the last round began with,
+/// or the last version once the task is over. It stays as it is while the participant goes on, and after it was closed.
 #[cfg_attr(feature = "uniffi", derive(uniffi::Object))]
 pub struct Model(client_sdk::Model);
 
@@ -67,7 +67,8 @@ impl Model {
     }
 
     /// What the app's answer said of it, in the round that began with it: without what is of the training (`train_…`). Empty before that
-    /// answer, and of a ready model, which `job.train` does not measure. Of a personalized model: what was measured of that (`personal_…`).
+    /// answer, of a ready model, which `job.train` does not measure, and of the last version of a task that is over. Of a
+    /// personalized model: what was measured of that (`personal_…`).
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
         let metrics = self.0.metrics().iter();

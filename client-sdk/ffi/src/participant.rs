@@ -211,8 +211,9 @@ impl Participant {
     }
 
     /// The model of a task for use on this device: the published one, verified, that the last round began with in which it had a
-    /// place, or the device's own where the task personalizes; nothing before the first. From the journal, so it is there without
-    /// a network, too, and after the participant has ended. While none runs, `load_model` does the same.
+    /// place, or the last version once the task is over; or the device's own where the task personalizes; nothing before the first.
+    /// From the journal, so it is there without a network, too, and after the participant has ended. While none runs, `load_model`
+    /// does the same.
     ///
     /// # Errors
     /// [`TributaryError::Journal`], [`TributaryError::Closed`].

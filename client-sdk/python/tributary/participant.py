@@ -89,7 +89,8 @@ class Participant:
         return json.loads(self._native.refusals())
 
     def model(self, task: str) -> Model | None:
-        """The model of a task, for use on this device: from the journal, so also offline. ``None`` before the first."""
+        """The model of a task, for use on this device: from the journal, so also offline. The version that the last round began with in
+        which it had a place, and the last one once the task is over; ``None`` before the first."""
         found = self._native.model(task)
         return None if found is None else Model(found)
 

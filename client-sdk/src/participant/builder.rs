@@ -275,8 +275,8 @@ impl Builder {
         self
     }
 
-    /// Whether the journal keeps for the app the published model of each task that its last round began with ([`Participant::model`]), all
-    /// of them together in at most [`Self::max_model_bytes`]; default: yes.
+    /// Whether the journal keeps for the app the published model of each task that its last round began with, and the last version of one
+    /// that is over ([`Participant::model`]), all of them together in at most [`Self::max_model_bytes`]; default: yes.
     #[must_use]
     pub fn keep_models(mut self, keep: bool) -> Self {
         self.settings.keep_models = keep;

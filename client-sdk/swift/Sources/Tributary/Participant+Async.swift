@@ -66,8 +66,8 @@ extension Participant {
     }
 
     /// The model of a task for use on this device: the published one, verified, that the last round began with in which it had a place, or
-    /// the device's own where the task personalizes; nil before the first. From the journal, so without a network, too; while no
-    /// participant runs, `Model.load` does it.
+    /// the last version once the task is over; or the device's own where the task personalizes; nil before the first. From the journal, so
+    /// without a network, too; while no participant runs, `Model.load` does it.
     public func model(of task: String) async throws -> Model? {
         try await waiting { try self.model(task: task) }
     }

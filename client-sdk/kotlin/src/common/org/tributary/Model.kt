@@ -10,8 +10,8 @@ import org.tributary.ffi.Tensor
 import org.tributary.ffi.loadModel
 
 /**
- * The model of a task on this device: the personalized one where there is one, else the published one that the last round began with. It
- * stays as it is while the participant goes on, and after it was closed.
+ * The model of a task on this device: the personalized one where there is one, else the published one that the last round began with,
+ * or the last version once the task is over. It stays as it is while the participant goes on, and after it was closed.
  */
 public class Model internal constructor(private val native: org.tributary.ffi.Model) : AutoCloseable {
     public companion object {
@@ -40,7 +40,7 @@ public class Model internal constructor(private val native: org.tributary.ffi.Mo
 
     /**
      * What the app's answer said of it in the round that began with it, by name, without what is of the training (`train_…`). Empty before
-     * that answer, and of a ready model, which [Job.train] does not measure.
+     * that answer, of a ready model, which [Job.train] does not measure, and of the last version of a task that is over.
      */
     public val metrics: Map<String, Double> = native.metrics().associate { it.name to it.value }
 

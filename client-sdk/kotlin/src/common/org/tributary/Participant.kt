@@ -136,8 +136,8 @@ public class Participant private constructor(private val native: org.tributary.f
 
     /**
      * The model of a task for use on this device: the published one, verified, that the last round began with in which it had a place, or
-     * the device's own where the task personalizes; null before the first. From the journal, so without a network, too; while no
-     * participant runs, [Model.load] does it.
+     * the last version once the task is over; or the device's own where the task personalizes; null before the first. From the journal,
+     * so without a network, too; while no participant runs, [Model.load] does it.
      */
     public suspend fun model(task: String): Model? = withContext(Dispatchers.IO) { native.model(task)?.let(::Model) }
 

@@ -97,7 +97,7 @@ fn signed(version: u32, change: impl FnOnce(&mut Assignment)) -> FinalModel {
 
 /// A coordinator whose task has so many rounds, of which so many are done, and that tells this at the end.
 fn coordinator(rounds: u32, done: u32, last: impl Into<Option<FinalModel>>) -> Coordinator {
-    let (coordinator, last) = (Coordinator::new(rounds), last.into());
+    let (coordinator, last): (_, Option<FinalModel>) = (Coordinator::new(rounds), last.into());
     coordinator.world(|world| (world.rounds_done, world.tweak, world.last) = (done, Some(honest as Tweak), last));
     coordinator
 }

@@ -91,7 +91,8 @@ impl HttpClient for Coordinator {
         let is_over = !heard.updates.is_empty() || heard.abandoned > 0;
         let (media, body) = match (request.method.as_str(), request.path.as_str()) {
             ("POST", "/v1/check-in") => {
-                let reply = if is_over { CheckInReply::TaskOver { task: task(), model: None } } else { assigned(self.steps) };
+                let reply =
+                    if is_over { CheckInReply::TaskOver { task: task(), model: None } } else { assigned(self.steps) };
                 ("application/json", serde_json::to_vec(&reply).unwrap())
             }
             ("GET", path) if path.ends_with("/parameters") => ("application/vnd.safetensors", model().0),

@@ -58,7 +58,7 @@ async fn main() -> Result<()> {
         .trainer(thermometer) // train(), evaluate(), examples()
         .build()?;
     participant.run(interrupted()).await?; // or participant.poll(limit).await, now and then
-    let model = participant.model_of("temperature")?; // what the last round began with, or the device's own: offline, too
+    let model = participant.model_of("temperature")?; // the last version once the task is over, or the device's own: offline, too
 
     let model = model.context("no model yet")?;
     say(&format!("measured {measured}; the mean of all is near {:.2}", model.parameters().values()[0]));

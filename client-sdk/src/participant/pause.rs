@@ -89,13 +89,12 @@ impl Pause {
         }
     }
 
-    /// The next training of the round begins, of which nothing is saved.
+    /// The next training of the round begins, of which nothing is saved. It knows of nothing that was taken back.
     pub(super) fn anew(&self) {
         let mut wish = self.wish();
         let now = wish.now();
-        if let Some(told) = &mut wish.told {
-            *told = Told::at(now);
-        }
+        let is_to_pause = wish.told.take().is_some_and(|told| told.at.is_some());
+        wish.told = is_to_pause.then(|| Told::at(now));
     }
 
     pub(super) fn is_told(&self) -> bool {
@@ -181,6 +180,13 @@ mod tests {
         assert_eq!((pause.has_time(), pause.is_due()), (true, false), "told again, it has its time again");
         clock.0.store(1010, Ordering::Relaxed);
         assert_eq!((pause.has_time(), pause.is_due()), (false, true));
+
+        let (pause, _) = begun();
+        pause.tell();
+        assert!(pause.is_heard());
+        pause.take_back();
+        pause.anew();
+        assert!(!pause.is_told(), "the next training of the round need not pause");
     }
 
     #[test]

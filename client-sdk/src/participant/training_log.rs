@@ -163,6 +163,11 @@ impl TrainingLog {
         self.pauses.load(Ordering::Relaxed) || self.has_state() || self.pause.has_grace()
     }
 
+    /// Whether the last run ended because its time to save was over.
+    pub(super) fn ran_out(&self) -> bool {
+        self.pause.ran_out()
+    }
+
     /// Whether something was saved of the call under way.
     pub(super) fn has_state(&self) -> bool {
         self.has_state.load(Ordering::Relaxed)

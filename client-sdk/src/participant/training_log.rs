@@ -120,8 +120,8 @@ impl TrainingLog {
     pub(super) fn begin(&self, trainer: &dyn Trainer, surroundings: Surroundings) -> u64 {
         self.pauses.store(trainer.pauses(), Ordering::Relaxed);
         let grace = Some(trainer.pause_grace()).filter(|grace| !grace.is_zero());
-        self.pause.begin(surroundings.checkpoints.as_ref().map(|on| Arc::clone(&on.clock)).zip(grace));
         let mut inner = self.inner();
+        self.pause.begin(surroundings.checkpoints.as_ref().map(|on| Arc::clone(&on.clock)).zip(grace));
         if inner.run == 0 {
             inner.written_at = surroundings.checkpoints.as_ref().map_or(Duration::ZERO, |on| on.clock.now().elapsed);
         }
@@ -135,10 +135,13 @@ impl TrainingLog {
         inner.run
     }
 
-    /// Ends the run: nothing that still has its job can save any more.
-    fn end(&self) {
-        self.pause.end();
+    /// Ends this run, unless another has begun: nothing that still has its job can save any more.
+    fn end(&self, run: u64) {
         let mut inner = self.inner();
+        if inner.run != run {
+            return;
+        }
+        self.pause.end();
         inner.is_running = false;
         (inner.writer, inner.slice_end) = (None, None);
     }
@@ -211,9 +214,11 @@ impl TrainingLog {
         if bytes > limit {
             return Err(NotKept::TooLarge { bytes, limit });
         }
+        // Looked at once: a state that is not written counts for no pause that comes meanwhile.
+        let is_told = self.pause.is_told();
         if let Some(writer) = inner.writer.clone() {
             let now = writer.clock.now().elapsed;
-            if at_once || self.pause.is_told() || now.saturating_sub(inner.written_at) >= writer.every {
+            if at_once || is_told || now.saturating_sub(inner.written_at) >= writer.every {
                 let record = TrainingRecord::encode(self.id, self.seed, &inner.calls, Some(state))?;
                 self.is_written.store(true, Ordering::Relaxed);
                 (writer.write)(&Record::new(snapshot::TRAINING.to_owned(), record))?;
@@ -222,7 +227,9 @@ impl TrainingLog {
         }
         inner.state = Some(Zeroizing::new(state.to_vec()));
         self.has_state.store(true, Ordering::Relaxed);
-        self.pause.saved();
+        if is_told {
+            self.pause.saved();
+        }
         Ok(())
     }
 }
@@ -302,7 +309,7 @@ impl<'a> Logged<'a> {
 
 impl Drop for Logged<'_> {
     fn drop(&mut self) {
-        self.log.end();
+        self.log.end(self.run);
     }
 }
 
@@ -361,3 +368,6 @@ impl Trainer for Logged<'_> {
         self.trainer.pause_grace()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,7 @@ impl<F: FnMut(Job) + Send> Trainer for Called<F> {
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
         let (answer, answered, taken_back) = Answer::to(job);
         (self.call)(Job { parameters: model.clone(), training: job.clone(), answer });
-        taken_back.cancel();
+        taken_back.take();
         match answered.try_recv() {
             Ok(answer) => answer,
             Err(_) if rests(job) => Err(TrainerError::Paused),

@@ -67,6 +67,8 @@ pub(super) struct TrainingLog {
     has_state: AtomicBool,
     /// The journal may hold a checkpoint.
     is_written: AtomicBool,
+    /// The last run has ended, and no other has begun.
+    has_ended: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -108,6 +110,7 @@ impl TrainingLog {
             pauses: AtomicBool::new(false),
             has_state: AtomicBool::new(inner.state.is_some()),
             is_written: AtomicBool::new(is_written),
+            has_ended: AtomicBool::new(false),
             inner: inner.into(),
         }
     }
@@ -127,6 +130,7 @@ impl TrainingLog {
         }
         inner.run += 1;
         inner.is_running = true;
+        self.has_ended.store(false, Ordering::Relaxed);
         inner.writer = surroundings.checkpoints;
         inner.slice_end = surroundings.slice.map(|(clock, length)| {
             let end = clock.now().elapsed.saturating_add(length);
@@ -143,6 +147,7 @@ impl TrainingLog {
         }
         self.pause.end();
         inner.is_running = false;
+        self.has_ended.store(true, Ordering::Relaxed);
         (inner.writer, inner.slice_end) = (None, None);
     }
 
@@ -164,6 +169,11 @@ impl TrainingLog {
     /// Whether the run under way may pause, so that conditions are to be looked at while it lasts.
     pub(super) fn may_pause(&self) -> bool {
         self.pauses.load(Ordering::Relaxed) || self.has_state() || self.pause.has_grace()
+    }
+
+    /// Whether a run has ended, so that its result is on its way.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
     }
 
     /// Whether the last run ended because its time to save was over.

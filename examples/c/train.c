@@ -90,7 +90,7 @@ static void train_epoch(float *weight, float *bias, const Data *data, double lea
 // Whether this is all that the task asks for: train_epoch takes a step of gradient descent after each example, and knows nothing else.
 static bool is_plain(const TributaryPlan *plan) {
     return plan->optimizer == TRIBUTARY_OPTIMIZER_SGD && plan->momentum == 0 && plan->weight_decay == 0 && plan->proximal_mu == 0 &&
-           plan->gradient_clip == 0 && plan->steps == 0;
+           plan->gradient_clip == 0 && plan->accumulate == 1 && plan->steps == 0;
 }
 
 // ---- taking part

@@ -1,5 +1,6 @@
 //! One model to train.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use client_sdk::learning::{Layout, MetricValue, Parameters};
@@ -23,6 +24,8 @@ pub struct Job {
     participant: Option<Weak<Slot>>,
     /// The process that got it: an answer in a child that was forked would go nowhere, and a checkpoint into its parent's journal.
     process: u32,
+    /// A ready model was paused while it trained.
+    is_paused: AtomicBool,
 }
 
 /// A job without an answer.
@@ -63,7 +66,8 @@ impl Job {
         let runner::Job { parameters, training, answer } = job;
         let layout = Arc::clone(parameters.layout());
         let open = Open { values: parameters.into_values(), answer };
-        Self { layout, training, open: Some(open).into(), participant, process: std::process::id() }
+        let (process, is_paused) = (std::process::id(), AtomicBool::new(false));
+        Self { layout, training, open: Some(open).into(), participant, process, is_paused }
     }
 
     /// Refuses what a forked child cannot do for its parent.
@@ -126,9 +130,15 @@ impl Job {
         given_up.err().unwrap_or(TributaryError::Answered)
     }
 
-    /// Whether it comes again without an answer: it should pause, and has saved a checkpoint.
-    pub(crate) fn rests(&self) -> bool {
-        self.should_pause() && self.training.checkpoints.load().is_some()
+    /// A ready model has saved a checkpoint, and stopped because it should pause: the job comes again without an answer.
+    #[cfg(feature = "models")]
+    pub(crate) fn paused(&self) {
+        self.is_paused.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a ready model was paused while it trained.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.is_paused.load(Ordering::Relaxed)
     }
 
     /// Keeps a checkpoint.

@@ -63,7 +63,7 @@ pub trait Trainer: Send + Sync {
     /// saved, also by `job.train`: then it is called again with the same job, and goes on.
     ///
     /// # Errors
-    /// [`CallbackError`]: the training failed, unless it was to be called again.
+    /// [`CallbackError`]: the training failed, unless `job.train` was paused: then it is called again all the same.
     fn train(&self, job: Arc<Job>) -> Result<(), CallbackError>;
 }
 
@@ -138,7 +138,7 @@ impl Machine {
             let answer = Arc::clone(&job);
             // A ready model that pauses says so by an error.
             if let Err(error) = trainer.train(job)
-                && !answer.rests()
+                && !answer.is_paused()
             {
                 let _ = answer.fail(error.to_string());
             }

@@ -22,7 +22,10 @@ impl Job {
         match train_ready(rows, &model, self.training()) {
             Ok(trained) => self.answer(trained),
             // It comes again, and goes on from what the trainer has saved.
-            Err(error @ TrainerError::Paused) => Err(TributaryError::Overdue(error.to_string())),
+            Err(error @ TrainerError::Paused) => {
+                self.paused();
+                Err(TributaryError::Overdue(error.to_string()))
+            }
             Err(_) if self.is_overdue() => Err(self.give_up()),
             Err(error) => Err(TributaryError::Update(error.to_string())),
         }

@@ -8,6 +8,7 @@ import kotlinx.serialization.json.jsonObject
 import org.tributary.Job
 import org.tributary.Machine
 import org.tributary.Model
+import org.tributary.Plan
 import org.tributary.ffi.DeviceState
 import org.tributary.ffi.Thermal
 import org.tributary.ffi.Todo
@@ -34,6 +35,10 @@ fun main(arguments: Array<String>) {
     Machine.open(options).use { machine ->
         val train = { job: Job ->
             expect<TributaryException.InCallback>("another thread") { machine.perform {} }
+            check(job.plan.isPlainSgd)
+            for (more in listOf("accumulate", "schedule", "warmup", "momentum")) {
+                check(!Plan(JsonObject(job.plan.all + (more to JsonPrimitive(2)))).isPlainSgd) { more }
+            }
             if (rounds.isEmpty() && job.checkpoint() == null) {
                 job.saveCheckpoint(byteArrayOf(7))
                 while (!job.shouldPause) Thread.sleep(1)

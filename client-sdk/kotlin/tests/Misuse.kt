@@ -91,8 +91,8 @@ suspend fun damaged(options: JsonObject, words: String) {
 }
 
 /**
- * What a careless app in Kotlin does: `Misuse OPTIONS.json OTHER.json | journal | damaged WORDS`, of a participant of a task with a cohort of one and three rounds, whose
- * tensors are w of shape [2, 3] and b of shape [2].
+ * What a careless app in Kotlin does: `Misuse OPTIONS.json OTHER.json | journal | damaged WORDS`, of a participant of a task with a cohort of
+ * one and three rounds, whose tensors are w of shape [2, 3] and b of shape [2].
  */
 fun main(arguments: Array<String>): Unit = runBlocking {
     val options = Json.parseToJsonElement(File(arguments[0]).readText()).jsonObject

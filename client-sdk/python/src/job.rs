@@ -31,10 +31,10 @@ impl Job {
         Self { layout, training, values, answer: Some(answer).into(), process: std::process::id() }
     }
 
-    /// Answers it as failed, unless it was answered, or saved a checkpoint and should pause.
-    pub(crate) fn give_up(&self, reason: &str) -> PyResult<()> {
+    /// Answers it as failed, unless it was answered, or saved a checkpoint and should pause. What has raised does not pause.
+    pub(crate) fn give_up(&self, reason: &str, has_raised: bool) -> PyResult<()> {
         let checkpoints = &self.training.checkpoints;
-        if checkpoints.should_pause() && checkpoints.load().is_some() {
+        if !has_raised && checkpoints.should_pause() && checkpoints.load().is_some() {
             return Ok(());
         }
         self.fail(reason.to_owned())

@@ -70,7 +70,7 @@ impl Machine {
                     let job = Bound::new(py, Job::new(job))?;
                     let done = train.call1(py, (&job,));
                     // Not later: nobody waits for it any more.
-                    let _ = job.get().give_up("the training returned without an answer");
+                    let _ = job.get().give_up("the training ended without an answer", done.is_err());
                     done
                 })
                 .err();

@@ -127,6 +127,27 @@ class Machines(unittest.TestCase):
                 me.perform(train)
             self.assertEqual(todo.what, "stopped")
 
+    def test_what_is_raised_after_a_checkpoint_fails_the_task_too(self):
+        with federation() as running:
+            running.operator.create(line("late", rounds=1, cohort=1, secure_aggregation={"enabled": False}))
+            options = {**running.options("late", task="late", training_slice=0.01), "secure_aggregation": {"required": False}}
+            me = tb.machine(**options)
+
+            def train(task):
+                self.assertTrue(task.save_checkpoint(b"half"))
+                while not task.should_pause:
+                    time.sleep(0.001)
+                raise ZeroDivisionError("an app's own mistake")
+
+            while (todo := me.tick()).what != "train":
+                if todo.is_performed:
+                    me.perform(train)
+                else:
+                    time.sleep(0.02)  # earlier than it says does no harm
+            with self.assertRaisesRegex(ZeroDivisionError, "own mistake"):
+                me.perform(train)
+            self.assertNotEqual(me.tick().what, "train", "it is called again")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -83,6 +83,16 @@ class Frameworks(unittest.TestCase):
                 with self.assertRaisesRegex(tb.UpdateError, words):
                     copy_into(flat, own, wrong)
 
+    def test_a_task_whose_names_are_as_wrappers_make_them(self):
+        with unittest.mock.patch.dict(sys.modules, torch=TORCH):
+            flat, own = places(**{f"module__{name}": shape for name, shape in BARE.items()})
+            copy_into(flat, own, Module())
+            np.testing.assert_array_equal(flat, [1, 2, 3, 4, 5, 6])
+            flat[:] = range(6)
+            module = Module()
+            tb.Task.load_into(types.SimpleNamespace(parameters=own), module)
+            self.assertEqual(np.asarray(module.state["module.1.running_mean"]).tolist(), [4, 5])
+
     def test_a_module_is_loaded_and_goes_on_counting(self):
         with unittest.mock.patch.dict(sys.modules, torch=TORCH):
             module, (flat, own) = Module(), places(**BARE)

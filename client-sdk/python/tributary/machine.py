@@ -64,7 +64,7 @@ class Machine:
         """Says what to do next; neither waits nor starts a thread.
 
         While a thread performs what was said, the answer is ``busy``, unless the round is left meanwhile: because its time is up, or
-        the conditions do not hold and no checkpoint was saved.
+        the conditions have not held for ten seconds and no checkpoint was saved.
 
         :param elapsed: seconds on a clock that never jumps, since any moment; by default on the library's own. The other arguments are
             those of :meth:`Participant.set_device`, for ``device_conditions``.

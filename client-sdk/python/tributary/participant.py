@@ -123,8 +123,9 @@ class Participant:
         return _data_use(self._native.data_use())
 
     def pause(self) -> None:
-        """Rests at once, and sends nothing until :meth:`resume`. A task that has saved a checkpoint comes again if its round still
-        waits; otherwise a round whose update is not made is given up."""
+        """Rests, and sends nothing until :meth:`resume`. A task under way should pause: once it has saved a checkpoint, or in ten seconds, it
+        is taken back, and comes again if its round still waits. If it has saved none by then, its round is given up, as is any other whose
+        update is not made."""
         self._native.pause()
 
     def resume(self) -> None:

@@ -136,8 +136,8 @@ class Task:
 
     @property
     def should_pause(self) -> bool:
-        """Whether the training should rest: save a checkpoint then. The task is taken back, and comes again when it goes on, if its round
-        still waits."""
+        """Whether the training should rest: save a checkpoint then, within ten seconds. The task is taken back, and comes again when it goes
+        on, if its round still waits; the round of a task that has never saved one is given up."""
         return self._job.should_pause
 
     def load_into(self, module: Any) -> Any:

@@ -43,7 +43,8 @@ def copy_into(flat: np.ndarray, own: Mapping[str, np.ndarray], given: Any) -> No
 def _by_name(given: Any, own: Mapping[str, Any]) -> Mapping[str, Any]:
     """Arrays by the model's names."""
     if hasattr(given, "state_dict"):
-        given = {_WRAPPERS.sub("", name): value for name, value in given.state_dict().items()}
+        # A task may have such a name itself.
+        given = {name if name in own else _WRAPPERS.sub("", name): value for name, value in given.state_dict().items()}
     if isinstance(given, Mapping):
         return given
     if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):

@@ -180,7 +180,9 @@ impl Driven {
                 None if may_work => running.training.iter().for_each(|work| work.go_on()),
                 None => {}
             }
-            let leaves = is_over || inner.stops || (!may_work && rests.is_none());
+            // The result of one that has ended is there in a moment.
+            let has_ended = running.training.as_ref().is_some_and(|work| work.has_ended());
+            let leaves = is_over || inner.stops || (!may_work && rests.is_none() && !has_ended);
             if !(leaves && running.may_drop) {
                 return Step::Busy;
             }

@@ -267,9 +267,11 @@ impl Participant {
             running.training.iter().for_each(|work| work.go_on());
             return;
         }
-        match running.training.as_ref().filter(|work| work.can_go_on()) {
-            Some(work) => work.pause(),
-            None => self.running.running = None,
+        match running.training.as_ref() {
+            Some(work) if work.can_go_on() => work.pause(),
+            // Its result is there in a moment.
+            Some(work) if work.has_ended() => {}
+            Some(_) | None => self.running.running = None,
         }
     }
 

@@ -14,6 +14,8 @@ struct Wish {
     /// How long the run under way may go on once it was told, and by which clock; `None` if it is given no time.
     grace: Option<(Arc<dyn Clock>, Duration)>,
     told: Option<Told>,
+    /// The run was told that its time was over before it saved anything, which nothing takes back.
+    ran_out: bool,
 }
 
 /// What is so since the training was told to pause.
@@ -51,7 +53,7 @@ impl Pause {
 
     /// A run begins that was not told anything.
     pub(super) fn begin(&self, grace: Option<(Arc<dyn Clock>, Duration)>) {
-        *self.wish() = Wish { grace, told: None };
+        *self.wish() = Wish { grace, told: None, ran_out: false };
     }
 
     /// The run has ended: no time is left to it.
@@ -89,13 +91,12 @@ impl Pause {
         }
     }
 
-    /// The next training of the round begins, of which nothing is saved.
+    /// The next training of the round begins, of which nothing is saved. It knows of nothing that was taken back.
     pub(super) fn anew(&self) {
         let mut wish = self.wish();
         let now = wish.now();
-        if let Some(told) = &mut wish.told {
-            *told = Told::at(now);
-        }
+        let is_to_pause = wish.told.take().is_some_and(|told| told.at.is_some());
+        wish.told = is_to_pause.then(|| Told::at(now));
     }
 
     pub(super) fn is_told(&self) -> bool {
@@ -114,8 +115,16 @@ impl Pause {
 
     /// Whether it was told to pause and has saved since, or has had its time to.
     pub(super) fn is_due(&self) -> bool {
-        let wish = self.wish();
-        wish.told.as_ref().is_some_and(|told| told.has_saved) || (wish.told.is_some() && !wish.has_time())
+        let mut wish = self.wish();
+        let Some(has_saved) = wish.told.as_ref().map(|told| told.has_saved) else { return false };
+        let has_time = wish.has_time();
+        wish.ran_out |= !has_saved && !has_time;
+        has_saved || !has_time
+    }
+
+    /// Whether the run under way, or the last, ended because its time to save was over.
+    pub(super) fn ran_out(&self) -> bool {
+        self.wish().ran_out
     }
 }
 
@@ -157,12 +166,18 @@ mod tests {
         pause.tell();
         assert_eq!((pause.has_time(), pause.is_due()), (true, false));
         clock.0.store(110, Ordering::Relaxed);
+        assert!(!pause.ran_out());
         assert_eq!((pause.has_time(), pause.is_due()), (false, true), "told twice, it has no more time");
+        pause.take_back();
+        pause.end();
+        assert!(pause.ran_out() && !pause.is_told(), "it has ended by then, whatever is so now");
+        pause.begin(None);
+        assert!(!pause.ran_out());
 
         let (pause, _) = begun();
         pause.tell();
         pause.saved();
-        assert_eq!((pause.has_time(), pause.is_due()), (true, true));
+        assert_eq!((pause.has_time(), pause.is_due(), pause.ran_out()), (true, true, false));
         pause.anew();
         assert!(pause.is_told() && !pause.is_due(), "of the next training nothing is saved");
         pause.take_back();
@@ -181,6 +196,13 @@ mod tests {
         assert_eq!((pause.has_time(), pause.is_due()), (true, false), "told again, it has its time again");
         clock.0.store(1010, Ordering::Relaxed);
         assert_eq!((pause.has_time(), pause.is_due()), (false, true));
+
+        let (pause, _) = begun();
+        pause.tell();
+        assert!(pause.is_heard());
+        pause.take_back();
+        pause.anew();
+        assert!(!pause.is_told(), "the next training of the round need not pause");
     }
 
     #[test]

@@ -52,8 +52,8 @@ impl Train {
                 }
                 return State::Train(self);
             }
-            // It had its time to save what it needs to go on.
-            Err(WorkError::Paused) if core.readiness != Readiness::Ready => {
+            // It had its time to save what it needs to go on; the conditions may hold again by now.
+            Err(WorkError::Paused) if core.readiness != Readiness::Ready || self.work.ran_out() => {
                 let then = core.give_up(place, AbandonReason::Conditions, None);
                 return core.without_checkpoint(Some(&self.work), then);
             }

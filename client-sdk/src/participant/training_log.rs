@@ -67,6 +67,8 @@ pub(super) struct TrainingLog {
     has_state: AtomicBool,
     /// The journal may hold a checkpoint.
     is_written: AtomicBool,
+    /// The last run has ended, and no other has begun.
+    has_ended: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -108,6 +110,7 @@ impl TrainingLog {
             pauses: AtomicBool::new(false),
             has_state: AtomicBool::new(inner.state.is_some()),
             is_written: AtomicBool::new(is_written),
+            has_ended: AtomicBool::new(false),
             inner: inner.into(),
         }
     }
@@ -120,13 +123,14 @@ impl TrainingLog {
     pub(super) fn begin(&self, trainer: &dyn Trainer, surroundings: Surroundings) -> u64 {
         self.pauses.store(trainer.pauses(), Ordering::Relaxed);
         let grace = Some(trainer.pause_grace()).filter(|grace| !grace.is_zero());
-        self.pause.begin(surroundings.checkpoints.as_ref().map(|on| Arc::clone(&on.clock)).zip(grace));
         let mut inner = self.inner();
+        self.pause.begin(surroundings.checkpoints.as_ref().map(|on| Arc::clone(&on.clock)).zip(grace));
         if inner.run == 0 {
             inner.written_at = surroundings.checkpoints.as_ref().map_or(Duration::ZERO, |on| on.clock.now().elapsed);
         }
         inner.run += 1;
         inner.is_running = true;
+        self.has_ended.store(false, Ordering::Relaxed);
         inner.writer = surroundings.checkpoints;
         inner.slice_end = surroundings.slice.map(|(clock, length)| {
             let end = clock.now().elapsed.saturating_add(length);
@@ -135,11 +139,15 @@ impl TrainingLog {
         inner.run
     }
 
-    /// Ends the run: nothing that still has its job can save any more.
-    fn end(&self) {
-        self.pause.end();
+    /// Ends this run, unless another has begun: nothing that still has its job can save any more.
+    fn end(&self, run: u64) {
         let mut inner = self.inner();
+        if inner.run != run {
+            return;
+        }
+        self.pause.end();
         inner.is_running = false;
+        self.has_ended.store(true, Ordering::Relaxed);
         (inner.writer, inner.slice_end) = (None, None);
     }
 
@@ -161,6 +169,16 @@ impl TrainingLog {
     /// Whether the run under way may pause, so that conditions are to be looked at while it lasts.
     pub(super) fn may_pause(&self) -> bool {
         self.pauses.load(Ordering::Relaxed) || self.has_state() || self.pause.has_grace()
+    }
+
+    /// Whether a run has ended, so that its result is on its way.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last run ended because its time to save was over.
+    pub(super) fn ran_out(&self) -> bool {
+        self.pause.ran_out()
     }
 
     /// Whether something was saved of the call under way.
@@ -206,9 +224,11 @@ impl TrainingLog {
         if bytes > limit {
             return Err(NotKept::TooLarge { bytes, limit });
         }
+        // Looked at once: a state that is not written counts for no pause that comes meanwhile.
+        let is_told = self.pause.is_told();
         if let Some(writer) = inner.writer.clone() {
             let now = writer.clock.now().elapsed;
-            if at_once || self.pause.is_told() || now.saturating_sub(inner.written_at) >= writer.every {
+            if at_once || is_told || now.saturating_sub(inner.written_at) >= writer.every {
                 let record = TrainingRecord::encode(self.id, self.seed, &inner.calls, Some(state))?;
                 self.is_written.store(true, Ordering::Relaxed);
                 (writer.write)(&Record::new(snapshot::TRAINING.to_owned(), record))?;
@@ -217,7 +237,9 @@ impl TrainingLog {
         }
         inner.state = Some(Zeroizing::new(state.to_vec()));
         self.has_state.store(true, Ordering::Relaxed);
-        self.pause.saved();
+        if is_told {
+            self.pause.saved();
+        }
         Ok(())
     }
 }
@@ -297,7 +319,7 @@ impl<'a> Logged<'a> {
 
 impl Drop for Logged<'_> {
     fn drop(&mut self) {
-        self.log.end();
+        self.log.end(self.run);
     }
 }
 
@@ -356,3 +378,6 @@ impl Trainer for Logged<'_> {
         self.trainer.pause_grace()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -356,6 +356,16 @@ impl RoundWork {
         self.log.may_pause()
     }
 
+    /// Whether a run of the training has ended, so that nothing is won by leaving it.
+    pub(super) fn has_ended(&self) -> bool {
+        self.log.has_ended()
+    }
+
+    /// Whether its last run ended because its time to save a checkpoint was over.
+    pub(super) fn ran_out(&self) -> bool {
+        self.log.ran_out()
+    }
+
     /// Whether something was saved of the training.
     pub(super) fn has_state(&self) -> bool {
         self.log.has_state()

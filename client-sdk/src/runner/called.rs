@@ -10,7 +10,7 @@ use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
 /// A trainer that gives each job to a function, which answers it before it returns: for [`Driven`](crate::participant::Driven). A
 /// function that returns without an answer gives the round up, unless [`Checkpoints::should_pause`](crate::Checkpoints::should_pause)
 /// and a checkpoint was saved: then it is called again, and goes on. It evaluates nothing: the metrics in an answer count as those of the
-/// received model, too.
+/// received model, too, but for those of the training itself (`train_…`).
 pub struct Called<F> {
     call: F,
     examples: u64,
@@ -27,7 +27,7 @@ impl<F: FnMut(Job) + Send> Trainer for Called<F> {
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
         let (answer, answered, taken_back) = Answer::to(job);
         (self.call)(Job { parameters: model.clone(), training: job.clone(), answer });
-        taken_back.cancel();
+        taken_back.take();
         match answered.try_recv() {
             Ok(answer) => answer,
             Err(_) if rests(job) => Err(TrainerError::Paused),

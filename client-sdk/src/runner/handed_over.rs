@@ -30,7 +30,7 @@ impl HandedOver {
 
 impl Trainer for HandedOver {
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
-        let (answer, answered, overdue) = Answer::to(job);
+        let (answer, answered, taken_back) = Answer::to(job);
         let handed = Job { parameters: model.clone(), training: job.clone(), answer };
         self.say
             .send(Said::Job(Box::new(handed)))
@@ -43,8 +43,9 @@ impl Trainer for HandedOver {
                 }
                 // The app gets the job again, with what it saved last; if it has saved nothing, the round is given up.
                 Err(RecvTimeoutError::Timeout) if job.checkpoints.must_pause() => {
-                    overdue.cancel();
-                    return Err(TrainerError::Paused);
+                    taken_back.take();
+                    // The app may have answered just before, and was told that it had.
+                    return answered.try_recv().unwrap_or(Err(TrainerError::Paused));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) if rests(job) => return Err(TrainerError::Paused),
@@ -65,5 +66,70 @@ impl Trainer for HandedOver {
 
     fn pause_grace(&self) -> Duration {
         PAUSE_GRACE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Receiver, channel};
+
+    use learning::{Layout, TensorSpec};
+    use task_spec::TrainingPlan;
+    use zeroize::Zeroizing;
+
+    use super::*;
+    use crate::checkpoints::{Checkpoints, Keep, NotKept};
+    use crate::trainer::Cancel;
+
+    /// An app that answers its job in the moment in which it is taken back.
+    struct InTheLastMoment(Mutex<Receiver<Said>>);
+
+    impl Keep for InTheLastMoment {
+        fn load(&self) -> Option<Zeroizing<Vec<u8>>> {
+            None
+        }
+
+        fn save(&self, _: &[u8], _: bool) -> Result<(), NotKept> {
+            Err(NotKept::Over)
+        }
+
+        fn is_due(&self) -> bool {
+            false
+        }
+
+        fn should_pause(&self) -> bool {
+            true
+        }
+
+        fn must_pause(&self) -> bool {
+            let Ok(Said::Job(job)) = self.0.lock().unwrap().try_recv() else { panic!("there is no job") };
+            let Job { parameters, answer, .. } = *job;
+            answer.finish(Trained { parameters, examples: 3, metrics: vec![] }).unwrap();
+            true
+        }
+    }
+
+    #[test]
+    fn an_answer_that_was_taken_counts_though_the_job_is_taken_back_meanwhile() {
+        let (say, said) = channel();
+        let job = TrainingJob {
+            task: "t".to_owned(),
+            round: 1,
+            plan: TrainingPlan::default(),
+            architecture: None,
+            table: None,
+            analytics: None,
+            metrics: vec![],
+            seed: 1,
+            deadline: None,
+            cancel: Cancel::default(),
+            checkpoints: Checkpoints::new(Arc::new(InTheLastMoment(said.into()))),
+        };
+        let model = Parameters::zeros(Arc::new(
+            Layout::new(vec![TensorSpec { name: "w".to_owned(), shape: vec![2] }]).unwrap(),
+        ));
+        let trained = HandedOver::new(say, Arc::default()).train(&model, &job).unwrap();
+        assert_eq!((trained.parameters, trained.examples), (model, 3));
     }
 }

@@ -1,6 +1,7 @@
 //! A job that waits for the app.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use learning::Parameters;
@@ -27,8 +28,7 @@ pub struct Job {
 #[derive(Debug)]
 pub struct Answer {
     cancel: Cancel,
-    /// The job was taken back.
-    taken_back: Cancel,
+    taken_back: TakenBack,
     to: SyncSender<Result<Trained, TrainerError>>,
 }
 
@@ -37,17 +37,32 @@ pub struct Answer {
 #[error("the round no longer waits for this job; ask for the next one")]
 pub struct Overdue;
 
+/// Whether the job was taken back. An answer is put under its lock: it has arrived before, or it is too late.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TakenBack(Arc<Mutex<bool>>);
+
+impl TakenBack {
+    fn is_taken(&self) -> MutexGuard<'_, bool> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// No answer can be put any more.
+    pub(super) fn take(&self) {
+        *self.is_taken() = true;
+    }
+}
+
 impl Answer {
     /// An answer to this job, where it arrives, and what takes the job back.
-    pub(super) fn to(job: &TrainingJob) -> (Self, Receiver<Result<Trained, TrainerError>>, Cancel) {
-        let ((to, answered), taken_back) = (sync_channel(1), Cancel::default());
+    pub(super) fn to(job: &TrainingJob) -> (Self, Receiver<Result<Trained, TrainerError>>, TakenBack) {
+        let ((to, answered), taken_back) = (sync_channel(1), TakenBack::default());
         (Self { cancel: job.cancel.clone(), taken_back: taken_back.clone(), to }, answered, taken_back)
     }
 
     /// Whether nobody waits for the result any more. A job that was paused comes again when it goes on.
     #[must_use]
     pub fn is_overdue(&self) -> bool {
-        self.cancel.is_cancelled() || self.taken_back.is_cancelled()
+        self.cancel.is_cancelled() || *self.taken_back.is_taken()
     }
 
     /// Hands in the result, with parameters in the layout of the job's.
@@ -75,9 +90,11 @@ impl Answer {
     }
 
     fn put(self, answer: Result<Trained, TrainerError>) -> Result<(), Overdue> {
-        if self.is_overdue() {
+        let is_taken = self.taken_back.is_taken();
+        if self.cancel.is_cancelled() || *is_taken {
             return Err(Overdue);
         }
+        // There is room for it, so nobody waits for the lock.
         self.to.send(answer).map_err(|_| Overdue)
     }
 }

@@ -236,6 +236,27 @@ fn an_app_that_fails_gives_the_round_up() {
     assert_eq!((heard.updates.len(), heard.abandoned), (0, 1));
 }
 
+#[test]
+fn an_app_that_fails_after_its_checkpoint_and_its_slice_gives_the_round_up_all_the_same() {
+    #[derive(Default)]
+    struct FailsLate(AtomicU64);
+    impl Trainer for FailsLate {
+        fn train(&self, job: Arc<Job>) -> Result<(), CallbackError> {
+            self.0.fetch_add(u64::from(job.save_checkpoint(b"half".to_vec()).is_ok()), Ordering::Relaxed);
+            while !job.should_pause() {
+                std::thread::yield_now();
+            }
+            Err(CallbackError::Failed { reason: "out of memory".to_owned() })
+        }
+    }
+    let (folder, coordinator, fails) = (tempfile::tempdir().unwrap(), coordinator(60), Arc::<FailsLate>::default());
+    let trainer = Arc::clone(&fails) as Arc<dyn Trainer>;
+    drive(&machine(folder.path(), &coordinator, 10, 0), &trainer, || false);
+    let heard = coordinator.heard.lock().unwrap();
+    assert_eq!((heard.updates.len(), heard.abandoned), (0, 1));
+    assert_eq!(fails.0.load(Ordering::Relaxed), 1, "it was called again");
+}
+
 fn next_job(participant: &Participant) -> Arc<Job> {
     loop {
         match participant.next(60_000).unwrap() {

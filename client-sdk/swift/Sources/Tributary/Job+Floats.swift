@@ -29,6 +29,11 @@ public enum Optimizer: Decodable, Sendable, Equatable {
     }
 }
 
+/// That something is said, whatever it is.
+private struct Said: Decodable, Sendable {
+    init(from _: Decoder) throws {}
+}
+
 /// How to train: the numbers that most training functions need. The job's `description()` has all of the plan. An app whose training cannot do
 /// what they ask for says so (`refuse`).
 public struct Plan: Decodable, Sendable {
@@ -57,13 +62,17 @@ public struct Plan: Decodable, Sendable {
         givenOptimizer ?? .sgd
     }
 
-    /// Whether it asks for steps of gradient descent and nothing else.
+    private let schedule: Said?
+    private let warmup: Said?
+
+    /// Whether it asks for steps of gradient descent at one learning rate, each after one mini-batch, and nothing else.
     public var isPlainSgd: Bool {
-        optimizer == .sgd && momentum == 0 && weightDecay == 0 && proximalMu == 0 && gradientClip == nil
+        optimizer == .sgd && momentum == 0 && weightDecay == 0 && proximalMu == 0 && gradientClip == nil && (accumulate ?? 1) == 1
+            && schedule == nil && warmup == nil
     }
 
     enum CodingKeys: String, CodingKey {
-        case epochs, steps, momentum, accumulate
+        case epochs, steps, momentum, accumulate, schedule, warmup
         case batchSize = "batch_size"
         case learningRate = "learning_rate"
         case weightDecay = "weight_decay"

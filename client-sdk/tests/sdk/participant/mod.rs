@@ -1,6 +1,7 @@
 //! The participant's state machine, part by part.
 
 mod driven;
+mod driver;
 mod eligibility;
 mod renew;
 mod replaced;

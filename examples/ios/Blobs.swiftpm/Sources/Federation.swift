@@ -42,7 +42,7 @@ enum Federation {
 
     private static func train(_ job: Job, _ blobs: Blobs) throws {
         let plan = try job.about().plan
-        guard plan.isPlainSgd else {
+        guard plan.isPlainSgd, plan.steps == nil else {
             return try job.refuse("this app trains by plain gradient descent alone")
         }
         var parameters = try job.floats()

@@ -155,9 +155,10 @@ public class Plan internal constructor(public val all: JsonObject) {
     /** The rule of a step. */
     public val optimizer: Optimizer = all["optimizer"]?.jsonObject?.let(::readOptimizer) ?: Optimizer.Sgd
 
-    /** Whether it asks for steps of gradient descent and nothing else. */
+    /** Whether it asks for steps of gradient descent at one learning rate, each after one mini-batch, and nothing else. */
     public val isPlainSgd: Boolean
-        get() = optimizer == Optimizer.Sgd && momentum == 0.0 && weightDecay == 0.0 && proximalMu == 0.0 && gradientClip == null
+        get() = optimizer == Optimizer.Sgd && momentum == 0.0 && weightDecay == 0.0 && proximalMu == 0.0 && gradientClip == null &&
+            accumulate == 1 && "schedule" !in all && "warmup" !in all
 }
 
 private fun readOptimizer(said: JsonObject): Optimizer {

@@ -30,7 +30,7 @@ class BlobsWorker(context: Context, parameters: WorkerParameters) : TrainingWork
     }
 
     override suspend fun train(job: Job) {
-        if (!job.plan.isPlainSgd) return job.refuse("this app trains by plain gradient descent alone")
+        if (!job.plan.isPlainSgd || job.plan.steps != null) return job.refuse("this app trains by plain gradient descent alone")
         val parameters = job.parameters()
         val accuracy = blobs.accuracy(parameters)
         repeat(job.plan.epochs) {

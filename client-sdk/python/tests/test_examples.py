@@ -15,14 +15,14 @@ EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 SITES = 10
 
 
-def run(program, task):
+def run(program, task, rounds):
     """The model that ten sites publish with this example."""
     with federation() as running:
         running.operator.create(
             {
                 **task,
                 "name": "digits",
-                "rounds": {"count": 4, "select_max": SITES},
+                "rounds": {"count": rounds, "select_max": SITES},
                 "selection": {"cohort": {"count": SITES}},
                 "training": {"epochs": 5, "learning_rate": 0.1},
                 "aggregation": {"clip_range": 16.0},
@@ -48,7 +48,7 @@ class Examples(unittest.TestCase):
     def test_scikit_learn(self):
         from sklearn.datasets import load_digits
 
-        model = run("sklearn_participant.py", {"model": tensors(coef=(10, 64), intercept=(10,)), "metrics": ["accuracy"]})
+        model = run("sklearn_participant.py", {"model": tensors(coef=(10, 64), intercept=(10,)), "metrics": ["accuracy"]}, rounds=4)
         data = load_digits()
         right = (data.data / 16 @ model["coef"].T + model["intercept"]).argmax(axis=1) == data.target
         print(f"scikit-learn, {SITES} sites: accuracy {right.mean():.4f}")
@@ -85,7 +85,8 @@ class Examples(unittest.TestCase):
         spec = tensors(**shapes)
         for tensor in spec["tensors"]:
             tensor["init"] = {"uniform": {"bound": 0.15}}
-        model = run("torch_participant.py", {"model": spec})
+        # FedAvg written in PyTorch alone gets 0.93 of them right after ten rounds, and 0.82 to 0.88 after four.
+        model = run("torch_participant.py", {"model": spec}, rounds=10)
         data = load_digits()
         hidden = np.maximum(data.data / 16 @ model["0.weight"].T + model["0.bias"], 0)
         right = (hidden @ model["2.weight"].T + model["2.bias"]).argmax(axis=1) == data.target

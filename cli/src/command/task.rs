@@ -12,7 +12,7 @@ use wire::participant::SessionTerms;
 use wire::route;
 use wire::{TaskStatus, Timestamp};
 
-use crate::arguments::{one_of, parse_time};
+use crate::arguments::one_of;
 use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, figure, number, when};
 use crate::server::{IdempotencyArgs, IfMatchArgs, PartArgs, Server, ServerArgs, Tagged, given, listed, none_of};
@@ -56,7 +56,7 @@ pub(crate) enum TaskCommand {
         #[arg(value_parser = one_of(TaskStatus::ALL, TaskStatus::as_str))]
         state: Vec<TaskStatus>,
         /// Only tasks that were created then or later: RFC 3339, or milliseconds since 1970
-        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        #[arg(long, value_name = "TIME", value_parser = coordinator::parse_time)]
         since: Option<Timestamp>,
         #[command(flatten)]
         part: PartArgs,

@@ -4,7 +4,7 @@ use serde_json::json;
 use wire::inspect::{ParticipantState, ParticipantView};
 use wire::{ParticipantId, Timestamp, route};
 
-use crate::arguments::{one_of, parse_label, parse_time};
+use crate::arguments::{one_of, parse_label};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cells, Output, Table, day, when};
 use crate::server::{IfMatchArgs, PartArgs, Server, ServerArgs, Tagged, none_of};
@@ -29,7 +29,7 @@ pub(crate) enum ParticipantCommand {
         #[arg(long, value_name = "STATE", value_parser = one_of(ParticipantState::ALL, ParticipantState::as_str))]
         state: Option<ParticipantState>,
         /// Only participants that enrolled then or later: RFC 3339, or milliseconds since 1970
-        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        #[arg(long, value_name = "TIME", value_parser = coordinator::parse_time)]
         since: Option<Timestamp>,
         #[command(flatten)]
         part: PartArgs,

@@ -4,7 +4,6 @@ use wire::inspect::DeviceView;
 use wire::{Timestamp, route};
 
 use super::words::because;
-use crate::arguments::parse_time;
 use crate::failure::Outcome;
 use crate::output::{Cells, Output, Table, when};
 use crate::server::{PartArgs, Server, ServerArgs, given, none_of};
@@ -16,7 +15,7 @@ pub(crate) struct Devices {
     #[arg(long)]
     task: Option<String>,
     /// Only sums that were released then or later: RFC 3339, or milliseconds since 1970
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = coordinator::parse_time)]
     since: Option<Timestamp>,
     #[command(flatten)]
     part: PartArgs,

@@ -49,10 +49,7 @@ pub(crate) async fn waiting_for(
 }
 
 /// For an active task whose next round is not open, and lacks no participants; `latest` is the latest attempt at it, which has failed.
-///
-/// # Errors
-/// The store's.
-pub(crate) async fn next_round(
+async fn next_round(
     tx: &mut Transaction<'_>,
     task: &TaskRow,
     latest: Option<&RoundRow>,

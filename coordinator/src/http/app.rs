@@ -68,7 +68,7 @@ pub(crate) struct App {
     pub(crate) mus: ProximalSchedule,
     /// The invitations to rounds that have not drawn yet.
     pub(crate) invitations: Invitations,
-    /// What those wait for who may be in the next rounds.
+    /// What tasks wait for, as participants are told.
     pub(crate) lacking: Lacking,
     /// How long background work waits after failed attempts at a round.
     pub(crate) retries: Retries,

@@ -1,5 +1,8 @@
 //! Sentences on a terminal: a line that is wider than it goes on below, where its words began.
 
+use textwrap::core::Word;
+use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
+
 use super::width::measure;
 
 /// A terminal is taken to be no narrower.
@@ -18,21 +21,15 @@ fn wrap_line(line: &str, columns: usize) -> String {
     if measure(line) <= columns || text.contains("  ") || indent > columns / 2 {
         return line.to_owned();
     }
-    let (mut wrapped, mut width) = (label.to_owned(), indent);
-    for (index, word) in words(text).into_iter().enumerate() {
-        let is_first = index == 0;
-        if !is_first && width + 1 + measure(word) > columns {
-            wrapped.push('\n');
-            wrapped.push_str(&" ".repeat(indent));
-            width = indent;
-        } else if !is_first {
-            wrapped.push(' ');
-            width += 1;
-        }
-        wrapped.push_str(word);
-        width += measure(word);
-    }
-    wrapped
+    let below = " ".repeat(indent);
+    let options = Options::new(columns)
+        .initial_indent(label)
+        .subsequent_indent(&below)
+        .word_separator(WordSeparator::Custom(words))
+        .word_splitter(WordSplitter::NoHyphenation)
+        .wrap_algorithm(WrapAlgorithm::FirstFit)
+        .break_words(false);
+    textwrap::fill(text, options)
 }
 
 /// Where the words of a line begin: after what it is indented by, and after its label, which a gap follows.
@@ -48,13 +45,13 @@ fn beginning(line: &str) -> usize {
 }
 
 /// The words of a text; what is in backquotes is one.
-fn words(text: &str) -> Vec<&str> {
+fn words(text: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
     let mut is_quoted = false;
-    let is_end = |letter: char| {
+    let is_end = move |letter: char| {
         is_quoted ^= letter == '`';
         letter == ' ' && !is_quoted
     };
-    text.split(is_end).collect()
+    Box::new(text.split_inclusive(is_end).map(Word::from))
 }
 
 #[cfg(test)]

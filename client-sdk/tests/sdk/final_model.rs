@@ -1,7 +1,7 @@
 //! The app has the last version of a task that is over, verified as a base is; a coordinator that lies about it costs the app that
 //! version alone.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::conditions::Readiness;
@@ -10,54 +10,20 @@ use client_sdk::participant::machine::{Action, Input, Settings};
 use client_sdk::runner::{Job, Next, Runner};
 use client_sdk::transport::Traffic;
 use client_sdk::{Event, MetricValue, Model, Origin, Outcome, Trained};
-use recipe::AssignmentTerms;
-use ring::signature::Ed25519KeyPair;
+use wire::Digest;
 use wire::participant::{Assignment, FinalModel};
 use wire::problem::ProblemType;
-use wire::provenance::{FORMAT, MadeIn, Origin as MadeBy, Provenance, key_of};
-use wire::{Digest, Timestamp};
+use wire::provenance::Provenance;
 
 use crate::support::device::{Device, EFFECTS};
+use crate::support::provenance::{KEYS, Tweak, honest, record};
 use crate::support::trainers::Nudge;
 use crate::support::{Coordinator, Fault, in_the_clear, sha256, task};
 
 type Alone = Device<Coordinator, Nudge>;
-type Tweak = fn(&mut Assignment);
 
 const ROUNDS: u32 = 3;
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// The keys of two coordinators.
-static KEYS: LazyLock<[Ed25519KeyPair; 2]> =
-    LazyLock::new(|| [7, 8].map(|seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap()));
-
-/// What an honest coordinator says of the version that an assignment starts from, or would start from.
-fn record(assignment: &Assignment) -> Provenance {
-    let base = &assignment.base;
-    Provenance {
-        format: FORMAT,
-        coordinator: key_of(&KEYS[0]),
-        task: assignment.task,
-        task_sha256: AssignmentTerms::from(assignment).in_every_round(),
-        version: base.version,
-        sha256: base.sha256,
-        bytes: base.bytes,
-        origin: if base.version == 0 { MadeBy::Initial } else { MadeBy::Trained },
-        base: None,
-        round: (base.version > 0).then_some(MadeIn { round: base.version, attempt: 1 }),
-        roster: None,
-        survivors: None,
-        updates: None,
-        privacy: None,
-        published_at: Timestamp(0),
-        signed_at: Timestamp(0),
-        program: "tributary".to_owned(),
-    }
-}
-
-fn honest(assignment: &mut Assignment) {
-    assignment.provenance = Some(record(assignment).sign(&KEYS[0]));
-}
 
 /// What is told of a version at the end, its record changed before it is signed by this key, if `bend` does.
 fn told(version: u32, key: usize, bend: impl FnOnce(&mut Assignment, &mut Provenance)) -> FinalModel {
@@ -66,9 +32,8 @@ fn told(version: u32, key: usize, bend: impl FnOnce(&mut Assignment, &mut Proven
         world.rounds_done = version;
         Coordinator::assignment(world)
     });
-    let mut record = record(&assignment);
+    let mut record = record(&assignment, key);
     bend(&mut assignment, &mut record);
-    record.coordinator = key_of(&KEYS[key]);
     let Assignment { task_name, base, model, training, encoding, metrics, privacy, .. } = assignment;
     FinalModel {
         task_name,
@@ -91,7 +56,7 @@ fn last(version: u32) -> FinalModel {
 fn signed(version: u32, change: impl FnOnce(&mut Assignment)) -> FinalModel {
     told(version, 0, |assignment, to_sign| {
         change(assignment);
-        *to_sign = record(assignment);
+        *to_sign = record(assignment, 0);
     })
 }
 

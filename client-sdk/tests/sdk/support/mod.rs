@@ -8,6 +8,7 @@ pub(crate) mod device;
 pub(crate) mod line;
 pub(crate) mod link;
 pub(crate) mod private;
+pub(crate) mod provenance;
 pub(crate) mod trainers;
 pub(crate) mod words;
 
